@@ -347,17 +347,26 @@ def test_wrapped_models_are_reached(loaded: tuple[Any, Any, Path]) -> None:
     assert found.provenance.settings["wrapped"] == "module"
 
 
-def test_models_stay_loaded_until_they_are_let_go(tmp_path: Path) -> None:
-    from attnviz.runs.many_texts import KEPT, kept
+def test_models_stay_loaded_until_they_are_let_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from attnviz.runs import many_texts
 
+    loads: list[Any] = []
+    real = many_texts.open_source
+
+    def open_source(origin: Origin, *how: Any, **more: Any) -> Any:
+        loads.append(origin.seed)
+        return real(origin, *how, **more)
+
+    monkeypatch.setattr(many_texts, "open_source", open_source)
     attnviz.unload()
-    folder = bert(tmp_path)
-    for _ in range(2):
-        attend("the cat sat", model=folder)
-    assert (kept.cache_info().misses, kept.cache_info().hits) == (1, 1)
-    assert kept.cache_info().maxsize == KEPT
+    for seed in (0, 0, 1, 0, 2, 0, 1):  # the one that was asked longest ago goes
+        attend("the cat sat", mechanism="multi-head", seed=seed)
+    assert loads == [0, 1, 2, 1]
     attnviz.unload()
-    assert kept.cache_info().currsize == 0
+    attend("the cat sat", mechanism="multi-head", seed=1)
+    assert loads == [0, 1, 2, 1, 1]
 
 
 def test_functions_of_the_shipped_model_wait_for_no_torch() -> None:

@@ -23,10 +23,11 @@ from attnviz.core.attention_map import Attention
 from attnviz.core.errors import AttnvizError, InputError, UsageError, choose, in_words
 from attnviz.core.options import Choice, Given, Origin, names_in
 from attnviz.core.registry import Command
+from attnviz.core.shared import in_turn, is_module
 from attnviz.models.lens import needs_head
 from attnviz.models.open import brings_tokens, check_origin
 from attnviz.runs.engines import open_engine
-from attnviz.runs.many_texts import AttendChunk, attend_all, kept, opened
+from attnviz.runs.many_texts import AttendChunk, attend_all, close_sources, opened
 from attnviz.runs.pipeline import Result, as_result, attend_one, check_choice, check_kept
 from attnviz.storage.texts import BadText, Text, check_text, chunks
 
@@ -84,7 +85,7 @@ def _attend(text: str, target: str | None = None, **options: Any) -> Result:
 
 
 def _attended(origin: Origin, command: Command, text: Text, choice: Choice) -> Result:
-    with evaluated(origin):
+    with in_evaluation(origin.model):
         source = opened(origin, command, with_head=needs_head(choice.lens))
         found = attend_one(source, text, choice, command)
     return replace(found, again=partial(_attended, origin, command, text))
@@ -106,7 +107,7 @@ def _attend_many(
         with open_engine("local", workers, None) as engine:
             results = attend_all(work, chunks(iter(records)), engine)
             while True:
-                with evaluated(origin):  # between two results the model is its owner's
+                with in_evaluation(origin.model):  # between two results the model is its owner's
                     record, outcome = next(results, (None, None))
                 if outcome is None:
                     return
@@ -120,7 +121,7 @@ def _attend_many(
 
 def unload() -> None:
     """Let go of the models that stay loaded between calls: the last two at most."""
-    kept.cache_clear()
+    close_sources()
 
 
 def _asked(options: dict[str, Any], usual: Command) -> tuple[Command, Origin, Choice]:
@@ -161,18 +162,19 @@ def _with_model(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @contextmanager
-def evaluated(origin: Origin) -> Iterator[None]:
-    """Put a model from Python in evaluation mode, and each part back into its own behind it."""
-    model = origin.model.things[0] if isinstance(origin.model, Given) else None
-    parts = [*getattr(model, "modules", list)()]
-    modes = [part.training for part in parts]
-    for part in parts:
-        part.training = False
-    try:
-        yield
-    finally:
-        for part, mode in zip(parts, modes, strict=True):
-            part.training = mode
+def in_evaluation(name: str | None) -> Iterator[None]:
+    """Have a model when no other thread does; one from Python in evaluation mode meanwhile."""
+    model: Any = name.things[0] if isinstance(name, Given) else None
+    with in_turn(name if model is None else model):
+        parts = model.modules() if is_module(model) else ()
+        modes = {part: part.training for part in parts}
+        for part in modes:
+            part.training = False
+        try:
+            yield
+        finally:
+            for part, mode in modes.items():
+                part.training = mode
 
 
 def records_of(texts: Texts) -> list[Text | BadText]:
@@ -231,7 +233,7 @@ def call(name: str, *arguments: Any, **options: Any) -> Any:
         for option, value in values.items()
     }
     found = Findings(name)
-    with evaluated(Origin(model=given.get("model"))):
+    with in_evaluation(given.get("model")):
         try:
             command(**given, collect=found)
         except typer.Exit:

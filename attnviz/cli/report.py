@@ -165,15 +165,6 @@ class Report(AbstractContextManager["Report"]):
         """The exit status: 1 where a record came to nothing."""
         return 1 if self.failed else 0
 
-    def count_failed(self, total: Callable[[], int | None]) -> None:
-        """Find out how many of all records failed where an earlier run has done everything."""
-        if self.resumable is not None and self.complete and not self.done:
-            saved, rejects = self.resumable.count_saved(), self.options.many.rejects
-            if saved is not None:
-                self.failed = max((total() or 0) - saved, 0)
-            elif rejects is not None and rejects.is_file():
-                self.failed = rejects.read_bytes().count(b"\n")
-
     def say(self, text: str) -> None:
         """Say a note on stderr, once, unless --quiet was given; if its numbers change, again."""
         kind = kind_of(text)

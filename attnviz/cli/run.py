@@ -41,7 +41,6 @@ def run_texts(
     ):
         total = partial(count_texts, input_file, command, options)
         if report.complete:
-            report.count_failed(total)
             return report.status
         if isinstance(engine, InProcess):
             work.open()

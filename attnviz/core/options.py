@@ -49,6 +49,9 @@ class Given(str):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Given) and [*map(id, self.things)] == [*map(id, other.things)]
 
+    def __ne__(self, other: object) -> bool:  # a str has one of its own, by letters
+        return not self == other
+
     def __hash__(self) -> int:
         return hash((*map(id, self.things),))
 

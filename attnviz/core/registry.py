@@ -13,6 +13,8 @@ from typing import Any, ClassVar, Literal
 from attnviz.core.plugins import PluginError, add_rows, said
 
 Command = Literal["self", "cross", "co", "picture"]
+SourceKind = Literal[Command, "picture-text"]
+"""What a source is opened for."""
 Sums = Literal["one", "less", "any"]
 Needs = Literal["weights", "gradients", "values", "effects"]
 Form = Literal["text", "document", "rows", "arrays", "maps", "links", "textgrid", "vtt", "nothing"]

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from attnviz.core.errors import UsageError, is_number
 from attnviz.core.options import Given, Origin
-from attnviz.core.registry import Command, Entry
+from attnviz.core.registry import Command, Entry, SourceKind
+from attnviz.core.shared import FileState, files_state
 from attnviz.models import Source
 
 if TYPE_CHECKING:
@@ -26,6 +27,11 @@ LOADING = ("device", "dtype", "revision", "allow_pickle", "allow_code", "device_
 """What of an origin says how a model is loaded."""
 VISION = "pocket-vit"
 """What reads pictures where no model is named."""
+PICTURE_LOADERS = {
+    "picture": "attnviz.models.hugging_face.vision.vision:load_vision_model",
+    "picture-text": "attnviz.models.hugging_face.vision.picture_text:load_picture_text_model",
+}
+"""What loads any other model of pictures."""
 
 
 def is_shipped(origin: Origin) -> bool:
@@ -116,6 +122,22 @@ def name_of(origin: Origin) -> str:
     return base_of(str(origin.adapter))
 
 
+def states_of(origin: Origin) -> dict[str, FileState]:
+    """What the disk says of the files that an origin names, by its options."""
+    files = {"--weights": origin.weights, "--qk": origin.qk}
+    found = {name: files_state([one]) for name, one in files.items() if isinstance(one, Path)}
+    if is_shipped(origin) or origin.qk is not None or isinstance(origin.model, Given):
+        return found
+    from attnviz.models.hugging_face.load.locate import loaded_files, locate
+
+    revision, allow_code = origin.revision, origin.allow_code
+    folder = locate(name_of(origin), revision, allow_code=allow_code)
+    found["--model"] = files_state(loaded_files(folder, allow_code=allow_code))
+    if origin.adapter is not None:
+        found["--adapter"] = files_state(loaded_files(locate(origin.adapter)))
+    return found
+
+
 def check_model(origin: Origin) -> None:
     """Find out whether a model is there and complete, without loading it.
 
@@ -154,7 +176,7 @@ def parse_part(text: str, option: str) -> tuple[int, int]:
     return int(first), int(last if dash else first)
 
 
-def open_source(origin: Origin, command: Command, *, with_head: bool = False) -> Source:
+def open_source(origin: Origin, kind: SourceKind, *, with_head: bool = False) -> Source:
     """The source of attention that a request names, loaded and ready, `with_head` to predict too.
 
     Raises:
@@ -162,6 +184,7 @@ def open_source(origin: Origin, command: Command, *, with_head: bool = False) ->
         InputError: a file that cannot be used.
         ModelError: a model that cannot be loaded.
     """
+    command: Command = "picture" if kind == "picture-text" else kind
     check_origin(origin, command)
     if origin.weights is not None:
         return _open_file(origin, origin.weights)
@@ -176,15 +199,17 @@ def open_source(origin: Origin, command: Command, *, with_head: bool = False) ->
     if is_shipped(origin):
         source: Source = load_shipped(origin, VISION if command == "picture" else None)
         return source
+    name = name_of(origin)
+    loading: dict[str, Any] = {term: getattr(origin, term) for term in LOADING}
     if command == "picture":
-        from attnviz.models.hugging_face.vision.vision import load_vision_model
-
-        return load_vision_model(name_of(origin), **{key: getattr(origin, key) for key in LOADING})
+        if kind == "picture-text":
+            loading["generate"] = origin.generate
+        found: Source = Entry("", PICTURE_LOADERS[kind]).load()(name, **loading)
+        return found
     from attnviz.models.hugging_face import load_model
 
-    terms = (*LOADING, "generate", "chat")
-    loading: dict[str, Any] = {name: getattr(origin, name) for name in terms}
-    model = load_model(name_of(origin), **loading, with_head=with_head)
+    loading |= {"generate": origin.generate, "chat": origin.chat, "with_head": with_head}
+    model = load_model(name, **loading)
     return replace(model, region=region_of(origin))
 
 

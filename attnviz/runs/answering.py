@@ -11,7 +11,6 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from io import BytesIO
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -27,7 +26,7 @@ from attnviz.core.query import Picture, Query
 from attnviz.core.registry import LENSES
 from attnviz.models import Source
 from attnviz.models.lens import ALL_LENSES, open_experiment
-from attnviz.models.open import LOADING, POCKET, SHIPPED, is_shipped, name_of
+from attnviz.models.open import POCKET, SHIPPED, is_shipped, name_of
 from attnviz.renderers.page.data import gap
 from attnviz.renderers.printable import printable
 from attnviz.runs.many_texts import opened
@@ -228,7 +227,7 @@ class Answers:
         if is_shipped(origin):
             source = opened(origin, "self")
         else:
-            source = _seeing(origin, with_text=bool(question.source))
+            source = opened(origin, "picture-text" if question.source else "picture")
             self._pause_between_layers()
         self._stage("looking")
         read = Picture(image, lens=question.lens)
@@ -367,14 +366,3 @@ def _pieces(experiment: Experiment, row: NDArray[np.float64]) -> list[dict[str, 
 
 def _told(notes: Sequence[str], known: Sequence[str] = ()) -> list[str]:
     return [printable(note) for note in notes if note not in known]
-
-
-@lru_cache(maxsize=1)
-def _seeing(origin: Origin, *, with_text: bool) -> Source:
-    """A model of pictures, or of pictures and text; the last one stays open."""
-    from attnviz.models.hugging_face.vision.picture_text import load_picture_text_model
-    from attnviz.models.hugging_face.vision.vision import load_vision_model
-
-    load: Any = load_picture_text_model if with_text else load_vision_model
-    source: Source = load(name_of(origin), **{name: getattr(origin, name) for name in LOADING})
-    return source

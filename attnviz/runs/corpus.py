@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
+import orjson
+from msgspec import Struct, convert
 
 from attnviz.analyses.corpus.accumulators import Aggregates
 from attnviz.analyses.corpus.report import report_of
@@ -28,10 +30,10 @@ from attnviz.core.corpus_report import CorpusReport
 from attnviz.core.errors import AttnvizError, InputError, OutputError, is_number
 from attnviz.core.notices import joined, kind_of, notify
 from attnviz.runs.engines.shards import Engine
-from attnviz.runs.journal import check_same_options
+from attnviz.runs.journal import Count, check_same_options, checksum_of
 from attnviz.runs.many_texts import AttendChunk, Chunk, Record, chunk_name, with_shards
 from attnviz.storage.archive import DAMAGE
-from attnviz.storage.documents import dump_json, parse_json
+from attnviz.storage.documents import dump_json
 from attnviz.storage.texts import CHUNK_SIZE, Text, chunks
 from attnviz.storage.writing import beside, write_file
 
@@ -40,6 +42,8 @@ SECONDS = 2.0
 PICTURES = 32
 """Pictures in a chunk: each takes as long as many sentences."""
 _MEMBER = "checkpoint"
+REACHED = ("records", "failed", "rejects", "notes")
+"""What of a state is not its aggregates."""
 Shard = tuple[int, Chunk]
 """A chunk of records and the number of its first in the corpus, from 0."""
 OnFailure = Callable[[Record, AttnvizError], str]
@@ -164,6 +168,24 @@ def shards(records: Iterable[Record], done: int = 0, size: int = CHUNK_SIZE) -> 
         if number >= done:
             yield number, chunk
         number += len(chunk)
+    if number < done:
+        raise InputError(f"the unfinished run has {done} records, its input {number}: start again")
+
+
+class SavedState(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a checkpoint holds beside arrays."""
+
+    question: dict[str, str]
+    records: Count
+    failed: Count
+    rejects: str
+    notes: dict[str, Count]
+    checksum: str  # of all else
+
+
+def _checksum(document: Mapping[str, Any], arrays: Mapping[str, Any]) -> str:
+    named = (part for name in sorted(arrays) for part in (name.encode(), arrays[name].tobytes()))
+    return checksum_of(dump_json(document).encode(), *named)
 
 
 class Checkpoint:
@@ -178,22 +200,26 @@ class Checkpoint:
         if not self.place.is_file():
             return None
         try:
-            with np.load(self.place, allow_pickle=False) as archive:
+            with self.place.open("rb") as file, np.load(file, allow_pickle=False) as archive:
                 arrays = dict(archive)
-            document = parse_json(str(arrays.pop(_MEMBER)), f"'{self.place}'")
-            check_same_options(document["question"], self.options, self.path)
+            document = orjson.loads(str(arrays.pop(_MEMBER)))
+            found = convert(document, SavedState)
+            if document.pop("checksum") != _checksum(document, arrays):
+                raise ValueError("a number is another than was written")
+            check_same_options(found.question, self.options, self.path)
             aggregates = Aggregates.from_arrays(arrays, task.vocabulary)
-            return CorpusState(aggregates, **document["reached"])
-        except DAMAGE as error:
+            return CorpusState(aggregates, **{name: document[name] for name in REACHED})
+        except (*DAMAGE, MemoryError) as error:
             raise InputError(f"'{self.place}' is damaged: remove it to start again") from error
 
     def save(self, state: CorpusState) -> None:
         """Put the run's state on the disk, unless that was just done."""
         if time.monotonic() - self.saved_at < SECONDS:
             return
-        reached = {name: getattr(state, name) for name in ("records", "failed", "rejects", "notes")}
-        document = dump_json({"question": {**self.options}, "reached": reached})
-        arrays: dict[str, Any] = {_MEMBER: np.array(document), **state.aggregates.to_arrays()}
+        document = {"question": {**self.options}, **{n: getattr(state, n) for n in REACHED}}
+        arrays: dict[str, Any] = state.aggregates.to_arrays()
+        document["checksum"] = _checksum(document, arrays)
+        arrays[_MEMBER] = np.array(dump_json(document))
         file = io.BytesIO()
         np.savez(file, **arrays)
         write_file(self.place, file.getvalue(), durably=True)

@@ -33,7 +33,6 @@ from attnviz.runs.many_texts import (
     Outcome,
     Record,
     chunk_name,
-    opened,
     with_shards,
 )
 from attnviz.runs.pipeline import Result, query_of
@@ -59,8 +58,8 @@ class EffectChunk(AttendChunk):
     size: ClassVar[int] = 16  # a text takes long, and workers share out chunks
 
     def open(self) -> Source:
-        """The source with what predicts, loaded once in a process."""
-        return opened(self.origin, self.command, with_head=True)
+        """The source with what predicts."""
+        return self.opened(self.command, with_head=True)
 
     def __call__(self, chunk: Chunk) -> Iterator[Outcome]:
         """The result of each record, or why it has none, made when it is asked for."""

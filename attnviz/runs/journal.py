@@ -6,40 +6,61 @@ has reached the disk: after a crash it may tell of less than there is, but never
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, fields
+from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import orjson
+from msgspec import Meta, Struct, convert
+from msgspec.structs import asdict
 
 from attnviz import __version__
-from attnviz.core.errors import InputError, UsageError
-from attnviz.core.options import Options
-from attnviz.storage.documents import dump_json, parse_json
-from attnviz.storage.saved import shard_path
+from attnviz.core.errors import InputError, UsageError, is_number
+from attnviz.core.options import Given, Options
+from attnviz.core.shared import files_state, model_checksum
+from attnviz.models.open import states_of
+from attnviz.storage.documents import dump_json
+from attnviz.storage.saved import shard_path, shards_of
 from attnviz.storage.writing import write_file
 
 SCHEMA = 1
+LONGEST = 1 << 20
+"""Bytes of a journal at most: it holds the options of one command line."""
 SAMPLE = 1 << 20
 """Bytes of an input file, at its beginning and at its end, that tell it from another."""
 DECIDING = ("columns", "input_format", "max_line", "batch_size", "shard_size", "rejects")
 """What of the options of many texts decides what a file holds; who shares the work does not."""
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
+Count = Annotated[int, Meta(ge=0, le=1 << 53)]
+
+
+class Progress(Struct, frozen=True):
     """A place between two records.
 
     Attributes:
         output: bytes of the unfinished data file, or of the shard that is being written.
+        ended: whether no record is left.
+        complete: whether every file is in its place besides.
     """
 
-    records: int = 0
-    failed: int = 0
-    output: int = 0
-    rejects: int = 0
+    records: Count = 0
+    failed: Count = 0
+    output: Count = 0
+    rejects: Count = 0
     ended: bool = False
+    complete: bool = False
+
+
+class SavedProgress(Progress, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a journal's file holds."""
+
+    schema: int
+    question: dict[str, str]
+    checksum: str  # of all else, so that no number of it can be another unseen
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,47 +68,62 @@ class Journal:
     """The options of a run, by the names that a user knows, and how far it has come."""
 
     options: Mapping[str, str]
-    progress: Progress = field(default_factory=Progress)
-
-    def files(self, path: Path) -> list[Path]:
-        """The files of the run that may be unfinished, where `path` is the output."""
-        rejects = self.options.get("--rejects")
-        size = self._shard_size
-        current = shard_path(path, self.progress.records // size) if size else path
-        return [current, *([Path(rejects)] if rejects else [])]
-
-    def shards(self, path: Path) -> list[Path]:
-        """Every shard that the run has written, and the one that it may have."""
-        if not self._shard_size:
-            return []
-        count = self.progress.records // self._shard_size + 1
-        return [shard_path(path, number) for number in range(count)]
+    progress: Progress
 
     @property
-    def _shard_size(self) -> int:
-        return int(self.options.get("--shard-size", 0))
+    def shard_size(self) -> int | None:
+        """How many records a shard has; None: there are no shards."""
+        size = self.options.get("--shard-size", "")
+        return int(size) or None if is_number(size) else None
+
+    def shards(self, path: Path) -> list[Path]:
+        """The shards that the run has written, and the one that it may have."""
+        if self.shard_size is None:
+            return []
+        last = shard_path(path, self.progress.records // self.shard_size).name
+        return [one for one in shards_of(path) if (len(one.name), one.name) <= (len(last), last)]
 
     def write(self, path: Path) -> None:
         """Replace the journal at a path as a whole."""
         document = {"schema": SCHEMA, "question": {**self.options}, **asdict(self.progress)}
+        document["checksum"] = checksum_of(dump_json(document).encode())
         write_file(path, dump_json(document).encode() + b"\n", durably=True)
 
 
 def read_journal(path: Path) -> Journal | None:
-    """The journal at a path, if there is one."""
+    """The journal at a path, if there is one.
+
+    Raises:
+        InputError: it is none, or of another version of attnviz.
+    """
     if not path.is_file():
         return None
-    found = parse_json(path.read_bytes(), f"the journal '{path}'")
     try:
-        if found["schema"] != SCHEMA:
+        with path.open("rb") as file:
+            document = orjson.loads(file.read(LONGEST))
+        if isinstance(document, dict) and document.get("schema", SCHEMA) != SCHEMA:
             raise InputError(
-                f"the journal '{path}' has schema {found['schema']}, not {SCHEMA}: remove it"
+                f"the journal '{path}' has schema {document['schema']!r:.20}, not {SCHEMA}: "
+                "remove it to start again"
             )
-        progress = Progress(**{item.name: found[item.name] for item in fields(Progress)})
-        options = {str(name): str(value) for name, value in found["question"].items()}
-        return Journal(options, progress)
-    except (KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"the journal '{path}' is damaged: remove it") from error
+        found = convert(document, SavedProgress)
+        rest = {name: one for name, one in document.items() if name != "checksum"}
+        if found.checksum != checksum_of(dump_json(rest).encode()) or found.failed > found.records:
+            raise ValueError("a field is missing or another, or more failed than there were")
+    except ValueError as error:
+        raise InputError(f"the journal '{path}' is damaged: remove it to start again") from error
+    except OSError as error:
+        raise InputError(f"cannot read '{path}': {error.strerror}") from error
+    progress = {name: getattr(found, name) for name in Progress.__struct_fields__}
+    return Journal(found.question, Progress(**progress))
+
+
+def checksum_of(*parts: bytes) -> str:
+    """What tells these bytes from others."""
+    found = sha256()
+    for part in parts:
+        found.update(part)
+    return found.hexdigest()[:16]
 
 
 def run_options(command: str, options: Options, input_file: Path) -> dict[str, str]:
@@ -98,7 +134,17 @@ def run_options(command: str, options: Options, input_file: Path) -> dict[str, s
             if half is not options.many or item.name in DECIDING:
                 given[item.metadata["option"].names[0]] = getattr(half, item.name)
     given |= _fingerprint(input_file)
-    return {name: str(value) for name, value in given.items() if value is not None}
+    states = states_of(options.origin)
+    if options.choice.group not in (None, "words", "sentences"):
+        states["--group"] = files_state([Path(str(options.choice.group))])
+    for name, state in states.items():
+        if state:
+            given[f"the state of {name}'s files"] = checksum_of(repr(state).encode())
+    if isinstance(options.origin.model, Given):
+        given["the weights of --model"] = model_checksum(options.origin.model.things[0])
+    told = {name: str(value) for name, value in given.items() if value is not None}
+    # A file's name may be no UTF-8, which JSON has to be.
+    return {name: one.encode(errors="backslashreplace").decode() for name, one in told.items()}
 
 
 def check_same_options(before: Mapping[str, str], now: Mapping[str, str], path: Path) -> None:
@@ -115,13 +161,12 @@ def check_same_options(before: Mapping[str, str], now: Mapping[str, str], path: 
 def _fingerprint(path: Path) -> dict[str, Any]:
     try:
         with path.open("rb") as file:
-            sample = hashlib.sha256(file.read(SAMPLE))
-            size = file.seek(0, os.SEEK_END)
+            first, size = file.read(SAMPLE), file.seek(0, os.SEEK_END)
             file.seek(max(size - SAMPLE, 0))
-            sample.update(file.read(SAMPLE))
+            checksum = checksum_of(first, file.read(SAMPLE))
     except OSError as error:
         raise InputError(f"cannot read '{path}': {error.strerror}") from error
-    return {"the input's size": size, "the input's checksum": sample.hexdigest()[:16]}
+    return {"the input's size": size, "the input's checksum": checksum}
 
 
 def _quoted(value: str | None) -> str:

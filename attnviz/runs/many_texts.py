@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import gc
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import chain, islice
+from platform import node
+from threading import RLock
 from typing import ClassVar, TypeVar
 
-from attnviz.core.errors import AttnvizError
+from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.options import Choice, Given, Origin
-from attnviz.core.registry import Command
+from attnviz.core.registry import Command, SourceKind
+from attnviz.core.shared import FileState
 from attnviz.models import Source
 from attnviz.models.lens import needs_head
-from attnviz.models.open import open_source
+from attnviz.models.open import open_source, states_of
 from attnviz.runs.engines.shards import Engine
 from attnviz.runs.pipeline import Result, attend_chunk
 from attnviz.storage.texts import CHUNK_SIZE, BadText, Text
@@ -35,38 +37,82 @@ Shard = TypeVar("Shard")
 Made = TypeVar("Made")
 
 
+States = Mapping[str, FileState]
+"""What the disk says of the files of an origin, as `states_of` tells it."""
+_OPEN: dict[Hashable, tuple[States, Source]] = {}
+_OPENING = RLock()
+
+
+def opened(
+    origin: Origin, kind: SourceKind, *, with_head: bool = False, states: States | None = None
+) -> Source:
+    """A source, which stays open for the next texts, as long as its files are what they were.
+
+    At most `KEPT` sources do. With `states` the files have to be in these.
+
+    Raises:
+        InputError: they are in others.
+    """
+    if isinstance(origin.model, Given):  # it is Python's, which may change it or let it go
+        return open_source(origin, kind, with_head=with_head)
+    key, wanted = (origin, kind, with_head), states_of(origin) if states is None else states
+    with _OPENING:
+        known, source = _OPEN.pop(key, (None, None))
+        if source is None or known != wanted:
+            source = None  # before another takes its memory
+            while len(_OPEN) >= KEPT:
+                del _OPEN[next(iter(_OPEN))]
+            source = open_source(origin, kind, with_head=with_head)
+            gc.enable()
+            if states_of(origin) != wanted:
+                name = origin.model or origin.adapter or origin.weights or origin.qk
+                raise InputError(f"'{name}' changed after the run began: start it again")
+        _OPEN[key] = wanted, source
+        return source
+
+
+def close_sources() -> None:
+    """Let go of the sources that stay open."""
+    with _OPENING:
+        _OPEN.clear()
+
+
 @dataclass(frozen=True, slots=True)
-class AttendChunk:
-    """The work on a chunk: it can be pickled, and opens the source in the process where it runs."""
+class SourceWork:
+    """Work with a source: it can be pickled, and opens the source in the process where it runs.
+
+    From the first text to the last it reads the same files.
+    """
 
     origin: Origin
+    states: States = field(init=False)
+    machine: str = field(init=False, default_factory=node)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "states", states_of(self.origin))
+
+    def opened(self, command: Command, *, with_head: bool = False) -> Source:
+        """The source, loaded once in a process; other machines have files of their own."""
+        states = self.states if node() == self.machine else None
+        return opened(self.origin, command, with_head=with_head, states=states)
+
+
+@dataclass(frozen=True, slots=True)
+class AttendChunk(SourceWork):
+    """The work on a chunk."""
+
     choice: Choice
     command: Command
     batch_size: int | None = None
     size: ClassVar[int] = CHUNK_SIZE  # records in a chunk
 
     def open(self) -> Source:
-        """The source, loaded once in a process."""
-        return opened(self.origin, self.command, with_head=needs_head(self.choice.lens))
+        """The source with what the lens needs."""
+        return self.opened(self.command, with_head=needs_head(self.choice.lens))
 
     def __call__(self, chunk: Chunk) -> Iterator[Outcome]:
         """The result of each record, or why it has none, made when it is asked for."""
         return attend_chunk(self.open(), chunk, self.choice, self.command, self.batch_size)
-
-
-def opened(origin: Origin, command: Command, *, with_head: bool = False) -> Source:
-    """A source, which stays open for the next texts; at most `KEPT` do."""
-    if isinstance(origin.model, Given):  # it is Python's, which may change it or let it go
-        return open_source(origin, command, with_head=with_head)
-    return kept(origin, command, with_head=with_head)
-
-
-@lru_cache(maxsize=KEPT)
-def kept(origin: Origin, command: Command, *, with_head: bool) -> Source:
-    """A source that stays open until others take its place, or `kept.cache_clear()`."""
-    source = open_source(origin, command, with_head=with_head)
-    gc.enable()
-    return source
 
 
 def attend_all(
@@ -84,6 +130,10 @@ def attend_all(
             yield from islice(found, done, None)
             return
         done -= len(chunk)
+    if done:
+        raise InputError(
+            f"the unfinished run has {done} records more than its input: leave --resume out"
+        )
 
 
 def with_records(

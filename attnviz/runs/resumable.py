@@ -7,7 +7,6 @@ record, any other after a complete shard.
 
 from __future__ import annotations
 
-import csv
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -15,12 +14,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from attnviz.core.errors import OutputError
 from attnviz.core.notices import notify
 from attnviz.renderers import Numbering, Renderer, Views
 from attnviz.renderers.reports import as_bytes
 from attnviz.runs.journal import Journal, Progress, check_same_options, read_journal
-from attnviz.storage.saved import read_from, shard_path, shards_of
+from attnviz.storage.saved import shard_path, shards_of
 from attnviz.storage.writing import PartialFile, beside, check_writable
 
 SECONDS = 0.5
@@ -51,13 +52,16 @@ class ResumableSink:
         self.rejects: PartialFile | None = None
         self.saved, self.saved_at = Progress(), time.monotonic()
         self.complete = False
-        self.old = read_journal(self.journal) if options is not None else None
-        self.started = False
+        old = read_journal(self.journal) if options is not None else None
+        # The file of a run that has ended is replaced, or it may be another's now, or gone.
+        gone = old is not None and old.progress.ended and not (resume and self._is_there(old))
+        self.old, self.started = None if gone else old, False
         if resume and self.old is not None:
             check_same_options(self.old.options, options or {}, path)
             self._resume(self.old.progress)
         elif resume and (shards_of(path) if shard_size is not None else path.exists()):
-            self._complete()
+            self.complete = True
+            self._say_complete()
         else:
             if resume:
                 notify(f"nothing of '{path}' to resume: starting from the first record")
@@ -95,8 +99,24 @@ class ResumableSink:
             (self.data.keep if whole else self.data.discard)()
         if self.rejects is not None:
             self.rejects.keep()
-        self.journal.unlink(missing_ok=True)
+        self._end()
+
+    def _end(self) -> None:
+        """Every file is in its place: the journal stays where it has to say that records failed."""
+        if self.failed:
+            self._save_as(replace(self.progress, complete=True))
+        else:
+            self.journal.unlink(missing_ok=True)
         self.complete = True
+
+    def _is_there(self, old: Journal) -> bool:
+        """Whether what a run made that came to its end is still as it left it."""
+        if old.progress.failed == old.progress.records:
+            return True
+        if old.shard_size is not None:
+            return bool(old.shards(self.path))
+        files = [one for one in (beside(self.path, "unfinished"), self.path) if one.is_file()]
+        return bool(files) and files[0].stat().st_size == old.progress.output
 
     def leave(self) -> None:
         """The run ends early: leave complete records, if there are any to continue from."""
@@ -136,8 +156,9 @@ class ResumableSink:
     def _start(self) -> None:
         self.started = True
         if self.old is not None:
-            for path in self.old.files(self.path):
-                PartialFile(path).discard()  # which fails where somebody is writing it
+            size, done = self.old.shard_size, self.old.progress.records
+            place = shard_path(self.path, done // size) if size else self.path
+            PartialFile(place).discard()  # which fails where somebody is writing it
             for shard in self.old.shards(self.path):
                 shard.unlink(missing_ok=True)
         if self.rejects_path is not None:
@@ -147,7 +168,13 @@ class ResumableSink:
     def _resume(self, progress: Progress) -> None:
         self.started = True
         if progress.ended:
-            self._move(progress)
+            self.saved = self.progress = progress
+            self.failed = progress.failed
+            if not progress.complete:
+                self._move(progress)
+                self._end()
+            self.complete = True
+            self._say_complete()
             return
         partial = self.grows and progress.records % (self.shard_size or progress.records + 1) > 0
         place = self._place(progress.records)
@@ -169,12 +196,8 @@ class ResumableSink:
         for path, size in files:
             if path is not None and beside(path, "unfinished").exists():
                 PartialFile(path, size).keep()
-        self.journal.unlink(missing_ok=True)
-        self.saved = progress
-        self._complete()
 
-    def _complete(self) -> None:
-        self.complete = True
+    def _say_complete(self) -> None:
         self.notify(f"'{self.path}' is complete: nothing is left to do")
 
     def _open(self) -> PartialFile:
@@ -222,33 +245,9 @@ class ResumableSink:
             Journal(self.options, progress).write(self.journal)
         self.saved, self.saved_at = progress, time.monotonic()
 
-    def count_saved(self) -> int | None:
-        """How many records the complete data hold, without those that failed; None of tables."""
-        if self.path.suffix.lower() == ".txt":
-            return None
-        files = [self.path] if self.shard_size is None else shards_of(self.path)
-        return sum(map(_records_in, files))
-
     def _place(self, record: int) -> Path:
         size = self.shard_size
         return self.path if size is None else shard_path(self.path, record // size)
-
-
-def _records_in(path: Path) -> int:
-    suffix = path.suffix.lower()
-    if suffix not in (".tsv", ".csv"):
-        with read_from(path) as saved:
-            return sum(1 for _ in saved.ids())
-    with path.open(encoding="utf-8", newline="") as file:
-        rows = csv.reader(file) if suffix == ".csv" else (line.split("\t") for line in file)
-        next(rows, None)
-        count, name, first = 0, "", [""]
-        for row in rows:
-            # Of one record each weight comes once: its first again is that of the next.
-            weight = [*row[1:5], row[6]]
-            if row[0] != name or weight == first:
-                count, name, first = count + 1, row[0], weight
-        return count
 
 
 def can_resume(path: Path) -> bool:

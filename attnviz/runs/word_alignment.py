@@ -22,10 +22,10 @@ from attnviz.analyses.words import merge_attention
 from attnviz.core.attention_map import Attention, AttentionMap, check_single_tokens
 from attnviz.core.errors import AttnvizError, InputError, UsageError, choose
 from attnviz.core.notices import notify
-from attnviz.core.options import Language, Origin
+from attnviz.core.options import Language
 from attnviz.core.query import Query
 from attnviz.models import Source
-from attnviz.runs.many_texts import Chunk, opened
+from attnviz.runs.many_texts import Chunk, SourceWork, opened
 from attnviz.storage.texts import BadText, Text
 
 _OTHER_LANGUAGE: dict[Language, Language] = {"en": "fr", "fr": "en"}
@@ -210,10 +210,9 @@ class Scores:
 
 
 @dataclass(frozen=True, slots=True)
-class AlignChunk:
+class AlignChunk(SourceWork):
     """The work on a chunk of pairs whose words are to be aligned, as `Aligner` takes it."""
 
-    origin: Origin
     layer: str | None = None
     head: str | None = None
     how: str | None = None
@@ -222,7 +221,7 @@ class AlignChunk:
 
     def __call__(self, chunk: Chunk) -> list[Aligned | AttnvizError]:
         """The alignment of each record, or why it has none."""
-        source = opened(self.origin, "cross")
+        source = self.opened("cross")
         other = _OTHER_LANGUAGE[self.origin.to] if self.origin.to else None
         backward = opened(replace(self.origin, to=other), "cross") if other else source
         aligner = Aligner(source, backward, self.how, self.against, self.layer, self.head)

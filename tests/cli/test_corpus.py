@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import pickle
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -11,13 +12,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from attnviz.analyses.corpus.words import WordCounts
+from attnviz.analyses.corpus.accumulators import Aggregates
+from attnviz.analyses.corpus.words import WordCounts, vocabulary_of
 from attnviz.core.attention_map import Attention
 from attnviz.core.errors import InputError
 from attnviz.core.options import Choice, Origin
 from attnviz.core.query import Query
 from attnviz.runs import corpus, many_texts
 from attnviz.runs.corpus import (
+    Checkpoint,
+    CorpusState,
     Shard,
     ShardResult,
     ShardTask,
@@ -286,6 +290,55 @@ def test_a_damaged_checkpoint_is_named(texts: Path, tmp_path: Path) -> None:
     (tmp_path / ".found.json.unfinished").write_bytes(b"PK no archive")
     done = attnviz("corpus", texts, *SMALL, "-o", tmp_path / "found.json", "--resume")
     assert "is damaged: remove it" in done.mistake
+
+
+def test_whatever_a_checkpoint_holds_that_was_not_written_is_one_error(tmp_path: Path) -> None:
+    vocabulary = vocabulary_of([])
+    task = ShardTask(AttendChunk(Origin(), Choice(), "self"), vocabulary)
+    checkpoint = Checkpoint(tmp_path / "found.json", {"--layer": "1"})
+    checkpoint.saved_at = -1e9
+    checkpoint.save(CorpusState(Aggregates(vocabulary), 3, 1, "{}\n", {"a note": 2}))
+    good, place = checkpoint.place.read_bytes(), checkpoint.place
+    found = checkpoint.restore(task)
+    assert found is not None
+    assert (found.records, found.failed, found.notes) == (3, 1, {"a note": 2})
+    with np.load(place) as archive:
+        arrays = dict(archive)
+    document = json.loads(str(arrays["checkpoint"]))
+    tried = 0
+
+    def written(document: str) -> None:
+        with place.open("wb") as file:
+            np.savez(file, **{**arrays, "checkpoint": np.array(document)})
+
+    def refused() -> None:
+        nonlocal tried
+        tried += 1
+        with pytest.raises(InputError, match=r"is damaged: remove it to start again$"):
+            checkpoint.restore(task)
+
+    for name in document:
+        for odd in (None, -1, 1 << 60, 2.5, "x", [3], {"a": -1}, {"a": {}}):
+            if (name, odd) == ("rejects", "x"):
+                continue
+            changed = {name: one for name, one in document.items() if name != "checksum"}
+            changed[name] = odd
+            checksum = corpus._checksum(
+                changed, {n: arrays[n] for n in arrays if n != "checkpoint"}
+            )
+            written(json.dumps({"checksum": checksum} | changed))
+            refused()
+    for text in ("", "[]", "null", "{}", json.dumps({**document, "more": 1})):
+        written(text)
+        refused()
+    written(json.dumps({**document, "records": 4}))
+    refused()
+    for number in range(0, len(good), 13):
+        place.write_bytes(good[:number])
+        refused()
+    assert tried > 80
+    place.write_bytes(good)
+    assert checkpoint.restore(task) is not None
 
 
 def test_resuming_what_was_not_begun_begins(texts: Path, tmp_path: Path) -> None:

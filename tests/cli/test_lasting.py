@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +20,7 @@ from attnviz.runs.journal import Journal, Progress, check_same_options, read_jou
 from attnviz.runs.resumable import ResumableSink
 from attnviz.storage import writing
 from attnviz.storage.writing import PartialFile, beside
+from tests.invoke import OWN, attnviz
 
 RECORDS = 8
 BAD = (1, 6, 7)
@@ -68,6 +73,11 @@ def run(folder: Path, grows: bool, shard_size: int | None, resume: bool = False)
     return sink
 
 
+def made(folder: Path) -> dict[str, bytes]:
+    """What a run left, but for the journal, which stays to say that records failed."""
+    return {name: data for name, data in content(folder).items() if name != ".a.txt.journal"}
+
+
 def content(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
@@ -83,7 +93,7 @@ def test_killed_anywhere_it_goes_on_to_the_same_bytes(
     whole = tmp_path / "whole"
     whole.mkdir()
     run(whole, grows, shard_size)
-    expected = content(whole)
+    expected = made(whole)
     assert not any(name.startswith(".") for name in expected)
     monkeypatch.setattr(module, "SECONDS", -1)
     monkeypatch.setattr("os.fsync", lambda _: None)  # nobody pulls the plug
@@ -102,8 +112,10 @@ def test_killed_anywhere_it_goes_on_to_the_same_bytes(
                 while held:  # as the system does
                     os.close(held.pop())
         again = run(folder, grows, shard_size, resume=True)
-        assert again.failed == len(BAD) or again.old is None
-        assert content(folder) == expected
+        assert again.failed == len(BAD)
+        assert made(folder) == expected
+        at_last = run(folder, grows, shard_size, resume=True)
+        assert (at_last.complete, at_last.records, at_last.failed) == (True, RECORDS, len(BAD))
     assert deaths > 2 * RECORDS
 
 
@@ -195,7 +207,7 @@ def test_where_every_record_failed_only_the_rejects_appear(tmp_path: Path) -> No
     )
     sink.skip(b"bad\n")
     sink.finish()
-    assert content(tmp_path) == {"r": b"bad\n"}
+    assert made(tmp_path) == {"r": b"bad\n"}
 
 
 def test_shards_of_another_run_are_not_mixed_with_new_ones(tmp_path: Path) -> None:
@@ -207,17 +219,118 @@ def test_shards_of_another_run_are_not_mixed_with_new_ones(tmp_path: Path) -> No
     ResumableSink(tmp_path / "a.txt", make, grows=True, shard_size=2)
 
 
+GOOD = {
+    "schema": 1,
+    "question": {"--shard-size": "2", "--rejects": "r.jsonl"},
+    "records": 3,
+    "failed": 1,
+    "output": 70,
+    "rejects": 12,
+    "ended": False,
+    "complete": False,
+}
+ODD: tuple[Any, ...] = (
+    *(None, "3", -1, 3.5, 1 << 60, 10**30, True, [], [1], {}, {"a": {"b": []}}, "ä"),
+)
+
+
+def damaged() -> Iterator[tuple[str, bytes]]:
+    """Journals that are none, each with a name."""
+    data = journal_of(GOOD)
+    for name in (*GOOD, "checksum"):
+        document = json.loads(data)
+        del document[name]
+        yield f"without {name}", json.dumps(document).encode()
+        for number, odd in enumerate(ODD):
+            if type(odd) is not type(GOOD.get(name, "")) or odd in (-1, 1 << 60, 10**30):
+                yield f"{name} {number}", journal_of({**GOOD, name: odd})
+    yield from ((f"cut at {n}", data[:n]) for n in range(0, len(data) - 2, 7))
+    yield from (
+        (f"{n} turned", data[:n] + b"\xff" + data[n + 1 :]) for n in range(0, len(data), 11)
+    )
+    for text in ("null", "[]", "3", '"a"', "NaN", "[" * 100_000, '{"records":NaN}', "{}" * 2):
+        yield text[:20], text.encode()
+    yield "another number", data.replace(b'"records": 3', b'"records": 4')
+    yield "one more field", journal_of({**GOOD, "more": 1})
+    yield "failed more often", journal_of({**GOOD, "failed": 4})
+    yield "option of no text", journal_of({**GOOD, "question": {"--rejects": 3}})
+    yield "long", b" " * (1 << 21) + data
+
+
+def journal_of(document: dict[str, Any]) -> bytes:
+    """A journal's bytes with a checksum that is right."""
+    plain = json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode()
+    checksum = hashlib.sha256(plain).hexdigest()[:16]
+    return json.dumps({**document, "checksum": checksum}, ensure_ascii=False).encode()
+
+
 def test_a_journal_that_is_damaged_or_newer_is_named(tmp_path: Path) -> None:
     path = tmp_path / ".a.txt.journal"
-    for text, message in (
-        ("", "is not JSON"),
-        ("{}", "is damaged: remove it"),
-        ('{"schema":2}', "has schema 2, not 1: remove it"),
-        ('{"schema":1,"question":{}}', "is damaged: remove it"),
-    ):
-        path.write_text(text)
-        with pytest.raises(InputError, match=message):
+    path.write_bytes(journal_of(GOOD))
+    found = read_journal(path)
+    assert found is not None
+    assert found.progress == Progress(3, 1, 70, 12)
+    names = list[str]()
+    for name, data in damaged():
+        path.write_bytes(data)
+        with pytest.raises(InputError, match=r"(damaged|schema .*): remove it to start again$"):
             read_journal(path)
+        names.append(name)
+    assert len(names) == len({*names}) > 120
+    path.write_bytes(journal_of({**GOOD, "schema": 2}))
+    with pytest.raises(InputError, match=r"has schema 2, not 1: remove it to start again"):
+        read_journal(path)
+
+
+def test_a_damaged_journal_is_one_line_with_and_without_resume(tmp_path: Path) -> None:
+    texts, path, other = (tmp_path / name for name in ("t.txt", "a.jsonl", "r.jsonl"))
+    texts.write_text("a b\nc d\n")
+    other.write_text("mine\n")
+    asked = ("self", "-i", texts, *OWN, "-q", "-f", "none", "-o", path)
+    for _, data in list(damaged())[::9]:
+        beside(path, "journal").write_bytes(data)
+        for more in ((), ("--resume",)):
+            done = attnviz(*asked, *more)
+            assert done.status == 1
+            assert done.mistake.endswith("remove it to start again")
+    assert {one.name for one in tmp_path.iterdir()} == {
+        *("t.txt", "r.jsonl", ".a.jsonl.journal"),
+    }
+
+
+@pytest.mark.parametrize("more", [(), ("--shard-size", "2")])
+@pytest.mark.parametrize("records", [0, 1, 3, 2, 10**15])
+def test_a_run_touches_only_what_its_command_line_names(
+    more: tuple[str, ...], records: int, tmp_path: Path
+) -> None:
+    """Whatever a journal names, and however far it says that its run has come."""
+    texts, path = tmp_path / "t.txt", tmp_path / "a.jsonl"
+    texts.write_text("a b\nc d\n")
+    mine = [tmp_path / name for name in ("mine.jsonl", ".mine.jsonl.unfinished", "b-00000.jsonl")]
+    for one in mine:
+        one.write_text("mine\n")
+    asked = ("self", "-i", texts, *OWN, "-q", "-f", "none", "-o", path)
+    question = {"--rejects": str(mine[0]), "--shard-size": more[-1] if more else "1"}
+    journal = {**GOOD, "question": question, "records": records, "failed": 0}
+    beside(path, "journal").write_bytes(journal_of(journal))
+    assert attnviz(*asked, *more, "--resume").status == 2
+    assert attnviz(*asked, *more).status == 0
+    assert [one.read_text() for one in mine] == ["mine\n"] * 3
+    made = {"a-00000.jsonl"} if more else {"a.jsonl"}
+    assert {one.name for one in tmp_path.iterdir()} == {"t.txt", *(one.name for one in mine)} | made
+
+
+def test_a_journal_with_more_records_than_its_input_is_named(tmp_path: Path) -> None:
+    texts, path = tmp_path / "t.txt", tmp_path / "a.jsonl"
+    texts.write_text("a b\nc d\n")
+    asked = ("self", "-i", texts, *OWN, "-q", "-f", "none", "-o", path)
+    options = replace(Options(), origin=Origin(mechanism="multi-head"))
+    options = replace(options, output=replace(options.output, output=path))
+    Journal(run_options("self", options, texts), Progress(10**15)).write(beside(path, "journal"))
+    beside(path, "unfinished").touch()
+    done = attnviz(*asked, "--resume")
+    assert done.status == 1
+    assert "the unfinished run has 999999999999998 records more than its input" in done.mistake
 
 
 def test_a_journal_comes_back_and_replaces_the_old_one_whole(tmp_path: Path) -> None:
@@ -227,6 +340,16 @@ def test_a_journal_comes_back_and_replaces_the_old_one_whole(tmp_path: Path) -> 
         journal.write(path)
         assert read_journal(path) == journal
         assert {*content(tmp_path)} == {"j"}
+
+
+def test_a_file_s_name_may_be_no_utf_8(tmp_path: Path) -> None:
+    texts, path = tmp_path / "l\udce9.txt", tmp_path / "a.jsonl"
+    texts.write_text("a b\nc d\n")
+    asked = ("self", "-i", texts, *OWN, "-q", "-f", "none", "-o", path)
+    options = run_options("self", Options(Origin(mechanism="multi-head")), texts)
+    Journal(options, Progress(0)).write(beside(path, "journal"))
+    assert attnviz(*asked, "--resume").status == 0
+    assert path.read_bytes().count(b"\n") == 2
 
 
 def test_other_options_are_named_by_what_differs(tmp_path: Path) -> None:

@@ -196,13 +196,18 @@ def writes_what_was_asked(ran: Ran) -> str | None:
 
 @invariant
 def leaves_nothing_behind(ran: Ran) -> str | None:
-    """No file in the making stays, unless it is said that it can be continued."""
+    """No file in the making stays, unless it is said that it can be continued.
+
+    A journal stays where it has to say that records failed.
+    """
     if GONE_ON in ran.err.decode("utf-8", "replace"):
         return None
     left = [
         path
         for path in ran.after
-        if _hidden(path) and path.removeprefix(WORK) not in ran.case.files
+        if _hidden(path)
+        and path.removeprefix(WORK) not in ran.case.files
+        and not (ran.status == 1 and path.endswith(".journal"))
     ]
     if "--open" not in ran.case.argv and "live" not in ran.case.argv[:1]:
         left += [path for path in ran.after if path.startswith("tmp/")]

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from attnviz.cli import app
-from attnviz.runs.many_texts import kept
+from attnviz.runs.many_texts import close_sources
 from tests.fuzz.world import home
 from tests.patience import HUNG
 
@@ -124,7 +124,7 @@ def run_in(top: Path, case: Case) -> Ran:
     """Run a command line in a folder made by `prepared`."""
     argv = [*case.argv]
     if any(word in OPENING for word in argv):
-        kept.cache_clear()  # a process keeps what it has opened under a name; here names return
+        close_sources()  # of which a process keeps the last two
     return observed(top, case, lambda: app.run(argv))
 
 

@@ -28,11 +28,10 @@ from attnviz.cli.report import Report
 from attnviz.cli.sinks import Item
 from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.core.errors import UsageError
-from attnviz.core.options import LENS_NAMES, Options, Origin, PictureScale, opt
+from attnviz.core.options import LENS_NAMES, Options, PictureScale, opt
 from attnviz.core.query import Picture, Query
 from attnviz.core.tokens import parse_patch, patch_grid
-from attnviz.models import Source
-from attnviz.models.open import LOADING, VISION, check_vision, name_of, open_source
+from attnviz.models.open import VISION, check_vision, open_source
 from attnviz.runs.pictures import ALL, as_jpeg, look_through, sheet_parts
 from attnviz.runs.pipeline import apply_choice, check_choice
 from attnviz.storage.texts import check_text
@@ -131,7 +130,7 @@ def image(
         size = None if image_size is None else parse_size(image_size)
         images = [*(read_frames(files) if video else map(read_picture, files))]
         picture = Picture(images[0], size, patch, lens, tuple(images[1:]), video)
-        source = load_source(options.origin, text)
+        source = open_source(options.origin, "picture" if text is None else "picture-text")
         query = Query(text or "", kind="picture", picture=picture)
         attention = look_through(source, query, options.choice, patch)
         named = ", ".join(path.name for path in files)
@@ -219,16 +218,6 @@ def check_request(
         way = " or use --lens raw" if given == ["--lens"] else ""
         raise UsageError(f"{given[0]} is for a picture alone: leave --text out{way}")
     check_text(text)
-
-
-def load_source(origin: Origin, text: str | None) -> Source:
-    """The model that reads the picture, and a text behind it if there is one."""
-    if text is None:
-        return open_source(origin, "picture")
-    from attnviz.models.hugging_face.vision.picture_text import load_picture_text_model
-
-    terms = {name: getattr(origin, name) for name in LOADING}
-    return load_picture_text_model(name_of(origin), origin.generate, **terms)
 
 
 def seen(attention: Attention, part: Any, patch: str | None) -> Seen:

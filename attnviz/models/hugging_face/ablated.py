@@ -82,7 +82,7 @@ def ablated(
                 module.register_forward_pre_hook(lambda module, _: unseen.add(module))
             )
             stack.enter_context(module.register_forward_hook(end))
-        stack.enter_context(watch_kernels(look))
+        stack.enter_context(watch_kernels(look, all_threads=True))
         yield
 
 

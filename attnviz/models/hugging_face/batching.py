@@ -19,6 +19,7 @@ import numpy as np
 from attnviz.core.attention_map import Attention
 from attnviz.core.errors import AttentionError, AttnvizError, NotFiniteError
 from attnviz.core.notices import notify
+from attnviz.core.shared import ModelState, own_thread
 from attnviz.models.hugging_face.capture.capture import EAGER_ROUTE, Captured, capture, capture_many
 from attnviz.models.hugging_face.capture.kernel import switched_to_eager
 from attnviz.models.hugging_face.capture.region import heads_of
@@ -68,7 +69,8 @@ class Findings:
         self.tokens = TOKENS.get(device, 1 << 14)  # of a batch at most
 
 
-_FINDINGS: WeakKeyDictionary[Any, dict[tuple[str, ...], Findings]] = WeakKeyDictionary()
+_FINDINGS: WeakKeyDictionary[Any, tuple[ModelState, dict[tuple[str, ...], Findings]]]
+_FINDINGS = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,9 +107,11 @@ class BatchRunner:
         self.loaded, self.items, self.most = loaded, items, most
         first = next(iter(items.values()))
         self.part = first.part
+        state = ModelState(loaded.model)
+        if loaded.model not in _FINDINGS or _FINDINGS[loaded.model][0] != state:
+            _FINDINGS[loaded.model] = state, {}
         fresh = Findings(loaded.model.device.type)
-        known = _FINDINGS.setdefault(loaded.model, {})
-        self.findings = known.setdefault(tuple(first.axes), fresh)
+        self.findings = _FINDINGS[loaded.model][1].setdefault(tuple(first.axes), fresh)
         self.padding = _padding_id(loaded)
         self.dtype = str(loaded.model.dtype).removeprefix("torch.")
         self.lengths = {
@@ -302,7 +306,7 @@ def rounded(model: Any) -> Iterator[None]:
     with ExitStack() as hooks:
         for part in model.modules():
             if isinstance(part, torch.nn.Embedding):
-                hooks.enter_context(part.register_forward_hook(round_off))
+                hooks.enter_context(part.register_forward_hook(own_thread(round_off)))
         yield
 
 

@@ -20,6 +20,7 @@ import numpy as np
 from attnviz.core.effects import Change, HeadOutputs, Output, SinkShares, label_of, put_out
 from attnviz.core.errors import AttentionError, ModelError
 from attnviz.core.lens_inputs import AttentionGradients
+from attnviz.core.shared import own_thread
 from attnviz.models.hugging_face.capture.capture import as_captured
 from attnviz.models.hugging_face.capture.kernel import Call, eager_copy, watch_kernels
 from attnviz.models.hugging_face.capture.passes import (
@@ -289,8 +290,8 @@ class KernelExperiment(_Explained):
 
         with self._running(), torch.enable_grad(), watch_kernels(look), ExitStack() as hooks:
             for module in layers_of(self.model):
-                hooks.enter_context(module.register_forward_pre_hook(begin))
-                hooks.enter_context(module.register_forward_hook(end))
+                hooks.enter_context(module.register_forward_pre_hook(own_thread(begin)))
+                hooks.enter_context(module.register_forward_hook(own_thread(end)))
             output = self.model(**self.asked.inputs)
         return output, calls, [block for block in blocks if len(begun[block.module]) == 1]
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnviz.core.errors import AttentionError
+from attnviz.core.shared import own_thread
 from attnviz.mechanisms.arrays import softmax, to_numpy
 from attnviz.mechanisms.working import HeadPlace, Part, Worked
 from attnviz.models.hugging_face.capture.kernel import (
@@ -100,10 +101,11 @@ def _watching(asked: EagerInputs, stream: str) -> Iterator[list[_Seen]]:
 
     # Global hooks take no keyword arguments; every module has its own for as long as this lasts.
     handles = [
-        module.register_forward_pre_hook(before, with_kwargs=True)
+        module.register_forward_pre_hook(own_thread(before), with_kwargs=True)
         for module in asked.part.modules()
     ]
-    with suppress(StopForward), register_module_forward_hook(after), watch_kernels(look):
+    hook = register_module_forward_hook(own_thread(after))
+    with suppress(StopForward), hook, watch_kernels(look):
         try:
             yield seen
         finally:

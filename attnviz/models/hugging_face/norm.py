@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from attnviz.core.errors import AttentionError
 from attnviz.core.lens_inputs import ValueVectors, inner_products
+from attnviz.core.shared import own_thread
 from attnviz.models.hugging_face.capture.kernel import Call, match_stream, stream_of, watch_kernels
 from attnviz.models.hugging_face.eager import EagerInputs, check_eager, run_eager, stack_like
 from attnviz.models.hugging_face.load.errors import running
@@ -94,7 +95,7 @@ def _record_values(eager: EagerInputs) -> Iterator[list[_Values]]:
             scale = 1 if found is None or seen[-1].scale is None else seen[-1].scale
             seen[-1].projection = None if found is None else found * scale
 
-    with register_module_forward_pre_hook(project), watch_kernels(look):
+    with register_module_forward_pre_hook(own_thread(project)), watch_kernels(look):
         yield seen
 
 

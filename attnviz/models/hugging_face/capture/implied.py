@@ -17,6 +17,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from threading import RLock
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
@@ -24,6 +25,7 @@ import numpy as np
 from attnviz.analyses.select import missing, positions
 from attnviz.core.attention_map import IMPLIED, MEAN_CHANNEL, check_finite
 from attnviz.core.errors import AttentionError, UsageError
+from attnviz.core.shared import own_thread
 from attnviz.models.hugging_face.capture.kernel import stream_of
 from attnviz.models.hugging_face.capture.passes import DRIFT, dtype_of
 from attnviz.models.hugging_face.capture.probe import pool_array
@@ -160,6 +162,10 @@ def attends(model: Any) -> bool:
     )
 
 
+_ONE = RLock()
+"""Mixers are watched where all models of a kind find them: for one model at a time."""
+
+
 @contextmanager
 def watch_mixers(model: Any, length: int, grid: PooledGrid, channels: str) -> Iterator[Implied]:
     """Read the matrices of the first pass in a block of code, on a grid of a text of that length.
@@ -177,8 +183,9 @@ def watch_mixers(model: Any, length: int, grid: PooledGrid, channels: str) -> It
             _read(found, path, scan, mixer, grid, _Asked(model, channels, len(layers)))
 
     with ExitStack() as stack:
+        stack.enter_context(_ONE)
         for path, (part, mixer) in layers.items():
-            note = _noting(running, path)
+            note = own_thread(_noting(running, path))
             stack.callback(part.register_forward_pre_hook(note).remove)
             _watch(part, mixer, look, stack)
         yield found
@@ -210,12 +217,13 @@ def _watch(part: Any, mixer: Mixer, look: Look, stack: ExitStack) -> None:
     elif hasattr(part, name):
         owner, name = type(getattr(part, name)), "forward"
     function = getattr(owner, name)
+    seen = own_thread(look)
     if getattr(function, "watched", False):
         return  # for another layer of the same kind
 
     def watched(*given: Any, **named: Any) -> Any:
         output = function(*given, **named)
-        look(lambda: _scan_of(function, mixer, given, named, output), mixer)
+        seen(lambda: _scan_of(function, mixer, given, named, output), mixer)
         return output
 
     watched.watched = True  # type: ignore[attr-defined]
@@ -367,8 +375,8 @@ def _watch_lightning(part: Any, mixer: Mixer, look: Look, stack: ExitStack) -> N
         look(lambda: Scan(value, lambda _: output, push, heads * len(places)), mixer)
 
     # Padding, which is masked between the two, is never in a batch of one.
-    stack.callback(part.act_fn.register_forward_hook(keep).remove)
-    stack.callback(part.norm.register_forward_pre_hook(compare).remove)
+    stack.callback(part.act_fn.register_forward_hook(own_thread(keep)).remove)
+    stack.callback(part.norm.register_forward_pre_hook(own_thread(compare)).remove)
 
 
 def _watch_landmarks(part: Any, mixer: Mixer, look: Look, stack: ExitStack) -> None:
@@ -387,7 +395,8 @@ def _watch_landmarks(part: Any, mixer: Mixer, look: Look, stack: ExitStack) -> N
 
         def run(mixed: Any) -> Any:
             joined = mixed.transpose(0, 1).flatten(1)[None].to(given[0].dtype)
-            with torch.no_grad(), part.value.register_forward_hook(lambda *_: joined):
+            instead = own_thread(lambda *_: joined)
+            with torch.no_grad(), part.value.register_forward_hook(instead):
                 return split(part.forward(*given, **named)[0])
 
         def push(first: int, stop: int, numbers: list[int] | None) -> Any:
@@ -401,7 +410,7 @@ def _watch_landmarks(part: Any, mixer: Mixer, look: Look, stack: ExitStack) -> N
         drift = _apart(run(value), split(output[0]))
         look(lambda: Scan(value, run, push, count * length, drift), mixer)
 
-    stack.callback(part.register_forward_hook(compare, with_kwargs=True).remove)
+    stack.callback(part.register_forward_hook(own_thread(compare), with_kwargs=True).remove)
 
 
 def _read(

@@ -14,8 +14,12 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from threading import get_ident
 from typing import Any
 from weakref import WeakKeyDictionary
+
+from attnviz.core.errors import AttentionError
+from attnviz.core.shared import ModelState, Together, hooks_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,47 +47,60 @@ class Call:
         return replace(self, **{n: one.detach() for n, one in own.items() if one is not None})
 
 
-_WATCHING: list[Callable[[Call], Any]] = []
+_WATCHING: list[tuple[int | None, Callable[[Call], Any]]] = []
+"""What looks at kernel calls, and of which thread; None: of all."""
 
 
 @contextmanager
-def watch_kernels(look: Callable[[Call], Any]) -> Iterator[None]:
+def watch_kernels(look: Callable[[Call], Any], *, all_threads: bool = False) -> Iterator[None]:
     """Show every kernel call of a block of code to a function, after it has been done.
 
     The models get what the function returns in place of the kernel's output, if it returns any,
     else what they would get without it. Of several functions each sees what those before it made
-    of the output. Whatever happens, and in whatever order blocks end, transformers is left as it
-    was.
+    of the output. Calls of other threads are not shown unless all are asked for. Whatever happens,
+    and in whatever order blocks end, transformers is left as it was.
     """
+    watcher = None if all_threads else get_ident(), look
+    with _WATCHED:
+        _WATCHING.append(watcher)
+        try:
+            yield
+        finally:
+            _WATCHING.remove(watcher)
+
+
+@contextmanager
+def _watched_interface() -> Iterator[None]:
     from transformers.modeling_utils import AttentionInterface
 
     interface: Any = AttentionInterface
-    if not _WATCHING:
-        interface._unwatched, interface.get_interface = interface.get_interface, _watched_interface
-    _WATCHING.append(look)
+    unwatched = interface.get_interface
+
+    def get_interface(self: Any, *names: Any, **named: Any) -> Callable[..., Any]:
+        kernel: Callable[..., Any] = unwatched(self, *names, **named)
+        looks = [look for thread, look in (*_WATCHING,) if thread in (None, get_ident())]
+
+        def watched(
+            module: Any, query: Any, key: Any, value: Any, attention_mask: Any = None, **more: Any
+        ) -> Any:
+            given = module, query, key, value, attention_mask
+            output, *rest = kernel(*given, **more)
+            for look in looks:
+                call = Call(kernel, *given, more, output, rest[0])
+                changed = look(call)
+                output = output if changed is None else changed
+            return output, *rest
+
+        return watched if looks else kernel
+
+    interface.get_interface = get_interface
     try:
         yield
     finally:
-        _WATCHING.remove(look)
-        if not _WATCHING:
-            interface.get_interface = interface._unwatched
-            del interface._unwatched
+        interface.get_interface = unwatched
 
 
-def _watched_interface(self: Any, *names: Any, **named: Any) -> Callable[..., Any]:
-    kernel = self._unwatched(*names, **named)
-
-    def watched(
-        module: Any, query: Any, key: Any, value: Any, attention_mask: Any = None, **options: Any
-    ) -> Any:
-        output, *rest = kernel(module, query, key, value, attention_mask, **options)
-        for look in tuple(_WATCHING):
-            call = Call(kernel, module, query, key, value, attention_mask, options, output, rest[0])
-            changed = look(call)
-            output = output if changed is None else changed
-        return output, *rest
-
-    return watched
+_WATCHED = Together(_watched_interface)
 
 
 @contextmanager
@@ -93,12 +110,7 @@ def switched_to_eager(model: Any) -> Iterator[None]:
     Its kernels then return their weights, which for short texts on a CPU costs less than to
     probe a faster one.
     """
-    from transformers import PreTrainedModel
-
-    parts = [part for part in model.modules() if isinstance(part, PreTrainedModel)]
-    if {part.config._attn_implementation for part in parts} != {"sdpa"} or not all(
-        part._can_set_attn_implementation() for part in parts
-    ):
+    if not can_be_eager(model):
         yield
         return
     model.set_attn_implementation("eager")
@@ -106,6 +118,16 @@ def switched_to_eager(model: Any) -> Iterator[None]:
         yield
     finally:
         model.set_attn_implementation("sdpa")
+
+
+def can_be_eager(model: Any) -> bool:
+    """Whether a model of the common kind attends by sdpa now, and eagerly where it is asked to."""
+    from transformers import PreTrainedModel
+
+    parts = [part for part in model.modules() if isinstance(part, PreTrainedModel)]
+    return {part.config._attn_implementation for part in parts} == {"sdpa"} and all(
+        part._can_set_attn_implementation() for part in parts
+    )
 
 
 CROSS = re.compile(r"cross|encoder_attn|EncDec|enc_dec|encdec")
@@ -160,46 +182,95 @@ def match_stream(stream: str, wanted: Collection[str]) -> str | None:
     return alone[0] if len(alone) == 1 and stream in others else None
 
 
-_COPIES: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
-
-
-INSIDE = re.compile(r"\.(base_layer|original_module)(?=\.)")
-"""What peft calls a layer inside the one that it puts in its place."""
-
-
-def adapted_parts(model: Any) -> dict[str, Any]:
-    """The layers that peft has put in place of the model's own, by name."""
-    found = dict[str, Any]()
-    for name, part in model.named_modules():
-        inside = any(name.startswith(f"{outer}.") for outer in found)
-        if not inside and (hasattr(part, "base_layer") or hasattr(part, "original_module")):
-            found[name] = part
-    return found
+_COPIES: WeakKeyDictionary[Any, tuple[ModelState, Any]] = WeakKeyDictionary()
 
 
 def eager_copy(model: Any) -> Any:
     """The model itself where it runs eagerly, else another around the same weights that does.
 
-    Some families choose the class of their attention when they are made, so that asking a made
-    model to be eager does not help. Nothing is copied: the two share their weights.
+    No number is copied: the two share them. It is kept for as long as the model is made of the
+    same parts.
     """
     if model.config._attn_implementation == "eager":
         return model
-    if model not in _COPIES:
-        from copy import deepcopy
+    state = ModelState(model)
+    if model not in _COPIES or _COPIES[model][0] != state:
+        _COPIES.pop(model, None)
+        made = _copied(model) if can_be_eager(model) else _made_eager(model)
+        _COPIES[model] = state, made.eval()
+    return _COPIES[model][1]
 
-        from transformers.initialization import no_init_weights
 
-        config = deepcopy(model.config)
-        with no_init_weights():
-            copy = type(model)._from_config(config, attn_implementation="eager", dtype=model.dtype)
-        plain = {INSIDE.sub("", name): one for name, one in model.state_dict().items()}
-        plain = {name: plain[name] for name in copy.state_dict().keys() & plain.keys()}
-        copy.load_state_dict(plain, assign=True)
-        for name, part in adapted_parts(model).items():
-            copy.set_submodule(name, part)
-        _COPIES[model] = copy.to(model.device).eval()
-    return _COPIES[model]
+def _copied(model: Any) -> Any:
+    """A copy of a model's modules around the same numbers, which attends eagerly."""
+    from copy import deepcopy
+
+    from torch.nn import Parameter
+    from transformers import PreTrainedModel
+
+    shared = dict[int, Any]()
+    for one in (*model.parameters(), *model.buffers()):
+        plain = one.detach()
+        numbers = isinstance(one, Parameter)
+        trained = plain.is_floating_point()
+        shared[id(one)] = Parameter(plain, requires_grad=trained) if numbers else plain
+    for part in model.modules():
+        hooks = [hook for kind in hooks_of(part) for hook in kind.values()]
+        shared |= {id(one): one for one in (*hooks, getattr(part, "_hf_hook", None))}
+    copy = deepcopy(model, shared)
+    for part in copy.modules():
+        for kind in hooks_of(part):  # what only watches this pass of the model stays there
+            for number in [n for n, hook in kind.items() if hasattr(hook, "passing")]:
+                del kind[number]
+        if isinstance(part, PreTrainedModel):
+            part.set_attn_implementation("eager")
+        elif getattr(getattr(part, "config", None), "_attn_implementation", "eager") != "eager":
+            part.config._attn_implementation = "eager"  # of a layer that has one of its own
+    return copy
+
+
+def _made_eager(model: Any) -> Any:
+    """A model made anew around the same numbers, with the layers that somebody has put into it.
+
+    Some families choose the class of their attention when they are made, so that asking a made
+    model to be eager does not help.
+    """
+    from copy import deepcopy
+
+    from transformers.initialization import no_init_weights
+
+    with no_init_weights():
+        copy = type(model)._from_config(
+            deepcopy(model.config), attn_implementation="eager", dtype=model.dtype
+        )
+    mine, its = (dict(one.named_modules()) for one in (model, copy))
+    put_in = dict[str, Any]()  # by peft, for one
+
+    def is_own(name: str) -> bool:
+        return not any(f"{name}.".startswith(f"{outer}.") for outer in put_in)
+
+    for name, part in mine.items():
+        if is_own(name) and _kind_of(part) != _kind_of(its.get(name)):
+            put_in[name] = part
+    plain = {name: one for name, one in model.state_dict().items() if is_own(name)}
+    lacking = copy.load_state_dict(plain, strict=False, assign=True).missing_keys
+    inside = [_kind_of(one) for part in put_in.values() for one in part.modules()]
+    if "Attention" in inside or any(map(is_own, [*lacking, *(its.keys() - mine.keys())])):
+        raise AttentionError(
+            f"architecture '{model.config.model_type}' chooses its attention when it is made, and "
+            "layers of this model were added or removed since: load it with "
+            "attn_implementation='eager'"
+        )
+    for name, part in put_in.items():
+        copy.set_submodule(name, part)
+    for name, one in model.named_buffers():  # also those that no checkpoint holds
+        owner, _, last = name.rpartition(".")
+        copy.get_submodule(owner)._buffers[last] = one
+    return copy.to(model.device)
+
+
+def _kind_of(part: Any) -> Any:
+    return "Attention" if "Attention" in type(part).__name__ else type(part)
 
 
 def output_attentions(

@@ -6,6 +6,7 @@ A template is a program: it runs in a process of its own, with little time and l
 from __future__ import annotations
 
 from functools import lru_cache
+from threading import Lock
 from typing import Any
 
 from attnviz.core.errors import ModelError
@@ -45,7 +46,7 @@ class TemplateProcess:
         import sys
         import weakref
 
-        self.name = name
+        self.name, self.lock = name, Lock()
         code = (
             "import json, sys; sys.path[:] = json.loads(sys.argv[1]);"
             f"from {__name__} import serve_template; serve_template(*sys.argv[2:])"
@@ -64,9 +65,10 @@ class TemplateProcess:
         """The text that a model reads of a conversation."""
         import json
 
-        self._send(messages)
-        assert self.process.stdout is not None
-        answer = self.process.stdout.readline()
+        with self.lock:
+            self._send(messages)
+            assert self.process.stdout is not None
+            answer = self.process.stdout.readline()
         if not answer.endswith(b"\n"):
             _renderer.cache_clear()
             raise ModelError(

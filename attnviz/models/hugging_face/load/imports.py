@@ -8,8 +8,11 @@ from contextlib import contextmanager, suppress
 from functools import wraps
 from importlib import import_module
 from pathlib import Path
+from threading import RLock
 from types import FunctionType, ModuleType
 from typing import Any
+
+from attnviz.core.shared import Together
 
 
 @contextmanager
@@ -118,9 +121,13 @@ def _put_off_compiler() -> None:
     module.__class__ = LaterCompiler
 
 
-@contextmanager
-def quiet() -> Iterator[None]:
+def quiet() -> Together:
     """Silence log lines and progress bars of transformers and its parts, and Python's warnings."""
+    return _QUIET
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
     import logging as any_logging
     import warnings
 
@@ -143,6 +150,12 @@ def quiet() -> Iterator[None]:
                 logging.enable_progress_bar()
 
 
+_QUIET = Together(_silence)
+
+
+_NATIVE = RLock()
+
+
 @contextmanager
 def quiet_native(*, notes: bool = True) -> Iterator[None]:
     """Keep off stdout what native code prints (stdout is data), and off stderr a Rust panic.
@@ -153,7 +166,7 @@ def quiet_native(*, notes: bool = True) -> Iterator[None]:
     import tempfile
 
     panicked = False
-    with tempfile.TemporaryFile() as kept, Path(os.devnull).open("wb") as nowhere:
+    with _NATIVE, tempfile.TemporaryFile() as kept, Path(os.devnull).open("wb") as nowhere:
         before = [os.dup(number) for number in (1, 2)]
         os.dup2(nowhere.fileno(), 1)
         os.dup2(kept.fileno(), 2)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -233,6 +234,15 @@ def _ask_hub(name: str, revision: str | None) -> ModelInfo:
             f"'{name}' is neither a folder nor in the local cache '{cache_folder()}', and the hub "
             f"cannot be reached ({first_line(error)}).{_guess(name)}"
         ) from error
+
+
+def loaded_files(folder: Path, *, allow_code: bool = False) -> list[Path]:
+    """The files of a folder that a model or an adapter is loaded from."""
+    with suppress(OSError):
+        names = sorted(path.name for path in folder.iterdir() if path.name[0] != ".")
+        adapter = [name for name in names if name.startswith("adapter_model.")]
+        return [folder / name for name in wanted_files(names, allow_code=allow_code) + adapter]
+    return []
 
 
 def wanted_files(names: list[str], *, allow_code: bool, weights: bool = True) -> list[str]:

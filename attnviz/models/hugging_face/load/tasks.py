@@ -10,6 +10,7 @@ from typing import Any
 
 from attnviz.core.attention_map import DECISION, PROBABILITIES, Attention, AttentionMap, Token
 from attnviz.core.errors import ModelError
+from attnviz.core.shared import own_thread
 from attnviz.core.tokens import continues_word
 
 SUFFIXES = {
@@ -57,7 +58,8 @@ def task_of(config: Any, named: str = "") -> Task | None:
 def record_outputs(model: Any) -> Iterator[list[Any]]:
     """What a model gives out in a block of code, one item a run."""
     outputs = list[Any]()
-    with model.register_forward_hook(lambda _part, _inputs, output: outputs.append(output)):
+    record = own_thread(lambda _part, _inputs, output: outputs.append(output))
+    with model.register_forward_hook(record):
         yield outputs
 
 

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from attnviz.core.attention_map import Attention, AttentionMap, Token, not_finite
 from attnviz.core.errors import AttentionError, InputError, ModelError, UsageError
 from attnviz.core.query import Picture, Query
+from attnviz.core.shared import own_thread
 from attnviz.core.tokens import AVERAGE, check_patch, patch_name, patch_tokens
 from attnviz.models import attend_each
 from attnviz.models.hugging_face.capture.capture import capture
@@ -237,7 +238,8 @@ def _read_windows(model: Any, inputs: dict[str, Any]) -> list[Windows]:
 
     with ExitStack() as hooks:
         for layer in layers.values():
-            hooks.enter_context(layer.register_forward_pre_hook(remember, with_kwargs=True))
+            hook = layer.register_forward_pre_hook(own_thread(remember), with_kwargs=True)
+            hooks.enter_context(hook)
         hooks.enter_context(watch_kernels(look))
         model(**inputs)
     return found
