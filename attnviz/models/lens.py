@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from attnviz.core.attention_map import AGREEMENT, Attention
 from attnviz.core.errors import AttentionError, ModelError, UsageError, in_words
 from attnviz.core.lens_inputs import AttentionGradients
+from attnviz.core.plugins import INTERRUPTIONS
 from attnviz.core.query import ALL_OUTPUTS, Query
 from attnviz.core.registry import LENSES, Needs
 from attnviz.models import Experimenting, Explaining, Source, Transforming
@@ -94,7 +95,9 @@ def every_lens(attention: Attention, ask: Ask, *, insisted: Needs | None = None)
         try:
             given = attention if entry.needs == "weights" else once(entry.needs)
             found: Attention = entry.load()(given)
-        except Exception as error:
+        except INTERRUPTIONS:
+            raise
+        except BaseException as error:
             if not (entry.package or isinstance(error, UsageError | ModelError | AttentionError)):
                 raise
             notes.append(f"lens {name} is left out: {error}")
