@@ -6,11 +6,11 @@ Nothing here knows of HTTP. What a page asks, and what it gets, is described in 
 from __future__ import annotations
 
 import base64
-import binascii
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from io import BytesIO
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -33,6 +33,7 @@ from attnviz.runs.many_texts import opened
 from attnviz.runs.outputs import page_data, views_of
 from attnviz.runs.pictures import as_jpeg, look_through, sheet_parts
 from attnviz.runs.pipeline import Result, apply_choice, attend_one, query_of
+from attnviz.storage.pictures import upright_picture
 from attnviz.storage.texts import Text, check_text
 
 if TYPE_CHECKING:
@@ -40,7 +41,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MOST_CHARACTERS = 8_000
-"""Of a text: about 2,000 tokens, whose weights take a gigabyte before they are pooled."""
+"""Of a text: about 2,000 tokens."""
+MOST_TOKENS = 2_000
+"""Of a text and of a pair: their weights take a gigabyte before they are pooled."""
 MOST_WEIGHTS = 8_000_000
 """More weights than these (12 × 12 heads at 235 tokens) are pooled into blocks of tokens."""
 MOST_OFF = 10_000
@@ -200,6 +203,7 @@ class Answers:
         text = Text("0", check_text(question.source, "source"), question.target)
         if question.target is not None:
             check_text(question.target, "target")
+        check_tokens(source, text)
         family = getattr(source, "family", "")
         two = family == "encoder–decoder" or (is_shipped(origin) and not origin.model)
         usual: Literal["self", "cross"] = "cross" if two else "self"
@@ -212,8 +216,6 @@ class Answers:
     def _pictured(
         self, question: Question, picture: str, origin: Origin, choice: Choice
     ) -> QuestionResult:
-        from attnviz.models.hugging_face.vision.pictures import upright_picture
-
         if is_shipped(origin) and (origin.model != PICTURES_BY or question.source):
             what = "text with a picture" if origin.model == PICTURES_BY else "pictures"
             raise UsageError(f"'{origin.model or POCKET}' reads no {what}: ask another model")
@@ -221,7 +223,7 @@ class Answers:
             raise UsageError("a picture is seen through one lens at a time")
         try:
             file = BytesIO(base64.b64decode(picture, validate=True))
-        except binascii.Error as error:
+        except ValueError as error:
             raise InputError(f"the picture is no base64: {error}") from error
         image = upright_picture(file, "the picture", PICTURES)
         if is_shipped(origin):
@@ -302,6 +304,24 @@ class Answers:
             asked.result = apply_choice(attention, Choice(lens=lens))
         except AttnvizError as error:
             answer["notes"].append(printable(f"the maps are of the model as it is: {error}"))
+
+
+def check_tokens(source: Any, text: Text) -> None:
+    """Refuse a text of so many tokens that its answer would fill the memory.
+
+    Raises:
+        InputError: it has more than `MOST_TOKENS`, with its target.
+    """
+    encode, tokenizer = (getattr(source, name, None) for name in ("encode_text", "tokenizer"))
+    if encode is None:
+        if not hasattr(tokenizer, "is_fast"):  # a shipped model that reads few, or none
+            return
+        from attnviz.models.hugging_face.inputs.tokens import tokenize
+
+        encode = partial(tokenize, tokenizer)
+    count = sum(len(encode(one).ids) for one in (text.text, text.target) if one)
+    if count > MOST_TOKENS:
+        raise InputError(f"the text has {count:,} tokens: {MOST_TOKENS:,} are read at most, cut it")
 
 
 class WrongPlaceError(UsageError):

@@ -5,10 +5,10 @@ Nothing here knows a terminal or prints; the command line and Python callers sha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from attnviz.analyses.select import check_reduction, check_selection, reduce_att
 from attnviz.analyses.tokens import check_special, label_tokens, treat_special
 from attnviz.analyses.view import PAIR_STREAMS, is_pair, pair_stream
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token, Values
-from attnviz.core.errors import AttnvizError, InputError, UsageError, choose
+from attnviz.core.errors import AttnvizError, InputError, UsageError, choose, first_line, in_short
 from attnviz.core.options import Choice, Origin, Width
 from attnviz.core.query import ALL_OUTPUTS, Kind, Picture, Query
 from attnviz.core.registry import LENSES, Command, Needs
@@ -25,6 +25,7 @@ from attnviz.models.lens import ALL_LENSES, Ask, apply_lens, ask_source, needs_h
 from attnviz.renderers import Display, Views
 from attnviz.renderers.reports import as_bytes, format_of, make_renderer, rendered
 from attnviz.runs.outputs import draw, page_html, save_figure, views_of
+from attnviz.storage.pictures import read_picture
 from attnviz.storage.texts import BadText, Text
 from attnviz.storage.writing import write_file
 
@@ -220,7 +221,13 @@ def from_numpy(
     Raises:
         InputError: shapes, ranges or names that do not fit together.
     """
-    array = np.asarray(weights)
+    choose(values, get_args(Values), "kind of values")
+    if not isinstance(tokens, Iterable | None) or not isinstance(key_tokens, Iterable | None):
+        raise UsageError("tokens= and key_tokens= are lists of names")
+    try:
+        array = np.asarray(weights)
+    except (ValueError, TypeError, RuntimeError) as error:
+        raise InputError(f"the weights are no array: {first_line(error)}") from error
     if array.dtype.kind not in "fiu" or not 2 <= array.ndim <= 4:
         raise InputError(f"weights are {array.dtype} of {array.ndim} axes, not numbers of 2 to 4")
     array = array.reshape((1,) * (4 - array.ndim) + array.shape)
@@ -247,6 +254,8 @@ def load(file: str | Path) -> list[Result]:
     from attnviz.storage.matrices import read_bytes
     from attnviz.storage.saved import read_any
 
+    if not isinstance(file, str | Path):
+        raise UsageError(f"load needs the name of a file, not {in_short(file)}")
     path = Path(file)
     return [as_result(found, Choice()) for found in read_any(read_bytes(path), f"'{path}'")]
 
@@ -327,8 +336,6 @@ def _attend_picture(source: Source, record: Text | BadText, choice: Choice) -> R
 def query_of(text: Text, command: Command) -> Query:
     """What is asked of a source about a text, or about the picture whose file it names."""
     if command == "picture":
-        from attnviz.models.hugging_face.vision.pictures import read_picture
-
         return Query("", kind="picture", picture=Picture(read_picture(Path(text.text))))
     kind: Kind = "pair" if command == "self" and text.target is not None else command
     return Query(text.text, text.target, kind)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isqrt
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,12 +21,14 @@ from attnviz.renderers.figures.figure import (
     Frame,
     framed,
     ink,
+    own_settings,
     points,
     write,
 )
 from attnviz.renderers.figures.fonts import Typeface, typeface
 from attnviz.renderers.figures.grid import Side, name_tiles, tile_room
 from attnviz.renderers.printable import printable
+from attnviz.storage.pictures import read_picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -102,11 +105,11 @@ def shown_picture(picture: Any) -> Seen:
             f"{picture.shape}"
         )
     if isinstance(picture, str | PathLike):
-        with Image.open(picture) as image:
-            return Seen(np.asarray(image.convert("RGB")))
+        return Seen(np.asarray(read_picture(Path(picture))))
     return Seen(np.asarray(picture.convert("RGB") if isinstance(picture, Image.Image) else picture))
 
 
+@own_settings()
 def overlay(
     seen: Seen,
     weights: NDArray[np.float32],
@@ -139,6 +142,7 @@ def overlay(
     return figure
 
 
+@own_settings()
 def overlay_grid(  # noqa: PLR0913 - all of them by name
     seen: Seen,
     weights: NDArray[np.float32],
@@ -201,6 +205,7 @@ def overlay_grid(  # noqa: PLR0913 - all of them by name
     return figure
 
 
+@own_settings()
 def contact_sheet(
     tiles: Sequence[Sequence[tuple[Seen, NDArray[np.float32]]]],
     words: Sequence[str],

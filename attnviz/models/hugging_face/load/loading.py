@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from attnviz.core.attention_map import Provenance
-from attnviz.core.errors import ModelError, UsageError, did_you_mean
+from attnviz.core.errors import ModelError, UsageError, did_you_mean, in_short
 from attnviz.core.options import Given
 from attnviz.models.hugging_face.load.adapters import find_adapter, merged
 from attnviz.models.hugging_face.load.checkpoint import (
     Checkpoint,
     check_folder,
+    check_growth,
     check_sane,
     read_config,
     read_config_file,
@@ -169,19 +170,21 @@ def given_parts(model: Any, reader: Any) -> LoadedParts:
         UsageError: it is no model of transformers, or has nothing to read with.
     """
     from transformers import PreTrainedModel
+    from transformers.utils.hub import PushToHubMixin
 
     wrapped: dict[str, bool] = {}
     while not isinstance(model, PreTrainedModel):
         name = next((name for name in WRAPPERS if hasattr(model, name)), None)
-        if name is None:
+        if name is None or name in wrapped:  # a stand-in of a test has every attribute
             raise UsageError(
                 f"a {type(model).__name__} is no model of transformers: attnviz.watch sees any "
                 "PyTorch module"
             )
         wrapped[name] = True
         model = getattr(model, name)() if WRAPPERS[name] else getattr(model, name)
-    if reader is None:
-        raise UsageError("a model from Python needs its tokenizer or processor: tokenizer=…")
+    if not isinstance(reader, PushToHubMixin) or isinstance(reader, PreTrainedModel):
+        what = "" if reader is None else f", and {in_short(reader)} is none of transformers"
+        raise UsageError(f"a model from Python needs its tokenizer or processor: tokenizer=…{what}")
     called = model.name_or_path or type(model).__name__
     provenance = _describe(called, model, {"wrapped": ", ".join(wrapped) or None}, [], trained=None)
     task = task_of(model.config, type(model).__name__)
@@ -238,6 +241,7 @@ def load_tokenizer(folder: Path, name: str, *, allow_code: bool) -> Any:
     """The model's tokenizer; without files transformers makes one that knows no word."""
     from transformers import AutoTokenizer
 
+    check_growth(folder)
     missing = ModelError(
         f"'{name}' has no tokenizer: its folder holds none of the files that one is made from "
         "(tokenizer.json, vocab.txt, tokenizer.model, …)"
