@@ -64,7 +64,7 @@ def steps(
         "1 where a query may look, a row a query: '1 0 1, 1 1 1'; one row is for all. Or a file "
         "that holds it as mask.",
     ),
-    padding: int = opt(GIVEN, "--padding N", "Hide the last N keys.", default=0, min=0),
+    padding: int = opt(GIVEN, "--padding N", "Hide the last N keys.", default=0, min=0, rare=True),
     size: int | None = opt(GIVEN, "--size N", f"Features of a sentence, default {SIZE}.", min=1),
     seed: int | None = opt(GIVEN, "--seed N", "Seed of what is drawn, default 0.", min=0),
     scatter: Path | None = opt(

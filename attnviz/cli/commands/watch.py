@@ -42,14 +42,28 @@ def watch(
     ],
     module: bool = opt(ORIGIN, "--module -m", "In the place of SCRIPT.py is a module's name."),
     only: list[str] | None = opt(
-        ORIGIN, "--only PATTERN", "Modules by path: 'decoder.*.attn'; may be given several times."
+        ORIGIN,
+        "--only PATTERN",
+        "Modules by path: 'decoder.*.attn'; may be given several times.",
+        rare=True,
     ),
     every: int = opt(
-        ORIGIN, "--every N", "Of each module's calls the first, and every N-th.", default=1, min=1
+        ORIGIN,
+        "--every N",
+        "Of each module's calls the first, and every N-th.",
+        default=1,
+        min=1,
+        rare=True,
     ),
-    first: int | None = opt(ORIGIN, "--first N", "Calls kept of each module at most.", min=1),
-    batch: str = opt(ORIGIN, "--batch WHICH", "Item of a batch from 0, or all.", default="0"),
-    eager: bool = opt(ORIGIN, "--eager", "Run compiled code uncompiled, so that it is seen."),
+    first: int | None = opt(
+        ORIGIN, "--first N", "Calls kept of each module at most.", min=1, rare=True
+    ),
+    batch: str = opt(
+        ORIGIN, "--batch WHICH", "Item of a batch from 0, or all.", default="0", rare=True
+    ),
+    eager: bool = opt(
+        ORIGIN, "--eager", "Run compiled code uncompiled, so that it is seen.", rare=True
+    ),
     *,
     options: Options,
 ) -> None:
