@@ -237,7 +237,11 @@ class Choice:
         "stream", "--stream NAME", "One stream: encoder, decoder, cross, …", rare=True
     )
     layer: str | None = opt("heads", "--layer WHICH", "Layers from 0: 3, 0,2 or 0-3, last, all.")
-    head: str | None = opt("heads", "--head WHICH", "Heads from 0: 3, 0,2 or 0-3, last, all.")
+    head: str | None = opt(
+        "heads",
+        "--head WHICH",
+        "Heads from 0: 2.3 (head 3 of layer 2), 2.3,4.1, or 3, 0,2, 0-3, last, all of each layer.",
+    )
     reduce: Reduce = opt(
         "reduce", "--reduce HOW", "Combine heads and layers: {choices}.", default="none", rare=True
     )

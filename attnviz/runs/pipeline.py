@@ -261,9 +261,7 @@ def load(file: str | Path) -> list[Result]:
 
 def check_choice(choice: Choice) -> None:
     """Refuse a choice that could be right for no model, before one is loaded."""
-    for what, selection in (("layer", choice.layer), ("head", choice.head)):
-        if selection is not None:
-            check_selection(selection, what)
+    check_selection(choice.layer, choice.head)
     check_reduction(choice.reduce, choice.over)
     choose(choice.lens, ("raw", *LENSES, ALL_LENSES), "lens")
     if choice.explain is not None and not needs_head(choice.lens):

@@ -89,7 +89,7 @@ def steps(
 
     attnviz steps "The cat sat" --mechanism rotary --heads 2 --html cat.html
 
-    attnviz steps --model pocket --layer 2 --head 0 "The red car" "La voiture rouge"
+    attnviz steps --model pocket --head 2.0 "The red car" "La voiture rouge"
 
     attnviz steps -f json | jq .weights
     """
@@ -260,9 +260,7 @@ def _head(sentence: str, target: str | None, origin: Origin, choice: Choice) -> 
     from attnviz.models.open import open_source
     from attnviz.teach.steps.head import head_steps
 
-    for what, selection in (("layer", choice.layer), ("head", choice.head)):
-        if selection is not None:
-            check_selection(selection, what)
+    check_selection(choice.layer, choice.head)
     command: Command = "self" if target is None else "cross"
     source = open_source(origin, command)
     if not isinstance(source, Working):
