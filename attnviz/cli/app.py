@@ -282,16 +282,16 @@ def _worded(error: TyperException) -> str:
     option = getattr(error, "option_name", None)
     if option and message.startswith("No such option"):
         guess = did_you_mean(option, getattr(error, "possibilities", None) or ())
-        return f"unknown option '{option}'.{guess or ' --help lists them'}"
+        return f"unknown option '{option}'.{guess or ' --help-all lists them'}"
     told = str(getattr(error, "message", ""))
     chosen = re.fullmatch(r"(?:Value error, )?'(.*)' is not one of (.*)", told, re.DOTALL)
     names = getattr(getattr(error, "param", None), "opts", None)
     if chosen and names:
-        what, choices = names[0].lstrip("-").replace("-", " "), re.findall("'(.*?)'", chosen[2])
+        choices = re.findall("'(.*?)'", chosen[2])
         allowed = f"choose from {', '.join(choices)}.{did_you_mean(chosen[1], choices)}"
-        if what == "format" and chosen[1] in FORMATS:
+        if names[0] == "--format" and chosen[1] in FORMATS:
             return f"format '{chosen[1]}' cannot hold what this command writes: {allowed}"
-        return f"unknown {what} '{chosen[1]}': {allowed}"
+        return f"unknown value '{chosen[1]}' for {names[0]}: {allowed}"
     return message[:1].lower() + message[1:].rstrip(".")
 
 

@@ -359,7 +359,12 @@ def _view_next(
     def ask(needs: Needs) -> AttentionGradients | ValueVectors:
         return ask_source(source, query, needs, choice.explain)
 
-    return _choose_from(attend, ask, choice, text)
+    result = _choose_from(attend, ask, choice, text)
+    if query.kind == "cross" and query.target is None:
+        own = "no target was given: the model wrote it"
+        provenance = replace(result.provenance, notes=(*result.provenance.notes, own))
+        result = replace(result, provenance=provenance)
+    return result
 
 
 def apply_choice(attention: Attention, choice: Choice) -> Result:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import os
+import re
 import signal
 import sys
 from contextlib import suppress
@@ -79,7 +80,9 @@ def watch(
     if program[0] == "-m" and program[1:]:
         module, program = True, program[1:]
     if not module and not Path(program[0]).is_file():
-        raise InputError(f"there is no script '{program[0]}'")
+        python = re.fullmatch(r"python[\d.]*", Path(program[0]).name)
+        leave = f": leave '{program[0]}' out" if python else ""
+        raise InputError(f"there is no script '{program[0]}'{leave}")
     if batch != "all" and not (batch.isascii() and batch.isdigit()):
         raise UsageError(f"--batch '{batch}' is no item of a batch: give its number from 0, or all")
     spans = {"--rows": options.origin.rows, "--window": options.origin.window}
