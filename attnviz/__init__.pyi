@@ -91,7 +91,7 @@ def ablate(
         allow_code: Run the code that a model you trust brings along.
         chat: Read the text as a user's turn, by the model's chat template.
         to: Language of the target for the pocket model: en or fr.
-        explain: What --lens gradient and effect explain: a class, a token (by text or number from 0), or for effect 'all' tokens that are predicted one after the other.
+        explain: What is explained: a class, a token (its text, red[3] or its number from 0), next:WORD for what could come next, or 'all' tokens, each predicted from those before it, the default of effects.
         output: Data file: .csv, .json, .jsonl, .npz, .tsv, .txt. Like every FILE written, it replaces an older one.
         max_rows: Rows that a table shows at most; 0: all.
         columns: Columns of a .csv or .tsv, by name or number: text=sentence,id=key.
@@ -152,7 +152,7 @@ def align(
         max_size: Rows and columns of a map at most; a longer text is shown in blocks. Default 1024, fewer where many heads would fill the memory.
         to: Language of the target for the pocket model: en or fr.
         layer: Layers from 0: 3, 0,2 or 0-3, last, all.
-        head: Heads from 0: 3, 0,2 or 0-3, last, all.
+        head: Heads from 0: 2.3 (head 3 of layer 2), 2.3,4.1, or 3, 0,2, 0-3, last, all of each layer.
         output: Data file: .csv, .json, .jsonl, .tsv, .txt. Like every FILE written, it replaces an older one.
         max_rows: Rows that a table shows at most; 0: all.
         columns: Columns of a .csv or .tsv, by name or number: text=sentence,id=key.
@@ -253,11 +253,11 @@ def attend(
         top: Strongest links that -f links lists, without special tokens and the diagonal; of a text in blocks found for each head, which 0 spares.
         to: Language of the target for the pocket model: en or fr.
         lens: What to make of the weights first: raw, rollout, flow, gradient, effect, norm or all; all shows them side by side.
-        explain: What --lens gradient and effect explain: a class, a token (by text or number from 0), or for effect 'all' tokens that are predicted one after the other.
+        explain: What is explained: a class, a token (its text, red[3] or its number from 0), next:WORD for what could come next, or 'all' tokens, each predicted from those before it, the default of effects.
         check: Links of --lens effect that are measured, by cutting each, beside the estimate.
         stream: One stream: encoder, decoder, cross, …
         layer: Layers from 0: 3, 0,2 or 0-3, last, all.
-        head: Heads from 0: 3, 0,2 or 0-3, last, all.
+        head: Heads from 0: 2.3 (head 3 of layer 2), 2.3,4.1, or 3, 0,2, 0-3, last, all of each layer.
         reduce: Combine heads and layers: none, mean or max.
         over: What --reduce combines: both, heads or layers.
         labels: A label for each token or word, "O" for none: "B-PER O O".
@@ -342,11 +342,11 @@ def attend_many(
         top: Strongest links that -f links lists, without special tokens and the diagonal; of a text in blocks found for each head, which 0 spares.
         to: Language of the target for the pocket model: en or fr.
         lens: What to make of the weights first: raw, rollout, flow, gradient, effect, norm or all; all shows them side by side.
-        explain: What --lens gradient and effect explain: a class, a token (by text or number from 0), or for effect 'all' tokens that are predicted one after the other.
+        explain: What is explained: a class, a token (its text, red[3] or its number from 0), next:WORD for what could come next, or 'all' tokens, each predicted from those before it, the default of effects.
         check: Links of --lens effect that are measured, by cutting each, beside the estimate.
         stream: One stream: encoder, decoder, cross, …
         layer: Layers from 0: 3, 0,2 or 0-3, last, all.
-        head: Heads from 0: 3, 0,2 or 0-3, last, all.
+        head: Heads from 0: 2.3 (head 3 of layer 2), 2.3,4.1, or 3, 0,2, 0-3, last, all of each layer.
         reduce: Combine heads and layers: none, mean or max.
         over: What --reduce combines: both, heads or layers.
         labels: A label for each token or word, "O" for none: "B-PER O O".
@@ -422,7 +422,7 @@ def audio(
         top: Strongest links that -f links lists, without special tokens and the diagonal; of a text in blocks found for each head, which 0 spares.
         stream: One stream: encoder, decoder, cross, …
         layer: Layers from 0: 3, 0,2 or 0-3, last, all.
-        head: Heads from 0: 3, 0,2 or 0-3, last, all.
+        head: Heads from 0: 2.3 (head 3 of layer 2), 2.3,4.1, or 3, 0,2, 0-3, last, all of each layer.
         reduce: Combine heads and layers: none, mean or max.
         over: What --reduce combines: both, heads or layers.
         special: Special tokens: keep, drop or renormalise (rows sum to 1 without them).
@@ -524,11 +524,11 @@ def compare(
         chat: Read the text as a user's turn, by the model's chat template.
         max_size: Rows and columns of a map at most; a longer text is shown in blocks. Default 1024, fewer where many heads would fill the memory.
         lens: What to make of the weights first: raw, rollout, flow, gradient, effect, norm or all; all shows them side by side.
-        explain: What --lens gradient and effect explain: a class, a token (by text or number from 0), or for effect 'all' tokens that are predicted one after the other.
+        explain: What is explained: a class, a token (its text, red[3] or its number from 0), next:WORD for what could come next, or 'all' tokens, each predicted from those before it, the default of effects.
         check: Links of --lens effect that are measured, by cutting each, beside the estimate.
         stream: One stream: encoder, decoder, cross, …
         layer: Layers from 0: 3, 0,2 or 0-3, last, all.
-        head: Heads from 0: 3, 0,2 or 0-3, last, all.
+        head: Heads from 0: 2.3 (head 3 of layer 2), 2.3,4.1, or 3, 0,2, 0-3, last, all of each layer.
         reduce: Combine heads and layers: none, mean or max.
         over: What --reduce combines: both, heads or layers.
         special: Special tokens: keep, drop or renormalise (rows sum to 1 without them).
@@ -622,7 +622,7 @@ def corpus(
         to: Language of the target for the pocket model: en or fr.
         stream: One stream: encoder, decoder, cross, …
         layer: Layers from 0: 3, 0,2 or 0-3, last, all.
-        head: Heads from 0: 3, 0,2 or 0-3, last, all.
+        head: Heads from 0: 2.3 (head 3 of layer 2), 2.3,4.1, or 3, 0,2, 0-3, last, all of each layer.
         special: Special tokens: keep, drop or renormalise (rows sum to 1 without them).
         output: Data file: .csv, .json, .jsonl, .npz, .tsv, .txt. Like every FILE written, it replaces an older one.
         max_rows: Rows that a table shows at most; 0: all.
@@ -722,7 +722,7 @@ def heads(
         to: Language of the target for the pocket model: en or fr.
         stream: One stream: encoder, decoder, cross, …
         layer: Layers from 0: 3, 0,2 or 0-3, last, all.
-        head: Heads from 0: 3, 0,2 or 0-3, last, all.
+        head: Heads from 0: 2.3 (head 3 of layer 2), 2.3,4.1, or 3, 0,2, 0-3, last, all of each layer.
         special: Special tokens: keep, drop or renormalise (rows sum to 1 without them).
         output: Data file: .csv, .json, .jsonl, .tsv, .txt. Like every FILE written, it replaces an older one.
         max_rows: Rows that a table shows at most; 0: all.
@@ -761,7 +761,7 @@ def history(
         fail_above: Exit with 1 if a head's drift between the last two samples (0: none, 0.693: all) is larger.
         stream: One stream: encoder, decoder, cross, …
         layer: Layers from 0: 3, 0,2 or 0-3, last, all.
-        head: Heads from 0: 3, 0,2 or 0-3, last, all.
+        head: Heads from 0: 2.3 (head 3 of layer 2), 2.3,4.1, or 3, 0,2, 0-3, last, all of each layer.
         output: Data file: .csv, .json, .jsonl, .tsv, .txt. Like every FILE written, it replaces an older one.
         html: Everything as one interactive page: .html. Of many texts, and of pictures, FILE-0, FILE-1, …: such files of attnviz are replaced, others refused.
         overwrite: Replace files FILE-0, … that others made, too.
@@ -827,10 +827,10 @@ def image(
         allow_pickle: Load pickled weights of a model that you trust.
         allow_code: Run the code that a model you trust brings along.
         generate: Tokens that the model writes at most; its output is shown with the text.
-        explain: What --lens gradient and effect explain: a class, a token (by text or number from 0), or for effect 'all' tokens that are predicted one after the other.
+        explain: What is explained: a class, a token (its text, red[3] or its number from 0), next:WORD for what could come next, or 'all' tokens, each predicted from those before it, the default of effects.
         check: Links of --lens effect that are measured, by cutting each, beside the estimate.
         layer: Layers from 0: 3, 0,2 or 0-3, last, all.
-        head: Heads from 0: 3, 0,2 or 0-3, last, all.
+        head: Heads from 0: 2.3 (head 3 of layer 2), 2.3,4.1, or 3, 0,2, 0-3, last, all of each layer.
         reduce: Combine heads and layers: none, mean or max.
         over: What --reduce combines: both, heads or layers.
         special: Special tokens: keep, drop or renormalise (rows sum to 1 without them).
@@ -888,7 +888,7 @@ def lenses(
         allow_code: Run the code that a model you trust brings along.
         chat: Read the text as a user's turn, by the model's chat template.
         to: Language of the target for the pocket model: en or fr.
-        explain: What --lens gradient and effect explain: a class, a token (by text or number from 0), or for effect 'all' tokens that are predicted one after the other.
+        explain: What is explained: a class, a token (its text, red[3] or its number from 0), next:WORD for what could come next, or 'all' tokens, each predicted from those before it, the default of effects.
         output: Data file: .csv, .json, .jsonl, .tsv, .txt. Like every FILE written, it replaces an older one.
         max_rows: Rows that a table shows at most; 0: all.
         columns: Columns of a .csv or .tsv, by name or number: text=sentence,id=key.
@@ -997,7 +997,7 @@ def steps(
         allow_code: Run the code that a model you trust brings along.
         stream: One stream: encoder, decoder, cross, …
         layer: Layers from 0: 3, 0,2 or 0-3, last, all.
-        head: Heads from 0: 3, 0,2 or 0-3, last, all.
+        head: Heads from 0: 2.3 (head 3 of layer 2), 2.3,4.1, or 3, 0,2, 0-3, last, all of each layer.
         output: Data file: .json, .jsonl, .npz, .txt. Like every FILE written, it replaces an older one.
         html: Everything as one interactive page: .html. Of many texts, and of pictures, FILE-0, FILE-1, …: such files of attnviz are replaced, others refused.
         overwrite: Replace files FILE-0, … that others made, too.

@@ -26,8 +26,21 @@ MANUAL = {path: text for path, text in SHARED.items() if path.endswith(".1")}
 
 
 @pytest.mark.parametrize("name", COMMANDS)
+def test_help_explains_what_most_people_use_and_names_the_rest(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "600")
+    short, whole = (run(name, option).text for option in ("--help", "--help-all"))
+    explained, every = (set(re.findall(r"│ +(--[\w-]+)", text)) for text in (short, whole))
+    named = set(re.findall(r"(?<!│ )(--[\w-]+)", short.partition("More options")[2]))
+    assert len(explained) <= 23
+    assert explained | named - {"--help-all"} >= every
+    assert not explained & (named - {"--help-all"})
+
+
+@pytest.mark.parametrize("name", COMMANDS)
 def test_a_commands_page_has_every_option_that_its_help_lists(name: str) -> None:
-    listed = set(re.findall(r"│ (--[\w-]+)", run(name, "--help").text)) - {"--help"}
+    listed = set(re.findall(r"│ (--[\w-]+)", run(name, "--help-all").text)) - {"--help"}
     shown = set(re.findall(r"^\| `(--[\w-]+)`", MADE[f"commands/{name}.md"], re.MULTILINE))
     assert listed == shown - {"--help"}
     assert f"]({name}.md)" in MADE["commands/index.md"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -11,18 +12,37 @@ from attnviz.core.errors import UsageError, choose, is_number
 from attnviz.core.options import Over, Reduce, names_in
 from attnviz.core.registry import REDUCED
 
+_HEADS = re.compile(r"\s*\d{1,9}\.\d{1,9}\s*(?:,\s*\d{1,9}\.\d{1,9}\s*)*")
+"""Heads with their layers: "2.3" or "2.3,2.4"."""
 
-def check_selection(selection: str, what: str) -> None:
-    """Refuse a selection of `what` ("layer", "head") that could not be right for any model.
 
-    It is "0", "2,5", "0-3", "last", "all", or these joined by commas.
+def check_selection(layer: str | None, head: str | None) -> None:
+    """Refuse layers and heads that could not be right for any model.
+
+    Both are "0", "2,5", "0-3", "last", "all", or these joined by commas. A head is also "2.3",
+    head 3 of layer 2, or such names joined by commas.
     """
+    if layer is not None:
+        if _HEADS.fullmatch(layer):
+            raise UsageError(f"--layer '{layer}' names a head: write --head {layer}")
+        _check_names(layer, "layer")
+    if head is None or not _HEADS.fullmatch(head):
+        if head is not None:
+            _check_names(head, "head")
+    elif layer is not None:
+        raise UsageError(f"--head {head} names its layer: leave --layer {layer} out")
+    else:
+        _split_heads(head)
+
+
+def _check_names(selection: str, what: str) -> None:
     for part in selection.split(","):
         low, dash, high = part.strip().partition("-")
         fits = is_number(low) and (not dash or (is_number(high) and int(low) <= int(high)))
         if not fits and part.strip() not in ("last", "all", "mean", "max"):
+            more = ", or layer and head as 2.3" if what == "head" else ""
             raise UsageError(
-                f"--{what} '{selection}' is no selection: write 0, 2,5 or 0-3, last or all"
+                f"--{what} '{selection}' names no {what}: write 0, 2,5 or 0-3, last or all{more}"
             )
 
 
@@ -66,6 +86,8 @@ def select(
 
     A stream that has none of the chosen layers is left out.
     """
+    if head is not None and _HEADS.fullmatch(head):
+        layer, head = _split_heads(head)
     maps = attention.maps
     if stream is not None:
         choose(stream, dict.fromkeys(item.stream for item in maps), "stream")
@@ -84,6 +106,21 @@ def select(
         return one if item and link.layer in item.layers and link.head in item.heads else None
 
     return attention.with_maps(maps, *steps).with_links(there)
+
+
+def _split_heads(selection: str) -> tuple[str, str]:
+    """The layers and the heads of "2.3,2.4"; a UsageError where layers differ in their heads."""
+    heads_of: dict[str, set[str]] = {}
+    for layer, head in (name.strip().split(".") for name in selection.split(",")):
+        heads_of.setdefault(layer, set()).add(head)
+    first, *others = heads_of.values()
+    if any(heads != first for heads in others):
+        layers, every = ",".join(heads_of), ",".join(sorted(set.union(first, *others), key=int))
+        raise UsageError(
+            f"--head {selection} chooses different heads of layers {layers}, and a map holds the "
+            f"same of each: give --layer {layers} --head {every}, or ask for one after the other"
+        )
+    return ",".join(heads_of), ",".join(first)
 
 
 def _refuse_missing(maps: Sequence[AttentionMap], what: str, selection: str, model: str) -> None:

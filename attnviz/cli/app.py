@@ -9,12 +9,12 @@ import errno
 import re
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from types import FrameType
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperCommand, TyperGroup, TyperOption
 from typer.exceptions import TyperException
 
 from attnviz import __version__
@@ -36,25 +36,22 @@ COMMANDS: dict[str, Entry] = {
     "watch": Entry(
         "Run a program and show the attention in it.", "attnviz.cli.commands.watch:watch"
     ),
-    "serve": Entry(
-        "Answer the page in a browser, with any model.", "attnviz.cli.commands.serve:serve"
+    "ablate": Entry(
+        "Show what changes when heads, links or tokens are switched off.",
+        "attnviz.cli.commands.ablate:ablate",
+    ),
+    "lenses": Entry("Show how far each lens can be trusted.", "attnviz.cli.commands.lenses:lenses"),
+    "compare": Entry(
+        "Show what changed between two attentions.", "attnviz.cli.commands.compare:compare"
     ),
     "heads": Entry("Show what each head does.", "attnviz.cli.commands.heads:heads"),
     "corpus": Entry(
         "Show what each head does over a whole corpus.", "attnviz.cli.commands.corpus:corpus"
     ),
-    "compare": Entry(
-        "Show what changed between two attentions.", "attnviz.cli.commands.compare:compare"
-    ),
-    "ablate": Entry(
-        "Show what changes when heads, links or tokens are switched off.",
-        "attnviz.cli.commands.ablate:ablate",
-    ),
+    "align": Entry("Align the words of sentence pairs.", "attnviz.cli.commands.align:align"),
     "history": Entry(
         "Show how heads change over a training run.", "attnviz.cli.commands.history:history"
     ),
-    "lenses": Entry("Show how far each lens can be trusted.", "attnviz.cli.commands.lenses:lenses"),
-    "align": Entry("Align the words of sentence pairs.", "attnviz.cli.commands.align:align"),
     "steps": Entry(
         "Show the arithmetic of attention, matrix by matrix.", "attnviz.cli.commands.steps:steps"
     ),
@@ -66,13 +63,24 @@ COMMANDS: dict[str, Entry] = {
         "attnviz.cli.commands.live:live",
     ),
     "render": Entry("Turn a saved map into any output.", "attnviz.cli.commands.render:render"),
-    "mechanisms": Entry(
-        "List the attention mechanisms.", "attnviz.cli.commands.listings:mechanisms"
+    "serve": Entry(
+        "Answer the page in a browser, with any model.", "attnviz.cli.commands.serve:serve"
     ),
     "models": Entry(
         "List the models found on this machine.", "attnviz.cli.commands.listings:models"
     ),
+    "mechanisms": Entry(
+        "List the attention mechanisms.", "attnviz.cli.commands.listings:mechanisms"
+    ),
 }
+PANELS = {
+    "Look": "self cross co image audio watch",
+    "Ask": "ablate lenses compare",
+    "Measure": "heads corpus align history",
+    "Learn": "steps lesson live",
+    "Manage": "render serve models mechanisms",
+}
+"""The panels of `attnviz --help`, each with its commands."""
 
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -111,7 +119,9 @@ class Commands(TyperGroup):
         """A command's name and summary, which is all that a listing needs; None if unknown."""
         if cmd_name not in COMMANDS:
             return None
-        return TyperCommand(cmd_name, short_help=COMMANDS[cmd_name].summary)
+        panel = next((one for one, names in PANELS.items() if cmd_name in names.split()), None)
+        summary = COMMANDS[cmd_name].summary
+        return TyperCommand(cmd_name, short_help=summary, rich_help_panel=panel)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that the first argument names, built with all its options."""
@@ -135,6 +145,57 @@ class Commands(TyperGroup):
             return super().invoke(ctx)
         except BrokenPipeError as error:
             raise ReaderGoneError from error
+
+
+class Command(TyperCommand):
+    """A command whose --help shows the options that most people use; --help-all shows all."""
+
+    rare: Collection[str] = ()
+    """The names of the parameters that --help only lists."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print the help, and one line a panel for the options that it does not explain."""
+        rare = [item for item in self.params if item.name in self.rare]
+        for item in rare:
+            item.hidden = True
+        try:
+            super().format_help(ctx, formatter)
+        finally:
+            for item in rare:
+                item.hidden = False
+        panels: dict[str, list[str]] = {}
+        for item in rare:
+            panels.setdefault(item.rich_help_panel, []).append(max(item.opts, key=len))
+        if panels:
+            _list_rare(panels)
+
+
+def _list_rare(panels: Mapping[str, list[str]]) -> None:
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    console.print(" More options, which --help-all explains:")
+    for panel, names in panels.items():
+        console.print(f"   {panel}: {' '.join(names)}", no_wrap=True, overflow="ellipsis")
+    console.print()
+
+
+def _help_all() -> TyperOption:
+    """The option that shows all options, also those that --help only lists."""
+
+    def show(ctx: Any, _: Any, wanted: bool) -> None:
+        if wanted:
+            TyperCommand.format_help(ctx.command, ctx, ctx.make_formatter())
+            raise typer.Exit
+
+    return TyperOption(
+        param_decls=["--help-all"],
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        callback=show,
+        help="Show every option and exit.",
+    )
 
 
 class WrongCommand(TyperException):
@@ -228,16 +289,16 @@ def _worded(error: TyperException) -> str:
     option = getattr(error, "option_name", None)
     if option and message.startswith("No such option"):
         guess = did_you_mean(option, getattr(error, "possibilities", None) or ())
-        return f"unknown option '{option}'.{guess or ' --help lists them'}"
+        return f"unknown option '{option}'.{guess or ' --help-all lists them'}"
     told = str(getattr(error, "message", ""))
     chosen = re.fullmatch(r"(?:Value error, )?'(.*)' is not one of (.*)", told, re.DOTALL)
     names = getattr(getattr(error, "param", None), "opts", None)
     if chosen and names:
-        what, choices = names[0].lstrip("-").replace("-", " "), re.findall("'(.*?)'", chosen[2])
+        choices = re.findall("'(.*?)'", chosen[2])
         allowed = f"choose from {', '.join(choices)}.{did_you_mean(chosen[1], choices)}"
-        if what == "format" and chosen[1] in FORMATS:
+        if names[0] == "--format" and chosen[1] in FORMATS:
             return f"format '{chosen[1]}' cannot hold what this command writes: {allowed}"
-        return f"unknown {what} '{chosen[1]}': {allowed}"
+        return f"unknown value '{chosen[1]}' for {names[0]}: {allowed}"
     return message[:1].lower() + message[1:].rstrip(".")
 
 
@@ -255,8 +316,11 @@ def _build(name: str) -> Any:
     # Options behind a program that is watched are the program's.
     settings = {"allow_interspersed_args": name != "watch"}
     told = {"help": function.__doc__, "short_help": COMMANDS[name].summary}
-    single.command(name, context_settings=settings, **told)(function)
-    return typer.main.get_command(single)
+    single.command(name, cls=Command, context_settings=settings, **told)(function)
+    made: Any = typer.main.get_command(single)
+    made.rare = getattr(function, "rare", ())
+    made.params.append(_help_all())
+    return made
 
 
 def _version(wanted: bool) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -181,6 +181,24 @@ INPUT = opt(
     "--input -i FILE",
     "Texts from .txt (one a line), .jsonl, .csv or .tsv, also .gz; - is stdin.",
 )
+
+
+def doubts(given: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """What may be a mistake in the texts of a command line, its arguments by parameter."""
+    texts = [value for name, value in given if name in ("text", "source", "target")]
+    for text in texts:
+        if text != "-" and _is_file(text):
+            yield f"'{text}' is read as text and is also a file: --input {text} reads the file"
+    words = [text for text in texts if text.strip() and len(text.split()) == 1 and text != "-"]
+    if len(words) == len(texts) > 2:
+        yield f"{len(texts)} texts of one word each: quote a sentence to make it one text"
+
+
+def _is_file(name: str) -> bool:
+    try:
+        return Path(name).is_file()
+    except (OSError, ValueError):  # longer than a name can be, or with a null character
+        return False
 
 
 def reading(options: Options) -> dict[str, Any]:

@@ -165,6 +165,13 @@ def with_options(
                 origin = replace(origin, top=0)
             command(**values, options=Options(origin, choice, output, many, given, collect))
 
+        declared = {name: OPTIONS[name] for options in offered.values() for name in options}
+        declared |= {
+            item.name: item.default.metadata["option"]
+            for item in signature.parameters.values()
+            if isinstance(item.default, Field)
+        }
+        run.rare = {name for name, option in declared.items() if option.rare}  # type: ignore[attr-defined]
         run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {item.name: item.annotation for item in parameters}
         del run.__wrapped__

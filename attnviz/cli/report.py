@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnviz.cli.app import complain
-from attnviz.cli.inputs import PICTURES
+from attnviz.cli.inputs import PICTURES, doubts
 from attnviz.cli.output import (
     Place,
     check_apart,
@@ -139,6 +139,9 @@ class Report(AbstractContextManager["Report"]):
     def __enter__(self) -> Report:
         quiet = self.options.output.quiet and self.options.collect is None
         self.open.enter_context(notices_to(None if quiet else self.say))
+        if self.options.collect is None:
+            for doubt in doubts(self.options.given):
+                self.say(doubt)
         return self
 
     def __exit__(self, *error: Any) -> None:

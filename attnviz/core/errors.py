@@ -69,8 +69,10 @@ def did_you_mean(name: str, allowed: Iterable[str]) -> str:
     """A sentence that names the closest allowed spelling, or nothing where none is close."""
     from difflib import get_close_matches
 
-    close = get_close_matches(name, list(allowed), n=1)
-    return f" Did you mean '{close[0]}'?" if close else ""
+    # Dashes are no likeness: '--dpi' is not '--pair'. A letter wrong in four is still a slip.
+    bare = {one.lstrip("-."): one for one in allowed}
+    close = get_close_matches(name.lstrip("-."), bare, n=1, cutoff=0.66)
+    return f" Did you mean '{bare[close[0]]}'?" if close else ""
 
 
 def choose(name: str, allowed: Iterable[str], what: str) -> str:

@@ -70,6 +70,7 @@ class Option:
         min: the least number; a seed has 64 bits at most.
         choices: the names of a table that it may be; a Literal type says so by itself.
         suggested: names that a shell completes, among other values.
+        rare: --help lists it by name only; --help-all explains it.
     """
 
     group: str
@@ -79,6 +80,7 @@ class Option:
     max: int | None = None
     choices: tuple[str, ...] = ()
     suggested: tuple[str, ...] = ()
+    rare: bool = False
 
     @property
     def names(self) -> list[str]:
@@ -113,6 +115,7 @@ class Origin:
         "model",
         "--adapter ID_OR_FOLDER",
         "Merge an adapter (LoRA and its like, peft) into --model, by default the one it names.",
+        rare=True,
     )
     mechanism: str | None = opt(
         "mechanism",
@@ -124,35 +127,38 @@ class Origin:
         "weights",
         "--weights FILE",
         "Your own matrices or a saved map: .npz, .safetensors or .json.",
+        rare=True,
     )
     qk: Path | None = opt(
         "weights",
         "--qk FILE",
         "Queries and keys that another program dumped: .npz, .safetensors or .json.",
+        rare=True,
     )
     causal: bool = opt("causal", "--causal", "Hide every later token.")
-    size: int = opt("layer", "--size N", "Features of an own layer.", default=64, min=1)
-    heads: int = opt("layer", "--heads N", "Heads of an own layer.", default=4, min=1)
+    size: int = opt("layer", "--size N", "Features of an own layer.", default=64, min=1, rare=True)
+    heads: int = opt("layer", "--heads N", "Heads of an own layer.", default=4, min=1, rare=True)
     seed: int = opt(
-        "layer", "--seed N", "Seed of an own layer.", default=0, min=0, max=LARGEST_SEED
+        "layer", "--seed N", "Seed of an own layer.", default=0, min=0, max=LARGEST_SEED, rare=True
     )
-    device: Device = opt("compute", "--device NAME", "{choices}.", default="auto")
+    device: Device = opt("compute", "--device NAME", "{choices}.", default="auto", rare=True)
     device_map: DeviceMap | None = opt(
         "model",
         "--device-map HOW",
         "Spread a model larger than one device: {choices} (accelerate).",
+        rare=True,
     )
     dtype: Dtype | None = opt(
-        "compute", "--dtype NAME", "{choices}. On a processor the first is the default."
+        "compute", "--dtype NAME", "{choices}. On a processor the first is the default.", rare=True
     )
     revision: str | None = opt(
-        "model", "--revision NAME", "Branch, tag or commit of a model on the hub."
+        "model", "--revision NAME", "Branch, tag or commit of a model on the hub.", rare=True
     )
     allow_pickle: bool = opt(
-        "model", "--allow-pickle", "Load pickled weights of a model that you trust."
+        "model", "--allow-pickle", "Load pickled weights of a model that you trust.", rare=True
     )
     allow_code: bool = opt(
-        "model", "--allow-code", "Run the code that a model you trust brings along."
+        "model", "--allow-code", "Run the code that a model you trust brings along.", rare=True
     )
     generate: int | None = opt(
         "generate",
@@ -161,12 +167,13 @@ class Origin:
         min=1,
     )
     chat: bool = opt(
-        "chat", "--chat", "Read the text as a user's turn, by the model's chat template."
+        "chat", "--chat", "Read the text as a user's turn, by the model's chat template.", rare=True
     )
     keep_qk: bool = opt(
         "projections",
         "--keep-qk",
         "Keep queries and keys, for the query · key view of --html and --open.",
+        rare=True,
     )
     channels: str = opt(
         "projections",
@@ -175,6 +182,7 @@ class Origin:
         "0-3, all.",
         default="mean",
         suggested=("mean", "all"),
+        rare=True,
     )
     max_size: int | None = opt(
         "long",
@@ -182,12 +190,13 @@ class Origin:
         "Rows and columns of a map at most; a longer text is shown in blocks. Default 1024, "
         "fewer where many heads would fill the memory.",
         min=1,
+        rare=True,
     )
     rows: str | None = opt(
-        "range", "--rows A-B", "Only tokens A to B attend, counted from 0: exact."
+        "range", "--rows A-B", "Only tokens A to B attend, counted from 0: exact.", rare=True
     )
     window: str | None = opt(
-        "range", "--window A-B", "Only tokens A to B attend, and to each other."
+        "range", "--window A-B", "Only tokens A to B attend, and to each other.", rare=True
     )
     top: int = opt(
         "top",
@@ -196,6 +205,7 @@ class Origin:
         "text in blocks found for each head, which 0 spares.",
         default=20,
         min=0,
+        rare=True,
     )
     to: Language | None = opt(
         "to", "--to LANGUAGE", "Language of the target for the pocket model: {choices}."
@@ -226,16 +236,28 @@ class Choice:
         "Links of --lens effect that are measured, by cutting each, beside the estimate.",
         default=20,
         min=0,
+        rare=True,
     )
-    stream: str | None = opt("stream", "--stream NAME", "One stream: encoder, decoder, cross, …")
+    stream: str | None = opt(
+        "stream", "--stream NAME", "One stream: encoder, decoder, cross, …", rare=True
+    )
     layer: str | None = opt("heads", "--layer WHICH", "Layers from 0: 3, 0,2 or 0-3, last, all.")
-    head: str | None = opt("heads", "--head WHICH", "Heads from 0: 3, 0,2 or 0-3, last, all.")
-    reduce: Reduce = opt(
-        "reduce", "--reduce HOW", "Combine heads and layers: {choices}.", default="none"
+    head: str | None = opt(
+        "heads",
+        "--head WHICH",
+        "Heads from 0: 2.3 (head 3 of layer 2), 2.3,4.1, or 3, 0,2, 0-3, last, all of each layer.",
     )
-    over: Over = opt("reduce", "--over AXIS", "What --reduce combines: {choices}.", default="both")
+    reduce: Reduce = opt(
+        "reduce", "--reduce HOW", "Combine heads and layers: {choices}.", default="none", rare=True
+    )
+    over: Over = opt(
+        "reduce", "--over AXIS", "What --reduce combines: {choices}.", default="both", rare=True
+    )
     labels: str | None = opt(
-        "labels", "--labels TEXT", 'A label for each token or word, "O" for none: "B-PER O O".'
+        "labels",
+        "--labels TEXT",
+        'A label for each token or word, "O" for none: "B-PER O O".',
+        rare=True,
     )
     special: Special = opt(
         "special",
@@ -248,6 +270,7 @@ class Choice:
         "--group WHAT",
         "Merge tokens: words, sentences, or a file with a piece of text a line.",
         suggested=("words", "sentences"),
+        rare=True,
     )
     words: bool = opt("group", "--words", "Short for --group words.")
 
@@ -277,11 +300,13 @@ class Output:
         "pictures",
         "--width COLUMN",
         "Lay pictures out for a paper's column: {choices} (85 or 178 mm), text at its usual size.",
+        rare=True,
     )
     links: Path | None = opt(
         "links",
         "--links FILE",
         "Tokens joined by lines, eight heads at most in colours: .png, .svg or .pdf.",
+        rare=True,
     )
     html: Path | None = opt(
         "page",
@@ -289,13 +314,22 @@ class Output:
         "Everything as one interactive page: .html. Of many texts, and of pictures, FILE-0, "
         "FILE-1, …: such files of attnviz are replaced, others refused.",
     )
-    overwrite: bool = opt("page", "--overwrite", "Replace files FILE-0, … that others made, too.")
-    open_page: bool = opt("page", "--open", "Show the interactive page in a browser.")
+    overwrite: bool = opt(
+        "page", "--overwrite", "Replace files FILE-0, … that others made, too.", rare=True
+    )
+    open_page: bool = opt("page", "--open", "Show the interactive page in a browser.", rare=True)
     max_rows: int = opt(
-        "data", "--max-rows N", "Rows that a table shows at most; 0: all.", default=500, min=0
+        "data",
+        "--max-rows N",
+        "Rows that a table shows at most; 0: all.",
+        default=500,
+        min=0,
+        rare=True,
     )
     quiet: bool = opt("said", "--quiet -q", "No notes and no progress on stderr.")
-    verbose: bool = opt("said", "--verbose -v", "Say on stderr what is done, and how fast.")
+    verbose: bool = opt(
+        "said", "--verbose -v", "Say on stderr what is done, and how fast.", rare=True
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,44 +340,57 @@ class Many:
         "reading",
         "--columns ROLES",
         "Columns of a .csv or .tsv, by name or number: text=sentence,id=key.",
+        rare=True,
     )
     input_format: InputFormat | None = opt(
-        "reading", "--input-format NAME", "{choices}, where no suffix tells (stdin is txt)."
+        "reading",
+        "--input-format NAME",
+        "{choices}, where no suffix tells (stdin is txt).",
+        rare=True,
     )
     max_line: int = opt(
-        "reading", "--max-line MIB", "Longest line or row to read.", default=64, min=1
+        "reading", "--max-line MIB", "Longest line or row to read.", default=64, min=1, rare=True
     )
     on_error: OnError = opt(
-        "reading", "--on-error HOW", "A line that fails: {choices} (skip says so).", default="skip"
+        "reading",
+        "--on-error HOW",
+        "A line that fails: {choices} (skip says so).",
+        default="skip",
+        rare=True,
     )
     rejects: Path | None = opt(
-        "reading", "--rejects FILE", "Lines that failed, with reasons, as .jsonl."
+        "reading", "--rejects FILE", "Lines that failed, with reasons, as .jsonl.", rare=True
     )
     batch_size: int | None = opt(
         "sharing",
         "--batch-size N",
         "Texts that a model reads at once at most; by default as many as fit.",
         min=1,
+        rare=True,
     )
     workers: int | None = opt(
-        "sharing", "--workers N", "Processes that share the work.", min=1, max=1024
+        "sharing", "--workers N", "Processes that share the work.", min=1, max=1024, rare=True
     )
     engine: EngineName = opt(
         "sharing",
         "--engine NAME",
         "What runs the workers: {choices} (needs the extra ray).",
         default="local",
+        rare=True,
     )
     ray_address: str | None = opt(
-        "sharing", "--ray-address ADDRESS", "A Ray cluster to join; else one is started."
+        "sharing", "--ray-address ADDRESS", "A Ray cluster to join; else one is started.", rare=True
     )
     shard_size: int | None = opt(
         "files",
         "--shard-size N",
         "Texts to a file: -o maps.npz becomes maps-00000.npz, maps-00001.npz, …",
         min=1,
+        rare=True,
     )
-    resume: bool = opt("files", "--resume", "Continue an interrupted run with the same -o FILE.")
+    resume: bool = opt(
+        "files", "--resume", "Continue an interrupted run with the same -o FILE.", rare=True
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -262,9 +262,7 @@ def load(file: str | Path) -> list[Result]:
 
 def check_choice(choice: Choice) -> None:
     """Refuse a choice that could be right for no model, before one is loaded."""
-    for what, selection in (("layer", choice.layer), ("head", choice.head)):
-        if selection is not None:
-            check_selection(selection, what)
+    check_selection(choice.layer, choice.head)
     check_reduction(choice.reduce, choice.over)
     choose(choice.lens, ("raw", *LENSES, ALL_LENSES), "lens")
     if choice.explain is not None and not needs_head(choice.lens):
@@ -360,7 +358,12 @@ def _view_next(
     def ask(needs: Needs) -> AttentionGradients | ValueVectors:
         return ask_source(source, query, needs, choice.explain)
 
-    return _choose_from(attend, ask, choice, text)
+    result = _choose_from(attend, ask, choice, text)
+    if query.kind == "cross" and query.target is None:
+        own = "no target was given: the model wrote it"
+        provenance = replace(result.provenance, notes=(*result.provenance.notes, own))
+        result = replace(result, provenance=provenance)
+    return result
 
 
 def apply_choice(attention: Attention, choice: Choice) -> Result:

@@ -28,15 +28,44 @@ NAMES = tuple(map(str, range(12)))
 def test_a_selection_names_places_in_the_order_of_the_axis(
     selection: str, expected: list[int]
 ) -> None:
-    check_selection(selection, "head")
+    check_selection(None, selection)
     assert positions(selection, NAMES) == expected
     assert missing(selection, set(NAMES)) == []
 
 
 @pytest.mark.parametrize("selection", ["", "x", "-1", "1-", "3-1", "1,", "1..2", "1.0", "²"])
 def test_what_is_no_selection_is_refused(selection: str) -> None:
-    with pytest.raises(UsageError, match="is no selection: write 0, 2,5 or 0-3, last or all"):
-        check_selection(selection, "layer")
+    with pytest.raises(UsageError, match=r"names (no layer|a head): write"):
+        check_selection(selection, None)
+
+
+@pytest.mark.parametrize(
+    ("layer", "head", "message"),
+    [
+        ("2.3", None, "names a head: write --head 2.3"),
+        ("1", "2.3", "leave --layer 1 out"),
+        (None, "2.3,4", "names no head"),
+        (None, "1.0,2.3", "give --layer 1,2 --head 0,3"),
+    ],
+)
+def test_a_head_names_its_layer_or_none(layer: str | None, head: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        check_selection(layer, head)
+
+
+def test_a_head_with_its_layer_is_that_head_alone() -> None:
+    attention = attention_of(self_map(["a", "b"], 3, 4))
+    for name, layers, heads in (
+        ("1.2", [1], [2]),
+        ("1.2,1.0", [1], [0, 2]),
+        ("0.3,2.3", [0, 2], [3]),
+    ):
+        chosen = select(attention, None, None, name)
+        assert np.array_equal(chosen.weights, attention.weights[np.ix_(layers, heads)])
+        assert chosen.main.layers == tuple(map(str, layers))
+        assert chosen.main.heads == tuple(map(str, heads))
+    with pytest.raises(UsageError, match="layer 3 does not exist"):
+        select(attention, None, None, "3.0")
 
 
 def named() -> Attention:
@@ -100,7 +129,7 @@ def test_a_reduced_axis_can_be_chosen_by_its_name() -> None:
 
 @pytest.mark.parametrize("name", ["mean", "max"])
 def test_names_of_reduced_axes_are_selections(name: str) -> None:
-    check_selection(name, "head")
+    check_selection(None, name)
 
 
 def test_three_names_in_a_row_are_told_by_their_ends() -> None:

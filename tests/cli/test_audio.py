@@ -124,7 +124,7 @@ def test_mistakes_that_only_the_model_can_tell(whisper: Path, ast: Path, tmp_pat
         (whisper, (*SAID, "--word-times", "--heads", "2.0"), "the decoder has 2 layers of 4 heads"),
         (whisper, ("--text", "ah", "--times", TIMES), "must have the same words"),
         (ast, ("--word-times",), "writes no text"),
-        (whisper, ("--task", "dance"), "unknown task 'dance'"),
+        (whisper, ("--task", "dance"), "unknown value 'dance' for --task"),
     ):
         assert said in attnviz("audio", VOWELS, "--model", model, *more, "-q").mistake
     for data, said in ((b"", "cannot be read as a recording"), (b"RIFFxxxxWAVE", "cannot be read")):

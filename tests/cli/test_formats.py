@@ -166,7 +166,7 @@ def test_quiet_says_nothing_and_verbose_says_how_fast() -> None:
 
 
 def test_a_note_is_said_once_for_many_texts() -> None:
-    assert attnviz("self", "a", "b", "c", *OWN, "-f", "none").err.count("note") == 1
+    assert attnviz("self", "a b", "b", "c", *OWN, "-f", "none").err.count("note") == 1
 
 
 def test_plain_self_and_cross_work_without_any_option() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from attnviz.cli.app import COMMANDS
@@ -15,15 +17,15 @@ from tests.invoke import OWN, attnviz
         (["--mechanism", "multi-hed"], "Did you mean 'multi-head'?"),
         (["--mechanism", "cross"], "'cross' is not for 'self': use 'attnviz cross --mechanism cr"),
         (["--mechanism", "co-parallel"], "use 'attnviz co --variant parallel'"),
-        ([*OWN, "-f", "jsn"], "unknown format 'jsn': choose from table, json, "),
+        ([*OWN, "-f", "jsn"], "unknown value 'jsn' for --format: choose from table, json, "),
         ([*OWN, "-f", "jsn"], "Did you mean 'json'?"),
         ([*OWN, "--layer", "3"], "layer 3 does not exist: multi-head (self) has 1 layer, 0"),
         ([*OWN, "--head", "1,9"], "head 9 does not exist: multi-head (self) has 4 heads, 0 to 3"),
         ([*OWN, "--head", "2-5"], "head 5 does not exist"),
-        ([*OWN, "--head", "x"], "--head 'x' is no selection: write 0, 2,5 or 0-3, last or all"),
-        ([*OWN, "--head", "3-1"], "--head '3-1' is no selection"),
-        ([*OWN, "--head", "-1"], "--head '-1' is no selection"),
-        ([*OWN, "--layer", ""], "--layer '' is no selection"),
+        ([*OWN, "--head", "x"], "--head 'x' names no head: write 0, 2,5 or 0-3, last or all"),
+        ([*OWN, "--head", "3-1"], "--head '3-1' names no head"),
+        ([*OWN, "--head", "-1"], "--head '-1' names no head"),
+        ([*OWN, "--layer", ""], "--layer '' names no layer"),
         ([*OWN, "--stream", "sel"], "unknown stream 'sel': choose from self. Did you mean 'self'?"),
         ([*OWN, "--reduce", "men"], "Did you mean 'mean'?"),
         ([*OWN, "--over", "head"], "Did you mean 'heads'?"),
@@ -34,7 +36,7 @@ from tests.invoke import OWN, attnviz
         ([*OWN, "--size", "x"], "invalid value for '--size'"),
         ([*OWN, "--seed", "-1"], "invalid value for '--seed'"),
         ([*OWN, "--haed", "2"], "unknown option '--haed'. Did you mean '--head'?"),
-        ([*OWN, "-Z"], "unknown option '-Z'. --help lists them"),
+        ([*OWN, "-Z"], "unknown option '-Z'. --help-all lists them"),
         ([*OWN, "--head"], "option '--head' requires an argument"),
         ([*OWN, "--model", "x"], "--model and --mechanism name two origins of attention"),
         ([*OWN, "-o", "x.jsno"], "'x.jsno' names no data format: end it in .txt, .json, "),
@@ -121,3 +123,34 @@ def test_an_error_that_quotes_a_whole_file_shows_both_its_ends() -> None:
     assert done.mistake.startswith("unknown mechanism 'xxx")
     assert "xxx … xxx" in done.mistake
     assert done.mistake.endswith("co-two-stream.")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "note"),
+    [
+        (("self", "a", "b", "c"), "3 texts of one word each: quote a sentence"),
+        (("self", "t.txt"), "'t.txt' is read as text and is also a file: --input t.txt"),
+        (("cross", "The cat"), "no target was given: the model wrote it"),
+    ],
+)
+def test_what_may_be_a_slip_is_noted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], note: str
+) -> None:
+    (tmp_path / "t.txt").write_text("The cat\n")
+    monkeypatch.chdir(tmp_path)
+    done = attnviz(*arguments)
+    assert (done.status, f"note: {note}" in done.err) == (0, True), done.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("watch", "python3", "x.py"), "there is no script 'python3': leave 'python3' out"),
+        (("self", "a b", "--dpi", "3"), "unknown option '--dpi'. --help-all lists them"),
+        (("self", "a b", "--special", "remove"), "unknown value 'remove' for --special"),
+    ],
+)
+def test_a_mistake_is_answered_with_what_helps_or_nothing(
+    arguments: tuple[str, ...], message: str
+) -> None:
+    assert attnviz(*arguments).mistake.startswith(message)

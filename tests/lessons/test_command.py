@@ -6,12 +6,13 @@ from pathlib import Path
 import pytest
 
 from attnviz.cli.app import run
+from attnviz.core.registry import LESSONS
+from tests.invoke import attnviz
 
 
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [
-        ([], 2, "which lesson? Choose from positions, rotary, alibi, scaling, "),
         (["maskng"], 2, "Did you mean 'masking'?"),
         (["scaling", "-f", "jsn"], 2, "Did you mean 'json'?"),
         (
@@ -62,3 +63,9 @@ def test_csv_is_for_programs(capfd: pytest.CaptureFixture[str]) -> None:
 def test_none_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["lesson", "positions", "-f", "none"]) == 0
     assert capfd.readouterr() == ("", "")
+
+
+def test_without_a_name_the_lessons_are_listed() -> None:
+    done = attnviz("lesson")
+    assert done.status == 0
+    assert [line.split()[0] for line in done.lines] == [*LESSONS]

@@ -157,6 +157,6 @@ def test_the_strongest_link_says_how_to_see_it_only_where_it_can_be_seen() -> No
     def said(layer: str, head: str) -> str:
         return strongest_line(replace(found, layer=layer, head=head)).plain
 
-    assert said("2", "3") == "a → b  .50 in layer 2 head 3  (--layer 2 --head 3 shows it)"
+    assert said("2", "3") == "a → b  .50 in layer 2 head 3  (--head 2.3 shows it)"
     assert said("mean", "3") == "a → b  .50 in head 3"
     assert said("mean", "max") == "a → b  .50"

@@ -93,7 +93,7 @@ def test_effects_are_measured_beside_what_is_off() -> None:
     ]
     cross, encoder, _ = (one["values"] for one in answer["streams"])
     assert encoder[1][3] == pytest.approx(totals[0] - totals[1], abs=1e-5)
-    assert cross[2][0] == pytest.approx(0, abs=1e-6)
+    assert cross[2][0] == pytest.approx(0, abs=1e-5)  # float32 of 8 nats, by processor
 
 
 def test_what_a_lens_explains_can_be_chosen() -> None:

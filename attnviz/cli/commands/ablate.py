@@ -67,16 +67,21 @@ def ablate(
         default="zero",
     ),
     reference: str | None = opt(
-        CHOICE, "--reference FILE", "Texts whose positions --by mean and resample are taken from."
+        CHOICE,
+        "--reference FILE",
+        "Texts whose positions --by mean and resample are taken from.",
+        rare=True,
     ),
-    seed: int = opt(CHOICE, "--seed N", "Seed of what --by resample draws.", default=0, min=0),
+    seed: int = opt(
+        CHOICE, "--seed N", "Seed of what --by resample draws.", default=0, min=0, rare=True
+    ),
     top: int = opt(OUTPUT, "--top N", "Effects that the table lists.", default=10, min=1),
     bars: Path | None = opt(OUTPUT, "--bars FILE", "Effects as bars: .png, .svg or .pdf."),
     grid: Path | None = opt(
         OUTPUT, "--grid FILE", "All heads coloured by effect, with --each heads: a picture."
     ),
     words: Path | None = opt(
-        OUTPUT, "--words FILE", "Text coloured by effect, with --each tokens: a picture."
+        OUTPUT, "--words FILE", "Text coloured by effect, with --each tokens: a picture.", rare=True
     ),
     *,
     options: Options,

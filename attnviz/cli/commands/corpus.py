@@ -89,6 +89,7 @@ def corpus(
         CHOICE,
         "--frequencies FILE",
         "Word, tab, count a line: how frequent words are. Default: as in the texts.",
+        rare=True,
     ),
     overview: Path | None = opt(
         OUTPUT,
@@ -99,6 +100,7 @@ def corpus(
         OUTPUT,
         "--prune-curve FILE",
         "Loss while heads are switched off one after another, with --effect: a picture.",
+        rare=True,
     ),
     atlas: Path | None = opt(
         OUTPUT,

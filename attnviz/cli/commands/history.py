@@ -54,7 +54,7 @@ def history(
 
     attnviz history samples --plot heads.png --html steps.html
 
-    attnviz history samples --layer 1 --head 0 --gif head.gif
+    attnviz history samples --head 1.0 --gif head.gif
 
     attnviz history samples -f tsv --fail-above 0.05
     """

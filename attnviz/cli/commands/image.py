@@ -65,6 +65,7 @@ def image(
         "--image-size SIZE",
         "Pixels to read the picture in: 384, or HEIGHTxWIDTH; "
         "default: what the model was trained on.",
+        rare=True,
     ),
     text: str | None = opt(
         ORIGIN,
@@ -75,6 +76,7 @@ def image(
         ORIGIN,
         "--video",
         "Read the frames of an animated picture, or all pictures in order, as a video.",
+        rare=True,
     ),
     token: str | None = opt(
         CHOICE,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from attnviz.cli.commands.listings import listing, write_listing
 from attnviz.cli.options import OUTPUT, with_options
 from attnviz.core.errors import UsageError, choose
 from attnviz.core.options import Options, opt
@@ -55,7 +56,9 @@ def lesson(
     from attnviz.cli.report import Report
 
     if name is None:
-        raise UsageError(f"which lesson? Choose from {_LIST}")
+        rows = [(one, row.summary) for one, row in LESSONS.items()]
+        write_listing(listing(("lesson", "summary"), rows), options)
+        return
     choose(name, LESSONS, "lesson")
     wanted: dict[str, Any] = {"length": length, "size": size, "heads": heads, "window": window}
     wanted |= {"steps": steps, "seed": seed, "text": text, "model": model}

@@ -58,7 +58,8 @@ def listing(
     )
 
 
-def _write(data: Data, options: Options) -> None:
+def write_listing(data: Data, options: Options) -> None:
+    """Write a list of names as a command's result."""
     from attnviz.cli.report import Report
 
     with Report(options, "listing") as report:
@@ -83,7 +84,7 @@ def mechanisms(*, options: Options) -> None:
         )
         for name, row in MECHANISMS.items()
     ]
-    _write(listing(("mechanism", "commands", "summary"), rows), options)
+    write_listing(listing(("mechanism", "commands", "summary"), rows), options)
 
 
 def _checked(name: str) -> Data:
@@ -138,7 +139,7 @@ def models(
             raise UsageError("--check looks at one model, and a card is of another: give one")
         if check in CARDS:
             raise UsageError(f"'{check}' is inside: 'attnviz models {check}' prints its card")
-        _write(_checked(check), options)
+        write_listing(_checked(check), options)
         return
     if name is not None:
         choose(name, CARDS, "model with a card")
@@ -147,10 +148,10 @@ def models(
 
         text = card_of(name)
         document = dump_json({"model": name, "card": text}) + "\n"
-        _write(Data(text=lambda display: text, document=lambda: document), options)
+        write_listing(Data(text=lambda display: text, document=lambda: document), options)
         return
     from attnviz.models.hugging_face.load.locate import list_cached_models
 
     rows = [(shipped, "shipped", summary_of(shipped)) for shipped in CARDS]
     rows += [(str(item), "hugging face", item.model_type or "") for item in list_cached_models()]
-    _write(listing(("model", "from", "about"), rows), options)
+    write_listing(listing(("model", "from", "about"), rows), options)

@@ -29,7 +29,7 @@ def self_command(
 ) -> None:
     r"""Show how a text attends to itself.
 
-    attnviz self "The cat sat on the mat" --layer 0 --head 2
+    attnviz self "The cat sat on the mat" --head 0.2
 
     attnviz self "The cat sat on the mat" --model ./my-bert --grid heads.png
 

@@ -64,7 +64,7 @@ def steps(
         "1 where a query may look, a row a query: '1 0 1, 1 1 1'; one row is for all. Or a file "
         "that holds it as mask.",
     ),
-    padding: int = opt(GIVEN, "--padding N", "Hide the last N keys.", default=0, min=0),
+    padding: int = opt(GIVEN, "--padding N", "Hide the last N keys.", default=0, min=0, rare=True),
     size: int | None = opt(GIVEN, "--size N", f"Features of a sentence, default {SIZE}.", min=1),
     seed: int | None = opt(GIVEN, "--seed N", "Seed of what is drawn, default 0.", min=0),
     scatter: Path | None = opt(
@@ -89,7 +89,7 @@ def steps(
 
     attnviz steps "The cat sat" --mechanism rotary --heads 2 --html cat.html
 
-    attnviz steps --model pocket --layer 2 --head 0 "The red car" "La voiture rouge"
+    attnviz steps --model pocket --head 2.0 "The red car" "La voiture rouge"
 
     attnviz steps -f json | jq .weights
     """
@@ -260,9 +260,7 @@ def _head(sentence: str, target: str | None, origin: Origin, choice: Choice) -> 
     from attnviz.models.open import open_source
     from attnviz.teach.steps.head import head_steps
 
-    for what, selection in (("layer", choice.layer), ("head", choice.head)):
-        if selection is not None:
-            check_selection(selection, what)
+    check_selection(choice.layer, choice.head)
     command: Command = "self" if target is None else "cross"
     source = open_source(origin, command)
     if not isinstance(source, Working):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import os
+import re
 import signal
 import sys
 from contextlib import suppress
@@ -45,14 +46,28 @@ def watch(
     ],
     module: bool = opt(ORIGIN, "--module -m", "In the place of SCRIPT.py is a module's name."),
     only: list[str] | None = opt(
-        ORIGIN, "--only PATTERN", "Modules by path: 'decoder.*.attn'; may be given several times."
+        ORIGIN,
+        "--only PATTERN",
+        "Modules by path: 'decoder.*.attn'; may be given several times.",
+        rare=True,
     ),
     every: int = opt(
-        ORIGIN, "--every N", "Of each module's calls the first, and every N-th.", default=1, min=1
+        ORIGIN,
+        "--every N",
+        "Of each module's calls the first, and every N-th.",
+        default=1,
+        min=1,
+        rare=True,
     ),
-    first: int | None = opt(ORIGIN, "--first N", "Calls kept of each module at most.", min=1),
-    batch: str = opt(ORIGIN, "--batch WHICH", "Item of a batch from 0, or all.", default="0"),
-    eager: bool = opt(ORIGIN, "--eager", "Run compiled code uncompiled, so that it is seen."),
+    first: int | None = opt(
+        ORIGIN, "--first N", "Calls kept of each module at most.", min=1, rare=True
+    ),
+    batch: str = opt(
+        ORIGIN, "--batch WHICH", "Item of a batch from 0, or all.", default="0", rare=True
+    ),
+    eager: bool = opt(
+        ORIGIN, "--eager", "Run compiled code uncompiled, so that it is seen.", rare=True
+    ),
     *,
     options: Options,
 ) -> None:
@@ -69,7 +84,9 @@ def watch(
     if program[0] == "-m" and program[1:]:
         module, program = True, program[1:]
     if not module and not Path(program[0]).is_file():
-        raise InputError(f"there is no script '{program[0]}'")
+        python = re.fullmatch(r"python[\d.]*", Path(program[0]).name)
+        leave = f": leave '{program[0]}' out" if python else ""
+        raise InputError(f"there is no script '{program[0]}'{leave}")
     if batch != "all" and not (batch.isascii() and batch.isdigit()):
         raise UsageError(f"--batch '{batch}' is no item of a batch: give its number from 0, or all")
     spans = {"--rows": options.origin.rows, "--window": options.origin.window}

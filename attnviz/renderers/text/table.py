@@ -350,7 +350,7 @@ def strongest_line(link: Link) -> Text:
     ]
     text = Text.assemble((shown, "bold"), f" in {' '.join(places)}" if places else "")
     if len(places) == 2:
-        text.append(f"  (--layer {link.layer} --head {link.head} shows it)", style="dim")
+        text.append(f"  (--head {link.layer}.{link.head} shows it)", style="dim")
     return text
 
 
