@@ -33,8 +33,6 @@ SAMPLE = 1 << 20
 """Bytes of an input file, at its beginning and at its end, that tell it from another."""
 DECIDING = ("columns", "input_format", "max_line", "batch_size", "shard_size", "rejects")
 """What of the options of many texts decides what a file holds; who shares the work does not."""
-
-
 Count = Annotated[int, Meta(ge=0, le=1 << 53)]
 
 
@@ -91,11 +89,7 @@ class Journal:
 
 
 def read_journal(path: Path) -> Journal | None:
-    """The journal at a path, if there is one.
-
-    Raises:
-        InputError: it is none, or of another version of attnviz.
-    """
+    """The journal at a path, if there is one; an InputError where it is damaged or newer."""
     if not path.is_file():
         return None
     try:

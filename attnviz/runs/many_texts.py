@@ -48,10 +48,7 @@ def opened(
 ) -> Source:
     """A source, which stays open for the next texts, as long as its files are what they were.
 
-    At most `KEPT` sources do. With `states` the files have to be in these.
-
-    Raises:
-        InputError: they are in others.
+    At most `KEPT` sources do. Files in other `states` than given are refused.
     """
     if isinstance(origin.model, Given):  # it is Python's, which may change it or let it go
         return open_source(origin, kind, with_head=with_head)

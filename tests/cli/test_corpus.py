@@ -230,7 +230,7 @@ class Pooled:
 
 def test_a_map_of_blocks_is_a_failure_of_its_text(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(many_texts, "open_source", lambda *_, **__: Pooled())
-    many_texts.kept.cache_clear()
+    many_texts.close_sources()
     texts = [Text(name, name, where=f"line {name}") for name in ("short", "long", "brief")]
     (shard,) = shards(texts)
     outcome = study()(shard)
@@ -238,7 +238,7 @@ def test_a_map_of_blocks_is_a_failure_of_its_text(monkeypatch: pytest.MonkeyPatc
     ((record, error),) = outcome.failures
     assert record is texts[1]
     assert str(error).startswith("line long: this text's map shows blocks of 2 × 2 tokens")
-    many_texts.kept.cache_clear()
+    many_texts.close_sources()
 
 
 def interrupt_after(count: int, monkeypatch: pytest.MonkeyPatch) -> None:

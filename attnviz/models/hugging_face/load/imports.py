@@ -150,10 +150,7 @@ def _silence() -> Iterator[None]:
                 logging.enable_progress_bar()
 
 
-_QUIET = Together(_silence)
-
-
-_NATIVE = RLock()
+_QUIET, _NATIVE = Together(_silence), RLock()
 
 
 @contextmanager
