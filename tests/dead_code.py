@@ -49,7 +49,6 @@ CALLED_FROM_OUTSIDE = (
     # read by rich, tokenizers and peft off their own objects
     "modules_to_save",
     "show_header",
-    "normalizer",
     "pre_tokenizer",
 )
 

@@ -155,7 +155,8 @@ class Command(TyperCommand):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Print the help, and one line a panel for the options that it does not explain."""
-        rare = [item for item in self.params if item.name in self.rare]
+        params: list[Any] = self.params
+        rare = [item for item in params if item.name in self.rare]
         for item in rare:
             item.hidden = True
         try:
