@@ -19,7 +19,7 @@ from attnviz.cli.functions import FUNCTIONS, PRINTED, Findings, described, pytho
 from attnviz.core.errors import AttnvizError, InputError, UsageError
 from attnviz.core.options import Choice, Origin
 from attnviz.core.registry import LENSES
-from tests.hugging_face.tiny_models import bert, gpt2
+from tests.hugging_face.tiny_models import gpt2
 from tests.invoke import attnviz as run
 from tests.stub import STUB, stub
 
