@@ -111,6 +111,8 @@ class Aligner:
                     next(backward)
                 yield forward
                 continue
+            # Only of this direction: in the other one the target is called the source.
+            self.notes.update(dict.fromkeys(forward.provenance.notes))
             usual = "intersection" if forward.two_way else "forward"
             how = self.how or usual
             there = self.matrix(forward)
@@ -145,7 +147,6 @@ class Aligner:
             yield found if isinstance(found, InputError) else self._in_words(found)
 
     def _in_words(self, attention: Attention) -> Attention:
-        self.notes.update(dict.fromkeys(attention.provenance.notes))
         if attention.main.stream != "cross":
             raise UsageError(f"'{attention.provenance.model}' gives no cross-attention to align by")
         cross = shifted(attention.main) if self.against == "output" else attention.main

@@ -140,6 +140,7 @@ def test_each_line_has_a_score_and_lines_that_cannot_be_relied_on_are_named(
     assert found[1]["score"] < found[0]["score"]
     assert "its language is unknown" in found[1]["notes"][0]
     assert "2 of 4 pairs are unreliable" in done.err
+    assert "the target lies outside" not in done.err
     assert f": line 2, line 4 of '{pairs}'\n" in done.err
     rows = attnviz("align", pairs, "-f", "tsv").rows
     assert rows[0][-1] == "score"
