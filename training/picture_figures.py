@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnviz.models.hugging_face.vision.pictures import read_picture
 from attnviz.models.pocket_vit.network import Sizes, embed
 from attnviz.models.pocket_vit.source import PicturePocket, flat, load_pocket_vit, pixels
+from attnviz.storage.pictures import read_picture
 from training.corpus import checksum
 from training.drawings import SHAPES, Scene
 from training.finish import float16, write_json

@@ -39,6 +39,21 @@ class WorkerError(AttnvizError):
     """Workers that cannot be had, or that died over what they were given."""
 
 
+LONGEST_CAUSE = 300
+"""Characters of another library's error that are shown: it may quote a whole file."""
+
+
+def first_line(error: BaseException) -> str:
+    """What an error of another library says, cut to one line."""
+    lines = [line.strip() for line in str(error)[:10_000].splitlines() if line.strip()]
+    if not lines:
+        return type(error).__name__
+    # What ends in a colon announces the cause.
+    said = " ".join(lines[:2]) if lines[0].endswith(":") else lines[0]
+    cut = f"{said[:LONGEST_CAUSE]}…" if len(said) > LONGEST_CAUSE else said
+    return cut.rstrip(".")
+
+
 def did_you_mean(name: str, allowed: Iterable[str]) -> str:
     """A sentence that names the closest allowed spelling, or nothing where none is close."""
     from difflib import get_close_matches

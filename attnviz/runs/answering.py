@@ -6,7 +6,6 @@ Nothing here knows of HTTP. What a page asks, and what it gets, is described in 
 from __future__ import annotations
 
 import base64
-import binascii
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -34,6 +33,7 @@ from attnviz.runs.many_texts import opened
 from attnviz.runs.outputs import page_data, views_of
 from attnviz.runs.pictures import as_jpeg, look_through, sheet_parts
 from attnviz.runs.pipeline import Result, apply_choice, attend_one, query_of
+from attnviz.storage.pictures import upright_picture
 from attnviz.storage.texts import Text, check_text
 
 if TYPE_CHECKING:
@@ -213,8 +213,6 @@ class Answers:
     def _pictured(
         self, question: Question, picture: str, origin: Origin, choice: Choice
     ) -> QuestionResult:
-        from attnviz.models.hugging_face.vision.pictures import upright_picture
-
         if is_shipped(origin) and (origin.model != PICTURES_BY or question.source):
             what = "text with a picture" if origin.model == PICTURES_BY else "pictures"
             raise UsageError(f"'{origin.model or POCKET}' reads no {what}: ask another model")
@@ -222,7 +220,7 @@ class Answers:
             raise UsageError("a picture is seen through one lens at a time")
         try:
             file = BytesIO(base64.b64decode(picture, validate=True))
-        except binascii.Error as error:
+        except ValueError as error:
             raise InputError(f"the picture is no base64: {error}") from error
         image = upright_picture(file, "the picture", PICTURES)
         if is_shipped(origin):

@@ -22,6 +22,7 @@ from attnviz.core.query import Query
 from attnviz.core.registry import Needs
 from attnviz.models import Source, attend_query
 from attnviz.models.lens import apply_lens, ask_source
+from attnviz.storage.pictures import read_picture
 
 if TYPE_CHECKING:
     from attnviz.core.effects import Experiment
@@ -93,8 +94,6 @@ def as_jpeg(part: Any, most: int = MOST_PIXELS) -> bytes:
 def thumbnails(report: CorpusReport) -> dict[str, bytes]:
     """Of each picture that an atlas shows, by its file, the part that its patches cover, small."""
     from PIL import Image
-
-    from attnviz.models.hugging_face.vision.pictures import read_picture
 
     atlases = [stream.atlas for stream in report.streams if stream.atlas is not None]
     shown = {text.id: text.seen for atlas in atlases for text in atlas.texts.values() if text.seen}

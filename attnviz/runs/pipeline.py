@@ -25,6 +25,7 @@ from attnviz.models.lens import ALL_LENSES, Ask, apply_lens, ask_source, needs_h
 from attnviz.renderers import Display, Views
 from attnviz.renderers.reports import as_bytes, format_of, make_renderer, rendered
 from attnviz.runs.outputs import draw, page_html, save_figure, views_of
+from attnviz.storage.pictures import read_picture
 from attnviz.storage.texts import BadText, Text
 from attnviz.storage.writing import write_file
 
@@ -327,8 +328,6 @@ def _attend_picture(source: Source, record: Text | BadText, choice: Choice) -> R
 def query_of(text: Text, command: Command) -> Query:
     """What is asked of a source about a text, or about the picture whose file it names."""
     if command == "picture":
-        from attnviz.models.hugging_face.vision.pictures import read_picture
-
         return Query("", kind="picture", picture=Picture(read_picture(Path(text.text))))
     kind: Kind = "pair" if command == "self" and text.target is not None else command
     return Query(text.text, text.target, kind)

@@ -16,7 +16,7 @@ from attnviz.core.errors import AttentionError, InputError, ModelError, NotFinit
 from attnviz.core.options import Origin
 from attnviz.core.tokens import AVERAGE
 from attnviz.models import Explaining, Transforming, attend_query
-from attnviz.models.hugging_face.vision.pictures import parse_size, pixels, read_picture, seen_box
+from attnviz.models.hugging_face.vision.pictures import parse_size, pixels, seen_box
 from attnviz.models.hugging_face.vision.vision import (
     PADDED,
     Windows,
@@ -25,6 +25,7 @@ from attnviz.models.hugging_face.vision.vision import (
 )
 from attnviz.models.own import OwnLayer
 from attnviz.models.pocket import load_pocket
+from attnviz.storage.pictures import read_picture
 from tests.hugging_face.ask import about, attend, look
 from tests.hugging_face.tiny_vision import VISION_BUILDERS, picture
 

@@ -13,8 +13,8 @@ from PIL import Image
 from attnviz.core.effects import Change, HeadAt, log_probabilities
 from attnviz.core.errors import UsageError
 from attnviz.core.query import Picture, Query
-from attnviz.models.hugging_face.vision.pictures import read_picture
 from attnviz.models.pocket_vit.source import FOLDER, PicturePocket, load_pocket_vit, pixels
+from attnviz.storage.pictures import read_picture
 from tests.invoke import attnviz, imported
 
 SHAPES = Path(__file__).parents[2] / "sample_inputs" / "shapes.png"

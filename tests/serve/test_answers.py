@@ -312,6 +312,7 @@ def test_a_picture_and_a_text_are_answered_together(
     ("picture", "said"),
     [
         ("!", "the picture is no base64"),
+        ("é", "the picture is no base64"),
         ("", "the picture cannot be read as a picture"),
         (base64.b64encode(b"GIF89a" + bytes(20)).decode(), "the picture cannot be read"),
         (base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(99)).decode(), "the picture cannot be read"),

@@ -35,6 +35,7 @@ from attnviz.models import Source
 from attnviz.models.open import LOADING, VISION, check_vision, name_of, open_source
 from attnviz.runs.pictures import ALL, as_jpeg, look_through, sheet_parts
 from attnviz.runs.pipeline import apply_choice, check_choice
+from attnviz.storage.pictures import read_frames, read_picture
 from attnviz.storage.texts import check_text
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ def image(
     check_request(options, patch, image_size, overlay, text, token)
     if text is None and (video or len(files) > 1 or options.origin.generate is not None):
         raise UsageError("several pictures, --video and --generate are for --text: give that too")
-    from attnviz.models.hugging_face.vision.pictures import parse_size, read_frames, read_picture
+    from attnviz.models.hugging_face.vision.pictures import parse_size
 
     output = options.output
     with Report(options, pictures={"overlay": overlay, "grid": output.grid}) as report:

@@ -17,14 +17,13 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from attnviz.core.attention_map import Attention
-from attnviz.core.errors import AttentionError, AttnvizError, NotFiniteError
+from attnviz.core.errors import AttentionError, AttnvizError, NotFiniteError, first_line
 from attnviz.core.notices import notify
 from attnviz.models.hugging_face.capture.capture import EAGER_ROUTE, Captured, capture, capture_many
 from attnviz.models.hugging_face.capture.kernel import switched_to_eager
 from attnviz.models.hugging_face.capture.region import heads_of
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
 from attnviz.models.hugging_face.load.devices import NotEnoughMemoryError, free_bytes
-from attnviz.models.hugging_face.load.errors import first_line
 from attnviz.models.hugging_face.load.tasks import record_outputs
 from attnviz.models.hugging_face.model import LoadedModel, input_names, vocabulary_size
 from attnviz.storage.texts import MEMORY_BUDGET, batches

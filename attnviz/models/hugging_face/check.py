@@ -18,7 +18,7 @@ from typing import Any
 from attnviz.analyses.masks import without_implied
 from attnviz.core.attention_map import IMPLIED, Attention, Provenance, Token
 from attnviz.core.effects import Change, HeadAt, Output
-from attnviz.core.errors import AttentionError, AttnvizError, ModelError
+from attnviz.core.errors import AttentionError, AttnvizError, ModelError, first_line
 from attnviz.core.registry import LENSES, Needs
 from attnviz.models.hugging_face.audio.recordings import load_extractor
 from attnviz.models.hugging_face.capture.capture import EAGER_ROUTE, capture, without_cache
@@ -31,7 +31,7 @@ from attnviz.models.hugging_face.experiment import ExperimentRequest, experiment
 from attnviz.models.hugging_face.inputs.encoding import SEQ2SEQ_AXES, EncodedQuery
 from attnviz.models.hugging_face.load.checkpoint import check_folder
 from attnviz.models.hugging_face.load.devices import BYTES
-from attnviz.models.hugging_face.load.errors import first_line, foreign
+from attnviz.models.hugging_face.load.errors import foreign
 from attnviz.models.hugging_face.load.family import check_family, reading_limit
 from attnviz.models.hugging_face.load.imports import quiet
 from attnviz.models.hugging_face.load.loading import load_shape, load_tokenizer, model_class

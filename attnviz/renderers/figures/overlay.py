@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isqrt
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from attnviz.renderers.figures.figure import (
 from attnviz.renderers.figures.fonts import Typeface, typeface
 from attnviz.renderers.figures.grid import Side, name_tiles, tile_room
 from attnviz.renderers.printable import printable
+from attnviz.storage.pictures import read_picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -102,8 +104,7 @@ def shown_picture(picture: Any) -> Seen:
             f"{picture.shape}"
         )
     if isinstance(picture, str | PathLike):
-        with Image.open(picture) as image:
-            return Seen(np.asarray(image.convert("RGB")))
+        return Seen(np.asarray(read_picture(Path(picture))))
     return Seen(np.asarray(picture.convert("RGB") if isinstance(picture, Image.Image) else picture))
 
 

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core.attention_map import Token
-from attnviz.core.errors import InputError, ModelError, UsageError
+from attnviz.core.errors import InputError, ModelError, UsageError, first_line
 from attnviz.core.query import Recording
 from attnviz.models.hugging_face.load.checkpoint import read_json
-from attnviz.models.hugging_face.load.errors import first_line, foreign
+from attnviz.models.hugging_face.load.errors import foreign
 from attnviz.models.hugging_face.load.imports import quiet_native
 
 MISSING = "a recording needs the packages soundfile and soxr: pip install 'attnviz[audio]'"

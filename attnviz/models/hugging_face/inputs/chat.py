@@ -8,8 +8,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
-from attnviz.core.errors import ModelError
-from attnviz.models.hugging_face.load.errors import first_line, foreign
+from attnviz.core.errors import ModelError, first_line
+from attnviz.models.hugging_face.load.errors import foreign
 
 
 def apply_chat_template(tokenizer: Any, content: Any, name: str, owner: Any = None) -> str:

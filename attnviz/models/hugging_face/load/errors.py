@@ -6,22 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from attnviz.core.errors import AttnvizError, ModelError
+from attnviz.core.errors import AttnvizError, ModelError, first_line
 from attnviz.models.hugging_face.load.devices import BYTES, memory_errors
-
-LONGEST_CAUSE = 300
-"""Characters of another library's error that are shown: it may quote a whole file."""
-
-
-def first_line(error: BaseException) -> str:
-    """What an error of another library says, cut to one line."""
-    lines = [line.strip() for line in str(error)[:10_000].splitlines() if line.strip()]
-    if not lines:
-        return type(error).__name__
-    # What ends in a colon announces the cause.
-    said = " ".join(lines[:2]) if lines[0].endswith(":") else lines[0]
-    cut = f"{said[:LONGEST_CAUSE]}…" if len(said) > LONGEST_CAUSE else said
-    return cut.rstrip(".")
 
 
 @contextmanager

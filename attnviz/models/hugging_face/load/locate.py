@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnviz.core.errors import ModelError, UsageError, did_you_mean
-from attnviz.models.hugging_face.load.errors import first_line
+from attnviz.core.errors import ModelError, UsageError, did_you_mean, first_line
 
 if TYPE_CHECKING:
     from huggingface_hub.hf_api import ModelInfo

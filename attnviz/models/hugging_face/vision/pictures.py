@@ -5,77 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
-from attnviz.core.errors import AttentionError, InputError, ModelError, UsageError, is_number
+from attnviz.core.errors import AttentionError, ModelError, UsageError, is_number
 from attnviz.core.query import Picture, Query
 from attnviz.core.tokens import patch_tokens
-from attnviz.models.hugging_face.load.errors import first_line, foreign, running
+from attnviz.models.hugging_face.load.errors import foreign, running
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
 Box = tuple[float, float, float, float]
 """Left, top, right and bottom of a part of a picture, in its own pixels."""
-
-
-def read_picture(path: Path) -> Image:
-    """A picture from a file, upright, in red, green and blue; what is transparent is white."""
-    if not path.is_file():
-        what = "is a folder, not a picture" if path.is_dir() else "does not exist"
-        raise InputError(f"'{path}' {what}")
-    return upright_picture(path, f"'{path}'")
-
-
-MOST_FRAMES = 64
-"""Frames of a video at most: each has hundreds of patches."""
-
-
-def read_frames(paths: Sequence[Path]) -> list[Image]:
-    """Every frame of the animated pictures in files, one after the other."""
-    from PIL import Image, ImageSequence
-
-    found = list[Any]()
-    for path in paths:
-        read_picture(path)  # says in one line what is no picture
-        with Image.open(path) as opened:
-            for frame in ImageSequence.Iterator(opened):
-                if len(found) == MOST_FRAMES:
-                    raise InputError(
-                        f"'{path}' brings the video to more than {MOST_FRAMES} frames: give some "
-                        "of them, as files of their own"
-                    )
-                found.append(on_white(frame))
-    sizes = sorted({frame.size for frame in found})
-    if len(sizes) > 1:
-        told = " and ".join(f"{width} × {height}" for width, height in sizes[:2])
-        raise InputError(f"frames of a video are of one size, and these have {told} pixels")
-    if len(found) < 2:
-        raise InputError(f"'{paths[0]}' is a single picture: --video needs two frames or more")
-    return found
-
-
-def on_white(picture: Image) -> Image:
-    """A picture in red, green and blue; what is transparent is white."""
-    from PIL import Image
-
-    layers = picture.convert("RGBA")
-    ground = Image.new("RGBA", layers.size, "white")
-    return Image.alpha_composite(ground, layers).convert("RGB")
-
-
-def upright_picture(
-    file: Path | IO[bytes], name: str, formats: tuple[str, ...] | None = None
-) -> Image:
-    """The same of an open file, whose errors are told under a name; formats are Pillow's names."""
-    from PIL import Image, ImageOps
-
-    try:
-        with Image.open(file, formats=formats) as opened:
-            return on_white(ImageOps.exif_transpose(opened))
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise InputError(f"{name} cannot be read as a picture: {first_line(error)}") from error
 
 
 def picture_of(query: Query, name: str) -> Picture:

@@ -1,0 +1,112 @@
+"""Pictures from files: the one place where a file of somebody else's is opened as a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from attnviz.core.errors import AttnvizError, InputError, first_line
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "AVIF", "JPEG2000")
+"""The formats that are read, whatever a file is called. Pillow knows others that start a program
+(EPS runs Ghostscript) or read further files."""
+MOST_PIXELS = 1 << 26
+"""Pixels of a picture; of one in colours, 256 MiB."""
+MOST_FRAMES = 64
+"""Frames of a video at most: each has hundreds of patches."""
+
+
+@contextmanager
+def open_picture(
+    file: Path | IO[bytes], name: str, formats: tuple[str, ...] = FORMATS
+) -> Iterator[Image]:
+    """A picture whose pixels are not read yet; what Pillow raises meanwhile is one line.
+
+    Raises:
+        InputError: it is damaged, too large or of another format; the line begins with the name.
+    """
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        with Image.open(file, formats=[one for one in formats if one in _known()]) as opened:
+            if (count := opened.width * opened.height) > MOST_PIXELS:
+                raise InputError(
+                    f"{name} has {count:,} pixels: {MOST_PIXELS:,} at most, make it smaller"
+                )
+            yield opened
+    except (AttnvizError, MemoryError):
+        raise
+    except UnidentifiedImageError as error:
+        allowed = ", ".join(formats)
+        raise InputError(f"{name} cannot be read as a picture: it is none of {allowed}") from error
+    except Exception as error:  # the decoders raise whatever a damaged file leads them to
+        raise InputError(f"{name} cannot be read as a picture: {first_line(error)}") from error
+
+
+def _known() -> frozenset[str]:
+    """The formats that this Pillow reads: AVIF is newer than the lowest version."""
+    from PIL import Image
+
+    Image.init()
+    return frozenset(Image.OPEN)
+
+
+def read_picture(path: Path) -> Image:
+    """A picture from a file, upright, in red, green and blue; what is transparent is white."""
+    if not path.is_file():
+        what = "is a folder, not a picture" if path.is_dir() else "does not exist"
+        raise InputError(f"'{path}' {what}")
+    return upright_picture(path, f"'{path}'")
+
+
+def upright_picture(file: Path | IO[bytes], name: str, formats: tuple[str, ...] = FORMATS) -> Image:
+    """The same of an open file, which errors call by a name; formats are Pillow's names."""
+    from PIL import ImageOps
+
+    with open_picture(file, name, formats) as opened:
+        return on_white(ImageOps.exif_transpose(opened))
+
+
+def read_frames(paths: Sequence[Path]) -> list[Image]:
+    """Every frame of the animated pictures in files, one after the other."""
+    from PIL import ImageSequence
+
+    found: list[Image] = []
+    for path in paths:
+        read_picture(path)  # says in one line what is no picture
+        with open_picture(path, f"'{path}'") as opened:
+            for frame in ImageSequence.Iterator(opened):
+                if len(found) == MOST_FRAMES:
+                    raise InputError(
+                        f"'{path}' brings the video to more than {MOST_FRAMES} frames: give some "
+                        "of them, as files of their own"
+                    )
+                found.append(on_white(frame))
+                if sum(one.width * one.height for one in found) > 2 * MOST_PIXELS:
+                    raise InputError(
+                        f"'{path}' brings the video to more than {2 * MOST_PIXELS:,} pixels: make "
+                        "the frames smaller, or give fewer"
+                    )
+    sizes = sorted({frame.size for frame in found})
+    if len(sizes) > 1:
+        two = " and ".join(f"{width} × {height}" for width, height in sizes[:2])
+        raise InputError(f"frames of a video are of one size, and these have {two} pixels")
+    if len(found) < 2:
+        raise InputError(f"'{paths[0]}' is a single picture: --video needs two frames or more")
+    return found
+
+
+def on_white(picture: Image) -> Image:
+    """A picture in red, green and blue; what is transparent is white."""
+    from PIL import Image
+
+    if not picture.has_transparency_data:
+        return picture.convert("RGB")
+    layers = picture.convert("RGBA")
+    ground = Image.new("RGBA", layers.size, "white")
+    return Image.alpha_composite(ground, layers).convert("RGB")

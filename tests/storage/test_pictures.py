@@ -1,0 +1,97 @@
+"""Picture files of others: which formats are read, and one line for what is damaged or huge."""
+
+from __future__ import annotations
+
+import random
+import struct
+import zlib
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import EpsImagePlugin, Image
+
+from attnviz.core.errors import InputError
+from attnviz.renderers.figures.overlay import shown_picture
+from attnviz.storage.pictures import FORMATS, MOST_PIXELS, read_frames, read_picture
+from tests.invoke import attnviz
+
+EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\n{} loop\n"
+
+
+@pytest.fixture
+def postscript(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A program in PostScript under a picture's name; whoever runs it fails."""
+
+    def run(*_: object, **__: object) -> None:
+        raise AssertionError("Ghostscript was started")
+
+    monkeypatch.setattr(EpsImagePlugin, "Ghostscript", run)
+    (tmp_path / "a.png").write_bytes(EPS)
+    return tmp_path / "a.png"
+
+
+@pytest.mark.parametrize(
+    "read", [read_picture, shown_picture, lambda path: read_frames([path])], ids=str
+)
+def test_postscript_under_a_pictures_name_is_not_run(
+    read: Callable[[Path], Any], postscript: Path
+) -> None:
+    with pytest.raises(InputError, match=r"a\.png' cannot be read as a picture: it is none of PNG"):
+        read(postscript)
+
+
+@pytest.mark.parametrize("words", [["image"], ["corpus", "--model", "pocket-vit"]])
+def test_commands_run_no_postscript(words: list[str], postscript: Path) -> None:
+    done = attnviz(*words[:1], postscript, *words[1:])
+    assert done.status == 1
+    assert "cannot be read as a picture" in done.err
+    assert "Traceback" not in done.err
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_format_of_the_list_is_read(name: str, tmp_path: Path) -> None:
+    Image.init()
+    if name not in Image.SAVE:
+        pytest.skip(f"this Pillow writes no {name}")
+    Image.new("RGB", (4, 3), "red").save(tmp_path / "a.png", name)
+    assert read_picture(tmp_path / "a.png").size == (4, 3)
+
+
+def test_a_small_file_of_a_huge_picture_is_refused_before_its_pixels_are_read(
+    tmp_path: Path,
+) -> None:
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return (
+            struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        )
+
+    side = int(MOST_PIXELS**0.5) + 1
+    head = chunk(b"IHDR", struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0))
+    (tmp_path / "a.png").write_bytes(
+        b"\x89PNG\r\n\x1a\n" + head + chunk(b"IDAT", zlib.compress(b""))
+    )
+    with pytest.raises(InputError, match="pixels: 67,108,864 at most, make it smaller"):
+        read_picture(tmp_path / "a.png")
+
+
+@pytest.mark.filterwarnings("ignore")  # Pillow's own, of what is damaged
+@pytest.mark.parametrize("name", ["PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM"])
+def test_a_damaged_file_is_a_picture_or_one_line(name: str, tmp_path: Path) -> None:
+    draw = random.Random(name)
+    path, exif = tmp_path / "a.png", Image.Exif()
+    exif[0x0112] = 6
+    frames = [Image.effect_noise((24, 16), 60 + step).convert("RGB") for step in range(3)]
+    more = {"save_all": True, "append_images": frames[1:]} if name in ("GIF", "WEBP") else {}
+    frames[0].save(path, name, exif=exif, **more)
+    whole = path.read_bytes()
+    for _ in range(150):
+        damaged = bytearray(whole[: draw.randint(1, len(whole))])
+        for _ in range(draw.randint(0, 4)):
+            damaged[draw.randrange(min(len(damaged), 200))] = draw.randrange(256)
+        path.write_bytes(damaged)
+        for read in (read_picture, lambda one: read_frames([one])):
+            with suppress(InputError):
+                read(path)
