@@ -31,6 +31,9 @@ def main() -> None:
         warnings.simplefilter("ignore")
         sys.warnoptions.append("ignore")  # which workers inherit
     _open_closed_streams()
+    if not watched or sys.argv[2:] in (["--help"], ["-h"]):  # which has signs that ASCII lacks
+        sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
+    folder = os.environ.get("MPLCONFIGDIR")
     from attnviz.cli.app import interrupt, run
 
     status = run(sys.argv[1:], lambda: _answer_signals(interrupt))
@@ -38,6 +41,10 @@ def main() -> None:
     sys.stderr.flush()
     if watched:  # its threads and what it has registered for the end are waited for
         sys.exit(status)
+    if (made := os.environ.get("MPLCONFIGDIR")) and made != folder:
+        import shutil
+
+        shutil.rmtree(made, ignore_errors=True)  # matplotlib's own, of which `atexit` is not asked
     os._exit(status)
 
 

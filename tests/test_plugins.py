@@ -118,6 +118,8 @@ def test_a_format_of_another_package_writes_and_names_files(
         ("measures", "far", "broken:FAR", "", "AttributeError: "),
         ("measures", "far", "broken:FAR", "import nowhere", "ModuleNotFoundError: No module"),
         ("measures", "far", "broken:FAR", "1 / 0", "ZeroDivisionError: division by zero"),
+        ("measures", "far", "broken:FAR", "raise SystemExit(3)", "SystemExit: 3"),
+        ("measures", "far", "broken:FAR", "raise BaseException('no')", "BaseException: no"),
         ("lenses", "far", "broken:FAR", "FAR = 3", "'broken:FAR' is no attnviz.core.registry.Lens"),
         ("lenses", "norm", "broken:FAR", "FAR = 3", "there is another row of this name"),
         ("formats", "F\x1b[31m", "broken:FAR", "FAR = 3", "lower-case letters, digits and hyphens"),
@@ -138,14 +140,17 @@ def test_a_plugin_that_cannot_be_had_costs_one_line(
 
 ROW = "from attnviz.core.registry import {0}\nROW = {0}('Fails.', 'broken:fail', {1})\n"
 FAILS = "def fail(*arguments, **options):\n    raise ValueError('this\\nfails')\n"
+ENDS = FAILS.replace("ValueError", "SystemExit")
 
 
-def test_a_measure_that_fails_is_left_out_of_the_others(tmp_path: Path) -> None:
-    code = ROW.format("Measure", "'bad'") + FAILS
+@pytest.mark.parametrize("fails", [FAILS, ENDS])
+def test_a_measure_that_fails_is_left_out_of_the_others(tmp_path: Path, fails: str) -> None:
+    code = ROW.format("Measure", "'bad'") + fails
     done = broken(tmp_path, "measures", "bad", "broken:ROW", code)("heads", MATS[0], "--no-repeat")
     assert done.returncode == 0
     assert "next-token" in done.stdout
-    assert "measure bad of 'broken' is left out: ValueError: this fails" in done.stderr
+    kind = "SystemExit" if fails == ENDS else "ValueError"
+    assert f"measure bad of 'broken' is left out: {kind}: this fails" in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -157,14 +162,23 @@ def test_a_measure_that_fails_is_left_out_of_the_others(tmp_path: Path) -> None:
         ("formats", ROW.format("Format", ""), ("-f", "bad")),
     ],
 )
+@pytest.mark.parametrize("kind", ["ValueError", "SystemExit", "BaseException"])
 def test_what_fails_where_it_is_asked_for_is_one_line_and_status_1(
-    tmp_path: Path, group: str, row: str, asked: tuple[str, str]
+    tmp_path: Path, group: str, row: str, asked: tuple[str, str], kind: str
 ) -> None:
-    done = broken(tmp_path, group, "bad", "broken:ROW", row + FAILS)("self", MATS[0], *asked)
+    fails = FAILS.replace("ValueError", kind)
+    done = broken(tmp_path, group, "bad", "broken:ROW", row + fails)("self", MATS[0], *asked)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.splitlines()[-1] == (
-        "attnviz: error: the plug-in 'broken' failed: ValueError: this fails"
+        f"attnviz: error: the plug-in 'broken' failed: {kind}: this fails"
     )
+
+
+def test_ctrl_c_in_a_plugin_is_ctrl_c(tmp_path: Path) -> None:
+    fails = FAILS.replace("ValueError", "KeyboardInterrupt")
+    run = broken(tmp_path, "measures", "bad", "broken:ROW", ROW.format("Measure", "'bad'") + fails)
+    done = run("heads", MATS[0], "--no-repeat")
+    assert (done.returncode, done.stdout) == (130, "")
 
 
 def test_beside_every_lens_one_that_fails_is_left_out(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.core.errors import UsageError, choose
 from attnviz.core.measures import EFFECT, HeadMeasure, HeadReport, HeadRow, Meaning, Role
 from attnviz.core.notices import merged, notify
-from attnviz.core.plugins import said
+from attnviz.core.plugins import INTERRUPTIONS, said
 from attnviz.core.registry import MEASURES, Measure
 
 HeadEffects = Mapping[tuple[str, str, str], float]
@@ -78,7 +78,9 @@ def _measured(name: str, entry: Measure, subject: MeasuredMap) -> HeadMeasure | 
     """One measure; None where it says nothing of the map, or fails in another package's code."""
     try:
         found: HeadMeasure | None = entry.load()(subject)
-    except Exception as error:
+    except INTERRUPTIONS:
+        raise
+    except BaseException as error:
         if not entry.package:
             raise
         notify(f"measure {name} of {entry.package} is left out: {said(error)}")

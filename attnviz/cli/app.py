@@ -151,8 +151,8 @@ def guarded(run: Any) -> int:
     """Run a command and answer its exit status; a user's mistake becomes one line on stderr."""
     try:
         status = _caught(run)
-    except Exception as error:
-        if received:
+    except BaseException as error:
+        if received and isinstance(error, Exception):
             status = INTERRUPTED  # a library made something else of it
         elif package := blamed(error):
             complain(f"the plug-in {package} failed: {said(error)}")
@@ -185,15 +185,22 @@ def _caught(run: Any) -> int:
         complain(f"not enough memory ({error}): choose less text, fewer heads or a smaller --size")
         return 1
     except OSError as error:
-        if error.filename is not None:  # too long a name, a loop of links, gone meanwhile
-            complain(f"cannot use '{_short(str(error.filename))}': {error.strerror}")
-            return 1
-        # Data is guarded where it is written; help and version are typer's to print.
-        if error.errno != errno.ENOSPC:
+        if (line := _refused(error)) is None:
             raise
-        complain(f"cannot write: {error.strerror}")
-        _forget_stdout()
+        complain(line)
+        if error.errno == errno.ENOSPC:
+            _forget_stdout()
         return 1
+
+
+def _refused(error: OSError) -> str | None:
+    """What the system refused, in one line; None: nothing that a user can mend."""
+    if error.filename is not None:  # too long a name, a loop of links, gone meanwhile
+        return f"cannot use '{_short(str(error.filename))}': {error.strerror}"
+    if error.errno == errno.ENOENT:  # the working folder alone has no name
+        return "the working folder does not exist any more: cd into another"
+    # Data is guarded where it is written; help and version are typer's to print.
+    return f"cannot write: {error.strerror}" if error.errno == errno.ENOSPC else None
 
 
 def complain(message: str) -> None:

@@ -28,6 +28,10 @@ _MODULES: dict[str, str] = {}
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 
+INTERRUPTIONS = (KeyboardInterrupt, GeneratorExit)
+"""What is no plug-in's failure; everything else that it raises is, SystemExit too."""
+
+
 class PluginError(AttnvizError):
     """Code of another package that cannot be loaded or run."""
 
@@ -49,7 +53,9 @@ def add_rows(tables: Mapping[str, tuple[dict[str, Any], type]]) -> None:
                 for module in (point.value, row.target):
                     _MODULES[re.split("[.:]", module)[0]] = row.package
                 table[point.name] = row
-            except Exception as error:
+            except INTERRUPTIONS:
+                raise
+            except BaseException as error:
                 BROKEN.append(
                     f"the plug-in '{point.name}' of {package_of(point)} ({group}) is left out: "
                     f"{said(error)}"
@@ -72,7 +78,7 @@ def package_of(point: EntryPoint) -> str:
     return "an unknown package" if point.dist is None else f"'{point.dist.name}'"
 
 
-def said(error: Exception) -> str:
+def said(error: BaseException) -> str:
     """An error on one line."""
     return " ".join(f"{type(error).__name__}: {error}".split())
 

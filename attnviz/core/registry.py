@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
-from attnviz.core.plugins import PluginError, add_rows, said
+from attnviz.core.plugins import INTERRUPTIONS, PluginError, add_rows, said
 
 Command = Literal["self", "cross", "co", "picture"]
 Sums = Literal["one", "less", "any"]
@@ -65,7 +65,9 @@ class Entry:
         module, _, attribute = self.target.partition(":")
         try:
             return getattr(import_module(module), attribute)
-        except Exception as error:
+        except INTERRUPTIONS:
+            raise
+        except BaseException as error:
             raise PluginError(
                 f"'{self.target}' of the package {self.package} cannot be loaded: {said(error)}"
             ) from error

@@ -11,6 +11,7 @@ from attnviz.core.attention_map import AGREEMENT, Attention
 from attnviz.core.effects import label_of
 from attnviz.core.errors import AttentionError, InputError, ModelError, UsageError, in_words
 from attnviz.core.lens_inputs import NEXT, AttentionGradients
+from attnviz.core.plugins import INTERRUPTIONS
 from attnviz.core.query import ALL_OUTPUTS, Query
 from attnviz.core.registry import LENSES, Needs
 from attnviz.models import Experimenting, Explaining, Source, Transforming
@@ -95,7 +96,9 @@ def every_lens(attention: Attention, ask: Ask, *, insisted: Needs | None = None)
         try:
             given = attention if entry.needs == "weights" else once(entry.needs)
             found: Attention = entry.load()(given)
-        except Exception as error:
+        except INTERRUPTIONS:
+            raise
+        except BaseException as error:
             if not (entry.package or isinstance(error, UsageError | ModelError | AttentionError)):
                 raise
             notes.append(f"lens {name} is left out: {error}")

@@ -67,7 +67,7 @@ ONWARD = '<!doctype html><title>attnviz</title><meta http-equiv="refresh" conten
 """What the address with the token shows, without which it then goes on."""
 
 
-class Dropped(BaseException):
+class Dropped(KeyboardInterrupt):
     """Nobody waits for the answer any more."""
 
 

@@ -47,7 +47,8 @@ def output_errors(path: Path) -> Iterator[None]:
 
 def place_of(path: Path) -> Path:
     """Where a file lies: a link stays a link, and what it points to is written."""
-    return Path(os.path.realpath(path))
+    with output_errors(path):  # the working folder may be gone
+        return Path(os.path.realpath(path))
 
 
 def beside(path: Path, kind: str) -> Path:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from rich.cells import cell_len
@@ -131,3 +133,41 @@ def test_records_are_flushed_one_by_one() -> None:
     assert process.stdout.readline().startswith(b'{"schema":1,"id":"0"')
     process.communicate(timeout=HUNG)
     assert process.returncode == 0
+
+
+@pytest.mark.parametrize(
+    "encoding",
+    [{"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}],
+)
+@pytest.mark.parametrize("words", [[], ["self"], ["watch"]])
+def test_help_is_shown_in_every_encoding(words: list[str], encoding: dict[str, str]) -> None:
+    done = fresh(*words, "--help", **encoding)
+    assert (done.status, done.err) == (0, "")
+    assert b"Usage: attnviz" in done.out
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (["--help"], 0, ""),
+        (["self", "the cat", "-q", "-f", "csv"], 0, ""),
+        (["self", "the cat", "-o", "a.json"], 1, "cannot write 'a.json': No such file"),
+        (["self", "the cat", "--model", "pocket", "--workers", "2"], 1, "the working folder does"),
+        (["watch", "-o", "a.npz", "--", "a.py"], 1, "there is no script 'a.py'"),
+        (["watch", "-o", "a.npz", "--", "-m", "this"], 1, "the working folder does not exist"),
+    ],
+)
+def test_in_a_folder_that_is_gone_nothing_is_a_traceback(
+    words: list[str], status: int, said: str, tmp_path: Path
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    line = f"rmdir {gone}; exec {sys.executable} -m attnviz {shlex.join(words)}"
+    root = str(Path(__file__).parents[2])
+    done = subprocess.run(
+        ["sh", "-c", line], capture_output=True, text=True, cwd=gone, check=False,
+        env=os.environ | {"PYTHONPATH": root},
+    )  # fmt: skip
+    assert done.returncode == status, done.stderr
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr

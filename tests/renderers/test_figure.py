@@ -1,14 +1,21 @@
+import inspect
 import io
+import pkgutil
+from importlib import import_module
 
 import matplotlib as mpl
 import numpy as np
 import pytest
 from PIL import Image
 
+from attnviz.core.attention_map import Token
 from attnviz.core.registry import PICTURE_SUFFIXES
+from attnviz.renderers import figures
 from attnviz.renderers.figures.figure import figure_bytes
 from attnviz.renderers.figures.grid import grid
 from attnviz.renderers.figures.heatmap import heatmap
+from attnviz.teach import lessons, steps
+from tests.invoke import OWN, fresh
 from tests.samples import notes_of
 
 from .pictures import map_of, shares, tokens
@@ -43,11 +50,46 @@ def test_a_figure_saved_twice_gives_the_same_bytes(suffix):
 
 
 @SUFFIX
-@pytest.mark.slow
 def test_a_readers_own_matplotlib_settings_do_not_reach_the_bytes(suffix):
-    with mpl.rc_context({"savefig.bbox": "tight", "savefig.dpi": 50, "svg.fonttype": "none"}):
-        changed = drawn(heatmap, suffix)
-    assert changed == drawn(heatmap, suffix)
+    settings = {
+        "savefig.bbox": "tight", "savefig.dpi": 50, "svg.fonttype": "none", "text.usetex": True,
+        "axes.grid": True, "font.size": 40, "axes.facecolor": "red", "figure.autolayout": True,
+    }  # fmt: skip
+    words = Token("$x_1$"), Token("$")
+    item = map_of(shares(2, 2), words, words)
+    with mpl.rc_context(settings):
+        changed = figure_bytes(heatmap(item, title="$a$"), suffix)
+        assert mpl.rcParams["font.size"] == 40
+    assert changed == figure_bytes(heatmap(item, title="$a$"), suffix)
+
+
+def test_every_figure_is_drawn_under_settings_of_its_own():
+    found = 0
+    for package in (figures, lessons, steps):
+        for place in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+            module = import_module(place.name)
+            for name, function in inspect.getmembers(module, inspect.isfunction):
+                makes = inspect.signature(function).return_annotation == "Figure"
+                own = function.__module__ == place.name and not name.startswith("_")
+                if makes and own and name not in ("fitted", "titled"):  # which another one calls
+                    assert hasattr(function, "__wrapped__"), f"{place.name}.{name}"
+                    found += 1
+    assert found > 15
+
+
+def test_a_readers_broken_matplotlib_costs_no_line_and_leaves_no_folder(tmp_path):
+    (tmp_path / "matplotlibrc").write_text("text.usetex: True\nnot a setting\nbackend: nope\n")
+    (tmp_path / "made").mkdir()
+    (tmp_path / "file").touch()
+    settings = {
+        "MPLBACKEND": "nope", "MATPLOTLIBRC": str(tmp_path), "TMPDIR": str(tmp_path / "made"),
+        "MPLCONFIGDIR": str(tmp_path / "file" / "none"),
+    }  # fmt: skip
+    path = tmp_path / "a.png"
+    done = fresh("self", "the $x_1 cat", *OWN, "--heatmap", path, "-q", "-f", "none", **settings)
+    assert (done.status, done.err) == (0, "")
+    assert path.stat().st_size
+    assert not [*(tmp_path / "made").iterdir()]
 
 
 def test_provenance_is_kept_in_the_file():

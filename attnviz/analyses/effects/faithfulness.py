@@ -40,6 +40,7 @@ from attnviz.core.effects import (
 from attnviz.core.errors import AttentionError, InputError, ModelError, UsageError, in_words
 from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
 from attnviz.core.notices import merged
+from attnviz.core.plugins import INTERRUPTIONS
 from attnviz.core.registry import LENSES
 
 DRAWS = 10
@@ -116,7 +117,9 @@ def token_scores(explained: AttentionGradients, values: Callable[[], ValueVector
     for lens in ("raw", *LENSES):
         try:
             found = _scores(lens, explained, values)
-        except Exception as error:
+        except INTERRUPTIONS:
+            raise
+        except BaseException as error:
             plugin = lens in LENSES and LENSES[lens].package
             if not (plugin or isinstance(error, UsageError | ModelError | AttentionError)):
                 raise

@@ -17,6 +17,7 @@ from attnviz.renderers.figures.figure import (
     TITLE_SIZE,
     footing,
     height_of,
+    own_settings,
     paragraph,
     points,
 )
@@ -35,6 +36,7 @@ _HOW = (
 )
 
 
+@own_settings()
 def corpus_overview(report: CorpusReport) -> Figure:
     """The first stream of a corpus of at least one text."""
     stream = report.streams[0]

@@ -21,7 +21,7 @@ from attnviz.renderers.colors import (
     round_up,
 )
 from attnviz.renderers.figures.canvas import EDGE, Box, Canvas, page_with_room
-from attnviz.renderers.figures.figure import LINE, NOTE_SIZE, TEXT_SIZE, points
+from attnviz.renderers.figures.figure import LINE, NOTE_SIZE, TEXT_SIZE, own_settings, points
 from attnviz.renderers.figures.fonts import typeface
 from attnviz.renderers.printable import nats, shorten
 
@@ -41,6 +41,7 @@ _CELL = (96, 52)
 _LONGEST_NAME = 44
 
 
+@own_settings()
 def effect_bars(report: AblationReport) -> Figure:
     """Every effect as a bar, the largest first, with its interval over texts."""
     known = [one for one in (*report.every, *report.summed) if not math.isnan(one.effect)]
@@ -80,6 +81,7 @@ def effect_bars(report: AblationReport) -> Figure:
     return canvas.figure
 
 
+@own_settings()
 def effect_grid(report: AblationReport) -> Figure:
     """Every head of every stream, coloured by its effect."""
     heads: dict[str, dict[tuple[str, int], Effect]] = {}
@@ -109,6 +111,7 @@ def effect_grid(report: AblationReport) -> Figure:
     return canvas.figure
 
 
+@own_settings()
 def effect_words(report: AblationReport) -> Figure:
     """The text, each token on the colour of its effect."""
     sides: dict[str, list[Effect]] = {}

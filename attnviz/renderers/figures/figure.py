@@ -6,6 +6,7 @@ number of them and no row comes out thicker than its neighbour.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,7 @@ from attnviz.renderers.figures.fonts import DPI, Typeface, embeddable
 from attnviz.renderers.printable import printable, shorten
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
@@ -41,13 +42,19 @@ COLUMNS: dict[Width, int] = {"single": 85, "double": 178}
 _LEAST_SHARE = 0.1
 # A title may repeat a whole text; what is longer ends in ….
 _MOST_CELLS = 300
-# The bytes may depend neither on the day nor on the reader's own settings.
+# The bytes may not depend on the day.
 _SETTINGS: Any = {
     "svg.hashsalt": "attnviz",
     "svg.fonttype": "path",
-    "savefig.bbox": None,
-    "savefig.transparent": False,
 }
+
+
+@contextmanager
+def own_settings() -> Iterator[None]:
+    """Draw as matplotlib does by itself, whatever its reader has set: texts are no TeX here."""
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        yield
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +239,7 @@ def figure_bytes(figure: Figure, suffix: str, provenance: str = "") -> bytes:
         # Journals refuse Type 3; matplotlib garbles fonts with other outlines (CJK) as Type 42.
         families = {name for text in figure.findobj(Text) for name in text.get_fontfamily()}
         settings["pdf.fonttype"] = 42 if embeddable(families) else 3
-    with mpl.rc_context(settings):
+    with own_settings(), mpl.rc_context(settings):
         figure.savefig(buffer, format=suffix.removeprefix("."), dpi=DPI, metadata=kept)
     return buffer.getvalue()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -17,9 +16,6 @@ from attnviz.renderers.printable import code_point, printable
 
 if TYPE_CHECKING:
     from matplotlib.ft2font import FT2Font
-
-# A family without a bold font is drawn in its regular one; nobody needs to be told on stderr.
-logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
 
 DPI = 200
 """Pixels to the inch, of every picture."""

@@ -17,6 +17,7 @@ from attnviz.renderers.figures.figure import (
     Frame,
     framed,
     ink,
+    own_settings,
     points,
 )
 from attnviz.renderers.figures.fonts import Typeface, typeface
@@ -59,6 +60,7 @@ class Side:
         )
 
 
+@own_settings()
 def grid(attention_map: AttentionMap, *, title: str, subtitle: str = "", fit: Fit = FREE) -> Figure:
     """Every head of every layer side by side on one scale.
 

@@ -22,6 +22,7 @@ from attnviz.renderers.figures.figure import (
     heading,
     height_of,
     ink,
+    own_settings,
     points,
 )
 from attnviz.renderers.figures.fonts import typeface
@@ -72,6 +73,7 @@ class _Heads:
         return low if low == high else f"{low} to {high}"
 
 
+@own_settings()
 def head_overview(report: HeadReport) -> Figure:
     """Every head of the first stream: its role on top, then its measures on common scales.
 

@@ -16,6 +16,7 @@ from attnviz.renderers.figures.figure import (
     heading,
     height_of,
     ink,
+    own_settings,
     points,
     write,
 )
@@ -33,6 +34,7 @@ _DOT = 5.0
 _LABEL = 5.5
 
 
+@own_settings()
 def head_plane(report: SimilarityReport, rows: Sequence[HeadRow]) -> Figure:
     """Each head a point with its name (layer.head) where there is room for it.
 

@@ -30,6 +30,7 @@ from attnviz.renderers.figures.figure import (
     draw_image,
     framed,
     ink,
+    own_settings,
     points,
     write,
 )
@@ -184,6 +185,7 @@ def axis_names(item: AttentionMap) -> tuple[str, str]:
     return OUTPUT_AXES if item.query_side == "output" else (QUERY_AXIS, KEY_AXIS)
 
 
+@own_settings()
 def heatmap(
     attention_map: AttentionMap,
     *,

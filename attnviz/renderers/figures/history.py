@@ -17,6 +17,7 @@ from attnviz.renderers.figures.figure import (
     footing,
     heading,
     height_of,
+    own_settings,
     points,
 )
 from attnviz.renderers.figures.fonts import typeface
@@ -39,6 +40,7 @@ _WIDEST, _NARROWEST, _ALL = 300, 110, 2200
 _LONGEST_NAME = 28
 
 
+@own_settings()
 def history_figure(found: History) -> Figure:
     """Small multiples: layers run down, heads across, steps from left to right in each."""
     rows = list(dict.fromkeys((stream, layer) for stream, layer, _ in found.heads))
@@ -119,6 +121,7 @@ def _head(canvas: Canvas, found: History, number: int, box: Box, roof: Mapping[s
             canvas.boxes([(*(way[0] - 4), 8, 8)], color, measure)
 
 
+@own_settings()
 def frames(maps: Mapping[int, AttentionMap], model: str, which: str) -> Figure:
     """One head at each step as a heat map, all on one scale; the last holds all as its frames."""
     limits = max((scale_of(item) for item in maps.values()), key=lambda one: one[1])

@@ -37,6 +37,7 @@ from attnviz.renderers.figures.figure import (
     height_of,
     ink,
     missing_note,
+    own_settings,
     points,
     write,
 )
@@ -85,6 +86,7 @@ class _Column:
     room: float
 
 
+@own_settings()
 def links(
     attention_map: AttentionMap, *, title: str, subtitle: str = "", fit: Fit = FREE
 ) -> Figure:

@@ -21,6 +21,7 @@ from attnviz.renderers.figures.figure import (
     Frame,
     framed,
     ink,
+    own_settings,
     points,
     write,
 )
@@ -108,6 +109,7 @@ def shown_picture(picture: Any) -> Seen:
     return Seen(np.asarray(picture.convert("RGB") if isinstance(picture, Image.Image) else picture))
 
 
+@own_settings()
 def overlay(
     seen: Seen,
     weights: NDArray[np.float32],
@@ -140,6 +142,7 @@ def overlay(
     return figure
 
 
+@own_settings()
 def overlay_grid(  # noqa: PLR0913 - all of them by name
     seen: Seen,
     weights: NDArray[np.float32],
@@ -202,6 +205,7 @@ def overlay_grid(  # noqa: PLR0913 - all of them by name
     return figure
 
 
+@own_settings()
 def contact_sheet(
     tiles: Sequence[Sequence[tuple[Seen, NDArray[np.float32]]]],
     words: Sequence[str],

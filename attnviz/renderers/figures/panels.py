@@ -19,6 +19,7 @@ from attnviz.renderers.figures.figure import (
     TooWide,
     draw_image,
     framed,
+    own_settings,
     points,
     write,
 )
@@ -56,6 +57,7 @@ class _Panel:
     top: int
 
 
+@own_settings()
 def panels(
     maps: Sequence[AttentionMap],
     *,

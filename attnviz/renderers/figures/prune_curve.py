@@ -8,7 +8,7 @@ import numpy as np
 
 from attnviz.renderers.colors import FAINT, INK, Color, round_up
 from attnviz.renderers.figures.canvas import EDGE, Canvas, page_with_room
-from attnviz.renderers.figures.figure import LINE, NOTE_SIZE, TEXT_SIZE, ink, points
+from attnviz.renderers.figures.figure import LINE, NOTE_SIZE, TEXT_SIZE, ink, own_settings, points
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -27,6 +27,7 @@ _LOOKS: dict[str, tuple[str, Color]] = {
 }
 
 
+@own_settings()
 def prune_curve(curve: PruneCurve) -> Figure:
     """The loss over the share of heads that are off, a line an order; those by chance a band."""
     count = len(curve.orders[0])

@@ -5,6 +5,8 @@ One panel of cells alone gets the frame and colour bar of every other heat map.
 
 from __future__ import annotations
 
+import attnviz.renderers.figures  # isort: skip  # noqa: F401 - first: it loads matplotlib
+
 import base64
 from collections.abc import Sequence
 from html import escape
@@ -30,6 +32,7 @@ from attnviz.renderers.figures.figure import (
     framed,
     ink,
     missing_note,
+    own_settings,
     points,
     write,
 )
@@ -67,6 +70,7 @@ def titled(
     return figure
 
 
+@own_settings()
 def drawn(lesson: Lesson) -> Figure:
     """The picture of a lesson."""
     heats = [panel for panel in lesson.panels if isinstance(panel, Heat)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import attnviz.renderers.figures  # isort: skip  # noqa: F401 - first: it loads matplotlib
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +16,7 @@ from mpl_toolkits.mplot3d.proj3d import proj_transform  # type: ignore[import-un
 from numpy.typing import NDArray
 
 from attnviz.renderers.colors import FAINT, LABELLED, Color, color_of
-from attnviz.renderers.figures.figure import NOTE_SIZE, TEXT_SIZE, ink, points
+from attnviz.renderers.figures.figure import NOTE_SIZE, TEXT_SIZE, ink, own_settings, points
 from attnviz.renderers.figures.fonts import Typeface, typeface
 from attnviz.teach.lessons.drawing import titled
 from attnviz.teach.steps.arithmetic import Steps
@@ -42,6 +44,7 @@ class Cloud:
     marker: str
 
 
+@own_settings()
 def scatter(steps: Steps) -> Figure:
     """Two spaces side by side: the inputs, and the values with the outputs mixed from them.
 
