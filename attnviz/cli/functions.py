@@ -7,6 +7,8 @@ being printed. A model may be one that is loaded already, texts may be a list, m
 from __future__ import annotations
 
 import inspect
+import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -20,8 +22,9 @@ from attnviz.cli.app import COMMANDS
 from attnviz.cli.findings import Findings
 from attnviz.cli.options import DECLARED
 from attnviz.core.attention_map import Attention
-from attnviz.core.errors import AttnvizError, InputError, UsageError, choose, in_words
-from attnviz.core.options import Choice, Given, Origin, names_in
+from attnviz.core.errors import AttnvizError, InputError, UsageError, choose, in_short, in_words
+from attnviz.core.options import Choice, Given, Many, Origin, names_in
+from attnviz.core.plugins import INTERRUPTIONS, PluginError, blamed, said
 from attnviz.core.registry import Command
 from attnviz.models.lens import needs_head
 from attnviz.models.open import brings_tokens, check_origin
@@ -70,8 +73,8 @@ def _attend(text: str, target: str | None = None, **options: Any) -> Result:
     Raises:
         AttnvizError: what the shell would say in one line.
     """
-    for what, given in (("text", text), ("target", target or "")):
-        if not isinstance(given, str):
+    for what, given in (("text", text), ("target", target)):
+        if not isinstance(given, str) and (given is not None or what == "text"):
             raise UsageError(
                 f"the {what} is of type {type(given).__name__}: of several, attend_many"
             )
@@ -97,13 +100,15 @@ def _attend_many(
 
     Texts are read together, as the shell reads those of a file; options are those of `attend`.
     """
+    many = {"batch_size": batch_size, "workers": workers}
+    many = {name: checked(name, one, *DECLARED[Many][name]) for name, one in many.items()}
     records = records_of(texts)
     pairs = any(isinstance(record, Text) and record.target is not None for record in records)
     command, origin, choice = _asked(options, "cross" if pairs else "self")
-    work = AttendChunk(origin, choice, command, batch_size)
+    work = AttendChunk(origin, choice, command, many["batch_size"])
 
     def found() -> Iterator[Result | AttnvizError]:
-        with open_engine("local", workers, None) as engine:
+        with open_engine("local", many["workers"], None) as engine:
             results = attend_all(work, chunks(iter(records)), engine)
             while True:
                 with evaluated(origin):  # between two results the model is its owner's
@@ -124,7 +129,8 @@ def unload() -> None:
 
 
 def _asked(options: dict[str, Any], usual: Command) -> tuple[Command, Origin, Choice]:
-    command: Command = options.pop("command", None) or usual
+    command: Command = usual if options.get("command") is None else options["command"]
+    options = {name: value for name, value in options.items() if name != "command"}
     choose(command, ("self", "cross", "co"), "command")
     options = _with_model(options)
     for name in options:
@@ -164,7 +170,8 @@ def _with_model(options: Mapping[str, Any]) -> dict[str, Any]:
 def evaluated(origin: Origin) -> Iterator[None]:
     """Put a model from Python in evaluation mode, and each part back into its own behind it."""
     model = origin.model.things[0] if isinstance(origin.model, Given) else None
-    parts = [*getattr(model, "modules", list)()]
+    torch = sys.modules.get("torch")
+    parts = [*model.modules()] if torch and isinstance(model, torch.nn.Module) else []
     modes = [part.training for part in parts]
     for part in parts:
         part.training = False
@@ -182,7 +189,7 @@ def records_of(texts: Texts) -> list[Text | BadText]:
         UsageError: they are no list, or hold something that is neither a text nor a pair.
     """
     if isinstance(texts, str) or not isinstance(texts, Iterable):
-        raise UsageError(f"a list of texts is needed, and {texts!r:.60} is none")
+        raise UsageError(f"a list of texts is needed, and {in_short(texts)} is none")
     found = list[Text | BadText]()
     for number, one in enumerate(texts):
         where = f"text {number}"
@@ -191,7 +198,7 @@ def records_of(texts: Texts) -> list[Text | BadText]:
             continue
         source, target = one if isinstance(one, list | tuple) and len(one) == 2 else (one, None)
         if not isinstance(source, str) or not isinstance(target, str | None):
-            raise UsageError(f"{where} is {one!r:.60}: give a text, or a pair of two")
+            raise UsageError(f"{where} is {in_short(one)}: give a text, or a pair of two")
         try:
             check_text(source)
             if target is not None:
@@ -202,7 +209,7 @@ def records_of(texts: Texts) -> list[Text | BadText]:
     return found
 
 
-def call(name: str, *arguments: Any, **options: Any) -> Any:
+def call(name: str, /, *arguments: Any, **options: Any) -> Any:
     """Run a command of the shell with Python's values; answers what it found.
 
     Raises:
@@ -296,7 +303,7 @@ def _from_memory(
     if value is None or isinstance(value, str | Path):
         return {}
     value = list(value) if isinstance(value, Iterable) else value
-    if value == []:
+    if isinstance(value, list) and not value:
         raise InputError("no text was given: the list is empty")
     if isinstance(value, list) and all(isinstance(one, Attention) for one in value):
         texts = [Text(one.id, one.text or one.source or "", one.target) for one in value]
@@ -305,6 +312,8 @@ def _from_memory(
             "weights": Given("results", *value),
             "input_file": Given("results", *texts),
         }
+    if "input_format" not in parameters:  # it reads no texts, or one of them
+        raise UsageError(f"{first}={in_short(value)} is no text and no name of a file")
     given = Given("texts", *records_of(value))
     return {first: None, "input_file": given} if "input_file" in parameters else {first: given}
 
@@ -324,7 +333,7 @@ def checked(name: str, value: Any, annotation: Any, about: Any = None) -> Any:
         if (made := _made(one, value, name)) is not None:
             return _in_range(name, made, about) if one in (int, float) else made
     words = in_words(getattr(one, "__name__", str(one)) for one in allowed)
-    raise UsageError(f"{name}={value!r:.60} is no {words}")
+    raise UsageError(f"{name}={in_short(value)} is no {words}")
 
 
 FITS: dict[Any, Any] = {
@@ -342,18 +351,36 @@ def _made(kind: Any, value: Any, name: str) -> Any:
     if get_origin(kind) is Literal:
         return choose(value, get_args(kind), name) if isinstance(value, str) else None
     if get_origin(kind) is list:
-        several = [value] if isinstance(value, str) else value
-        if not isinstance(several, list | tuple):
-            return None
-        joint = JOINTS.get(name, "")
-        if joint and several and isinstance(several[-1], int):  # a single head
-            several = [several]
-        return [one if isinstance(one, str) else joint.join(map(str, one)) for one in several]
+        return _list_of_texts(value, JOINTS.get(name, ""))
     if kind is str and isinstance(value, list | tuple):
         return (" " if name == "labels" else ",").join(map(str, value))
-    if isinstance(value, bool) is not (kind is bool) or not isinstance(value, FITS[kind]):
+    fits = isinstance(value, bool) is (kind is bool) and isinstance(value, FITS[kind])
+    if not fits or (kind is Path and not _names_file(value)):
         return None
     return kind(value) if kind in (str, Path) else value
+
+
+def _list_of_texts(value: Any, joint: str) -> list[str] | None:
+    """A text, or several, as a list; what the joint joins may be a tuple: (3, 5)."""
+    several = [value] if isinstance(value, str) else value
+    if not isinstance(several, list | tuple):
+        return None
+    if joint and several and isinstance(several[-1], int):  # a single head
+        several = [several]
+    if not all(isinstance(one, str) or (joint and _is_several(one)) for one in several):
+        return None
+    return [one if isinstance(one, str) else joint.join(map(str, one)) for one in several]
+
+
+def _names_file(value: str | Path) -> bool:
+    try:
+        return b"\0" not in os.fsencode(value)
+    except UnicodeEncodeError:
+        return False
+
+
+def _is_several(value: Any) -> bool:
+    return isinstance(value, list | tuple) and bool(value)
 
 
 def plain(annotation: Any) -> tuple[Any, Any] | None:
@@ -444,9 +471,16 @@ def function(name: str) -> Callable[..., Any]:
     """A command as a function of Python, with the command's options as its keywords."""
 
     def run(*arguments: Any, **options: Any) -> Any:
-        if name in OWN:
-            return OWN[name](*arguments, **options)
-        return call(name, *arguments, **options)
+        try:
+            if name in OWN:
+                return OWN[name](*arguments, **options)
+            return call(name, *arguments, **options)
+        except (Exception, *INTERRUPTIONS):
+            raise
+        except BaseException as error:
+            if (package := blamed(error)) is None:
+                raise
+            raise PluginError(f"the plug-in {package} failed: {said(error)}") from error
 
     run.__name__ = run.__qualname__ = name
     signature, run.__doc__ = described(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -144,7 +145,7 @@ def pictures_in(files: Sequence[str]) -> tuple[list[Path], int]:
     for file in files:
         path = Path(file)
         if path.is_dir():
-            inside = [one for one in sorted(path.rglob("*")) if one.is_file()]
+            inside = files_below(path)
             mine = [one for one in inside if one.suffix.lower() in PICTURES]
             if not mine:
                 raise InputError(f"folder '{file}' holds no picture ({', '.join(PICTURES)})")
@@ -159,6 +160,20 @@ def pictures_in(files: Sequence[str]) -> tuple[list[Path], int]:
         mixed = f"'{others[0]}' is no picture ({', '.join(PICTURES)})"
         raise UsageError(f"{mixed}: give pictures and folders of them, or one file of texts")
     return found, aside
+
+
+def files_below(folder: Path) -> list[Path]:
+    """Every file in a folder and in those in it, in the order of their names.
+
+    Raises:
+        InputError: one of the folders cannot be read.
+    """
+
+    def refuse(error: OSError) -> None:
+        raise InputError(f"folder '{error.filename}' cannot be read: {error.strerror}") from error
+
+    found = (Path(at, name) for at, _, names in os.walk(folder, onerror=refuse) for name in names)
+    return sorted(one for one in found if one.is_file())
 
 
 INPUT = opt(
@@ -195,15 +210,16 @@ def texts_of(
     if isinstance(file, Given):
         return iter(file.things), True
     if file is not None or list(arguments) == ["-"]:
+        file = "-" if file is None else file
         how = reading_of(
-            file or "-",
+            file,
             pairs=pairs,
             keep_blank=keep_blank,
             columns=columns,
             input_format=input_format,
             max_line=max_line,
         )
-        return texts_of_file(file or "-", how), True
+        return texts_of_file(file, how), True
     if columns is not None or input_format is not None:
         given = "--columns" if columns is not None else "--input-format"
         raise UsageError(f"{given} is for files and stdin: leave it out, or give --input FILE")

@@ -1,6 +1,7 @@
 """The errors a user can cause, each one line with an exit status; anything else is a bug."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 
 class AttnvizError(Exception):
@@ -69,11 +70,42 @@ def choose(name: str, allowed: Iterable[str], what: str) -> str:
         UsageError: it is not allowed; the message lists what is and guesses what was meant.
     """
     names = list(allowed)
+    if not isinstance(name, str):
+        raise UsageError(f"{in_short(name)} is no {what}: choose from {', '.join(names)}")
     if name in names:
         return name
     raise UsageError(
         f"unknown {what} '{name}': choose from {', '.join(names)}.{did_you_mean(name, names)}"
     )
+
+
+def in_short(value: object) -> str:
+    """A value from Python as an error shows it: on one line, and not much of it."""
+    from reprlib import repr as brief
+
+    return " ".join(brief(value).split())[:60]
+
+
+def check_arguments(function: Any, values: Mapping[str, Any]) -> None:
+    """Refuse values that are of another type than the annotations of a function's parameters.
+
+    Raises:
+        UsageError: the first of them; the message begins with its name.
+    """
+    from inspect import signature, unwrap
+    from typing import get_type_hints
+
+    from msgspec import MsgspecError, convert
+
+    kinds, parameters = get_type_hints(unwrap(function)), signature(function).parameters
+    for name, value in values.items():
+        given = value.tolist() if hasattr(value, "tolist") else value
+        letters = isinstance(value, str) and kinds[name] == Sequence[str] | None
+        try:
+            convert([*value] if letters else given, kinds[name])
+        except (MsgspecError, ValueError) as error:
+            kind = parameters[name].annotation
+            raise UsageError(f"{name}={in_short(value)} is none of {kind}") from error
 
 
 def is_number(text: str) -> bool:

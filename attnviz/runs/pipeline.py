@@ -5,10 +5,10 @@ Nothing here knows a terminal or prints; the command line and Python callers sha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from attnviz.analyses.select import check_reduction, check_selection, reduce_att
 from attnviz.analyses.tokens import check_special, label_tokens, treat_special
 from attnviz.analyses.view import PAIR_STREAMS, is_pair, pair_stream
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token, Values
-from attnviz.core.errors import AttnvizError, InputError, UsageError, choose
+from attnviz.core.errors import AttnvizError, InputError, UsageError, choose, first_line, in_short
 from attnviz.core.options import Choice, Origin, Width
 from attnviz.core.query import ALL_OUTPUTS, Kind, Picture, Query
 from attnviz.core.registry import LENSES, Command, Needs
@@ -221,7 +221,13 @@ def from_numpy(
     Raises:
         InputError: shapes, ranges or names that do not fit together.
     """
-    array = np.asarray(weights)
+    choose(values, get_args(Values), "kind of values")
+    if not isinstance(tokens, Iterable | None) or not isinstance(key_tokens, Iterable | None):
+        raise UsageError("tokens= and key_tokens= are lists of names")
+    try:
+        array = np.asarray(weights)
+    except (ValueError, TypeError, RuntimeError) as error:
+        raise InputError(f"the weights are no array: {first_line(error)}") from error
     if array.dtype.kind not in "fiu" or not 2 <= array.ndim <= 4:
         raise InputError(f"weights are {array.dtype} of {array.ndim} axes, not numbers of 2 to 4")
     array = array.reshape((1,) * (4 - array.ndim) + array.shape)
@@ -248,6 +254,8 @@ def load(file: str | Path) -> list[Result]:
     from attnviz.storage.matrices import read_bytes
     from attnviz.storage.saved import read_any
 
+    if not isinstance(file, str | Path):
+        raise UsageError(f"load needs the name of a file, not {in_short(file)}")
     path = Path(file)
     return [as_result(found, Choice()) for found in read_any(read_bytes(path), f"'{path}'")]
 

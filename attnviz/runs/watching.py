@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from attnviz.core.errors import UsageError
+from attnviz.core.errors import UsageError, check_arguments
 from attnviz.core.options import Choice, Width
 from attnviz.runs.outputs import save_figure
 from attnviz.runs.pipeline import Result, as_result
@@ -191,6 +191,7 @@ def watch(  # noqa: PLR0913 - what a caller may choose, by name
     Raises:
         UsageError: an option out of its range.
     """
+    check_arguments(watch, locals())
     import torch
 
     from attnviz.models.hugging_face.capture.region import Region

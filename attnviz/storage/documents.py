@@ -165,9 +165,9 @@ def from_dataset(found: Mapping[str, Any]) -> Attention:
             parse_json(found["attrs"]["attnviz"], "the dataset"),
             found["data_vars"],
         )
-    except (KeyError, TypeError) as error:
+        arrays = [np.asarray(one["data"], dtype=np.float32) for one in variables.values()]
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise InputError("the dataset has no 'attrs' with 'attnviz', and 'data_vars'") from error
-    arrays = [np.asarray(one["data"], dtype=np.float32) for one in variables.values()]
     return from_document(document, "the dataset", lambda number, *_: arrays[number])
 
 

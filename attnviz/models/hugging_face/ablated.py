@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import inspect
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
-from attnviz.core.errors import AttentionError, UsageError, choose
+from attnviz.core.errors import AttentionError, UsageError, choose, in_short
 from attnviz.models.hugging_face.capture.kernel import Call, layer_names, stream_of, watch_kernels
 from attnviz.models.hugging_face.capture.passes import attending_layers
 from attnviz.models.hugging_face.experiment import check_apart, wide
@@ -88,9 +88,11 @@ def ablated(
 
 def _transformer(model: nn.Module) -> Any:
     """The one transformers model that a module is, or holds."""
+    from torch.nn import Module
     from transformers import PreTrainedModel
 
-    found = [part for part in model.modules() if isinstance(part, PreTrainedModel)]
+    parts = model.modules() if isinstance(model, Module) else ()
+    found = [part for part in parts if isinstance(part, PreTrainedModel)]
     if not found or set(map(id, found)) - set(map(id, found[0].modules())):
         raise UsageError(
             f"ablated() takes one transformers model, and {type(model).__name__} holds "
@@ -139,8 +141,13 @@ def _named(
 ) -> dict[Any, list[int]]:
     """The heads to switch off of each module."""
     off: dict[Any, list[int]] = defaultdict(list)
+    if isinstance(heads, str) or not isinstance(heads, Iterable):
+        raise UsageError(f"heads= is a list, as [(3, 5)], and {in_short(heads)} is none")
     for one in heads:
-        *stream, layer, head = one.rsplit(".", 2) if isinstance(one, str) else map(str, one)
+        names = one.rsplit(".", 2) if isinstance(one, str) else one
+        if not isinstance(names, list | tuple) or not 2 <= len(names) <= 3:
+            raise UsageError(f"{in_short(one)} is no head: write (3, 5) or '3.5'")
+        *stream, layer, head = map(str, names)
         name = stream[0] if stream else ""
         if "" in streams and name in ("self", "causal", "encoder", "decoder", "text"):
             name = ""

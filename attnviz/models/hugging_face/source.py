@@ -200,6 +200,8 @@ def load_model(
             f"'{name}' ({model.config.model_type}) does not read text: it asks for "
             f"'{model.main_input_name}'{use}"
         )
+    if not hasattr(parts.reader, "convert_ids_to_tokens"):
+        raise UsageError(f"a text needs a tokenizer: a {type(parts.reader).__name__} reads none")
     if not mixers_of(model):
         check_family(model.config, 0)
     family = family_of(model)

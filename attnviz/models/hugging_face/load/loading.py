@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from attnviz.core.attention_map import Provenance
-from attnviz.core.errors import ModelError, UsageError, did_you_mean
+from attnviz.core.errors import ModelError, UsageError, did_you_mean, in_short
 from attnviz.core.options import Given
 from attnviz.models.hugging_face.load.adapters import find_adapter, merged
 from attnviz.models.hugging_face.load.checkpoint import (
@@ -169,19 +169,21 @@ def given_parts(model: Any, reader: Any) -> LoadedParts:
         UsageError: it is no model of transformers, or has nothing to read with.
     """
     from transformers import PreTrainedModel
+    from transformers.utils import PushToHubMixin
 
     wrapped: dict[str, bool] = {}
     while not isinstance(model, PreTrainedModel):
         name = next((name for name in WRAPPERS if hasattr(model, name)), None)
-        if name is None:
+        if name is None or name in wrapped:  # a stand-in of a test has every attribute
             raise UsageError(
                 f"a {type(model).__name__} is no model of transformers: attnviz.watch sees any "
                 "PyTorch module"
             )
         wrapped[name] = True
         model = getattr(model, name)() if WRAPPERS[name] else getattr(model, name)
-    if reader is None:
-        raise UsageError("a model from Python needs its tokenizer or processor: tokenizer=…")
+    if not isinstance(reader, PushToHubMixin) or isinstance(reader, PreTrainedModel):
+        what = "" if reader is None else f", and {in_short(reader)} is none of transformers"
+        raise UsageError(f"a model from Python needs its tokenizer or processor: tokenizer=…{what}")
     called = model.name_or_path or type(model).__name__
     provenance = _describe(called, model, {"wrapped": ", ".join(wrapped) or None}, [], trained=None)
     task = task_of(model.config, type(model).__name__)
