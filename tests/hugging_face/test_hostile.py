@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
 from attnviz.models.hugging_face.inputs import chat
@@ -228,6 +230,50 @@ def test_a_search_without_end_panics_in_one_line(broken: Any, tmp_path: Path, ca
     done = attnviz("self", "a" * 40 + "!", "--model", folder)
     refused(done, "the tokenizer in .* fails on this text: .*retry-limit")
     assert capfd.readouterr().err == ""  # where Rust writes its own trace
+
+
+@pytest.mark.parametrize("part", ["normalizer", "decoder"])
+def test_a_tokenizer_that_grows_a_text_without_bound_is_refused_before_it_is_loaded(
+    part: str, broken: Any, photo: Path
+) -> None:
+    more = {"type": "Replace", "pattern": {"String": "a"}, "content": "a" * 50}
+    steps = {"type": "Sequence", f"{part}s": [more] * 6}
+    folder = broken("bert", WORDS, {part: steps})
+    said = refused(ask("bert", folder, photo), "would make up to 15,625,000,000 characters of one")
+    assert "tokenizer.json" in said
+
+
+PIECES = st.text("abc", min_size=1, max_size=3)
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("String"), PIECES, st.text("abcd", max_size=4)),
+        st.tuples(
+            st.just("Regex"), st.sampled_from(["a*", "(?=b)", "[ac]", "\\b", "."]), st.text("abcd")
+        ),
+        st.tuples(st.just("Prepend"), PIECES, st.just("")),
+    ),
+    max_size=4,
+)
+
+
+@given(steps=STEPS, text=st.text("abc", min_size=1, max_size=6))
+def test_no_text_grows_by_more_than_the_bound(steps: Any, text: str) -> None:
+    from tokenizers import Regex, normalizers
+
+    documents: list[Any] = []
+    for kind, pattern, content in steps:
+        one = {"pattern": {kind: pattern}, "content": content}
+        documents.append({"prepend": pattern} if kind == "Prepend" else one)
+    bound = checkpoint._growth_of({"normalizers": documents})
+    made = normalizers.Sequence(
+        [
+            normalizers.Prepend(pattern)
+            if kind == "Prepend"
+            else normalizers.Replace(Regex(pattern) if kind == "Regex" else pattern, content)
+            for kind, pattern, content in steps
+        ]
+    ).normalize_str(text)
+    assert len(made) <= bound * (len(text) + 1)
 
 
 def test_what_the_tokenizers_library_prints_stays_off_stdout(

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+from base64 import b64decode
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import Any
+
+from msgspec import DecodeError, Struct
+from msgspec.json import decode
 
 from attnviz.core.errors import ModelError
 from attnviz.models.hugging_face.load.locate import WEIGHT_NAMES
@@ -196,6 +200,68 @@ def read_json(path: Path) -> Any:
     if level:
         raise ModelError(deep)
     return found
+
+
+MOST_GROWTH = 1000
+"""Characters that a tokenizer may make of one; those of the field make up to about twenty."""
+
+
+class _TokenizerFile(Struct):
+    """What of a tokenizer.json makes text of text."""
+
+    normalizer: Any = None
+    decoder: Any = None
+
+
+def check_growth(folder: Path) -> None:
+    """Refuse a tokenizer that would fill the memory with a few words, before it is loaded.
+
+    Raises:
+        ModelError: steps that replace what others have put in grow a text without bound.
+    """
+    for path in sorted(folder.glob("tokenizer*.json")):
+        try:
+            file = decode(path.read_bytes(), type=_TokenizerFile)
+            growth = max(map(_growth_of, (file.normalizer, file.decoder)))
+        except (OSError, ValueError, DecodeError, RecursionError, TypeError, AttributeError):
+            continue  # what is broken is said by who loads it
+        if growth > MOST_GROWTH:
+            raise ModelError(
+                f"'{path}' would make up to {growth:,} characters of one: {MOST_GROWTH:,} are "
+                "allowed, no model needs as many"
+            )
+
+
+def _growth_of(step: Any) -> int:
+    """Characters that a normalizer or a decoder may make of one; a bound from above."""
+    found = list[tuple[str, int]]()  # of each later step what it looks for, and what comes of it
+    for one in reversed([*_steps_of(step)]):
+        put = str(one.get("content") or one.get("prepend") or "")
+        if mapped := one.get("precompiled_charsmap"):  # a trie, then all that it puts in
+            trie = int.from_bytes((data := b64decode(mapped))[:4], "little")
+            put = max(data[4 + trie :].split(b"\0"), key=len).decode("latin-1")
+        pattern = one.get("pattern") or {}
+        stays = "prepend" in one or _finds_nothing(pattern.get("Regex"))
+        # What is put in is replaced by a later step, where that looks for such characters.
+        later = (size for text, size in found if stays or not text or {*text} & {*put})
+        found.append((pattern.get("String") or "", (len(put) + stays) * max([1, *later])))
+    return max([1, *(size for _, size in found)])
+
+
+def _finds_nothing(regex: str | None) -> bool:
+    """Whether a pattern may be found between two characters, where what is put in comes on top."""
+    if regex is None or "(?" in regex:
+        return regex is not None
+    try:
+        return any(not found[0] for found in re.finditer(regex, "a 1.B\n"))
+    except re.error:  # the library knows more of them than Python
+        return True
+
+
+def _steps_of(step: Any) -> Iterator[dict[str, Any]]:
+    if step is not None:
+        inside = step.get("normalizers") or step.get("decoders")
+        yield from (one for part in inside for one in _steps_of(part)) if inside else (step,)
 
 
 def shards(index: Path) -> list[Path]:

@@ -21,6 +21,7 @@ from attnviz.models.hugging_face.load.adapters import find_adapter, merged
 from attnviz.models.hugging_face.load.checkpoint import (
     Checkpoint,
     check_folder,
+    check_growth,
     check_sane,
     read_config,
     read_config_file,
@@ -240,6 +241,7 @@ def load_tokenizer(folder: Path, name: str, *, allow_code: bool) -> Any:
     """The model's tokenizer; without files transformers makes one that knows no word."""
     from transformers import AutoTokenizer
 
+    check_growth(folder)
     missing = ModelError(
         f"'{name}' has no tokenizer: its folder holds none of the files that one is made from "
         "(tokenizer.json, vocab.txt, tokenizer.model, …)"

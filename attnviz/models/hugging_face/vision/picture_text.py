@@ -21,6 +21,7 @@ from attnviz.models.hugging_face.capture.region import Axis, PooledGrid, each_to
 from attnviz.models.hugging_face.inputs.chat import apply_chat_template
 from attnviz.models.hugging_face.inputs.generation import generate_ids, new_text
 from attnviz.models.hugging_face.inputs.tokens import check_text, label_ids, pieces_of
+from attnviz.models.hugging_face.load.checkpoint import check_growth
 from attnviz.models.hugging_face.load.errors import foreign
 from attnviz.models.hugging_face.load.imports import quiet
 from attnviz.models.hugging_face.load.loading import LoadOptions, load_parts, model_class
@@ -328,6 +329,7 @@ def _load_both(folder: Path, name: str) -> Any:
     from transformers.models.auto import processing_auto
     from transformers.utils.import_utils import is_torchvision_available
 
+    check_growth(folder)
     auto: Any = transformers.AutoProcessor
     known = vars(processing_auto)["PROCESSOR_MAPPING_NAMES"]
     with foreign(f"the processor of '{name}' cannot be loaded"):
