@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from io import BytesIO
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -41,7 +41,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MOST_CHARACTERS = 8_000
-"""Of a text: about 2,000 tokens, whose weights take a gigabyte before they are pooled."""
+"""Of a text: about 2,000 tokens."""
+MOST_TOKENS = 2_000
+"""Of a text and of a pair: their weights take a gigabyte before they are pooled."""
 MOST_WEIGHTS = 8_000_000
 """More weights than these (12 × 12 heads at 235 tokens) are pooled into blocks of tokens."""
 MOST_OFF = 10_000
@@ -201,6 +203,7 @@ class Answers:
         text = Text("0", check_text(question.source, "source"), question.target)
         if question.target is not None:
             check_text(question.target, "target")
+        check_tokens(source, text)
         family = getattr(source, "family", "")
         two = family == "encoder–decoder" or (is_shipped(origin) and not origin.model)
         usual: Literal["self", "cross"] = "cross" if two else "self"
@@ -301,6 +304,24 @@ class Answers:
             asked.result = apply_choice(attention, Choice(lens=lens))
         except AttnvizError as error:
             answer["notes"].append(printable(f"the maps are of the model as it is: {error}"))
+
+
+def check_tokens(source: Any, text: Text) -> None:
+    """Refuse a text of so many tokens that its answer would fill the memory.
+
+    Raises:
+        InputError: it has more than `MOST_TOKENS`, with its target.
+    """
+    encode, tokenizer = (getattr(source, name, None) for name in ("encode_text", "tokenizer"))
+    if encode is None:
+        if not hasattr(tokenizer, "is_fast"):  # a shipped model that reads few, or none
+            return
+        from attnviz.models.hugging_face.inputs.tokens import tokenize
+
+        encode = partial(tokenize, tokenizer)
+    count = sum(len(encode(one).ids) for one in (text.text, text.target) if one)
+    if count > MOST_TOKENS:
+        raise InputError(f"the text has {count:,} tokens: {MOST_TOKENS:,} are read at most, cut it")
 
 
 class WrongPlaceError(UsageError):

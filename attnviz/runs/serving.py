@@ -1,7 +1,8 @@
 """The page and its answers over HTTP, for whoever has the token and nobody else.
 
-Who opens the address with the token gets a cookie in its place, which a browser sends to this
-address only and never from another site's page (SameSite=Strict); a program sends the token itself
+Who opens the address with the token gets a cookie in its place, which a browser never sends from
+another site's page (SameSite=Strict). A cookie goes to every port of a host, and so to servers of
+other users: this one is for a path that nobody else knows. A program sends the token itself
 (`Authorization: Bearer TOKEN`). A name that somebody lets point here is refused by its Host (DNS
 rebinding), another site's page by its Origin. The interface is described in `openapi.json`.
 """
@@ -33,6 +34,7 @@ from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from attnviz.core.errors import AttnvizError, OutputError
 from attnviz.core.notices import pausing
@@ -63,8 +65,10 @@ HEADERS = {
 """What every answer says; the rest of the page's content policy stands in the page."""
 
 
-ONWARD = '<!doctype html><title>attnviz</title><meta http-equiv="refresh" content="0;url=/">'
+ONWARD = '<!doctype html><title>attnviz</title><meta http-equiv="refresh" content="0;url={}">'
 """What the address with the token shows, without which it then goes on."""
+MOST_CONNECTIONS = 256
+"""Clients at once; who comes on top is hung up on."""
 
 
 class Dropped(KeyboardInterrupt):
@@ -142,6 +146,7 @@ class Door:
         wide: whether it is listened to from other machines, which may call it by any number.
         token: what stands in the address that is shown to the user.
         cookie: what a browser gets for it.
+        room: the path under which a browser asks, with that cookie.
     """
 
     names: frozenset[str]
@@ -149,6 +154,7 @@ class Door:
     wide: bool = False
     token: str = field(default_factory=lambda: secrets.token_urlsafe(32))
     cookie: str = field(default_factory=lambda: secrets.token_urlsafe(32))
+    room: str = field(default_factory=lambda: f"/{secrets.token_urlsafe(16)}/")
 
     @property
     def cookie_name(self) -> str:
@@ -231,8 +237,9 @@ def application(desk: Desk, door: Door, page: str) -> Starlette:
             return Parts(page, 200, HEADERS, "text/html")
         # Not redirected, but led on by a page of this site, to which the cookie is then sent even
         # if another site's page (a terminal in a browser) had the address.
-        moved = Response(ONWARD, 200, HEADERS, "text/html")
-        moved.set_cookie(door.cookie_name, door.cookie, httponly=True, samesite="strict")
+        moved = Response(ONWARD.format(door.room), 200, HEADERS, "text/html")
+        terms: dict[str, Any] = {"path": door.room, "httponly": True, "samesite": "strict"}
+        moved.set_cookie(door.cookie_name, door.cookie, **terms)
         return moved
 
     async def models(_: Request) -> Response:
@@ -286,6 +293,8 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or refuse it."""
+        if scope["path"].startswith(self.door.room):
+            scope = {**scope, "path": scope["path"][len(self.door.room) - 1 :]}
         why = self.door.refusal(Request(scope))
         await (refused(403, why) if why else self.app)(scope, receive, send)
 
@@ -352,11 +361,12 @@ def serve(listener: socket.socket, answers: Answers, door: Door, page: str) -> N
     """Answer until the process is told to end."""
     # A client's mistakes are told to the client, and bugs are printed by `_bug`.
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
-    settings: dict[str, Any] = {"http": "h11", "ws": "none", "lifespan": "off", "loop": "asyncio"}
+    settings: dict[str, Any] = {"ws": "none", "lifespan": "off", "loop": "asyncio"}
     app = application(Desk(answers), door, page)
     server = _Server(
         uvicorn.Config(
             app,
+            http=Connection,
             **settings,
             log_config=None,
             access_log=False,
@@ -366,6 +376,39 @@ def serve(listener: socket.socket, answers: Answers, door: Door, page: str) -> N
         )
     )
     asyncio.run(server.serve([listener]))
+
+
+class Connection(H11Protocol):
+    """A client, one of not too many, who has `PATIENCE` for the head of a request."""
+
+    late: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for a request, where there is room."""
+        super().connection_made(transport)
+        self._wait()
+        if len(self.connections) > MOST_CONNECTIONS:
+            transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        """Take a part of a request."""
+        super().data_received(data)
+        self._wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait no longer."""
+        super().connection_lost(exc)
+        if self.late is not None:
+            self.late.cancel()
+
+    def _wait(self) -> None:
+        """Hang up in a while, unless a request is being answered then."""
+        answered = self.cycle is not None and not self.cycle.response_complete
+        if answered and self.late is not None:
+            self.late.cancel()
+            self.late = None
+        elif not answered and self.late is None:
+            self.late = self.loop.call_later(PATIENCE, self.transport.abort)
 
 
 class _Server(uvicorn.Server):

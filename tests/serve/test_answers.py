@@ -181,6 +181,13 @@ def test_a_long_text_is_pooled() -> None:
     assert MOST_WEIGHTS // 3 < 24 * len(item["queries"]["tokens"]) ** 2 <= MOST_WEIGHTS
 
 
+@pytest.mark.parametrize("target", [None, "a " * 1000])
+def test_a_text_of_few_characters_and_many_tokens_is_refused(target: str | None) -> None:
+    source = "a " * (3000 if target is None else 1001)
+    with pytest.raises(InputError, match=r"tokens: 2,000 are read at most, cut it"):
+        POCKET.attend(Question(source=source, target=target))
+
+
 class GivenUpError(BaseException):
     """Nobody waits."""
 

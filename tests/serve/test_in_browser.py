@@ -54,7 +54,9 @@ def failed(tab: Any, why: str) -> None:
 def test_the_token_leaves_the_address_and_no_script_can_read_the_cookie(
     tab: Any, server: Server
 ) -> None:
-    assert tab.evaluate("location.href.split('#')[0]") == f"http://127.0.0.1:{server.port}/"
+    address = tab.evaluate("location.href.split('#')[0]")
+    assert re.fullmatch(rf"http://127.0.0.1:{server.port}/[\w-]+/", address)
+    assert server.token not in address
     assert tab.evaluate("document.cookie") == ""
     tab.reload()
     settled(tab)

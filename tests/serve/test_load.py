@@ -9,6 +9,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -130,3 +131,50 @@ def test_who_waits_too_long_in_line_is_told_so(server: Server) -> None:
         connection.close()
     wait_until(lambda: not progress().json()["waiting"])
     assert server.ask(source="The cat sat.")["id"] == 0
+
+
+class Slow:
+    """A client's connection, and a clock that passes when it is told to."""
+
+    def __init__(self) -> None:
+        from uvicorn.config import Config
+        from uvicorn.server import ServerState
+
+        async def app(_: Any, __: Any, send: Any) -> None:
+            await send({"type": "http.response.start", "status": 204, "headers": []})
+            await send({"type": "http.response.body"})
+
+        self.config, self.state = Config(app, log_config=None), ServerState()
+        self.config.load()
+
+    def connect(self) -> tuple[Any, Mock]:
+        from attnviz.runs.serving import Connection
+
+        made = Connection(self.config, self.state, {})
+        made.loop = Mock()
+        made.loop.create_task = lambda work, **_: work.close() or Mock()
+        transport = Mock(is_closing=Mock(return_value=False))
+        transport.get_extra_info.return_value = None
+        made.connection_made(transport)
+        return made, transport
+
+
+def test_who_sends_half_a_head_is_hung_up_on_in_time_and_never_starts_the_clock_anew() -> None:
+    from attnviz.runs.serving import PATIENCE
+
+    made, transport = Slow().connect()
+    for part in (b"GET / HTTP/1.1\r\n", b"Host: x\r\n", b"X-A: b\r\n"):
+        made.data_received(part)
+    ((seconds, hang_up), _) = made.loop.call_later.call_args  # one clock, since the beginning
+    assert (made.loop.call_later.call_count, seconds) == (1, PATIENCE)
+    assert hang_up == transport.abort
+    made.data_received(b"\r\n")  # a whole head: what comes now is an answer
+    made.loop.call_later.return_value.cancel.assert_called_once()
+
+
+def test_connections_are_bounded_in_number() -> None:
+    from attnviz.runs.serving import MOST_CONNECTIONS
+
+    slow = Slow()
+    clients = [slow.connect()[1] for _ in range(MOST_CONNECTIONS + 3)]
+    assert [one.abort.called for one in clients] == [False] * MOST_CONNECTIONS + [True] * 3
