@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw
 
+from attnviz.cli.inputs import pictures_in
+from attnviz.core.errors import InputError
 from attnviz.runs import corpus, pictures
 from tests.cli.test_corpus import interrupt_after
 from tests.hugging_face.tiny_vision import VISION_BUILDERS
@@ -202,3 +204,14 @@ def test_models_of_others_read_pictures(folder: Path, tmp_path: Path, name: str)
     streams = document(page.read_text())["streams"]
     # In windows a model gives the mean over its patches only, and no links between two.
     assert all(bool(stream["pictures"]) == (name == "vit") for stream in streams)
+
+
+def test_a_folder_that_cannot_be_read_is_called_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: object) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr("os.scandir", refuse)
+    with pytest.raises(InputError, match=r"' cannot be read: Permission denied$"):
+        pictures_in([str(tmp_path)])
