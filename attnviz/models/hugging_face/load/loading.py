@@ -170,7 +170,7 @@ def given_parts(model: Any, reader: Any) -> LoadedParts:
         UsageError: it is no model of transformers, or has nothing to read with.
     """
     from transformers import PreTrainedModel
-    from transformers.utils import PushToHubMixin
+    from transformers.utils.hub import PushToHubMixin
 
     wrapped: dict[str, bool] = {}
     while not isinstance(model, PreTrainedModel):
