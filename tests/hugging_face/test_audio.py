@@ -208,6 +208,14 @@ def test_only_a_model_that_was_cut_is_called_stopped(speech):
     assert generate_ids(own, features, 30, **options)[1] == ()
 
 
+def test_a_tokenizer_without_a_token_that_ends_a_text_adds_none(speech):
+    loaded = speech("whisper")
+    own = replace(loaded, tokenizer=copy.deepcopy(loaded.tokenizer))
+    own.tokenizer.eos_token = None
+    found = attend_query(own, about(TEXT, language="en", ended=True))
+    assert not found.main.query_tokens[-1].special
+
+
 def test_what_cannot_be_read_or_written_is_refused_in_one_line(speech, folder_of):
     with pytest.raises(InputError, match=r"tokens long and .* reads 36"):
         attend_query(speech("whisper"), about("red " * 60))

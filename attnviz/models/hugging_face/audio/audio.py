@@ -241,7 +241,8 @@ class AudioModel(LoadedModel):
         """The text that is spoken as the decoder reads it, given or written by the model."""
         assert query.recording is not None
         prompt, options, notes = self.prompt(query.recording, heard)
-        end = [self.tokenizer.eos_token_id] if query.recording.ended else []
+        mark = self.tokenizer.eos_token_id if query.recording.ended else None
+        end = [] if mark is None else [mark]
         most, text = (self.limit or LONGEST) - len(prompt) - len(end), query.text
         if text:
             check_text(text)
