@@ -206,12 +206,9 @@ def test_a_sample_on_a_full_disk_leaves_the_run_and_the_older_samples(full: Path
             return torch.nn.functional.scaled_dot_product_attention(x, x, x)
 
     recorder = Recorder(Attends(), torch.ones(1, 2, 30, 4), full, every=1)
-    with pytest.raises(OutputError, match=r"^cannot write '[^\n]*step-00000001.npz': [^\n]*$"):
-        recorder.step(1)
-    recorder.done = 1  # as if the first sample had found room
     before = held(full)
-    with pytest.warns(UserWarning, match="no sample at step 2: cannot write"):
-        recorder.step(2)
+    with pytest.warns(UserWarning, match="no sample at step 1: cannot write"):
+        recorder.step(1)
     assert (held(full), sample_files(full)) == (before, {})
 
 

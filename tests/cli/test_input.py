@@ -119,7 +119,9 @@ def test_where_no_line_is_good_nothing_is_written_and_the_old_file_stays(tmp_pat
     kept.write_text("old")
     done = attnviz("self", "--input", path, *OWN, "-f", "json", "-o", kept)
     assert done.status == 1
-    assert done.mistake.endswith("is not valid UTF-8")
+    mistake, note = done.err.splitlines()
+    assert mistake.endswith("is not valid UTF-8")
+    assert note == f"note: '{kept}' is left as it was: no record came to anything"
     assert kept.read_text() == "old"
     assert sorted(item.name for item in tmp_path.iterdir()) == ["a.txt", "kept.json"]
 

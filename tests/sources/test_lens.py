@@ -150,7 +150,7 @@ def test_a_model_that_cannot_is_left_out_like_any_other() -> None:
     ("arguments", "status", "message"),
     [
         (("--lens", "gradient"), 2, "no model that predicts anything"),
-        (("--lens", "norms"), 2, "unknown lens 'norms'"),
+        (("--lens", "norms"), 2, "unknown value 'norms' for --lens"),
         (("--target", "cat"), 2, "add --lens gradient"),
         (("--lens", "rollout", "--target", "cat"), 2, "add --lens gradient"),
         (("--lens", "all", "--target", "cat"), 2, "no model that predicts anything"),

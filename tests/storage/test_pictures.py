@@ -34,7 +34,9 @@ def postscript(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize(
-    "read", [read_picture, shown_picture, lambda path: read_frames([path])], ids=str
+    "read",
+    [read_picture, shown_picture, lambda path: read_frames([path])],
+    ids=["picture", "shown", "frames"],
 )
 def test_postscript_under_a_pictures_name_is_not_run(
     read: Callable[[Path], Any], postscript: Path
