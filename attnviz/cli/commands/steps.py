@@ -119,8 +119,7 @@ def steps(
                 for line in (*result.notes, *agreement(result)):
                     report.say(line)
         report.add(_data(found, diagram))
-        report.finish()
-        report.say_done("computed")
+        report.finish("computed")
 
 
 @dataclass(frozen=True, slots=True)
