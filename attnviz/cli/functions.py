@@ -124,14 +124,8 @@ def _asked(options: dict[str, Any], usual: Command) -> tuple[Command, Origin, Ch
         choose(name, sorted({*DECLARED[Origin], *DECLARED[Choice]}), "option")
 
     def half(kind: Any) -> Any:
-        known = DECLARED[kind].items()
-        return kind(
-            **{
-                name: checked(name, options[name], *declared)
-                for name, declared in known
-                if name in options
-            }
-        )
+        known = {name: one for name, one in DECLARED[kind].items() if name in options}
+        return kind(**{name: checked(name, options[name], *one) for name, one in known.items()})
 
     origin: Origin = half(Origin)
     choice: Choice = half(Choice)

@@ -174,18 +174,12 @@ def doubts(given: Iterable[tuple[str, str]]) -> Iterator[str]:
     """What may be a mistake in the texts of a command line, its arguments by parameter."""
     texts = [value for name, value in given if name in ("text", "source", "target")]
     for text in texts:
-        if text != "-" and _is_file(text):
+        # Which is no error of a text that is longer than a name can be.
+        if text != "-" and os.path.isfile(text):  # noqa: PTH113
             yield f"'{text}' is read as text and is also a file: --input {text} reads the file"
     words = [text for text in texts if text.strip() and len(text.split()) == 1 and text != "-"]
     if len(words) == len(texts) > 2:
         yield f"{len(texts)} texts of one word each: quote a sentence to make it one text"
-
-
-def _is_file(name: str) -> bool:
-    try:
-        return Path(name).is_file()
-    except (OSError, ValueError):  # longer than a name can be, or with a null character
-        return False
 
 
 def texts_of(
