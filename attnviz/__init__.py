@@ -4,69 +4,20 @@ Types of the public names stand in `__init__.pyi`.
 """
 
 __version__ = "0.1.0"
-__all__ = [
-    "Attention",
-    "AttentionMap",
-    "AttnvizError",
-    "Findings",
-    "Focus",
-    "Provenance",
-    "Result",
-    "Token",
-    "Watched",
-    "ablate",
-    "ablated",
-    "align",
-    "attend",
-    "attend_many",
-    "audio",
-    "callbacks",
-    "compare",
-    "corpus",
-    "from_dict",
-    "from_numpy",
-    "heads",
-    "history",
-    "image",
-    "lenses",
-    "lesson",
-    "load",
-    "steps",
-    "unload",
-    "watch",
-]
-
-_HOMES = {
-    "Attention": "core.attention_map",
-    "AttentionMap": "core.attention_map",
-    "AttnvizError": "core.errors",
-    "Findings": "cli.findings",
-    "Focus": "core.attention_map",
-    "Provenance": "core.attention_map",
-    "Result": "runs.pipeline",
-    "Token": "core.attention_map",
-    "Watched": "runs.watching",
-    "ablate": "cli.functions",
-    "ablated": "models.hugging_face.ablated",
-    "align": "cli.functions",
-    "attend": "cli.functions",
-    "attend_many": "cli.functions",
-    "audio": "cli.functions",
+_PLACES = {
     "callbacks": "callbacks",
-    "compare": "cli.functions",
-    "corpus": "cli.functions",
-    "from_dict": "runs.pipeline",
-    "from_numpy": "runs.pipeline",
-    "heads": "cli.functions",
-    "history": "cli.functions",
-    "image": "cli.functions",
-    "lenses": "cli.functions",
-    "lesson": "cli.functions",
-    "load": "runs.pipeline",
-    "steps": "cli.functions",
-    "unload": "cli.functions",
-    "watch": "runs.watching",
+    "cli.findings": "Findings",
+    "cli.functions": "ablate align attend attend_many audio compare corpus heads history image "
+    "lenses lesson steps unload",
+    "core.attention_map": "Attention AttentionMap Focus Provenance Token",
+    "core.errors": "AttnvizError",
+    "models.hugging_face.ablated": "ablated",
+    "runs.pipeline": "Result from_dict from_numpy load",
+    "runs.watching": "Watched watch",
 }
+"""The modules that public names come from."""
+_HOMES = {name: place for place, names in _PLACES.items() for name in names.split()}
+__all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> object:

@@ -22,6 +22,7 @@ import numpy as np
 from attnviz.analyses.history import HistoryStudy
 from attnviz.core.attention_map import Attention
 from attnviz.core.errors import InputError, UsageError, reason_of
+from attnviz.core.shared import in_evaluation_mode
 from attnviz.runs.watching import watch
 from attnviz.storage.archive import dump_archive
 from attnviz.storage.matrices import read_bytes
@@ -177,15 +178,9 @@ def _undisturbed(model: Any, device: Any) -> Iterator[None]:
     """Evaluation without gradients; behind it modes and random state are what they were."""
     import torch
 
-    modes = {part: part.training for part in model.modules()}
-    with torch.random.fork_rng([device] if device.type == "cuda" else []), torch.no_grad():
-        for part in modes:
-            part.training = False
-        try:
-            yield
-        finally:
-            for part, training in modes.items():
-                part.training = training
+    devices = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices), torch.no_grad(), in_evaluation_mode(model):
+        yield
 
 
 def open_loggers(given: Any) -> list[Any]:

@@ -31,7 +31,8 @@ CALLED_FROM_OUTSIDE = (
     "__signature__",
     "__annotations__",
     "__qualname__",
-    # what Python callers ask of results
+    # Python callers, of the package and of results
+    "unload",
     "to_json",
     "to_pandas",
     "to_rows",

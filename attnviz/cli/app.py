@@ -20,58 +20,35 @@ from typer.exceptions import TyperException
 from attnviz import __version__
 from attnviz.core.errors import AttnvizError, did_you_mean
 from attnviz.core.plugins import BROKEN, blamed, said
-from attnviz.core.registry import FORMATS, Entry
+from attnviz.core.registry import FORMATS, CommandEntry
 
-COMMANDS: dict[str, Entry] = {
-    "self": Entry("Show how a text attends to itself.", "attnviz.cli.commands.self:self_command"),
-    "cross": Entry("Show how a target attends to a source.", "attnviz.cli.commands.cross:cross"),
-    "co": Entry("Show how two texts attend to each other.", "attnviz.cli.commands.co:co"),
-    "image": Entry(
-        "Show where in a picture a vision model looks.", "attnviz.cli.commands.image:image"
+COMMANDS: dict[str, CommandEntry] = {
+    "self": CommandEntry("Show how a text attends to itself.", "self:self_command"),
+    "cross": CommandEntry("Show how a target attends to a source.", "cross:cross"),
+    "co": CommandEntry("Show how two texts attend to each other.", "co:co"),
+    "image": CommandEntry("Show where in a picture a vision model looks.", "image:image"),
+    "audio": CommandEntry(
+        "Show when a speech model listens, and when each word is spoken.", "audio:audio"
     ),
-    "audio": Entry(
-        "Show when a speech model listens, and when each word is spoken.",
-        "attnviz.cli.commands.audio:audio",
+    "watch": CommandEntry("Run a program and show the attention in it.", "watch:watch"),
+    "ablate": CommandEntry(
+        "Show what changes when heads, links or tokens are switched off.", "ablate:ablate"
     ),
-    "watch": Entry(
-        "Run a program and show the attention in it.", "attnviz.cli.commands.watch:watch"
+    "lenses": CommandEntry("Show how far each lens can be trusted.", "lenses:lenses"),
+    "compare": CommandEntry("Show what changed between two attentions.", "compare:compare"),
+    "heads": CommandEntry("Show what each head does.", "heads:heads"),
+    "corpus": CommandEntry("Show what each head does over a whole corpus.", "corpus:corpus"),
+    "align": CommandEntry("Align the words of sentence pairs.", "align:align"),
+    "history": CommandEntry("Show how heads change over a training run.", "history:history"),
+    "steps": CommandEntry("Show the arithmetic of attention, matrix by matrix.", "steps:steps"),
+    "lesson": CommandEntry("Teach one thing about attention in numbers.", "lesson:lesson"),
+    "live": CommandEntry(
+        "Write a page with the model inside that answers as one types.", "live:live"
     ),
-    "ablate": Entry(
-        "Show what changes when heads, links or tokens are switched off.",
-        "attnviz.cli.commands.ablate:ablate",
-    ),
-    "lenses": Entry("Show how far each lens can be trusted.", "attnviz.cli.commands.lenses:lenses"),
-    "compare": Entry(
-        "Show what changed between two attentions.", "attnviz.cli.commands.compare:compare"
-    ),
-    "heads": Entry("Show what each head does.", "attnviz.cli.commands.heads:heads"),
-    "corpus": Entry(
-        "Show what each head does over a whole corpus.", "attnviz.cli.commands.corpus:corpus"
-    ),
-    "align": Entry("Align the words of sentence pairs.", "attnviz.cli.commands.align:align"),
-    "history": Entry(
-        "Show how heads change over a training run.", "attnviz.cli.commands.history:history"
-    ),
-    "steps": Entry(
-        "Show the arithmetic of attention, matrix by matrix.", "attnviz.cli.commands.steps:steps"
-    ),
-    "lesson": Entry(
-        "Teach one thing about attention in numbers.", "attnviz.cli.commands.lesson:lesson"
-    ),
-    "live": Entry(
-        "Write a page with the model inside that answers as one types.",
-        "attnviz.cli.commands.live:live",
-    ),
-    "render": Entry("Turn a saved map into any output.", "attnviz.cli.commands.render:render"),
-    "serve": Entry(
-        "Answer the page in a browser, with any model.", "attnviz.cli.commands.serve:serve"
-    ),
-    "models": Entry(
-        "List the models found on this machine.", "attnviz.cli.commands.listings:models"
-    ),
-    "mechanisms": Entry(
-        "List the attention mechanisms.", "attnviz.cli.commands.listings:mechanisms"
-    ),
+    "render": CommandEntry("Turn a saved map into any output.", "render:render"),
+    "serve": CommandEntry("Answer the page in a browser, with any model.", "serve:serve"),
+    "models": CommandEntry("List the models found on this machine.", "listings:models"),
+    "mechanisms": CommandEntry("List the attention mechanisms.", "listings:mechanisms"),
 }
 PANELS = {
     "Look": "self cross co image audio watch",

@@ -25,7 +25,7 @@ from attnviz.core.errors import AttnvizError, InputError, UsageError, choose, in
 from attnviz.core.options import Choice, Given, Many, Origin, names_in
 from attnviz.core.plugins import INTERRUPTIONS, PluginError, blamed, said
 from attnviz.core.registry import Command
-from attnviz.core.shared import in_turn, is_module
+from attnviz.core.shared import in_evaluation_mode, in_turn
 from attnviz.models.lens import needs_head
 from attnviz.models.open import brings_tokens, check_origin
 from attnviz.runs.engines import open_engine
@@ -35,22 +35,9 @@ from attnviz.storage.texts import BadText, Text, check_text, chunks
 
 Texts = Iterable[str | tuple[str, str | None] | Text]
 """Texts, or pairs of a source and its target."""
-FUNCTIONS = (
-    *(
-        "ablate",
-        "align",
-        "audio",
-        "compare",
-        "corpus",
-        "heads",
-        "history",
-        "image",
-        "lenses",
-        "lesson",
-    ),
-    "steps",
-)
-"""Commands that are functions; `attend` is self, cross and co, and `load` reads for render."""
+SHELL = {"self", "cross", "co", "watch", "live", "render", "serve", "models", "mechanisms"}
+"""Commands that are no functions: `attend` is self, cross and co, and `load` reads for render."""
+FUNCTIONS = tuple(sorted({*COMMANDS} - SHELL))
 PRINTED = ("format", "quiet", "verbose", "open")
 """Options of the shell that mean nothing where nothing is printed."""
 OPENERS = ("model", "tokenizer", "processor")
@@ -137,14 +124,8 @@ def _asked(options: dict[str, Any], usual: Command) -> tuple[Command, Origin, Ch
         choose(name, sorted({*DECLARED[Origin], *DECLARED[Choice]}), "option")
 
     def half(kind: Any) -> Any:
-        known = DECLARED[kind].items()
-        return kind(
-            **{
-                name: checked(name, options[name], *declared)
-                for name, declared in known
-                if name in options
-            }
-        )
+        known = {name: one for name, one in DECLARED[kind].items() if name in options}
+        return kind(**{name: checked(name, options[name], *one) for name, one in known.items()})
 
     origin: Origin = half(Origin)
     choice: Choice = half(Choice)
@@ -170,16 +151,8 @@ def _with_model(options: Mapping[str, Any]) -> dict[str, Any]:
 def in_evaluation(name: str | None) -> Iterator[None]:
     """Have a model when no other thread does; one from Python in evaluation mode meanwhile."""
     model: Any = name.things[0] if isinstance(name, Given) else None
-    with in_turn(name if model is None else model):
-        parts = model.modules() if is_module(model) else ()
-        modes = {part: part.training for part in parts}
-        for part in modes:
-            part.training = False
-        try:
-            yield
-        finally:
-            for part, mode in modes.items():
-                part.training = mode
+    with in_turn(name if model is None else model), in_evaluation_mode(model):
+        yield
 
 
 def records_of(texts: Texts) -> list[Text | BadText]:

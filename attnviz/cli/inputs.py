@@ -9,23 +9,24 @@ from pathlib import Path
 from typing import Any
 
 from attnviz.core.errors import InputError, UsageError, choose
-from attnviz.core.options import Given, Options, opt
+from attnviz.core.options import Given, Many, Options, opt
 from attnviz.core.registry import Command
 from attnviz.models.open import check_origin
 from attnviz.storage.texts import BadText, Text, check_text
 from attnviz.storage.texts.formats import (
     INPUT_FORMATS,
     SUFFIXES,
-    FileFormat,
     check_reading,
     format_of_file,
     is_packed,
     read_texts,
 )
-from attnviz.storage.texts.lines import LONGEST, Lines, open_lines, read_file, unbroken
+from attnviz.storage.texts.lines import LONGEST, FileFormat, Lines, open_lines, read_file, unbroken
 
 _open: list[Lines] = []
 """The lines of stdin once they are read; there is one stdin."""
+USUAL = Many()
+"""Texts read as files are by their names."""
 
 
 def stdin_lines(longest: int = LONGEST) -> Iterator[bytes]:
@@ -51,48 +52,34 @@ def waiting() -> bool:
         return True
 
 
-def count_records(
-    file: str,
-    *,
-    pairs: bool = False,
-    keep_blank: bool = False,
-    **how: Any,
-) -> int | None:
+def count_records(file: str, how: Many = USUAL, *, pairs: bool = False) -> int | None:
     """How many texts, good and bad, a file gives; None of what can be read only once."""
     if isinstance(file, Given):
         return len(file.things)
     if file == "-" or not Path(file).is_file():
         return None
-    reading = reading_of(file, pairs=pairs, keep_blank=keep_blank, **how)
+    reading = reading_of(file, how, pairs=pairs)
     return sum(1 for _ in read_texts(_lines(Path(file), reading), f"'{file}'", reading))
 
 
-def reading_of(
-    file: str,
-    *,
-    pairs: bool,
-    keep_blank: bool,
-    columns: str | None = None,
-    input_format: str | None = None,
-    max_line: int = LONGEST >> 20,
-) -> FileFormat:
+def reading_of(file: str, how: Many, *, pairs: bool, keep_blank: bool = False) -> FileFormat:
     """How to read a file: as its name says, unless a format was given."""
-    path = Path(file)
+    path, input_format = Path(file), how.input_format
     if input_format is None:
-        input_format = format_of_file(path)
-        if input_format is None and not (file == "-" or path.is_fifo() or path.is_dir()):
+        known = format_of_file(path)
+        if known is None and not (file == "-" or path.is_fifo() or path.is_dir()):
             raise UsageError(
                 f"'{file}' ends in none of {', '.join(SUFFIXES)}, with or without .gz: "
                 f"rename it, or give --input-format {'|'.join(INPUT_FORMATS)}"
             )
     else:
-        choose(input_format, INPUT_FORMATS, "input format")
+        known = choose(input_format, INPUT_FORMATS, "input format")
     asked = {}
-    if columns is not None:
+    if how.columns is not None:
         from attnviz.storage.texts.tables import parse_columns
 
-        asked = parse_columns(columns, pairs=pairs)
-    reading = FileFormat(input_format or "txt", pairs, keep_blank, asked, max_line << 20)
+        asked = parse_columns(how.columns, pairs=pairs)
+    reading = FileFormat(known or "txt", pairs, keep_blank, asked, how.max_line << 20)
     check_reading(reading)
     return reading
 
@@ -187,34 +174,21 @@ def doubts(given: Iterable[tuple[str, str]]) -> Iterator[str]:
     """What may be a mistake in the texts of a command line, its arguments by parameter."""
     texts = [value for name, value in given if name in ("text", "source", "target")]
     for text in texts:
-        if text != "-" and _is_file(text):
+        # Which is no error of a text that is longer than a name can be.
+        if text != "-" and os.path.isfile(text):  # noqa: PTH113
             yield f"'{text}' is read as text and is also a file: --input {text} reads the file"
     words = [text for text in texts if text.strip() and len(text.split()) == 1 and text != "-"]
     if len(words) == len(texts) > 2:
         yield f"{len(texts)} texts of one word each: quote a sentence to make it one text"
 
 
-def _is_file(name: str) -> bool:
-    try:
-        return Path(name).is_file()
-    except (OSError, ValueError):  # longer than a name can be, or with a null character
-        return False
-
-
-def reading(options: Options) -> dict[str, Any]:
-    """How files were asked to be read, as `texts_of` takes it."""
-    return {name: getattr(options.many, name) for name in ("columns", "input_format", "max_line")}
-
-
 def texts_of(
     arguments: Sequence[str],
     file: str | None,
+    how: Many = USUAL,
     *,
     pairs: bool = False,
     keep_blank: bool = False,
-    columns: str | None = None,
-    input_format: str | None = None,
-    max_line: int = LONGEST >> 20,
 ) -> tuple[Iterator[Text | BadText], bool]:
     """The texts that were given, and whether there may be several."""
     if file is not None and arguments:
@@ -229,17 +203,10 @@ def texts_of(
         return iter(file.things), True
     if file is not None or list(arguments) == ["-"]:
         file = "-" if file is None else file
-        how = reading_of(
-            file,
-            pairs=pairs,
-            keep_blank=keep_blank,
-            columns=columns,
-            input_format=input_format,
-            max_line=max_line,
-        )
-        return texts_of_file(file, how), True
-    if columns is not None or input_format is not None:
-        given = "--columns" if columns is not None else "--input-format"
+        reading = reading_of(file, how, pairs=pairs, keep_blank=keep_blank)
+        return texts_of_file(file, reading), True
+    if how.columns is not None or how.input_format is not None:
+        given = "--columns" if how.columns is not None else "--input-format"
         raise UsageError(f"{given} is for files and stdin: leave it out, or give --input FILE")
     if pairs:
         source, target = arguments[0], arguments[1] if len(arguments) > 1 else None
@@ -255,7 +222,7 @@ def given_texts(
     """The texts, whether there may be several, and the command whose models can read them."""
     arguments = [one for one in (text, target) if one is not None]
     pairs = target is not None or file is not None
-    texts, many = texts_of(arguments, file, pairs=pairs, **reading(options))
+    texts, many = texts_of(arguments, file, options.many, pairs=pairs)
     command: Command = "cross" if pairs else "self"
     check_origin(options.origin, command)
     return texts, many, command

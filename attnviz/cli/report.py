@@ -240,8 +240,11 @@ class Report(AbstractContextManager["Report"]):
         self.last_failure = str(error)
         self.reject(rejected(record, error))
 
-    def finish(self) -> None:
-        """Complete everything; where no record came to anything, the file of rejects only."""
+    def finish(self, done: str = "") -> None:
+        """Complete everything; where no record came to anything, the file of rejects only.
+
+        With --verbose say what was done, if that is given here, and how long it took.
+        """
         with uninterrupted():
             if self.good == 1 and not self.failed:
                 for sink in self.sinks:
@@ -259,6 +262,8 @@ class Report(AbstractContextManager["Report"]):
         kept = self.options.output.output
         if self.failed and not self.good and kept is not None and kept.is_file():
             self.say(f"'{kept}' is left as it was: no record came to anything")
+        if done:
+            self.say_done(done)
 
     def counted(
         self, total: Callable[[], int | None] | None

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 
-from attnviz.cli.inputs import count_records, reading, waiting
+from attnviz.cli.inputs import count_records, waiting
 from attnviz.cli.report import Report
 from attnviz.core.errors import AttnvizError
 from attnviz.core.options import Options
@@ -86,4 +86,4 @@ def count_texts(input_file: str | None, command: Command, options: Options) -> i
     """How many texts a file holds, good and bad; None where that is not known."""
     if input_file is None:
         return None
-    return count_records(input_file, pairs=command != "self", **reading(options))
+    return count_records(input_file, options.many, pairs=command != "self")

@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,6 +51,19 @@ class Item:
     figures: Mapping[str, Callable[[], Figure]] = field(default_factory=dict)
     page: Attention | None = None
     picture: Mapping[str, bytes] | None = None
+
+
+def data_of(
+    value: Any,
+    table: Callable[..., str],
+    rows: Callable[[Any], str],
+    document: Callable[[Any], str],
+    *chosen: object,
+    **more: Any,
+) -> Data:
+    """A value as data, by what writes it in each form; the table takes what is `chosen`, too."""
+    more |= {"rows": partial(rows, value), "document": partial(document, value)}
+    return Data(text=partial(table, value, *chosen), value=value, **more)
 
 
 def item_of(result: Attention | Data, options: Options) -> Item:

@@ -40,29 +40,28 @@ class WorkerError(AttnvizError):
     """Workers that cannot be had, or that died over what they were given."""
 
 
-def reason_of(error: Exception) -> str:
-    """An error in one line: its message, behind its class where it is none of ours."""
-    try:
-        said = str(error).partition("\n")[0]
-    except Exception:  # of an object whose very name raises
-        said = ""
-    kind = "" if isinstance(error, AttnvizError) and said else type(error).__name__
-    return ": ".join(filter(None, (kind, said)))
-
-
 LONGEST_CAUSE = 300
 """Characters of another library's error that are shown: it may quote a whole file."""
 
 
 def first_line(error: BaseException) -> str:
-    """What an error of another library says, cut to one line."""
-    lines = [line.strip() for line in str(error)[:10_000].splitlines() if line.strip()]
+    """What an error of another library says, cut to one line; its class where it says nothing."""
+    try:
+        lines = [line.strip() for line in str(error)[:10_000].splitlines() if line.strip()]
+    except Exception:  # of an object whose very name raises
+        lines = []
     if not lines:
         return type(error).__name__
     # What ends in a colon announces the cause.
     said = " ".join(lines[:2]) if lines[0].endswith(":") else lines[0]
     cut = f"{said[:LONGEST_CAUSE]}…" if len(said) > LONGEST_CAUSE else said
     return cut.rstrip(".")
+
+
+def reason_of(error: BaseException) -> str:
+    """An error in one line: its message, behind its class where it is none of ours."""
+    line, kind = first_line(error), type(error).__name__
+    return line if isinstance(error, AttnvizError) or line == kind else f"{kind}: {line}"
 
 
 def did_you_mean(name: str, allowed: Iterable[str]) -> str:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
+from typing import Any
 
 Listener = Callable[[str], None]
 _listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
@@ -23,13 +24,17 @@ def notify(text: str) -> None:
 
 
 @contextmanager
-def notices_to(listener: Listener | None) -> Iterator[None]:
-    """Send the notices of the block to a listener; None: to nobody."""
-    token = _listener.set(listener)
+def _having(variable: ContextVar[Any], value: object) -> Iterator[None]:
+    token = variable.set(value)
     try:
         yield
     finally:
-        _listener.reset(token)
+        variable.reset(token)
+
+
+def notices_to(listener: Listener | None) -> AbstractContextManager[None]:
+    """Send the notices of the block to a listener; None: to nobody."""
+    return _having(_listener, listener)
 
 
 _pause: ContextVar[Callable[[], None] | None] = ContextVar("pause", default=None)
@@ -42,14 +47,9 @@ def pause(*_: object) -> None:
         ask()
 
 
-@contextmanager
-def pausing(ask: Callable[[], None]) -> Iterator[None]:
+def pausing(ask: Callable[[], None]) -> AbstractContextManager[None]:
     """Ask at every pause of the block whether its work is still wanted."""
-    token = _pause.set(ask)
-    try:
-        yield
-    finally:
-        _pause.reset(token)
+    return _having(_pause, ask)
 
 
 _NUMBER = r"\d+(?:[.,]\d+)*"

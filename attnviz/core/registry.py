@@ -61,15 +61,15 @@ class Entry:
         """
         from importlib import import_module
 
-        if not self.package:
-            module, _, attribute = f"{self.room}{self.target}".partition(":")
-            return getattr(import_module(module), attribute)
-        module, _, attribute = self.target.partition(":")
+        room = "" if self.package else self.room
+        module, _, attribute = f"{room}{self.target}".partition(":")
         try:
             return getattr(import_module(module), attribute)
         except INTERRUPTIONS:
             raise
         except BaseException as error:
+            if not self.package:
+                raise
             raise PluginError(
                 f"'{self.target}' of the package {self.package} cannot be loaded: {said(error)}"
             ) from error
@@ -159,6 +159,13 @@ class Lesson(Entry):
     """A row of the table of lessons."""
 
     room = "attnviz.teach.lessons."
+
+
+@dataclass(frozen=True, slots=True)
+class CommandEntry(Entry):
+    """A row of the table of commands."""
+
+    room = "attnviz.cli.commands."
 
 
 MECHANISMS: dict[str, Mechanism] = {

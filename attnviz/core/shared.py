@@ -101,6 +101,19 @@ def is_module(model: object) -> bool:
     return hasattr(type(model), "parameters") and hasattr(type(model), "modules")
 
 
+@contextmanager
+def in_evaluation_mode(model: Any) -> Iterator[None]:
+    """Have all modules of a model in evaluation mode meanwhile; what is no module has none."""
+    modes = {part: part.training for part in model.modules()} if is_module(model) else {}
+    for part in modes:
+        part.training = False
+    try:
+        yield
+    finally:
+        for part, mode in modes.items():
+            part.training = mode
+
+
 def own_thread(look: Callable[..., Any]) -> Any:
     """A hook for passes of this thread, which those of other threads and copies do not meet."""
     thread = get_ident()

@@ -34,6 +34,7 @@ from attnviz.runs.journal import Count, check_same_options, checksum_of
 from attnviz.runs.many_texts import AttendChunk, Chunk, Record, chunk_name, with_shards
 from attnviz.storage.archive import DAMAGE
 from attnviz.storage.documents import dump_json
+from attnviz.storage.matrices import read_bytes
 from attnviz.storage.texts import CHUNK_SIZE, Text, chunks
 from attnviz.storage.writing import beside, write_file
 
@@ -281,17 +282,14 @@ def read_frequencies(path: Path) -> Vocabulary:
     """The frequent words by a file of words and counts, a line each, with a tab between."""
     counts: Counter[str] = Counter()
     try:
-        with path.open(encoding="utf-8-sig") as lines:
-            for number, line in enumerate(lines, 1):
-                word, _, count = line.rstrip("\n").rpartition("\t")
-                if not word or not is_number(count.strip()):
-                    raise InputError(
-                        f"line {number} of '{path}' is not a word, a tab and a count: "
-                        f"'{line.strip()}'"
-                    )
-                counts[word.lower()] += int(count)
+        text = read_bytes(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"'{path}' is not valid UTF-8") from error
-    except OSError as error:
-        raise InputError(f"cannot read '{path}': {error.strerror}") from error
+    for number, line in enumerate(io.StringIO(text, newline=None), 1):
+        word, _, count = line.rstrip("\n").rpartition("\t")
+        if not word or not is_number(count.strip()):
+            raise InputError(
+                f"line {number} of '{path}' is not a word, a tab and a count: '{line.strip()}'"
+            )
+        counts[word.lower()] += int(count)
     return vocabulary_of(counts.items())

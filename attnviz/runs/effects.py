@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -35,7 +36,7 @@ from attnviz.runs.many_texts import (
     chunk_name,
     with_shards,
 )
-from attnviz.runs.pipeline import Result, query_of
+from attnviz.runs.pipeline import Result, made_of, query_of
 from attnviz.storage.texts import Text, chunks
 
 Instead = Literal["zero", "mean"]
@@ -64,17 +65,12 @@ class EffectChunk(AttendChunk):
     def __call__(self, chunk: Chunk) -> Iterator[Outcome]:
         """The result of each record, or why it has none, made when it is asked for."""
         for record, found in zip(chunk, AttendChunk.__call__(self, chunk), strict=True):
-            if isinstance(found, AttnvizError) or not isinstance(record, Text):
+            if isinstance(found, AttnvizError):
                 yield found
-                continue
-            try:
-                yield self._measured(record, found)
-            except InputError as error:
-                if not record.where:
-                    raise
-                yield InputError(f"{record.where}: {error}")
+            else:
+                yield made_of(record, partial(self._measured, found))
 
-    def _measured(self, text: Text, found: Result) -> Result:
+    def _measured(self, found: Result, text: Text) -> Result:
         experiment, explained, instead = self.experiment(text)
         shown = {
             (item.stream, at, n) for item in found.maps for at in item.layers for n in item.heads

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, get_args
 
 import numpy as np
 
@@ -43,6 +43,7 @@ NOTEBOOK_WEIGHTS = 2_500_000
 
 
 Numbers: TypeAlias = "int | str | Sequence[int]"
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -297,38 +298,36 @@ def attend_chunk(
     None: as many as fit.
     """
     if command == "picture":  # the pictures of a chunk are not held together
-        yield from (_attend_picture(source, text, choice) for text in chunk)
+        for text in chunk:
+            yield made_of(text, lambda one: attend_one(source, one, choice, "picture"))
         return
     queries = [query_of(text, command) for text in chunk if isinstance(text, Text)]
     if choice.lens == ALL_LENSES:  # other lenses ask about each text again, while it is cached
         batch_size = 1
     attended = source.attend(queries, batch_size=batch_size)
     for text in chunk:
-        if isinstance(text, BadText):
-            yield text.error
-            continue
-        try:
-            yield _view_next(source, query_of(text, command), attended, choice, text)
-        except InputError as error:
-            if not text.where:
-                raise
-            yield InputError(f"{text.where}: {error}")
+        yield made_of(
+            text, lambda one: _view_next(source, query_of(one, command), attended, choice, one)
+        )
+
+
+def made_of(record: Text | BadText, make: Callable[[Text], Made]) -> Made | InputError:
+    """What is made of a record; of a line of a file that fails, why there is nothing."""
+    if isinstance(record, BadText):
+        return record.error
+    try:
+        return make(record)
+    except InputError as error:
+        if not record.where:
+            raise
+        told = str(error)
+        return InputError(told if record.where in told else f"{record.where}: {told}")
 
 
 def attend_one(source: Source, text: Text, choice: Choice, command: Command) -> Result:
     """One text's attention, labelled, selected and reduced as chosen."""
     query = query_of(text, command)
     return _view_next(source, query, source.attend([query]), choice, text)
-
-
-def _attend_picture(source: Source, record: Text | BadText, choice: Choice) -> Result | InputError:
-    if isinstance(record, BadText):
-        return record.error
-    try:
-        return attend_one(source, record, choice, "picture")
-    except InputError as error:
-        told = str(error)
-        return InputError(told if record.where in told else f"{record.where}: {told}")
 
 
 def query_of(text: Text, command: Command) -> Query:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import codecs
 import io
+import itertools
 import lzma
 import math
 import struct
@@ -48,11 +49,8 @@ LONGEST = 64 << 20
 DAMAGE = (
     *(zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError),
     *(ValueError, LookupError, TypeError, AttributeError),
-    *(
-        Warning,
-        SyntaxError,
-        tokenize.TokenError,
-    ),  # of a header, which is Python's spelling of a dictionary
+    # Of a header, which is Python's spelling of a dictionary.
+    *(Warning, SyntaxError, tokenize.TokenError),
     *(RuntimeError, lzma.LZMAError),  # encrypted, or packed as zipfile or this package cannot
 )
 """What reading a damaged archive may raise; no single error of zipfile and numpy covers it."""
@@ -122,16 +120,11 @@ class ArchiveReader:
         return map(identity_of, self.documents())
 
     def __iter__(self) -> Iterator[Attention]:
-        for number, document in enumerate(self.documents()):
-            yield self._read(number, document)
+        return itertools.starmap(self._read, enumerate(self.documents()))
 
     def at(self, wanted: int) -> Attention:
         """The attention of the text at a place, counted from 0."""
-        return next(
-            self._read(number, document)
-            for number, document in enumerate(self.documents())
-            if number == wanted
-        )
+        return self._read(wanted, next(itertools.islice(self.documents(), wanted, None)))
 
     def documents(self) -> Iterator[bytes]:
         """The JSON of each text without its weights."""

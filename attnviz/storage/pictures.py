@@ -32,8 +32,10 @@ def open_picture(
     """
     from PIL import Image, UnidentifiedImageError
 
+    Image.init()
+    known = [one for one in formats if one in Image.OPEN]  # AVIF is newer than the lowest Pillow
     try:
-        with Image.open(file, formats=[one for one in formats if one in _known()]) as opened:
+        with Image.open(file, formats=known) as opened:
             if (count := opened.width * opened.height) > MOST_PIXELS:
                 raise InputError(
                     f"{name} has {count:,} pixels: {MOST_PIXELS:,} at most, make it smaller"
@@ -46,14 +48,6 @@ def open_picture(
         raise InputError(f"{name} cannot be read as a picture: it is none of {allowed}") from error
     except Exception as error:  # the decoders raise whatever a damaged file leads them to
         raise InputError(f"{name} cannot be read as a picture: {first_line(error)}") from error
-
-
-def _known() -> frozenset[str]:
-    """The formats that this Pillow reads: AVIF is newer than the lowest version."""
-    from PIL import Image
-
-    Image.init()
-    return frozenset(Image.OPEN)
 
 
 def read_picture(path: Path) -> Image:

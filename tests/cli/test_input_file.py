@@ -14,6 +14,7 @@ import pytest
 from attnviz.cli.app import run
 from attnviz.cli.inputs import count_records, texts_of
 from attnviz.core.errors import AttnvizError, InputError, UsageError
+from attnviz.core.options import Many
 from attnviz.storage.texts import BadText, Text
 from tests.invoke import OWN, attnviz
 
@@ -26,7 +27,7 @@ CONTENTS = {
 
 
 def texts(file: str | Path, **how: object) -> list[str]:
-    found, many = texts_of([], str(file), **how)  # type: ignore[arg-type]
+    found, many = texts_of([], str(file), Many(**how))  # type: ignore[arg-type]
     assert many
     return [text.text if isinstance(text, Text) else str(text.error) for text in found]
 
@@ -44,7 +45,7 @@ def test_every_format_gives_the_same_texts_and_their_count(
     odd = tmp_path / "odd.data"
     odd.write_bytes(path.read_bytes())
     assert texts(odd, input_format=suffix) == ["one two", "three"]
-    assert count_records(str(odd), input_format=suffix) == 2
+    assert count_records(str(odd), Many(input_format=suffix))  # type: ignore[arg-type] == 2
     done = attnviz("self", "--input", path, *OWN, "-f", "jsonl", "-q")
     assert (done.status, done.err) == (0, "")
     assert [json.loads(line)["text"] for line in done.lines] == ["one two", "three"]
@@ -87,16 +88,16 @@ def test_what_is_wrong_with_all_of_a_file_is_known_at_once(
     path = tmp_path / name
     path.write_text(data)
     with pytest.raises(kind) as raised:
-        texts_of([], str(path), **how)  # type: ignore[arg-type]
+        texts_of([], str(path), Many(**how))  # type: ignore[arg-type]
     assert message in str(raised.value)
     assert "\n" not in str(raised.value)
 
 
 def test_columns_and_formats_are_not_for_arguments() -> None:
     with pytest.raises(UsageError, match="--columns is for files and stdin"):
-        texts_of(["a"], None, columns="text=1")
+        texts_of(["a"], None, Many(columns="text=1"))
     with pytest.raises(UsageError, match="--input-format is for files and stdin"):
-        texts_of(["a"], None, input_format="csv")
+        texts_of(["a"], None, Many(input_format="csv"))
 
 
 def test_a_table_with_a_header_only_holds_no_text(tmp_path: Path) -> None:
@@ -128,7 +129,7 @@ def test_a_bad_line_keeps_its_number_and_what_stood_there(tmp_path: Path) -> Non
 
 def test_the_sample_table_is_read_by_its_own_names() -> None:
     path = Path(__file__).parents[2] / "sample_inputs" / "notes.csv"
-    found = list(texts_of([], str(path), columns="text=note,id=key,labels=words")[0])
+    found = list(texts_of([], str(path), Many(columns="text=note,id=key,labels=words"))[0])
     assert [text.line for text in found] == [2, 3, 5]
     assert [text.id for text in found if isinstance(text, Text)] == ["fox", "letter", "quote"]
     assert [bool(text.labels) for text in found if isinstance(text, Text)] == [True, False, False]

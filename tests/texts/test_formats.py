@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnviz.storage.texts import BadText, Text
-from attnviz.storage.texts.formats import FileFormat, format_of_file, is_packed, read_texts
+from attnviz.storage.texts.formats import format_of_file, is_packed, read_texts
+from attnviz.storage.texts.lines import FileFormat
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnviz.storage.texts import BadText, Text
-from attnviz.storage.texts.formats import FileFormat, read_texts
-from attnviz.storage.texts.lines import BrokenFileError, Lines, open_lines, unbroken
+from attnviz.storage.texts.formats import read_texts
+from attnviz.storage.texts.lines import BrokenFileError, FileFormat, Lines, open_lines, unbroken
 
 
 class Drops(io.RawIOBase):

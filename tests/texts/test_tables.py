@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from attnviz.core.errors import InputError, UsageError
 from attnviz.storage.texts import BadText, Text
-from attnviz.storage.texts.formats import FileFormat, read_texts
+from attnviz.storage.texts.formats import read_texts
+from attnviz.storage.texts.lines import FileFormat
 
 CELLS = st.text(
     st.characters(exclude_categories=["Cs"], exclude_characters="\r"), min_size=1, max_size=20

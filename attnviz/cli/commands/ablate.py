@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from attnviz.analyses.effects.ablation import Each
-from attnviz.cli.inputs import INPUT, given_texts, reading, texts_of
+from attnviz.cli.inputs import INPUT, given_texts, texts_of
 from attnviz.cli.options import CHOICE, OUTPUT, with_options
 from attnviz.cli.report import Report
 from attnviz.cli.run import count_texts
+from attnviz.cli.sinks import data_of
 from attnviz.core.effects import AblationReport, By, HeadOutputs
 from attnviz.core.errors import InputError, UsageError
 from attnviz.core.options import Options, opt
@@ -123,8 +124,7 @@ def ablate(
                     lines += [ablation_json(found)] * keeps_lines
         if study.texts:
             report.add(_data(study.report(), top, lines))
-        report.finish()
-        report.say_done(f"{study.texts} text{'s' * (study.texts != 1)}")
+        report.finish(f"{study.texts} text{'s' * (study.texts != 1)}")
     raise typer.Exit(report.status if study.texts else 1)
 
 
@@ -175,7 +175,7 @@ def ablated(
 def reference_banks(source: Source, file: str, options: Options) -> list[HeadOutputs]:
     """What each head puts out at the positions of a file's texts."""
     found = []
-    for text in texts_of([], file, pairs=True, **reading(options))[0]:
+    for text in texts_of([], file, options.many, pairs=True)[0]:
         if isinstance(text, BadText):
             raise text.error
         found.append(open_experiment(source, query_for(text)).head_outputs())
@@ -191,13 +191,10 @@ def _data(report: AblationReport, top: int, lines: list[str]) -> Data:
     kinds = {one.kind for one in report.every}
     shows = {"grid": {"head"}, "words": {"token"}}  # every part of a kind
     pictures = ["bars", *(name for name, shown in shows.items() if kinds == shown)]
-    return Data(
-        text=partial(ablation_table, report, top),
-        rows=partial(ablation_tsv, report),
-        document=partial(ablation_json, report),
+    return data_of(
+        *(report, ablation_table, ablation_tsv, ablation_json, top),
         lines=lambda: "".join(lines),
         arrays=partial(ablation_npz, report),
         figures={name: partial(drawn, name) for name in pictures},
         about=dump_json(asdict(report.maps.provenance)),
-        value=report,
     )

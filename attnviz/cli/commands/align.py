@@ -80,8 +80,7 @@ def run_alignment(
             say_unreliable(doubtful, number + 1, report)
         else:
             write_scores(found, gold, report)
-        report.finish()
-        report.say_done("done")
+        report.finish("done")
     return report.status
 
 
@@ -196,7 +195,7 @@ def align(
 
     paste en.txt fr.txt | attnviz align - > links.txt
     """
-    from attnviz.cli.inputs import reading, texts_of
+    from attnviz.cli.inputs import texts_of
 
-    pairs, _ = texts_of([], file, pairs=True, keep_blank=True, **reading(options))
+    pairs, _ = texts_of([], file, options.many, pairs=True, keep_blank=True)
     raise typer.Exit(run_alignment(pairs, options, file, symmetrize, against, score, many=True))

@@ -161,8 +161,7 @@ def audio(
                 if short := sum(word.end == word.start for word in words):
                     report.hold(f"words that get no time, and no place in a TextGrid: {short}")
                 report.add(times_data(words, clock.end, {**about, "heads": heads}))
-        report.finish()
-        report.say_done("1 recording")
+        report.finish("1 recording")
 
 
 def check_request(options: Options, kind: DataKind, start: float, timing: str | None) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from attnviz.cli.inputs import INPUT, reading, texts_of
+from attnviz.cli.inputs import INPUT, texts_of
 from attnviz.cli.options import ORIGIN, PLACES, VIEW, with_options
 from attnviz.core.errors import UsageError
 from attnviz.core.options import Options, opt
@@ -38,7 +38,7 @@ def co(
     if a is not None and a != "-" and b is None:
         raise UsageError("co-attention needs two texts: attnviz co A B")
     given = [text for text in (a, b) if text is not None]
-    texts, many = texts_of(given, input_file, pairs=True, **reading(options))
+    texts, many = texts_of(given, input_file, options.many, pairs=True)
     origin = replace(options.origin, mechanism=f"co-{variant}")
     raise typer.Exit(
         run_texts(

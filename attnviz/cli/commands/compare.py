@@ -15,6 +15,7 @@ from attnviz.analyses.compare import compare_effects, compare_maps
 from attnviz.analyses.view import describe_run
 from attnviz.cli.options import CHOICE, ORIGIN, OUTPUT, with_options
 from attnviz.cli.report import Report
+from attnviz.cli.sinks import data_of
 from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.core.effects import SavedEffects
 from attnviz.core.errors import AttnvizError, InputError, UsageError
@@ -126,16 +127,8 @@ def compare(
     if saved is not None:
         change = compare_effects(*saved)
         with Report(options, "changes") as report:
-            report.add(
-                Data(
-                    text=partial(effects_table, change, top),
-                    rows=partial(effects_tsv, change),
-                    document=partial(effects_json, change),
-                    value=change,
-                )
-            )
-            report.finish()
-            report.say_done("compared")
+            report.add(data_of(change, effects_table, effects_tsv, effects_json, top))
+            report.finish("compared")
         both = ((one, other) for one, other in change.pairs if one and other)
         changes = [(one.label, abs(other.effect - one.effect)) for one, other in both]
         judge(changes, "effects", fail_above)
@@ -150,8 +143,7 @@ def compare(
             for text in found.notes:
                 report.say(text)
         report.add(_data(first, second, maps, found, top, options.output.width))
-        report.finish()
-        report.say_done("compared")
+        report.finish("compared")
     sizes = enumerate(found.divergences.ravel().tolist())
     judge([(head_name(found, place), size) for place, size in sizes], "heads", fail_above)
 

@@ -16,7 +16,7 @@ from attnviz.analyses.corpus.report import orders_of
 from attnviz.analyses.corpus.words import PATCHES, Vocabulary
 from attnviz.analyses.heads import check_order
 from attnviz.cli.commands.heads import BY, CROSS, SORT, WITH_EFFECT, check_effect
-from attnviz.cli.inputs import pictures_in, reading, texts_of
+from attnviz.cli.inputs import pictures_in, texts_of
 from attnviz.cli.options import CHOICE, OUTPUT, with_options
 from attnviz.cli.rejects import rejected
 from attnviz.cli.report import Report
@@ -171,8 +171,7 @@ def corpus(
                 found = replace(found, curve=curve_of(attend, kept, found, orders, engine))
         if found is not None:
             report.add(_data(found, show, top))
-        report.finish()
-        report.say_done(f"{state.records} {'pictures' if pictures else 'texts'}")
+        report.finish(f"{state.records} {'pictures' if pictures else 'texts'}")
     if checkpoint is not None:
         checkpoint.discard()
     raise typer.Exit(1 if found is None else report.status)
@@ -240,7 +239,7 @@ def _read(
         return Vocabulary({}, (), PATCHES), _records(pictures), len(pictures)
 
     def open_texts() -> Iterator[Record]:
-        texts, _ = texts_of([], file, pairs=command == "cross", **reading(options))
+        texts, _ = texts_of([], file, options.many, pairs=command == "cross")
         return texts
 
     if frequencies is None:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from attnviz.cli.commands.align import AGAINST, SCORE, SYMMETRIZE
-from attnviz.cli.inputs import INPUT, reading, texts_of
+from attnviz.cli.inputs import INPUT, texts_of
 from attnviz.cli.options import MANY_TEXTS, MODELS, PLACES, VIEW, with_options
 from attnviz.core.options import Options
 
@@ -48,7 +48,7 @@ def cross(
     if brings_tokens(options.origin) and not given and input_file is None:
         raise typer.Exit(run_texts("cross", [Text("0", "")], many=False, options=options))
     aligned = options.output.format == "pharaoh" or score is not None
-    texts, many = texts_of(given, input_file, pairs=True, keep_blank=aligned, **reading(options))
+    texts, many = texts_of(given, input_file, options.many, pairs=True, keep_blank=aligned)
     if aligned:
         from attnviz.cli.commands.align import run_alignment
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,10 +16,11 @@ from attnviz.analyses.heads import ORDERS, ROLES, HeadStudy, check_order
 from attnviz.analyses.masks import without_implied
 from attnviz.analyses.similarity import SimilarityStudy
 from attnviz.analyses.treebank import TreebankStudy
-from attnviz.cli.inputs import INPUT, reading, texts_of
+from attnviz.cli.inputs import INPUT, texts_of
 from attnviz.cli.options import CHOICE, ORIGIN, OUTPUT, with_options
 from attnviz.cli.report import Report
 from attnviz.cli.run import count_texts, more_of_stdin, sharing
+from attnviz.cli.sinks import data_of
 from attnviz.core.errors import AttnvizError, InputError, UsageError
 from attnviz.core.measures import EFFECT
 from attnviz.core.options import Options, opt
@@ -42,7 +44,7 @@ from attnviz.runs.many_texts import AttendChunk, Outcome, Record, attend_all
 from attnviz.runs.pipeline import attend_one, check_choice
 from attnviz.storage.conllu import Sentence, read_sentences
 from attnviz.storage.documents import dump_json
-from attnviz.storage.matrices import open_file
+from attnviz.storage.matrices import read_bytes
 from attnviz.storage.texts import Text, chunks
 
 if TYPE_CHECKING:
@@ -159,8 +161,7 @@ def heads(
             if role is not None and not study.report(order, role).rows:
                 report.say(f"no head has the role '{role}'")
             report.add(_data(study, similarity, similar, order, role))
-        report.finish()
-        report.say_done(f"{study.texts} text{'s' * (study.texts != 1)}")
+        report.finish(f"{study.texts} text{'s' * (study.texts != 1)}")
     raise typer.Exit(report.status if study.texts else 1)
 
 
@@ -173,7 +174,7 @@ def _texts(
     # A file of weights can bring its own tokens.
     if brings_tokens(options.origin) and not arguments and file is None:
         return [Text("0", "")], False
-    return texts_of(arguments, file, pairs=cross, **reading(options))
+    return texts_of(arguments, file, options.many, pairs=cross)
 
 
 def check_effect(order: str, by: Instead, *, effect: bool) -> None:
@@ -240,26 +241,13 @@ def _data(
 
         return head_plane(similarity.report(), study.report("layer").rows)
 
-    figures = {"overview": overview, "scatter": scatter}
     about = dump_json(asdict(found.provenance))
+    more: dict[str, Any] = {"figures": {"overview": overview, "scatter": scatter}, "about": about}
     if similar:
         alike = similarity.report()
-        return Data(
-            text=partial(similarity_table, alike),
-            rows=partial(similarity_tsv, alike),
-            document=partial(similarity_json, alike),
-            figures=figures,
-            about=about,
-            value=alike,
-        )
-    return Data(
-        text=partial(measures_table, found, keep=order),
-        rows=partial(measures_tsv, found),
-        document=partial(measures_json, found),
-        figures=figures,
-        about=about,
-        value=found,
-    )
+        return data_of(alike, similarity_table, similarity_tsv, similarity_json, **more)
+    table = partial(measures_table, keep=order)
+    return data_of(found, table, measures_tsv, measures_json, **more)
 
 
 def relations(file: str, options: Options) -> int:
@@ -288,16 +276,8 @@ def relations(file: str, options: Options) -> int:
         result = study.report()
         for note in result.notes:
             report.say(note)
-        report.add(
-            Data(
-                text=lambda display: treebank_table(result, display),
-                rows=lambda: treebank_tsv(result),
-                document=lambda: treebank_json(result),
-                value=result,
-            )
-        )
-        report.finish()
-        report.say_done(f"{study.sentences} sentences")
+        report.add(data_of(result, treebank_table, treebank_tsv, treebank_json))
+        report.finish(f"{study.sentences} sentences")
     return report.status
 
 
@@ -305,8 +285,4 @@ def read_treebank(file: str) -> list[Sentence]:
     """The sentences of a file, all of which are read before a model loads; "-" is stdin."""
     if file == "-":
         return list(read_sentences(sys.stdin.buffer, "stdin"))
-    with open_file(Path(file)) as lines:
-        try:
-            return list(read_sentences(lines, f"'{file}'"))
-        except OSError as error:
-            raise InputError(f"cannot read '{file}': {error.strerror}") from error
+    return list(read_sentences(io.BytesIO(read_bytes(Path(file))), f"'{file}'"))

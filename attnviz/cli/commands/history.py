@@ -16,12 +16,11 @@ from attnviz.callbacks import read_sample, sample_files
 from attnviz.cli.commands.compare import judge
 from attnviz.cli.options import OUTPUT, with_options
 from attnviz.cli.report import Report
-from attnviz.cli.sinks import Item
+from attnviz.cli.sinks import Item, data_of
 from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.core.errors import InputError, UsageError
 from attnviz.core.measures import DRIFT, History
 from attnviz.core.options import Options, opt
-from attnviz.renderers.reports import Data
 from attnviz.renderers.text.history import history_json, history_table, history_tsv
 from attnviz.runs.pipeline import apply_choice, check_choice
 
@@ -80,8 +79,7 @@ def history(
         for note in (*found.provenance.notes, *found.notes):
             report.say(note)
         report.add(_item(found, samples, options))
-        report.finish()
-        report.say_done(f"{len(files)} sample{'s' * (len(files) != 1)}")
+        report.finish(f"{len(files)} sample{'s' * (len(files) != 1)}")
     named = [f"layer {layer} head {head}" for _, layer, head in found.heads]
     judge(list(zip(named, found.values[DRIFT][-1].tolist(), strict=True)), "heads", fail_above)
 
@@ -95,14 +93,9 @@ def _item(found: History, samples: Samples, options: Options) -> Item:
     if options.output.html or options.output.open_page:
         maps = tuple(item for step, sample in samples() for item in _named(step, sample))
         page = Attention(maps, found.provenance)
-    data = Data(
-        text=partial(history_table, found),
-        rows=partial(history_tsv, found),
-        document=partial(history_json, found),
-        figures={"plot": partial(_plot, found), "gif": partial(_frames, found, samples)},
-        value=found,
-    )
-    return Item(data, tuple, data.figures, page)
+    figures = {"plot": partial(_plot, found), "gif": partial(_frames, found, samples)}
+    data = data_of(found, history_table, history_tsv, history_json, figures=figures)
+    return Item(data, tuple, figures, page)
 
 
 def _named(step: int, sample: Attention) -> Iterator[AttentionMap]:

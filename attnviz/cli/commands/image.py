@@ -170,8 +170,7 @@ def image(
                 {name: as_jpeg(part) for name, part in parts.items()} if with_page else None,
             )
         )
-        report.finish()
-        report.say_done(f"{len(images)} picture{'s' * (len(images) > 1)}")
+        report.finish(f"{len(images)} picture{'s' * (len(images) > 1)}")
 
 
 def within_page(attention: Attention) -> Attention:

@@ -11,11 +11,11 @@ from attnviz.analyses.effects.faithfulness import TextFaithfulness, faithfulness
 from attnviz.cli.inputs import INPUT, given_texts
 from attnviz.cli.options import CHOICE, with_options
 from attnviz.cli.report import Report
+from attnviz.cli.sinks import data_of
 from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.options import Options, opt
 from attnviz.models.lens import ask_source, explained_by, open_experiment, scores_of
 from attnviz.models.open import open_source
-from attnviz.renderers.reports import Data
 from attnviz.renderers.text.lenses import lenses_json, lenses_table, lenses_tsv
 from attnviz.runs.ablation import query_for
 from attnviz.storage.texts import BadText
@@ -59,16 +59,8 @@ def lenses(
                     report.skip(record, InputError(f"{record.where}: {error}"))
         if found:
             result = lens_report(found)
-            report.add(
-                Data(
-                    text=partial(lenses_table, result),
-                    rows=partial(lenses_tsv, result),
-                    document=partial(lenses_json, result),
-                    value=result,
-                )
-            )
+            report.add(data_of(result, lenses_table, lenses_tsv, lenses_json))
             for note in result.provenance.notes:
                 report.say(note)
-        report.finish()
-        report.say_done(f"{len(found)} text{'s' * (len(found) != 1)}")
+        report.finish(f"{len(found)} text{'s' * (len(found) != 1)}")
     raise typer.Exit(report.status if found else 1)

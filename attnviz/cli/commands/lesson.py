@@ -65,8 +65,7 @@ def lesson(
     given = {option: value for option, value in wanted.items() if value is not None}
     with Report(options, "lesson", pictures={"plot": plot}) as report:
         report.add(_data(_teach(name, given)))
-        report.finish()
-        report.say_done("taught")
+        report.finish("taught")
 
 
 def _teach(name: str, given: Mapping[str, Any]) -> Lesson:

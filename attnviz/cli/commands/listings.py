@@ -64,8 +64,7 @@ def write_listing(data: Data, options: Options) -> None:
 
     with Report(options, "listing") as report:
         report.add(data)
-        report.finish()
-        report.say_done("listed")
+        report.finish("listed")
 
 
 @with_options(writes="listing")

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from attnviz.cli.inputs import INPUT, reading, texts_of
+from attnviz.cli.inputs import INPUT, texts_of
 from attnviz.cli.options import MANY_TEXTS, MODELS, ORIGIN, PLACES, VIEW, with_options
 from attnviz.core.errors import UsageError
 from attnviz.core.options import Options, opt
@@ -49,5 +49,5 @@ def self_command(
     if brings_tokens(options.origin) and not text and input_file is None:
         # A file of weights can bring its own tokens.
         raise typer.Exit(run_texts("self", [Text("0", "")], many=False, options=options))
-    texts, many = texts_of(text or [], input_file, **reading(options))
+    texts, many = texts_of(text or [], input_file, options.many)
     raise typer.Exit(run_texts("self", texts, many=many, options=options, input_file=input_file))

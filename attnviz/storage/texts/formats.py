@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import PurePath
 
 from attnviz.core.errors import UsageError
 from attnviz.core.options import InputFormat, names_in
 from attnviz.storage.texts import BadText, Text
 from attnviz.storage.texts.lines import (
-    LONGEST,
     BrokenFileError,
+    FileFormat,
     json_text,
     make_texts,
     number_lines,
@@ -20,25 +20,6 @@ from attnviz.storage.texts.lines import (
 
 SUFFIXES = {".txt": "txt", ".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".tsv": "tsv"}
 INPUT_FORMATS = names_in(InputFormat)
-
-
-@dataclass(frozen=True, slots=True)
-class FileFormat:
-    """How a file of texts is read.
-
-    Attributes:
-        pairs: source and target are wanted rather than single texts; in .txt, and in .tsv without a
-            header, they stand to the left and right of a tab or |||.
-        keep_blank: a blank line is a BadText too, for output that stays line by line.
-        columns: which column of a table, or key of an object, holds what; from `parse_columns`.
-        longest: bytes of a line or row at most.
-    """
-
-    input_format: str = "txt"
-    pairs: bool = False
-    keep_blank: bool = False
-    columns: Mapping[str, str] = field(default_factory=dict)
-    longest: int = LONGEST
 
 
 def is_packed(path: PurePath) -> bool:
@@ -76,25 +57,13 @@ def read_texts(lines: Iterable[bytes], name: str, reading: FileFormat) -> Iterat
 
 
 def _texts(lines: Iterable[bytes], name: str, reading: FileFormat) -> Iterator[Text | BadText]:
-    pairs, keep_blank, columns = reading.pairs, reading.keep_blank, reading.columns
     if reading.input_format in ("csv", "tsv"):
         from attnviz.storage.texts.tables import csv_rows, read_table, tsv_rows
 
-        bare = reading.input_format == "tsv"
-        return read_table(
-            tsv_rows(lines, name) if bare else csv_rows(lines, name, reading.longest),
-            name,
-            columns=columns,
-            pairs=pairs,
-            keep_blank=keep_blank,
-            bare=bare,
-        )
+        tabs = reading.input_format == "tsv"
+        rows = tsv_rows(lines, name) if tabs else csv_rows(lines, name, reading.longest)
+        return read_table(rows, name, reading)
+    make = partial(plain_text, pairs=reading.pairs)
     if reading.input_format == "jsonl":
-        return make_texts(
-            number_lines(lines, name),
-            lambda line: json_text(line, pairs=pairs, names=columns),
-            keep_blank=keep_blank,
-        )
-    return make_texts(
-        number_lines(lines, name), lambda line: plain_text(line, pairs=pairs), keep_blank=keep_blank
-    )
+        make = partial(json_text, pairs=reading.pairs, names=reading.columns)
+    return make_texts(number_lines(lines, name), make, keep_blank=reading.keep_blank)

@@ -7,7 +7,7 @@ import io
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, BinaryIO, Protocol, TypeVar
 
@@ -18,6 +18,25 @@ MAGIC = b"\x1f\x8b"
 CHUNK = 1 << 16
 LONGEST = 64 << 20
 """Bytes of a line at most, unless --max-line says otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileFormat:
+    """How a file of texts is read.
+
+    Attributes:
+        pairs: source and target are wanted rather than single texts; in .txt, and in .tsv without a
+            header, they stand to the left and right of a tab or |||.
+        keep_blank: a blank line is a BadText too, for output that stays line by line.
+        columns: which column of a table, or key of an object, holds what; from `parse_columns`.
+        longest: bytes of a line or row at most.
+    """
+
+    input_format: str = "txt"
+    pairs: bool = False
+    keep_blank: bool = False
+    columns: Mapping[str, str] = field(default_factory=dict)
+    longest: int = LONGEST
 
 
 class BrokenFileError(InputError):

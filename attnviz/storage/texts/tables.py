@@ -10,12 +10,14 @@ import csv
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 
 from attnviz.core.errors import InputError, UsageError, choose, did_you_mean, is_number
 from attnviz.storage.texts import BadText, Text, check_text
 from attnviz.storage.texts.lines import (
     LONGEST,
+    FileFormat,
     Line,
     decode_lines,
     make_texts,
@@ -120,27 +122,18 @@ def parse_columns(asked: str, *, pairs: bool) -> dict[str, str]:
     return found
 
 
-def read_table(
-    rows: Iterable[Row],
-    name: str,
-    *,
-    columns: Mapping[str, str],
-    pairs: bool,
-    keep_blank: bool,
-    bare: bool,
-) -> Iterator[Text | BadText]:
-    """The texts of a table."""
-    rows = iter(rows)
+def read_table(rows: Iterable[Row], name: str, reading: FileFormat) -> Iterator[Text | BadText]:
+    """The texts of a table; one with tabs may do without a header."""
+    rows, columns, pairs = iter(rows), reading.columns, reading.pairs
     first = next((row for row in rows if not row.blank), None)
     if first is None:
         return
     most = 2 if pairs else 1
     wanted = "source" if pairs else "text"
-    if bare and not columns and wanted not in first.fields and len(first.fields) <= most:
-        rows = chain([first], rows)
-        yield from make_texts(
-            rows, lambda row: _bare_text(row, pairs=pairs, most=most), keep_blank=keep_blank
-        )
+    bare = reading.input_format == "tsv" and not columns and wanted not in first.fields
+    if bare and len(first.fields) <= most:
+        make = partial(_bare_text, pairs=pairs, most=most)
+        yield from make_texts(chain([first], rows), make, keep_blank=reading.keep_blank)
         return
     if first.problem:
         raise InputError(f"{first.where} is not CSV: {first.problem}")
@@ -149,11 +142,8 @@ def read_table(
         rows = chain([first], rows)
     before = first.number + header
     main = columns.get(wanted, wanted) if header else wanted
-
-    def text_of(row: Row) -> Text:
-        return _row_text(row, first, places, before, main)
-
-    yield from make_texts(rows, text_of, keep_blank=keep_blank)
+    make = partial(_row_text, first=first, places=places, before=before, main=main)
+    yield from make_texts(rows, make, keep_blank=reading.keep_blank)
 
 
 def _bare_text(row: Row, *, pairs: bool, most: int) -> Text:
