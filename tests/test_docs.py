@@ -21,7 +21,7 @@ from tests.test_readme import ROOT, furnish, printed
 pytestmark = pytest.mark.slow
 
 PAGES = [
-    ROOT / "docs" / f"{name}.md" for name in ("atlas", "audio", "effects", "live", "mechanisms")
+    ROOT / "docs" / f"{name}.md" for name in ("audio", "effects", "live", "mechanisms")
 ]
 BLOCK = re.compile(
     r"^```console\n(?P<console>.*?)^```$"

@@ -167,6 +167,8 @@ class Door:
         host, path = headers.get("host", ""), request.scope["path"]
         if not self.knows(host):
             return "this address is not the one that attnviz serves"
+        if path == "/favicon.ico":  # a browser asks for it on its own, without the cookie
+            return ""
         if path == "/" and _same(request.query_params.get("token", ""), self.token):
             return ""
         origin = headers.get("origin")

@@ -182,7 +182,7 @@ def test_the_effect_of_every_head_is_that_of_ablate(engine: Engine, pocket: Pock
 @pytest.mark.slow
 def test_the_effect_lens_can_explain_a_single_piece(engine: Engine, pocket: Pocket) -> None:
     source = PAIRS[0][0]
-    ran = pocket.experiment(Query(source, None, "cross"), "rouge")
+    ran = pocket.experiment(Query(source, None, "cross"), "rouge[3]")
     answer = engine.ask(source, lens="effect", explain=ran.outputs[0].position)
     _, codes = document_of(through("effect", ran))
     same_values(answer["codes"], codes)

@@ -205,6 +205,7 @@ def _copied(model: Any) -> Any:
     """A copy of a model's modules around the same numbers, which attends eagerly."""
     from copy import deepcopy
 
+    from torch import Tensor
     from torch.nn import Parameter
     from transformers import PreTrainedModel
 
@@ -217,6 +218,8 @@ def _copied(model: Any) -> Any:
     for part in model.modules():
         hooks = [hook for kind in hooks_of(part) for hook in kind.values()]
         shared |= {id(one): one for one in (*hooks, getattr(part, "_hf_hook", None))}
+        # What a pass has left, such as a recurrent state, may be part of a graph.
+        shared |= {id(t): t.detach() for t in vars(part).values() if isinstance(t, Tensor)}
     copy = deepcopy(model, shared)
     for part in copy.modules():
         for kind in hooks_of(part):  # what only watches this pass of the model stays there

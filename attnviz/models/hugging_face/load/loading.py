@@ -170,7 +170,6 @@ def given_parts(model: Any, reader: Any) -> LoadedParts:
         UsageError: it is no model of transformers, or has nothing to read with.
     """
     from transformers import PreTrainedModel
-    from transformers.utils.hub import PushToHubMixin
 
     wrapped: dict[str, bool] = {}
     while not isinstance(model, PreTrainedModel):
@@ -182,8 +181,8 @@ def given_parts(model: Any, reader: Any) -> LoadedParts:
             )
         wrapped[name] = True
         model = getattr(model, name)() if WRAPPERS[name] else getattr(model, name)
-    if not isinstance(reader, PushToHubMixin) or isinstance(reader, PreTrainedModel):
-        what = "" if reader is None else f", and {in_short(reader)} is none of transformers"
+    if not callable(reader) or isinstance(reader, PreTrainedModel):
+        what = "" if reader is None else f", and {in_short(reader)} reads nothing"
         raise UsageError(f"a model from Python needs its tokenizer or processor: tokenizer=…{what}")
     called = model.name_or_path or type(model).__name__
     provenance = _describe(called, model, {"wrapped": ", ".join(wrapped) or None}, [], trained=None)
