@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+from numpy.typing import NDArray
 
 from attnviz.core.attention_map import AttentionMap, Link
 from attnviz.core.sinks import word_cells
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 
 def strongest_links(item: AttentionMap, count: int, *, between_words: bool = True) -> list[Link]:

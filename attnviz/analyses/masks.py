@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +17,7 @@ from numpy.typing import NDArray
 from attnviz.analyses.entropy import mean_known, row_entropy
 from attnviz.core.attention_map import IMPLIED, Attention, AttentionMap
 from attnviz.core.errors import InputError, UsageError
-
-if TYPE_CHECKING:
-    from attnviz.core.measures import HeadMeasure
+from attnviz.core.measures import HeadMeasure
 
 CAUSAL_STREAMS = ("causal", "decoder")
 

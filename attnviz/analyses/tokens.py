@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnviz.analyses.masks import uniform_attention, visible_keys
 from attnviz.analyses.words import word_numbers
@@ -27,9 +27,6 @@ from attnviz.core.errors import InputError, UsageError, choose
 from attnviz.core.options import Special, names_in
 from attnviz.core.sinks import BEYOND_UNIFORM, SINK_SHARE
 from attnviz.core.tokens import text_places
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 
 def label_tokens(attention: Attention, labels: Sequence[str]) -> Attention:

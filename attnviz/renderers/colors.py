@@ -8,17 +8,12 @@ the colour-blind, who can also tell blue from orange.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+from numpy.typing import NDArray
 
+from attnviz.core.attention_map import AttentionMap
 from attnviz.core.registry import MEASURES
 from attnviz.core.sinks import word_cells
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from attnviz.core.attention_map import AttentionMap
 
 Limits = tuple[float, float]
 """The values at the two ends of the colour scale: (0, top) or, for signed values, (-top, top)."""

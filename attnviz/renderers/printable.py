@@ -9,12 +9,9 @@ from __future__ import annotations
 
 import math
 import unicodedata
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from attnviz.core.measures import Meaning
+from attnviz.core.measures import Meaning
 
 UNKNOWN = "–"
 

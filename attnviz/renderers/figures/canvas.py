@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Sequence
+from typing import Any, cast
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection, PolyCollection
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
 from attnviz.renderers.colors import FAINT, INK, Color
 from attnviz.renderers.figures.figure import (
@@ -23,13 +27,6 @@ from attnviz.renderers.figures.figure import (
     write,
 )
 from attnviz.renderers.figures.fonts import Typeface, typeface
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-    from numpy.typing import NDArray
 
 Box = tuple[float, float, float, float]
 """Left, top, width and height."""

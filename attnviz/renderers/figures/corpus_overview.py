@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from matplotlib.figure import Figure
 
+from attnviz.core.corpus_report import CorpusReport
 from attnviz.core.measures import about_effects, mass_note
 from attnviz.renderers.colors import FAINT, INK
 from attnviz.renderers.figures.canvas import EDGE as _EDGE
@@ -22,12 +23,6 @@ from attnviz.renderers.figures.figure import (
     points,
 )
 from attnviz.renderers.figures.fonts import typeface
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from attnviz.core.corpus_report import CorpusReport
-
 
 _GAP, _WIDTH, _LEGEND = 44, 1560, 300
 _HOW = (

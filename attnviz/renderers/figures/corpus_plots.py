@@ -5,20 +5,16 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from itertools import pairwise, product
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
+from attnviz.core.corpus_report import StreamReport
+from attnviz.core.measures import Meaning
 from attnviz.renderers.colors import FAINT, INK, NO_ROLE, ROLE_COLORS, Color, ink_on, round_up
 from attnviz.renderers.figures.canvas import Box, Canvas
 from attnviz.renderers.figures.corpus_profiles import SMALL, class_colors, role_color
 from attnviz.renderers.figures.figure import LINE, NOTE_SIZE, TEXT_SIZE, points
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from attnviz.core.corpus_report import StreamReport
-    from attnviz.core.measures import Meaning
 
 _LINE_COLOR: Color = (205, 210, 217)
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from attnviz.core.corpus_report import StreamReport
+from attnviz.core.measures import HeadRow
 from attnviz.renderers.colors import FAINT, NO_ROLE, ROLE_COLORS, Color, color_of
 from attnviz.renderers.figures.canvas import Box, Canvas
 from attnviz.renderers.figures.figure import (
@@ -15,10 +16,6 @@ from attnviz.renderers.figures.figure import (
     points,
 )
 from attnviz.renderers.printable import two_digits
-
-if TYPE_CHECKING:
-    from attnviz.core.corpus_report import StreamReport
-    from attnviz.core.measures import HeadRow
 
 SMALL = 5.5
 _LOWEST, _HIGHEST, _WIDEST, _PANEL, _GAP = 24, 124, 400, 1240, 9

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+from matplotlib.figure import Figure
 
+from attnviz.core.effects import AblationReport, Effect
 from attnviz.renderers.colors import (
     FAINT,
     INK,
@@ -24,11 +25,6 @@ from attnviz.renderers.figures.canvas import EDGE, Box, Canvas, page_with_room
 from attnviz.renderers.figures.figure import LINE, NOTE_SIZE, TEXT_SIZE, own_settings, points
 from attnviz.renderers.figures.fonts import typeface
 from attnviz.renderers.printable import nats, shorten
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from attnviz.core.effects import AblationReport, Effect
 
 READING = (
     "log p of the output with it minus log p without it, in nats: blue supports the output, "

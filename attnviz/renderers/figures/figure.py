@@ -6,30 +6,26 @@ number of them and no row comes out thicker than its neighbour.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from io import BytesIO
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import Colormap, ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.text import Text
+from numpy.typing import NDArray
 
 from attnviz.core.errors import OutputError
+from attnviz.core.options import Width
 from attnviz.renderers.colors import FAINT, INK, NO_VALUE, Color, Limits, shades
 from attnviz.renderers.figures.fonts import DPI, Typeface, embeddable
 from attnviz.renderers.printable import printable, shorten
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from matplotlib.axes import Axes
-    from numpy.typing import NDArray
-
-    from attnviz.core.options import Width
 
 TITLE_SIZE, TEXT_SIZE, NOTE_SIZE = 9.0, 7.5, 6.5
 LINE = 1.25

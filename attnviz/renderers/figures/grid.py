@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
+from attnviz.core.attention_map import AttentionMap
 from attnviz.renderers.blocks import strongest
 from attnviz.renderers.colors import INK, Limits, beyond, no_value, scale_of
 from attnviz.renderers.figures.figure import (
@@ -22,15 +26,6 @@ from attnviz.renderers.figures.figure import (
 )
 from attnviz.renderers.figures.fonts import Typeface, typeface
 from attnviz.renderers.printable import shorten
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-    from numpy.typing import NDArray
-
-    from attnviz.core.attention_map import AttentionMap
 
 _LONGEST = 1620
 _LARGEST_TILE = 360

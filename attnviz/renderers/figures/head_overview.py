@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from numpy.typing import NDArray
 
-from attnviz.core.measures import EFFECT, about_effects, mass_note
+from attnviz.core.measures import EFFECT, HeadReport, HeadRow, Meaning, about_effects, mass_note
 from attnviz.renderers.colors import FAINT, INK, ROLE_COLORS, UNNAMED, Color, colors_of, ink_on
 from attnviz.renderers.figures.canvas import EDGE as _EDGE
 from attnviz.renderers.figures.canvas import Canvas, full_canvas
@@ -27,12 +29,6 @@ from attnviz.renderers.figures.figure import (
 )
 from attnviz.renderers.figures.fonts import typeface
 from attnviz.renderers.printable import number, two_digits
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-    from numpy.typing import NDArray
-
-    from attnviz.core.measures import HeadReport, HeadRow, Meaning
 
 _GAP = 44
 _WIDTH = 1560

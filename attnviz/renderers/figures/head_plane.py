@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from numpy.typing import NDArray
 
+from attnviz.core.measures import HeadRow, SimilarityReport
 from attnviz.renderers.colors import FAINT, INK, NO_ROLE, ROLE_COLORS
 from attnviz.renderers.figures.figure import (
     LINE,
@@ -21,12 +24,6 @@ from attnviz.renderers.figures.figure import (
     write,
 )
 from attnviz.renderers.figures.fonts import Typeface, typeface
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-    from numpy.typing import NDArray
-
-    from attnviz.core.measures import HeadRow, SimilarityReport
 
 _EDGE, _SIDE, _LEGEND = 24, 1150, 330
 _MARGIN = 60

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
+from numpy.typing import NDArray
 
-from attnviz.core.attention_map import IMPLIED
+from attnviz.core.attention_map import IMPLIED, AttentionMap, Token
 from attnviz.renderers.blocks import strongest
 from attnviz.renderers.colors import (
     INK,
@@ -36,14 +40,6 @@ from attnviz.renderers.figures.figure import (
 )
 from attnviz.renderers.figures.fonts import DPI, Typeface, typeface
 from attnviz.renderers.printable import UNKNOWN, printable, shorten
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-    from matplotlib.font_manager import FontProperties
-    from numpy.typing import NDArray
-
-    from attnviz.core.attention_map import AttentionMap, Token
 
 _LABEL_CELLS = 18
 _SMALLEST_LABEL = 5.5

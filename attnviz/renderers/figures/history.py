@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
+from matplotlib.figure import Figure
 
+from attnviz.core.attention_map import AttentionMap
 from attnviz.core.measures import DRIFT, History
 from attnviz.renderers.colors import FAINT, INK, ROLE_COLORS, UNNAMED, Color, round_up, scale_of
 from attnviz.renderers.figures.canvas import EDGE, Box, Canvas, full_canvas
@@ -20,17 +22,9 @@ from attnviz.renderers.figures.figure import (
     own_settings,
     points,
 )
-from attnviz.renderers.figures.fonts import typeface
+from attnviz.renderers.figures.fonts import Typeface, typeface
 from attnviz.renderers.figures.heatmap import heatmap
 from attnviz.renderers.printable import printable, short_paths, shorten
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from matplotlib.figure import Figure
-
-    from attnviz.core.attention_map import AttentionMap
-    from attnviz.renderers.figures.fonts import Typeface
 
 _PAPER: Color = (247, 248, 250)
 _LINES: dict[str, Color] = {"entropy": INK, DRIFT: (200, 32, 64)}

@@ -7,12 +7,14 @@ Transformer Model". Here only the strongest links are drawn, and the picture say
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from matplotlib.collections import LineCollection
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
-from attnviz.core.attention_map import IMPLIED
+from attnviz.core.attention_map import IMPLIED, AttentionMap, Token
 from attnviz.core.registry import axis_name
 from attnviz.renderers.colors import (
     FAINT,
@@ -44,12 +46,6 @@ from attnviz.renderers.figures.figure import (
 from attnviz.renderers.figures.fonts import DPI, Typeface, typeface
 from attnviz.renderers.figures.heatmap import axis_names, label, label_words
 from attnviz.renderers.printable import two_digits
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-    from numpy.typing import NDArray
-
-    from attnviz.core.attention_map import AttentionMap, Token
 
 MOST_HEADS = len(HEAD_COLORS)
 LINES_A_QUERY, FEWEST_LINES, MOST_LINES = 3, 20, 400

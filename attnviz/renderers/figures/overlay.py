@@ -7,10 +7,14 @@ from dataclasses import dataclass
 from math import isqrt
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
+from attnviz.core.attention_map import Values
 from attnviz.core.errors import UsageError
 from attnviz.core.options import PictureScale
 from attnviz.renderers.colors import GLOW, INK, LABELLED, PAPER, Limits, colors_of, limits_of
@@ -29,13 +33,6 @@ from attnviz.renderers.figures.fonts import Typeface, typeface
 from attnviz.renderers.figures.grid import Side, name_tiles, tile_room
 from attnviz.renderers.printable import printable
 from attnviz.storage.pictures import read_picture
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-    from numpy.typing import NDArray
-
-    from attnviz.core.attention_map import Values
 
 _LONGEST = 700
 """Pixels of the longer side of a picture that stands alone."""

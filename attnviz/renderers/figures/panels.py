@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
+from attnviz.core.attention_map import AttentionMap
 from attnviz.renderers.blocks import strongest
 from attnviz.renderers.colors import Limits, beyond, no_value, scale_of
 from attnviz.renderers.figures.figure import (
@@ -36,12 +39,6 @@ from attnviz.renderers.figures.heatmap import (
     thinning_notes,
     write_numbers,
 )
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-    from attnviz.core.attention_map import AttentionMap
 
 _LONGEST = 760
 """Pixels of a panel's side at most."""

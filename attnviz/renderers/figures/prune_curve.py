@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
+from attnviz.core.effects import PruneCurve
 from attnviz.renderers.colors import FAINT, INK, Color, round_up
 from attnviz.renderers.figures.canvas import EDGE, Canvas, page_with_room
 from attnviz.renderers.figures.figure import LINE, NOTE_SIZE, TEXT_SIZE, ink, own_settings, points
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-    from numpy.typing import NDArray
-
-    from attnviz.core.effects import PruneCurve
 
 ROOM = 0.1
 """Nats per output that may be lost, for the share of heads that is named."""

@@ -17,9 +17,10 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise, product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnviz.core.attention_map import AttentionMap, Link, Token
 from attnviz.core.errors import InputError
@@ -30,9 +31,6 @@ from attnviz.renderers.colors import (
     SIGNED_SHADES,
     even_path,
 )
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 FINE_LEVELS, SHARE_LEVELS, SIGNED_LEVELS = 32767, 1020, 510
 SHARE_MARK, SIGNED_MARK, NO_VALUE = 255, 127, -32768

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from string import Template
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from attnviz.core.attention_map import (
     Attention,
     AttentionMap,
     Measured,
+    Projections,
     Provenance,
     Token,
 )
@@ -44,9 +45,6 @@ from attnviz.renderers.page.data import (
 )
 from attnviz.renderers.page.plain import hashed
 from attnviz.renderers.printable import printable
-
-if TYPE_CHECKING:
-    from attnviz.core.attention_map import Projections
 
 STYLES = ("layout", "controls", "views", "live")
 SCRIPTS = (

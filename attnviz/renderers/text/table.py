@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,9 +29,6 @@ from attnviz.renderers.printable import UNKNOWN, one_digit, printable, shorten, 
 from attnviz.renderers.text.console import TextRenderer, cell
 from attnviz.renderers.text.links import names
 from attnviz.renderers.text.links import place as place_of
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 LONGEST_LABEL = 14
 LONGEST_LINK = 18

@@ -10,9 +10,10 @@ import attnviz.renderers.figures  # isort: skip  # noqa: F401 - first: it loads 
 import base64
 from collections.abc import Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.transforms import ScaledTranslation
@@ -41,9 +42,6 @@ from attnviz.renderers.figures.heatmap import number, write_cells
 from attnviz.renderers.page.plain import plain_page
 from attnviz.renderers.printable import printable, shorten
 from attnviz.teach.lessons.lesson import Curves, Heat, Lesson, heading, told
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 WIDE, HIGH = 3.9, 3.3
 """Inches of a panel."""
