@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core.attention_map import AttentionMap
+from attnviz.core.measures import HeadRow
 from attnviz.core.registry import MEASURES
 from attnviz.core.sinks import word_cells
 
@@ -154,6 +155,11 @@ def color_of(value: float, limits: Limits = (0.0, 1.0)) -> Color:
     return red, green, blue
 
 
+def hex_of(color: Color) -> str:
+    """The colour as style sheets write it."""
+    return "#" + bytes(color).hex()
+
+
 def ink_on(ground: Color) -> Color:
     """The colour of text that reads best on a ground: white where it has contrast, else dark.
 
@@ -189,3 +195,8 @@ ROLE_COLORS: dict[str, Color] = {
 UNNAMED: Color = (238, 240, 243)
 NO_ROLE: Color = (180, 200, 226)
 """Points and bars of heads without a clear role; `UNNAMED` is that of tiles."""
+
+
+def role_color(row: HeadRow, without: Color = NO_ROLE) -> Color:
+    """The colour of a head's clearest role."""
+    return ROLE_COLORS[row.roles[0].name] if row.roles else without

@@ -181,6 +181,11 @@ def number(value: float, meaning: Meaning) -> str:
     return f"{value + 0.0:.{digits}f}"
 
 
+def decimals(value: float, digits: int = 2) -> str:
+    """So many decimals; – for NaN."""
+    return UNKNOWN if math.isnan(value) else f"{value:.{digits}f}"
+
+
 def exact(value: float) -> str:
     """All digits of a number; empty for NaN."""
     return "" if math.isnan(value) else repr(value)

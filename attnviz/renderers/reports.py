@@ -17,8 +17,6 @@ from attnviz.renderers import Display, Renderer, Views
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-"""What can measure texts, the best first."""
-
 
 def formats_of(kind: DataKind) -> dict[str, Format]:
     """The formats that can hold a kind of data, its usual one first."""
@@ -44,7 +42,10 @@ def format_of(path: Path, kind: DataKind = "maps") -> str:
 def make_renderer(name: str, display: Display, kind: DataKind = "maps") -> Renderer:
     """A fresh renderer of a kind of data in a format."""
     entry = FORMATS[choose(name, FORMATS, "format")]
-    return (entry.load() if kind == "maps" else entry.load_report())(display)  # type: ignore[no-any-return]
+    made: Renderer = (entry.load() if kind == "maps" else entry.load_report())(display)
+    if isinstance(made, TextReport):
+        made.form = entry.form
+    return made
 
 
 def rendered(renderer: Renderer, results: Iterable[tuple[Any, Views]]) -> bytes:
@@ -98,11 +99,7 @@ class Data:
 
 
 class TextReport:
-    """Tables, one below the other.
-
-    Attributes:
-        form: the field of the data that is written.
-    """
+    """Tables, texts or arrays, one behind the other: the field of the data that `form` names."""
 
     form = "text"
 
@@ -132,8 +129,6 @@ class TextReport:
 class JsonReport(TextReport):
     """One document; of an input that may hold several a list, however many came."""
 
-    form = "document"
-
     def _join(self, made: str) -> str:
         if not self.display.many:
             return made
@@ -149,8 +144,6 @@ class JsonReport(TextReport):
 class JsonLinesReport(TextReport):
     """A document a line."""
 
-    form = "document"
-
     def add(self, data: Data, views: Views) -> str:
         """The document on one line; or a line for each of its texts."""
         if data.lines is not None:
@@ -165,8 +158,6 @@ class JsonLinesReport(TextReport):
 class TsvReport(TextReport):
     """Rows, tab-separated, behind one header."""
 
-    form = "rows"
-
     def _join(self, made: str) -> str:
         return made if self.count == 1 else made.partition("\n")[2]
 
@@ -175,34 +166,6 @@ class CsvReport(TsvReport):
     """Rows, comma-separated, quoted where needed."""
 
     def _join(self, made: str) -> str:
-        import csv
-        import io
+        from attnviz.renderers.data.maps import comma_separated
 
-        file = io.StringIO()
-        lines = (line.split("\t") for line in super()._join(made).split("\n")[:-1])
-        csv.writer(file, lineterminator="\n").writerows(lines)
-        return file.getvalue()
-
-
-class NpzReport(TextReport):
-    """One archive."""
-
-    form = "arrays"
-
-
-class PharaohReport(TextReport):
-    """A line of links a pair: 0-0 2-1."""
-
-    form = "links"
-
-
-class TextGridReport(TextReport):
-    """One TextGrid."""
-
-    form = "textgrid"
-
-
-class VttReport(TextReport):
-    """One WebVTT file."""
-
-    form = "vtt"
+        return comma_separated(line.split("\t") for line in super()._join(made).split("\n")[:-1])

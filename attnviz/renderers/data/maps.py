@@ -11,6 +11,7 @@ import csv
 import io
 import re
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +21,8 @@ from attnviz.storage.archive import ArchiveWriter
 from attnviz.storage.documents import HIDDEN, dump_json, dump_line, to_document
 from attnviz.storage.parquet import ParquetWriter
 
+SCHEMA = 1
+"""Of the documents of reports."""
 COLUMNS = (
     *("id", "stream", "layer", "head"),
     *("query_position", "query_token", "key_position", "key_token", "weight"),
@@ -36,6 +39,18 @@ def escape(text: str) -> str:
 def tsv(lines: Iterable[Iterable[str]]) -> str:
     """Lines of fields, tab-separated."""
     return "".join("\t".join(map(escape, line)) + "\n" for line in lines)
+
+
+def comma_separated(lines: Iterable[Iterable[str]]) -> str:
+    """Lines of fields, quoted where needed."""
+    file = io.StringIO()
+    csv.writer(file, lineterminator="\n").writerows(lines)
+    return file.getvalue()
+
+
+def report_json(kind: str, **parts: Any) -> str:
+    """The JSON document of a kind of report."""
+    return dump_json({"schema": SCHEMA, "kind": kind, **parts}) + "\n"
 
 
 def rows(attention: Attention) -> Iterator[tuple[str, ...]]:
@@ -88,9 +103,7 @@ class CsvRenderer(TsvRenderer):
     """Comma-separated, quoted where needed."""
 
     def _join(self, lines: Iterable[tuple[str, ...]]) -> str:
-        file = io.StringIO()
-        csv.writer(file, lineterminator="\n").writerows(lines)
-        return file.getvalue()
+        return comma_separated(lines)
 
 
 class NoRenderer:

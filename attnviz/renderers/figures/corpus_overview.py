@@ -12,15 +12,14 @@ from attnviz.renderers.figures.canvas import full_canvas
 from attnviz.renderers.figures.corpus_plots import CLASS_NAMES, ClassBars, MeasurePlots, RoleLegend
 from attnviz.renderers.figures.corpus_profiles import NAMES, Profiles
 from attnviz.renderers.figures.figure import (
-    LINE,
     NOTE_SIZE,
     TEXT_SIZE,
     TITLE_SIZE,
     footing,
     height_of,
+    line_height,
     own_settings,
     paragraph,
-    points,
 )
 from attnviz.renderers.figures.fonts import typeface
 
@@ -45,7 +44,7 @@ def corpus_overview(report: CorpusReport) -> Figure:
         paragraph(face, _HOW, NOTE_SIZE, False, FAINT, _WIDTH),
     ]
     foot = footing(face, notes, _WIDTH)
-    names = int(2 * points(LINE * NOTE_SIZE)) + 16
+    names = int(2 * line_height(NOTE_SIZE)) + 16
     top = _EDGE + height_of(head) + names
     profiles = Profiles(stream, _EDGE + NAMES, top, _WIDTH - NAMES)
     middle = top + profiles.height + _GAP

@@ -39,10 +39,7 @@ _LEAST_SHARE = 0.1
 # A title may repeat a whole text; what is longer ends in ….
 _MOST_CELLS = 300
 # The bytes may not depend on the day.
-_SETTINGS: Any = {
-    "svg.hashsalt": "attnviz",
-    "svg.fonttype": "path",
-}
+_SETTINGS: Any = {"svg.hashsalt": "attnviz", "svg.fonttype": "path"}
 
 
 @contextmanager
@@ -113,6 +110,11 @@ def points(size: float) -> float:
     return size * DPI / 72
 
 
+def line_height(size: float) -> float:
+    """Pixels from one line of text to the next."""
+    return points(LINE * size)
+
+
 def ink(color: Color) -> tuple[float, float, float]:
     """A colour as matplotlib takes it, channels from 0 to 1."""
     red, green, blue = color
@@ -136,7 +138,7 @@ def framed(image: NDArray[Any], width: int, height: int, frame: Frame) -> tuple[
     bar_height = max(height, _SHORTEST)
     ticks, unit = _bar_words(frame, bar_height)
     tick_room = max(face.width(tick, NOTE_SIZE) for tick in ticks.values())
-    unit_room = points(LINE * NOTE_SIZE) * (unit.count("\n") + 1)
+    unit_room = line_height(NOTE_SIZE) * (unit.count("\n") + 1)
     bar_room = _BAR_GAP + _BAR_WIDTH + _BAR_TICK + tick_room + 14 + unit_room
     full = _EDGE + frame.left + width + max(bar_room, frame.right) + _EDGE
     full_width = frame.fit.width or max(_NARROWEST, int(np.ceil(full)))
@@ -169,13 +171,8 @@ def framed(image: NDArray[Any], width: int, height: int, frame: Frame) -> tuple[
     bar.set_label("colour bar")
     x = (bar_left + _BAR_WIDTH + _BAR_TICK + tick_room + 14) / full_width
     y = 1 - (top + bar_height / 2) / full_height
-    looks: dict[str, Any] = {
-        "rotation": 90,
-        "va": "center",
-        "multialignment": "center",
-        "gid": "unit",
-    }
-    write(figure, (x, y), unit, face, NOTE_SIZE, FAINT, **looks)
+    looks: dict[str, Any] = {"rotation": 90, "va": "center", "multialignment": "center"}
+    write(figure, (x, y), unit, face, NOTE_SIZE, FAINT, gid="unit", **looks)
     return figure, axes
 
 
@@ -240,6 +237,13 @@ def figure_bytes(figure: Figure, suffix: str, provenance: str = "") -> bytes:
     return buffer.getvalue()
 
 
+def overlap(one: Sequence[float], other: Sequence[float]) -> float:
+    """The area that two boxes share; both as left, bottom, right and top, or from above."""
+    width = min(one[2], other[2]) - max(one[0], other[0])
+    height = min(one[3], other[3]) - max(one[1], other[1])
+    return max(width, 0.0) * max(height, 0.0)
+
+
 def _animated(frames: Sequence[Figure]) -> bytes:
     """A .gif of frames, three a second, the last for longer."""
     from PIL import Image
@@ -294,7 +298,7 @@ def paragraph(
     """The paragraph in lines that fit the room, cut where it is very long."""
     shown = face.drawable(shorten(printable(text), _MOST_CELLS))
     lines = face.wrap(shown, size, room, bold=bold)
-    height = points(LINE * size) * (lines.count("\n") + 1)
+    height = line_height(size) * (lines.count("\n") + 1)
     return Paragraph(lines, size, bold, color, int(np.ceil(height)) + 4)
 
 
@@ -343,11 +347,6 @@ class Page:
         """Paragraphs below one another."""
         for item in paragraphs:
             place = left / self.width, 1 - top / self.height
-            looks: dict[str, Any] = {
-                "bold": item.bold,
-                "va": "top",
-                "linespacing": LINE,
-                "gid": gid,
-            }
-            write(self.figure, place, item.text, face, item.size, item.color, **looks)
+            looks: dict[str, Any] = {"bold": item.bold, "va": "top", "linespacing": LINE}
+            write(self.figure, place, item.text, face, item.size, item.color, gid=gid, **looks)
             top += item.height

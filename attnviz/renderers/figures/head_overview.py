@@ -13,17 +13,26 @@ from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
 from attnviz.core.measures import EFFECT, HeadReport, HeadRow, Meaning, about_effects, mass_note
-from attnviz.renderers.colors import FAINT, INK, ROLE_COLORS, UNNAMED, Color, colors_of, ink_on
+from attnviz.renderers.colors import (
+    FAINT,
+    INK,
+    PAPER,
+    ROLE_COLORS,
+    UNNAMED,
+    colors_of,
+    ink_on,
+    role_color,
+)
 from attnviz.renderers.figures.canvas import EDGE as _EDGE
 from attnviz.renderers.figures.canvas import Canvas, full_canvas
 from attnviz.renderers.figures.figure import (
-    LINE,
     NOTE_SIZE,
     TEXT_SIZE,
     footing,
     heading,
     height_of,
     ink,
+    line_height,
     own_settings,
     points,
 )
@@ -113,7 +122,7 @@ class _Layout:
 
 
 def _lay_out(heads: _Heads, measures: Sequence[Meaning], entries: int, top: int) -> _Layout:
-    line = int(points(LINE * TEXT_SIZE))
+    line = int(line_height(TEXT_SIZE))
     layers, across = len(heads.layers), len(heads.heads)
     room = _WIDTH - _NAMES
     cell = (max(min(_LARGEST_CELL, (room - 300) // across), 4), max(min(_ROW, 1000 // layers), 4))
@@ -140,8 +149,10 @@ class _Painter:
     def roles(self, layout: _Layout, roles: list[str]) -> None:
         (left, top), (width, height) = layout.panel, layout.cell
         names = self.heads.layers, self.heads.heads
-        colors = [[self._role_color(layer, head) for head in names[1]] for layer in names[0]]
-        self._image(np.array(colors, dtype=np.uint8), left, top, width, height)
+        colors = np.full((*map(len, names), 3), PAPER, dtype=np.uint8)
+        for (layer, head), row in self.heads.rows.items():
+            colors[names[0].index(layer), names[1].index(head)] = role_color(row, UNNAMED)
+        self._image(colors, left, top, width, height)
         self.canvas.name_heads(names, (left, top), (width, height))
         if width >= 44 and height >= 24:
             for (layer, head), row in self.heads.rows.items():
@@ -149,7 +160,7 @@ class _Painter:
                     down, across = names[0].index(layer), names[1].index(head)
                     text = two_digits(row.roles[0].share)
                     place = left + (across + 0.5) * width, top + (down + 0.5) * height
-                    color = ink_on(ROLE_COLORS[row.roles[0].name])
+                    color = ink_on(role_color(row))
                     self.canvas.text(*place, text, NOTE_SIZE, color, align="center")
         self._legend(layout, roles)
 
@@ -176,12 +187,6 @@ class _Painter:
         self.canvas.text(left, middle, "0", NOTE_SIZE, FAINT)
         self.canvas.text(left + 292, middle, "the largest value there can be", NOTE_SIZE, FAINT)
 
-    def _role_color(self, layer: str, head: str) -> Color:
-        row = self.heads.rows.get((layer, head))
-        if row is None:
-            return 255, 255, 255
-        return ROLE_COLORS[row.roles[0].name] if row.roles else UNNAMED
-
     def _image(
         self, colors: NDArray[np.uint8], left: float, top: float, width: float, height: float
     ) -> None:
@@ -195,7 +200,7 @@ class _Painter:
 
     def _legend(self, layout: _Layout, roles: list[str]) -> None:
         left, top = layout.legend
-        line = points(LINE * TEXT_SIZE)
+        line = line_height(TEXT_SIZE)
         entries = [(name, ROLE_COLORS[name]) for name in roles] + [("no clear role", UNNAMED)]
         for place, (name, color) in enumerate(entries):
             box = (left, top + place * line), 26, line * 0.72

@@ -27,13 +27,13 @@ from attnviz.renderers.colors import (
 )
 from attnviz.renderers.figures.figure import (
     FREE,
-    LINE,
     TEXT_SIZE,
     Fit,
     Frame,
     draw_image,
     framed,
     ink,
+    line_height,
     own_settings,
     points,
     write,
@@ -116,7 +116,7 @@ def axes_of(
 def _axis(tokens: tuple[Token, ...], block: int, cell: int, face: Typeface) -> TokenAxis:
     spacing = cell / block
     size = min(TEXT_SIZE, max(_SMALLEST_LABEL, 0.8 * spacing * 72 / DPI))
-    line = points(LINE * size) * 0.92
+    line = line_height(size) * 0.92
     step = next((step for step in _STEPS if step * spacing >= line), len(tokens))
     texts = tuple(label(token, face) for token in tokens)
     return TokenAxis(tokens, texts, block, cell, size, step, _shown(tokens, step, line / spacing))
@@ -139,13 +139,13 @@ def label_angle(columns: TokenAxis, face: Typeface) -> int:
     spacing = columns.step * columns.spacing
     if columns.widest(face) + points(0.5 * columns.size) <= spacing:
         return 0
-    return 45 if spacing >= points(LINE * columns.size) * 1.3 else 90
+    return 45 if spacing >= line_height(columns.size) * 1.3 else 90
 
 
 def label_room(columns: TokenAxis, angle: int, face: Typeface) -> tuple[int, int]:
     """Pixels that turned labels take above the columns, and beyond the last one."""
     turn, widest = np.radians(angle), columns.widest(face)
-    height = widest * np.sin(turn) + points(LINE * columns.size) * np.cos(turn)
+    height = widest * np.sin(turn) + line_height(columns.size) * np.cos(turn)
     return int(height) + columns.pad, int(widest * np.cos(turn)) if angle else 0
 
 
@@ -213,7 +213,7 @@ def heatmap(
     rows, columns = axes_of(*sides, face, int(_LONGEST * fit.share))
     angle = label_angle(columns, face)
     labels, overhang = label_room(columns, angle, face)
-    name_room = int(points(LINE * TEXT_SIZE)) + 8
+    name_room = int(line_height(TEXT_SIZE)) + 8
     strip = 0 if above is None else _STRIP
     limits = limits or scale_of(attention_map)
     told = [note for note in (beyond(attention_map, limits), no_value(attention_map)) if note]

@@ -13,14 +13,13 @@ from attnviz.core.measures import DRIFT, History
 from attnviz.renderers.colors import FAINT, INK, ROLE_COLORS, UNNAMED, Color, round_up, scale_of
 from attnviz.renderers.figures.canvas import EDGE, Box, Canvas, full_canvas
 from attnviz.renderers.figures.figure import (
-    LINE,
     NOTE_SIZE,
     ShownFigure,
     footing,
     heading,
     height_of,
+    line_height,
     own_settings,
-    points,
 )
 from attnviz.renderers.figures.fonts import Typeface, typeface
 from attnviz.renderers.figures.heatmap import heatmap
@@ -56,7 +55,7 @@ def history_figure(found: History) -> Figure:
     texts = [found.caption, reading, *notes, *named, *heads, *words.values(), *shown, *ends, "no…"]
     face = typeface(texts)
     cell = min(max(_ALL // len(heads), _NARROWEST), _WIDEST)
-    tall, line = int(0.62 * cell), points(LINE * NOTE_SIZE)
+    tall, line = int(0.62 * cell), line_height(NOTE_SIZE)
     names = max(face.width(name, NOTE_SIZE) for name in [*named, "layer"]) + 14
     legend = [*((words[name], color) for name, color in _LINES.items())]
     legend += [(role, ROLE_COLORS[role]) for role in shown] + [("no role", UNNAMED)]
@@ -90,7 +89,7 @@ def _places(face: Typeface, texts: Sequence[str], width: int) -> list[tuple[floa
     for text in texts:
         wide = 40 + face.width(text, NOTE_SIZE) + 26
         if across and across + wide > width:
-            across, down = 0.0, down + points(LINE * NOTE_SIZE)
+            across, down = 0.0, down + line_height(NOTE_SIZE)
         places.append((across, down))
         across += wide
     return places

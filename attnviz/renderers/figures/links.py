@@ -28,7 +28,6 @@ from attnviz.renderers.colors import (
 )
 from attnviz.renderers.figures.figure import (
     FREE,
-    LINE,
     NOTE_SIZE,
     TEXT_SIZE,
     Fit,
@@ -38,9 +37,9 @@ from attnviz.renderers.figures.figure import (
     heading,
     height_of,
     ink,
+    line_height,
     missing_note,
     own_settings,
-    points,
     write,
 )
 from attnviz.renderers.figures.fonts import DPI, Typeface, typeface
@@ -188,7 +187,7 @@ def _column(
 ) -> _Column:
     texts = tuple(label(token, face) for token in tokens)
     size = min(TEXT_SIZE, max(_SMALLEST, 0.8 * step * 72 / DPI))
-    apart = points(LINE * size) * 0.92 / step
+    apart = line_height(size) * 0.92 / step
     if apart <= 1:
         named: list[int] = list(range(len(tokens)))
     else:
@@ -260,8 +259,8 @@ def _framed(
     room = width - 2 * _EDGE
     above, below = heading(face, *head, room), footing(face, notes, room)
     rows = _legend_rows(legend, room, face)
-    line = int(points(LINE * NOTE_SIZE)) + 6
-    top = _EDGE + height_of(above) + 14 + int(points(LINE * TEXT_SIZE))
+    line = int(line_height(NOTE_SIZE)) + 6
+    top = _EDGE + height_of(above) + 14 + int(line_height(TEXT_SIZE))
     foot = top + height + 16
     full = foot + line * len(rows) + 8 + height_of(below) + _EDGE
     page = blank_page(width, full)

@@ -19,14 +19,13 @@ from attnviz.core.errors import UsageError
 from attnviz.core.options import PictureScale
 from attnviz.renderers.colors import GLOW, INK, LABELLED, PAPER, Limits, colors_of, limits_of
 from attnviz.renderers.figures.figure import (
-    LINE,
     NOTE_SIZE,
     TEXT_SIZE,
     Frame,
     framed,
     ink,
+    line_height,
     own_settings,
-    points,
     write,
 )
 from attnviz.renderers.figures.fonts import Typeface, typeface
@@ -222,7 +221,7 @@ def contact_sheet(
     limits = _limits(np.concatenate([shares.ravel() for _, shares in flat]), "share", how)
     unit = _unit(unit, how)
     face = typeface([title, subtitle, unit, *words, *columns])
-    in_rows, line = len(columns) > 1, int(points(LINE * TEXT_SIZE)) + 8
+    in_rows, line = len(columns) > 1, int(line_height(TEXT_SIZE)) + 8
     across = len(columns) if in_rows else min(len(flat), max(4, isqrt(2 * len(flat))))
     room = min(_WIDEST_GRID // across, 3 * _TALLEST_GRID * across // len(flat)) - _GAP
     side = max(min(room, _LARGEST_TILE), 2 * _SMALLEST_TILE)

@@ -15,15 +15,14 @@ from attnviz.renderers.blocks import strongest
 from attnviz.renderers.colors import Limits, beyond, no_value, scale_of
 from attnviz.renderers.figures.figure import (
     FREE,
-    LINE,
     TEXT_SIZE,
     Fit,
     Frame,
     TooWide,
     draw_image,
     framed,
+    line_height,
     own_settings,
-    points,
     write,
 )
 from attnviz.renderers.figures.fonts import Typeface, typeface
@@ -95,7 +94,7 @@ def panels(
         limits,
         face,
         left=int(max(panel.rows.widest(face) for panel in placed)) + rows.pad + 10,
-        top=labels + int(points(LINE * TEXT_SIZE)) + 14,
+        top=labels + int(line_height(TEXT_SIZE)) + 14,
         right=overhang,
         fit=fit,
     )
@@ -155,7 +154,7 @@ def _short(rows: TokenAxis, tokens: Sequence[Any], face: Typeface) -> TokenAxis:
         tokens=tuple(tokens),
         texts=texts,
         block=1,
-        cell=max(rows.cell, int(points(LINE * rows.size)) + 2),
+        cell=max(rows.cell, int(line_height(rows.size)) + 2),
         step=1,
         shown=tuple(range(len(tokens))),
     )

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from attnviz.core.corpus_report import Atlas, CorpusReport, SourceText, StreamReport
 from attnviz.core.measures import HeadRow, about_effects, mass_note
 from attnviz.core.tokens import parse_patch
-from attnviz.renderers.colors import ROLE_COLORS
+from attnviz.renderers.colors import ROLE_COLORS, hex_of
 from attnviz.renderers.page.document import assemble, facts
 from attnviz.renderers.printable import printable
 
@@ -56,10 +56,7 @@ def atlas_document(
         "notes": [printable(one) for one in (failed, *report.notes, about, *mass) if one],
         "provenance": [[name, printable(value)] for name, value in facts(report.provenance)],
         "command": printable(command),
-        "colors": {
-            name: f"#{red:02x}{green:02x}{blue:02x}"
-            for name, (red, green, blue) in ROLE_COLORS.items()
-        },
+        "colors": {name: hex_of(color) for name, color in ROLE_COLORS.items()},
         "streams": [
             _stream(stream, stream.atlas, pictures)
             for stream in report.streams

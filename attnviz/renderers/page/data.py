@@ -30,6 +30,7 @@ from attnviz.renderers.colors import (
     SHADES,
     SIGNED_SHADES,
     even_path,
+    hex_of,
 )
 
 FINE_LEVELS, SHARE_LEVELS, SIGNED_LEVELS = 32767, 1020, 510
@@ -284,10 +285,7 @@ def schemes() -> dict[str, dict[str, str]]:
 def head_colors() -> dict[str, list[str]]:
     """The colours of heads shown together, "light" and "dark", as style sheets write them."""
     sides = {"light": HEAD_COLORS, "dark": HEAD_COLORS_ON_DARK}
-    return {
-        name: [f"#{red:02x}{green:02x}{blue:02x}" for red, green, blue in colors]
-        for name, colors in sides.items()
-    }
+    return {name: [*map(hex_of, colors)] for name, colors in sides.items()}
 
 
 def _bytes(colors: NDArray[np.uint8]) -> str:

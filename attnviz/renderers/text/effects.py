@@ -13,12 +13,11 @@ from rich.text import Text
 
 from attnviz.core.effects import AblationReport, Effect, Prediction
 from attnviz.renderers import Display
-from attnviz.renderers.data.maps import tsv
+from attnviz.renderers.data.maps import SCHEMA, tsv
 from attnviz.renderers.printable import UNKNOWN, exact, nats, printable, shorten, two_digits
 from attnviz.renderers.text.console import paragraph, shown
 from attnviz.storage.documents import dump_json
 
-SCHEMA = 1
 READING = (
     "effect: log p of the output with it minus log p without it, in nats; above 0 it supports the "
     "output"

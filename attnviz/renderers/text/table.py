@@ -25,8 +25,8 @@ from attnviz.core.attention_map import (
 from attnviz.core.registry import axis_name
 from attnviz.renderers import Display, Views
 from attnviz.renderers.colors import Limits, beyond, no_value, scale_of
-from attnviz.renderers.printable import UNKNOWN, one_digit, printable, shorten, two_digits
-from attnviz.renderers.text.console import TextRenderer, cell
+from attnviz.renderers.printable import UNKNOWN, decimals, one_digit, printable, shorten, two_digits
+from attnviz.renderers.text.console import TextRenderer, cell, paragraph
 from attnviz.renderers.text.links import names
 from attnviz.renderers.text.links import place as place_of
 
@@ -299,7 +299,7 @@ def _view_lines(view: View, display: Display) -> list[RenderableType]:
     """The caption, the matrix, a line for each head and the strongest link."""
     width = display.width
     lines: list[RenderableType] = [
-        Text(line, style="bold") for line in broken(printable(view.caption), width)
+        *paragraph(printable(view.caption), width, "bold", between=" · ")
     ]
     if view.orientation:
         lines.append(Text(printable(view.orientation), style="dim"))
@@ -321,18 +321,6 @@ def _view_lines(view: View, display: Display) -> list[RenderableType]:
         lines += [Text(), Text(told, style="dim"), head_table(view.heads, width, signed=signed)]
     if view.strongest:
         lines.append(strongest_line(view.strongest))
-    return lines
-
-
-def broken(caption: str, width: int) -> list[str]:
-    """The caption in lines that fit, broken between its parts rather than inside one."""
-    lines = [""]
-    for part in caption.split(" · "):
-        joined = f"{lines[-1]} · {part}" if lines[-1] else part
-        if lines[-1] and cell_len(joined) > width:
-            lines.append(part)
-        else:
-            lines[-1] = joined
     return lines
 
 
@@ -375,14 +363,10 @@ def head_table(heads: Sequence[HeadLine], width: int, *, signed: bool = False) -
             sparkline(line.profile, bars, top),
             Text(shorten(printable(line.pattern), room)),
             two_digits(line.weight),
-            two_digits(line.mass) if signed else _two_decimals(line.entropy),
+            two_digits(line.mass) if signed else decimals(line.entropy),
             *([two_digits(line.mass)] if massive else []),
         )
     return table
-
-
-def _two_decimals(value: float) -> str:
-    return UNKNOWN if np.isnan(value) else f"{value:.2f}"
 
 
 def sums_told(heads: Sequence[HeadLine]) -> bool:

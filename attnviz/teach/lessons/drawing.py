@@ -32,9 +32,9 @@ from attnviz.renderers.figures.figure import (
     figure_bytes,
     framed,
     ink,
+    line_height,
     missing_note,
     own_settings,
-    points,
     write,
 )
 from attnviz.renderers.figures.fonts import DPI, Typeface, typeface
@@ -206,7 +206,7 @@ def _cell(count: int, room: int) -> int:
 
 def _thinned(labels: Sequence[str], spacing: float) -> list[int]:
     """Every how-many-th label there is room for, of those that are not empty."""
-    needed = points(LINE * NOTE_SIZE)
+    needed = line_height(NOTE_SIZE)
     step = next((step for step in STEPS if step * spacing >= needed), len(labels))
     return [place for place in range(0, len(labels), step) if labels[place]]
 
