@@ -85,8 +85,6 @@ class MeasuredMap:
     ) -> HeadMeasure:
         """A measure of values already computed for the heads and for uniform attention."""
         found, uniform = values
-        from attnviz.core.measures import HeadMeasure
-
         return HeadMeasure(name, unit, *ends, found, np.broadcast_to(uniform, found.shape), top)
 
     def mean(self, per_row: Numbers, rows: NDArray[np.bool_]) -> Numbers:

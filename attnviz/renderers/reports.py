@@ -60,11 +60,7 @@ def as_bytes(part: str | bytes) -> bytes:
 
 
 def picture_suffix(path: Path, picture: str = "") -> str:
-    """The suffix, which must name a kind of picture; the picture "gif" is one that moves.
-
-    Raises:
-        UsageError: it names none.
-    """
+    """The suffix, which must name a kind of picture; the picture "gif" is one that moves."""
     suffix, known = path.suffix.lower(), (".gif",) if picture == "gif" else PICTURE_SUFFIXES
     if suffix not in known:
         raise UsageError(f"'{path}' names no picture: end it in {', '.join(known)}")

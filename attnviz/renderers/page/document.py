@@ -136,19 +136,10 @@ def live_worker() -> str:
 
 def answering(title: str, lenses: Sequence[str], models: Sequence[str] = ()) -> dict[str, Any]:
     """The document of a page whose maps come as answers: what no answer changes."""
-    return {
-        "title": printable(title),
-        "id": "0",
-        "texts": [],
-        "command": "",
-        "notes": [],
-        "provenance": [],
-        "maps": [],
-        "schemes": schemes(),
-        "head_colors": head_colors(),
-        "lenses": list(lenses),
-        "models": list(models),
-    }
+    empty: dict[str, Any] = {name: [] for name in ("texts", "notes", "provenance", "maps")}
+    named = {"title": printable(title), "id": "0", "command": ""}
+    colors = {"schemes": schemes(), "head_colors": head_colors()}
+    return {**named, **empty, **colors, "lenses": list(lenses), "models": list(models)}
 
 
 def framed(page: str, height: int = 680) -> str:

@@ -146,21 +146,13 @@ def _words(item: AttentionMap, room: int, *, colored: bool) -> list[Text]:
         # Where the label itself does not fit, its token does, in the label's style.
         text = label.plain if label.cell_len < width else printable(token.text)
         style = "bold yellow" if token.label else "dim" if token.special else ""
-        heads.append(Text(shorten(text, width - 1).rjust(width - 1), style=style))
+        shown = shorten(text, width - 1)
+        heads.append(Text(" " * (width - 1 - cell_len(shown))).append(shown, style).append(" "))
     numbers = [
         [f"{text:>{width - 1}} " for text, width in zip(row, widths, strict=True)] for row in texts
     ]
     sides = [row_label(token) + Text(" ") for token in item.query_tokens]
-    return _lines(_right(heads, widths), sides, numbers, item if colored else None)
-
-
-def _right(labels: list[Text], widths: list[int]) -> list[Text]:
-    return [
-        Text(" " * (width - 1 - cell_len(label.plain.strip()))) + Text(label.plain.strip() + " ")
-        if cell_len(label.plain) != width - 1
-        else label + Text(" ")
-        for label, width in zip(labels, widths, strict=True)
-    ]
+    return _lines(heads, sides, numbers, item if colored else None)
 
 
 def _positions(item: AttentionMap, *, colored: bool) -> list[Text]:

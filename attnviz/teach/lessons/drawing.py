@@ -33,7 +33,6 @@ from attnviz.renderers.figures.figure import (
     framed,
     ink,
     line_height,
-    missing_note,
     own_settings,
     write,
 )
@@ -161,16 +160,8 @@ def _shown(labels: Sequence[str], face: Typeface) -> list[str]:
 def _alone(title: str, panel: Heat, face: Typeface) -> Figure:
     texts = [_shown(labels, face) for labels in (panel.rows, panel.columns)]
     widest = [max(face.width(label, NOTE_SIZE) for label in labels) for labels in texts]
-    frame = Frame(
-        title=title,
-        subtitle=panel.heading,
-        notes=missing_note(face),
-        unit=panel.unit,
-        limits=panel.limits,
-        face=face,
-        left=int(widest[0]) + 16,
-        top=int(widest[1]) + 16,
-    )
+    left, top = (int(wide) + 16 for wide in widest)
+    frame = Frame(title, panel.heading, (), panel.unit, panel.limits, face, left, top)
     cells = _cell(len(panel.rows), TALLEST), _cell(len(panel.columns), WIDEST)
     size = cells[1] * len(panel.columns), cells[0] * len(panel.rows)
     # What is below the scale is white, and stands for no cell.
