@@ -73,9 +73,6 @@ def query_place(tokens: Sequence[Token], patch: str | None) -> int | None:
     """Where the query stands that looks, a patch or else the class token; None: the average does.
 
     The tokens are special ones, if any, then the patches.
-
-    Raises:
-        UsageError: a patch that the picture does not have.
     """
     if patch is None:
         return 0 if tokens[0].special else None

@@ -13,6 +13,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.analyses.lenses.layered import row_shares
 from attnviz.analyses.masks import uniform_attention, visible_keys
 from attnviz.analyses.words import word_numbers
 from attnviz.core.attention_map import (
@@ -169,8 +170,6 @@ def _without(item: AttentionMap, how: str) -> AttentionMap:
     queries, keys = _text_places(item.query_tokens), _text_places(item.key_tokens)
     weights = item.weights[:, :, queries][..., keys]
     if how == "renormalise":
-        from attnviz.analyses.lenses.layered import row_shares
-
         weights = row_shares(weights.astype(np.float64)).astype(np.float32)
     return item.with_weights(
         weights,

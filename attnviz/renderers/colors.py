@@ -133,9 +133,7 @@ def round_up(value: float) -> float:
 
 
 def colors_of(
-    values: NDArray[np.float32],
-    limits: Limits = (0.0, 1.0),
-    table: NDArray[np.uint8] | None = None,
+    values: NDArray[np.float32], limits: Limits = (0.0, 1.0), table: NDArray[np.uint8] | None = None
 ) -> NDArray[np.uint8]:
     """The colours of values; what lies outside the limits takes the colour of the nearer end.
 

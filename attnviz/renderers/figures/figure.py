@@ -20,6 +20,7 @@ from matplotlib.colors import Colormap, ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 from numpy.typing import NDArray
+from PIL import Image
 
 from attnviz.core.errors import OutputError
 from attnviz.core.options import Width
@@ -246,8 +247,6 @@ def overlap(one: Sequence[float], other: Sequence[float]) -> float:
 
 def _animated(frames: Sequence[Figure]) -> bytes:
     """A .gif of frames, three a second, the last for longer."""
-    from PIL import Image
-
     images = [Image.open(BytesIO(figure_bytes(one, ".png"))).convert("RGB") for one in frames]
     size = max(one.width for one in images), max(one.height for one in images)
     pages = [Image.new("RGB", size, "white") for _ in images]

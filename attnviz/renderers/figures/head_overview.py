@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -47,6 +48,7 @@ _LARGEST_CELL, _ROW = 92, 40
 _TILE_CELL = 40
 _RAMP = 44
 _SMALLEST_TILE = 300
+NO_ROLE = "no clear role"
 _SUBTITLE = (
     "layers run down, heads across; a role is named where a head clearly beats uniform attention"
 )
@@ -60,13 +62,11 @@ class _Heads:
 
     def values(self, meaning: Meaning) -> NDArray[np.float64]:
         """A measure by place, NaN where it is unknown."""
-        rows = [[self.rows.get((layer, head)) for head in self.heads] for layer in self.layers]
-        return np.array(
-            [
-                [row.values.get(meaning.name, math.nan) if row else math.nan for row in of_layer]
-                for of_layer in rows
-            ]
-        )
+        found = np.full((len(self.layers), len(self.heads)), np.nan)
+        for (layer, head), row in self.rows.items():
+            place = self.layers.index(layer), self.heads.index(head)
+            found[place] = row.values.get(meaning.name, math.nan)
+        return found
 
     def uniform(self, meaning: Meaning) -> str:
         """What uniform attention gives, as one number or, where masks differ, as a range."""
@@ -94,17 +94,17 @@ def head_overview(report: HeadReport) -> Figure:
     )
     # What says nothing of this stream, such as a diagonal across two texts, has no tile.
     measures = [item for item in report.measures if np.isfinite(heads.values(item)).any()]
-    roles = [name for name in ROLE_COLORS if any(_role(row) == name for row in rows.values())]
+    counts = Counter(row.roles[0].name if row.roles else NO_ROLE for row in rows.values())
     notes = _notes(report)
     face = typeface([report.caption, _SUBTITLE, *notes, *heads.layers, *heads.heads])
     head = heading(face, report.caption, _SUBTITLE, _WIDTH)
     foot = footing(face, notes, _WIDTH)
     top = _EDGE + height_of(head)
-    layout = _lay_out(heads, measures, len(roles) + 1, top)
+    layout = _lay_out(heads, measures, len({*counts, NO_ROLE}), top)
     canvas = full_canvas(face, _WIDTH, head, foot, layout.bottom + _RAMP)
     canvas.axes.set_label("heads")
     painter = _Painter(canvas, heads)
-    painter.roles(layout, roles)
+    painter.roles(layout, counts)
     painter.ramp(_EDGE, layout.bottom)
     for meaning, (left, upper) in zip(measures, layout.tiles, strict=True):
         painter.tile(meaning, left, upper, layout.tile)
@@ -146,7 +146,7 @@ class _Painter:
     def __init__(self, canvas: Canvas, heads: _Heads) -> None:
         self.canvas, self.heads = canvas, heads
 
-    def roles(self, layout: _Layout, roles: list[str]) -> None:
+    def roles(self, layout: _Layout, counts: Counter[str]) -> None:
         (left, top), (width, height) = layout.panel, layout.cell
         names = self.heads.layers, self.heads.heads
         colors = np.full((*map(len, names), 3), PAPER, dtype=np.uint8)
@@ -162,7 +162,7 @@ class _Painter:
                     place = left + (across + 0.5) * width, top + (down + 0.5) * height
                     color = ink_on(role_color(row))
                     self.canvas.text(*place, text, NOTE_SIZE, color, align="center")
-        self._legend(layout, roles)
+        self._legend(layout, counts)
 
     def tile(self, meaning: Meaning, left: int, top: int, cell: tuple[float, float]) -> None:
         values = self.heads.values(meaning)
@@ -198,21 +198,15 @@ class _Painter:
             self.canvas.axes.hlines([top + height * y for y in range(1, down)], *box[:2], **looks)
             self.canvas.axes.vlines([left + width * x for x in range(1, across)], *box[2:], **looks)
 
-    def _legend(self, layout: _Layout, roles: list[str]) -> None:
+    def _legend(self, layout: _Layout, counts: Counter[str]) -> None:
         left, top = layout.legend
         line = line_height(TEXT_SIZE)
-        entries = [(name, ROLE_COLORS[name]) for name in roles] + [("no clear role", UNNAMED)]
-        for place, (name, color) in enumerate(entries):
+        entries = {name: color for name, color in ROLE_COLORS.items() if name in counts}
+        for place, (name, color) in enumerate({**entries, NO_ROLE: UNNAMED}.items()):
             box = (left, top + place * line), 26, line * 0.72
             self.canvas.axes.add_patch(Rectangle(*box, facecolor=ink(color), edgecolor="none"))
-            count = sum(_role(row) == name for row in self.heads.rows.values())
-            count = count or sum(not row.roles for row in self.heads.rows.values())
-            text = f"{name}  {count}"
+            text = f"{name}  {counts[name]}"
             self.canvas.text(left + 38, top + (place + 0.36) * line, text, NOTE_SIZE, INK)
-
-
-def _role(row: HeadRow) -> str:
-    return row.roles[0].name if row.roles else ""
 
 
 def _notes(report: HeadReport) -> list[str]:

@@ -100,10 +100,7 @@ def label(token: Token, face: Typeface) -> str:
 
 
 def axes_of(
-    queries: tuple[Token, ...],
-    keys: tuple[Token, ...],
-    face: Typeface,
-    longest: int = _LONGEST,
+    queries: tuple[Token, ...], keys: tuple[Token, ...], face: Typeface, longest: int = _LONGEST
 ) -> tuple[TokenAxis, TokenAxis]:
     """The layout of both sides; cells of a short side may be twice as long."""
     down, across = (-(-len(side) // longest) for side in (queries, keys))
@@ -333,11 +330,7 @@ def _divide(
 
 
 def write_numbers(
-    axes: Axes,
-    weights: NDArray[np.float32],
-    rows: TokenAxis,
-    columns: TokenAxis,
-    frame: Frame,
+    axes: Axes, weights: NDArray[np.float32], rows: TokenAxis, columns: TokenAxis, frame: Frame
 ) -> None:
     """Every weight in its cell, with as many digits as fit; nothing where none do."""
     if weights.size > _MOST_NUMBERS:

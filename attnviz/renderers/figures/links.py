@@ -179,11 +179,7 @@ def _rule(
 
 
 def _column(
-    name: str,
-    tokens: tuple[Token, ...],
-    linked: NDArray[np.intp],
-    step: float,
-    face: Typeface,
+    name: str, tokens: tuple[Token, ...], linked: NDArray[np.intp], step: float, face: Typeface
 ) -> _Column:
     texts = tuple(label(token, face) for token in tokens)
     size = min(TEXT_SIZE, max(_SMALLEST, 0.8 * step * 72 / DPI))

@@ -12,7 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from matplotlib.patheffects import withStroke
 from numpy.typing import NDArray
+from PIL import Image
 
 from attnviz.core.attention_map import Values
 from attnviz.core.errors import UsageError
@@ -88,8 +91,6 @@ def shown_picture(picture: Any) -> Seen:
     Raises:
         UsageError: an array that is no picture.
     """
-    from PIL import Image
-
     if picture is None:
         return Seen(np.full((64, 64, 3), 255, np.uint8), blank=True)
     if isinstance(picture, np.ndarray) and (picture.dtype != np.uint8 or picture.shape[2:] != (3,)):
@@ -297,8 +298,6 @@ def _write_largest(
     axes: Axes, tiles: Sequence[_Tile], width: int, how: Overlaying, face: Typeface
 ) -> None:
     """Write each picture's largest weight into its lower left corner, where it has room."""
-    from matplotlib.patheffects import withStroke
-
     if how.scale == "shared" or width < _ROOM_FOR_NUMBER:
         return
     outline = [withStroke(linewidth=1.6, foreground=ink(INK))]
@@ -321,8 +320,6 @@ def blended(
 
     Where a patch has no value it is grey. Without a picture (`blank`) the colours stand alone.
     """
-    from PIL import Image
-
     height, width = picture.shape[:2]
     if smooth:
         drawn = Image.fromarray(np.nan_to_num(weights).astype(np.float32))
@@ -342,8 +339,6 @@ def blended(
 
 def resized(picture: NDArray[np.uint8], longest: int) -> NDArray[np.uint8]:
     """The picture with its longer side of that many pixels."""
-    from PIL import Image
-
     height, width = picture.shape[:2]
     scale = longest / max(height, width)
     size = (max(round(width * scale), 1), max(round(height * scale), 1))
@@ -353,8 +348,6 @@ def resized(picture: NDArray[np.uint8], longest: int) -> NDArray[np.uint8]:
 def _outline(
     axes: Axes, patch: tuple[int, ...], size: tuple[int, ...], corner: tuple[int, int], line: float
 ) -> None:
-    from matplotlib.patches import Rectangle
-
     row, column, rows, columns = patch
     high, wide = size[0] / rows, size[1] / columns
     place = (corner[1] + column * wide - 0.5, corner[0] + row * high - 0.5)

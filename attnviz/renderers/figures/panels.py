@@ -84,12 +84,18 @@ def panels(
     labels, overhang = label_room(columns, angle, face)
     limits = _limits(maps)
     units = {item.unit for item in maps}
-    told = {beyond(item, _limits_of(item, limits)) for item in maps} - {""}
-    told |= {no_value(item) for item in maps} - {""}
+    scales = [_limits_of(item, limits) for item in maps]
+    told = [
+        f"{item.stream} has its own scale: from −{own[1]:g} (orange) over 0 to {own[1]:g} (blue)"
+        for item, own in zip(maps, scales, strict=True)
+        if own != limits
+    ]
+    told += {beyond(item, own) for item, own in zip(maps, scales, strict=True)} - {""}
+    told += {no_value(item) for item in maps} - {""}
     frame = Frame(
         title,
         subtitle,
-        (*notes, *_own_scales(maps, limits), *told, *thinning_notes(rows, columns)),
+        (*notes, *told, *thinning_notes(rows, columns)),
         units.pop() if len(units) == 1 else "each as said below",
         limits,
         face,
@@ -117,15 +123,6 @@ def _limits(maps: Sequence[AttentionMap]) -> Limits:
 def _limits_of(item: AttentionMap, limits: Limits) -> Limits:
     """The scale of a panel: the one of all, unless only one of the two is signed."""
     return limits if (item.values == "signed") == (limits[0] < 0) else scale_of(item)
-
-
-def _own_scales(maps: Sequence[AttentionMap], limits: Limits) -> list[str]:
-    scales = ((item, _limits_of(item, limits)) for item in maps)
-    return [
-        f"{item.stream} has its own scale: from −{own[1]:g} (orange) over 0 to {own[1]:g} (blue)"
-        for item, own in scales
-        if own != limits
-    ]
 
 
 def _place(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import zip_longest
 from typing import Any
 
+import numpy as np
 from rich.cells import cell_len
 from rich.text import Text
 
@@ -83,10 +85,6 @@ def ablation_npz(report: AblationReport) -> bytes:
     "query", "key", "position" numbers, -1 where they say nothing. "heads/STREAM" holds the effects
     of single heads as (layers, heads). Member "attnviz" is a list of the one JSON document.
     """
-    import io
-
-    import numpy as np
-
     every = report.every
     outputs = np.full((len(every), len(report.explained)), np.nan)
     for row, one in zip(outputs, every, strict=True):

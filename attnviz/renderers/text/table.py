@@ -341,12 +341,10 @@ def head_table(heads: Sequence[HeadLine], width: int, *, signed: bool = False) -
     table.add_column("", no_wrap=True, min_width=numbers)
     table.add_column("keys", no_wrap=True, min_width=bars)
     names = ("strongest", "value", "sizes") if signed else ("does most", "share", "entropy")
-    table.add_column(names[0], no_wrap=True)
-    table.add_column(names[1], justify="right", no_wrap=True, min_width=5)
-    table.add_column(names[2], justify="right", no_wrap=True, min_width=7)
     massive = sums_told(heads)
-    if massive:
-        table.add_column("row sum", justify="right", no_wrap=True, min_width=7)
+    table.add_column(names[0], no_wrap=True)
+    for name, least in ((names[1], 5), (names[2], 7), *[("row sum", 7)] * massive):
+        table.add_column(name, justify="right", no_wrap=True, min_width=least)
     room = max(width - numbers - max(bars, 4) - 12 - 8 - 9 * massive, 4)
     top = max(float(line.profile.max()) for line in heads)
     for line in heads:

@@ -162,13 +162,16 @@ def _alone(title: str, panel: Heat, face: Typeface) -> Figure:
     widest = [max(face.width(label, NOTE_SIZE) for label in labels) for labels in texts]
     left, top = (int(wide) + 16 for wide in widest)
     frame = Frame(title, panel.heading, (), panel.unit, panel.limits, face, left, top)
-    cells = _cell(len(panel.rows), TALLEST), _cell(len(panel.columns), WIDEST)
-    size = cells[1] * len(panel.columns), cells[0] * len(panel.rows)
+    down, across = panel.values.shape
+    tall, wide = (
+        int(np.clip(room // count, 1, LARGEST_CELL))
+        for room, count in ((TALLEST, down), (WIDEST, across))
+    )
     # What is below the scale is white, and stands for no cell.
     shown = np.where(np.isnan(panel.values), panel.limits[0] - 1, panel.values)
-    figure, axes = framed(shown, *size, frame)
-    _label(axes, texts, cells, face)
-    if min(cells) >= ROOMY_CELL:
+    figure, axes = framed(shown, wide * across, tall * down, frame)
+    _label(axes, texts, (tall, wide), face)
+    if min(tall, wide) >= ROOMY_CELL:
         _write_numbers(axes, panel.values, panel.limits, face)
     return figure
 
@@ -189,10 +192,6 @@ def _label(
 def _write_numbers(axes: Axes, values: NDArray[Any], limits: Limits, face: Typeface) -> None:
     texts = [["" if np.isnan(value) else number(value, 2) for value in row] for row in values]
     write_cells(axes, values, texts, limits, face.font(NOTE_SIZE))
-
-
-def _cell(count: int, room: int) -> int:
-    return int(np.clip(room // count, 1, LARGEST_CELL))
 
 
 def _thinned(labels: Sequence[str], spacing: float) -> list[int]:
