@@ -23,7 +23,7 @@ from attnviz.renderers.colors import (
 )
 from attnviz.renderers.figures.canvas import Box, Canvas
 from attnviz.renderers.figures.corpus_profiles import SMALL, class_colors
-from attnviz.renderers.figures.figure import NOTE_SIZE, TEXT_SIZE, line_height, points
+from attnviz.renderers.figures.figure import NOTE_SIZE, TEXT_SIZE, in_lines, line_height, points
 
 _LINE_COLOR: Color = (205, 210, 217)
 
@@ -186,21 +186,17 @@ class ClassBars:
                 canvas.text(*middle, text, SMALL, ink_on(color), align="center")
 
     def _legend(self, canvas: Canvas, y: float, line: float) -> None:
-        x = float(self.left)
-        held = [bool(even.any()) for even in self.stream.class_even]
-        side = line * 0.62
-        for name, color, found in zip(
-            self.stream.classes, class_colors(self.stream.classes), held, strict=True
-        ):
-            if not found:
-                continue
-            text = CLASS_NAMES.get(name, name)
-            wide = side + 8 + canvas.face.width(text, NOTE_SIZE) + 22
-            if x + wide > self.left + self.width and x > self.left:
-                x, y = float(self.left), y + line
-            canvas.boxes([(x, y - side / 2, side, side)], color, f"legend {name}")
-            canvas.text(x + side + 8, y, text, NOTE_SIZE, FAINT)
-            x += wide
+        side, classes = line * 0.62, self.stream.classes
+        named = zip(classes, class_colors(classes), self.stream.class_even, strict=True)
+        shown = [
+            (name, CLASS_NAMES.get(name, name), color) for name, color, even in named if even.any()
+        ]
+        widths = (side + 30 + canvas.face.width(text, NOTE_SIZE) for _, text, _ in shown)
+        places = in_lines(widths, self.width)
+        for (name, text, color), (across, down) in zip(shown, places, strict=True):
+            x, middle = self.left + across, y + down * line
+            canvas.boxes([(x, middle - side / 2, side, side)], color, f"legend {name}")
+            canvas.text(x + side + 8, middle, text, NOTE_SIZE, FAINT)
 
 
 @dataclass(frozen=True, slots=True)

@@ -318,6 +318,17 @@ def height_of(paragraphs: Iterable[Paragraph]) -> int:
     return sum(item.height for item in paragraphs)
 
 
+def in_lines(widths: Iterable[float], room: float) -> list[tuple[float, int]]:
+    """Where each of several things begins, and in which line, in lines of that much room."""
+    places, across, line = list[tuple[float, int]](), 0.0, 0
+    for wide in widths:
+        if across and across + wide > room:
+            across, line = 0.0, line + 1
+        places.append((across, line))
+        across += wide
+    return places
+
+
 def blank_page(width: int, height: int) -> Page:
     """A white figure of that many pixels."""
     figure = ShownFigure(figsize=(width / DPI, height / DPI), dpi=DPI, facecolor="white")

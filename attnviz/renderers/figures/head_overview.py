@@ -24,8 +24,7 @@ from attnviz.renderers.colors import (
     ink_on,
     role_color,
 )
-from attnviz.renderers.figures.canvas import EDGE as _EDGE
-from attnviz.renderers.figures.canvas import Canvas, full_canvas
+from attnviz.renderers.figures.canvas import EDGE, Canvas, full_canvas
 from attnviz.renderers.figures.figure import (
     NOTE_SIZE,
     TEXT_SIZE,
@@ -99,13 +98,13 @@ def head_overview(report: HeadReport) -> Figure:
     face = typeface([report.caption, _SUBTITLE, *notes, *heads.layers, *heads.heads])
     head = heading(face, report.caption, _SUBTITLE, _WIDTH)
     foot = footing(face, notes, _WIDTH)
-    top = _EDGE + height_of(head)
+    top = EDGE + height_of(head)
     layout = _lay_out(heads, measures, len({*counts, NO_ROLE}), top)
     canvas = full_canvas(face, _WIDTH, head, foot, layout.bottom + _RAMP)
     canvas.axes.set_label("heads")
     painter = _Painter(canvas, heads)
     painter.roles(layout, counts)
-    painter.ramp(_EDGE, layout.bottom)
+    painter.ramp(EDGE, layout.bottom)
     for meaning, (left, upper) in zip(measures, layout.tiles, strict=True):
         painter.tile(meaning, left, upper, layout.tile)
     return canvas.figure
@@ -126,7 +125,7 @@ def _lay_out(heads: _Heads, measures: Sequence[Meaning], entries: int, top: int)
     layers, across = len(heads.layers), len(heads.heads)
     room = _WIDTH - _NAMES
     cell = (max(min(_LARGEST_CELL, (room - 300) // across), 4), max(min(_ROW, 1000 // layers), 4))
-    legend = (_EDGE + _NAMES + cell[0] * across + _GAP, top + 2 * line + 12)
+    legend = (EDGE + _NAMES + cell[0] * across + _GAP, top + 2 * line + 12)
     panel_bottom = max(legend[1] + cell[1] * layers, legend[1] + line * entries)
     columns = max(min(4, _WIDTH // (_NAMES + max(_SMALLEST_TILE, 4 * across))), 1)
     span = _WIDTH // columns
@@ -135,11 +134,11 @@ def _lay_out(heads: _Heads, measures: Sequence[Meaning], entries: int, top: int)
     pitch = int(tile[1] * layers) + line + _GAP
     start = panel_bottom + _GAP
     tiles = [
-        (_EDGE + _NAMES + (place % columns) * span, start + line + (place // columns) * pitch)
+        (EDGE + _NAMES + (place % columns) * span, start + line + (place // columns) * pitch)
         for place in range(len(measures))
     ]
     bottom = start + pitch * -(-len(measures) // columns)
-    return _Layout((_EDGE + _NAMES, legend[1]), cell, legend, tiles, tile, bottom)
+    return _Layout((EDGE + _NAMES, legend[1]), cell, legend, tiles, tile, bottom)
 
 
 class _Painter:
