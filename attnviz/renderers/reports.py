@@ -5,6 +5,8 @@ A command gives its data in some forms; a format writes one of them, whatever th
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -57,6 +59,13 @@ def rendered(renderer: Renderer, results: Iterable[tuple[Any, Views]]) -> bytes:
 def as_bytes(part: str | bytes) -> bytes:
     """Text as UTF-8; bytes as they are."""
     return part if isinstance(part, bytes) else part.encode("utf-8", "backslashreplace")
+
+
+def comma_separated(lines: Iterable[Iterable[str]]) -> str:
+    """Lines of fields, quoted where needed."""
+    file = io.StringIO()
+    csv.writer(file, lineterminator="\n").writerows(lines)
+    return file.getvalue()
 
 
 def picture_suffix(path: Path, picture: str = "") -> str:
@@ -162,6 +171,4 @@ class CsvReport(TsvReport):
     """Rows, comma-separated, quoted where needed."""
 
     def _join(self, made: str) -> str:
-        from attnviz.renderers.data.maps import comma_separated
-
         return comma_separated(line.split("\t") for line in super()._join(made).split("\n")[:-1])

@@ -7,8 +7,6 @@ it can style a terminal.
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -17,6 +15,7 @@ import numpy as np
 
 from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.renderers import Display, Views
+from attnviz.renderers.reports import comma_separated
 from attnviz.storage.archive import ArchiveWriter
 from attnviz.storage.documents import HIDDEN, dump_json, dump_line, to_document
 from attnviz.storage.parquet import ParquetWriter
@@ -39,13 +38,6 @@ def escape(text: str) -> str:
 def tsv(lines: Iterable[Iterable[str]]) -> str:
     """Lines of fields, tab-separated."""
     return "".join("\t".join(map(escape, line)) + "\n" for line in lines)
-
-
-def comma_separated(lines: Iterable[Iterable[str]]) -> str:
-    """Lines of fields, quoted where needed."""
-    file = io.StringIO()
-    csv.writer(file, lineterminator="\n").writerows(lines)
-    return file.getvalue()
 
 
 def report_json(kind: str, **parts: Any) -> str:
