@@ -28,12 +28,9 @@ def row_entropy(weights: NDArray[np.floating]) -> Rows:
     return np.maximum(entropies, 0.0)
 
 
-def mean_entropy(weights: NDArray[np.floating], entropies: Rows | None = None) -> Rows:
-    """Mean of each head's row entropies; rows that attend to nothing are left out.
-
-    The entropies of the rows, (layers, heads, queries), are computed where they are not known.
-    """
-    return mean_known(row_entropy(weights) if entropies is None else entropies)
+def mean_entropy(weights: NDArray[np.floating]) -> Rows:
+    """Mean of each head's row entropies; rows that attend to nothing are left out."""
+    return mean_known(row_entropy(weights))
 
 
 def mean_known(values: Rows) -> Rows:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 
 from attnviz.analyses.words import (
@@ -175,14 +176,11 @@ def read_groups(path: Path) -> list[list[Group]]:
         lines = read_bytes(path).decode("utf-8-sig").splitlines()
     except UnicodeDecodeError as error:
         raise InputError(f"'{path}' is not valid UTF-8") from error
-    texts: list[list[Group]] = [[]]
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            if texts[-1]:
-                texts.append([])
-            continue
-        texts[-1].append(_group(line.strip(), f"line {number} of '{path}'"))
-    texts = [groups for groups in texts if groups]
+    texts = [
+        [_group(line.strip(), f"line {number} of '{path}'") for number, line in numbered]
+        for filled, numbered in groupby(enumerate(lines, 1), lambda item: bool(item[1].strip()))
+        if filled
+    ]
     if not texts:
         raise InputError(f"'{path}' names no group: write one a line")
     if len(texts) > 2:

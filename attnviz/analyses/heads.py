@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -216,22 +216,35 @@ class _Stream:
             self.totals[name] = self.totals.get(name, 0.0) + np.where(known, values, 0.0)
             self.counts[name] = self.counts.get(name, 0) + known.astype(np.int64)
 
-    def rows(self) -> Iterable[HeadRow]:
+    def rows(self) -> Iterator[HeadRow]:
         means = {
             name: np.where(count > 0, self.totals[name] / np.maximum(count, 1), np.nan)
             for name, count in self.counts.items()
         }
-        ends = means_over(np.stack(self.effects))[2:] if len(self.effects) > 1 else None
-        for layer, layer_name in enumerate(self.layers):
-            for head, head_name in enumerate(self.heads):
-                own = ends and {EFFECT: (float(ends[0][layer, head]), float(ends[1][layer, head]))}
-                values, uniform = (
-                    {name: float(found[side, layer, head]) for name, found in means.items()}
-                    for side in (0, 1)
-                )
-                roles = roles_of(values, uniform)
-                place = self.stream, layer_name, head_name
-                yield HeadRow(*place, values, uniform, roles, own or {})
+        ends = means_over(np.stack(self.effects))[2:] if len(self.effects) > 1 else ()
+        own, even = ({name: found[side] for name, found in means.items()} for side in (0, 1))
+        return rows_of((self.stream, self.layers, self.heads), own, even, ends)
+
+
+def rows_of(
+    stream: tuple[str, Sequence[str], Sequence[str]],
+    values: Mapping[str, Numbers],
+    uniform: Mapping[str, Numbers],
+    effects: Sequence[Numbers] = (),
+) -> Iterator[HeadRow]:
+    """A row a head of a stream, its layers and heads, by the measures' values (layers, heads).
+
+    `effects` are the ends of the intervals of mean effects, where they are known.
+    """
+    name, layers, heads = stream
+    for layer, head in np.ndindex(len(layers), len(heads)):
+        own, even = (
+            {name: float(found[layer, head]) for name, found in side.items()}
+            for side in (values, uniform)
+        )
+        ends = [float(end[layer, head]) for end in effects]
+        between = {EFFECT: (ends[0], ends[1])} if ends else {}
+        yield HeadRow(name, layers[layer], heads[head], own, even, roles_of(own, even), between)
 
 
 def largest(values: Iterable[float]) -> float:

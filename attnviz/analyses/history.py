@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from attnviz.analyses.compare import divergences
-from attnviz.analyses.heads import measure_heads, roles_of
+from attnviz.analyses.heads import measure_heads, rows_of
 from attnviz.analyses.view import describe_run
 from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.core.measures import DRIFT, HISTORY, History
@@ -42,19 +42,12 @@ class HistoryStudy:
             # Calls of other sizes are maps of their own, which may have one stream.
             same = [one.stream for one in attention.maps[:number]].count(item.stream)
             stream = f"{item.stream} {same + 1}" if same else item.stream
-            for cell in np.ndindex(drift.shape):
-                values = {name: float(one.values[cell]) for name, one in found.items()}
-                uniform = {
-                    name: float(one.uniform[cell])
-                    for name, one in found.items()
-                    if one.uniform is not None
-                }
-                head = stream, item.layers[cell[0]], item.heads[cell[1]]
-                roles = roles_of(values, uniform)
-                self.roles[step][head] = roles[0].name if roles else ""
-                values[DRIFT] = float(drift[cell])
-                kept = {name: values.get(name, math.nan) for name in HISTORY}
-                self.values[step][head] = kept
+            own = {DRIFT: drift} | {name: one.values for name, one in found.items()}
+            even = {name: one.uniform for name, one in found.items() if one.uniform is not None}
+            for row in rows_of((stream, item.layers, item.heads), own, even):
+                head = row.stream, row.layer, row.head
+                self.roles[step][head] = row.roles[0].name if row.roles else ""
+                self.values[step][head] = {one: row.values.get(one, math.nan) for one in HISTORY}
         self.last = attention
 
     def _drift(self, before: AttentionMap | None, item: AttentionMap) -> np.ndarray:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnviz.core.attention_map import AttentionMap, Link
 from attnviz.core.sinks import word_cells
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 
 def strongest_links(item: AttentionMap, count: int, *, between_words: bool = True) -> list[Link]:
@@ -26,7 +25,9 @@ def strongest_links(item: AttentionMap, count: int, *, between_words: bool = Tru
     size = _sizes(chosen, None if allowed is None else allowed[rows % queries]).ravel()
     flat = (rows[:, None] * keys + np.arange(keys)).ravel()
     order = np.lexsort((flat, -size))[:count]
-    return [_link(item, int(flat[place])) for place in order if size[place] >= 0]
+    shape = item.weights.shape
+    places = [flat[place] for place in order if size[place] >= 0]
+    return [link_at(item, np.unravel_index(place, shape)) for place in places]
 
 
 def cells_between_words(item: AttentionMap) -> NDArray[np.bool_] | None:
@@ -49,14 +50,9 @@ def sharpest(item: AttentionMap) -> Link | None:
     return links[0] if links else None
 
 
-def _link(item: AttentionMap, place: int) -> Link:
-    layer, head, query, key = np.unravel_index(place, item.weights.shape)
-    return Link(
-        item.query_tokens[query].text,
-        item.key_tokens[key].text,
-        float(item.weights[layer, head, query, key]),
-        item.layers[layer],
-        item.heads[head],
-        int(query),
-        int(key),
-    )
+def link_at(item: AttentionMap, cell: Sequence[Any], weight: float | None = None) -> Link:
+    """The link of a layer, head, query and key by number, with its weight in the map or another."""
+    layer, head, query, key = map(int, cell)
+    ends = item.query_tokens[query].text, item.key_tokens[key].text
+    weight = float(item.weights[layer, head, query, key]) if weight is None else weight
+    return Link(*ends, weight, item.layers[layer], item.heads[head], query, key)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +17,7 @@ from numpy.typing import NDArray
 from attnviz.analyses.entropy import mean_known, row_entropy
 from attnviz.core.attention_map import IMPLIED, Attention, AttentionMap
 from attnviz.core.errors import InputError, UsageError
-
-if TYPE_CHECKING:
-    from attnviz.core.measures import HeadMeasure
+from attnviz.core.measures import HeadMeasure
 
 CAUSAL_STREAMS = ("causal", "decoder")
 
@@ -88,8 +85,6 @@ class MeasuredMap:
     ) -> HeadMeasure:
         """A measure of values already computed for the heads and for uniform attention."""
         found, uniform = values
-        from attnviz.core.measures import HeadMeasure
-
         return HeadMeasure(name, unit, *ends, found, np.broadcast_to(uniform, found.shape), top)
 
     def mean(self, per_row: Numbers, rows: NDArray[np.bool_]) -> Numbers:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from attnviz.analyses.lenses.flow import UNIT as FLOW
 from attnviz.analyses.select import reduce_map
 from attnviz.analyses.view import describe_run, head_lines
-from attnviz.analyses.words import word_numbers
+from attnviz.analyses.words import members_of, word_numbers
 from attnviz.core.attention_map import Attention, AttentionMap, Measured, Token, known_mean
 from attnviz.core.errors import UsageError, is_number
 from attnviz.core.measures import Link, View
@@ -73,9 +73,6 @@ def query_place(tokens: Sequence[Token], patch: str | None) -> int | None:
     """Where the query stands that looks, a patch or else the class token; None: the average does.
 
     The tokens are special ones, if any, then the patches.
-
-    Raises:
-        UsageError: a patch that the picture does not have.
     """
     if patch is None:
         return 0 if tokens[0].special else None
@@ -99,14 +96,12 @@ def by_word(item: AttentionMap, text: str) -> AttentionMap:
     """The rows of the words of a text, each the mean over its pieces; without text as they are."""
     tokens = item.query_tokens
     numbers = word_numbers(tokens, text) if text else [None] * len(tokens)
-    runs = dict[Any, list[int]]()
-    for place, number in enumerate(numbers):
-        runs.setdefault(("alone", place) if number is None else number, []).append(place)
+    runs = members_of(numbers)
     names = [
         tokens[run[0]].text if len(run) == 1 else text[tokens[run[0]].start : tokens[run[-1]].end]
-        for run in runs.values()
+        for run in runs
     ]
-    rows = [item.weights[:, :, run].mean(axis=2) for run in runs.values()]
+    rows = [item.weights[:, :, run].mean(axis=2) for run in runs]
     return item.with_weights(np.stack(rows, axis=2), query_tokens=tuple(map(Token, names)))
 
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
+from attnviz.analyses.lenses.layered import row_shares
 from attnviz.analyses.masks import uniform_attention, visible_keys
 from attnviz.analyses.words import word_numbers
 from attnviz.core.attention_map import (
@@ -27,9 +28,6 @@ from attnviz.core.errors import InputError, UsageError, choose
 from attnviz.core.options import Special, names_in
 from attnviz.core.sinks import BEYOND_UNIFORM, SINK_SHARE
 from attnviz.core.tokens import text_places
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 
 def label_tokens(attention: Attention, labels: Sequence[str]) -> Attention:
@@ -172,8 +170,6 @@ def _without(item: AttentionMap, how: str) -> AttentionMap:
     queries, keys = _text_places(item.query_tokens), _text_places(item.key_tokens)
     weights = item.weights[:, :, queries][..., keys]
     if how == "renormalise":
-        from attnviz.analyses.lenses.layered import row_shares
-
         weights = row_shares(weights.astype(np.float64)).astype(np.float32)
     return item.with_weights(
         weights,

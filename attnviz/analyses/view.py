@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnviz.analyses.entropy import mean_entropy
 from attnviz.analyses.links import cells_between_words, sharpest, strongest_links
@@ -31,9 +31,6 @@ from attnviz.core.attention_map import (
 )
 from attnviz.core.errors import InputError
 from attnviz.core.registry import LENSES, axis_name
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 PAIR_STREAMS = ("a-to-a", "a-to-b", "b-to-a", "b-to-b")
 """Which text of a pair attends to which."""

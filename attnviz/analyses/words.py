@@ -10,14 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnviz.core.attention_map import Attention, AttentionMap, Token, check_single_tokens
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,21 +48,21 @@ def merge(item: AttentionMap, queries: Partition, keys: Partition) -> AttentionM
 
 def partition_of(tokens: Sequence[Token], numbers: Sequence[int | None], text: str) -> Partition:
     """A partition from a number for each position, in the order in which groups first appear."""
-    places: dict[int, int] = {}
-    members: list[list[int]] = []
-    for position, number in enumerate(numbers):
-        if number is None or number not in places:
-            if number is not None:
-                places[number] = len(members)
-            members.append([position])
-        else:
-            members[places[number]].append(position)
+    members = members_of(numbers)
     groups = [0] * len(tokens)
     for group, positions in enumerate(members):
         for position in positions:
             groups[position] = group
     named = (_together([tokens[position] for position in positions], text) for positions in members)
     return Partition(tuple(named), tuple(groups))
+
+
+def members_of(numbers: Sequence[int | None]) -> list[list[int]]:
+    """The positions of each group in the order in which they first appear; None is one alone."""
+    members: dict[int | tuple[int], list[int]] = {}
+    for position, number in enumerate(numbers):
+        members.setdefault((position,) if number is None else number, []).append(position)
+    return [*members.values()]
 
 
 def _together(tokens: Sequence[Token], text: str) -> Token:

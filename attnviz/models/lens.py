@@ -140,7 +140,7 @@ def agreement(explained: AttentionGradients, ask: Ask) -> tuple[str, dict[str, A
     if not known:
         return f"{told}: there are too few", {}
     told = ", ".join(f"{name} {value:.2f}" for name, value in known.items())
-    note = f"{AGREEMENT} (log p of {found.output}): {told}"
+    note = f"{AGREEMENT} (log p of {found.explained.output}): {told}"
     return note, {AGREEMENT: {name: round(value, 6) for name, value in known.items()}}
 
 

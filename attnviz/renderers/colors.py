@@ -8,17 +8,13 @@ the colour-blind, who can also tell blue from orange.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+from numpy.typing import NDArray
 
+from attnviz.core.attention_map import AttentionMap
+from attnviz.core.measures import HeadRow
 from attnviz.core.registry import MEASURES
 from attnviz.core.sinks import word_cells
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from attnviz.core.attention_map import AttentionMap
 
 Limits = tuple[float, float]
 """The values at the two ends of the colour scale: (0, top) or, for signed values, (-top, top)."""
@@ -137,9 +133,7 @@ def round_up(value: float) -> float:
 
 
 def colors_of(
-    values: NDArray[np.float32],
-    limits: Limits = (0.0, 1.0),
-    table: NDArray[np.uint8] | None = None,
+    values: NDArray[np.float32], limits: Limits = (0.0, 1.0), table: NDArray[np.uint8] | None = None
 ) -> NDArray[np.uint8]:
     """The colours of values; what lies outside the limits takes the colour of the nearer end.
 
@@ -157,6 +151,11 @@ def color_of(value: float, limits: Limits = (0.0, 1.0)) -> Color:
     """The colour of one value, as `colors_of` gives it."""
     red, green, blue = colors_of(np.asarray(value), limits).tolist()
     return red, green, blue
+
+
+def hex_of(color: Color) -> str:
+    """The colour as style sheets write it."""
+    return "#" + bytes(color).hex()
 
 
 def ink_on(ground: Color) -> Color:
@@ -194,3 +193,8 @@ ROLE_COLORS: dict[str, Color] = {
 UNNAMED: Color = (238, 240, 243)
 NO_ROLE: Color = (180, 200, 226)
 """Points and bars of heads without a clear role; `UNNAMED` is that of tiles."""
+
+
+def role_color(row: HeadRow, without: Color = NO_ROLE) -> Color:
+    """The colour of a head's clearest role."""
+    return ROLE_COLORS[row.roles[0].name] if row.roles else without

@@ -9,12 +9,9 @@ from __future__ import annotations
 
 import math
 import unicodedata
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from attnviz.core.measures import Meaning
+from attnviz.core.measures import Meaning
 
 UNKNOWN = "–"
 
@@ -182,6 +179,11 @@ def number(value: float, meaning: Meaning) -> str:
         return two_digits(value)
     digits = 2 if abs(value) < 10 else 1 if abs(value) < 100 else 0
     return f"{value + 0.0:.{digits}f}"
+
+
+def decimals(value: float, digits: int = 2) -> str:
+    """So many decimals; – for NaN."""
+    return UNKNOWN if math.isnan(value) else f"{value:.{digits}f}"
 
 
 def exact(value: float) -> str:

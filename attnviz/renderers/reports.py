@@ -5,6 +5,8 @@ A command gives its data in some forms; a format writes one of them, whatever th
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,8 +18,6 @@ from attnviz.renderers import Display, Renderer, Views
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-"""What can measure texts, the best first."""
 
 
 def formats_of(kind: DataKind) -> dict[str, Format]:
@@ -44,7 +44,10 @@ def format_of(path: Path, kind: DataKind = "maps") -> str:
 def make_renderer(name: str, display: Display, kind: DataKind = "maps") -> Renderer:
     """A fresh renderer of a kind of data in a format."""
     entry = FORMATS[choose(name, FORMATS, "format")]
-    return (entry.load() if kind == "maps" else entry.load_report())(display)  # type: ignore[no-any-return]
+    made: Renderer = (entry.load() if kind == "maps" else entry.load_report())(display)
+    if isinstance(made, TextReport):
+        made.form = entry.form
+    return made
 
 
 def rendered(renderer: Renderer, results: Iterable[tuple[Any, Views]]) -> bytes:
@@ -58,12 +61,15 @@ def as_bytes(part: str | bytes) -> bytes:
     return part if isinstance(part, bytes) else part.encode("utf-8", "backslashreplace")
 
 
-def picture_suffix(path: Path, picture: str = "") -> str:
-    """The suffix, which must name a kind of picture; the picture "gif" is one that moves.
+def comma_separated(lines: Iterable[Iterable[str]]) -> str:
+    """Lines of fields, quoted where needed."""
+    file = io.StringIO()
+    csv.writer(file, lineterminator="\n").writerows(lines)
+    return file.getvalue()
 
-    Raises:
-        UsageError: it names none.
-    """
+
+def picture_suffix(path: Path, picture: str = "") -> str:
+    """The suffix, which must name a kind of picture; the picture "gif" is one that moves."""
     suffix, known = path.suffix.lower(), (".gif",) if picture == "gif" else PICTURE_SUFFIXES
     if suffix not in known:
         raise UsageError(f"'{path}' names no picture: end it in {', '.join(known)}")
@@ -98,11 +104,7 @@ class Data:
 
 
 class TextReport:
-    """Tables, one below the other.
-
-    Attributes:
-        form: the field of the data that is written.
-    """
+    """Tables, texts or arrays, one behind the other: the field of the data that `form` names."""
 
     form = "text"
 
@@ -132,8 +134,6 @@ class TextReport:
 class JsonReport(TextReport):
     """One document; of an input that may hold several a list, however many came."""
 
-    form = "document"
-
     def _join(self, made: str) -> str:
         if not self.display.many:
             return made
@@ -149,8 +149,6 @@ class JsonReport(TextReport):
 class JsonLinesReport(TextReport):
     """A document a line."""
 
-    form = "document"
-
     def add(self, data: Data, views: Views) -> str:
         """The document on one line; or a line for each of its texts."""
         if data.lines is not None:
@@ -165,8 +163,6 @@ class JsonLinesReport(TextReport):
 class TsvReport(TextReport):
     """Rows, tab-separated, behind one header."""
 
-    form = "rows"
-
     def _join(self, made: str) -> str:
         return made if self.count == 1 else made.partition("\n")[2]
 
@@ -175,34 +171,4 @@ class CsvReport(TsvReport):
     """Rows, comma-separated, quoted where needed."""
 
     def _join(self, made: str) -> str:
-        import csv
-        import io
-
-        file = io.StringIO()
-        lines = (line.split("\t") for line in super()._join(made).split("\n")[:-1])
-        csv.writer(file, lineterminator="\n").writerows(lines)
-        return file.getvalue()
-
-
-class NpzReport(TextReport):
-    """One archive."""
-
-    form = "arrays"
-
-
-class PharaohReport(TextReport):
-    """A line of links a pair: 0-0 2-1."""
-
-    form = "links"
-
-
-class TextGridReport(TextReport):
-    """One TextGrid."""
-
-    form = "textgrid"
-
-
-class VttReport(TextReport):
-    """One WebVTT file."""
-
-    form = "vtt"
+        return comma_separated(line.split("\t") for line in super()._join(made).split("\n")[:-1])

@@ -18,6 +18,7 @@ from attnviz.renderers import Display
 from attnviz.storage.documents import dump_json
 from attnviz.teach.lessons.drawing import drawn, page_of
 from attnviz.teach.lessons.lesson import Lesson, byte_size
+from attnviz.teach.lessons.masks import masking
 from tests.invoke import attnviz
 
 SHORT = {"linear": {"length": 256}, "training": {"length": 2, "steps": 10}}
@@ -98,6 +99,12 @@ def test_hidden_cells_are_white_and_every_other_cell_has_its_number() -> None:
     shown = axes.images[0].get_array()
     assert shown.shape == (3, 7)
     assert len(axes.texts) == 9 + 6
+
+
+def test_a_picture_tells_once_what_no_font_draws() -> None:
+    shown = drawn(masking("a \U000f0123 b"))
+    notes = [text.get_text() for text in shown.texts if "no installed font" in text.get_text()]
+    assert notes == ["1 character shown as ‹code point›: no installed font draws it"]
 
 
 @pytest.mark.parametrize(

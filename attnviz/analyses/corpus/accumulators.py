@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from attnviz.analyses.corpus.figures import COUNT, MEASURED, ROWS, PairTable, figures_of
 from attnviz.analyses.corpus.samples import Samples
-from attnviz.analyses.corpus.strongest import Strongest, source_text
+from attnviz.analyses.corpus.strongest import Strongest, as_document, from_document, source_text
 from attnviz.analyses.corpus.words import Vocabulary, classes_of, in_words, read_axis
 from attnviz.analyses.heads import measure_heads
 from attnviz.analyses.masks import MeasuredMap, check_measurable
@@ -179,7 +179,7 @@ class StreamTally:
             "layers": list(self.layers),
             "heads": list(self.heads),
             "meanings": {name: list(self.meanings[name]) for name in sorted(self.meanings)},
-            "texts": self.strongest.texts_document(),
+            "texts": as_document(self.strongest.texts),
         }
 
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -195,9 +195,10 @@ class StreamTally:
         self.meanings = {name: tuple(of) for name, of in document["meanings"].items()}
         self.sums.merge(arrays)
         self.pairs.merge(arrays["pairs"], arrays["pair totals"], arrays["pair counts"])
-        self.strongest.restore(arrays["links"], document["texts"])
+        self.strongest.links = arrays["links"]
+        self.strongest.texts = from_document(document["texts"])
         if self.samples is not None:
-            self.samples.restore(arrays, document)
+            self.samples.merge(arrays, from_document(document["drawn texts"]))
 
 
 class StreamSums:

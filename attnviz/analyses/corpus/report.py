@@ -13,11 +13,11 @@ from attnviz.analyses.corpus.accumulators import Aggregates, StreamTally
 from attnviz.analyses.corpus.figures import MEASURED, OFFSETS, ORDERING, REACH, ROWS
 from attnviz.analyses.corpus.samples import atlas_of
 from attnviz.analyses.corpus.words import Vocabulary
-from attnviz.analyses.heads import SHORT, in_order, largest, roles_of
+from attnviz.analyses.heads import SHORT, in_order, largest, rows_of
 from attnviz.analyses.measures.intervals import LEVEL, intervals
 from attnviz.core.corpus_report import CorpusReport, Pair, StreamReport, TopExample
 from attnviz.core.effects import HeadAt
-from attnviz.core.measures import EFFECT, HeadRow, Meaning
+from attnviz.core.measures import EFFECT, Meaning
 from attnviz.storage.documents import read_provenance
 
 SHOWN = 10
@@ -91,6 +91,9 @@ def _stream_report(tally: StreamTally, order: str) -> StreamReport:
             np.maximum(low[place], 0.0, out=low[place])
         if meaning.unit == "share":
             np.minimum(high[place], meaning.top, out=high[place])
+    names = [MEASURED[place] for place in kept]
+    own, even = (dict(zip(names, side, strict=True)) for side in (values, uniform))
+    rows = rows_of((tally.stream, tally.layers, tally.heads), own, even)
     report = StreamReport(
         stream=tally.stream,
         layers=tally.layers,
@@ -109,7 +112,7 @@ def _stream_report(tally: StreamTally, order: str) -> StreamReport:
         paired=len(tally.pairs.words),
         pairs=tuple(_pairs(tally)),
         firings=tuple(_firings(tally)),
-        rows=tuple(in_order(list(_rows(tally, measures, values, uniform)), order)),
+        rows=tuple(in_order([*rows], order)),
     )
     if tally.samples is None:
         return report
@@ -132,24 +135,6 @@ def _shares(total: NDArray[np.float64], vocabulary: Vocabulary) -> dict[str, Any
         "class_shares": total[ROWS["class"]][:classes] / rows,
         "class_even": total[ROWS["class uniform"]][:classes] / rows,
     }
-
-
-def _rows(
-    tally: StreamTally,
-    measures: tuple[Meaning, ...],
-    values: NDArray[np.float64],
-    uniform: NDArray[np.float64],
-) -> Iterator[HeadRow]:
-    for layer, head, place in _heads(tally):
-        of_head, of_uniform = (
-            {
-                meaning.name: float(number)
-                for meaning, number in zip(measures, found[:, *place], strict=True)
-            }
-            for found in (values, uniform)
-        )
-        roles = roles_of(of_head, of_uniform)
-        yield HeadRow(tally.stream, layer, head, of_head, of_uniform, roles)
 
 
 def _heads(tally: StreamTally) -> Iterator[tuple[str, str, tuple[int, int]]]:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.corpus.strongest import as_document, from_document
+from attnviz.analyses.corpus.strongest import as_document
 from attnviz.analyses.corpus.words import InWords, split
 from attnviz.core.corpus_report import Atlas, SourceText, StreamReport
 
@@ -150,10 +150,6 @@ class Samples:
         """All numbers by name."""
         self.settle()
         return {"drawn": self.drawn, "drawn counts": self.counts, "drawn ends": self.ends}
-
-    def restore(self, arrays: Mapping[str, NDArray[Any]], document: Mapping[str, Any]) -> None:
-        """Take what `arrays` and `document` gave, in place of nothing."""
-        self.merge(arrays, from_document(document["drawn texts"]))
 
 
 def _buckets(weights: NDArray[np.float64]) -> NDArray[np.intp]:

@@ -99,15 +99,6 @@ class Strongest:
             kept.setdefault(self.texts[int(links[place, 1])].texts, place)
         return list(kept.values())
 
-    def texts_document(self) -> list[dict[str, Any]]:
-        """The texts for JSON."""
-        return as_document(self.texts)
-
-    def restore(self, links: NDArray[np.float64], texts: list[dict[str, Any]]) -> None:
-        """Take links and what `texts_document` gave, in place of nothing."""
-        self.links = links
-        self.texts = from_document(texts)
-
 
 def as_document(texts: Mapping[int, SourceText]) -> list[dict[str, Any]]:
     """Texts by number, for JSON."""

@@ -76,11 +76,6 @@ class TokenScores:
     scores: dict[str, Numbers]
     left_out: dict[str, str]
 
-    @property
-    def output(self) -> str:
-        """What is explained: a name, or all tokens."""
-        return self.explained.output
-
     def correlation(self, scores: Numbers, knocked: Numbers) -> float:
         """The rank correlation of sizes, the mean over sides that have one."""
         sides = np.array([token.side for token in self.tokens])
@@ -274,7 +269,8 @@ def faithfulness(found: TokenScores, seed: int = 0) -> TextFaithfulness:
         }
         for place, token in enumerate(found.tokens)
     )
-    return TextFaithfulness(found.output, tokens, measures, found.left_out, attention.provenance)
+    output = found.explained.output
+    return TextFaithfulness(output, tokens, measures, found.left_out, attention.provenance)
 
 
 def lens_report(texts: Sequence[TextFaithfulness]) -> LensReport:

@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.links import cells_between_words
+from attnviz.analyses.links import cells_between_words, link_at
 from attnviz.core.attention_map import (
     LITTLE_EFFECT,
     LITTLE_WEIGHT,
     MUCH_WEIGHT,
     Attention,
     AttentionMap,
-    Link,
     Measured,
 )
 from attnviz.core.effects import Change, Experiment, HeadOutputs, LinkAt, log_probabilities
@@ -79,7 +78,7 @@ def measure_links(experiment: Experiment, estimated: Attention, count: int) -> t
         names = item.layers[layer], item.heads[head]
         own = raw[item.stream, names[0]]
         weight = own.weights[own.layers.index(names[0]), int(names[1]), query, key]
-        link = _link(item, (layer, head, query, key), float(weight))
+        link = link_at(item, (layer, head, query, key), float(weight))
         cells.append((item.stream, link, float(item.weights[layer, head, query, key])))
         changes.append(Change(links=(LinkAt(item.stream, query, key, names[0], int(names[1])),)))
     effects = effects_of(experiment, changes).sum(axis=1)
@@ -129,15 +128,9 @@ def _listed(
     places = np.argsort(-order, axis=None, kind="stable")[:LISTED]
     cells = [np.unravel_index(place, order.shape) for place in places if order.flat[place]]
     return [
-        Measured(item.stream, _link(item, cell, float(weights[cell])), float(item.weights[cell]))
+        Measured(item.stream, link_at(item, cell, float(weights[cell])), float(item.weights[cell]))
         for cell in cells
     ]
-
-
-def _link(item: AttentionMap, cell: Sequence[Any], weight: float) -> Link:
-    layer, head, query, key = map(int, cell)
-    ends = item.query_tokens[query].text, item.key_tokens[key].text
-    return Link(*ends, weight, item.layers[layer], item.heads[head], query, key)
 
 
 def rank_correlation(first: NDArray[np.floating], second: NDArray[np.floating]) -> float:

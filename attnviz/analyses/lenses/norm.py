@@ -59,8 +59,7 @@ def norms_by_head(
 ) -> NDArray[np.float64]:
     """‖Aₕᵢⱼ fₕ(xⱼ)‖ = Aₕᵢⱼ ‖fₕ(xⱼ)‖ of each head alone, (layers, heads, queries, keys)."""
     lengths = np.sqrt(np.diagonal(products, axis1=-2, axis2=-1)).swapaxes(-1, -2)
-    found: NDArray[np.float64] = weights.astype(np.float64) * lengths[:, :, None, :]
-    return found
+    return np.asarray(weights.astype(np.float64) * lengths[:, :, None, :])
 
 
 def _as_map(

@@ -40,11 +40,8 @@ def intervals(
     skewness by transformation, section 2). By simulation (`tests/benchmarks/corpus_coverage.py`)
     that covers what it promises where percentiles of a bootstrap, and BCa too, fall short.
 
-    Args:
-        count: texts, of any shape, which the others and the results have.
-        mean: their mean.
-        spread: the sum of squared differences from it.
-        skew: the sum of their cubes.
+    All are of one shape: the `count` of texts, their mean, and the sums of squared (`spread`) and
+    of cubed (`skew`) differences from it.
     """
     texts = np.maximum(count, 2)
     deviation = np.sqrt(spread / texts)

@@ -14,10 +14,9 @@ from attnviz.core.corpus_report import CorpusReport, Pair, StreamReport, TopExam
 from attnviz.core.effects import PruneCurve
 from attnviz.core.measures import mass_note
 from attnviz.renderers.data.heads import plain
-from attnviz.renderers.data.maps import tsv
+from attnviz.renderers.data.maps import SCHEMA, tsv
 from attnviz.storage.documents import dump_json
 
-SCHEMA = 1
 Example = TypeVar("Example", Pair, TopExample)
 _Rows = Iterator[tuple[Any, ...]]
 

@@ -6,19 +6,8 @@ import math
 from dataclasses import asdict
 from typing import Any
 
-from attnviz.core.measures import (
-    EFFECT,
-    HeadReport,
-    HeadRow,
-    Role,
-    SimilarityReport,
-    TreebankReport,
-    mass_note,
-)
-from attnviz.renderers.data.maps import tsv
-from attnviz.storage.documents import dump_json
-
-SCHEMA = 1
+from attnviz.core.measures import EFFECT, HeadReport, HeadRow, Role, mass_note
+from attnviz.renderers.data.maps import report_json, tsv
 
 
 def measures_tsv(report: HeadReport) -> str:
@@ -36,23 +25,16 @@ def measures_tsv(report: HeadReport) -> str:
 
 def measures_json(report: HeadReport) -> str:
     """{"schema", "caption", "texts", "measures": [{"name", "unit", "low", …}], "heads": […], …}."""
-    return head_document(
+    return report_json(
         "heads",
-        report,
+        caption=report.caption,
         texts=report.texts,
         sinks=report.sinks,
         note=mass_note(report.measures),
         measures=[asdict(meaning) for meaning in report.measures],
         heads=[_document(row) for row in report.rows],
+        provenance=asdict(report.provenance),
     )
-
-
-def head_document(
-    kind: str, report: HeadReport | SimilarityReport | TreebankReport, **parts: Any
-) -> str:
-    """A JSON document of a kind of report; its parts stand between caption and provenance."""
-    head = {"schema": SCHEMA, "kind": kind, "caption": report.caption}
-    return dump_json({**head, **parts, "provenance": asdict(report.provenance)}) + "\n"
 
 
 def plain(value: float) -> str:

@@ -7,19 +7,21 @@ it can style a terminal.
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import numpy as np
 
 from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.renderers import Display, Views
+from attnviz.renderers.reports import comma_separated
 from attnviz.storage.archive import ArchiveWriter
 from attnviz.storage.documents import HIDDEN, dump_json, dump_line, to_document
 from attnviz.storage.parquet import ParquetWriter
 
+SCHEMA = 1
+"""Of the documents of reports."""
 COLUMNS = (
     *("id", "stream", "layer", "head"),
     *("query_position", "query_token", "key_position", "key_token", "weight"),
@@ -36,6 +38,11 @@ def escape(text: str) -> str:
 def tsv(lines: Iterable[Iterable[str]]) -> str:
     """Lines of fields, tab-separated."""
     return "".join("\t".join(map(escape, line)) + "\n" for line in lines)
+
+
+def report_json(kind: str, **parts: Any) -> str:
+    """The JSON document of a kind of report."""
+    return dump_json({"schema": SCHEMA, "kind": kind, **parts}) + "\n"
 
 
 def rows(attention: Attention) -> Iterator[tuple[str, ...]]:
@@ -88,9 +95,7 @@ class CsvRenderer(TsvRenderer):
     """Comma-separated, quoted where needed."""
 
     def _join(self, lines: Iterable[tuple[str, ...]]) -> str:
-        file = io.StringIO()
-        csv.writer(file, lineterminator="\n").writerows(lines)
-        return file.getvalue()
+        return comma_separated(lines)
 
 
 class NoRenderer:

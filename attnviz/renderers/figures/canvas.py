@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Sequence
+from typing import Any, cast
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection, PolyCollection
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
 from attnviz.renderers.colors import FAINT, INK, Color
 from attnviz.renderers.figures.figure import (
-    LINE,
     NOTE_SIZE,
     Paragraph,
     blank_page,
@@ -18,18 +21,12 @@ from attnviz.renderers.figures.figure import (
     heading,
     height_of,
     ink,
+    line_height,
     missing_note,
     points,
     write,
 )
 from attnviz.renderers.figures.fonts import Typeface, typeface
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-    from numpy.typing import NDArray
 
 Box = tuple[float, float, float, float]
 """Left, top, width and height."""
@@ -110,7 +107,7 @@ class Canvas:
             self.text(middle, above, name, NOTE_SIZE, FAINT, align="center")
         self.text(left - 10, above, "layer", NOTE_SIZE, INK, align="right")
         middle = left + width * len(heads) / 2
-        self.text(middle, above - points(LINE * NOTE_SIZE), "head", NOTE_SIZE, INK, align="center")
+        self.text(middle, above - line_height(NOTE_SIZE), "head", NOTE_SIZE, INK, align="center")
 
     def name_layers(
         self,
@@ -121,7 +118,7 @@ class Canvas:
         gap: float = 0,
     ) -> None:
         """Layers beside a grid, thinned to fit."""
-        step = math.ceil(points(LINE * size) / height)
+        step = math.ceil(line_height(size) / height)
         for place, name in list(enumerate(layers))[::step]:
             middle = corner[1] + (place + 0.5) * height - gap / 2
             self.text(corner[0] - 10, middle, name, size, FAINT, align="right")

@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from matplotlib.figure import Figure
 
+from attnviz.core.corpus_report import CorpusReport
 from attnviz.core.measures import about_effects, mass_note
 from attnviz.renderers.colors import FAINT, INK
-from attnviz.renderers.figures.canvas import EDGE as _EDGE
-from attnviz.renderers.figures.canvas import full_canvas
+from attnviz.renderers.figures.canvas import EDGE, full_canvas
 from attnviz.renderers.figures.corpus_plots import CLASS_NAMES, ClassBars, MeasurePlots, RoleLegend
 from attnviz.renderers.figures.corpus_profiles import NAMES, Profiles
 from attnviz.renderers.figures.figure import (
-    LINE,
     NOTE_SIZE,
     TEXT_SIZE,
     TITLE_SIZE,
     footing,
     height_of,
+    line_height,
     own_settings,
     paragraph,
-    points,
 )
 from attnviz.renderers.figures.fonts import typeface
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from attnviz.core.corpus_report import CorpusReport
-
 
 _GAP, _WIDTH, _LEGEND = 44, 1560, 300
 _HOW = (
@@ -50,15 +43,15 @@ def corpus_overview(report: CorpusReport) -> Figure:
         paragraph(face, _HOW, NOTE_SIZE, False, FAINT, _WIDTH),
     ]
     foot = footing(face, notes, _WIDTH)
-    names = int(2 * points(LINE * NOTE_SIZE)) + 16
-    top = _EDGE + height_of(head) + names
-    profiles = Profiles(stream, _EDGE + NAMES, top, _WIDTH - NAMES)
+    names = int(2 * line_height(NOTE_SIZE)) + 16
+    top = EDGE + height_of(head) + names
+    profiles = Profiles(stream, EDGE + NAMES, top, _WIDTH - NAMES)
     middle = top + profiles.height + _GAP
     across = _WIDTH - NAMES - _LEGEND - _GAP
-    bars = ClassBars(stream, _EDGE + NAMES + 30, middle, across - 30)
-    legend = RoleLegend(stream, _EDGE + _WIDTH - _LEGEND, middle)
+    bars = ClassBars(stream, EDGE + NAMES + 30, middle, across - 30)
+    legend = RoleLegend(stream, EDGE + _WIDTH - _LEGEND, middle)
     lower = middle + max(bars.height, legend.height) + _GAP
-    plots = MeasurePlots(stream, _EDGE + 40, lower, _WIDTH - 40)
+    plots = MeasurePlots(stream, EDGE + 40, lower, _WIDTH - 40)
     canvas = full_canvas(face, _WIDTH, head, foot, lower + plots.height)
     for part in (profiles, bars, legend, plots):
         part.draw(canvas)

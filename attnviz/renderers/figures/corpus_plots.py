@@ -5,20 +5,25 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from itertools import pairwise, product
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-from attnviz.renderers.colors import FAINT, INK, NO_ROLE, ROLE_COLORS, Color, ink_on, round_up
+from attnviz.core.corpus_report import StreamReport
+from attnviz.core.measures import Meaning
+from attnviz.renderers.colors import (
+    FAINT,
+    INK,
+    NO_ROLE,
+    ROLE_COLORS,
+    Color,
+    ink_on,
+    role_color,
+    round_up,
+)
 from attnviz.renderers.figures.canvas import Box, Canvas
-from attnviz.renderers.figures.corpus_profiles import SMALL, class_colors, role_color
-from attnviz.renderers.figures.figure import LINE, NOTE_SIZE, TEXT_SIZE, points
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from attnviz.core.corpus_report import StreamReport
-    from attnviz.core.measures import Meaning
+from attnviz.renderers.figures.corpus_profiles import SMALL, class_colors
+from attnviz.renderers.figures.figure import NOTE_SIZE, TEXT_SIZE, in_lines, line_height, points
 
 _LINE_COLOR: Color = (205, 210, 217)
 
@@ -43,7 +48,7 @@ class MeasurePlots:
 
     @property
     def _pitch(self) -> int:
-        return self._PLOT + int(points(LINE * TEXT_SIZE)) + 34
+        return self._PLOT + int(line_height(TEXT_SIZE)) + 34
 
     def draw(self, canvas: Canvas) -> None:
         """One after the other."""
@@ -60,7 +65,7 @@ class MeasurePlots:
         arrays = (self.stream.mean, self.stream.deviation, self.stream.low, self.stream.high)
         mean, deviation, low, high = (array[place].ravel() for array in arrays)
         uniform = self.stream.uniform[place].ravel()
-        line = points(LINE * TEXT_SIZE)
+        line = line_height(TEXT_SIZE)
         title = canvas.text(left, top + line / 2, meaning.name, TEXT_SIZE, INK)
         unit = "" if meaning.unit == "share" else meaning.unit
         canvas.text(left + title + 12, top + line / 2, unit, SMALL, FAINT)
@@ -82,7 +87,7 @@ class MeasurePlots:
         rows = {(row.layer, row.head): row for row in self.stream.rows}
         colors = [role_color(rows[at]) for at in product(self.stream.layers, self.stream.heads)]
         shown = [colors[head] for head in order.tolist()]
-        pale = [_pale(color) for color in shown]
+        pale = [(*(round(255 - (255 - channel) * 0.4) for channel in one),) for one in shown]
         thick = min(max(72 / 200 * width / max(len(order), 1) * 0.8, 0.4), 4.0)
         spread = np.nan_to_num(deviation[order])
         canvas.strokes(_bars(x, height(mean[order] - spread), height(mean[order] + spread)), pale,
@@ -117,11 +122,6 @@ def _bars(
     return np.stack([np.stack([x, start], axis=-1), np.stack([x, end], axis=-1)], axis=1)
 
 
-def _pale(color: Color) -> Color:
-    red, green, blue = (round(255 - (255 - channel) * 0.4) for channel in color)
-    return red, green, blue
-
-
 CLASS_NAMES = {
     "special": "special tokens",
     "rank 1-10": "10 most frequent words",
@@ -148,12 +148,12 @@ class ClassBars:
     @property
     def height(self) -> int:
         """Of the heading, the legend and the bars."""
-        words = points(LINE * TEXT_SIZE) + 2 * points(LINE * NOTE_SIZE) + 12
+        words = line_height(TEXT_SIZE) + 2 * line_height(NOTE_SIZE) + 12
         return int(words + (self._bar + 4) * (len(self.stream.layers) + 1) + 8)
 
     def draw(self, canvas: Canvas) -> None:
         """The heading, the legend, the bars."""
-        line = points(LINE * NOTE_SIZE)
+        line = line_height(NOTE_SIZE)
         y = self.top + points(0.6 * TEXT_SIZE)
         canvas.text(self.left, y, "attention by what the key is", TEXT_SIZE, INK)
         self._legend(canvas, y + 1.2 * line, line)
@@ -186,21 +186,17 @@ class ClassBars:
                 canvas.text(*middle, text, SMALL, ink_on(color), align="center")
 
     def _legend(self, canvas: Canvas, y: float, line: float) -> None:
-        x = float(self.left)
-        held = [bool(even.any()) for even in self.stream.class_even]
-        side = line * 0.62
-        for name, color, found in zip(
-            self.stream.classes, class_colors(self.stream.classes), held, strict=True
-        ):
-            if not found:
-                continue
-            text = CLASS_NAMES.get(name, name)
-            wide = side + 8 + canvas.face.width(text, NOTE_SIZE) + 22
-            if x + wide > self.left + self.width and x > self.left:
-                x, y = float(self.left), y + line
-            canvas.boxes([(x, y - side / 2, side, side)], color, f"legend {name}")
-            canvas.text(x + side + 8, y, text, NOTE_SIZE, FAINT)
-            x += wide
+        side, classes = line * 0.62, self.stream.classes
+        named = zip(classes, class_colors(classes), self.stream.class_even, strict=True)
+        shown = [
+            (name, CLASS_NAMES.get(name, name), color) for name, color, even in named if even.any()
+        ]
+        widths = (side + 30 + canvas.face.width(text, NOTE_SIZE) for _, text, _ in shown)
+        places = in_lines(widths, self.width)
+        for (name, text, color), (across, down) in zip(shown, places, strict=True):
+            x, middle = self.left + across, y + down * line
+            canvas.boxes([(x, middle - side / 2, side, side)], color, f"legend {name}")
+            canvas.text(x + side + 8, middle, text, NOTE_SIZE, FAINT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,13 +218,13 @@ class RoleLegend:
     @property
     def height(self) -> int:
         """Of the heading and the entries."""
-        return int(points(LINE * TEXT_SIZE) + points(LINE * TEXT_SIZE) * len(self.entries) + 12)
+        return int(line_height(TEXT_SIZE) + line_height(TEXT_SIZE) * len(self.entries) + 12)
 
     def draw(self, canvas: Canvas) -> None:
         """A line a role."""
         y = self.top + points(0.6 * TEXT_SIZE)
         canvas.text(self.left, y, "heads by role", TEXT_SIZE, INK)
-        line = points(LINE * TEXT_SIZE)
+        line = line_height(TEXT_SIZE)
         for place, (name, color, count) in enumerate(self.entries, 1):
             middle = y + place * line + 4
             canvas.boxes([(self.left, middle - 8, 26, 16)], color, f"legend {name}")

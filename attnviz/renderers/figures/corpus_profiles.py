@@ -4,21 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attnviz.renderers.colors import FAINT, NO_ROLE, ROLE_COLORS, Color, color_of
+from attnviz.core.corpus_report import StreamReport
+from attnviz.core.measures import HeadRow
+from attnviz.renderers.colors import FAINT, ROLE_COLORS, Color, color_of, role_color
 from attnviz.renderers.figures.canvas import Box, Canvas
-from attnviz.renderers.figures.figure import (
-    LINE,
-    points,
-)
+from attnviz.renderers.figures.figure import line_height, points
 from attnviz.renderers.printable import two_digits
-
-if TYPE_CHECKING:
-    from attnviz.core.corpus_report import StreamReport
-    from attnviz.core.measures import HeadRow
 
 SMALL = 5.5
 _LOWEST, _HIGHEST, _WIDEST, _PANEL, _GAP = 24, 124, 400, 1240, 9
@@ -41,11 +35,6 @@ def class_colors(classes: tuple[str, ...]) -> list[Color]:
     return [{**blues, **others}[name] for name in classes]
 
 
-def role_color(row: HeadRow) -> Color:
-    """The colour of a head's clearest role."""
-    return ROLE_COLORS[row.roles[0].name] if row.roles else NO_ROLE
-
-
 @dataclass(frozen=True, slots=True)
 class Profiles:
     """The grid of heads: layers down, heads across."""
@@ -65,7 +54,7 @@ class Profiles:
     @property
     def height(self) -> int:
         """Of the grid and the words under it."""
-        return self.cell[1] * len(self.stream.layers) + int(points(LINE * SMALL)) + 6
+        return self.cell[1] * len(self.stream.layers) + int(line_height(SMALL)) + 6
 
     def draw(self, canvas: Canvas) -> None:
         """Every head's portrait, and the names around them."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+from matplotlib.figure import Figure
 
+from attnviz.core.effects import AblationReport, Effect
 from attnviz.renderers.colors import (
     FAINT,
     INK,
@@ -21,14 +22,9 @@ from attnviz.renderers.colors import (
     round_up,
 )
 from attnviz.renderers.figures.canvas import EDGE, Box, Canvas, page_with_room
-from attnviz.renderers.figures.figure import LINE, NOTE_SIZE, TEXT_SIZE, own_settings, points
+from attnviz.renderers.figures.figure import NOTE_SIZE, TEXT_SIZE, line_height, own_settings, points
 from attnviz.renderers.figures.fonts import typeface
 from attnviz.renderers.printable import nats, shorten
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from attnviz.core.effects import AblationReport, Effect
 
 READING = (
     "log p of the output with it minus log p without it, in nats: blue supports the output, "
@@ -90,7 +86,7 @@ def effect_grid(report: AblationReport) -> Figure:
             key = str(one.place["layer"]), int(one.place["head"])
             heads.setdefault(str(one.place["stream"]), {})[key] = one
     limits = _limits(report.effects)
-    line = points(LINE * TEXT_SIZE)
+    line = line_height(TEXT_SIZE)
     rows = {stream: list(dict.fromkeys(layer for layer, _ in own)) for stream, own in heads.items()}
     across = max(1 + max(head for _, head in own) for own in heads.values())
     width = min(_CELL[0], (_WIDTH - 120) / across)

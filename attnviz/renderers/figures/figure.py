@@ -6,30 +6,27 @@ number of them and no row comes out thicker than its neighbour.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from io import BytesIO
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import Colormap, ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.text import Text
+from numpy.typing import NDArray
+from PIL import Image
 
 from attnviz.core.errors import OutputError
+from attnviz.core.options import Width
 from attnviz.renderers.colors import FAINT, INK, NO_VALUE, Color, Limits, shades
 from attnviz.renderers.figures.fonts import DPI, Typeface, embeddable
 from attnviz.renderers.printable import printable, shorten
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from matplotlib.axes import Axes
-    from numpy.typing import NDArray
-
-    from attnviz.core.options import Width
 
 TITLE_SIZE, TEXT_SIZE, NOTE_SIZE = 9.0, 7.5, 6.5
 LINE = 1.25
@@ -43,10 +40,7 @@ _LEAST_SHARE = 0.1
 # A title may repeat a whole text; what is longer ends in ….
 _MOST_CELLS = 300
 # The bytes may not depend on the day.
-_SETTINGS: Any = {
-    "svg.hashsalt": "attnviz",
-    "svg.fonttype": "path",
-}
+_SETTINGS: Any = {"svg.hashsalt": "attnviz", "svg.fonttype": "path"}
 
 
 @contextmanager
@@ -117,6 +111,11 @@ def points(size: float) -> float:
     return size * DPI / 72
 
 
+def line_height(size: float) -> float:
+    """Pixels from one line of text to the next."""
+    return points(LINE * size)
+
+
 def ink(color: Color) -> tuple[float, float, float]:
     """A colour as matplotlib takes it, channels from 0 to 1."""
     red, green, blue = color
@@ -140,7 +139,7 @@ def framed(image: NDArray[Any], width: int, height: int, frame: Frame) -> tuple[
     bar_height = max(height, _SHORTEST)
     ticks, unit = _bar_words(frame, bar_height)
     tick_room = max(face.width(tick, NOTE_SIZE) for tick in ticks.values())
-    unit_room = points(LINE * NOTE_SIZE) * (unit.count("\n") + 1)
+    unit_room = line_height(NOTE_SIZE) * (unit.count("\n") + 1)
     bar_room = _BAR_GAP + _BAR_WIDTH + _BAR_TICK + tick_room + 14 + unit_room
     full = _EDGE + frame.left + width + max(bar_room, frame.right) + _EDGE
     full_width = frame.fit.width or max(_NARROWEST, int(np.ceil(full)))
@@ -173,13 +172,8 @@ def framed(image: NDArray[Any], width: int, height: int, frame: Frame) -> tuple[
     bar.set_label("colour bar")
     x = (bar_left + _BAR_WIDTH + _BAR_TICK + tick_room + 14) / full_width
     y = 1 - (top + bar_height / 2) / full_height
-    looks: dict[str, Any] = {
-        "rotation": 90,
-        "va": "center",
-        "multialignment": "center",
-        "gid": "unit",
-    }
-    write(figure, (x, y), unit, face, NOTE_SIZE, FAINT, **looks)
+    looks: dict[str, Any] = {"rotation": 90, "va": "center", "multialignment": "center"}
+    write(figure, (x, y), unit, face, NOTE_SIZE, FAINT, gid="unit", **looks)
     return figure, axes
 
 
@@ -244,10 +238,15 @@ def figure_bytes(figure: Figure, suffix: str, provenance: str = "") -> bytes:
     return buffer.getvalue()
 
 
+def overlap(one: Sequence[float], other: Sequence[float]) -> float:
+    """The area that two boxes share; both as left, bottom, right and top, or from above."""
+    width = min(one[2], other[2]) - max(one[0], other[0])
+    height = min(one[3], other[3]) - max(one[1], other[1])
+    return max(width, 0.0) * max(height, 0.0)
+
+
 def _animated(frames: Sequence[Figure]) -> bytes:
     """A .gif of frames, three a second, the last for longer."""
-    from PIL import Image
-
     images = [Image.open(BytesIO(figure_bytes(one, ".png"))).convert("RGB") for one in frames]
     size = max(one.width for one in images), max(one.height for one in images)
     pages = [Image.new("RGB", size, "white") for _ in images]
@@ -298,7 +297,7 @@ def paragraph(
     """The paragraph in lines that fit the room, cut where it is very long."""
     shown = face.drawable(shorten(printable(text), _MOST_CELLS))
     lines = face.wrap(shown, size, room, bold=bold)
-    height = points(LINE * size) * (lines.count("\n") + 1)
+    height = line_height(size) * (lines.count("\n") + 1)
     return Paragraph(lines, size, bold, color, int(np.ceil(height)) + 4)
 
 
@@ -317,6 +316,17 @@ def footing(face: Typeface, notes: Iterable[str], room: int) -> list[Paragraph]:
 def height_of(paragraphs: Iterable[Paragraph]) -> int:
     """Pixels of paragraphs below one another."""
     return sum(item.height for item in paragraphs)
+
+
+def in_lines(widths: Iterable[float], room: float) -> list[tuple[float, int]]:
+    """Where each of several things begins, and in which line, in lines of that much room."""
+    places, across, line = list[tuple[float, int]](), 0.0, 0
+    for wide in widths:
+        if across and across + wide > room:
+            across, line = 0.0, line + 1
+        places.append((across, line))
+        across += wide
+    return places
 
 
 def blank_page(width: int, height: int) -> Page:
@@ -347,11 +357,6 @@ class Page:
         """Paragraphs below one another."""
         for item in paragraphs:
             place = left / self.width, 1 - top / self.height
-            looks: dict[str, Any] = {
-                "bold": item.bold,
-                "va": "top",
-                "linespacing": LINE,
-                "gid": gid,
-            }
-            write(self.figure, place, item.text, face, item.size, item.color, **looks)
+            looks: dict[str, Any] = {"bold": item.bold, "va": "top", "linespacing": LINE}
+            write(self.figure, place, item.text, face, item.size, item.color, gid=gid, **looks)
             top += item.height

@@ -7,15 +7,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 from matplotlib.backends.backend_agg import RendererAgg
 from matplotlib.font_manager import FontProperties, fontManager, get_font
+from matplotlib.ft2font import FT2Font
 
 from attnviz.renderers.printable import code_point, printable
-
-if TYPE_CHECKING:
-    from matplotlib.ft2font import FT2Font
 
 DPI = 200
 """Pixels to the inch, of every picture."""

@@ -2,35 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
+from attnviz.core.attention_map import AttentionMap
 from attnviz.renderers.blocks import strongest
 from attnviz.renderers.colors import INK, Limits, beyond, no_value, scale_of
 from attnviz.renderers.figures.figure import (
     FREE,
-    LINE,
     TEXT_SIZE,
     Fit,
     Frame,
     framed,
     ink,
+    line_height,
     own_settings,
     points,
 )
 from attnviz.renderers.figures.fonts import Typeface, typeface
 from attnviz.renderers.printable import shorten
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-    from numpy.typing import NDArray
-
-    from attnviz.core.attention_map import AttentionMap
 
 _LONGEST = 1620
 _LARGEST_TILE = 360
@@ -136,7 +131,7 @@ def _composite(
 
 def tile_room(layers: Sequence[str], face: Typeface) -> tuple[int, int]:
     """Pixels that the names of tiles take left of them and above."""
-    line = int(points(LINE * TEXT_SIZE)) + 8
+    line = int(line_height(TEXT_SIZE)) + 8
     widest = max(face.width(_short(name, face), TEXT_SIZE) for name in layers)
     return int(widest) + 14 + line, 2 * line
 
@@ -161,7 +156,7 @@ def name_tiles(
     """Names of layers on the left, of heads on top, thinned where they would touch."""
     side_names, top_names = ([_short(name, face) for name in names] for names in (layers, heads))
     font = face.font(TEXT_SIZE)
-    line = points(LINE * TEXT_SIZE)
+    line = line_height(TEXT_SIZE)
     widest = max(face.width(name, TEXT_SIZE) for name in top_names) + points(0.6 * TEXT_SIZE)
     axes.xaxis.tick_top()
     axes.xaxis.set_label_position("top")

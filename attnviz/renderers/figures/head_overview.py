@@ -3,36 +3,41 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from numpy.typing import NDArray
 
-from attnviz.core.measures import EFFECT, about_effects, mass_note
-from attnviz.renderers.colors import FAINT, INK, ROLE_COLORS, UNNAMED, Color, colors_of, ink_on
-from attnviz.renderers.figures.canvas import EDGE as _EDGE
-from attnviz.renderers.figures.canvas import Canvas, full_canvas
+from attnviz.core.measures import EFFECT, HeadReport, HeadRow, Meaning, about_effects, mass_note
+from attnviz.renderers.colors import (
+    FAINT,
+    INK,
+    PAPER,
+    ROLE_COLORS,
+    UNNAMED,
+    colors_of,
+    ink_on,
+    role_color,
+)
+from attnviz.renderers.figures.canvas import EDGE, Canvas, full_canvas
 from attnviz.renderers.figures.figure import (
-    LINE,
     NOTE_SIZE,
     TEXT_SIZE,
     footing,
     heading,
     height_of,
     ink,
+    line_height,
     own_settings,
     points,
 )
 from attnviz.renderers.figures.fonts import typeface
 from attnviz.renderers.printable import number, two_digits
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-    from numpy.typing import NDArray
-
-    from attnviz.core.measures import HeadReport, HeadRow, Meaning
 
 _GAP = 44
 _WIDTH = 1560
@@ -42,6 +47,7 @@ _LARGEST_CELL, _ROW = 92, 40
 _TILE_CELL = 40
 _RAMP = 44
 _SMALLEST_TILE = 300
+NO_ROLE = "no clear role"
 _SUBTITLE = (
     "layers run down, heads across; a role is named where a head clearly beats uniform attention"
 )
@@ -55,13 +61,11 @@ class _Heads:
 
     def values(self, meaning: Meaning) -> NDArray[np.float64]:
         """A measure by place, NaN where it is unknown."""
-        rows = [[self.rows.get((layer, head)) for head in self.heads] for layer in self.layers]
-        return np.array(
-            [
-                [row.values.get(meaning.name, math.nan) if row else math.nan for row in of_layer]
-                for of_layer in rows
-            ]
-        )
+        found = np.full((len(self.layers), len(self.heads)), np.nan)
+        for (layer, head), row in self.rows.items():
+            place = self.layers.index(layer), self.heads.index(head)
+            found[place] = row.values.get(meaning.name, math.nan)
+        return found
 
     def uniform(self, meaning: Meaning) -> str:
         """What uniform attention gives, as one number or, where masks differ, as a range."""
@@ -89,18 +93,18 @@ def head_overview(report: HeadReport) -> Figure:
     )
     # What says nothing of this stream, such as a diagonal across two texts, has no tile.
     measures = [item for item in report.measures if np.isfinite(heads.values(item)).any()]
-    roles = [name for name in ROLE_COLORS if any(_role(row) == name for row in rows.values())]
+    counts = Counter(row.roles[0].name if row.roles else NO_ROLE for row in rows.values())
     notes = _notes(report)
     face = typeface([report.caption, _SUBTITLE, *notes, *heads.layers, *heads.heads])
     head = heading(face, report.caption, _SUBTITLE, _WIDTH)
     foot = footing(face, notes, _WIDTH)
-    top = _EDGE + height_of(head)
-    layout = _lay_out(heads, measures, len(roles) + 1, top)
+    top = EDGE + height_of(head)
+    layout = _lay_out(heads, measures, len({*counts, NO_ROLE}), top)
     canvas = full_canvas(face, _WIDTH, head, foot, layout.bottom + _RAMP)
     canvas.axes.set_label("heads")
     painter = _Painter(canvas, heads)
-    painter.roles(layout, roles)
-    painter.ramp(_EDGE, layout.bottom)
+    painter.roles(layout, counts)
+    painter.ramp(EDGE, layout.bottom)
     for meaning, (left, upper) in zip(measures, layout.tiles, strict=True):
         painter.tile(meaning, left, upper, layout.tile)
     return canvas.figure
@@ -117,11 +121,11 @@ class _Layout:
 
 
 def _lay_out(heads: _Heads, measures: Sequence[Meaning], entries: int, top: int) -> _Layout:
-    line = int(points(LINE * TEXT_SIZE))
+    line = int(line_height(TEXT_SIZE))
     layers, across = len(heads.layers), len(heads.heads)
     room = _WIDTH - _NAMES
     cell = (max(min(_LARGEST_CELL, (room - 300) // across), 4), max(min(_ROW, 1000 // layers), 4))
-    legend = (_EDGE + _NAMES + cell[0] * across + _GAP, top + 2 * line + 12)
+    legend = (EDGE + _NAMES + cell[0] * across + _GAP, top + 2 * line + 12)
     panel_bottom = max(legend[1] + cell[1] * layers, legend[1] + line * entries)
     columns = max(min(4, _WIDTH // (_NAMES + max(_SMALLEST_TILE, 4 * across))), 1)
     span = _WIDTH // columns
@@ -130,22 +134,24 @@ def _lay_out(heads: _Heads, measures: Sequence[Meaning], entries: int, top: int)
     pitch = int(tile[1] * layers) + line + _GAP
     start = panel_bottom + _GAP
     tiles = [
-        (_EDGE + _NAMES + (place % columns) * span, start + line + (place // columns) * pitch)
+        (EDGE + _NAMES + (place % columns) * span, start + line + (place // columns) * pitch)
         for place in range(len(measures))
     ]
     bottom = start + pitch * -(-len(measures) // columns)
-    return _Layout((_EDGE + _NAMES, legend[1]), cell, legend, tiles, tile, bottom)
+    return _Layout((EDGE + _NAMES, legend[1]), cell, legend, tiles, tile, bottom)
 
 
 class _Painter:
     def __init__(self, canvas: Canvas, heads: _Heads) -> None:
         self.canvas, self.heads = canvas, heads
 
-    def roles(self, layout: _Layout, roles: list[str]) -> None:
+    def roles(self, layout: _Layout, counts: Counter[str]) -> None:
         (left, top), (width, height) = layout.panel, layout.cell
         names = self.heads.layers, self.heads.heads
-        colors = [[self._role_color(layer, head) for head in names[1]] for layer in names[0]]
-        self._image(np.array(colors, dtype=np.uint8), left, top, width, height)
+        colors = np.full((*map(len, names), 3), PAPER, dtype=np.uint8)
+        for (layer, head), row in self.heads.rows.items():
+            colors[names[0].index(layer), names[1].index(head)] = role_color(row, UNNAMED)
+        self._image(colors, left, top, width, height)
         self.canvas.name_heads(names, (left, top), (width, height))
         if width >= 44 and height >= 24:
             for (layer, head), row in self.heads.rows.items():
@@ -153,9 +159,9 @@ class _Painter:
                     down, across = names[0].index(layer), names[1].index(head)
                     text = two_digits(row.roles[0].share)
                     place = left + (across + 0.5) * width, top + (down + 0.5) * height
-                    color = ink_on(ROLE_COLORS[row.roles[0].name])
+                    color = ink_on(role_color(row))
                     self.canvas.text(*place, text, NOTE_SIZE, color, align="center")
-        self._legend(layout, roles)
+        self._legend(layout, counts)
 
     def tile(self, meaning: Meaning, left: int, top: int, cell: tuple[float, float]) -> None:
         values = self.heads.values(meaning)
@@ -180,12 +186,6 @@ class _Painter:
         self.canvas.text(left, middle, "0", NOTE_SIZE, FAINT)
         self.canvas.text(left + 292, middle, "the largest value there can be", NOTE_SIZE, FAINT)
 
-    def _role_color(self, layer: str, head: str) -> Color:
-        row = self.heads.rows.get((layer, head))
-        if row is None:
-            return 255, 255, 255
-        return ROLE_COLORS[row.roles[0].name] if row.roles else UNNAMED
-
     def _image(
         self, colors: NDArray[np.uint8], left: float, top: float, width: float, height: float
     ) -> None:
@@ -197,21 +197,15 @@ class _Painter:
             self.canvas.axes.hlines([top + height * y for y in range(1, down)], *box[:2], **looks)
             self.canvas.axes.vlines([left + width * x for x in range(1, across)], *box[2:], **looks)
 
-    def _legend(self, layout: _Layout, roles: list[str]) -> None:
+    def _legend(self, layout: _Layout, counts: Counter[str]) -> None:
         left, top = layout.legend
-        line = points(LINE * TEXT_SIZE)
-        entries = [(name, ROLE_COLORS[name]) for name in roles] + [("no clear role", UNNAMED)]
-        for place, (name, color) in enumerate(entries):
+        line = line_height(TEXT_SIZE)
+        entries = {name: color for name, color in ROLE_COLORS.items() if name in counts}
+        for place, (name, color) in enumerate({**entries, NO_ROLE: UNNAMED}.items()):
             box = (left, top + place * line), 26, line * 0.72
             self.canvas.axes.add_patch(Rectangle(*box, facecolor=ink(color), edgecolor="none"))
-            count = sum(_role(row) == name for row in self.heads.rows.values())
-            count = count or sum(not row.roles for row in self.heads.rows.values())
-            text = f"{name}  {count}"
+            text = f"{name}  {counts[name]}"
             self.canvas.text(left + 38, top + (place + 0.36) * line, text, NOTE_SIZE, INK)
-
-
-def _role(row: HeadRow) -> str:
-    return row.roles[0].name if row.roles else ""
 
 
 def _notes(report: HeadReport) -> list[str]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from numpy.typing import NDArray
 
+from attnviz.core.measures import HeadRow, SimilarityReport
 from attnviz.renderers.colors import FAINT, INK, NO_ROLE, ROLE_COLORS
 from attnviz.renderers.figures.figure import (
     LINE,
@@ -16,17 +19,12 @@ from attnviz.renderers.figures.figure import (
     heading,
     height_of,
     ink,
+    overlap,
     own_settings,
     points,
     write,
 )
 from attnviz.renderers.figures.fonts import Typeface, typeface
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-    from numpy.typing import NDArray
-
-    from attnviz.core.measures import HeadRow, SimilarityReport
 
 _EDGE, _SIDE, _LEGEND = 24, 1150, 330
 _MARGIN = 60
@@ -101,15 +99,11 @@ def _label(
             (x - width / 2, y + dot + line / 2 + 1),
         ):
             box = (left, middle - line / 2, left + width, middle + line / 2)
-            if not any(_overlap(box, other) for other in taken):
+            if not any(overlap(box, other) for other in taken):
                 taken.append(box)
                 name, color = face.drawable(names[place]), INK if roles[place] else FAINT
                 write(axes, (left, middle), name, face, _LABEL, color, va="center_baseline")
                 break
-
-
-def _overlap(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
-    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
 
 
 def _legend(axes: Any, roles: Sequence[str], face: Typeface) -> None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
+from numpy.typing import NDArray
 
-from attnviz.core.attention_map import IMPLIED
+from attnviz.core.attention_map import IMPLIED, AttentionMap, Token
 from attnviz.renderers.blocks import strongest
 from attnviz.renderers.colors import (
     INK,
@@ -23,27 +27,19 @@ from attnviz.renderers.colors import (
 )
 from attnviz.renderers.figures.figure import (
     FREE,
-    LINE,
     TEXT_SIZE,
     Fit,
     Frame,
     draw_image,
     framed,
     ink,
+    line_height,
     own_settings,
     points,
     write,
 )
 from attnviz.renderers.figures.fonts import DPI, Typeface, typeface
 from attnviz.renderers.printable import UNKNOWN, printable, shorten
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-    from matplotlib.font_manager import FontProperties
-    from numpy.typing import NDArray
-
-    from attnviz.core.attention_map import AttentionMap, Token
 
 _LABEL_CELLS = 18
 _SMALLEST_LABEL = 5.5
@@ -104,10 +100,7 @@ def label(token: Token, face: Typeface) -> str:
 
 
 def axes_of(
-    queries: tuple[Token, ...],
-    keys: tuple[Token, ...],
-    face: Typeface,
-    longest: int = _LONGEST,
+    queries: tuple[Token, ...], keys: tuple[Token, ...], face: Typeface, longest: int = _LONGEST
 ) -> tuple[TokenAxis, TokenAxis]:
     """The layout of both sides; cells of a short side may be twice as long."""
     down, across = (-(-len(side) // longest) for side in (queries, keys))
@@ -120,7 +113,7 @@ def axes_of(
 def _axis(tokens: tuple[Token, ...], block: int, cell: int, face: Typeface) -> TokenAxis:
     spacing = cell / block
     size = min(TEXT_SIZE, max(_SMALLEST_LABEL, 0.8 * spacing * 72 / DPI))
-    line = points(LINE * size) * 0.92
+    line = line_height(size) * 0.92
     step = next((step for step in _STEPS if step * spacing >= line), len(tokens))
     texts = tuple(label(token, face) for token in tokens)
     return TokenAxis(tokens, texts, block, cell, size, step, _shown(tokens, step, line / spacing))
@@ -143,13 +136,13 @@ def label_angle(columns: TokenAxis, face: Typeface) -> int:
     spacing = columns.step * columns.spacing
     if columns.widest(face) + points(0.5 * columns.size) <= spacing:
         return 0
-    return 45 if spacing >= points(LINE * columns.size) * 1.3 else 90
+    return 45 if spacing >= line_height(columns.size) * 1.3 else 90
 
 
 def label_room(columns: TokenAxis, angle: int, face: Typeface) -> tuple[int, int]:
     """Pixels that turned labels take above the columns, and beyond the last one."""
     turn, widest = np.radians(angle), columns.widest(face)
-    height = widest * np.sin(turn) + points(LINE * columns.size) * np.cos(turn)
+    height = widest * np.sin(turn) + line_height(columns.size) * np.cos(turn)
     return int(height) + columns.pad, int(widest * np.cos(turn)) if angle else 0
 
 
@@ -217,7 +210,7 @@ def heatmap(
     rows, columns = axes_of(*sides, face, int(_LONGEST * fit.share))
     angle = label_angle(columns, face)
     labels, overhang = label_room(columns, angle, face)
-    name_room = int(points(LINE * TEXT_SIZE)) + 8
+    name_room = int(line_height(TEXT_SIZE)) + 8
     strip = 0 if above is None else _STRIP
     limits = limits or scale_of(attention_map)
     told = [note for note in (beyond(attention_map, limits), no_value(attention_map)) if note]
@@ -337,11 +330,7 @@ def _divide(
 
 
 def write_numbers(
-    axes: Axes,
-    weights: NDArray[np.float32],
-    rows: TokenAxis,
-    columns: TokenAxis,
-    frame: Frame,
+    axes: Axes, weights: NDArray[np.float32], rows: TokenAxis, columns: TokenAxis, frame: Frame
 ) -> None:
     """Every weight in its cell, with as many digits as fit; nothing where none do."""
     if weights.size > _MOST_NUMBERS:

@@ -2,35 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
+from matplotlib.figure import Figure
 
+from attnviz.core.attention_map import AttentionMap
 from attnviz.core.measures import DRIFT, History
 from attnviz.renderers.colors import FAINT, INK, ROLE_COLORS, UNNAMED, Color, round_up, scale_of
 from attnviz.renderers.figures.canvas import EDGE, Box, Canvas, full_canvas
 from attnviz.renderers.figures.figure import (
-    LINE,
     NOTE_SIZE,
     ShownFigure,
     footing,
     heading,
     height_of,
+    in_lines,
+    line_height,
     own_settings,
-    points,
 )
 from attnviz.renderers.figures.fonts import typeface
 from attnviz.renderers.figures.heatmap import heatmap
 from attnviz.renderers.printable import printable, short_paths, shorten
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from matplotlib.figure import Figure
-
-    from attnviz.core.attention_map import AttentionMap
-    from attnviz.renderers.figures.fonts import Typeface
 
 _PAPER: Color = (247, 248, 250)
 _LINES: dict[str, Color] = {"entropy": INK, DRIFT: (200, 32, 64)}
@@ -62,19 +56,19 @@ def history_figure(found: History) -> Figure:
     texts = [found.caption, reading, *notes, *named, *heads, *words.values(), *shown, *ends, "no…"]
     face = typeface(texts)
     cell = min(max(_ALL // len(heads), _NARROWEST), _WIDEST)
-    tall, line = int(0.62 * cell), points(LINE * NOTE_SIZE)
+    tall, line = int(0.62 * cell), line_height(NOTE_SIZE)
     names = max(face.width(name, NOTE_SIZE) for name in [*named, "layer"]) + 14
     legend = [*((words[name], color) for name, color in _LINES.items())]
     legend += [(role, ROLE_COLORS[role]) for role in shown] + [("no role", UNNAMED)]
     width = int(max(names + len(heads) * (cell + _GAP), 1000))
-    places = _places(face, [text for text, _ in legend], width)
+    places = in_lines((40 + face.width(text, NOTE_SIZE) + 26 for text, _ in legend), width)
     head, foot = heading(face, found.caption, reading, width), footing(face, notes, width)
     start = EDGE + height_of(head) + 0.8 * line
-    top = start + places[-1][1] + 3.6 * line
+    top = start + (places[-1][1] + 3.6) * line
     high = tall + _BAND + _GAP
     canvas = full_canvas(face, width, head, foot, int(top + len(rows) * high + 2.2 * line))
-    for number, ((text, color), (x, y)) in enumerate(zip(legend, places, strict=True)):
-        middle = start + y
+    for number, ((text, color), (x, down)) in enumerate(zip(legend, places, strict=True)):
+        middle = start + down * line
         thick = 5 if number < len(_LINES) else 18
         canvas.boxes([(EDGE + x, middle - thick / 2, 30, thick)], color, text)
         canvas.text(EDGE + x + 40, middle, text, NOTE_SIZE, INK)
@@ -88,18 +82,6 @@ def history_figure(found: History) -> Figure:
     canvas.text(left, below, f"step {ends[0]}", NOTE_SIZE, FAINT)
     canvas.text(left + cell, below, ends[1], NOTE_SIZE, FAINT, align="right")
     return canvas.figure
-
-
-def _places(face: Typeface, texts: Sequence[str], width: int) -> list[tuple[float, float]]:
-    """Where the entries of the legend begin, in as many lines as they need."""
-    places, across, down = list[tuple[float, float]](), 0.0, 0.0
-    for text in texts:
-        wide = 40 + face.width(text, NOTE_SIZE) + 26
-        if across and across + wide > width:
-            across, down = 0.0, down + points(LINE * NOTE_SIZE)
-        places.append((across, down))
-        across += wide
-    return places
 
 
 def _head(canvas: Canvas, found: History, number: int, box: Box, roof: Mapping[str, float]) -> None:

@@ -7,12 +7,14 @@ Transformer Model". Here only the strongest links are drawn, and the picture say
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from matplotlib.collections import LineCollection
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
-from attnviz.core.attention_map import IMPLIED
+from attnviz.core.attention_map import IMPLIED, AttentionMap, Token
 from attnviz.core.registry import axis_name
 from attnviz.renderers.colors import (
     FAINT,
@@ -26,7 +28,6 @@ from attnviz.renderers.colors import (
 )
 from attnviz.renderers.figures.figure import (
     FREE,
-    LINE,
     NOTE_SIZE,
     TEXT_SIZE,
     Fit,
@@ -35,21 +36,16 @@ from attnviz.renderers.figures.figure import (
     footing,
     heading,
     height_of,
+    in_lines,
     ink,
+    line_height,
     missing_note,
     own_settings,
-    points,
     write,
 )
 from attnviz.renderers.figures.fonts import DPI, Typeface, typeface
 from attnviz.renderers.figures.heatmap import axis_names, label, label_words
 from attnviz.renderers.printable import two_digits
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-    from numpy.typing import NDArray
-
-    from attnviz.core.attention_map import AttentionMap, Token
 
 MOST_HEADS = len(HEAD_COLORS)
 LINES_A_QUERY, FEWEST_LINES, MOST_LINES = 3, 20, 400
@@ -184,15 +180,11 @@ def _rule(
 
 
 def _column(
-    name: str,
-    tokens: tuple[Token, ...],
-    linked: NDArray[np.intp],
-    step: float,
-    face: Typeface,
+    name: str, tokens: tuple[Token, ...], linked: NDArray[np.intp], step: float, face: Typeface
 ) -> _Column:
     texts = tuple(label(token, face) for token in tokens)
     size = min(TEXT_SIZE, max(_SMALLEST, 0.8 * step * 72 / DPI))
-    apart = points(LINE * size) * 0.92 / step
+    apart = line_height(size) * 0.92 / step
     if apart <= 1:
         named: list[int] = list(range(len(tokens)))
     else:
@@ -263,42 +255,27 @@ def _framed(
 ) -> tuple[Figure, Any]:
     room = width - 2 * _EDGE
     above, below = heading(face, *head, room), footing(face, notes, room)
-    rows = _legend_rows(legend, room, face)
-    line = int(points(LINE * NOTE_SIZE)) + 6
-    top = _EDGE + height_of(above) + 14 + int(points(LINE * TEXT_SIZE))
+    names = [face.drawable(name) for name, _ in legend]
+    places = in_lines((44 + face.width(name, NOTE_SIZE) + 28 for name in names), room)
+    line = int(line_height(NOTE_SIZE)) + 6
+    lines = line * (places[-1][1] + 1)
+    top = _EDGE + height_of(above) + 14 + int(line_height(TEXT_SIZE))
     foot = top + height + 16
-    full = foot + line * len(rows) + 8 + height_of(below) + _EDGE
+    full = foot + lines + 8 + height_of(below) + _EDGE
     page = blank_page(width, full)
     page.stack(above, _EDGE, _EDGE, face)
-    page.stack(below, _EDGE, foot + line * len(rows) + 8, face, gid="note")
-    key = page.axes(0, foot, width, max(line * len(rows), 1))
-    key.set(xlim=(0, width), ylim=(line * len(rows), 0), label="legend")
+    page.stack(below, _EDGE, foot + lines + 8, face, gid="note")
+    key = page.axes(0, foot, width, lines)
+    key.set(xlim=(0, width), ylim=(lines, 0), label="legend")
     key.axis("off")
-    for number, row in enumerate(rows):
-        middle = line * (number + 0.5)
-        for place, name, line_looks in row:
-            key.plot([place, place + 36], [middle, middle], solid_capstyle="butt", **line_looks)
-            write(key, (place + 44, middle), name, face, NOTE_SIZE, FAINT, va="center_baseline")
+    for (across, number), name, (_, looks) in zip(places, names, legend, strict=True):
+        left, middle = _EDGE + across, line * (number + 0.5)
+        key.plot([left, left + 36], [middle, middle], solid_capstyle="butt", **looks)
+        write(key, (left + 44, middle), name, face, NOTE_SIZE, FAINT, va="center_baseline")
     axes = page.axes(0, top, width, height)
     axes.axis("off")
     axes.set_label("links")
     return page.figure, axes
-
-
-def _legend_rows(
-    legend: list[tuple[str, dict[str, Any]]], room: float, face: Typeface
-) -> list[list[tuple[float, str, dict[str, Any]]]]:
-    rows: list[list[tuple[float, str, dict[str, Any]]]] = [[]]
-    place = float(_EDGE)
-    for name, looks in legend:
-        text = face.drawable(name)
-        needed = 44 + face.width(text, NOTE_SIZE) + 28
-        if rows[-1] and place + needed > _EDGE + room:
-            rows.append([])
-            place = float(_EDGE)
-        rows[-1].append((place, text, looks))
-        place += needed
-    return rows
 
 
 def _draw(

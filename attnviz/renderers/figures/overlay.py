@@ -7,35 +7,34 @@ from dataclasses import dataclass
 from math import isqrt
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from matplotlib.patheffects import withStroke
+from numpy.typing import NDArray
+from PIL import Image
 
+from attnviz.core.attention_map import Values
 from attnviz.core.errors import UsageError
 from attnviz.core.options import PictureScale
 from attnviz.renderers.colors import GLOW, INK, LABELLED, PAPER, Limits, colors_of, limits_of
 from attnviz.renderers.figures.figure import (
-    LINE,
     NOTE_SIZE,
     TEXT_SIZE,
     Frame,
     framed,
     ink,
+    line_height,
     own_settings,
-    points,
     write,
 )
 from attnviz.renderers.figures.fonts import Typeface, typeface
 from attnviz.renderers.figures.grid import Side, name_tiles, tile_room
 from attnviz.renderers.printable import printable
 from attnviz.storage.pictures import read_picture
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-    from numpy.typing import NDArray
-
-    from attnviz.core.attention_map import Values
 
 _LONGEST = 700
 """Pixels of the longer side of a picture that stands alone."""
@@ -78,12 +77,9 @@ class Overlaying:
     def notes(self, *, several: bool, blank: bool = False) -> tuple[str, ...]:
         """What a reader of the picture must know."""
         own = several and self.scale == "own"
-        told = {_NOTE: not blank, _OWN: own, _SMOOTH: self.smooth}
-        return (
-            ("; ".join(note for note, holds in told.items() if holds),)
-            if any(told.values())
-            else ()
-        )
+        holding = {_NOTE: not blank, _OWN: own, _SMOOTH: self.smooth}
+        told = [note for note, holds in holding.items() if holds]
+        return ("; ".join(told),) if told else ()
 
 
 PLAIN = Overlaying()
@@ -95,8 +91,6 @@ def shown_picture(picture: Any) -> Seen:
     Raises:
         UsageError: an array that is no picture.
     """
-    from PIL import Image
-
     if picture is None:
         return Seen(np.full((64, 64, 3), 255, np.uint8), blank=True)
     if isinstance(picture, np.ndarray) and (picture.dtype != np.uint8 or picture.shape[2:] != (3,)):
@@ -173,35 +167,22 @@ def overlay_grid(  # noqa: PLR0913 - all of them by name
         for names, length in zip((layers, heads), tile.shape, strict=False)
     )
     high, wide = (side.tile + _GRID_GAP for side in (down, across))
-    image = np.full((down.pixels, across.pixels, 3), 255, dtype=np.uint8)
-    largest: dict[tuple[int, int], float] = {}
-    for layer, row in enumerate(weights):
-        for head, patches in enumerate(row):
-            if np.isfinite(patches).any():
-                top, left = layer * high, head * wide
-                largest[top + tile.shape[0], left] = peak = _largest(patches)
-                shown = patches / (peak or 1) if how.scale == "own" else patches
-                image[top : top + tile.shape[0], left : left + tile.shape[1]] = blended(
-                    tile, shown, limits, smooth=how.smooth, blank=seen.blank
-                )
-    frame = Frame(
-        title,
-        subtitle,
-        how.notes(several=True, blank=seen.blank),
-        unit,
-        limits,
-        face,
-        *tile_room(layers, face),
-        table=_table(limits, seen),
-    )
+    there = np.isfinite(weights).any(axis=(2, 3))
+    tiles = [
+        _Tile(layer * high, head * wide, tile, weights[layer, head])
+        for layer, head in np.argwhere(there).tolist()
+    ]
+    image = _pasted((down.pixels, across.pixels), tiles, limits, how, blank=seen.blank)
+    notes, place = how.notes(several=True, blank=seen.blank), tile_room(layers, face)
+    table = _table(limits, seen)
+    frame = Frame(title, subtitle, notes, unit, limits, face, *place, table=table)
     figure, axes = framed(image, across.pixels, down.pixels, frame)
-    _write_largest(axes, largest, tile.shape[1], how, face)
+    _write_largest(axes, tiles, tile.shape[1], how, face)
     name_tiles(axes, down, layers, across, heads, face)
     axes.xaxis.label.set_text(columns)
     if seen.outlined is not None:
-        for layer, head in np.argwhere(np.isfinite(weights).any(axis=(2, 3))):
-            corner = (layer * high, head * wide)
-            _outline(axes, seen.outlined, tile.shape[:2], corner, 0.6)
+        for one in tiles:
+            _outline(axes, seen.outlined, tile.shape[:2], (one.top, one.left), 0.6)
     return figure
 
 
@@ -225,7 +206,7 @@ def contact_sheet(
     limits = _limits(np.concatenate([shares.ravel() for _, shares in flat]), "share", how)
     unit = _unit(unit, how)
     face = typeface([title, subtitle, unit, *words, *columns])
-    in_rows, line = len(columns) > 1, int(points(LINE * TEXT_SIZE)) + 8
+    in_rows, line = len(columns) > 1, int(line_height(TEXT_SIZE)) + 8
     across = len(columns) if in_rows else min(len(flat), max(4, isqrt(2 * len(flat))))
     room = min(_WIDEST_GRID // across, 3 * _TALLEST_GRID * across // len(flat)) - _GAP
     side = max(min(room, _LARGEST_TILE), 2 * _SMALLEST_TILE)
@@ -244,32 +225,57 @@ def contact_sheet(
         tops.append(bottom + line * named)
         high = max(picture.shape[0] for picture in small[first : first + across])
         bottom = tops[-1] + high + _GRID_GAP
-    image = np.full((bottom - _GRID_GAP, across * wide - _GAP, 3), 255, dtype=np.uint8)
     beside = max((face.width(name, TEXT_SIZE) + 14 for name in left_names), default=0)
-    corners = [(tops[n // across], n % across * wide) for n in range(len(flat))]
-    largest: dict[tuple[int, int], float] = {}
-    for (top, left), picture, (_, shares) in zip(corners, small, flat, strict=True):
-        high, broad = picture.shape[:2]
-        largest[top + high, left] = peak = _largest(shares)
-        shown = shares / (peak or 1) if how.scale == "own" else shares
-        over = blended(picture, shown, limits, smooth=how.smooth)
-        image[top : top + high, left : left + broad] = over
+    pasted = [
+        _Tile(tops[n // across], n % across * wide, picture, shares)
+        for n, (picture, (_, shares)) in enumerate(zip(small, flat, strict=True))
+    ]
+    image = _pasted((bottom - _GRID_GAP, across * wide - _GAP), pasted, limits, how)
     notes = how.notes(several=True)
     frame = Frame(title, subtitle, notes, unit, limits, face, int(beside), table=_table(limits))
     figure, axes = framed(image, image.shape[1], image.shape[0], frame)
-    _write_largest(axes, largest, wide, how, face)
+    _write_largest(axes, pasted, wide, how, face)
     axes.spines[:].set_visible(False)
     looks: dict[str, Any] = {"gid": "word", "clip_on": False}
-    for (top, left), name in zip(corners, top_names, strict=False):
-        write(axes, (left - 0.5, top - 6), name, face, TEXT_SIZE, va="bottom", **looks)
+    for one, name in zip(pasted, top_names, strict=False):
+        write(axes, (one.left - 0.5, one.top - 6), name, face, TEXT_SIZE, va="bottom", **looks)
     for top, name, picture in zip(tops, left_names, small[::across], strict=bool(left_names)):
         middle = top + picture.shape[0] / 2
         write(axes, (-10, middle), name, face, TEXT_SIZE, ha="right", va="center", **looks)
     return figure
 
 
-def _largest(weights: NDArray[np.float32]) -> float:
-    return float(np.nanmax(np.abs(weights)))
+class _Tile(NamedTuple):
+    """A picture and its weights, at its upper left corner among others."""
+
+    top: int
+    left: int
+    picture: NDArray[np.uint8]
+    weights: NDArray[np.float32]
+
+    @property
+    def largest(self) -> float:
+        """The weight furthest from 0."""
+        return float(np.nanmax(np.abs(self.weights)))
+
+
+def _pasted(
+    size: tuple[int, int],
+    tiles: Sequence[_Tile],
+    limits: Limits,
+    how: Overlaying,
+    *,
+    blank: bool = False,
+) -> NDArray[np.uint8]:
+    """White paper with each picture under the colours of its weights."""
+    image = np.full((*size, 3), 255, dtype=np.uint8)
+    for one in tiles:
+        shown = one.weights / (one.largest or 1) if how.scale == "own" else one.weights
+        high, wide = one.picture.shape[:2]
+        image[one.top : one.top + high, one.left : one.left + wide] = blended(
+            one.picture, shown, limits, smooth=how.smooth, blank=blank
+        )
+    return image
 
 
 def _limits(weights: NDArray[np.float32], values: Values, how: Overlaying) -> Limits:
@@ -289,22 +295,16 @@ def _table(limits: Limits, seen: Seen | None = None) -> NDArray[np.uint8] | None
 
 
 def _write_largest(
-    axes: Axes,
-    largest: dict[tuple[int, int], float],
-    width: int,
-    how: Overlaying,
-    face: Typeface,
+    axes: Axes, tiles: Sequence[_Tile], width: int, how: Overlaying, face: Typeface
 ) -> None:
     """Write each picture's largest weight into its lower left corner, where it has room."""
-    from matplotlib.patheffects import withStroke
-
     if how.scale == "shared" or width < _ROOM_FOR_NUMBER:
         return
     outline = [withStroke(linewidth=1.6, foreground=ink(INK))]
     looks: dict[str, Any] = {"gid": "largest", "va": "bottom", "path_effects": outline}
-    for (bottom, left), peak in largest.items():
-        place = (left + 3, bottom - 3)
-        number = f"{peak:.2g}".removeprefix("0")
+    for one in tiles:
+        place = (one.left + 3, one.top + one.picture.shape[0] - 3)
+        number = f"{one.largest:.2g}".removeprefix("0")
         write(axes, place, number or "0", face, NOTE_SIZE, PAPER, **looks)
 
 
@@ -320,8 +320,6 @@ def blended(
 
     Where a patch has no value it is grey. Without a picture (`blank`) the colours stand alone.
     """
-    from PIL import Image
-
     height, width = picture.shape[:2]
     if smooth:
         drawn = Image.fromarray(np.nan_to_num(weights).astype(np.float32))
@@ -341,8 +339,6 @@ def blended(
 
 def resized(picture: NDArray[np.uint8], longest: int) -> NDArray[np.uint8]:
     """The picture with its longer side of that many pixels."""
-    from PIL import Image
-
     height, width = picture.shape[:2]
     scale = longest / max(height, width)
     size = (max(round(width * scale), 1), max(round(height * scale), 1))
@@ -350,14 +346,8 @@ def resized(picture: NDArray[np.uint8], longest: int) -> NDArray[np.uint8]:
 
 
 def _outline(
-    axes: Axes,
-    patch: tuple[int, int, int, int],
-    size: tuple[int, ...],
-    corner: tuple[int, int],
-    line: float,
+    axes: Axes, patch: tuple[int, ...], size: tuple[int, ...], corner: tuple[int, int], line: float
 ) -> None:
-    from matplotlib.patches import Rectangle
-
     row, column, rows, columns = patch
     high, wide = size[0] / rows, size[1] / columns
     place = (corner[1] + column * wide - 0.5, corner[0] + row * high - 0.5)

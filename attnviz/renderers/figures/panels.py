@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
+from attnviz.core.attention_map import AttentionMap
 from attnviz.renderers.blocks import strongest
 from attnviz.renderers.colors import Limits, beyond, no_value, scale_of
 from attnviz.renderers.figures.figure import (
     FREE,
-    LINE,
     TEXT_SIZE,
     Fit,
     Frame,
     TooWide,
     draw_image,
     framed,
+    line_height,
     own_settings,
-    points,
     write,
 )
 from attnviz.renderers.figures.fonts import Typeface, typeface
@@ -36,12 +38,6 @@ from attnviz.renderers.figures.heatmap import (
     thinning_notes,
     write_numbers,
 )
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-    from attnviz.core.attention_map import AttentionMap
 
 _LONGEST = 760
 """Pixels of a panel's side at most."""
@@ -88,17 +84,23 @@ def panels(
     labels, overhang = label_room(columns, angle, face)
     limits = _limits(maps)
     units = {item.unit for item in maps}
-    told = {beyond(item, _limits_of(item, limits)) for item in maps} - {""}
-    told |= {no_value(item) for item in maps} - {""}
+    scales = [_limits_of(item, limits) for item in maps]
+    told = [
+        f"{item.stream} has its own scale: from −{own[1]:g} (orange) over 0 to {own[1]:g} (blue)"
+        for item, own in zip(maps, scales, strict=True)
+        if own != limits
+    ]
+    told += {beyond(item, own) for item, own in zip(maps, scales, strict=True)} - {""}
+    told += {no_value(item) for item in maps} - {""}
     frame = Frame(
         title,
         subtitle,
-        (*notes, *_own_scales(maps, limits), *told, *thinning_notes(rows, columns)),
+        (*notes, *told, *thinning_notes(rows, columns)),
         units.pop() if len(units) == 1 else "each as said below",
         limits,
         face,
         left=int(max(panel.rows.widest(face) for panel in placed)) + rows.pad + 10,
-        top=labels + int(points(LINE * TEXT_SIZE)) + 14,
+        top=labels + int(line_height(TEXT_SIZE)) + 14,
         right=overhang,
         fit=fit,
     )
@@ -121,15 +123,6 @@ def _limits(maps: Sequence[AttentionMap]) -> Limits:
 def _limits_of(item: AttentionMap, limits: Limits) -> Limits:
     """The scale of a panel: the one of all, unless only one of the two is signed."""
     return limits if (item.values == "signed") == (limits[0] < 0) else scale_of(item)
-
-
-def _own_scales(maps: Sequence[AttentionMap], limits: Limits) -> list[str]:
-    scales = ((item, _limits_of(item, limits)) for item in maps)
-    return [
-        f"{item.stream} has its own scale: from −{own[1]:g} (orange) over 0 to {own[1]:g} (blue)"
-        for item, own in scales
-        if own != limits
-    ]
 
 
 def _place(
@@ -158,7 +151,7 @@ def _short(rows: TokenAxis, tokens: Sequence[Any], face: Typeface) -> TokenAxis:
         tokens=tuple(tokens),
         texts=texts,
         block=1,
-        cell=max(rows.cell, int(points(LINE * rows.size)) + 2),
+        cell=max(rows.cell, int(line_height(rows.size)) + 2),
         step=1,
         shown=tuple(range(len(tokens))),
     )

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
+from attnviz.core.effects import PruneCurve
 from attnviz.renderers.colors import FAINT, INK, Color, round_up
 from attnviz.renderers.figures.canvas import EDGE, Canvas, page_with_room
-from attnviz.renderers.figures.figure import LINE, NOTE_SIZE, TEXT_SIZE, ink, own_settings, points
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-    from numpy.typing import NDArray
-
-    from attnviz.core.effects import PruneCurve
+from attnviz.renderers.figures.figure import NOTE_SIZE, TEXT_SIZE, ink, line_height, own_settings
 
 ROOM = 0.1
 """Nats per output that may be lost, for the share of heads that is named."""
@@ -38,7 +33,7 @@ def prune_curve(curve: PruneCurve) -> Figure:
         f"heads that can go before the loss has risen by {ROOM} nats: {_told(curve)}",
     ]
     names = {name: text.format(curve.names.count(name)) for name, (text, _) in _LOOKS.items()}
-    line = points(LINE * NOTE_SIZE)
+    line = line_height(NOTE_SIZE)
     texts, room = [reading, *names.values(), "0123456789.%"], (_WIDTH, _HEIGHT + 3.6 * line)
     canvas, top = page_with_room(curve.caption, reading, texts, notes, room, 1.6 * line)
     left, width = EDGE + _LEFT, _WIDTH - _LEFT - 30
@@ -65,7 +60,7 @@ def prune_curve(curve: PruneCurve) -> Figure:
 
 def _scales(canvas: Canvas, at: tuple[float, float, float], roof: float) -> None:
     left, top, width = at
-    line = points(LINE * NOTE_SIZE)
+    line = line_height(NOTE_SIZE)
     digit = round(roof / 10 ** np.floor(np.log10(roof)), 1)
     steps = int(digit) if digit in (3, 4, 5, 6) else 4 if digit in (2, 8) else 5
     for step in range(steps + 1):

@@ -7,15 +7,12 @@ Its scripts and styles are files of their own beside this one, put together when
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attnviz.core.attention_map import Attention, Projections
 from attnviz.core.measures import HeadMeasure
 from attnviz.renderers.page.data import Patches
-from attnviz.renderers.page.document import Extras, assemble, framed, page_document
-
-if TYPE_CHECKING:
-    from attnviz.renderers.page.document import Words
+from attnviz.renderers.page.document import Extras, Words, assemble, framed, page_document
 
 __all__ = ["Patches", "assemble", "framed", "page", "page_parts"]
 

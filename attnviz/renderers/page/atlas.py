@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from attnviz.core.corpus_report import Atlas, CorpusReport, SourceText, StreamReport
 from attnviz.core.measures import HeadRow, about_effects, mass_note
 from attnviz.core.tokens import parse_patch
-from attnviz.renderers.colors import ROLE_COLORS
+from attnviz.renderers.colors import ROLE_COLORS, hex_of
+from attnviz.renderers.data.corpus import of_heads
 from attnviz.renderers.page.document import assemble, facts
 from attnviz.renderers.printable import printable
 
@@ -56,10 +57,7 @@ def atlas_document(
         "notes": [printable(one) for one in (failed, *report.notes, about, *mass) if one],
         "provenance": [[name, printable(value)] for name, value in facts(report.provenance)],
         "command": printable(command),
-        "colors": {
-            name: f"#{red:02x}{green:02x}{blue:02x}"
-            for name, (red, green, blue) in ROLE_COLORS.items()
-        },
+        "colors": {name: hex_of(color) for name, color in ROLE_COLORS.items()},
         "streams": [
             _stream(stream, stream.atlas, pictures)
             for stream in report.streams
@@ -70,10 +68,7 @@ def atlas_document(
 
 def _stream(stream: StreamReport, atlas: Atlas, pictures: Mapping[str, bytes]) -> dict[str, Any]:
     rows = {(row.layer, row.head): row for row in stream.rows}
-    pairs: dict[tuple[str, str], list[list[Any]]] = {}
-    for pair in stream.pairs:
-        told = [printable(pair.query), printable(pair.key), _short(pair.mean), pair.count]
-        pairs.setdefault((pair.layer, pair.head), []).append(told)
+    pairs = of_heads(stream.pairs)
     places = {number: place for place, number in enumerate(atlas.texts)}
     heads = [(layer, head) for layer in stream.layers for head in stream.heads]
     return {
@@ -90,7 +85,10 @@ def _stream(stream: StreamReport, atlas: Atlas, pictures: Mapping[str, bytes]) -
         "heads": [
             {
                 **_head(stream, atlas, number, rows[name], places),
-                "pairs": pairs.get(name, [])[:PAIRS],
+                "pairs": [
+                    [printable(pair.query), printable(pair.key), _short(pair.mean), pair.count]
+                    for pair in pairs.get(name, [])[:PAIRS]
+                ],
             }
             for number, name in enumerate(heads)
         ],

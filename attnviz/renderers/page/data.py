@@ -17,9 +17,10 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise, product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnviz.core.attention_map import AttentionMap, Link, Token
 from attnviz.core.errors import InputError
@@ -29,10 +30,8 @@ from attnviz.renderers.colors import (
     SHADES,
     SIGNED_SHADES,
     even_path,
+    hex_of,
 )
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 FINE_LEVELS, SHARE_LEVELS, SIGNED_LEVELS = 32767, 1020, 510
 SHARE_MARK, SIGNED_MARK, NO_VALUE = 255, 127, -32768
@@ -286,10 +285,7 @@ def schemes() -> dict[str, dict[str, str]]:
 def head_colors() -> dict[str, list[str]]:
     """The colours of heads shown together, "light" and "dark", as style sheets write them."""
     sides = {"light": HEAD_COLORS, "dark": HEAD_COLORS_ON_DARK}
-    return {
-        name: [f"#{red:02x}{green:02x}{blue:02x}" for red, green, blue in colors]
-        for name, colors in sides.items()
-    }
+    return {name: [*map(hex_of, colors)] for name, colors in sides.items()}
 
 
 def _bytes(colors: NDArray[np.uint8]) -> str:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from string import Template
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from attnviz.core.attention_map import (
     Attention,
     AttentionMap,
     Measured,
+    Projections,
     Provenance,
     Token,
 )
@@ -44,9 +45,6 @@ from attnviz.renderers.page.data import (
 )
 from attnviz.renderers.page.plain import hashed
 from attnviz.renderers.printable import printable
-
-if TYPE_CHECKING:
-    from attnviz.core.attention_map import Projections
 
 STYLES = ("layout", "controls", "views", "live")
 SCRIPTS = (
@@ -138,19 +136,10 @@ def live_worker() -> str:
 
 def answering(title: str, lenses: Sequence[str], models: Sequence[str] = ()) -> dict[str, Any]:
     """The document of a page whose maps come as answers: what no answer changes."""
-    return {
-        "title": printable(title),
-        "id": "0",
-        "texts": [],
-        "command": "",
-        "notes": [],
-        "provenance": [],
-        "maps": [],
-        "schemes": schemes(),
-        "head_colors": head_colors(),
-        "lenses": list(lenses),
-        "models": list(models),
-    }
+    empty: dict[str, Any] = {name: [] for name in ("texts", "notes", "provenance", "maps")}
+    named = {"title": printable(title), "id": "0", "command": ""}
+    colors = {"schemes": schemes(), "head_colors": head_colors()}
+    return {**named, **empty, **colors, "lenses": list(lenses), "models": list(models)}
 
 
 def framed(page: str, height: int = 680) -> str:

@@ -15,13 +15,11 @@ from attnviz.core.attention_map import Provenance
 from attnviz.core.effects import EffectComparison
 from attnviz.core.measures import Change, Comparison
 from attnviz.renderers import Display
-from attnviz.renderers.data.maps import tsv
+from attnviz.renderers.data.maps import report_json, tsv
 from attnviz.renderers.printable import exact, nats, printable, shorten
 from attnviz.renderers.text.console import paragraph, shown
 from attnviz.renderers.text.links import amount, names, place
-from attnviz.storage.documents import dump_json
 
-SCHEMA = 1
 READING = "mean Jensen–Shannon divergence of a head's rows, in nats; 0: alike, 0.693: no common key"
 BAR = 20
 
@@ -60,26 +58,22 @@ def comparison_tsv(found: Comparison) -> str:
 
 def comparison_json(found: Comparison, sides: tuple[tuple[str, Provenance], ...]) -> str:
     """One document: both sides, a divergence a head, and the links that changed most."""
-    names_of = ("layer", "head")
     heads = [
         {
-            "a": dict(zip(names_of, a, strict=True)),
-            "b": dict(zip(names_of, b, strict=True)),
+            **{side: {"layer": at[0], "head": at[1]} for side, at in zip("ab", pair, strict=True)},
             "divergence": value,
         }
-        for (a, b), value in zip(found.heads, found.divergences.ravel().tolist(), strict=True)
+        for pair, value in zip(found.heads, found.divergences.ravel().tolist(), strict=True)
     ]
-    document = {
-        "schema": SCHEMA,
-        "kind": "comparison",
+    return report_json(
+        "comparison",
         **_sides(sides),
-        "stream": found.map.stream,
-        "unit": "nats",
-        "heads": heads,
-        "links": [_link(change) for change in found.changes],
-        "notes": list(found.notes),
-    }
-    return dump_json(document) + "\n"
+        stream=found.map.stream,
+        unit="nats",
+        heads=heads,
+        links=[_link(change) for change in found.changes],
+        notes=list(found.notes),
+    )
 
 
 def _sides(sides: Sequence[tuple[str, Provenance]]) -> dict[str, Any]:
@@ -134,17 +128,15 @@ def effects_tsv(found: EffectComparison) -> str:
 def effects_json(found: EffectComparison) -> str:
     """One document: both sides, the rank correlation, and each part's effects and their change."""
     names_of = ("kind", "label", "a", "b", "change")
-    document = {
-        "schema": SCHEMA,
-        "kind": "ablation comparison",
+    return report_json(
+        "ablation comparison",
         **_sides([(side.caption, side.provenance) for side in found.sides]),
-        "unit": "nats",
-        "rank_correlation": found.correlation,
-        "effects": [dict(zip(names_of, row, strict=True)) for row in _effect_rows(found)],
-        "only_in_a": [one.label for one, other in found.pairs if one and not other],
-        "only_in_b": [other.label for one, other in found.pairs if other and not one],
-    }
-    return dump_json(document) + "\n"
+        unit="nats",
+        rank_correlation=found.correlation,
+        effects=[dict(zip(names_of, row, strict=True)) for row in _effect_rows(found)],
+        only_in_a=[one.label for one, other in found.pairs if one and not other],
+        only_in_b=[other.label for one, other in found.pairs if other and not one],
+    )
 
 
 def _effect_rows(found: EffectComparison) -> list[tuple[str, str, float, float, float]]:
@@ -185,15 +177,6 @@ def _links(found: Comparison) -> list[Text]:
 
 
 def _link(change: Change) -> dict[str, Any]:
-    link = change.link
-    return {
-        "query": link.query,
-        "query_position": link.query_position,
-        "key": link.key,
-        "key_position": link.key_position,
-        "layer": link.layer,
-        "head": link.head,
-        "a": change.before,
-        "b": change.after,
-        "change": link.weight,
-    }
+    names_of = ("query", "query_position", "key", "key_position", "layer", "head")
+    place = {name: getattr(change.link, name) for name in names_of}
+    return {**place, "a": change.before, "b": change.after, "change": change.link.weight}

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from attnviz.core.attention_map import Attention
 from attnviz.renderers import Display, Views
-from attnviz.renderers.colors import Limits, color_of, ink_on
+from attnviz.renderers.colors import Limits, color_of, hex_of, ink_on
 from attnviz.renderers.printable import printable, shorten
 
 
@@ -76,11 +76,11 @@ def shown(parts: Sequence[RenderableType], display: Display) -> str:
     return written(console) + display.left_out(len(parts))
 
 
-def paragraph(text: str, width: int, style: str = "") -> list[Text]:
-    """The text in lines that fit, broken at spaces; a longer word is cut by the console."""
+def paragraph(text: str, width: int, style: str = "", *, between: str = " ") -> list[Text]:
+    """The text in lines that fit, broken between its words; what is longer the console cuts."""
     lines = [""]
-    for word in text.split(" "):
-        joined = f"{lines[-1]} {word}" if lines[-1] else word
+    for word in text.split(between):
+        joined = f"{lines[-1]}{between}{word}" if lines[-1] else word
         if lines[-1] and cell_len(joined) > width:
             lines.append(word)
         else:
@@ -98,8 +98,7 @@ def shaded(text: str, share: float, display: Display) -> Text:
 def cell(text: str, value: float, limits: Limits = (0.0, 1.0)) -> Text:
     """The text on the colour of a value."""
     ground = color_of(value, limits)
-    ink, paper = (f"#{r:02x}{g:02x}{b:02x}" for r, g, b in (ink_on(ground), ground))
-    return Text(text, style=f"{ink} on {paper}")
+    return Text(text, style=f"{hex_of(ink_on(ground))} on {hex_of(ground)}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import zip_longest
 from typing import Any
 
+import numpy as np
 from rich.cells import cell_len
 from rich.text import Text
 
 from attnviz.core.effects import AblationReport, Effect, Prediction
 from attnviz.renderers import Display
-from attnviz.renderers.data.maps import tsv
+from attnviz.renderers.data.maps import SCHEMA, tsv
 from attnviz.renderers.printable import UNKNOWN, exact, nats, printable, shorten, two_digits
 from attnviz.renderers.text.console import paragraph, shown
 from attnviz.storage.documents import dump_json
 
-SCHEMA = 1
 READING = (
     "effect: log p of the output with it minus log p without it, in nats; above 0 it supports the "
     "output"
@@ -84,10 +85,6 @@ def ablation_npz(report: AblationReport) -> bytes:
     "query", "key", "position" numbers, -1 where they say nothing. "heads/STREAM" holds the effects
     of single heads as (layers, heads). Member "attnviz" is a list of the one JSON document.
     """
-    import io
-
-    import numpy as np
-
     every = report.every
     outputs = np.full((len(every), len(report.explained)), np.nan)
     for row, one in zip(outputs, every, strict=True):

@@ -22,11 +22,10 @@ from attnviz.core.measures import (
     mass_note,
 )
 from attnviz.renderers import Display
-from attnviz.renderers.data.heads import SCHEMA, head_document, plain
-from attnviz.renderers.data.maps import tsv
+from attnviz.renderers.data.heads import plain
+from attnviz.renderers.data.maps import report_json, tsv
 from attnviz.renderers.printable import number, printable, two_digits
 from attnviz.renderers.text.console import Column, grid, no_room, paragraph, shown
-from attnviz.storage.documents import dump_json
 
 # What a narrow table keeps first.
 _FIRST = (
@@ -139,15 +138,16 @@ def similarity_json(report: SimilarityReport) -> str:
         {"layer": layer, "head": head, "place": place}
         for (layer, head), place in zip(report.heads, report.places.tolist(), strict=True)
     ]
-    return head_document(
+    return report_json(
         "similarity",
-        report,
+        caption=report.caption,
         stream=report.stream,
         texts=report.texts,
         unit="nats",
         heads=heads,
         divergences=report.divergences.tolist(),
         plane_shows=report.shown,
+        provenance=asdict(report.provenance),
     )
 
 
@@ -199,17 +199,15 @@ def treebank_tsv(report: TreebankReport) -> str:
 
 def treebank_json(report: TreebankReport) -> str:
     """{"schema", "caption", "sentences", "relations": […], "findings": […], "provenance"}."""
-    document = {
-        "schema": SCHEMA,
-        "kind": "treebank",
-        "caption": report.caption,
-        "sentences": report.sentences,
-        "relations": [asdict(relation) for relation in report.relations],
-        "findings": [asdict(finding) for finding in report.findings],
-        "provenance": asdict(report.provenance),
-        "notes": list(report.notes),
-    }
-    return dump_json(document) + "\n"
+    return report_json(
+        "treebank",
+        caption=report.caption,
+        sentences=report.sentences,
+        relations=[asdict(relation) for relation in report.relations],
+        findings=[asdict(finding) for finding in report.findings],
+        provenance=asdict(report.provenance),
+        notes=list(report.notes),
+    )
 
 
 def _best(report: TreebankReport, toward: str) -> dict[str, Finding]:

@@ -17,17 +17,10 @@ from attnviz.core.attention_map import Attention, AttentionMap, Token
 from attnviz.core.measures import View
 from attnviz.renderers import Display, Views
 from attnviz.renderers.blocks import strongest
-from attnviz.renderers.colors import NO_VALUE, Limits, beyond, color_of, no_value, scale_of
+from attnviz.renderers.colors import NO_VALUE, Limits, beyond, color_of, hex_of, no_value, scale_of
 from attnviz.renderers.printable import UNKNOWN, printable, shorten, two_digits
-from attnviz.renderers.text.console import TextRenderer
-from attnviz.renderers.text.table import (
-    SHADE_STEPS,
-    broken,
-    level,
-    numbered_width,
-    row_label,
-    shade,
-)
+from attnviz.renderers.text.console import TextRenderer, paragraph
+from attnviz.renderers.text.table import SHADE_STEPS, level, numbered_width, row_label, shade
 
 UPPER = "▀"
 GAP = "│"
@@ -85,17 +78,13 @@ def _ink(value: float, limits: Limits, colors: str) -> str | None:
     if value == np.inf:
         return None
     if value != value:
-        return {"standard": "bright_black", "256": "color(250)"}.get(colors, _hex(NO_VALUE))
+        return {"standard": "bright_black", "256": "color(250)"}.get(colors, hex_of(NO_VALUE))
     if colors == "standard":
         return (_NEGATIVE if value < 0 else _SHARES)[level(value, limits)]
     if colors == "256":
         ramp = _NEGATIVE_256 if value < 0 else _SHARES_256
         return f"color({ramp[min(round(abs(value) / limits[1] * 9), 9)]})"
-    return _hex(color_of(value, limits))
-
-
-def _hex(color: tuple[int, int, int]) -> str:
-    return "#" + bytes(color).hex()
+    return hex_of(color_of(value, limits))
 
 
 @lru_cache(maxsize=4096)
@@ -144,7 +133,7 @@ def picture(view: View, display: Display) -> list[Text]:
     limits = scale_of(item)
     image = strongest(item.weights[0, 0], layout.rows, layout.columns)
     pixels = image.repeat(layout.height, axis=0).repeat(layout.width, axis=1)
-    lines = [Text(line, style="bold") for line in broken(printable(view.caption), display.width)]
+    lines = paragraph(printable(view.caption), display.width, "bold", between=" · ")
     lines += [Text(printable(view.orientation), style="dim"), Text()]
     lines.append(Text(" " * margin + ruler(len(item.key_tokens), layout), style="dim"))
     labels = _labels(item.query_tokens, image.shape[0], layout, colored=colors is not None)
@@ -225,8 +214,7 @@ class TerminalGrid(TextRenderer):
 
     def parts(self, attention: Attention, views: Views) -> Iterator[list[Text]]:
         """The thumbnails under a line on what was run."""
-        told = broken(printable(views()[0].run), self.display.width)
-        run = [Text(line, style="bold") for line in told]
+        run = paragraph(printable(views()[0].run), self.display.width, "bold", between=" · ")
         yield [*run, *thumbnails(attention.main, self.display)]
 
 

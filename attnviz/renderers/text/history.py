@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,13 +11,11 @@ from rich.text import Text
 from attnviz.core.measures import DRIFT, HISTORY, History
 from attnviz.renderers import Display
 from attnviz.renderers.data.heads import plain
-from attnviz.renderers.data.maps import tsv
-from attnviz.renderers.printable import UNKNOWN, printable, short_paths, shorten
+from attnviz.renderers.data.maps import report_json, tsv
+from attnviz.renderers.printable import UNKNOWN, decimals, printable, short_paths, shorten
 from attnviz.renderers.text.console import paragraph, shown
 from attnviz.renderers.text.table import sparkline
-from attnviz.storage.documents import dump_json
 
-SCHEMA = 1
 READING = (
     "first sample→last; role at the last; entropy in nats, sink and previous token as shares of "
     "attention; drift: divergence from the sample before, in nats, over the steps and at the last"
@@ -47,7 +44,7 @@ def history_table(found: History, show: Display) -> str:
         cells = [_ends(found.values[measure][:, number]) for measure in HISTORY[:-1]]
         drift = np.nan_to_num(found.values[DRIFT][:, number])[1:]
         bars = sparkline(drift, min(len(drift), BARS), top) if len(drift) else ""
-        cells.append(f"{bars} {_digits(found.values[DRIFT][-1, number])}".strip())
+        cells.append(f"{bars} {decimals(found.values[DRIFT][-1, number], 4)}".strip())
         lines.append([*name, found.roles[-1][number] or UNKNOWN, *cells])
     widths = [max(len(line[place]) for line in [columns, *lines]) for place in range(len(columns))]
     room = show.width - sum(widths[1:]) - 2 * len(widths[1:])
@@ -61,12 +58,8 @@ def history_table(found: History, show: Display) -> str:
 
 
 def _ends(values: NDArray[np.float64]) -> str:
-    first, last = (UNKNOWN if np.isnan(one) else f"{one:.2f}" for one in (values[0], values[-1]))
+    first, last = decimals(values[0]), decimals(values[-1])
     return first if first == last else f"{first}→{last}"
-
-
-def _digits(value: float) -> str:
-    return UNKNOWN if np.isnan(value) else f"{value:.4f}"
 
 
 def history_tsv(found: History) -> str:
@@ -81,12 +74,11 @@ def history_tsv(found: History) -> str:
 
 def history_json(found: History) -> str:
     """{"schema", "caption", "steps", "heads": [{"stream", "layer", "head", "roles", …}], …}."""
-    document: dict[str, Any] = {
-        "schema": SCHEMA,
-        "kind": "history",
-        "caption": found.caption,
-        "steps": found.steps,
-        "heads": [
+    return report_json(
+        "history",
+        caption=found.caption,
+        steps=found.steps,
+        heads=[
             {
                 **dict(zip(("stream", "layer", "head"), head, strict=True)),
                 "roles": [of_step[number] or None for of_step in found.roles],
@@ -97,7 +89,6 @@ def history_json(found: History) -> str:
             }
             for number, head in enumerate(found.heads)
         ],
-        "notes": found.notes,
-        "provenance": asdict(found.provenance),
-    }
-    return dump_json(document) + "\n"
+        notes=found.notes,
+        provenance=asdict(found.provenance),
+    )

@@ -11,12 +11,10 @@ from rich.text import Text
 
 from attnviz.core.effects import LENS_MEASURES, LENS_SHARES, RANDOM, LensReport, LensRow
 from attnviz.renderers import Display
-from attnviz.renderers.data.maps import tsv
-from attnviz.renderers.printable import UNKNOWN, exact, nats, printable
+from attnviz.renderers.data.maps import report_json, tsv
+from attnviz.renderers.printable import UNKNOWN, decimals, exact, nats, printable
 from attnviz.renderers.text.console import paragraph, shown
-from attnviz.storage.documents import dump_json
 
-SCHEMA = 1
 READING = (
     "rank correlation of each lens' scores of tokens, by size, with what hiding the token from all "
     "others changes in log p; comprehensiveness: nats lost where the tokens that it ranks highest "
@@ -52,8 +50,7 @@ def lenses_table(report: LensReport, show: Display) -> str:
 
 def _line(row: LensRow, wide: int, room: int) -> str:
     between = "" if math.isnan(row.low[0]) else f" ({row.low[0]:.2f} to {row.high[0]:.2f})"
-    first = UNKNOWN if math.isnan(row.mean[0]) else f"{row.mean[0]:.2f}"
-    first = f"{first:>5}{between}"
+    first = f"{decimals(row.mean[0]):>5}{between}"
     numbers = [UNKNOWN if math.isnan(one) else nats(one)[:6].rstrip(".") for one in row.mean[1:]]
     half = len(LENS_SHARES)
     blocks = ("".join(f"{one:>7}" for one in own) for own in (numbers[:half], numbers[half:]))
@@ -73,19 +70,17 @@ def lenses_tsv(report: LensReport) -> str:
 
 def lenses_json(report: LensReport) -> str:
     """One document: each lens, what follows from them, and of one text the tokens."""
-    document = {
-        "schema": SCHEMA,
-        "kind": "lenses",
-        "caption": report.caption,
-        "unit": "nats",
-        "texts": report.texts,
-        "lenses": [_lens(row) for row in report.rows],
-        "conclusion": report.conclusion,
-        "rule": report.rule,
-        "tokens": [*report.tokens],
-        "provenance": asdict(report.provenance),
-    }
-    return dump_json(document) + "\n"
+    return report_json(
+        "lenses",
+        caption=report.caption,
+        unit="nats",
+        texts=report.texts,
+        lenses=[_lens(row) for row in report.rows],
+        conclusion=report.conclusion,
+        rule=report.rule,
+        tokens=[*report.tokens],
+        provenance=asdict(report.provenance),
+    )
 
 
 def _lens(row: LensRow) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,13 +25,10 @@ from attnviz.core.attention_map import (
 from attnviz.core.registry import axis_name
 from attnviz.renderers import Display, Views
 from attnviz.renderers.colors import Limits, beyond, no_value, scale_of
-from attnviz.renderers.printable import UNKNOWN, one_digit, printable, shorten, two_digits
-from attnviz.renderers.text.console import TextRenderer, cell
+from attnviz.renderers.printable import UNKNOWN, decimals, one_digit, printable, shorten, two_digits
+from attnviz.renderers.text.console import TextRenderer, cell, paragraph
 from attnviz.renderers.text.links import names
 from attnviz.renderers.text.links import place as place_of
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 LONGEST_LABEL = 14
 LONGEST_LINK = 18
@@ -150,21 +146,13 @@ def _words(item: AttentionMap, room: int, *, colored: bool) -> list[Text]:
         # Where the label itself does not fit, its token does, in the label's style.
         text = label.plain if label.cell_len < width else printable(token.text)
         style = "bold yellow" if token.label else "dim" if token.special else ""
-        heads.append(Text(shorten(text, width - 1).rjust(width - 1), style=style))
+        shown = shorten(text, width - 1)
+        heads.append(Text(" " * (width - 1 - cell_len(shown))).append(shown, style).append(" "))
     numbers = [
         [f"{text:>{width - 1}} " for text, width in zip(row, widths, strict=True)] for row in texts
     ]
     sides = [row_label(token) + Text(" ") for token in item.query_tokens]
-    return _lines(_right(heads, widths), sides, numbers, item if colored else None)
-
-
-def _right(labels: list[Text], widths: list[int]) -> list[Text]:
-    return [
-        Text(" " * (width - 1 - cell_len(label.plain.strip()))) + Text(label.plain.strip() + " ")
-        if cell_len(label.plain) != width - 1
-        else label + Text(" ")
-        for label, width in zip(labels, widths, strict=True)
-    ]
+    return _lines(heads, sides, numbers, item if colored else None)
 
 
 def _positions(item: AttentionMap, *, colored: bool) -> list[Text]:
@@ -303,7 +291,7 @@ def _view_lines(view: View, display: Display) -> list[RenderableType]:
     """The caption, the matrix, a line for each head and the strongest link."""
     width = display.width
     lines: list[RenderableType] = [
-        Text(line, style="bold") for line in broken(printable(view.caption), width)
+        *paragraph(printable(view.caption), width, "bold", between=" · ")
     ]
     if view.orientation:
         lines.append(Text(printable(view.orientation), style="dim"))
@@ -325,18 +313,6 @@ def _view_lines(view: View, display: Display) -> list[RenderableType]:
         lines += [Text(), Text(told, style="dim"), head_table(view.heads, width, signed=signed)]
     if view.strongest:
         lines.append(strongest_line(view.strongest))
-    return lines
-
-
-def broken(caption: str, width: int) -> list[str]:
-    """The caption in lines that fit, broken between its parts rather than inside one."""
-    lines = [""]
-    for part in caption.split(" · "):
-        joined = f"{lines[-1]} · {part}" if lines[-1] else part
-        if lines[-1] and cell_len(joined) > width:
-            lines.append(part)
-        else:
-            lines[-1] = joined
     return lines
 
 
@@ -365,12 +341,10 @@ def head_table(heads: Sequence[HeadLine], width: int, *, signed: bool = False) -
     table.add_column("", no_wrap=True, min_width=numbers)
     table.add_column("keys", no_wrap=True, min_width=bars)
     names = ("strongest", "value", "sizes") if signed else ("does most", "share", "entropy")
-    table.add_column(names[0], no_wrap=True)
-    table.add_column(names[1], justify="right", no_wrap=True, min_width=5)
-    table.add_column(names[2], justify="right", no_wrap=True, min_width=7)
     massive = sums_told(heads)
-    if massive:
-        table.add_column("row sum", justify="right", no_wrap=True, min_width=7)
+    table.add_column(names[0], no_wrap=True)
+    for name, least in ((names[1], 5), (names[2], 7), *[("row sum", 7)] * massive):
+        table.add_column(name, justify="right", no_wrap=True, min_width=least)
     room = max(width - numbers - max(bars, 4) - 12 - 8 - 9 * massive, 4)
     top = max(float(line.profile.max()) for line in heads)
     for line in heads:
@@ -379,14 +353,10 @@ def head_table(heads: Sequence[HeadLine], width: int, *, signed: bool = False) -
             sparkline(line.profile, bars, top),
             Text(shorten(printable(line.pattern), room)),
             two_digits(line.weight),
-            two_digits(line.mass) if signed else _two_decimals(line.entropy),
+            two_digits(line.mass) if signed else decimals(line.entropy),
             *([two_digits(line.mass)] if massive else []),
         )
     return table
-
-
-def _two_decimals(value: float) -> str:
-    return UNKNOWN if np.isnan(value) else f"{value:.2f}"
 
 
 def sums_told(heads: Sequence[HeadLine]) -> bool:

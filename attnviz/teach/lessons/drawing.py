@@ -10,9 +10,10 @@ import attnviz.renderers.figures  # isort: skip  # noqa: F401 - first: it loads 
 import base64
 from collections.abc import Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.transforms import ScaledTranslation
@@ -31,9 +32,8 @@ from attnviz.renderers.figures.figure import (
     figure_bytes,
     framed,
     ink,
-    missing_note,
+    line_height,
     own_settings,
-    points,
     write,
 )
 from attnviz.renderers.figures.fonts import DPI, Typeface, typeface
@@ -41,9 +41,6 @@ from attnviz.renderers.figures.heatmap import number, write_cells
 from attnviz.renderers.page.plain import plain_page
 from attnviz.renderers.printable import printable, shorten
 from attnviz.teach.lessons.lesson import Curves, Heat, Lesson, heading, told
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 WIDE, HIGH = 3.9, 3.3
 """Inches of a panel."""
@@ -163,23 +160,18 @@ def _shown(labels: Sequence[str], face: Typeface) -> list[str]:
 def _alone(title: str, panel: Heat, face: Typeface) -> Figure:
     texts = [_shown(labels, face) for labels in (panel.rows, panel.columns)]
     widest = [max(face.width(label, NOTE_SIZE) for label in labels) for labels in texts]
-    frame = Frame(
-        title=title,
-        subtitle=panel.heading,
-        notes=missing_note(face),
-        unit=panel.unit,
-        limits=panel.limits,
-        face=face,
-        left=int(widest[0]) + 16,
-        top=int(widest[1]) + 16,
+    left, top = (int(wide) + 16 for wide in widest)
+    frame = Frame(title, panel.heading, (), panel.unit, panel.limits, face, left, top)
+    down, across = panel.values.shape
+    tall, wide = (
+        int(np.clip(room // count, 1, LARGEST_CELL))
+        for room, count in ((TALLEST, down), (WIDEST, across))
     )
-    cells = _cell(len(panel.rows), TALLEST), _cell(len(panel.columns), WIDEST)
-    size = cells[1] * len(panel.columns), cells[0] * len(panel.rows)
     # What is below the scale is white, and stands for no cell.
     shown = np.where(np.isnan(panel.values), panel.limits[0] - 1, panel.values)
-    figure, axes = framed(shown, *size, frame)
-    _label(axes, texts, cells, face)
-    if min(cells) >= ROOMY_CELL:
+    figure, axes = framed(shown, wide * across, tall * down, frame)
+    _label(axes, texts, (tall, wide), face)
+    if min(tall, wide) >= ROOMY_CELL:
         _write_numbers(axes, panel.values, panel.limits, face)
     return figure
 
@@ -202,13 +194,9 @@ def _write_numbers(axes: Axes, values: NDArray[Any], limits: Limits, face: Typef
     write_cells(axes, values, texts, limits, face.font(NOTE_SIZE))
 
 
-def _cell(count: int, room: int) -> int:
-    return int(np.clip(room // count, 1, LARGEST_CELL))
-
-
 def _thinned(labels: Sequence[str], spacing: float) -> list[int]:
     """Every how-many-th label there is room for, of those that are not empty."""
-    needed = points(LINE * NOTE_SIZE)
+    needed = line_height(NOTE_SIZE)
     step = next((step for step in STEPS if step * spacing >= needed), len(labels))
     return [place for place in range(0, len(labels), step) if labels[place]]
 

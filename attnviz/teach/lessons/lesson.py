@@ -188,10 +188,6 @@ def parts_of(mechanism: Formula[Any], *arrays: Any, **options: Any) -> dict[str,
 
 
 def between(option: str, given: float, least: float, most: float) -> None:
-    """Refuse what is outside a lesson's range.
-
-    Raises:
-        UsageError: it is.
-    """
+    """Refuse what is outside a lesson's range with a UsageError."""
     if not least <= given <= most:
         raise UsageError(f"--{option} {given} is outside {least} to {most}")

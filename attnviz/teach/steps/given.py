@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -96,7 +96,11 @@ class Given:
             # Where heads share keys, these have fewer columns; how many follows from the mechanism.
             if self.projections["w_query"].shape[1] % self.projections["w_key"].shape[1]:
                 self.check_columns("w_query", "w_key")
-        self._check_mask()
+        shape = tuple(len(self.inputs[name]) for name in self.names)
+        if self.mask is not None and self.mask.shape != shape:
+            raise InputError(
+                f"mask has the shape {self.mask.shape}, not {shape}: a row a query, a column a key"
+            )
         for name, tokens, inputs in (
             ("query", self.query_tokens, self.names[0]),
             ("key", self.key_tokens, self.names[1]),
@@ -137,7 +141,8 @@ class Given:
         found = {ALSO_CALLED.get(name, name): found[name] for name in found}
         both = [name for name in INPUTS[1:] if name in found]
         if "inputs" in found if both else "inputs" not in found:
-            raise InputError(f"give either inputs or query_input and key_value_input{_got(found)}")
+            got = ", ".join(found) or "nothing"
+            raise InputError(f"give either inputs or query_input and key_value_input; got {got}")
         if len(both) == 1:
             lacking = next(name for name in INPUTS[1:] if name not in both)
             raise InputError(
@@ -192,13 +197,6 @@ class Given:
                 "queries and keys must be of one size to be multiplied"
             )
 
-    def _check_mask(self) -> None:
-        shape = tuple(len(self.inputs[name]) for name in self.names)
-        if self.mask is not None and self.mask.shape != shape:
-            raise InputError(
-                f"mask has the shape {self.mask.shape}, not {shape}: a row a query, a column a key"
-            )
-
 
 @contextmanager
 def _named(where: Path | str) -> Iterator[None]:
@@ -225,10 +223,6 @@ def as_mask(values: Floats) -> NDArray[np.bool_]:
     if not np.isin(values, (0, 1)).all():
         raise InputError("mask holds other numbers than 1 (a query may look) and 0 (it may not)")
     return values.astype(np.bool_)
-
-
-def _got(found: Sequence[str] | Mapping[str, Any]) -> str:
-    return f"; got {', '.join(found)}" if found else "; got nothing"
 
 
 # <starts> Where the arithmetic can start without a file: a worked example, or a sentence.

@@ -30,19 +30,8 @@ def head_steps(attention: Attention, which: HeadPlace, worked: Worked) -> Steps:
             stage = "output"
         rows, columns = (names.get(axis, ()) for axis in axes)
         operands = operands_of(formula, [matrix.name for matrix in matrices])
-        matrices.append(
-            Matrix(
-                name,
-                values,
-                formula,
-                operands,
-                stage,
-                rows,
-                columns,
-                origin="of the model",
-                axes=axes,
-            )
-        )
+        told = (name, values, formula, operands, stage, rows, columns)
+        matrices.append(Matrix(*told, origin="of the model", axes=axes))
     order = get_args(Stage)
     matrices.sort(key=lambda matrix: order.index(matrix.stage))
     computed = {matrix.name: matrix.values for matrix in matrices}

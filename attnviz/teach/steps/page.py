@@ -11,7 +11,7 @@ import numpy as np
 from attnviz.renderers.page.document import assemble
 from attnviz.renderers.printable import printable
 from attnviz.teach.steps.arithmetic import Matrix, Steps
-from attnviz.teach.steps.show import agreement, edges, numerals
+from attnviz.teach.steps.show import agreement, edges, numerals, shown_part
 
 MOST = (12, 16)
 """Rows and columns of a matrix that are shown; of more the first and the last."""
@@ -44,15 +44,8 @@ def _matrix(matrix: Matrix, known: dict[str, Matrix]) -> dict[str, Any]:
     places = [
         edges(count, most) for count, most in zip(matrix.values.shape[-2:], MOST, strict=True)
     ]
-    left_out = [
-        f"{len(kept) - 1} of {count} {what}"
-        for kept, count, what in zip(
-            places, matrix.values.shape[-2:], ("rows", "columns"), strict=True
-        )
-        if -1 in kept
-    ]
     size = " × ".join(map(str, matrix.values.shape))
-    shown = f"{size}, showing {', '.join(left_out)}" if left_out else size
+    shown = ", ".join(filter(None, (size, shown_part(matrix, places))))
     largest = float(np.abs(matrix.values).max(initial=0)) if matrix.stage == "scores" else 0.0
     share = matrix.name.startswith("weights") and largest <= 1 and matrix.values.min() >= 0
     return {

@@ -16,7 +16,14 @@ from mpl_toolkits.mplot3d.proj3d import proj_transform  # type: ignore[import-un
 from numpy.typing import NDArray
 
 from attnviz.renderers.colors import FAINT, LABELLED, Color, color_of
-from attnviz.renderers.figures.figure import NOTE_SIZE, TEXT_SIZE, ink, own_settings, points
+from attnviz.renderers.figures.figure import (
+    NOTE_SIZE,
+    TEXT_SIZE,
+    ink,
+    overlap,
+    own_settings,
+    points,
+)
 from attnviz.renderers.figures.fonts import Typeface, typeface
 from attnviz.teach.lessons.drawing import titled
 from attnviz.teach.steps.arithmetic import Steps
@@ -125,13 +132,8 @@ def _draw(axes: Axes3D, clouds: Sequence[Cloud], weights: NDArray[Any], face: Ty
     else:
         words += "\ntoo many points to name"
     axes.set_title(words, fontproperties=face.font(NOTE_SIZE), color=ink(FAINT), y=-0.085, va="top")
-    axes.legend(
-        loc="upper left",
-        prop=face.font(TEXT_SIZE),
-        frameon=False,
-        bbox_to_anchor=(0.0, 1.07),
-        ncols=2,
-    )
+    looks: dict[str, Any] = {"loc": "upper left", "frameon": False, "ncols": 2}
+    axes.legend(prop=face.font(TEXT_SIZE), bbox_to_anchor=(0.0, 1.07), **looks)
 
 
 def _join(axes: Axes3D, outputs: Points, values: Points, weights: NDArray[Any]) -> None:
@@ -179,13 +181,7 @@ def _freest_box(x: float, y: float, width: float, taken: Sequence[Box]) -> Box:
         )
     ]
     boxes = [(left, bottom, left + width, bottom + height) for left, bottom in sides]
-    return min(boxes, key=lambda box: sum(_overlap(box, other) for other in taken))
-
-
-def _overlap(one: Box, other: Box) -> float:
-    width = min(one[2], other[2]) - max(one[0], other[0])
-    height = min(one[3], other[3]) - max(one[1], other[1])
-    return max(width, 0.0) * max(height, 0.0)
+    return min(boxes, key=lambda box: sum(overlap(box, other) for other in taken))
 
 
 def _frame(axes: Axes3D, placed: Points) -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, zip_longest
 from typing import Any
 
 import numpy as np
@@ -64,19 +63,10 @@ def listing(examples: Mapping[str, Steps], display: Display) -> str:
     return "\n".join([shown(lines, display), *tables])
 
 
-@dataclass(frozen=True, slots=True)
-class _Block:
-    lines: list[Text]
-
-    @property
-    def width(self) -> int:
-        return max(line.cell_len for line in self.lines)
-
-
-def _side_by_side(blocks: Sequence[_Block], width: int) -> Iterator[Text]:
-    band: list[_Block] = []
+def _side_by_side(blocks: Sequence[list[Text]], width: int) -> Iterator[Text]:
+    band: list[list[Text]] = []
     for block in blocks:
-        if band and sum(b.width + GAP for b in band) + block.width > width:
+        if band and sum(_widest(one) + GAP for one in band) + _widest(block) > width:
             yield from _band(band)
             yield Text()
             band = []
@@ -84,18 +74,20 @@ def _side_by_side(blocks: Sequence[_Block], width: int) -> Iterator[Text]:
     yield from _band(band)
 
 
-def _band(blocks: Sequence[_Block]) -> Iterator[Text]:
-    for number in range(max(len(block.lines) for block in blocks)):
+def _widest(block: list[Text]) -> int:
+    return max(line.cell_len for line in block)
+
+
+def _band(blocks: Sequence[list[Text]]) -> Iterator[Text]:
+    for parts in zip_longest(*blocks, fillvalue=Text()):
         line = Text()
-        for block in blocks:
-            part = block.lines[number].copy() if number < len(block.lines) else Text()
-            part.pad_right(block.width + GAP - part.cell_len)
-            line.append_text(part)
+        for block, part in zip(blocks, parts, strict=True):
+            line.append_text(part).append(" " * (_widest(block) + GAP - part.cell_len))
         line.rstrip()
         yield line
 
 
-def _block(matrix: Matrix, display: Display) -> _Block:
+def _block(matrix: Matrix, display: Display) -> list[Text]:
     labels = [shorten(printable(row), MOST_LABEL) for row in matrix.rows]
     label_width = max(map(cell_len, labels), default=-GUTTER) + GUTTER
     room = display.width - label_width
@@ -118,26 +110,26 @@ def _block(matrix: Matrix, display: Display) -> _Block:
             else:
                 texts.append(Text(padded))
         lines.append(_line(label, label_width, texts, gutter))
-    return _Block(lines)
+    return lines
 
 
 def _heading(
     matrix: Matrix, rows: Sequence[int], columns: Sequence[int], width: int
 ) -> Iterator[Text]:
-    total = dict(zip(("rows", "columns"), matrix.values.shape, strict=True))
-    yield Text(printable(matrix.name), style="bold").append(
-        f"  {total['rows']} × {total['columns']}", style="not bold dim"
-    )
+    size = " × ".join(map(str, matrix.values.shape))
+    yield Text(printable(matrix.name), style="bold").append(f"  {size}", style="not bold dim")
     yield Text(
         shorten(f"= {matrix.formula}" if matrix.formula else matrix.origin, width), style="dim"
     )
-    shown = [
-        f"{len(kept) - 1} of {total[what]} {what}"
-        for kept, what in ((rows, "rows"), (columns, "columns"))
-        if -1 in kept
-    ]
-    if shown:
-        yield Text(shorten(f"showing {', '.join(shown)}", width), style="dim italic")
+    if shown := shown_part(matrix, (rows, columns)):
+        yield Text(shorten(shown, width), style="dim italic")
+
+
+def shown_part(matrix: Matrix, places: Sequence[Sequence[int]]) -> str:
+    """How many rows and columns are shown, where `edges` leaves some out."""
+    sides = zip(places, matrix.values.shape[-2:], ("rows", "columns"), strict=True)
+    told = [f"{len(kept) - 1} of {count} {what}" for kept, count, what in sides if -1 in kept]
+    return f"showing {', '.join(told)}" if told else ""
 
 
 def _head(matrix: Matrix, column: int, cell_width: int) -> Text:
