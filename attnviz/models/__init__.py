@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from attnviz.core.errors import InputError, UsageError, choose
@@ -109,15 +110,23 @@ def check_device(device: str) -> str:
     return device
 
 
-def attend_each(
-    attend_one: Callable[[Query], Attention], queries: Sequence[Query]
-) -> Iterator[Attention | InputError]:
-    """The maps of each query in order, read one by one, or why a query has none."""
-    for query in queries:
-        try:
-            yield attend_one(query)
-        except InputError as error:
-            yield error
+class OneByOne(ABC):
+    """A source that answers each query by itself."""
+
+    __slots__ = ()
+
+    def attend(
+        self, queries: Sequence[Query], *, batch_size: int | None = None
+    ) -> Iterator[Attention | InputError]:
+        """The maps of each query in order, or why it has none."""
+        for query in queries:
+            try:
+                yield self._attend_one(query)
+            except InputError as error:
+                yield error
+
+    @abstractmethod
+    def _attend_one(self, query: Query) -> Attention: ...
 
 
 def texts_of(query: Query) -> tuple[str | None, str | None, str | None]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -29,7 +28,7 @@ from attnviz.mechanisms.arrays import Array, to_numpy
 from attnviz.mechanisms.dot_product import causal_mask, split_heads
 from attnviz.mechanisms.positions import sinusoidal_positions
 from attnviz.mechanisms.working import groups_of, shapes_of, sigmoid
-from attnviz.models import attend_each, check_device, check_kind, texts_of
+from attnviz.models import OneByOne, check_device, check_kind, texts_of
 
 # What overflows is refused by name, and needs no warning of numpy's besides.
 overflowing = np.errstate(over="ignore", invalid="ignore")
@@ -37,19 +36,6 @@ DTYPES = ("float32", "float64", "float16", "bfloat16")
 UNITS = {"less": "share of a row's attention, of which a sink has the rest"}
 UNITS["any"] = "weight from 0 to 1; rows sum to anything"
 SIGNED: dict[str, Any] = {"values": "signed", "unit": "affinity, from -1 to 1"}
-
-
-class OneByOne(ABC):
-    """A source that answers each query by itself."""
-
-    def attend(
-        self, queries: Sequence[Query], *, batch_size: int | None = None
-    ) -> Iterator[Attention | InputError]:
-        """The maps of each query in order, or why it has none."""
-        return attend_each(self._attend_one, queries)
-
-    @abstractmethod
-    def _attend_one(self, query: Query) -> Attention: ...
 
 
 class SeededLayer(OneByOne):

@@ -73,9 +73,7 @@ def worked_head(asked: EagerInputs, which: HeadPlace) -> Worked:
 def _watching(asked: EagerInputs, stream: str) -> Iterator[list[_Seen]]:
     """Record each kernel call of a stream, and the linear maps around it."""
     from torch import nn
-    from torch.nn.modules.module import (
-        register_module_forward_hook,
-    )
+    from torch.nn.modules.module import register_module_forward_hook
     from transformers.pytorch_utils import Conv1D
 
     paths = {id(module): name for name, module in asked.part.named_modules()}

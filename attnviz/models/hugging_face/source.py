@@ -30,12 +30,7 @@ from attnviz.models.hugging_face.load.loading import (
 )
 from attnviz.models.hugging_face.model import LoadedModel
 from attnviz.models.hugging_face.norm import value_vectors
-from attnviz.models.hugging_face.outputs import (
-    check_head,
-    choose_outputs,
-    class_name,
-    spelled,
-)
+from attnviz.models.hugging_face.outputs import check_head, choose_outputs, class_name, spelled
 from attnviz.storage.texts import chunks_by_memory
 
 

@@ -12,7 +12,7 @@ from attnviz.core.attention_map import Attention, AttentionMap, Focus
 from attnviz.core.errors import InputError, choose
 from attnviz.core.query import Query
 from attnviz.mechanisms.arrays import to_numpy
-from attnviz.models import attend_each, check_kind
+from attnviz.models import OneByOne, check_kind
 from attnviz.models.pocket.model import FOLDER, OTHER, PocketModel
 from attnviz.models.pocket.network import decode, encode
 from attnviz.models.pocket.stored import checked
@@ -50,7 +50,7 @@ def load_pocket(
     return Pocket(folder, causal=causal, to=to, keep_qk=keep_qk, **checked(device, dtype))
 
 
-class Pocket(PocketModel):
+class Pocket(PocketModel, OneByOne):
     """The pocket model, loaded; fulfils `attnviz.models.Source`, `Explaining` and `Transforming`.
 
     A text's attention ("self") has the stream "encoder", or with `causal` the decoder's "causal";
@@ -70,7 +70,7 @@ class Pocket(PocketModel):
     ) -> Iterator[Attention | InputError]:
         """The maps of each "self" or "cross" query in order, or why it has none."""
         if len(queries) == 1 or batch_size == 1:
-            return attend_each(self._attend_one, queries)
+            return super().attend(queries)
         return attend_batches(self, queries, batch_size, self._finish)
 
     def gradients(self, query: Query, wanted: str | None = None) -> AttentionGradients:

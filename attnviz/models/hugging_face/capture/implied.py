@@ -27,8 +27,7 @@ from attnviz.core.attention_map import IMPLIED, MEAN_CHANNEL, check_finite
 from attnviz.core.errors import AttentionError, UsageError
 from attnviz.core.shared import own_thread
 from attnviz.models.hugging_face.capture.kernel import stream_of
-from attnviz.models.hugging_face.capture.passes import DRIFT, dtype_of
-from attnviz.models.hugging_face.capture.probe import pool_array
+from attnviz.models.hugging_face.capture.probe import DRIFT, dtype_of, pool_array
 from attnviz.models.hugging_face.capture.region import Axis, PooledGrid
 from attnviz.models.hugging_face.load.devices import check_fit
 

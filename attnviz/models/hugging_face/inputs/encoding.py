@@ -6,14 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from attnviz.core.attention_map import (
-    PARTS,
-    SECOND_PART,
-    Attention,
-    Provenance,
-    Token,
-    typed_facts,
-)
+from attnviz.core.attention_map import PARTS, SECOND_PART, Attention, Provenance, Token, typed_facts
 from attnviz.core.errors import AttentionError, InputError, ModelError, UsageError
 from attnviz.core.query import Query
 from attnviz.models.hugging_face.capture.capture import Captured

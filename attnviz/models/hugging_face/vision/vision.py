@@ -8,7 +8,6 @@ same way.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,16 +18,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core.attention_map import Attention, AttentionMap, Token, not_finite
-from attnviz.core.errors import AttentionError, InputError, ModelError, UsageError
+from attnviz.core.errors import AttentionError, ModelError, UsageError
 from attnviz.core.query import Picture, Query
 from attnviz.core.shared import own_thread
 from attnviz.core.tokens import AVERAGE, check_patch, patch_name, patch_tokens
-from attnviz.models import attend_each
+from attnviz.models import OneByOne
 from attnviz.models.hugging_face.capture.capture import capture
 from attnviz.models.hugging_face.capture.kernel import Call, eager_copy, watch_kernels
 from attnviz.models.hugging_face.capture.maps import with_routes
-from attnviz.models.hugging_face.capture.passes import dtype_of
-from attnviz.models.hugging_face.capture.probe import broken_head, key_masses
+from attnviz.models.hugging_face.capture.probe import broken_head, dtype_of, key_masses
 from attnviz.models.hugging_face.capture.region import Region, each_token
 from attnviz.models.hugging_face.eager import EagerInputs
 from attnviz.models.hugging_face.experiment import ExperimentRequest, ModelExperiment, experiment_of
@@ -38,11 +36,7 @@ from attnviz.models.hugging_face.load.imports import quiet
 from attnviz.models.hugging_face.load.loading import LoadOptions, load_parts, model_class
 from attnviz.models.hugging_face.load.tasks import Task, record_outputs, show_decision
 from attnviz.models.hugging_face.norm import value_vectors
-from attnviz.models.hugging_face.outputs import (
-    chosen_class,
-    class_name,
-    no_head,
-)
+from attnviz.models.hugging_face.outputs import chosen_class, class_name, no_head
 from attnviz.models.hugging_face.vision.pictures import (
     SIDE,
     PictureReader,
@@ -56,19 +50,13 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class VisionModel(PictureReader):
-    """A pretrained vision model as a source of attention, which answers queries about pictures.
+class VisionModel(PictureReader, OneByOne):
+    """A pretrained vision model as a source of attention of a picture over itself, by patches.
 
     A size that the model does not have is a UsageError, one that it fails on a ModelError.
     """
 
     task: Task | None = None  # what its head decides
-
-    def attend(
-        self, queries: Sequence[Query], *, batch_size: int | None = None
-    ) -> Iterator[Attention | InputError]:
-        """Each picture's attention over itself, patch by patch."""
-        return attend_each(self._attend_one, queries)
 
     def _attend_one(self, query: Query) -> Attention:
         picture = self._picture(query)
