@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from attnviz.core.errors import InputError, UsageError, choose
 
@@ -108,6 +108,24 @@ def check_device(device: str) -> str:
     if not (torch.cuda.is_available() if device == "cuda" else torch.mps.is_available()):
         raise UsageError(f"device '{device}' is not available on this machine: use cpu")
     return device
+
+
+class Predicting(ABC):
+    """A source whose model predicts something that can be explained."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def experiment(self, query: Query, wanted: str | None = None) -> Any:
+        """The model with a query before it, to be run with parts of it switched off.
+
+        What is explained is the wanted output; None: the usual one.
+        """
+
+    def gradients(self, query: Query, wanted: str | None = None) -> AttentionGradients:
+        """What the model predicts of a query, or the wanted output, and its gradients."""
+        found: AttentionGradients = self.experiment(query, wanted).explained()
+        return found
 
 
 class OneByOne(ABC):

@@ -97,27 +97,18 @@ class OwnLayer(SeededLayer):
     @overflowing
     def _attend_one(self, query: Query) -> Attention:
         check_kind(query, "self", "cross")
+        looks = self._looks()
         if query.kind == "self":
             queries = keys = split_words(query.text)
-            weights, kept = self._attend(queries, keys)
             stream = "causal" if self.hides_later else "self"
-            weights = self.checked(stream, weights)
-            item = AttentionMap(stream, queries, keys, weights, **self._looks())
         elif query.target is None:
             raise InputError(f"mechanism '{self.name}' needs a TARGET: it cannot write one itself")
         else:
             keys, queries = split_words(query.text), split_words(query.target)
-            weights, kept = self._attend(queries, keys)
-            weights = self.checked("cross", weights)
-            item = AttentionMap(
-                "cross",
-                queries,
-                keys,
-                weights,
-                query_side="target",
-                key_side="source",
-                **self._looks(),
-            )
+            stream, looks = "cross", looks | {"query_side": "target", "key_side": "source"}
+        weights, kept = self._attend(queries, keys)
+        weights = self.checked(stream, weights)
+        item = AttentionMap(stream, queries, keys, weights, **looks)
         kept_by_stream = self._kept(item, kept)
         return Attention((item,), self.provenance(), *texts_of(query), projections=kept_by_stream)
 

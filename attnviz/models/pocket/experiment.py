@@ -19,7 +19,7 @@ from attnviz.core.query import ALL_OUTPUTS, Query
 from attnviz.mechanisms.arrays import Array, namespace, to_numpy
 from attnviz.mechanisms.dot_product import join_heads, split_heads
 from attnviz.mechanisms.working import HeadPlace, Worked
-from attnviz.models import OneByOne
+from attnviz.models import OneByOne, Predicting
 from attnviz.models.pocket.card import read_json
 from attnviz.models.pocket.head import worked_head
 from attnviz.models.pocket.lens_inputs import value_vectors
@@ -173,7 +173,7 @@ class StoredExperiment(ABC):
         return edited
 
 
-class OneInput(StoredModel, OneByOne):
+class OneInput(StoredModel, OneByOne, Predicting):
     """A shipped model that reads one thing; fulfils `attnviz.models.Source` and what explains it.
 
     Its files beside the weights are a configuration of transformers and the weights' origin.
@@ -189,16 +189,8 @@ class OneInput(StoredModel, OneByOne):
     def read(self, query: Query) -> tuple[Any, Attention]:
         """What `inputs` takes, and its maps."""
 
-    @abstractmethod
-    def experiment(self, query: Query, wanted: str | None = None) -> StoredExperiment:
-        """The model with its input before it, to be run with parts of it switched off."""
-
     def _attend_one(self, query: Query) -> Attention:
         return self.read(query)[1]
-
-    def gradients(self, query: Query, wanted: str | None = None) -> AttentionGradients:
-        """The gradients of what is predicted, or of the wanted output."""
-        return self.experiment(query, wanted).explained()
 
     def values(self, query: Query) -> ValueVectors:
         """The values at each position, through each head's slice of the output projection."""

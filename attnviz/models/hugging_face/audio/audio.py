@@ -262,10 +262,8 @@ class AudioModel(LoadedModel, OneByOne):
 
         config = self.model.generation_config
         languages = dict(getattr(config, "lang_to_id", None) or {})
-        more = [
-            getattr(config, name, None)
-            for name in ("no_timestamps_token_id", "forced_bos_token_id")
-        ]
+        names = ("no_timestamps_token_id", "forced_bos_token_id")
+        more = (getattr(config, name, None) for name in names)
         ending = [number for number in more if number is not None]
         start = self.model.config.decoder_start_token_id
         if not languages:

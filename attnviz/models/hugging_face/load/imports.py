@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import sys
+import tempfile
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import wraps
+from functools import partialmethod, wraps
 from importlib import import_module
 from pathlib import Path
 from threading import RLock
@@ -22,8 +26,6 @@ def quick_imports() -> Iterator[None]:
     It saves about a fifth of the time that torch and transformers take to import. Modules
     stay until the end, so later collections and the one at exit pass over them too.
     """
-    import gc
-
     collecting = gc.isenabled()
     gc.disable()
     try:
@@ -43,15 +45,13 @@ class LaterCompiler(ModuleType):
 
     _marks: list[Callable[[Any], Any]]
 
-    def allow_in_graph(self, function: Any) -> Any:
+    def _mark(self, how: str, function: Any) -> Any:
         """The function, marked."""
-        self._marks.append(lambda compiler: compiler.allow_in_graph(function))
+        self._marks.append(lambda compiler: getattr(compiler, how)(function))
         return function
 
-    def assume_constant_result(self, function: Any) -> Any:
-        """The function, marked."""
-        self._marks.append(lambda compiler: compiler.assume_constant_result(function))
-        return function
+    allow_in_graph = partialmethod(_mark, "allow_in_graph")
+    assume_constant_result = partialmethod(_mark, "assume_constant_result")
 
     def disable(self, function: Any = None, *how: Any, **named: Any) -> Any:
         """The function, never compiled: until the compiler loads, nothing is."""
@@ -129,7 +129,6 @@ def quiet() -> Together:
 @contextmanager
 def _silence() -> Iterator[None]:
     import logging as any_logging
-    import warnings
 
     silenced = any_logging.root.manager.disable
     with warnings.catch_warnings():
@@ -159,9 +158,6 @@ def quiet_native(*, notes: bool = True) -> Iterator[None]:
 
     What else is written on stderr comes out after, unless its `notes` are not wanted.
     """
-    import os
-    import tempfile
-
     panicked = False
     with _NATIVE, tempfile.TemporaryFile() as kept, Path(os.devnull).open("wb") as nowhere:
         before = [os.dup(number) for number in (1, 2)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -318,8 +319,6 @@ def load_picture_text_model(
 
 
 def _load_both(folder: Path, name: str) -> Any:
-    import json
-
     import transformers
     from transformers.models.auto import processing_auto
     from transformers.utils.import_utils import is_torchvision_available

@@ -12,6 +12,7 @@ from attnviz.core.errors import AttentionError, ModelError, UsageError, is_numbe
 from attnviz.core.query import Picture, Query
 from attnviz.core.tokens import patch_tokens
 from attnviz.models.hugging_face.load.errors import foreign, running
+from attnviz.models.hugging_face.model import input_names
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -131,8 +132,6 @@ class PictureReader:
 
     def inputs(self, picture: Picture) -> dict[str, Any]:
         """The picture as the model takes it."""
-        import inspect
-
         size = picture.size
         high, wide = self.patch_size
         if size is not None and (size[0] % high or size[1] % wide):
@@ -143,7 +142,7 @@ class PictureReader:
         values = pixels(self.processor, picture.image, size).to(self.model.device, self.model.dtype)
         found: dict[str, Any] = {"pixel_values": values}
         trained = getattr(self.config, "image_size", None)
-        takes = inspect.signature(self.tower.forward).parameters
+        takes = input_names(self.tower)
         if "interpolate_pos_encoding" in takes and pair(trained) != tuple(values.shape[-2:]):
             found["interpolate_pos_encoding"] = True
         return found

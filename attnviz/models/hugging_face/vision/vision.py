@@ -22,7 +22,7 @@ from attnviz.core.errors import AttentionError, ModelError, UsageError
 from attnviz.core.query import Picture, Query
 from attnviz.core.shared import own_thread
 from attnviz.core.tokens import AVERAGE, check_patch, patch_name, patch_tokens
-from attnviz.models import OneByOne
+from attnviz.models import OneByOne, Predicting
 from attnviz.models.hugging_face.capture.capture import capture
 from attnviz.models.hugging_face.capture.kernel import Call, eager_copy, watch_kernels
 from attnviz.models.hugging_face.capture.maps import with_routes
@@ -46,11 +46,11 @@ from attnviz.models.hugging_face.vision.pictures import (
 )
 
 if TYPE_CHECKING:
-    from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
+    from attnviz.core.lens_inputs import ValueVectors
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class VisionModel(PictureReader, OneByOne):
+class VisionModel(PictureReader, OneByOne, Predicting):
     """A pretrained vision model as a source of attention of a picture over itself, by patches.
 
     A size that the model does not have is a UsageError, one that it fails on a ModelError.
@@ -83,15 +83,11 @@ class VisionModel(PictureReader, OneByOne):
             return attention
         return show_decision(attention, self.task, outputs[-1], ())
 
-    def gradients(self, query: Query, wanted: str | None = None) -> AttentionGradients:
-        """What the model decides about a picture, and how that changes with each weight.
+    def experiment(self, query: Query, wanted: str | None = None) -> ModelExperiment:
+        """The model with a picture before it, to be run with parts of it switched off.
 
         `wanted` is a class by name or number; None: the likeliest.
         """
-        return self.experiment(query, wanted).explained()
-
-    def experiment(self, query: Query, wanted: str | None = None) -> ModelExperiment:
-        """The model with a picture before it, to be run with parts of it switched off."""
         picture = self._picture(query)
         if self.task is None:
             raise no_head(self.name, self.model)
