@@ -46,14 +46,24 @@ class SeededLayer(OneByOne):
         self.heads = origin.heads if self.entry.many_heads else 1
         if origin.size % self.heads:
             raise UsageError(f"--size {origin.size} cannot be split into {self.heads} equal heads")
-        dtype = choose(origin.dtype or "float32", DTYPES, "dtype")
-        self.backend = Backend(check_device(origin.device), dtype)
+        self.dtype = choose(origin.dtype or "float32", DTYPES, "dtype")
+        self.device = check_device(origin.device)  # "auto" stays on the processor
         self.embedding = SeededEmbedding(origin.seed, origin.size)
 
     def checked(self, stream: str, weights: NDArray[np.float32]) -> NDArray[np.float32]:
         """The weights, unless their precision has overflowed."""
-        check_finite(weights, stream, ["0"], dtype=self.backend.dtype)
+        check_finite(weights, stream, ["0"], dtype=self.dtype)
         return weights
+
+    def array(self, numbers: NDArray[Any]) -> Array:
+        """The numbers in this precision on this device; booleans stay booleans."""
+        if self.device == "cpu" and self.dtype != "bfloat16":  # else numpy cannot do it
+            return numbers if numbers.dtype == bool else numbers.astype(self.dtype)
+        import torch
+
+        tensor = torch.from_numpy(np.ascontiguousarray(numbers))
+        dtype = None if tensor.dtype == torch.bool else getattr(torch, self.dtype)
+        return tensor.to(device=self.device, dtype=dtype)
 
     def provenance(self) -> Provenance:
         """Where the weights come from, with the warning that they mean nothing."""
@@ -63,8 +73,8 @@ class SeededLayer(OneByOne):
             source="own layer",
             model=self.name,
             trained=False,
-            device=self.backend.device,
-            dtype=self.backend.dtype,
+            device=self.device,
+            dtype=self.dtype,
             settings={"size": origin.size, "heads": self.heads, "seed": origin.seed},
             notes=(note,),
             versions={"numpy": np.__version__},
@@ -118,7 +128,7 @@ class OwnLayer(SeededLayer):
         """Weights of shape (1, heads, queries, keys), and the queries and keys behind them."""
         rows, columns = self.embedding.embed(queries), self.embedding.embed(keys)
         query, key, value = (
-            self.backend.array(self._project(name, inputs))
+            self.array(self._project(name, inputs))
             for name, inputs in (("query", rows), ("key", columns), ("value", columns))
         )
         options: dict[str, Any] = {"heads": self.heads} if self.entry.many_heads else {}
@@ -127,7 +137,7 @@ class OwnLayer(SeededLayer):
         for name, axes in self.entry.learned.items():
             side = sides.get(axes.split()[0])
             found = learned[name] if side is None else sigmoid(side @ learned[f"w_{name}"])
-            options[name] = self.backend.array(found)
+            options[name] = self.array(found)
         weights = self.entry.load()(query, key, value, self._mask(query), **options)[1]
         return to_numpy(weights).reshape(1, self.heads, len(queries), len(keys)), (query, key)
 
@@ -167,10 +177,10 @@ class OwnCoLayer(SeededLayer):
         if query.target is None:
             raise InputError("co-attention needs two texts: attnviz co A B")
         first, second = split_words(query.text), split_words(query.target)
-        inputs = (self.backend.array(self.embedding.embed(side)) for side in (first, second))
+        inputs = (self.array(self.embedding.embed(side)) for side in (first, second))
         learned = self.embedding.learned(self.entry, self.heads)
         options: dict[str, Any] = {"heads": self.heads} if self.entry.many_heads else {}
-        options |= {name: self.backend.array(drawn) for name, drawn in learned.items()}
+        options |= {name: self.array(drawn) for name, drawn in learned.items()}
         parts = {part.name: part for part in self.entry.load().parts(*inputs, **options)}
         # A summary is a query that is no token of either text.
         summary = (Token("[summary]", special=True),)
@@ -277,26 +287,3 @@ def _splitter() -> Any:
     from tokenizers.pre_tokenizers import Split
 
     return Split(Regex(_PATTERN), behavior="removed", invert=True)
-
-
-@dataclass(frozen=True, slots=True)
-class Backend:
-    """A device and a precision; "auto" stays on the processor, where a sentence needs no more."""
-
-    device: str
-    dtype: str
-
-    @property
-    def on_torch(self) -> bool:
-        """True where numpy cannot do it."""
-        return self.device != "cpu" or self.dtype == "bfloat16"
-
-    def array(self, numbers: NDArray[Any]) -> Array:
-        """The numbers as an array of this backend; booleans stay booleans."""
-        if not self.on_torch:
-            return numbers if numbers.dtype == bool else numbers.astype(self.dtype)
-        import torch
-
-        tensor = torch.from_numpy(np.ascontiguousarray(numbers))
-        dtype = None if tensor.dtype == torch.bool else getattr(torch, self.dtype)
-        return tensor.to(device=self.device, dtype=dtype)

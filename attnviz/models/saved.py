@@ -151,9 +151,7 @@ class SavedMaps(OneByOne):
                 f"'{self.path}' holds the attention of {len(found)} texts: say which one's, or "
                 f"see them all with 'attnviz render {self.path}'"
             )
-        attention = found[0]
-        settings = {**attention.provenance.settings, "read from": self.path.name}
-        return replace(attention, provenance=replace(attention.provenance, settings=settings))
+        return found[0].with_maps(found[0].maps, settings={"read from": self.path.name})
 
 
 class Results(OneByOne):
