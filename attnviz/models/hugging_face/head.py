@@ -30,7 +30,7 @@ from attnviz.models.hugging_face.capture.passes import (
     attending_layers,
     read_call,
 )
-from attnviz.models.hugging_face.capture.probe import DRIFT
+from attnviz.models.hugging_face.capture.probe import DRIFT, dtype_of
 from attnviz.models.hugging_face.capture.projections import besides
 from attnviz.models.hugging_face.capture.region import PooledGrid, each_token
 from attnviz.models.hugging_face.eager import EagerInputs
@@ -224,7 +224,7 @@ class _Head:
 
 def _nearness(numbers: Tensor) -> float:
     """How far, relative to the largest number, what should be equal may be apart."""
-    return DRIFT.get(str(numbers.dtype).removeprefix("torch."), 1e-4)
+    return DRIFT.get(dtype_of(numbers), 1e-4)
 
 
 def _columns_of(side: Tensor, output: Tensor) -> tuple[slice, str] | None:

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 TOLERANCE = {"float16": 1e-2, "bfloat16": 2e-2}
-"""How far above 1 the rows of half-precision weights may sum; elsewhere 1e-3."""
+"""How far half-precision weights may be off, as the sums of their rows above 1; else 1e-3."""
 
 NOTHING = IgnoredPositions()
 Sides = Mapping[str, tuple[int, int]]
