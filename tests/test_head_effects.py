@@ -15,7 +15,7 @@ from attnviz.analyses.measures.intervals import intervals, means_over
 from attnviz.core.effects import Change, Effect, HeadAt, PruneCurve, log_probabilities
 from attnviz.core.query import Query
 from attnviz.models.lens import open_experiment
-from attnviz.models.pocket import load_pocket
+from attnviz.models.pocket.source import load_pocket
 from attnviz.models.pocket_lm.source import load_pocket_lm
 from attnviz.renderers.figures.prune_curve import prune_curve
 from attnviz.runs import effects

@@ -92,12 +92,8 @@ class CoAttention(_CoLayer):
         return attended
 
 
-class ParallelCoAttention(_CoLayer):
-    """Two sequences summarised at once through one affinity that both share (Lu 2016).
-
-    The outputs are summaries (…, size) and (…, second size); the weights are the affinity (…, first
-    positions, second positions) from −1 to 1, those over the first positions, and over the second.
-    """
+class _Summaries(_CoLayer):
+    """A layer that sums each sequence up in one vector."""
 
     def __init__(
         self,
@@ -108,14 +104,27 @@ class ParallelCoAttention(_CoLayer):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        second_size = second_size or size
-        hidden_size = hidden_size or size
+        self.dropout = nn.Dropout(dropout)
+        self._learn(size, second_size or size, hidden_size or size)
+
+    def _learn(self, size: int, second_size: int, hidden_size: int) -> None:
+        """Make what is learned."""
+        raise NotImplementedError
+
+
+class ParallelCoAttention(_Summaries):
+    """Two sequences summarised at once through one affinity that both share (Lu 2016).
+
+    The outputs are summaries (…, size) and (…, second size); the weights are the affinity (…, first
+    positions, second positions) from −1 to 1, those over the first positions, and over the second.
+    """
+
+    def _learn(self, size: int, second_size: int, hidden_size: int) -> None:
         self.affinity = nn.Parameter(torch.empty(size, second_size))
         self.first = nn.Parameter(torch.empty(size, hidden_size))
         self.second = nn.Parameter(torch.empty(second_size, hidden_size))
         self.first_score = nn.Parameter(torch.empty(hidden_size))
         self.second_score = nn.Parameter(torch.empty(hidden_size))
-        self.dropout = nn.Dropout(dropout)
         for matrix in (self.affinity, self.first, self.second):
             nn.init.xavier_uniform_(matrix)
         for score in (self.first_score, self.second_score):
@@ -129,24 +138,14 @@ class ParallelCoAttention(_CoLayer):
         return co_parallel(first, second, *masks, dropout=self.dropout, **learned)
 
 
-class AlternatingCoAttention(_CoLayer):
+class AlternatingCoAttention(_Summaries):
     """Two sequences summarised in three turns, each summary guiding the next (Lu 2016).
 
     The outputs are summaries (…, size) and (…, second size); the weights are those of the turns:
     over the first unguided, over the second, over the first guided.
     """
 
-    def __init__(
-        self,
-        size: int,
-        second_size: int | None = None,
-        hidden_size: int | None = None,
-        *,
-        dropout: float = 0.0,
-    ) -> None:
-        super().__init__()
-        second_size = second_size or size
-        hidden_size = hidden_size or size
+    def _learn(self, size: int, second_size: int, hidden_size: int) -> None:
         self.turns = nn.ModuleDict(
             {
                 "first": _turn(size, None, hidden_size),
@@ -154,7 +153,6 @@ class AlternatingCoAttention(_CoLayer):
                 "first_again": _turn(size, second_size, hidden_size),
             }
         )
-        self.dropout = nn.Dropout(dropout)
 
     def _attend(self, first: Tensor, second: Tensor, *masks: Tensor | None) -> _Attended:
         learned = {

@@ -66,7 +66,7 @@ class _Classifier(nn.Module):
     def __init__(
         self,
         vocabulary_size: int,
-        labels: int,
+        labels: int = 2,
         size: int = 128,
         heads: int = 4,
         layers: int = 2,
@@ -111,21 +111,6 @@ class SequenceClassifier(_Classifier):
 
     All options but the number of labels are those of `TextEncoder`.
     """
-
-    def __init__(
-        self,
-        vocabulary_size: int,
-        labels: int = 2,
-        size: int = 128,
-        heads: int = 4,
-        layers: int = 2,
-        *,
-        dropout: float = 0.1,
-        padding: int = 0,
-    ) -> None:
-        super().__init__(
-            vocabulary_size, labels, size, heads, layers, dropout=dropout, padding=padding
-        )
 
     def forward(
         self, tokens: Tensor, *, need_weights: bool = False

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from attnviz.core.errors import InputError, UsageError, choose
 
@@ -109,15 +110,41 @@ def check_device(device: str) -> str:
     return device
 
 
-def attend_each(
-    attend_one: Callable[[Query], Attention], queries: Sequence[Query]
-) -> Iterator[Attention | InputError]:
-    """The maps of each query in order, read one by one, or why a query has none."""
-    for query in queries:
-        try:
-            yield attend_one(query)
-        except InputError as error:
-            yield error
+class Predicting(ABC):
+    """A source whose model predicts something that can be explained."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def experiment(self, query: Query, wanted: str | None = None) -> Any:
+        """The model with a query before it, to be run with parts of it switched off.
+
+        What is explained is the wanted output; None: the usual one.
+        """
+
+    def gradients(self, query: Query, wanted: str | None = None) -> AttentionGradients:
+        """What the model predicts of a query, or the wanted output, and its gradients."""
+        found: AttentionGradients = self.experiment(query, wanted).explained()
+        return found
+
+
+class OneByOne(ABC):
+    """A source that answers each query by itself."""
+
+    __slots__ = ()
+
+    def attend(
+        self, queries: Sequence[Query], *, batch_size: int | None = None
+    ) -> Iterator[Attention | InputError]:
+        """The maps of each query in order, or why it has none."""
+        for query in queries:
+            try:
+                yield self._attend_one(query)
+            except InputError as error:
+                yield error
+
+    @abstractmethod
+    def _attend_one(self, query: Query) -> Attention: ...
 
 
 def texts_of(query: Query) -> tuple[str | None, str | None, str | None]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 POCKET = "pocket"
 SHIPPED = {
-    POCKET: ("attnviz.models.pocket:load_pocket", ("causal", "to", "keep_qk")),
+    POCKET: ("attnviz.models.pocket.source:load_pocket", ("causal", "to", "keep_qk")),
     "pocket-lm": ("attnviz.models.pocket_lm.source:load_pocket_lm", ("keep_qk", "generate")),
     "pocket-vit": ("attnviz.models.pocket_vit.source:load_pocket_vit", ()),
 }
@@ -206,7 +206,7 @@ def open_source(origin: Origin, kind: SourceKind, *, with_head: bool = False) ->
             loading["generate"] = origin.generate
         found: Source = Entry("", PICTURE_LOADERS[kind]).load()(name, **loading)
         return found
-    from attnviz.models.hugging_face import load_model
+    from attnviz.models.hugging_face.source import load_model
 
     loading |= {"generate": origin.generate, "chat": origin.chat, "with_head": with_head}
     model = load_model(name, **loading)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -29,7 +28,7 @@ from attnviz.mechanisms.arrays import Array, to_numpy
 from attnviz.mechanisms.dot_product import causal_mask, split_heads
 from attnviz.mechanisms.positions import sinusoidal_positions
 from attnviz.mechanisms.working import groups_of, shapes_of, sigmoid
-from attnviz.models import attend_each, check_device, check_kind, texts_of
+from attnviz.models import OneByOne, check_device, check_kind, texts_of
 
 # What overflows is refused by name, and needs no warning of numpy's besides.
 overflowing = np.errstate(over="ignore", invalid="ignore")
@@ -37,19 +36,6 @@ DTYPES = ("float32", "float64", "float16", "bfloat16")
 UNITS = {"less": "share of a row's attention, of which a sink has the rest"}
 UNITS["any"] = "weight from 0 to 1; rows sum to anything"
 SIGNED: dict[str, Any] = {"values": "signed", "unit": "affinity, from -1 to 1"}
-
-
-class OneByOne(ABC):
-    """A source that answers each query by itself."""
-
-    def attend(
-        self, queries: Sequence[Query], *, batch_size: int | None = None
-    ) -> Iterator[Attention | InputError]:
-        """The maps of each query in order, or why it has none."""
-        return attend_each(self._attend_one, queries)
-
-    @abstractmethod
-    def _attend_one(self, query: Query) -> Attention: ...
 
 
 class SeededLayer(OneByOne):
@@ -60,14 +46,24 @@ class SeededLayer(OneByOne):
         self.heads = origin.heads if self.entry.many_heads else 1
         if origin.size % self.heads:
             raise UsageError(f"--size {origin.size} cannot be split into {self.heads} equal heads")
-        dtype = choose(origin.dtype or "float32", DTYPES, "dtype")
-        self.backend = Backend(check_device(origin.device), dtype)
+        self.dtype = choose(origin.dtype or "float32", DTYPES, "dtype")
+        self.device = check_device(origin.device)  # "auto" stays on the processor
         self.embedding = SeededEmbedding(origin.seed, origin.size)
 
     def checked(self, stream: str, weights: NDArray[np.float32]) -> NDArray[np.float32]:
         """The weights, unless their precision has overflowed."""
-        check_finite(weights, stream, ["0"], dtype=self.backend.dtype)
+        check_finite(weights, stream, ["0"], dtype=self.dtype)
         return weights
+
+    def array(self, numbers: NDArray[Any]) -> Array:
+        """The numbers in this precision on this device; booleans stay booleans."""
+        if self.device == "cpu" and self.dtype != "bfloat16":  # else numpy cannot do it
+            return numbers if numbers.dtype == bool else numbers.astype(self.dtype)
+        import torch
+
+        tensor = torch.from_numpy(np.ascontiguousarray(numbers))
+        dtype = None if tensor.dtype == torch.bool else getattr(torch, self.dtype)
+        return tensor.to(device=self.device, dtype=dtype)
 
     def provenance(self) -> Provenance:
         """Where the weights come from, with the warning that they mean nothing."""
@@ -77,8 +73,8 @@ class SeededLayer(OneByOne):
             source="own layer",
             model=self.name,
             trained=False,
-            device=self.backend.device,
-            dtype=self.backend.dtype,
+            device=self.device,
+            dtype=self.dtype,
             settings={"size": origin.size, "heads": self.heads, "seed": origin.seed},
             notes=(note,),
             versions={"numpy": np.__version__},
@@ -111,27 +107,18 @@ class OwnLayer(SeededLayer):
     @overflowing
     def _attend_one(self, query: Query) -> Attention:
         check_kind(query, "self", "cross")
+        looks = self._looks()
         if query.kind == "self":
             queries = keys = split_words(query.text)
-            weights, kept = self._attend(queries, keys)
             stream = "causal" if self.hides_later else "self"
-            weights = self.checked(stream, weights)
-            item = AttentionMap(stream, queries, keys, weights, **self._looks())
         elif query.target is None:
             raise InputError(f"mechanism '{self.name}' needs a TARGET: it cannot write one itself")
         else:
             keys, queries = split_words(query.text), split_words(query.target)
-            weights, kept = self._attend(queries, keys)
-            weights = self.checked("cross", weights)
-            item = AttentionMap(
-                "cross",
-                queries,
-                keys,
-                weights,
-                query_side="target",
-                key_side="source",
-                **self._looks(),
-            )
+            stream, looks = "cross", looks | {"query_side": "target", "key_side": "source"}
+        weights, kept = self._attend(queries, keys)
+        weights = self.checked(stream, weights)
+        item = AttentionMap(stream, queries, keys, weights, **looks)
         kept_by_stream = self._kept(item, kept)
         return Attention((item,), self.provenance(), *texts_of(query), projections=kept_by_stream)
 
@@ -141,7 +128,7 @@ class OwnLayer(SeededLayer):
         """Weights of shape (1, heads, queries, keys), and the queries and keys behind them."""
         rows, columns = self.embedding.embed(queries), self.embedding.embed(keys)
         query, key, value = (
-            self.backend.array(self._project(name, inputs))
+            self.array(self._project(name, inputs))
             for name, inputs in (("query", rows), ("key", columns), ("value", columns))
         )
         options: dict[str, Any] = {"heads": self.heads} if self.entry.many_heads else {}
@@ -150,7 +137,7 @@ class OwnLayer(SeededLayer):
         for name, axes in self.entry.learned.items():
             side = sides.get(axes.split()[0])
             found = learned[name] if side is None else sigmoid(side @ learned[f"w_{name}"])
-            options[name] = self.backend.array(found)
+            options[name] = self.array(found)
         weights = self.entry.load()(query, key, value, self._mask(query), **options)[1]
         return to_numpy(weights).reshape(1, self.heads, len(queries), len(keys)), (query, key)
 
@@ -190,10 +177,10 @@ class OwnCoLayer(SeededLayer):
         if query.target is None:
             raise InputError("co-attention needs two texts: attnviz co A B")
         first, second = split_words(query.text), split_words(query.target)
-        inputs = (self.backend.array(self.embedding.embed(side)) for side in (first, second))
+        inputs = (self.array(self.embedding.embed(side)) for side in (first, second))
         learned = self.embedding.learned(self.entry, self.heads)
         options: dict[str, Any] = {"heads": self.heads} if self.entry.many_heads else {}
-        options |= {name: self.backend.array(drawn) for name, drawn in learned.items()}
+        options |= {name: self.array(drawn) for name, drawn in learned.items()}
         parts = {part.name: part for part in self.entry.load().parts(*inputs, **options)}
         # A summary is a query that is no token of either text.
         summary = (Token("[summary]", special=True),)
@@ -300,26 +287,3 @@ def _splitter() -> Any:
     from tokenizers.pre_tokenizers import Split
 
     return Split(Regex(_PATTERN), behavior="removed", invert=True)
-
-
-@dataclass(frozen=True, slots=True)
-class Backend:
-    """A device and a precision; "auto" stays on the processor, where a sentence needs no more."""
-
-    device: str
-    dtype: str
-
-    @property
-    def on_torch(self) -> bool:
-        """True where numpy cannot do it."""
-        return self.device != "cpu" or self.dtype == "bfloat16"
-
-    def array(self, numbers: NDArray[Any]) -> Array:
-        """The numbers as an array of this backend; booleans stay booleans."""
-        if not self.on_torch:
-            return numbers if numbers.dtype == bool else numbers.astype(self.dtype)
-        import torch
-
-        tensor = torch.from_numpy(np.ascontiguousarray(numbers))
-        dtype = None if tensor.dtype == torch.bool else getattr(torch, self.dtype)
-        return tensor.to(device=self.device, dtype=dtype)

@@ -14,8 +14,8 @@ from attnviz.core.errors import InputError
 from attnviz.core.options import Origin
 from attnviz.core.query import Query
 from attnviz.mechanisms.arrays import softmax
-from attnviz.models import check_kind, texts_of
-from attnviz.models.own import OneByOne, split_words
+from attnviz.models import OneByOne, check_kind, texts_of
+from attnviz.models.own import split_words
 from attnviz.storage.matrices import read_matrices
 
 if TYPE_CHECKING:
@@ -98,11 +98,7 @@ class QueriesAndKeys(OneByOne):
 
     def _attend_one(self, query: Query) -> Attention:
         from attnviz.models.hugging_face.capture.exact_links import IgnoredPositions, links_note
-        from attnviz.models.hugging_face.capture.region import (
-            DEFAULT_SIZE,
-            grids_of,
-            region_note,
-        )
+        from attnviz.models.hugging_face.capture.region import DEFAULT_SIZE, grids_of, region_note
 
         check_kind(query, "self", "cross")
         (_, _, rows, _), columns = self.query.shape, self.key.shape[2]

@@ -16,8 +16,8 @@ from attnviz.core.errors import InputError, UsageError
 from attnviz.core.options import Origin
 from attnviz.core.query import Query
 from attnviz.mechanisms.dot_product import causal_mask, multi_head
-from attnviz.models import check_kind, texts_of
-from attnviz.models.own import OneByOne, SeededEmbedding
+from attnviz.models import OneByOne, check_kind, texts_of
+from attnviz.models.own import SeededEmbedding
 from attnviz.models.own import split_words as split_own_words
 from attnviz.storage.dump_tensors import Dump
 from attnviz.storage.dumps import END
@@ -151,9 +151,7 @@ class SavedMaps(OneByOne):
                 f"'{self.path}' holds the attention of {len(found)} texts: say which one's, or "
                 f"see them all with 'attnviz render {self.path}'"
             )
-        attention = found[0]
-        settings = {**attention.provenance.settings, "read from": self.path.name}
-        return replace(attention, provenance=replace(attention.provenance, settings=settings))
+        return found[0].with_maps(found[0].maps, settings={"read from": self.path.name})
 
 
 class Results(OneByOne):

@@ -21,9 +21,8 @@ from typing import Any
 import numpy as np
 
 from attnviz.analyses.alignment import Score
-from attnviz.models.pocket import load_pocket
 from attnviz.models.pocket.card import CARDS
-from attnviz.models.pocket.source import Pocket
+from attnviz.models.pocket.source import Pocket, load_pocket
 from attnviz.models.pocket.text import RELIABLE, SHORT
 from attnviz.models.pocket_lm.source import load_pocket_lm
 from attnviz.runs.word_alignment import Aligner

@@ -28,8 +28,8 @@ from attnviz.analyses.alignment import (
 )
 from attnviz.analyses.treebank import TreebankStudy
 from attnviz.analyses.words import merge_attention
-from attnviz.models.pocket import load_pocket
 from attnviz.models.pocket.model import FOLDER
+from attnviz.models.pocket.source import load_pocket
 from attnviz.models.pocket.text import load_tokenizer
 from attnviz.runs.word_alignment import Aligner
 from attnviz.storage.conllu import read_sentences as read_treebank

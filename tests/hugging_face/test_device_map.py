@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from attnviz.core.errors import ModelError, UsageError
-from attnviz.models.hugging_face import load_model
 from attnviz.models.hugging_face.load import devices
 from attnviz.models.hugging_face.load.devices import check_device_map, has_accelerate
+from attnviz.models.hugging_face.source import load_model
 from tests.hugging_face.ask import attend
 from tests.invoke import attnviz
 

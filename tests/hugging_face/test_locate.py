@@ -11,7 +11,6 @@ import pytest
 from huggingface_hub import errors as hub
 
 from attnviz.core.errors import ModelError, UsageError
-from attnviz.models.hugging_face import load_model
 from attnviz.models.hugging_face.load.locate import (
     cache_folder,
     display_name,
@@ -20,6 +19,7 @@ from attnviz.models.hugging_face.load.locate import (
     locate,
     wanted_files,
 )
+from attnviz.models.hugging_face.source import load_model
 
 
 @pytest.fixture
@@ -173,7 +173,7 @@ def test_the_cache_lies_where_the_hub_library_says(tmp_path, monkeypatch):
 
 def test_listing_the_cache_imports_nothing_heavy():
     code = (
-        "import sys; from attnviz.models.hugging_face import list_cached_models\n"
+        "import sys; from attnviz.models.hugging_face.load.locate import list_cached_models\n"
         "list_cached_models();"
         "print([n for n in ('torch', 'transformers', 'numpy', 'huggingface_hub') "
         "if n in sys.modules])"

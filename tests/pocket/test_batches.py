@@ -10,7 +10,8 @@ import pytest
 from attnviz.core.attention_map import Attention
 from attnviz.core.errors import InputError
 from attnviz.core.query import Query
-from attnviz.models.pocket import Pocket, load_pocket, source
+from attnviz.models.pocket import source
+from attnviz.models.pocket.source import Pocket, load_pocket
 
 ENGLISH = [
     "The professor who supervised the student published the paper.",

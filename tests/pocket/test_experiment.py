@@ -16,7 +16,8 @@ from attnviz.core.query import Query
 from attnviz.mechanisms import dot_product
 from attnviz.mechanisms.arrays import Array
 from attnviz.models.lens import explained_by, open_experiment
-from attnviz.models.pocket import Pocket, load_pocket, network
+from attnviz.models.pocket import network
+from attnviz.models.pocket.source import Pocket, load_pocket
 
 PAIR = Query("The red car is fast.", "La voiture rouge est rapide.", "cross")
 CALLS = {"encoder": 0, "decoder": 4, "cross": 5}

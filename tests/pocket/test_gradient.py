@@ -9,9 +9,8 @@ from attnviz.analyses.lenses.gradient import gradient
 from attnviz.core.errors import UsageError
 from attnviz.core.query import Query
 from attnviz.mechanisms.dot_product import join_heads, split_heads
-from attnviz.models.pocket import Pocket, load_pocket
 from attnviz.models.pocket import network as model
-from attnviz.models.pocket.source import encode_query
+from attnviz.models.pocket.source import Pocket, encode_query, load_pocket
 from attnviz.models.pocket.text import MASK
 
 TEXT = "The red car is fast"

@@ -7,9 +7,8 @@ import pytest
 
 from attnviz.analyses.lenses.norm import norms
 from attnviz.core.query import Query
-from attnviz.models.pocket import load_pocket
 from attnviz.models.pocket import network as model
-from attnviz.models.pocket.source import encode_query
+from attnviz.models.pocket.source import encode_query, load_pocket
 from tests.invoke import imported
 
 PAIR = "The red car is fast", "La voiture rouge est rapide"

@@ -15,9 +15,9 @@ import pytest
 from attnviz.core.attention_map import AttentionMap
 from attnviz.core.errors import InputError, ModelError, UsageError
 from attnviz.models import Source
-from attnviz.models.pocket import Pocket, load_pocket
 from attnviz.models.pocket.model import FOLDER, tidy
 from attnviz.models.pocket.network import decode, encode, predict
+from attnviz.models.pocket.source import Pocket, load_pocket
 from attnviz.models.pocket.text import END
 from attnviz.models.pocket.text import ENGLISH as ENGLISH_TAG
 from attnviz.models.pocket.text import FRENCH as FRENCH_TAG
@@ -265,7 +265,7 @@ PROBE = """
 import sys
 {extra}
 from attnviz.core.query import Query
-from attnviz.models.pocket import load_pocket
+from attnviz.models.pocket.source import load_pocket
 print(len(list(load_pocket().attend([Query("The cat sleeps."), Query("It.", None, "cross")]))))
 print(sorted({{"torch", "transformers", "safetensors", "array_api_compat"}} & set(sys.modules)))
 """

@@ -5,6 +5,7 @@ Unlike rollout it explains one output: each weight counts by how much the output
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -114,11 +115,12 @@ def _steps(explained: AttentionGradients) -> dict[str, Matrix]:
 
 
 def _name(explained: AttentionGradients) -> str:
-    """Such as "→ POSITIVE .98"."""
+    """Such as "→ POSITIVE .98", or "→ rouge[3] .92" of a token with its place."""
+    output = re.sub(r" \(token (\d+)\)$", r"[\1]", explained.output)
     if explained.probability is None:
-        return f"→ {explained.output}"
+        return f"→ {output}"
     rounded = f"{explained.probability:.2f}".removeprefix("0")
-    return f"→ {explained.output} {'<.01' if rounded == '.00' else rounded}"
+    return f"→ {output} {'<.01' if rounded == '.00' else rounded}"
 
 
 def _as_map(item: AttentionMap, token: Token, row: Matrix) -> AttentionMap:

@@ -22,6 +22,8 @@ from attnviz.core.notices import notify
 from attnviz.core.shared import ModelState, own_thread
 from attnviz.models.hugging_face.capture.capture import EAGER_ROUTE, Captured, capture, capture_many
 from attnviz.models.hugging_face.capture.kernel import switched_to_eager
+from attnviz.models.hugging_face.capture.passes import TOLERANCE
+from attnviz.models.hugging_face.capture.probe import dtype_of
 from attnviz.models.hugging_face.capture.region import heads_of
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
 from attnviz.models.hugging_face.load.devices import NotEnoughMemoryError, free_bytes
@@ -35,11 +37,9 @@ SHORT = 128
 """Tokens up to which an eager pass costs less on a CPU than probing a kernel."""
 TOKENS = {"cpu": 1024}
 """Tokens of a batch by the kind of device; elsewhere 16,384."""
-TOLERANCE = {"float16": 1e-2, "bfloat16": 2e-2}
-"""How far a text's weights in a batch may be off those alone; elsewhere 1e-5."""
 ROUNDINGS, LEAK = 8, 1e-3
-"""Elsewhere also by this many times what one rounding of the text's embeddings changes, but for
-what is no rounding in any case."""
+"""A text's weights in a batch may be off those alone by 1e-5, of half precision by `TOLERANCE`; and
+by this many times what one rounding of its embeddings changes, but for what is no rounding."""
 MASKS = {"input_ids": "attention_mask", "decoder_input_ids": "decoder_attention_mask"}
 """Which input says where the ids of which other one are no padding."""
 
@@ -112,7 +112,6 @@ class BatchRunner:
         fresh = Findings(loaded.model.device.type)
         self.findings = _FINDINGS[loaded.model][1].setdefault(tuple(first.axes), fresh)
         self.padding = _padding_id(loaded)
-        self.dtype = str(loaded.model.dtype).removeprefix("torch.")
         self.lengths = {
             number: tuple(map(len, item.tokens.values())) for number, item in items.items()
         }
@@ -219,7 +218,7 @@ class BatchRunner:
 
     def allowed(self, item: EncodedQuery, off: float) -> float:
         """How far a text's numbers may be off in a batch, where they are off by so much."""
-        limit = TOLERANCE.get(self.dtype, 1e-5)
+        limit = TOLERANCE.get(dtype_of(self.loaded.model), 1e-5)
         if not limit < off <= LEAK:
             return limit
         plain = self.alone(item)

@@ -18,16 +18,15 @@ from attnviz.models.hugging_face.capture.capture import EAGER_ROUTE, group
 from attnviz.models.hugging_face.capture.kernel import eager_copy, output_attentions
 from attnviz.models.hugging_face.capture.maps import as_map, with_routes
 from attnviz.models.hugging_face.capture.passes import read_layers
+from attnviz.models.hugging_face.capture.probe import dtype_of
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
 from attnviz.models.hugging_face.load.devices import BYTES, check_fit
+from attnviz.models.hugging_face.load.errors import smaller
 from attnviz.models.hugging_face.load.family import check_family
 from attnviz.models.hugging_face.model import LoadedModel
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-SMALLER = {"text": "give a shorter text", "picture": "give a smaller --image-size"}
-"""What needs less memory."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,13 +60,12 @@ def check_eager(eager: EagerInputs, copies: int) -> None:
     layers = getattr(config, "num_hidden_layers", None) or 1
     heads = getattr(config, "num_attention_heads", None) or 1
     cells = sum(queries * keys for queries, keys in sides)
-    dtype = str(eager.part.dtype).removeprefix("torch.")
     check_fit(
-        layers * heads * cells * copies * BYTES.get(dtype, 4),
+        layers * heads * cells * copies * BYTES.get(dtype_of(eager.part), 4),
         eager.part.device,
         f"this lens over {longest:,} tokens ({layers} layers × {heads} heads × tokens², {copies} "
         "times)",
-        f"{SMALLER[eager.what]}, or use --lens raw",
+        f"{smaller(eager.what)}, or use --lens raw",
     )
 
 

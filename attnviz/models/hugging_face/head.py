@@ -30,7 +30,7 @@ from attnviz.models.hugging_face.capture.passes import (
     attending_layers,
     read_call,
 )
-from attnviz.models.hugging_face.capture.probe import DRIFT
+from attnviz.models.hugging_face.capture.probe import DRIFT, dtype_of
 from attnviz.models.hugging_face.capture.projections import besides
 from attnviz.models.hugging_face.capture.region import PooledGrid, each_token
 from attnviz.models.hugging_face.eager import EagerInputs
@@ -73,9 +73,7 @@ def worked_head(asked: EagerInputs, which: HeadPlace) -> Worked:
 def _watching(asked: EagerInputs, stream: str) -> Iterator[list[_Seen]]:
     """Record each kernel call of a stream, and the linear maps around it."""
     from torch import nn
-    from torch.nn.modules.module import (
-        register_module_forward_hook,
-    )
+    from torch.nn.modules.module import register_module_forward_hook
     from transformers.pytorch_utils import Conv1D
 
     paths = {id(module): name for name, module in asked.part.named_modules()}
@@ -226,7 +224,7 @@ class _Head:
 
 def _nearness(numbers: Tensor) -> float:
     """How far, relative to the largest number, what should be equal may be apart."""
-    return DRIFT.get(str(numbers.dtype).removeprefix("torch."), 1e-4)
+    return DRIFT.get(dtype_of(numbers), 1e-4)
 
 
 def _columns_of(side: Tensor, output: Tensor) -> tuple[slice, str] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -47,6 +48,4 @@ def vocabulary_size(model: Any) -> int:
 
 def input_names(part: Any) -> set[str]:
     """The inputs that a model, or a part of one, takes by name."""
-    import inspect
-
     return {*inspect.signature(part.forward).parameters, "input_ids", "attention_mask"}

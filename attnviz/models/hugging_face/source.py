@@ -9,9 +9,10 @@ from typing import Any
 
 from attnviz.core.attention_map import IMPLIED, Attention
 from attnviz.core.errors import AttentionError, AttnvizError, InputError, ModelError, UsageError
-from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
+from attnviz.core.lens_inputs import ValueVectors
 from attnviz.core.query import Query
 from attnviz.mechanisms.working import HeadPlace, Worked
+from attnviz.models import Predicting
 from attnviz.models.hugging_face.batching import FEW, BatchRunner, bytes_of, memory_budget, read_one
 from attnviz.models.hugging_face.capture.capture import without_cache
 from attnviz.models.hugging_face.capture.implied import attends, mixers_of
@@ -30,17 +31,12 @@ from attnviz.models.hugging_face.load.loading import (
 )
 from attnviz.models.hugging_face.model import LoadedModel
 from attnviz.models.hugging_face.norm import value_vectors
-from attnviz.models.hugging_face.outputs import (
-    check_head,
-    choose_outputs,
-    class_name,
-    spelled,
-)
+from attnviz.models.hugging_face.outputs import check_head, choose_outputs, class_name, spelled
 from attnviz.storage.texts import chunks_by_memory
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class HuggingFaceModel(LoadedModel):
+class HuggingFaceModel(LoadedModel, Predicting):
     """A pretrained model that answers queries of the kinds "self", "pair" and "cross".
 
     Each text is tokenized once: what was read of the last chunk of queries is kept for questions
@@ -75,10 +71,6 @@ class HuggingFaceModel(LoadedModel):
                 found = BatchRunner(self, items, batch_size).read() if len(items) >= FEW else {}
             for number in chunk:
                 yield found.pop(number) if number in found else self._attend_one(queries[number])
-
-    def gradients(self, query: Query, wanted: str | None = None) -> AttentionGradients:
-        """What the model predicts from a query, and how that changes with each weight."""
-        return self.experiment(query, wanted).explained()
 
     def experiment(self, query: Query, wanted: str | None = None) -> ModelExperiment:
         """The model with a query before it, to be run with parts of it switched off."""
@@ -170,27 +162,21 @@ class HuggingFaceModel(LoadedModel):
 def load_model(
     name: str,
     *,
-    device: str = "auto",
-    dtype: str | None = None,
-    revision: str | None = None,
-    allow_pickle: bool = False,
-    allow_code: bool = False,
-    device_map: str | None = None,
-    adapter: str | None = None,
     generate: int | None = None,
     chat: bool = False,
     with_head: bool = False,
+    **options: Any,
 ) -> HuggingFaceModel:
-    """A pretrained model, ready to be asked for its attention."""
+    """A pretrained model that reads texts; further options are the fields of `LoadOptions`."""
+    terms = LoadOptions(**options)
 
     def kind_of(config: Any) -> Any:
         if generate is not None:
             return writer_class(config, name)
         return model_class(config, with_head=with_head)
 
-    options = LoadOptions(device, dtype, revision, allow_pickle, allow_code, device_map, adapter)
-    load_reader: Callable[..., Any] = partial(load_tokenizer, allow_code=allow_code)
-    parts = load_parts(name, options, load_reader, kind_of)
+    load_reader: Callable[..., Any] = partial(load_tokenizer, allow_code=terms.allow_code)
+    parts = load_parts(name, terms, load_reader, kind_of)
     model, provenance = parts.model, parts.provenance
     if model.main_input_name != "input_ids":
         kinds = {"pixel_values": "image", "input_features": "audio", "input_values": "audio"}

@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 
 from attnviz.core.attention_map import Attention, Token
 from attnviz.core.effects import Change, HeadOutputs, Output, SinkShares, label_of, put_out
-from attnviz.core.errors import InputError, UsageError
+from attnviz.core.errors import UsageError
 from attnviz.core.lens_inputs import NEXT, AttentionGradients, ValueVectors, place_to_explain
 from attnviz.core.query import ALL_OUTPUTS, Query
 from attnviz.mechanisms.arrays import Array, namespace, to_numpy
 from attnviz.mechanisms.dot_product import join_heads, split_heads
 from attnviz.mechanisms.working import HeadPlace, Worked
-from attnviz.models import attend_each
+from attnviz.models import OneByOne, Predicting
 from attnviz.models.pocket.card import read_json
 from attnviz.models.pocket.head import worked_head
 from attnviz.models.pocket.lens_inputs import value_vectors
@@ -173,7 +173,7 @@ class StoredExperiment(ABC):
         return edited
 
 
-class OneInput(StoredModel):
+class OneInput(StoredModel, OneByOne, Predicting):
     """A shipped model that reads one thing; fulfils `attnviz.models.Source` and what explains it.
 
     Its files beside the weights are a configuration of transformers and the weights' origin.
@@ -189,19 +189,8 @@ class OneInput(StoredModel):
     def read(self, query: Query) -> tuple[Any, Attention]:
         """What `inputs` takes, and its maps."""
 
-    @abstractmethod
-    def experiment(self, query: Query, wanted: str | None = None) -> StoredExperiment:
-        """The model with its input before it, to be run with parts of it switched off."""
-
-    def attend(
-        self, queries: Sequence[Query], *, batch_size: int | None = None
-    ) -> Iterator[Attention | InputError]:
-        """The maps of each query in order, or why it has none."""
-        return attend_each(lambda query: self.read(query)[1], queries)
-
-    def gradients(self, query: Query, wanted: str | None = None) -> AttentionGradients:
-        """The gradients of what is predicted, or of the wanted output."""
-        return self.experiment(query, wanted).explained()
+    def _attend_one(self, query: Query) -> Attention:
+        return self.read(query)[1]
 
     def values(self, query: Query) -> ValueVectors:
         """The values at each position, through each head's slice of the output projection."""

@@ -12,7 +12,7 @@ from attnviz.core.attention_map import Attention, AttentionMap, Focus
 from attnviz.core.errors import InputError, choose
 from attnviz.core.query import Query
 from attnviz.mechanisms.arrays import to_numpy
-from attnviz.models import attend_each, check_kind
+from attnviz.models import OneByOne, Predicting, check_kind
 from attnviz.models.pocket.model import FOLDER, OTHER, PocketModel
 from attnviz.models.pocket.network import decode, encode
 from attnviz.models.pocket.stored import checked
@@ -22,7 +22,7 @@ from attnviz.storage.texts import MEMORY_BUDGET, batches, chunks_by_memory
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
+    from attnviz.core.lens_inputs import ValueVectors
     from attnviz.mechanisms.working import HeadPlace, Worked
     from attnviz.models.pocket.predictions import PocketExperiment
 
@@ -50,7 +50,7 @@ def load_pocket(
     return Pocket(folder, causal=causal, to=to, keep_qk=keep_qk, **checked(device, dtype))
 
 
-class Pocket(PocketModel):
+class Pocket(PocketModel, OneByOne, Predicting):
     """The pocket model, loaded; fulfils `attnviz.models.Source`, `Explaining` and `Transforming`.
 
     A text's attention ("self") has the stream "encoder", or with `causal` the decoder's "causal";
@@ -70,12 +70,8 @@ class Pocket(PocketModel):
     ) -> Iterator[Attention | InputError]:
         """The maps of each "self" or "cross" query in order, or why it has none."""
         if len(queries) == 1 or batch_size == 1:
-            return attend_each(self._attend_one, queries)
+            return super().attend(queries)
         return attend_batches(self, queries, batch_size, self._finish)
-
-    def gradients(self, query: Query, wanted: str | None = None) -> AttentionGradients:
-        """The gradients of a masked word, or of a piece that the decoder writes."""
-        return self.experiment(query, wanted).explained()
 
     def experiment(self, query: Query, wanted: str | None = None) -> PocketExperiment:
         """The model with a text before it, to be run with parts of it switched off."""

@@ -7,13 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from attnviz.core.attention_map import (
-    PARTS,
-    SECOND_PART,
-    Attention,
-    AttentionMap,
-    typed_facts,
-)
+from attnviz.core.attention_map import PARTS, SECOND_PART, Attention, AttentionMap, typed_facts
 from attnviz.core.effects import Change, HeadOutputs
 from attnviz.core.errors import InputError, UsageError
 from attnviz.core.query import Query

@@ -121,10 +121,10 @@ class KernelCall:
     def _as_given(self, values: Any, like: Any) -> Any:
         """Values of one item as those of every item, shaped as they were given."""
         if like.ndim == 4:
-            return (values.transpose(1, 2) if self.kernel.tokens_first else values).expand(
-                like.shape
-            )
-        return values[0 if like.ndim > 3 else (0, 0)].expand(like.shape)
+            values = self._heads_first(values)  # which puts them back as well
+        else:
+            values = values[0 if like.ndim > 3 else (0, 0)]
+        return values.expand(like.shape)
 
     def _mask(self, number: int) -> Any:
         """The mask of one item, shape (1, heads or 1, queries, keys), where it is a tensor."""
@@ -151,9 +151,7 @@ def _plain(tensor: Any, dtype: Any) -> Any:
 
 
 @contextmanager
-def replaced_kernels(
-    look: Callable[..., Any],
-) -> Iterator[None]:
+def replaced_kernels(look: Callable[..., Any]) -> Iterator[None]:
     """Send the calls of fused functions that torch does not dispatch to `look`.
 
     A function is replaced in every module that has it by name, as most import it from its own.
@@ -163,7 +161,6 @@ def replaced_kernels(
         original = getattr(sys.modules.get(home), name, None)
         if original is None:
             continue
-
         shown = partial(look, kernel, original)
         for module in list(sys.modules.values()):
             with suppress(Exception):  # a program may have put anything there

@@ -224,12 +224,10 @@ class Lineage:
             parts = [_of_cells(name, (args, kwargs), mark, given, marks, results[0].ndim)]
             parts *= len(results)
         if name in SOFTMAXES:
-            axis = kwargs.get(
-                "axis", args[SOFTMAXES[name]] if len(args) > SOFTMAXES[name] else None
-            )
-            axis = kwargs.get("dim", -1 if name == "gumbel_softmax" and axis is None else axis)
+            usual = -1 if name == "gumbel_softmax" else None
+            axis = _axis_of((args, kwargs), SOFTMAXES[name], result.ndim, usual)
             if axis is not None:
-                parts = [_new_softmax(axis % result.ndim, result, parts[0], marks[0])]
+                parts = [_new_softmax(axis, result, parts[0], marks[0])]
         elif chain is not None and name in VIEWS | CELLWISE | set(PICKS):
             followed = _follow(func, name, (args, kwargs), given[chain], marks[chain], results)
             parts = [
@@ -329,20 +327,21 @@ def _of_cells(
     elif name in FEATURES_LAST:
         axes["feature"] = axes.get("feature", frozenset()) | {rank - 1}
     elif name in PICKS:
-        axes["ranked"] = axes.get("ranked", frozenset()) | {_axis_of_pick(name, called, rank)}
+        axes["ranked"] = axes.get("ranked", frozenset()) | {_axis_of(called, PICKS[name], rank)}
     elif name == "cat":
-        parts = {one.source for one in marks}, {id(tensor) for tensor in given}
-        first = called[1].get("dim", called[0][1] if len(called[0]) > 1 else 0) == 0
+        parts = len({one.source for one in marks}), len({id(tensor) for tensor in given})
         # The parts of the features stand one after the other: each is a head.
-        if first and (len(parts[0]), len(parts[1])) == (1, heads[0]) and heads[1]:
+        if _axis_of(called, 1, rank, 0) == 0 and parts == (1, heads[0]) and heads[1]:
             axes["merged"] = frozenset([0])
     return replace(mark, axes=axes, heads=heads)
 
 
-def _axis_of_pick(name: str, called: Any, rank: int) -> int:
+def _axis_of(called: Any, place: int, rank: int, usual: int | None = -1) -> Any:
+    """The axis that a function was called with, by name or as its argument at a place."""
     args, kwargs = called
-    axis = kwargs.get("dim", args[PICKS[name]] if len(args) > PICKS[name] else -1)
-    return int(axis) % rank
+    given = (*args[place : place + 1], kwargs.get("dim"), kwargs.get("axis"), usual)
+    axis = next((one for one in given if one is not None), None)
+    return None if axis is None else axis % rank
 
 
 def _viewed(
@@ -355,11 +354,6 @@ def _viewed(
         return [None] * count
     home = start.untyped_storage()._cdata
     return [one if one.untyped_storage()._cdata == home else None for one in made]
-
-
-def _moving(tensor: torch.Tensor) -> frozenset[int]:
-    """The axes along which a tensor has more than one cell."""
-    return frozenset(at for at in range(tensor.ndim) if tensor.stride(at) and tensor.shape[at] > 1)
 
 
 def _moved(
@@ -378,7 +372,10 @@ def _moved(
         made = _viewed(func, called, tensor, start, len(results))
         for at, (result, one) in enumerate(zip(results, made, strict=True)):
             if one is not None:
-                found[at][label] = _moving(one)
+                sizes = zip(one.shape, one.stride(), strict=True)
+                found[at][label] = frozenset(
+                    axis for axis, (size, step) in enumerate(sizes) if size > 1 and step
+                )
             elif label == "feature":
                 more, heads[at] = _merged(tensor.shape, result.shape, which, mark.heads)
                 found[at] |= more
@@ -434,7 +431,7 @@ def _follow(
     assert old is not None
     cells, undropped = [old.cells] * len(results), [old.undropped]
     if name in PICKS:
-        ranked = mark.has(_axis_of_pick(name, called, tensor.ndim), "keys")
+        ranked = mark.has(_axis_of(called, PICKS[name], tensor.ndim), "keys")
         return [replace(old, ranked=old.ranked or ranked, cells=None)]
     if name in VIEWS:
         if old.cells is not None:

@@ -152,7 +152,8 @@ def _aside(method: Callable[..., Any]) -> Callable[..., Any]:
         if torch.compiler.is_compiling() or get_ident() != self.thread:
             return None
         try:
-            with torch._C.DisableTorchFunction(), _apart():
+            # Nothing can be derived from tensors of inference mode.
+            with torch._C.DisableTorchFunction(), torch.inference_mode(mode=False), torch.no_grad():
                 return method(self, *args)
         except Exception as error:
             self.failed(error)
@@ -458,12 +459,9 @@ class Watching(TorchFunctionMode):
 
         return forward
 
+    @_aside
     def _may_fuse(self, module: Any) -> bool:
-        try:
-            return may_fuse(module)
-        except Exception as error:
-            self.failed(error)
-            return False
+        return may_fuse(module)
 
 
 _ACTIVE = list[Watching]()
@@ -506,13 +504,6 @@ def _remove(items: Any, item: Any) -> None:
     """Take an item out of a list, if it is still in it."""
     with suppress(ValueError):
         items.remove(item)
-
-
-@contextmanager
-def _apart() -> Iterator[None]:
-    """Without gradients, and without inference mode, whose tensors nothing can be derived from."""
-    with torch.inference_mode(mode=False), torch.no_grad():
-        yield
 
 
 def _made(mark: Mark, found: Mixture) -> Mark:

@@ -7,7 +7,6 @@ latter alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import takewhile
@@ -19,21 +18,12 @@ from attnviz.core.attention_map import Attention, AttentionMap, Token
 from attnviz.core.errors import InputError, ModelError, UsageError, choose
 from attnviz.core.query import Query, Recording
 from attnviz.core.tokens import patch_tokens
-from attnviz.models import attend_each
-from attnviz.models.hugging_face.audio.recordings import (
-    frame_tokens,
-    load_extractor,
-    resampled,
-)
+from attnviz.models import OneByOne
+from attnviz.models.hugging_face.audio.recordings import frame_tokens, load_extractor, resampled
 from attnviz.models.hugging_face.capture.capture import capture
 from attnviz.models.hugging_face.capture.maps import as_map, capture_notes, with_routes
 from attnviz.models.hugging_face.capture.region import Region
-from attnviz.models.hugging_face.inputs.generation import (
-    LONGEST,
-    QUERIES,
-    Target,
-    generate_ids,
-)
+from attnviz.models.hugging_face.inputs.generation import LONGEST, QUERIES, Target, generate_ids
 from attnviz.models.hugging_face.inputs.tokens import check_text, label_ids, tokenizing
 from attnviz.models.hugging_face.load.errors import foreign, running
 from attnviz.models.hugging_face.load.family import family_of
@@ -69,20 +59,14 @@ class Heard:
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class AudioModel(LoadedModel):
-    """A pretrained speech model as a source of attention, which answers queries on recordings."""
+class AudioModel(LoadedModel, OneByOne):
+    """A pretrained speech model as a source of attention, which answers queries on recordings.
+
+    A text attends to its recording, or the recording to itself. Padding behind a recording is left
+    out: rows sum to the share that goes to what was recorded.
+    """
 
     extractor: Any  # what makes features of samples
-
-    def attend(
-        self, queries: Sequence[Query], *, batch_size: int | None = None
-    ) -> Iterator[Attention | InputError]:
-        """The attention of each text over its recording, or of the recording over itself.
-
-        Padding behind a recording is left out: rows sum to the share that goes to what was
-        recorded.
-        """
-        return attend_each(self._attend_one, queries)
 
     def _attend_one(self, query: Query) -> Attention:
         given = query.recording
@@ -278,10 +262,8 @@ class AudioModel(LoadedModel):
 
         config = self.model.generation_config
         languages = dict(getattr(config, "lang_to_id", None) or {})
-        more = [
-            getattr(config, name, None)
-            for name in ("no_timestamps_token_id", "forced_bos_token_id")
-        ]
+        names = ("no_timestamps_token_id", "forced_bos_token_id")
+        more = (getattr(config, name, None) for name in names)
         ending = [number for number in more if number is not None]
         start = self.model.config.decoder_start_token_id
         if not languages:

@@ -5,6 +5,7 @@ One text at a time, all of it, in part or in blocks; `capture_many` reads many t
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -110,10 +111,7 @@ def capture(
         _announce(grids, sides, region, left_out)
     specs = {
         stream: CaptureSpec(
-            grid,
-            region.links if grid.is_pooled else 0,
-            left_out[stream],
-            region.keep_qk,
+            grid, region.links if grid.is_pooled else 0, left_out[stream], region.keep_qk
         )
         for stream, grid in grids.items()
     }
@@ -121,7 +119,8 @@ def capture(
     stream, (length, _) = next(iter(sides.items()))
     watching = watch_mixers(model, length, grids[stream], region.channels)
     with watching if mixing else nullcontext(Implied()) as others:
-        found = _probed(model, given, sides, specs)
+        layers = probe_layers(model, given, sides, specs)
+        found = {name: as_captured(name, own, specs[name], model) for name, own in layers.items()}
     if set(found) != set(sides) and not (others.matrices and not attends(model)):
         if region.keep_qk:
             raise AttentionError(
@@ -158,17 +157,8 @@ def _announce(
 
 def without_cache(model: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
     """The inputs, and that a model which could keep keys and values need not."""
-    import inspect
-
     takes = inspect.signature(model.forward).parameters
     return {**inputs, **({"use_cache": False} if "use_cache" in takes else {})}
-
-
-def _probed(
-    model: Any, inputs: Mapping[str, Any], sides: Sides, specs: Mapping[str, CaptureSpec]
-) -> dict[str, list[Captured]]:
-    layers = probe_layers(model, inputs, sides, specs)
-    return {stream: as_captured(stream, layers[stream], specs[stream], model) for stream in layers}
 
 
 def as_captured(
@@ -250,8 +240,7 @@ def capture_many(
             for name, array in own.items():
                 check_rows(array, name, model, stream)
             grid = PooledGrid(each_token(queries), each_token(keys))
-            for item in group(stream, own, grid=grid, route=route):
-                items.append(item)
+            items += group(stream, own, grid=grid, route=route)
         found.append(items)
     return found
 

@@ -27,8 +27,7 @@ from attnviz.core.attention_map import IMPLIED, MEAN_CHANNEL, check_finite
 from attnviz.core.errors import AttentionError, UsageError
 from attnviz.core.shared import own_thread
 from attnviz.models.hugging_face.capture.kernel import stream_of
-from attnviz.models.hugging_face.capture.passes import DRIFT, dtype_of
-from attnviz.models.hugging_face.capture.probe import pool_array
+from attnviz.models.hugging_face.capture.probe import DRIFT, dtype_of, pool_array
 from attnviz.models.hugging_face.capture.region import Axis, PooledGrid
 from attnviz.models.hugging_face.load.devices import check_fit
 
@@ -180,7 +179,7 @@ def watch_mixers(model: Any, length: int, grid: PooledGrid, channels: str) -> It
     def look(make: Callable[[], Scan], mixer: Mixer) -> None:
         path = running[-1] if running else ""
         if path and path not in found.matrices and (scan := make()).values.shape[1] == length:
-            _read(found, path, scan, mixer, grid, _Asked(model, channels, len(layers)))
+            _read(found, path, scan, mixer, grid, model, channels, len(layers))
 
     with ExitStack() as stack:
         stack.enter_context(_ONE)
@@ -189,13 +188,6 @@ def watch_mixers(model: Any, length: int, grid: PooledGrid, channels: str) -> It
             stack.callback(part.register_forward_pre_hook(note).remove)
             _watch(part, mixer, look, stack)
         yield found
-
-
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    model: Any
-    channels: str
-    layers: int
 
 
 def _noting(running: list[str], path: str) -> Callable[..., None]:
@@ -414,22 +406,29 @@ def _watch_landmarks(part: Any, mixer: Mixer, look: Look, stack: ExitStack) -> N
 
 
 def _read(
-    found: Implied, path: str, scan: Scan, mixer: Mixer, grid: PooledGrid, asked: _Asked
+    found: Implied,
+    path: str,
+    scan: Scan,
+    mixer: Mixer,
+    grid: PooledGrid,
+    model: Any,
+    channels: str,
+    layers: int,
 ) -> None:
     """The matrix of a layer, in blocks of columns, each of which also adds to M · input."""
     import torch
 
     count, length, _ = scan.values.shape
-    if mixer.by_head and asked.channels != "mean":
+    if mixer.by_head and channels != "mean":
         raise UsageError(
             f"--channels is for layers that mix channel by channel: '{path}' mixes by heads"
         )
-    numbers = list(range(count)) if mixer.by_head else _channels(asked.channels, count)
+    numbers = list(range(count)) if mixer.by_head else _channels(channels, count)
     names = (MEAN_CHANNEL,) if numbers is None else tuple(map(str, numbers))
     check_fit(
-        8 * asked.layers * len(names) * grid.cells,
+        8 * layers * len(names) * grid.cells,
         torch.device("cpu"),
-        f"implied attention of {asked.layers} layers × {len(names):,} heads or channels × "
+        f"implied attention of {layers} layers × {len(names):,} heads or channels × "
         f"{length:,} tokens²",
         "give a shorter text or --max-size",
     )
@@ -445,8 +444,8 @@ def _read(
             here = PooledGrid(grid.queries, Axis(0, stop - first, grid.keys.length))
             parts.append(pool_array(block.float().cpu().numpy(), here))
     weights = np.concatenate(parts, axis=2)
-    check_finite(weights[None], IMPLIED, [path], names, dtype_of(asked.model))
-    off, rough = _apart(mixed, expected), DRIFT.get(dtype_of(asked.model), 1e-3)
+    check_finite(weights[None], IMPLIED, [path], names, dtype_of(model))
+    off, rough = _apart(mixed, expected), DRIFT.get(dtype_of(model), 1e-3)
     if not (off <= (DRIFTED if mixer.values else rough) and scan.drift <= rough):
         raise AttentionError(
             f"implied attention of '{path}' cannot be read: its scan does more than mix its input "

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from threading import get_ident
 from typing import Any
@@ -163,9 +164,7 @@ def layer_names(paths: Sequence[str], attending: Sequence[int] = ()) -> list[str
     for column in zip(*numbers, strict=False):
         if len(set(column)) == len(column):
             return list(column)
-    if len(attending) == len(paths):
-        return [str(number) for number in attending]
-    return [str(place) for place in range(len(paths))]
+    return list(map(str, attending if len(attending) == len(paths) else range(len(paths))))
 
 
 def match_stream(stream: str, wanted: Collection[str]) -> str | None:
@@ -203,8 +202,6 @@ def eager_copy(model: Any) -> Any:
 
 def _copied(model: Any) -> Any:
     """A copy of a model's modules around the same numbers, which attends eagerly."""
-    from copy import deepcopy
-
     from torch import Tensor
     from torch.nn import Parameter
     from transformers import PreTrainedModel
@@ -238,8 +235,6 @@ def _made_eager(model: Any) -> Any:
     Some families choose the class of their attention when they are made, so that asking a made
     model to be eager does not help.
     """
-    from copy import deepcopy
-
     from transformers.initialization import no_init_weights
 
     with no_init_weights():

@@ -30,7 +30,13 @@ from attnviz.models.hugging_face.capture.kernel import (
     stream_of,
     watch_kernels,
 )
-from attnviz.models.hugging_face.capture.probe import broken_head, read_grid, sink_logits
+from attnviz.models.hugging_face.capture.probe import (
+    DRIFT,
+    broken_head,
+    dtype_of,
+    read_grid,
+    sink_logits,
+)
 from attnviz.models.hugging_face.capture.projections import Projected, project_call
 from attnviz.models.hugging_face.capture.region import PooledGrid, heads_of
 from attnviz.models.hugging_face.capture.tiles import read_tiles
@@ -41,10 +47,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 TOLERANCE = {"float16": 1e-2, "bfloat16": 2e-2}
-"""How far above 1 the rows of half-precision weights may sum; elsewhere 1e-3."""
-DRIFT = {"float16": 1e-2, "bfloat16": 5e-2}
-"""How far, relative to the largest value, weights times values may lie off the kernel's output;
-elsewhere 1e-3."""
+"""How far half-precision weights may be off, as the sums of their rows above 1; else 1e-3."""
 
 NOTHING = IgnoredPositions()
 Sides = Mapping[str, tuple[int, int]]
@@ -185,10 +188,9 @@ def check_mixture(path: str, call: Call, weights: Any, queries: int | None = Non
     value = call.value[0].float().cpu()
     value = value.repeat_interleave(weights.shape[1] // len(value), dim=0)
     mixed = (weights[0, :, :queries].float().cpu() @ value).transpose(0, 1)
-    dtype = str(call.value.dtype).removeprefix("torch.")
     given = call.output[0, :queries].float().cpu().reshape(mixed.shape)
     off = float((mixed - given).abs().max())
-    if not off <= DRIFT.get(dtype, 1e-3) * max(float(value.abs().max()), 1.0):
+    if not off <= DRIFT.get(dtype_of(call.value), 1e-3) * max(float(value.abs().max()), 1.0):
         raise AttentionError(
             f"attention of '{path}' cannot be read: its kernel does more than mix values by "
             f"weights (off by {off:.2g})"
@@ -215,11 +217,10 @@ def _check_memory(model: Any, sides: Sides, batch: int) -> None:
 
     A matrix exists twice for a while: as the model holds it, and as float32 for the map.
     """
-    dtype = str(model.dtype).removeprefix("torch.")
     heads = {stream: heads_of(model.config, stream) for stream in sides}
     cells = sum(heads[stream] * queries * keys for stream, (queries, keys) in sides.items())
     check_fit(
-        batch * cells * (BYTES.get(dtype, 4) + 4),
+        batch * cells * (BYTES.get(dtype_of(model), 4) + 4),
         model.device,
         f"'{model.config.model_type}' calls no attention kernel and gives out all its matrices at "
         f"once: {sum(heads.values())} heads × {max(map(max, sides.values())):,} tokens²",
@@ -265,11 +266,6 @@ def _wrong_shape(
         f"which is not ({batch}, heads, {side[0]} queries, {side[1]} keys): windows or blocks of "
         "it, not the weights between all tokens"
     )
-
-
-def dtype_of(model: Any) -> str:
-    """The precision that a model runs in, such as "float32"."""
-    return str(model.dtype).removeprefix("torch.")
 
 
 def check_rows(array: NDArray[np.float32], number: str, model: Any, stream: str) -> None:

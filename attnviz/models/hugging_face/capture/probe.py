@@ -38,6 +38,11 @@ ROUNDED = 64
 """Rows whose weights sum to less than 1 by more than this many roundings have a sink, no key."""
 
 
+def dtype_of(numbers: Any) -> str:
+    """The precision of numbers, or that a model runs in, such as "float32"."""
+    return str(numbers.dtype).removeprefix("torch.")
+
+
 def broken_head(call: Call) -> int | None:
     """The first head of a call whose attention is not finite; None: all are.
 
@@ -214,8 +219,7 @@ def sink_shares(call: Call) -> Any:
     found = [_shares(part, None, slice(0, part.query.shape[2])) for part in parts]
     if found[0] is not None:
         sink = torch.stack([shares[..., -1:].transpose(0, 1) for shares in found])
-        dtype = str(call.value.dtype).removeprefix("torch.")
-        if float((1 - sink - whole).abs().max()) <= DRIFT.get(dtype, 1e-4):
+        if float((1 - sink - whole).abs().max()) <= DRIFT.get(dtype_of(call.value), 1e-4):
             return sink
     raise AttentionError(
         f"what the sinks of '{type(call.module).__name__}' take cannot be read of its kernel: load "
@@ -317,8 +321,7 @@ def agreement(value: Any, share: float) -> float:
     wide = value.float()
     if (wide.std(2, correction=0).amax(-1) <= BLIND * wide.abs().amax((2, 3))).any():
         return -1.0
-    dtype = str(value.dtype).removeprefix("torch.")
-    return DRIFT.get(dtype, share) * float(wide.abs().max())
+    return DRIFT.get(dtype_of(value), share) * float(wide.abs().max())
 
 
 def mean_queries(masses: Any, queries: Axis) -> Any:

@@ -5,6 +5,11 @@ A template is a program: it runs in a process of its own, with little time and l
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+import weakref
+from contextlib import suppress
 from functools import lru_cache
 from threading import Lock
 from typing import Any
@@ -18,8 +23,6 @@ def apply_chat_template(tokenizer: Any, content: Any, name: str, owner: Any = No
 
     The template is the owner's, a processor's or else the tokenizer's.
     """
-    import json
-
     source = owner or tokenizer
     if not source.chat_template:
         raise ModelError(f"'{name}' has no chat template: leave --chat out")
@@ -41,11 +44,6 @@ class TemplateProcess:
     """A process that renders one chat template for one text after another."""
 
     def __init__(self, template: str, marks: str, name: str) -> None:
-        import json
-        import subprocess
-        import sys
-        import weakref
-
         self.name, self.lock = name, Lock()
         code = (
             "import json, sys; sys.path[:] = json.loads(sys.argv[1]);"
@@ -63,8 +61,6 @@ class TemplateProcess:
 
     def render(self, messages: list[dict[str, Any]]) -> str:
         """The text that a model reads of a conversation."""
-        import json
-
         with self.lock:
             self._send(messages)
             assert self.process.stdout is not None
@@ -81,9 +77,6 @@ class TemplateProcess:
         return str(found["text"])
 
     def _send(self, document: Any) -> None:
-        import json
-        from contextlib import suppress
-
         assert self.process.stdin is not None
         with suppress(BrokenPipeError):  # the answer that is missing says it
             self.process.stdin.write(json.dumps(document).encode() + b"\n")
@@ -100,9 +93,6 @@ def _end(process: Any) -> None:
 
 def serve_template(seconds: str, memory: str) -> None:
     """Render what stdin asks for, a line each, until it ends; the work of `TemplateProcess`."""
-    import json
-    import sys
-
     import psutil
     from transformers.utils.chat_template_utils import render_jinja_template
 

@@ -6,14 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from attnviz.core.attention_map import (
-    PARTS,
-    SECOND_PART,
-    Attention,
-    Provenance,
-    Token,
-    typed_facts,
-)
+from attnviz.core.attention_map import PARTS, SECOND_PART, Attention, Provenance, Token, typed_facts
 from attnviz.core.errors import AttentionError, InputError, ModelError, UsageError
 from attnviz.core.query import Query
 from attnviz.models.hugging_face.capture.capture import Captured
@@ -115,9 +108,8 @@ def _encode_self(loaded: LoadedModel, text: str) -> EncodedQuery:
     _check_ids(loaded, read.ids, read.tokens, "text")
     if loaded.max_new_tokens is None:
         return _one_sequence(loaded, read, text, loaded.provenance)
-    written = continue_prompt(loaded, text, read)
-    provenance = _provenance(loaded, written.settings, written.notes)
-    return _one_sequence(loaded, written.read, written.text, provenance)
+    text, read, settings, notes = continue_prompt(loaded, text, read)
+    return _one_sequence(loaded, read, text, _provenance(loaded, settings, notes))
 
 
 def _encode_pair(loaded: LoadedModel, first: str, second: str) -> EncodedQuery:

@@ -121,16 +121,6 @@ def _end_ids(loaded: Any) -> set[int]:
     return {number for number in (*listed, loaded.tokenizer.eos_token_id) if number is not None}
 
 
-@dataclass(frozen=True, slots=True)
-class Continuation:
-    """A prompt and its output, as one text."""
-
-    text: str
-    read: TokenizedText
-    settings: dict[str, Any]  # where the output begins, and how many tokens are whose
-    notes: tuple[str, ...]
-
-
 def writer_class(config: Any, name: str) -> Any:
     """The auto class that loads a model with the head it writes with."""
     import transformers
@@ -147,8 +137,10 @@ def writer_class(config: Any, name: str) -> Any:
     return transformers.AutoModelForCausalLM
 
 
-def continue_prompt(loaded: LoadedModel, prompt: str, read: TokenizedText) -> Continuation:
-    """A prompt with what the model writes after it, taking the likeliest token each time.
+def continue_prompt(
+    loaded: LoadedModel, prompt: str, read: TokenizedText
+) -> tuple[str, TokenizedText, dict[str, Any], tuple[str, ...]]:
+    """A prompt with what the model writes after it as one text, its tokens, settings and notes.
 
     Step by step with a cache or all at once, a causal model attends alike; so prompt and output are
     read once more, in one pass, instead of stitching steps together.
@@ -183,7 +175,7 @@ def continue_prompt(loaded: LoadedModel, prompt: str, read: TokenizedText) -> Co
     }
     notes = ("the output was generated greedily, then read in one pass with the prompt", *cut)
     both = TokenizedText(tokens, {"input_ids": [*read.ids, *new]})
-    return Continuation(prompt + output, both, settings, notes)
+    return prompt + output, both, settings, notes
 
 
 def write_on(loaded: LoadedModel, inputs: dict[str, Any]) -> str:

@@ -57,10 +57,15 @@ def _is_own(error: BaseException) -> bool:
     return last is not None and str(last.tb_frame.f_globals.get("__name__")).startswith("attnviz.")
 
 
+def smaller(what: str) -> str:
+    """What to give in place of a text, a picture or a recording that needs too much memory."""
+    less = {"text": "give a shorter text", "recording": "give fewer --seconds"}
+    return less.get(what, "give a smaller --image-size")
+
+
 def remedy(model: Any, what: str = "text") -> str:
     """What makes a model's pass fit, as far as its device and precision leave room."""
-    less = {"text": "give a shorter text", "recording": "give fewer --seconds"}
-    options = [less.get(what, "give a smaller --image-size")]
+    options = [smaller(what)]
     if model.device.type != "cpu":
         wide = BYTES[str(model.dtype).removeprefix("torch.")] > 2
         options += ["--dtype bfloat16"] if wide else ["--device-map auto", "--device cpu"]

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import sys
+import tempfile
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import wraps
@@ -22,8 +26,6 @@ def quick_imports() -> Iterator[None]:
     It saves about a fifth of the time that torch and transformers take to import. Modules
     stay until the end, so later collections and the one at exit pass over them too.
     """
-    import gc
-
     collecting = gc.isenabled()
     gc.disable()
     try:
@@ -129,7 +131,6 @@ def quiet() -> Together:
 @contextmanager
 def _silence() -> Iterator[None]:
     import logging as any_logging
-    import warnings
 
     silenced = any_logging.root.manager.disable
     with warnings.catch_warnings():
@@ -159,9 +160,6 @@ def quiet_native(*, notes: bool = True) -> Iterator[None]:
 
     What else is written on stderr comes out after, unless its `notes` are not wanted.
     """
-    import os
-    import tempfile
-
     panicked = False
     with _NATIVE, tempfile.TemporaryFile() as kept, Path(os.devnull).open("wb") as nowhere:
         before = [os.dup(number) for number in (1, 2)]

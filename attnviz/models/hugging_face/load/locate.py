@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -183,7 +184,6 @@ def _download(
     name: str, revision: str | None, *, allow_code: bool = False, weights: bool = True
 ) -> tuple[Path, list[str]]:
     """The folder of what was downloaded, and the names of all files that the hub has of it."""
-    import sys
     from logging import ERROR
 
     from huggingface_hub import snapshot_download

@@ -78,10 +78,9 @@ def show_decision(
         labels = word_labels(found, tokens, attention.text or "")
         maps = tuple(_with_labels(item, tokens, labels) for item in attention.maps)
         return replace(attention, maps=maps)
-    provenance = attention.provenance
-    settings = {**provenance.settings, **DECIDERS[task.kind](logits, task.labels)}
-    decision = str(settings.get(DECISION, ""))
-    return replace(attention, provenance=replace(provenance, settings=settings), decision=decision)
+    facts = DECIDERS[task.kind](logits, task.labels)
+    made = attention.with_maps(attention.maps, settings=facts)
+    return replace(made, decision=str(facts.get(DECISION, "")))
 
 
 def word_labels(found: Sequence[str], tokens: Sequence[Token], text: str) -> tuple[str | None, ...]:

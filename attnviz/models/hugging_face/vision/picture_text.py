@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -11,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
-from attnviz.core.errors import InputError, ModelError, UsageError
+from attnviz.core.errors import ModelError, UsageError
 from attnviz.core.query import Picture, Query
 from attnviz.core.tokens import patch_tokens
-from attnviz.models import attend_each
+from attnviz.models import OneByOne
 from attnviz.models.hugging_face.capture.capture import Captured, capture
 from attnviz.models.hugging_face.capture.maps import with_routes
 from attnviz.models.hugging_face.capture.region import Axis, PooledGrid, each_token
@@ -58,25 +59,20 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PictureTextModel:
-    """A pretrained model of pictures and text, as a source of attention."""
+class PictureTextModel(OneByOne):
+    """A pretrained model of pictures and text, as a source of attention.
+
+    There is a map for each grid of patches (`Sheet`), in which the tokens of the text attend to
+    the patches of the pictures before them. Its rows sum to the share that goes there; the rest
+    goes to the text and to other grids. Where the model writes, the rows are the words that it
+    wrote, each with the look of the place that it is predicted from.
+    """
 
     name: str  # what it was asked for as
     model: Any  # on its device, in evaluation mode
     processor: Any  # its tokenizer and image processor in one
     provenance: Provenance  # what is made of the model is added for each picture
     max_new_tokens: int | None = None  # None: it writes nothing
-
-    def attend(
-        self, queries: Sequence[Query], *, batch_size: int | None = None
-    ) -> Iterator[Attention | InputError]:
-        """The attention of each text's tokens over the patches of the pictures before them.
-
-        There is a map for each grid of patches (`Sheet`), whose rows sum to the share that goes
-        there; the rest goes to the text and to other grids. Where the model writes, the rows are
-        the words that it wrote, each with the look of the place that it is predicted from.
-        """
-        return attend_each(self._attend_one, queries)
 
     @property
     def layout(self) -> Layout:
@@ -323,8 +319,6 @@ def load_picture_text_model(
 
 
 def _load_both(folder: Path, name: str) -> Any:
-    import json
-
     import transformers
     from transformers.models.auto import processing_auto
     from transformers.utils.import_utils import is_torchvision_available

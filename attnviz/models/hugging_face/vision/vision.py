@@ -8,7 +8,6 @@ same way.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,17 +17,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.core.attention_map import Attention, AttentionMap, Token, not_finite
-from attnviz.core.errors import AttentionError, InputError, ModelError, UsageError
+from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token, not_finite
+from attnviz.core.errors import AttentionError, ModelError, UsageError
 from attnviz.core.query import Picture, Query
 from attnviz.core.shared import own_thread
 from attnviz.core.tokens import AVERAGE, check_patch, patch_name, patch_tokens
-from attnviz.models import attend_each
+from attnviz.models import OneByOne, Predicting
 from attnviz.models.hugging_face.capture.capture import capture
 from attnviz.models.hugging_face.capture.kernel import Call, eager_copy, watch_kernels
 from attnviz.models.hugging_face.capture.maps import with_routes
-from attnviz.models.hugging_face.capture.passes import dtype_of
-from attnviz.models.hugging_face.capture.probe import broken_head, key_masses
+from attnviz.models.hugging_face.capture.probe import broken_head, dtype_of, key_masses
 from attnviz.models.hugging_face.capture.region import Region, each_token
 from attnviz.models.hugging_face.eager import EagerInputs
 from attnviz.models.hugging_face.experiment import ExperimentRequest, ModelExperiment, experiment_of
@@ -37,38 +35,35 @@ from attnviz.models.hugging_face.load.errors import running
 from attnviz.models.hugging_face.load.imports import quiet
 from attnviz.models.hugging_face.load.loading import LoadOptions, load_parts, model_class
 from attnviz.models.hugging_face.load.tasks import Task, record_outputs, show_decision
+from attnviz.models.hugging_face.model import input_names
 from attnviz.models.hugging_face.norm import value_vectors
-from attnviz.models.hugging_face.outputs import (
-    chosen_class,
-    class_name,
-    no_head,
-)
+from attnviz.models.hugging_face.outputs import chosen_class, class_name, no_head
 from attnviz.models.hugging_face.vision.pictures import (
     SIDE,
-    PictureReader,
     load_processor,
     over_patches,
+    pair,
     picture_of,
+    pixels,
+    seen_box,
 )
 
 if TYPE_CHECKING:
-    from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
+    from attnviz.core.lens_inputs import ValueVectors
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class VisionModel(PictureReader):
-    """A pretrained vision model as a source of attention, which answers queries about pictures.
+class VisionModel(OneByOne, Predicting):
+    """A pretrained vision model as a source of attention of a picture over itself, by patches.
 
     A size that the model does not have is a UsageError, one that it fails on a ModelError.
     """
 
+    name: str  # what it was asked for as
+    model: Any  # on its device, in evaluation mode
+    processor: Any  # its image processor
+    provenance: Provenance  # what is made of the model is added for each picture
     task: Task | None = None  # what its head decides
-
-    def attend(
-        self, queries: Sequence[Query], *, batch_size: int | None = None
-    ) -> Iterator[Attention | InputError]:
-        """Each picture's attention over itself, patch by patch."""
-        return attend_each(self._attend_one, queries)
 
     def _attend_one(self, query: Query) -> Attention:
         picture = self._picture(query)
@@ -95,15 +90,11 @@ class VisionModel(PictureReader):
             return attention
         return show_decision(attention, self.task, outputs[-1], ())
 
-    def gradients(self, query: Query, wanted: str | None = None) -> AttentionGradients:
-        """What the model decides about a picture, and how that changes with each weight.
+    def experiment(self, query: Query, wanted: str | None = None) -> ModelExperiment:
+        """The model with a picture before it, to be run with parts of it switched off.
 
         `wanted` is a class by name or number; None: the likeliest.
         """
-        return self.experiment(query, wanted).explained()
-
-    def experiment(self, query: Query, wanted: str | None = None) -> ModelExperiment:
-        """The model with a picture before it, to be run with parts of it switched off."""
         picture = self._picture(query)
         if self.task is None:
             raise no_head(self.name, self.model)
@@ -144,6 +135,97 @@ class VisionModel(PictureReader):
         attention = self.without_maps(picture, inputs, rows, columns)
         tokens = {SIDE: self.tokens(inputs, rows, columns)}
         return EncodedQuery(part, inputs, tokens, {"self": (SIDE, SIDE)}, attention)
+
+    @property
+    def tower(self) -> Any:
+        """The part of the model that reads pictures; of CLIP-like models one of two."""
+        return getattr(self.model, "vision_model", None) or self.model
+
+    @property
+    def config(self) -> Any:
+        """The configuration of that part."""
+        return getattr(self.model.config, "vision_config", None) or self.model.config
+
+    def inputs(self, picture: Picture) -> dict[str, Any]:
+        """The picture as the model takes it."""
+        size = picture.size
+        high, wide = self.patch_size
+        if size is not None and (size[0] % high or size[1] % wide):
+            raise UsageError(
+                f"--image-size {size[0]}x{size[1]} is no multiple of '{self.name}'s patches of "
+                f"{high} × {wide} pixels"
+            )
+        values = pixels(self.processor, picture.image, size).to(self.model.device, self.model.dtype)
+        found: dict[str, Any] = {"pixel_values": values}
+        trained = getattr(self.config, "image_size", None)
+        takes = input_names(self.tower)
+        if "interpolate_pos_encoding" in takes and pair(trained) != tuple(values.shape[-2:]):
+            found["interpolate_pos_encoding"] = True
+        return found
+
+    @property
+    def patch_size(self) -> tuple[int, int]:
+        """Height and width of a patch in pixels."""
+        size = getattr(self.config, "patch_size", None)
+        if size is None or (not isinstance(size, int) and len(size) != 2):
+            raise AttentionError(
+                f"'{self.name}' ({self.model.config.model_type}) does not cut pictures into "
+                "patches of one size: its attention cannot be put back into the picture"
+            )
+        return pair(size)
+
+    def grid(self, values: Any) -> tuple[int, int]:
+        """How many patches a picture has from top to bottom and from left to right."""
+        high, wide = self.patch_size
+        height, width = values.shape[-2:]
+        return -(-height // high), -(-width // wide)
+
+    def tokens(self, inputs: dict[str, Any], rows: int, columns: int) -> tuple[Token, ...]:
+        """What the model makes of a picture: special tokens, then the patches."""
+        length = self.length(inputs)
+        if length - rows * columns not in self.special_counts:
+            raise AttentionError(
+                f"'{self.name}' ({self.model.config.model_type}) makes {length} tokens of "
+                f"{rows} × {columns} patches: its attention cannot be put back into the picture"
+            )
+        marks = _special_tokens(self.model.config.model_type, length - rows * columns)
+        return *marks, *patch_tokens(rows, columns)
+
+    def without_maps(
+        self, picture: Picture, inputs: dict[str, Any], rows: int, columns: int
+    ) -> Attention:
+        """What is known of a picture's attention but for its maps."""
+        height, width = inputs["pixel_values"].shape[-2:]
+        settings = {"pixels": f"{height} × {width}", "patches": f"{rows} × {columns}"}
+        provenance = replace(self.provenance, settings={**self.provenance.settings, **settings})
+        seen = seen_box(self.processor, picture.image, picture.size)
+        return Attention((), provenance, seen=seen)
+
+    def length(self, inputs: dict[str, Any]) -> int:
+        """How many tokens the model makes of a picture, 0 where they are none in a row."""
+        import torch
+
+        # What a model keeps from inference mode (BEiT its places) no gradient could go through.
+        with running(self.model, "picture"), torch.no_grad():
+            output = self.tower(**inputs, output_hidden_states=True)
+        hidden = getattr(output, "last_hidden_state", None)
+        if hidden is None:
+            hidden = (getattr(output, "hidden_states", None) or (torch.empty(0),))[-1]
+        return int(hidden.shape[1]) if hidden.ndim == 3 else 0
+
+    @property
+    def special_counts(self) -> set[int]:
+        """How many special tokens may stand before the patches; others have them elsewhere."""
+        registers = int(getattr(self.config, "num_register_tokens", None) or 0)
+        distilled = {2} if self.model.config.model_type == "deit" else set[int]()
+        return {0, 1, 1 + registers} | distilled
+
+
+def _special_tokens(kind: str, count: int) -> tuple[Token, ...]:
+    """What stands before the patches: a class token, then DeiT's teacher or DINO's registers."""
+    second = "[DIST]" if kind == "deit" else "[REG 0]"
+    names = ["[CLS]", second, *(f"[REG {number}]" for number in range(1, count))]
+    return tuple(Token(name, special=True) for name in names[:count])
 
 
 def load_vision_model(name: str, **options: Any) -> VisionModel:
