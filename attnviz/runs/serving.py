@@ -167,9 +167,8 @@ class Door:
         host, path = headers.get("host", ""), request.scope["path"]
         if not self.knows(host):
             return "this address is not the one that attnviz serves"
-        if path == "/favicon.ico":  # a browser asks for it on its own, without the cookie
-            return ""
-        if path == "/" and _same(request.query_params.get("token", ""), self.token):
+        opens = path == "/" and _same(request.query_params.get("token", ""), self.token)
+        if opens or path == "/favicon.ico":  # which a browser asks for without the cookie
             return ""
         origin = headers.get("origin")
         site = headers.get("sec-fetch-site", "none")

@@ -69,7 +69,7 @@ def test_rouge_is_written_because_of_red(pocket: Pocket) -> None:
     result = gradient(pocket.gradients(PAIR, "rouge[3]"))
     keys = [token.text for token in result.main.key_tokens]
     assert keys[int(result.weights[0, 0, 0].argmax())] == "red"
-    assert result.main.query_tokens[0].text.startswith("→ rouge (token 3) .")
+    assert result.main.query_tokens[0].text.startswith("→ rouge[3] .")
     assert [item.stream for item in result.maps] == ["cross", "decoder"]
     assert [token.text for token in result.maps[1].key_tokens] == ["<fr>", "La", "voiture"]
 
