@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from attnviz.analyses.measures.intervals import intervals, means_over
-from attnviz.core.effects import Change, Effect, HeadAt, PruneCurve, log_probabilities
+from attnviz.core.effects import Effect, HeadAt, Intervention, PruneCurve, log_probabilities
 from attnviz.core.query import Query
 from attnviz.models.lens import open_experiment
 from attnviz.models.pocket.source import load_pocket
@@ -152,7 +152,7 @@ def test_a_curve_is_the_loss_of_switching_off_each_order_by_itself(
         heads = [HeadAt(*name.split(".")[:2], int(name.split(".")[2])) for name in order["heads"]]
         assert len({*heads}) == 72
         for place in (0, 1, 4):
-            change = Change(tuple(heads[: curve["off"][place]]))
+            change = Intervention(tuple(heads[: curve["off"][place]]))
             loss = -sum(log_probabilities(one, [change]).sum() for one in experiments) / outputs
             assert order["losses"][place] == pytest.approx(loss, abs=1e-4)
 

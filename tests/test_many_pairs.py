@@ -9,7 +9,7 @@ import pytest
 from attnviz.core.errors import InputError
 from attnviz.core.notices import notices_to
 from attnviz.core.options import Origin
-from attnviz.runs.many_texts import opened
+from attnviz.runs.many_texts import source_for
 from attnviz.runs.word_alignment import AlignChunk, Aligned, Aligner
 from attnviz.storage.texts import BadText, Text
 
@@ -28,7 +28,7 @@ def texts() -> list[Text]:
 
 @pytest.mark.slow
 def test_links_of_many_pairs_are_those_of_each_pair_alone() -> None:
-    source = opened(Origin(), "cross")
+    source = source_for(Origin(), "cross")
     for how in ("intersection", "forward", "reverse", "product"):
         work = pickle.loads(pickle.dumps(AlignChunk(Origin(), how=how)))
         alone = Aligner(source, source, how)
@@ -45,7 +45,7 @@ def test_each_failure_stands_in_its_own_place_and_harms_no_other() -> None:
     one_sided = Text("7", "no target", where="line 7")
     blank = Text("8", "a b", " ", where="line 8")
     found = AlignChunk(Origin())([good[0], bad, one_sided, good[1], blank, good[2]])
-    expected = [Aligner(*[opened(Origin(), "cross")] * 2).links(pair) for pair in good[:3]]
+    expected = [Aligner(*[source_for(Origin(), "cross")] * 2).links(pair) for pair in good[:3]]
     assert [item.links for item in found if isinstance(item, Aligned)] == expected
     assert found[1] is bad.error
     assert str(found[2]).startswith("line 7: an alignment needs a source and a target")

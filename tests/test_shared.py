@@ -30,7 +30,7 @@ from attnviz.core.shared import ModelState, files_state, in_turn
 from attnviz.models.hugging_face.capture.kernel import watch_kernels
 from attnviz.models.hugging_face.load import imports
 from attnviz.models.hugging_face.load.imports import quiet_native
-from attnviz.runs.corpus import Checkpoint, CorpusState
+from attnviz.runs.corpus import CorpusCheckpoint, CorpusState
 from attnviz.runs.journal import Journal, Progress, check_same_options, run_options
 from attnviz.runs.many_texts import AttendChunk
 from attnviz.storage.writing import beside
@@ -499,7 +499,7 @@ def test_nor_with_another_model_in_memory(load: Any, tmp_path: Path) -> None:
     first = place.read_bytes()
     place.unlink()
     state = CorpusState(Aggregates(vocabulary_of([])), records=1)
-    checkpoint = Checkpoint(place, before)
+    checkpoint = CorpusCheckpoint(place, before)
     checkpoint.saved_at = -1e9
     checkpoint.save(state)
     with pytest.raises(UsageError, match="was started with different options"):

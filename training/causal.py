@@ -18,7 +18,7 @@ from torch.nn.functional import cross_entropy, dropout
 
 from attnviz.models.pocket.network import predict
 from attnviz.models.pocket.text import END, SPECIALS, load_tokenizer
-from attnviz.models.pocket_lm.network import EMBEDDING, Sizes, decode
+from attnviz.models.pocket_lm.network import EMBEDDING, CausalSizes, decode
 from training.batches import IGNORED
 from training.corpus import read_pairs, read_sentences, without
 from training.finish import origin_of
@@ -124,7 +124,7 @@ def texts(
         number += 1
 
 
-def train(asked: Namespace, sizes: Sizes | None = None) -> None:
+def train(asked: Namespace, sizes: CausalSizes | None = None) -> None:
     """Train as the command line asks; of the sizes the vocabulary is the tokenizer's."""
     asked.output.mkdir(parents=True, exist_ok=True)
     unseen = read_sentences(asked.unseen) if asked.unseen else []
@@ -132,7 +132,7 @@ def train(asked: Namespace, sizes: Sizes | None = None) -> None:
     seen = list(dict.fromkeys(pair.en for pair in without(pairs, unseen)))
     tokenizer = load_tokenizer(asked.tokenizer)
     recipe, settings = Recipe(), settings_of(asked)
-    sizes = replace(sizes or Sizes(), vocabulary=tokenizer.get_vocab_size())
+    sizes = replace(sizes or CausalSizes(), vocabulary=tokenizer.get_vocab_size())
     run = Run(
         settings,
         start(asked.start_from, sizes, settings, first_weights),
@@ -151,7 +151,7 @@ def train(asked: Namespace, sizes: Sizes | None = None) -> None:
     finish(asked, origin_of(asked, settings, recipe), run.weights, sizes)
 
 
-def shapes(sizes: Sizes) -> dict[str, tuple[int, ...]]:
+def shapes(sizes: CausalSizes) -> dict[str, tuple[int, ...]]:
     """The shape of every learned array by name."""
     size, inner = sizes.size, sizes.feed_forward
     found: dict[str, tuple[int, ...]] = {EMBEDDING: (sizes.vocabulary, size)}
@@ -164,7 +164,7 @@ def shapes(sizes: Sizes) -> dict[str, tuple[int, ...]]:
     return found | {"model.norm.weight": (size,)}
 
 
-def first_weights(sizes: Sizes, seed: int) -> dict[str, Tensor]:
+def first_weights(sizes: CausalSizes, seed: int) -> dict[str, Tensor]:
     """Weights before any training: normal with a deviation of 0.02, norms that change nothing."""
     generator = torch.Generator().manual_seed(seed)
     return {
@@ -175,7 +175,7 @@ def first_weights(sizes: Sizes, seed: int) -> dict[str, Tensor]:
     }
 
 
-def losses(weights: dict[str, Tensor], sizes: Sizes, batch: Text) -> CausalLosses:
+def losses(weights: dict[str, Tensor], sizes: CausalSizes, batch: Text) -> CausalLosses:
     """Every loss of one batch, by the same forward pass that answers the command line."""
     device = weights[EMBEDDING].device
     ids, back = (torch.from_numpy(part).to(device) for part in batch)

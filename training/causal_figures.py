@@ -13,7 +13,7 @@ from attnviz.mechanisms.dot_product import join_heads, split_heads
 from attnviz.models.pocket.card import ATTRIBUTION
 from attnviz.models.pocket.network import Attended
 from attnviz.models.pocket.text import END, SPECIALS
-from attnviz.models.pocket_lm.network import Sizes
+from attnviz.models.pocket_lm.network import CausalSizes
 from attnviz.models.pocket_lm.source import CausalPocket, load_pocket_lm
 from training.corpus import checksum, read_pairs, read_sentences
 from training.finish import float16, write_json
@@ -30,7 +30,7 @@ CLEAR = 0.5
 
 
 def finish(
-    asked: Namespace, origin: dict[str, Any], weights: dict[str, Tensor], sizes: Sizes
+    asked: Namespace, origin: dict[str, Any], weights: dict[str, Tensor], sizes: CausalSizes
 ) -> None:
     """Write the folder that ships, measured, with its card."""
     folder = asked.output / "model"
@@ -66,7 +66,7 @@ def write_measured(folder: Path, data: Path, unseen: Path) -> dict[str, Any]:
     return origin
 
 
-def export(weights: dict[str, Tensor], sizes: Sizes, tokenizer: Path, folder: Path) -> None:
+def export(weights: dict[str, Tensor], sizes: CausalSizes, tokenizer: Path, folder: Path) -> None:
     """A folder that transformers loads as LlamaForCausalLM, with its tokenizer."""
     from safetensors.numpy import save_file
 
@@ -259,7 +259,7 @@ ROLES = {
 """What a head does, where it can, before what it does else."""
 
 
-def told(origin: dict[str, Any], sizes: Sizes, folder: Path) -> dict[str, Any]:
+def told(origin: dict[str, Any], sizes: CausalSizes, folder: Path) -> dict[str, Any]:
     """The card's lines by section, and one for a list of models."""
     from training.causal import INDUCTION, PREVIOUS, Recipe
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch.nn.functional import cross_entropy
 
-from attnviz.models.pocket.network import Sizes, Weights, decode, embed, encode, predict
+from attnviz.models.pocket.network import TranslatorSizes, Weights, decode, embed, encode, predict
 from attnviz.models.pocket.text import END, LANGUAGE, PAD
 from training.batches import IGNORED
 from training.corpus import Pair
@@ -28,7 +28,7 @@ class Evaluation:
     """Measures one model; everything on torch, without gradients."""
 
     def __init__(
-        self, weights: Weights, sizes: Sizes, tokenizer: Tokenizer, device: str = "cpu"
+        self, weights: Weights, sizes: TranslatorSizes, tokenizer: Tokenizer, device: str = "cpu"
     ) -> None:
         self.weights, self.sizes, self.tokenizer, self.device = weights, sizes, tokenizer, device
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnviz.models.pocket.network import Sizes
+from attnviz.models.pocket.network import TranslatorSizes
 from attnviz.models.pocket.text import SPECIALS, load_tokenizer
 from training.card import told
 from training.corpus import checksum, read_pairs
@@ -37,7 +37,9 @@ if TYPE_CHECKING:
     from training.loop import Settings
 
 
-def export(weights: dict[str, Tensor], sizes: Sizes, tokenizer: Path, folder: Path) -> None:
+def export(
+    weights: dict[str, Tensor], sizes: TranslatorSizes, tokenizer: Path, folder: Path
+) -> None:
     """Write what the pocket model is loaded from: float16 weights, tokenizer and configuration.
 
     The configuration's revision is the checksum of the weights' file.
@@ -73,7 +75,7 @@ def finish(
     settings: Settings,
     recipe: Recipe,
     weights: dict[str, Tensor],
-    sizes: Sizes,
+    sizes: TranslatorSizes,
     unseen: list[Pair],
 ) -> None:
     """Write the model and its origin into the run's folder, with figures on the unseen pairs."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from attnviz.core.errors import InputError
-from attnviz.models.pocket.network import Sizes
+from attnviz.models.pocket.network import TranslatorSizes
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -128,7 +128,7 @@ def learning_rate(settings: Settings, step: int) -> float:
     return settings.rate * 0.5 * (1 + math.cos(math.pi * min(share, 1.0)))
 
 
-def first_weights(sizes: Sizes, seed: int) -> dict[str, Tensor]:
+def first_weights(sizes: TranslatorSizes, seed: int) -> dict[str, Tensor]:
     """Weights before any training: Glorot-uniform maps, zero biases, norms that change nothing."""
     generator = torch.Generator().manual_seed(seed)
     weights = {}
@@ -143,7 +143,7 @@ def first_weights(sizes: Sizes, seed: int) -> dict[str, Tensor]:
     return weights
 
 
-def shapes(sizes: Sizes) -> dict[str, tuple[int, ...]]:
+def shapes(sizes: TranslatorSizes) -> dict[str, tuple[int, ...]]:
     """The shape of every learned array by name."""
     found: dict[str, tuple[int, ...]] = {"embedding.weight": (sizes.vocabulary, sizes.size)}
 

@@ -15,7 +15,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from attnviz.mechanisms.positions import sinusoidal_positions
-from attnviz.models.pocket.network import Sizes, Weights, decode, embed, encode, predict
+from attnviz.models.pocket.network import TranslatorSizes, Weights, decode, embed, encode, predict
 from attnviz.models.pocket.text import PAD
 from training.batches import IGNORED, Batch
 
@@ -87,7 +87,7 @@ def waves(longest: int, size: int, device: str) -> Tensor:
     return torch.from_numpy(sinusoidal_positions(longest, size)).to(device)
 
 
-def losses(weights: Weights, sizes: Sizes, positions: Tensor, batch: Tensors) -> Losses:
+def losses(weights: Weights, sizes: TranslatorSizes, positions: Tensor, batch: Tensors) -> Losses:
     """Every loss of one batch, by the same forward pass that answers the command line.
 
     Args:

@@ -17,7 +17,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from attnviz.models.pocket.network import linear
-from attnviz.models.pocket_vit.network import Sizes, embed, encode
+from attnviz.models.pocket_vit.network import VisionSizes, embed, encode
 from training.batches import IGNORED
 from training.drawings import SHAPES, Scene, draw, of_patches
 from training.finish import origin_of
@@ -70,7 +70,7 @@ class PictureLosses(NamedTuple):
     patches: Tensor
 
 
-def drawn(seed: int, count: int, sizes: Sizes, scene: Scene) -> Pictures:
+def drawn(seed: int, count: int, sizes: VisionSizes, scene: Scene) -> Pictures:
     """So many drawings, the same for the same seed."""
     random = np.random.default_rng(seed)
     found = [draw(random, sizes.side, scene) for _ in range(count)]
@@ -96,7 +96,7 @@ def batches(pictures: Pictures, seed: int, first: int, count: int) -> Iterator[P
         first += 1
 
 
-def losses(weights: dict[str, Tensor], sizes: Sizes, batch: Pictures) -> PictureLosses:
+def losses(weights: dict[str, Tensor], sizes: VisionSizes, batch: Pictures) -> PictureLosses:
     """Every loss of one batch, by the same forward pass that answers the command line."""
     device = weights["classifier.weight"].device
     pixels, expected, owners = (torch.from_numpy(part).to(device) for part in batch)
@@ -112,10 +112,10 @@ def losses(weights: dict[str, Tensor], sizes: Sizes, batch: Pictures) -> Picture
     return PictureLosses(total, shape, led, patches)
 
 
-def train(asked: Namespace, sizes: Sizes | None = None, recipe: Recipe | None = None) -> None:
+def train(asked: Namespace, sizes: VisionSizes | None = None, recipe: Recipe | None = None) -> None:
     """Train as the command line asks; None: the sizes and the recipe of what ships."""
     asked.output.mkdir(parents=True, exist_ok=True)
-    sizes, recipe, settings = sizes or Sizes(), recipe or Recipe(), settings_of(asked)
+    sizes, recipe, settings = sizes or VisionSizes(), recipe or Recipe(), settings_of(asked)
     found = torch.compile(losses) if settings.compiled else losses
     run = Run(
         settings,
@@ -135,7 +135,7 @@ def train(asked: Namespace, sizes: Sizes | None = None, recipe: Recipe | None = 
     finish(asked, origin_of(asked, settings, recipe), run.weights, sizes)
 
 
-def shapes(sizes: Sizes) -> dict[str, tuple[int, ...]]:
+def shapes(sizes: VisionSizes) -> dict[str, tuple[int, ...]]:
     """The shape of every learned array by name."""
     size, inner, patch = sizes.size, sizes.feed_forward, sizes.patch
     found: dict[str, tuple[int, ...]] = {
@@ -160,7 +160,7 @@ def shapes(sizes: Sizes) -> dict[str, tuple[int, ...]]:
     return found
 
 
-def first_weights(sizes: Sizes, seed: int) -> dict[str, Tensor]:
+def first_weights(sizes: VisionSizes, seed: int) -> dict[str, Tensor]:
     """Weights before any training: small normal ones, zero biases, norms that change nothing."""
     generator = torch.Generator().manual_seed(seed)
     weights = {}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnviz.models.pocket_vit.network import Sizes, embed
+from attnviz.models.pocket_vit.network import VisionSizes, embed
 from attnviz.models.pocket_vit.source import PicturePocket, flat, load_pocket_vit, pixels
 from attnviz.storage.pictures import read_picture
 from training.corpus import checksum
@@ -32,7 +32,7 @@ CLEAR = 2.0
 
 
 def finish(
-    asked: Namespace, origin: dict[str, Any], weights: dict[str, Tensor], sizes: Sizes
+    asked: Namespace, origin: dict[str, Any], weights: dict[str, Tensor], sizes: VisionSizes
 ) -> None:
     """Write the folder that ships, measured, with its card."""
     folder = asked.output / "model"
@@ -59,7 +59,7 @@ def write_measured(folder: Path, photographs: Path | None) -> dict[str, Any]:
     return origin
 
 
-def export(weights: dict[str, Tensor], sizes: Sizes, folder: Path) -> None:
+def export(weights: dict[str, Tensor], sizes: VisionSizes, folder: Path) -> None:
     """A folder that transformers loads as ViTForImageClassification, with its processor."""
     from safetensors.numpy import save_file
 
@@ -190,7 +190,7 @@ ROLES: tuple[dict[str, str], ...] = (
 """What the class token does, and what patches of shapes do; of each the clearest is told."""
 
 
-def told(origin: dict[str, Any], sizes: Sizes, folder: Path) -> dict[str, Any]:
+def told(origin: dict[str, Any], sizes: VisionSizes, folder: Path) -> dict[str, Any]:
     """The card's lines by section, and one for a list of models."""
     figures, recipe = origin["figures"], origin["recipe"]
     scene, outside = recipe["scene"], figures["outside"]

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnviz.models.pocket.network import Sizes
+from attnviz.models.pocket.network import TranslatorSizes
 from attnviz.models.pocket.text import load_tokenizer
 from training.aligner import Aligner
 from training.batches import Batch, Examples, Recipe, batches
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-def train(asked: Namespace, sizes: Sizes | None = None) -> None:
+def train(asked: Namespace, sizes: TranslatorSizes | None = None) -> None:
     """Train as the command line asks.
 
     Args:
@@ -41,7 +41,9 @@ def train(asked: Namespace, sizes: Sizes | None = None) -> None:
     tokenizer = prepare_tokenizer(asked.start_from, seen, asked.output)
     recipe = Recipe()
     settings = settings_of(asked)
-    sizes = replace(sizes or Sizes(), vocabulary=load_tokenizer(tokenizer).get_vocab_size())
+    sizes = replace(
+        sizes or TranslatorSizes(), vocabulary=load_tokenizer(tokenizer).get_vocab_size()
+    )
     weights = start(asked.start_from, sizes, settings)
     run = Run(settings, weights, translation(sizes, settings, recipe.longest + 1))
     if asked.resume:
@@ -89,7 +91,7 @@ def follow(run: Run, source: Iterator[Any], reporter: Reporter, asked: Namespace
 
 
 def translation(
-    sizes: Sizes, settings: Settings, longest: int
+    sizes: TranslatorSizes, settings: Settings, longest: int
 ) -> Callable[[dict[str, Tensor], Batch], Losses]:
     """The losses of the weights on a batch, whose longest text has so many pieces."""
     import torch

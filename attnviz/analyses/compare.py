@@ -21,7 +21,7 @@ from attnviz.analyses.links import strongest_links
 from attnviz.core.attention_map import AttentionMap, Token, check_single_tokens
 from attnviz.core.effects import Effect, EffectComparison, SavedEffects
 from attnviz.core.errors import InputError, UsageError
-from attnviz.core.measures import Change, Comparison
+from attnviz.core.measures import Comparison, HeadChange
 
 Pair = tuple[int | None, int | None]
 """Positions in the first and in the second text; None where a token has no partner."""
@@ -160,13 +160,13 @@ def divergences(before: Weights, after: Weights) -> tuple[NDArray[np.float64], l
 
 def _changes(
     difference: AttentionMap, before: Weights, after: Weights, top: int
-) -> tuple[Change, ...]:
+) -> tuple[HeadChange, ...]:
     found = []
     for link in strongest_links(difference, top, between_words=False):
         layer, head = difference.layers.index(link.layer), difference.heads.index(link.head)
         cell = (layer, head, link.query_position, link.key_position)
         if link.weight:
-            found.append(Change(link, float(before[cell]), float(after[cell])))
+            found.append(HeadChange(link, float(before[cell]), float(after[cell])))
     return tuple(found)
 
 

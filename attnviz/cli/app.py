@@ -114,7 +114,7 @@ class Commands(TyperGroup):
         """Run and exit with the status."""
         run = super().main
         settings["standalone_mode"] = False
-        sys.exit(guarded(lambda: run(*args, **settings)))
+        sys.exit(exit_status_of(lambda: run(*args, **settings)))
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command that was named."""
@@ -186,7 +186,7 @@ class ReaderGoneError(Exception):
     """Whoever read stdout has seen enough, as `head` does."""
 
 
-def guarded(run: Any) -> int:
+def exit_status_of(run: Any) -> int:
     """Run a command and answer its exit status; a user's mistake becomes one line on stderr."""
     try:
         status = _caught(run)
@@ -344,4 +344,4 @@ def run(arguments: list[str], begin: Callable[[], None] | None = None) -> int:
             return end.code if isinstance(end.code, int) else int(end.code is not None)
         return 0
 
-    return guarded(work)
+    return exit_status_of(work)

@@ -29,7 +29,7 @@ from attnviz.core.shared import in_evaluation_mode, in_turn
 from attnviz.models.lens import needs_head
 from attnviz.models.open import brings_tokens, check_origin
 from attnviz.runs.engines import open_engine
-from attnviz.runs.many_texts import AttendChunk, attend_all, close_sources, opened
+from attnviz.runs.many_texts import AttendChunk, attend_all, close_sources, source_for
 from attnviz.runs.pipeline import Result, as_result, attend_one, check_choice, check_kept
 from attnviz.storage.texts import BadText, Text, check_text, chunks
 
@@ -75,7 +75,7 @@ def _attend(text: str, target: str | None = None, **options: Any) -> Result:
 
 def _attended(origin: Origin, command: Command, text: Text, choice: Choice) -> Result:
     with in_evaluation(origin.model):
-        source = opened(origin, command, with_head=needs_head(choice.lens))
+        source = source_for(origin, command, with_head=needs_head(choice.lens))
         found = attend_one(source, text, choice, command)
     return replace(found, again=partial(_attended, origin, command, text))
 

@@ -21,9 +21,16 @@ from attnviz.storage.texts.formats import (
     is_packed,
     read_texts,
 )
-from attnviz.storage.texts.lines import LONGEST, FileFormat, Lines, open_lines, read_file, unbroken
+from attnviz.storage.texts.lines import (
+    LONGEST,
+    FileFormat,
+    LineReader,
+    open_lines,
+    read_file,
+    unbroken,
+)
 
-_open: list[Lines] = []
+_open: list[LineReader] = []
 """The lines of stdin once they are read; there is one stdin."""
 USUAL = Many()
 """Texts read as files are by their names."""

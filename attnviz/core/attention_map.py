@@ -252,7 +252,7 @@ def check_values(weights: NDArray[np.float32], values: Values, stream: str) -> N
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class TextParts:
     """A text of two parts that was read as one sequence, and where the second begins.
 
     Attributes:
@@ -319,7 +319,7 @@ def typed_facts(provenance: Provenance) -> dict[str, Any]:
     if settings.get(PARTS) in ("pair", "prompt and output") and SECOND_PART in settings:
         read, written = (settings.get(f"{part} tokens") for part in ("prompt", "output"))
         counts = None if read is None or written is None else (int(read), int(written))
-        facts["parts"] = Parts(settings[PARTS], int(settings[SECOND_PART]), counts)
+        facts["parts"] = TextParts(settings[PARTS], int(settings[SECOND_PART]), counts)
     return facts
 
 
@@ -391,7 +391,7 @@ class Attention:
     target: str | None = None
     id: str = "0"
     projections: Mapping[str, Projections] = field(default_factory=dict)
-    parts: Parts | None = None
+    parts: TextParts | None = None
     decision: str = ""
     lens_name: str = "raw"
     two_way: bool = False

@@ -95,7 +95,7 @@ class TokenAt:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class Intervention:
     """Everything that is switched off in one run; nothing: the model as it is."""
 
     heads: tuple[HeadAt, ...] = ()
@@ -147,14 +147,14 @@ class Change:
             own *= np.divide(whole + sink, left + sink, out=np.zeros_like(left), where=left > 0)
         return item.with_weights(weights)
 
-    def __add__(self, other: Change) -> Change:
-        return Change(
+    def __add__(self, other: Intervention) -> Intervention:
+        return Intervention(
             self.heads + other.heads, self.links + other.links, self.tokens + other.tokens
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
+class PredictedToken:
     """One thing that a model predicts.
 
     Attributes:
@@ -171,7 +171,7 @@ class Output:
     position: int | None = None
 
 
-def label_of(output: Output, tokens: Sequence[Token]) -> str:
+def label_of(output: PredictedToken, tokens: Sequence[Token]) -> str:
     """What an output is called with its place among the tokens: "dogs (token 3)"."""
     if output.position is None:
         return output.name
@@ -189,7 +189,7 @@ class Experiment(Protocol):
     """
 
     attention: Attention
-    outputs: tuple[Output, ...]
+    outputs: tuple[PredictedToken, ...]
 
     @property
     def sinks(self) -> SinkShares:
@@ -197,7 +197,7 @@ class Experiment(Protocol):
         ...
 
     def run(
-        self, changes: Sequence[Change], instead: HeadOutputs | None = None
+        self, changes: Sequence[Intervention], instead: HeadOutputs | None = None
     ) -> Iterator[NDArray[np.floating]]:
         """Log-probabilities in nats of each output's choices, (outputs, choices), for each change.
 
@@ -206,7 +206,7 @@ class Experiment(Protocol):
         """
         ...
 
-    def changed(self, change: Change) -> Attention:
+    def changed(self, change: Intervention) -> Attention:
         """The maps with something switched off; a head that is off still weighs its keys."""
         ...
 
@@ -222,7 +222,7 @@ class Experiment(Protocol):
         """What a choice is called."""
         ...
 
-    def write(self, change: Change, instead: HeadOutputs | None = None) -> str | None:
+    def write(self, change: Intervention, instead: HeadOutputs | None = None) -> str | None:
         """What the model writes with something switched off; None: it writes nothing."""
         ...
 
@@ -241,7 +241,7 @@ def put_out(
 
 
 def log_probabilities(
-    experiment: Experiment, changes: Sequence[Change], instead: HeadOutputs | None = None
+    experiment: Experiment, changes: Sequence[Intervention], instead: HeadOutputs | None = None
 ) -> NDArray[np.float64]:
     """Of each change the log-probability of each output, (changes, outputs), in nats."""
     numbers = [output.number for output in experiment.outputs]

@@ -209,7 +209,7 @@ class TreebankReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class HeadChange:
     """One link with its weight before, in A, and after, in B; its own weight is the difference."""
 
     link: Link
@@ -233,7 +233,7 @@ class Comparison:
     map: AttentionMap
     heads: tuple[tuple[tuple[str, str], tuple[str, str]], ...]
     divergences: NDArray[np.float64]
-    changes: tuple[Change, ...]
+    changes: tuple[HeadChange, ...]
     notes: tuple[str, ...]
 
 

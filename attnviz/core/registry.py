@@ -155,7 +155,7 @@ class Lens(Entry):
 
 
 @dataclass(frozen=True, slots=True)
-class Lesson(Entry):
+class LessonEntry(Entry):
     """A row of the table of lessons."""
 
     room = "attnviz.teach.lessons."
@@ -637,41 +637,43 @@ LENSES: dict[str, Lens] = {
     ),
 }
 
-LESSONS: dict[str, Lesson] = {
-    "positions": Lesson("Sinusoidal position encoding as a heat map.", "distance:positions"),
-    "rotary": Lesson(
+LESSONS: dict[str, LessonEntry] = {
+    "positions": LessonEntry("Sinusoidal position encoding as a heat map.", "distance:positions"),
+    "rotary": LessonEntry(
         "Rotary positions: scores depend on distance alone, and fade with it.", "distance:rotary"
     ),
-    "alibi": Lesson("Biases by distance: ALiBi's slopes, and T5's ranges.", "distance:alibi"),
-    "scaling": Lesson("Scaled against unscaled softmax as the head size grows.", "softmax:scaling"),
-    "temperature": Lesson(
+    "alibi": LessonEntry("Biases by distance: ALiBi's slopes, and T5's ranges.", "distance:alibi"),
+    "scaling": LessonEntry(
+        "Scaled against unscaled softmax as the head size grows.", "softmax:scaling"
+    ),
+    "temperature": LessonEntry(
         "One row of scores, softened and sharpened by a temperature.", "softmax:temperature"
     ),
-    "online": Lesson(
+    "online": LessonEntry(
         "Softmax tile by tile equals the whole, with its running maximum and sum.", "softmax:online"
     ),
-    "sinks": Lesson("A sink lets a head that finds nothing look at nothing.", "softmax:sinks"),
-    "masking": Lesson("Full against causal attention over the same scores.", "masks:masking"),
-    "padding": Lesson("Why a padded batch needs a key mask.", "masks:padding"),
-    "window": Lesson(
+    "sinks": LessonEntry("A sink lets a head that finds nothing look at nothing.", "softmax:sinks"),
+    "masking": LessonEntry("Full against causal attention over the same scores.", "masks:masking"),
+    "padding": LessonEntry("Why a padded batch needs a key mask.", "masks:padding"),
+    "window": LessonEntry(
         "A sliding window: what one layer sees, and how far several reach.", "masks:window"
     ),
-    "linear": Lesson(
+    "linear": LessonEntry(
         "Standard against linear attention: time and memory as the length grows.", "linear:linear"
     ),
-    "delta": Lesson(
+    "delta": LessonEntry(
         "Linear attention forgets; the delta rule corrects what its state says.", "linear:delta"
     ),
-    "cache": Lesson(
+    "cache": LessonEntry(
         "The key-value cache: what is computed again without it, and its bytes.", "memory:cache"
     ),
-    "groups": Lesson(
+    "groups": LessonEntry(
         "Heads that share keys and values: memory against what is lost.", "memory:groups"
     ),
-    "training": Lesson(
+    "training": LessonEntry(
         "A small model learns to reverse a sequence: its heads, step by step.", "trained:training"
     ),
-    "induction": Lesson(
+    "induction": LessonEntry(
         "A previous-token head feeds an induction head; cut the first, the second dies.",
         "trained:induction",
     ),

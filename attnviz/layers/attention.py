@@ -26,7 +26,7 @@ from attnviz.mechanisms.dot_product import (
 from attnviz.mechanisms.linear import causal_linear, linear
 
 
-class Projected(nn.Module):
+class ProjectedAttention(nn.Module):
     """The learned maps to queries, keys and values that every attention layer starts with."""
 
     def __init__(
@@ -50,7 +50,7 @@ class Projected(nn.Module):
         return self.query(query), self.key(key), self.value(value)
 
 
-class SelfAttention(Projected):
+class SelfAttention(ProjectedAttention):
     """One head over its own inputs (Vaswani 2017, section 3.2.1; unscaled: Luong 2015).
 
     Args:
@@ -125,7 +125,7 @@ class CausalAttention(SelfAttention):
         return causal
 
 
-class CrossAttention(Projected):
+class CrossAttention(ProjectedAttention):
     """One sequence's queries over another's keys, not projected again (Vaswani 2017, 3.2.3).
 
     Args:
@@ -174,7 +174,7 @@ class CrossAttention(Projected):
         return output, weights if need_weights else None
 
 
-class MultiHeadAttention(Projected):
+class MultiHeadAttention(ProjectedAttention):
     """Several heads side by side, joined and projected (Vaswani 2017, section 3.2.2).
 
     Args:
@@ -239,7 +239,7 @@ class MultiHeadAttention(Projected):
         return self.output(joined), weights if need_weights else None
 
 
-class LinearAttention(Projected):
+class LinearAttention(ProjectedAttention):
     """Attention at a cost linear in length, plain or causal (Katharopoulos 2020).
 
     Weights are never formed unless asked for, which costs queries × keys; so dropout cannot fall on

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from attnviz.core.errors import UsageError, choose
 from attnviz.core.registry import MECHANISMS
-from attnviz.layers.attention import Projected
+from attnviz.layers.attention import ProjectedAttention
 from attnviz.mechanisms.co_attention import co_alternating, co_parallel, co_two_stream
 from attnviz.mechanisms.dot_product import size_of_head
 
@@ -172,7 +172,7 @@ def _turn(size: int, guide_size: int | None, hidden_size: int) -> nn.ParameterDi
     return parameters
 
 
-class Stream(Projected):
+class Stream(ProjectedAttention):
     """The four projections of one stream: query, key, value, and output back to its size."""
 
     def __init__(self, size: int, hidden_size: int) -> None:

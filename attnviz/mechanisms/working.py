@@ -118,7 +118,7 @@ SIDES = ("queries", "keys")
 """The first axis of what is of each position."""
 
 
-def tried(row: Mechanism, positions: int, size: int, heads: int) -> Iterator[Part]:
+def example_parts(row: Mechanism, positions: int, size: int, heads: int) -> Iterator[Part]:
     """Every part of a mechanism over ones: for who wants their names and formulas."""
     options: dict[str, Any] = {"heads": heads} if row.many_heads else {}
     shapes = shapes_of(row, size, heads).values()

@@ -49,7 +49,7 @@ class Source(Protocol):
 
 
 @runtime_checkable
-class Explaining(Protocol):
+class SupportsGradients(Protocol):
     """A source whose model predicts something that can be explained."""
 
     def gradients(self, query: Query, wanted: str | None = None) -> AttentionGradients:
@@ -67,7 +67,7 @@ class Experimenting(Protocol):
 
 
 @runtime_checkable
-class Transforming(Protocol):
+class SupportsValues(Protocol):
     """A source that knows the vectors that its weights add up."""
 
     def values(self, query: Query) -> ValueVectors:
@@ -76,7 +76,7 @@ class Transforming(Protocol):
 
 
 @runtime_checkable
-class Working(Protocol):
+class SupportsHeadArithmetic(Protocol):
     """A source that has the numbers on the way of each head."""
 
     def worked(self, query: Query, which: HeadPlace) -> Worked:
@@ -128,7 +128,7 @@ class Predicting(ABC):
         return found
 
 
-class OneByOne(ABC):
+class UnbatchedSource(ABC):
     """A source that answers each query by itself."""
 
     __slots__ = ()

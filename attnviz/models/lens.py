@@ -14,7 +14,7 @@ from attnviz.core.lens_inputs import NEXT, AttentionGradients
 from attnviz.core.plugins import INTERRUPTIONS
 from attnviz.core.query import ALL_OUTPUTS, Query
 from attnviz.core.registry import LENSES, Needs
-from attnviz.models import Experimenting, Explaining, Source, Transforming
+from attnviz.models import Experimenting, Source, SupportsGradients, SupportsValues
 
 if TYPE_CHECKING:
     from attnviz.analyses.effects.faithfulness import TokenScores
@@ -156,7 +156,7 @@ def ask_source(
         raise UsageError("a sentence pair is seen through --lens raw, rollout or flow only")
     others = ["rollout", "flow"] if query.kind == "self" else ["raw"]
     if needs == "values":
-        if not isinstance(source, Transforming):
+        if not isinstance(source, SupportsValues):
             raise refuse_values(others)
         return source.values(query)
     if needs == "effects" and isinstance(source, Experimenting):
@@ -166,9 +166,9 @@ def ask_source(
             "--lens gradient explains one output: name it by --target, or use --lens effect, which "
             "explains them all"
         )
-    if needs == "gradients" and isinstance(source, Explaining):
+    if needs == "gradients" and isinstance(source, SupportsGradients):
         return source.gradients(query, wanted)
-    if isinstance(source, Transforming):
+    if isinstance(source, SupportsValues):
         others.append("norm")
     raise UsageError(
         f"--lens {NAMES[needs]} explains what a model predicts, and here is no model that "

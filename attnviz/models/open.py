@@ -229,7 +229,7 @@ def region_of(origin: Origin) -> Region:
 
 
 def _open_file(origin: Origin, path: Path | Given) -> Source:
-    from attnviz.models.saved import Dumped, Matrices, Results, SavedMaps
+    from attnviz.models.saved import Dumped, MatrixSource, Results, SavedMaps
     from attnviz.storage.dumps import is_foreign, read_dump
     from attnviz.storage.matrices import read_bytes
     from attnviz.storage.saved import holds_attention, read_attention
@@ -239,7 +239,7 @@ def _open_file(origin: Origin, path: Path | Given) -> Source:
     data = read_bytes(path)
     if not holds_attention(data):
         if not is_foreign(data):
-            return Matrices(origin, path)
+            return MatrixSource(origin, path)
         return Dumped(list(read_dump(data, f"'{path}'")), path)
     if origin.causal:
         raise UsageError(f"--causal changes nothing in '{path}': its weights are saved ones")

@@ -28,7 +28,7 @@ from attnviz.mechanisms.arrays import Array, to_numpy
 from attnviz.mechanisms.dot_product import causal_mask, split_heads
 from attnviz.mechanisms.positions import sinusoidal_positions
 from attnviz.mechanisms.working import groups_of, shapes_of, sigmoid
-from attnviz.models import OneByOne, check_device, check_kind, texts_of
+from attnviz.models import UnbatchedSource, check_device, check_kind, texts_of
 
 # What overflows is refused by name, and needs no warning of numpy's besides.
 overflowing = np.errstate(over="ignore", invalid="ignore")
@@ -38,7 +38,7 @@ UNITS["any"] = "weight from 0 to 1; rows sum to anything"
 SIGNED: dict[str, Any] = {"values": "signed", "unit": "affinity, from -1 to 1"}
 
 
-class SeededLayer(OneByOne):
+class SeededLayer(UnbatchedSource):
     """An untrained layer over seeded embeddings: what own layers of both kinds share."""
 
     def __init__(self, name: str, origin: Origin) -> None:

@@ -14,7 +14,7 @@ from attnviz.core.errors import InputError
 from attnviz.core.options import Origin
 from attnviz.core.query import Query
 from attnviz.mechanisms.arrays import softmax
-from attnviz.models import OneByOne, check_kind, texts_of
+from attnviz.models import UnbatchedSource, check_kind, texts_of
 from attnviz.models.own import split_words
 from attnviz.storage.matrices import read_matrices
 
@@ -29,7 +29,7 @@ TILE = 1 << 24
 """Scores that exist at once, 128 MB of them."""
 
 
-class QueriesAndKeys(OneByOne):
+class QueriesAndKeys(UnbatchedSource):
     """Weights computed from the queries and keys in a file, row by row, in blocks where long.
 
     The file (.npz, .safetensors or .json) holds `query` and `key` after projection and position,

@@ -16,7 +16,7 @@ from attnviz.core.errors import InputError, UsageError
 from attnviz.core.options import Origin
 from attnviz.core.query import Query
 from attnviz.mechanisms.dot_product import causal_mask, multi_head
-from attnviz.models import OneByOne, check_kind, texts_of
+from attnviz.models import UnbatchedSource, check_kind, texts_of
 from attnviz.models.own import SeededEmbedding
 from attnviz.models.own import split_words as split_own_words
 from attnviz.storage.dump_tensors import Dump
@@ -26,7 +26,7 @@ from attnviz.storage.matrices import read_matrices
 PROJECTIONS = ("w_query", "w_key")
 
 
-class Matrices(OneByOne):
+class MatrixSource(UnbatchedSource):
     """The weights, or the projections, that a file holds; empty texts stand for its tokens.
 
     Weights have 2 axes (queries, keys), 3 (heads first) or 4 (layers first).
@@ -127,7 +127,7 @@ class Matrices(OneByOne):
         return Provenance("file", self.path.name, settings=settings, notes=notes)
 
 
-class SavedMaps(OneByOne):
+class SavedMaps(UnbatchedSource):
     """Saved attention as a source, by the texts it was made from; an empty one is the only one."""
 
     def __init__(self, attentions: Sequence[Attention], path: Path) -> None:
@@ -154,7 +154,7 @@ class SavedMaps(OneByOne):
         return found[0].with_maps(found[0].maps, settings={"read from": self.path.name})
 
 
-class Results(OneByOne):
+class Results(UnbatchedSource):
     """Maps that Python has as a source: the first query gets the first, and so on."""
 
     def __init__(self, attentions: Iterable[Attention]) -> None:
@@ -164,7 +164,7 @@ class Results(OneByOne):
         return next(self.attentions)
 
 
-class Dumped(OneByOne):
+class Dumped(UnbatchedSource):
     """Texts of a dump in order: the first text given is the first of the file, and so on."""
 
     def __init__(self, attentions: Sequence[Dump], path: Path) -> None:

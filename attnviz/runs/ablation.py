@@ -23,9 +23,9 @@ from attnviz.analyses.measures.intervals import means_over
 from attnviz.core.effects import (
     AblationReport,
     By,
-    Change,
     Effect,
     HeadOutputs,
+    Intervention,
     label_of,
 )
 from attnviz.core.errors import UsageError
@@ -114,7 +114,7 @@ def ablate_text(
         return found
     change = both[0][1]
     seen = predictions(experiment, change, instead)
-    before, after = experiment.write(Change()), experiment.write(change, instead)
+    before, after = experiment.write(Intervention()), experiment.write(change, instead)
     wrote = None if before is None or after is None else (before, after)
     return replace(found, predictions=seen, wrote=wrote)
 

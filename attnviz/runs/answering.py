@@ -18,7 +18,14 @@ from msgspec import Meta, Struct
 
 from attnviz.analyses.effects.ablation import each_part
 from attnviz.core.attention_map import Attention, AttentionMap
-from attnviz.core.effects import Change, Experiment, HeadAt, LinkAt, TokenAt, log_probabilities
+from attnviz.core.effects import (
+    Experiment,
+    HeadAt,
+    Intervention,
+    LinkAt,
+    TokenAt,
+    log_probabilities,
+)
 from attnviz.core.errors import AttnvizError, InputError, UsageError, choose
 from attnviz.core.notices import pause
 from attnviz.core.options import LENS_NAMES, Choice, Language, Origin
@@ -29,7 +36,7 @@ from attnviz.models.lens import ALL_LENSES, open_experiment
 from attnviz.models.open import POCKET, SHIPPED, is_shipped, name_of
 from attnviz.renderers.page.data import gap
 from attnviz.renderers.printable import printable
-from attnviz.runs.many_texts import opened
+from attnviz.runs.many_texts import source_for
 from attnviz.runs.outputs import page_data, views_of
 from attnviz.runs.pictures import as_jpeg, look_through, sheet_parts
 from attnviz.runs.pipeline import Result, apply_choice, attend_one, query_of
@@ -197,7 +204,7 @@ class Answers:
         choice = Choice(lens=question.lens, explain=explain)
         if question.picture is not None:
             return self._pictured(question, question.picture, origin, choice)
-        source = opened(origin, "self", with_head=True)
+        source = source_for(origin, "self", with_head=True)
         if not is_shipped(origin):
             self._pause_between_layers()
         text = Text("0", check_text(question.source, "source"), question.target)
@@ -227,9 +234,9 @@ class Answers:
             raise InputError(f"the picture is no base64: {error}") from error
         image = upright_picture(file, "the picture", PICTURES)
         if is_shipped(origin):
-            source = opened(origin, "self")
+            source = source_for(origin, "self")
         else:
-            source = opened(origin, "picture-text" if question.source else "picture")
+            source = source_for(origin, "picture-text" if question.source else "picture")
             self._pause_between_layers()
         self._stage("looking")
         read = Picture(image, lens=question.lens)
@@ -265,7 +272,7 @@ class Answers:
             "changed": None,
             "notes": [],
         }
-        changes = [Change()]
+        changes = [Intervention()]
         try:
             self._stage("predicting")
             experiment = open_experiment(asked.source, asked.query)
@@ -282,7 +289,7 @@ class Answers:
         if len(changes) > 1:
             self._change_maps(experiment, changes[1], asked, answer)
             if result.target is None:
-                answer["written"] = printable(experiment.write(Change()) or "")
+                answer["written"] = printable(experiment.write(Intervention()) or "")
             answer["changed"] = {
                 "written": printable(experiment.write(changes[1]) or ""),
                 "pieces": _pieces(experiment, rows[1]),
@@ -292,7 +299,11 @@ class Answers:
         return answer
 
     def _change_maps(
-        self, experiment: Experiment, change: Change, asked: QuestionResult, answer: dict[str, Any]
+        self,
+        experiment: Experiment,
+        change: Intervention,
+        asked: QuestionResult,
+        answer: dict[str, Any],
     ) -> None:
         """Show the maps with the change made, or say why they are those of the model as it is."""
         lens = asked.result.choice.lens
@@ -328,7 +339,7 @@ class WrongPlaceError(UsageError):
     """Something to switch off that is not there."""
 
 
-def _change(attention: Attention, off: Off) -> Change:
+def _change(attention: Attention, off: Off) -> Intervention:
     """What is switched off, where all of it is there."""
     maps = {item.stream: item for item in attention.maps}
     sides = {item.key_side: len(item.key_tokens) for item in attention.maps}
@@ -352,7 +363,7 @@ def _change(attention: Attention, off: Off) -> Change:
         if position >= sides.get(side, 0):
             there = ", ".join(f"{name} 0 to {count - 1}" for name, count in sides.items())
             raise WrongPlaceError(f"there is no token {position} of side '{side}': {there}")
-    return Change(heads, tuple(links), tuple(TokenAt(*token) for token in off.tokens))
+    return Intervention(heads, tuple(links), tuple(TokenAt(*token) for token in off.tokens))
 
 
 def _map(maps: dict[str, AttentionMap], stream: str, layer: str | None) -> AttentionMap:

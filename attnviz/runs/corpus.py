@@ -131,7 +131,7 @@ def study(
     engine: Engine,
     *,
     state: CorpusState | None = None,
-    checkpoint: Checkpoint | None = None,
+    checkpoint: CorpusCheckpoint | None = None,
     on_failure: OnFailure = lambda record, error: "",
     advance: Callable[[int], None] = lambda records: None,
     order: str = "role",
@@ -189,7 +189,7 @@ def _checksum(document: Mapping[str, Any], arrays: Mapping[str, Any]) -> str:
     return checksum_of(dump_json(document).encode(), *named)
 
 
-class Checkpoint:
+class CorpusCheckpoint:
     """The file that a run's state is kept in."""
 
     def __init__(self, path: Path, options: Mapping[str, str]) -> None:

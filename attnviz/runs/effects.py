@@ -16,10 +16,10 @@ from attnviz.analyses.effects.links import effects_of
 from attnviz.core.corpus_report import CorpusReport
 from attnviz.core.effects import (
     HOW,
-    Change,
     Experiment,
     HeadAt,
     HeadOutputs,
+    Intervention,
     PruneCurve,
     log_probabilities,
 )
@@ -60,7 +60,7 @@ class EffectChunk(AttendChunk):
 
     def open(self) -> Source:
         """The source with what predicts."""
-        return self.opened(self.command, with_head=True)
+        return self.source_for(self.command, with_head=True)
 
     def __call__(self, chunk: Chunk) -> Iterator[Outcome]:
         """The result of each record, or why it has none, made when it is asked for."""
@@ -121,7 +121,7 @@ class PruneChunk:
         """Of each text that can be read the losses, (orders, points), and how many outputs."""
         points = [tuple(order[:count]) for order in self.orders for count in self.off]
         # Without any head, and with all, the orders are one.
-        same = {frozenset(heads): Change(heads) for heads in points}
+        same = {frozenset(heads): Intervention(heads) for heads in points}
         found = []
         for record in chunk:
             if not isinstance(record, Text):

@@ -43,7 +43,7 @@ _OPEN: dict[Hashable, tuple[States, Source]] = {}
 _OPENING = RLock()
 
 
-def opened(
+def source_for(
     origin: Origin, kind: SourceKind, *, with_head: bool = False, states: States | None = None
 ) -> Source:
     """A source, which stays open for the next texts, as long as its files are what they were.
@@ -88,10 +88,10 @@ class SourceWork:
     def __post_init__(self) -> None:
         object.__setattr__(self, "states", states_of(self.origin))
 
-    def opened(self, command: Command, *, with_head: bool = False) -> Source:
+    def source_for(self, command: Command, *, with_head: bool = False) -> Source:
         """The source, loaded once in a process; other machines have files of their own."""
         states = self.states if node() == self.machine else None
-        return opened(self.origin, command, with_head=with_head, states=states)
+        return source_for(self.origin, command, with_head=with_head, states=states)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class AttendChunk(SourceWork):
 
     def open(self) -> Source:
         """The source with what the lens needs."""
-        return self.opened(self.command, with_head=needs_head(self.choice.lens))
+        return self.source_for(self.command, with_head=needs_head(self.choice.lens))
 
     def __call__(self, chunk: Chunk) -> Iterator[Outcome]:
         """The result of each record, or why it has none, made when it is asked for."""

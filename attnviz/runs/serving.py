@@ -90,7 +90,7 @@ class Job:
 Work = Callable[[Question], dict[str, Any]]
 
 
-class Desk:
+class JobQueue:
     """Where questions are answered, one at a time, in the order in which they came."""
 
     def __init__(self, answers: Answers) -> None:
@@ -137,7 +137,7 @@ class Desk:
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class AccessPolicy:
     """Who is let in.
 
     Attributes:
@@ -200,7 +200,7 @@ def _same(given: str, secret: str) -> bool:
     return hmac.compare_digest(given.encode("utf-8", "replace"), secret.encode())
 
 
-class Parts(Response):
+class ChunkedResponse(Response):
     """An answer that is sent in parts; whoever takes none for long is left alone."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -219,7 +219,7 @@ class Parts(Response):
 def as_json(value: Any, status: int = 200) -> Response:
     """Values, or JSON as it is, as an answer."""
     body = value if isinstance(value, bytes) else orjson.dumps(value)
-    return Parts(body, status, HEADERS, "application/json")
+    return ChunkedResponse(body, status, HEADERS, "application/json")
 
 
 def refused(status: int, why: str) -> Response:
@@ -230,12 +230,12 @@ def refused(status: int, why: str) -> Response:
     )
 
 
-def application(desk: Desk, door: Door, page: str) -> Starlette:
+def application(desk: JobQueue, door: AccessPolicy, page: str) -> Starlette:
     """The page and its interface."""
 
     async def show(request: Request) -> Response:
         if "token" not in request.query_params:
-            return Parts(page, 200, HEADERS, "text/html")
+            return ChunkedResponse(page, 200, HEADERS, "text/html")
         # Not redirected, but led on by a page of this site, to which the cookie is then sent even
         # if another site's page (a terminal in a browser) had the address.
         moved = Response(ONWARD.format(door.room), 200, HEADERS, "text/html")
@@ -289,7 +289,7 @@ def application(desk: Desk, door: Door, page: str) -> Starlette:
 class Guard:
     """Lets in whom the door lets in."""
 
-    def __init__(self, app: ASGIApp, door: Door) -> None:
+    def __init__(self, app: ASGIApp, door: AccessPolicy) -> None:
         self.app, self.door = app, door
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -358,12 +358,12 @@ def listening(host: str, port: int) -> socket.socket:
         raise OutputError(f"cannot listen on {host} port {port}: {why}") from error
 
 
-def serve(listener: socket.socket, answers: Answers, door: Door, page: str) -> None:
+def serve(listener: socket.socket, answers: Answers, door: AccessPolicy, page: str) -> None:
     """Answer until the process is told to end."""
     # A client's mistakes are told to the client, and bugs are printed by `_bug`.
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
     settings: dict[str, Any] = {"ws": "none", "lifespan": "off", "loop": "asyncio"}
-    app = application(Desk(answers), door, page)
+    app = application(JobQueue(answers), door, page)
     server = _Server(
         uvicorn.Config(
             app,

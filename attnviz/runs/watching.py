@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from attnviz.models.watch.maps import Names
-    from attnviz.models.watch.watching import Seen, Wanted
+    from attnviz.models.watch.watching import Wanted, WatchLog
 
 
 class Watched:
     """What was seen in a block, also while it still runs."""
 
-    def __init__(self, model: str, wanted: Wanted, seen: Seen, names: Names) -> None:
+    def __init__(self, model: str, wanted: Wanted, seen: WatchLog, names: Names) -> None:
         self._facts = model, wanted, names
         self.seen = seen
 

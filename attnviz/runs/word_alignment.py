@@ -25,7 +25,7 @@ from attnviz.core.notices import notify
 from attnviz.core.options import Language
 from attnviz.core.query import Query
 from attnviz.models import Source
-from attnviz.runs.many_texts import Chunk, SourceWork, opened
+from attnviz.runs.many_texts import Chunk, SourceWork, source_for
 from attnviz.storage.texts import BadText, Text
 
 _OTHER_LANGUAGE: dict[Language, Language] = {"en": "fr", "fr": "en"}
@@ -222,9 +222,9 @@ class AlignChunk(SourceWork):
 
     def __call__(self, chunk: Chunk) -> list[Aligned | AttnvizError]:
         """The alignment of each record, or why it has none."""
-        source = self.opened("cross")
+        source = self.source_for("cross")
         other = _OTHER_LANGUAGE[self.origin.to] if self.origin.to else None
-        backward = opened(replace(self.origin, to=other), "cross") if other else source
+        backward = source_for(replace(self.origin, to=other), "cross") if other else source
         aligner = Aligner(source, backward, self.how, self.against, self.layer, self.head)
         pairs = [record for record in chunk if isinstance(record, Text)]
         aligned = aligner.align(pairs, self.batch_size)

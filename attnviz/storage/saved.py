@@ -49,7 +49,7 @@ Opener = Callable[[], AbstractContextManager[Saved]]
 
 
 @dataclass(frozen=True, slots=True)
-class Lines:
+class SavedLines:
     """A JSON document a line; the lines before are skipped, not read."""
 
     file: IO[bytes]
@@ -100,7 +100,7 @@ def open_saved(file: IO[bytes], where: str) -> Saved:
     elif beginning.startswith(b"{"):
         first = file.readline()
         if file.read(1) and holds_attention(first):
-            return Lines(file, where)
+            return SavedLines(file, where)
         file.seek(0)
     return Loaded(list(read_any(file.read(), where)))
 

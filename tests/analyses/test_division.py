@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from attnviz.analyses.view import PAIR_STREAMS, divisions, is_pair, pair_stream, second_part
-from attnviz.core.attention_map import PARTS, SECOND_PART, AttentionMap, Parts, Token
+from attnviz.core.attention_map import PARTS, SECOND_PART, AttentionMap, TextParts, Token
 from attnviz.core.errors import InputError
 from tests.samples import attention_of, weights_of
 
@@ -27,7 +27,7 @@ SETTINGS = {PARTS: "pair", SECOND_PART: 5}
 def pair():
     item = AttentionMap("self", TOKENS, TOKENS, weights_of((2, 3, 6, 6)))
     made = attention_of(item, text="ab c\nd", settings=SETTINGS)
-    return replace(made, parts=Parts("pair", 5))
+    return replace(made, parts=TextParts("pair", 5))
 
 
 def test_a_second_part_begins_at_its_first_word(pair):
@@ -73,7 +73,7 @@ def test_other_settings_of_a_pair_stay(pair):
 
 def test_a_prompt_and_its_output_are_no_pair(pair):
     assert is_pair(pair)
-    assert not is_pair(replace(pair, parts=Parts("prompt and output", 5)))
+    assert not is_pair(replace(pair, parts=TextParts("prompt and output", 5)))
 
 
 def test_offsets_of_the_second_part_begin_anew_and_special_tokens_stay_empty(pair):
@@ -97,7 +97,7 @@ def test_a_quarter_of_blocks_is_refused_by_the_option_that_asked(pair):
 
 
 def test_a_second_text_without_a_token_is_told_by_its_place(pair):
-    beyond = replace(pair, parts=Parts("pair", 6))
+    beyond = replace(pair, parts=TextParts("pair", 6))
     with pytest.raises(
         InputError, match=r"^no token stands for the second text, from character 6$"
     ):

@@ -21,7 +21,7 @@ from attnviz.analyses.effects.faithfulness import (
 from attnviz.analyses.effects.links import rank_correlation
 from attnviz.analyses.lenses.effect import effects
 from attnviz.core.attention_map import Provenance
-from attnviz.core.effects import LENS_MEASURES, LENS_SHARES, RANDOM, Change, LensRow, TokenAt
+from attnviz.core.effects import LENS_MEASURES, LENS_SHARES, RANDOM, Intervention, LensRow, TokenAt
 from attnviz.core.errors import UsageError
 from attnviz.core.query import Query
 from attnviz.core.registry import LENSES
@@ -43,7 +43,7 @@ def log_p(found: TokenScores, *tokens: TokenAt) -> float:
     """Of all outputs together, with tokens hidden."""
     experiment = found.explained.experiment
     assert experiment is not None
-    (row,) = experiment.run([Change(tokens=tokens)])
+    (row,) = experiment.run([Intervention(tokens=tokens)])
     return float(sum(row[at, one.number] for at, one in enumerate(experiment.outputs)))
 
 

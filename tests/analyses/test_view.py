@@ -17,7 +17,7 @@ from attnviz.analyses.view import (
     sides,
     views,
 )
-from attnviz.core.attention_map import AttentionMap, Focus, Link, Parts, Token
+from attnviz.core.attention_map import AttentionMap, Focus, Link, TextParts, Token
 from tests.samples import attention_of, self_map
 
 WORDS = ["a", "b", "c"]
@@ -225,7 +225,7 @@ def test_a_run_is_said_with_all_that_sets_it_apart() -> None:
     item = self_map(WORDS, 1, 2).with_weights(self_map(WORDS, 1, 2).weights, blocks=(2, 3))
     found = replace(
         attention_of(item, steps=("lens norm", "look from a", "special drop")),
-        parts=Parts("prompt and output", 3, (4, 5)),
+        parts=TextParts("prompt and output", 3, (4, 5)),
         decision="yes",
     )
     assert describe_run(found, item) == (

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from attnviz.analyses.effects.links import effects_of, rank_correlation
 from attnviz.analyses.lenses.effect import effects
 from attnviz.core.attention_map import LITTLE_EFFECT, MUCH_WEIGHT
-from attnviz.core.effects import Change, LinkAt
+from attnviz.core.effects import Intervention, LinkAt
 from attnviz.core.query import Query
 from attnviz.models import Source
 from attnviz.models.lens import explained_by, open_experiment
@@ -43,7 +43,7 @@ def links_of(source: Source, query: Query, drawn: int, seed: int = 0) -> dict[st
         cells = np.argwhere((item.weights > LEAST_WEIGHT) & np.isfinite(estimates))
         cells = generator.permutation(cells)[:drawn]
         changes = [
-            Change(links=(LinkAt(item.stream, query_at, key_at, item.layers[layer], head),))
+            Intervention(links=(LinkAt(item.stream, query_at, key_at, item.layers[layer], head),))
             for layer, head, query_at, key_at in cells.tolist()
         ]
         exact = effects_of(experiment, changes).sum(axis=1)

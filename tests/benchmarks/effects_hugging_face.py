@@ -23,7 +23,7 @@ from attnviz.analyses.effects.links import with_measured
 from attnviz.analyses.lenses.effect import effect
 from attnviz.analyses.lenses.gradient import gradient
 from attnviz.core.attention_map import Attention, Provenance, Token
-from attnviz.core.effects import Change, HeadAt, Output
+from attnviz.core.effects import HeadAt, Intervention, PredictedToken
 from attnviz.models.hugging_face.experiment import ExperimentRequest, KernelExperiment
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
 from attnviz.models.lens import explained_by
@@ -45,7 +45,9 @@ def question(model: Any, tokens: int) -> ExperimentRequest:
         model,
         {**inputs, **({"use_cache": False} if model.can_generate() else {})},
         encoded,
-        lambda logits: (Output(tokens - 1, int(logits[0, -1].argmax()), "last", tokens - 1),),
+        lambda logits: (
+            PredictedToken(tokens - 1, int(logits[0, -1].argmax()), "last", tokens - 1),
+        ),
         str,
     )
 
@@ -72,7 +74,7 @@ def heads(asked: ExperimentRequest) -> None:
     """The exact effect of each head."""
     experiment = KernelExperiment(asked)
     changes = [
-        Change((HeadAt(item.stream, layer, head),))
+        Intervention((HeadAt(item.stream, layer, head),))
         for item in experiment.attention.maps
         for layer in item.layers
         for head in range(len(item.heads))

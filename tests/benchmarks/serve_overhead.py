@@ -14,10 +14,10 @@ import sys
 from collections.abc import Callable
 from time import perf_counter
 
-from attnviz.core.effects import Change, log_probabilities
+from attnviz.core.effects import Intervention, log_probabilities
 from attnviz.core.options import Choice, Origin
 from attnviz.models.lens import open_experiment
-from attnviz.runs.many_texts import opened
+from attnviz.runs.many_texts import source_for
 from attnviz.runs.pipeline import attend_one, query_of
 from attnviz.storage.texts import Text
 from tests.serve.server import serving
@@ -27,9 +27,9 @@ TEXT = Text("0", "The old man saw the little dog in the garden.")
 
 def library() -> None:
     """The work by itself."""
-    source = opened(Origin(), "cross", with_head=True)
+    source = source_for(Origin(), "cross", with_head=True)
     result = attend_one(source, TEXT, Choice(), "cross")
-    log_probabilities(open_experiment(source, query_of(TEXT, "cross"), None), [Change()])
+    log_probabilities(open_experiment(source, query_of(TEXT, "cross"), None), [Intervention()])
     result.page()
 
 

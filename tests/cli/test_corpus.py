@@ -20,7 +20,7 @@ from attnviz.core.options import Choice, Origin
 from attnviz.core.query import Query
 from attnviz.runs import corpus, many_texts
 from attnviz.runs.corpus import (
-    Checkpoint,
+    CorpusCheckpoint,
     CorpusState,
     Shard,
     ShardResult,
@@ -295,7 +295,7 @@ def test_a_damaged_checkpoint_is_named(texts: Path, tmp_path: Path) -> None:
 def test_whatever_a_checkpoint_holds_that_was_not_written_is_one_error(tmp_path: Path) -> None:
     vocabulary = vocabulary_of([])
     task = ShardTask(AttendChunk(Origin(), Choice(), "self"), vocabulary)
-    checkpoint = Checkpoint(tmp_path / "found.json", {"--layer": "1"})
+    checkpoint = CorpusCheckpoint(tmp_path / "found.json", {"--layer": "1"})
     checkpoint.saved_at = -1e9
     checkpoint.save(CorpusState(Aggregates(vocabulary), 3, 1, "{}\n", {"a note": 2}))
     good, place = checkpoint.place.read_bytes(), checkpoint.place

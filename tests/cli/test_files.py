@@ -22,7 +22,7 @@ def no_model(monkeypatch: pytest.MonkeyPatch) -> None:
     def load(*_: object) -> None:
         raise AssertionError("a model was loaded before the outputs were checked")
 
-    monkeypatch.setattr("attnviz.runs.many_texts.opened", load)
+    monkeypatch.setattr("attnviz.runs.many_texts.source_for", load)
 
 
 @pytest.mark.usefixtures("no_model")

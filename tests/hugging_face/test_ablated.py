@@ -10,7 +10,7 @@ import torch
 from transformers.modeling_utils import AttentionInterface
 
 import attnviz
-from attnviz.core.effects import Change, HeadAt
+from attnviz.core.effects import HeadAt, Intervention
 from attnviz.core.errors import AttentionError, UsageError
 from attnviz.models.hugging_face.experiment import KernelExperiment
 from attnviz.models.hugging_face.load.imports import quiet
@@ -306,7 +306,7 @@ def test_in_every_family_it_is_what_the_experiment_measures(name):
     part, outputs = experiment.encoded.part, experiment.outputs
     for item in experiment.attention.maps:
         layer, head = item.layers[-1], len(item.heads) - 1
-        (expected,) = experiment.run([Change((HeadAt(item.stream, layer, head),))])
+        (expected,) = experiment.run([Intervention((HeadAt(item.stream, layer, head),))])
         try:
             with attnviz.ablated(part, [(item.stream, int(layer), head)]):
                 found = said(asked(name, model), model, outputs)

@@ -30,7 +30,12 @@ from attnviz.models.hugging_face.capture.maps import (
     ignored_positions,
 )
 from attnviz.models.hugging_face.capture.passes import layer_numbers, read_layers
-from attnviz.models.hugging_face.capture.region import Axis, PooledGrid, each_token, region_note
+from attnviz.models.hugging_face.capture.region import (
+    PooledGrid,
+    TokenBlocks,
+    each_token,
+    region_note,
+)
 from tests.hugging_face.ask import attend, cross
 from tests.hugging_face.tiny_models import but_slow
 from tests.precision import both, check_as_near
@@ -260,7 +265,7 @@ def test_whether_a_map_is_causal_is_read_off_all_its_layers(stream, ahead, calle
 
 
 def test_a_part_of_a_causal_map_looks_back_from_where_it_starts():
-    rows = PooledGrid(Axis(2, 4), each_token(4))
+    rows = PooledGrid(TokenBlocks(2, 4), each_token(4))
     weights = np.array([[[[1, 1, 1, 0], [1, 1, 1, 1]]]])
     made = as_map(captured(weights, grid=rows), WORDS, "text", "text")
     assert (made.stream, made.starts, made.blocks) == ("causal", (2, 0), (1, 1))
@@ -315,7 +320,7 @@ def test_a_note_says_which_links_do_not_count_among_the_strongest(ignored, told)
 
 def test_notes_tell_of_a_second_pass_of_blocks_and_of_the_most_links():
     whole = PooledGrid(each_token(4), each_token(4))
-    blocks = PooledGrid(Axis(0, 4, 2), Axis(0, 4, 2))
+    blocks = PooledGrid(TokenBlocks(0, 4, 2), TokenBlocks(0, 4, 2))
     ones = np.ones((1, 1, 4, 4))
     cells = tuple(Cell(0, key, 0.5) for key in range(3))
     items = [

@@ -21,9 +21,9 @@ from attnviz.models.hugging_face.capture.kernel import (
     watch_kernels,
 )
 from attnviz.models.hugging_face.capture.region import (
-    Axis,
     PooledGrid,
     Region,
+    TokenBlocks,
     choose_grids,
     each_token,
     heads_of,
@@ -116,11 +116,11 @@ def test_a_part_may_begin_and_end_where_the_text_does(monkeypatch):
     whole = frame(9, 2**30, monkeypatch, window=(0, 8))
     assert whole == PooledGrid(each_token(9), each_token(9))
     first = frame(9, 2**30, monkeypatch, rows=(0, 0))
-    assert first == PooledGrid(Axis(0, 1), each_token(9))
-    assert frame(9, 2**30, monkeypatch, window=(2, 8), max_size=3).keys == Axis(2, 9, 3)
+    assert first == PooledGrid(TokenBlocks(0, 1), each_token(9))
+    assert frame(9, 2**30, monkeypatch, window=(2, 8), max_size=3).keys == TokenBlocks(2, 9, 3)
     monkeypatch.setattr(regions, "free_bytes", lambda device: 2**30)
     (cross,) = choose_grids(Shape, {"cross": (5, 9)}, Region(window=(1, 4))).values()
-    assert cross == PooledGrid(Axis(1, 5), Axis(1, 5))
+    assert cross == PooledGrid(TokenBlocks(1, 5), TokenBlocks(1, 5))
     with pytest.raises(UsageError, match="it has 5 tokens, 0 to 4"):
         choose_grids(Shape, {"cross": (5, 9)}, Region(window=(1, 5)))
 
@@ -336,10 +336,10 @@ def test_heads_are_counted_in_all_layers_of_a_stream(numbers, stream, heads):
 
 
 def test_blocks_of_a_part_are_as_short_as_their_number_allows():
-    assert in_blocks(4, 15, 3) == Axis(4, 15, 4)
+    assert in_blocks(4, 15, 3) == TokenBlocks(4, 15, 4)
     assert in_blocks(4, 15, 3).spans == [(4, 8), (8, 12), (12, 15)]
     assert in_blocks(4, 15, 3).blocks == 3
-    assert in_blocks(4, 15, 11) == Axis(4, 15, 1)
+    assert in_blocks(4, 15, 11) == TokenBlocks(4, 15, 1)
 
 
 def test_a_block_is_called_after_its_first_and_last_word_and_covers_its_words():
@@ -351,18 +351,21 @@ def test_a_block_is_called_after_its_first_and_last_word_and_covers_its_words():
         Token("[PAD]", 0, 0, special=True),
         Token("x", 13, 14),
     )
-    assert Axis(0, 6, 2).tokens(tokens) == (
+    assert TokenBlocks(0, 6, 2).tokens(tokens) == (
         Token("0–1 [CLS] … the", 5, 8),
         Token("2–3 cat … [SEP]", 9, 12),
         Token("4–5 [PAD] … x", 13, 14),
     )
-    assert Axis(1, 6, 4).tokens(tokens) == (Token("1–4 the … [PAD]", 5, 12), Token("5 x", 13, 14))
-    assert Axis(3, 5, 2).tokens(tokens) == (Token("3–4 [SEP] … [PAD]", 0, 0, special=True),)
-    assert Axis(1, 3).tokens(tokens) == tokens[1:3]
+    assert TokenBlocks(1, 6, 4).tokens(tokens) == (
+        Token("1–4 the … [PAD]", 5, 12),
+        Token("5 x", 13, 14),
+    )
+    assert TokenBlocks(3, 5, 2).tokens(tokens) == (Token("3–4 [SEP] … [PAD]", 0, 0, special=True),)
+    assert TokenBlocks(1, 3).tokens(tokens) == tokens[1:3]
 
 
 def test_a_note_says_who_attends_to_whom():
-    whole, part = each_token(9), Axis(2, 5)
+    whole, part = each_token(9), TokenBlocks(2, 5)
     assert region_note(PooledGrid(whole, whole), (9, 9)) == ""
     assert region_note(PooledGrid(part, whole), (9, 9)) == (
         "only tokens 2 to 4 of 9 tokens attend, to all of them"
@@ -371,7 +374,7 @@ def test_a_note_says_who_attends_to_whom():
         "only tokens 2 to 4 of 9 tokens attend, and only to each other: "
         "rows sum to what stays among them"
     )
-    blocks = PooledGrid(Axis(2, 8, 3), Axis(0, 9, 2))
+    blocks = PooledGrid(TokenBlocks(2, 8, 3), TokenBlocks(0, 9, 2))
     assert region_note(blocks, (9, 9)).startswith(
         "tokens 2 to 7 of 9 tokens: the maps are pooled to 2 × 5 blocks of 3 × 2 tokens"
     )

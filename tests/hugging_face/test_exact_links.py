@@ -19,7 +19,7 @@ from attnviz.models.hugging_face.capture.exact_links import (
     strongest_in,
 )
 from attnviz.models.hugging_face.capture.probe import read_grid
-from attnviz.models.hugging_face.capture.region import Axis, PooledGrid, Region, in_blocks
+from attnviz.models.hugging_face.capture.region import PooledGrid, Region, TokenBlocks, in_blocks
 from tests.hugging_face.ask import attend
 from tests.hugging_face.test_probe import rounding, sdpa
 
@@ -76,7 +76,7 @@ def test_only_queries_and_keys_of_the_frame_count():
     call, weights = sdpa(causal=False)
     part = torch.zeros_like(weights)
     part[:, 4:15, 6:20] = weights[:, 4:15, 6:20]
-    found = found_in(call, PooledGrid(Axis(4, 15, 3), Axis(6, 20, 5)), HIDDEN, 6)
+    found = found_in(call, PooledGrid(TokenBlocks(4, 15, 3), TokenBlocks(6, 20, 5)), HIDDEN, 6)
     assert_same(found, brute_force(part.numpy(), HIDDEN, 6), weights, rounding(call))
 
 
@@ -127,10 +127,15 @@ def test_of_equal_values_the_first_are_foremost():
     assert foremost(values, 2).tolist() == [[1, 3], [4, 0]]
 
 
-@pytest.mark.parametrize("keys", [Axis(6, 20, 5), Axis(5, 20, 2), Axis(0, 21, 4)])
+@pytest.mark.parametrize(
+    "keys", [TokenBlocks(6, 20, 5), TokenBlocks(5, 20, 2), TokenBlocks(0, 21, 4)]
+)
 def test_a_rows_bound_is_the_most_that_it_gives_to_a_block_without_hidden_keys(keys):
     call, weights = sdpa(causal=False)
-    frame, hidden = PooledGrid(Axis(4, 15, 3), keys), IgnoredPositions(keys=(0, 6, 7, 12, 19))
+    frame, hidden = (
+        PooledGrid(TokenBlocks(4, 15, 3), keys),
+        IgnoredPositions(keys=(0, 6, 7, 12, 19)),
+    )
     bounds = Bounds(call, frame, hidden)
     read_grid(call, frame, bounds.add)
     shown = weights.clone()

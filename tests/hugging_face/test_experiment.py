@@ -12,7 +12,7 @@ import transformers
 from transformers import CONFIG_MAPPING
 from transformers.models.vit.image_processing_pil_vit import ViTImageProcessorPil
 
-from attnviz.core.effects import Change, HeadAt, TokenAt, log_probabilities
+from attnviz.core.effects import HeadAt, Intervention, TokenAt, log_probabilities
 from attnviz.core.errors import ModelError
 from attnviz.core.query import Query
 from attnviz.models.hugging_face.source import load_model
@@ -38,12 +38,12 @@ def test_what_a_model_writes_is_what_it_writes_by_itself_until_something_is_off(
     ids = model.tokenizer(TEXT, return_tensors="pt")["input_ids"]
     with torch.no_grad():
         own = model.model.generate(ids, do_sample=False, max_new_tokens=20)[0, ids.shape[1] :]
-    written = experiment.write(Change())
+    written = experiment.write(Intervention())
     assert written is not None
     assert written.strip() == model.tokenizer.decode(own, skip_special_tokens=True).strip()
     heads = tuple(HeadAt("causal", layer, head) for layer in "012" for head in range(4))
-    assert experiment.write(Change(heads)) != written
-    assert experiment.write(Change()) == written
+    assert experiment.write(Intervention(heads)) != written
+    assert experiment.write(Intervention()) == written
 
 
 def test_a_target_is_written_anew_and_a_masked_model_writes_nothing(model_of):
@@ -52,12 +52,12 @@ def test_a_target_is_written_anew_and_a_masked_model_writes_nothing(model_of):
     inputs = model.tokenizer(PAIR.text, return_tensors="pt")
     with torch.no_grad():
         own = model.model.generate(**inputs, do_sample=False, max_new_tokens=20, use_cache=False)
-    written = experiment.write(Change())
+    written = experiment.write(Intervention())
     assert written is not None
     assert written.startswith(model.tokenizer.decode(own[0], skip_special_tokens=True)[:10])
     hidden = tuple(TokenAt("source", place) for place in range(3))
-    assert experiment.write(Change(tokens=hidden)) is not None
-    assert model_of("roberta").experiment(Query(TEXT)).write(Change()) is None
+    assert experiment.write(Intervention(tokens=hidden)) is not None
+    assert model_of("roberta").experiment(Query(TEXT)).write(Intervention()) is None
 
 
 def test_every_token_of_a_target_is_explained_together(model_of):
@@ -70,7 +70,7 @@ def test_every_token_of_a_target_is_explained_together(model_of):
 
 
 def test_half_precision_measures_nearly_what_float32_does(model_of):
-    change = [Change(), *(Change((HeadAt("causal", "1", head),)) for head in range(4))]
+    change = [Intervention(), *(Intervention((HeadAt("causal", "1", head),)) for head in range(4))]
     rough, fine = (
         log_probabilities(model_of("llama", dtype=dtype).experiment(Query(TEXT), "1"), change)
         for dtype in ("bfloat16", "float32")
@@ -102,7 +102,7 @@ def test_tags_are_each_true_or_not(tmp_path):
     model = load_model(str(made), device="cpu", with_head=True)
     experiment = model.experiment(Query(TEXT), "fair")
     assert [experiment.spell(number) for number in range(2)] == ["dull", "fair"]
-    (scores,) = experiment.run([Change()])
+    (scores,) = experiment.run([Intervention()])
     ids = model.tokenizer(TEXT, return_tensors="pt")
     with torch.no_grad():
         expected = model.model(**ids).logits.sigmoid().log()

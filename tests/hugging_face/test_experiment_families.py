@@ -19,7 +19,7 @@ from transformers.pytorch_utils import Conv1D
 
 from attnviz.analyses.effects.links import effects_of
 from attnviz.analyses.lenses.effect import SINK, effect, effects
-from attnviz.core.effects import Change, HeadAt, LinkAt, TokenAt
+from attnviz.core.effects import HeadAt, Intervention, LinkAt, TokenAt
 from attnviz.core.errors import AttentionError, ModelError
 from attnviz.models.hugging_face.capture.kernel import watch_kernels
 from attnviz.models.hugging_face.experiment import (
@@ -192,7 +192,7 @@ def test_a_head_is_switched_off_as_at_the_input_of_the_projection_that_follows(n
         place: rows.mean(axis=1, keepdims=True) for place, rows in experiment.head_outputs().items()
     }
     for instead in (None, means) if name not in GATED else (None,):
-        found = experiment.run([Change(heads=(at,)) for at in heads], instead)
+        found = experiment.run([Intervention(heads=(at,)) for at in heads], instead)
         for at, scores in zip(heads, found, strict=True):
             number = experiment.places.index((at.stream, at.layer))
             mean = None if instead is None else means[at.stream, at.layer][at.head]
@@ -209,11 +209,11 @@ def test_a_link_is_cut_and_a_token_hidden_as_by_minus_infinity_before_the_softma
     model, question = in_double(name)
     experiment = KernelExperiment(question)
     own, shapes = exact(eager(make(name))), shapes_of(model, question)
-    changes = [Change(links=(link,)) for link in links_of(experiment)]
+    changes = [Intervention(links=(link,)) for link in links_of(experiment)]
     assert changes
     sides = {item.key_side: len(item.key_tokens) for item in experiment.attention.maps}
-    changes += [Change(tokens=(TokenAt(side, sides[side] // 2),)) for side in sides]
-    changes.append(changes[0] + changes[-1] + Change((next(heads_of(experiment)),)))
+    changes += [Intervention(tokens=(TokenAt(side, sides[side] // 2),)) for side in sides]
+    changes.append(changes[0] + changes[-1] + Intervention((next(heads_of(experiment)),)))
     found = list(experiment.run(changes))
     for change, scores in zip(changes[:-1], found, strict=False):
 
@@ -257,7 +257,7 @@ def test_a_sink_keeps_its_share_of_rows_so_sharp_that_rounding_hides_it():
         for head in range(4)
         for query in (5, 8, 10)
     ]
-    changes = [Change(links=(link,)) for link in links]
+    changes = [Intervention(links=(link,)) for link in links]
     found = effects_of(experiment, changes).sum(axis=1)
     numbers = [output.number for output in experiment.outputs]
     with in_float64():
@@ -283,7 +283,7 @@ def test_a_sink_keeps_its_share_of_rows_so_sharp_that_rounding_hides_it():
     np.testing.assert_allclose(found[known], expected[known], rtol=1e-4, atol=1e-4)
     for link, row in zip(np.array(links)[known], np.array(rows)[known], strict=True):
         place = item.layers.index(link.layer), link.head, link.query
-        changed = experiment.changed(Change(links=(link,))).maps[0].weights[place]
+        changed = experiment.changed(Intervention(links=(link,))).maps[0].weights[place]
         assert not changed.any() or changed == pytest.approx(row, rel=1e-3, abs=1e-5)
         weights, slopes = (one[place[1:]] for one in handed[link.stream, link.layer])
         others = np.arange(len(weights)) != link.key
@@ -379,14 +379,14 @@ def hooks_of(model):
 
 def changes_of(experiment):
     """Heads and links of each map, a token of each side, and all of it at once."""
-    found = [Change(heads=(at,)) for at in heads_of(experiment)]
-    found += [Change(links=(link,)) for link in links_of(experiment)]
+    found = [Intervention(heads=(at,)) for at in heads_of(experiment)]
+    found += [Intervention(links=(link,)) for link in links_of(experiment)]
     sides = {item.key_side: len(item.key_tokens) for item in experiment.attention.maps}
-    found += [Change(tokens=(TokenAt(side, sides[side] // 2),)) for side in sides]
-    together = Change()
+    found += [Intervention(tokens=(TokenAt(side, sides[side] // 2),)) for side in sides]
+    together = Intervention()
     for change in found:
         together += change
-    return [Change(), *found, together]
+    return [Intervention(), *found, together]
 
 
 @pytest.mark.parametrize("name", families("probe"))
@@ -406,7 +406,7 @@ def test_float32_costs_little_and_an_experiment_leaves_the_model_as_it_was(name)
     plain = said(question, model, experiment.outputs)
     changes = changes_of(experiment)
     experiment.gradients()
-    found = [next(experiment.run([Change()])), *experiment.run(changes)]
+    found = [next(experiment.run([Intervention()])), *experiment.run(changes)]
     with pytest.raises(ModelError):
         list(experiment.run(changes, {}))
     after = dict(AttentionInterface._global_mapping), AttentionInterface.get_interface
@@ -457,7 +457,7 @@ def test_a_family_without_kernels_is_asked_for_gradients_and_switches_nothing_of
     experiment = experiment_of(question)
     assert isinstance(experiment, EagerExperiment)
     with pytest.raises(AttentionError, match=f"'{model.config.model_type}' calls no attention"):
-        next(experiment.run([Change()]))
+        next(experiment.run([Intervention()]))
     slopes = experiment.gradients()
     items = list(zip(experiment.attention.maps, slopes, strict=True))
     assert [slope.shape for _, slope in items] == [item.weights.shape for item, _ in items]

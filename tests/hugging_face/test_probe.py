@@ -14,7 +14,12 @@ from attnviz.models.hugging_face.capture import probe
 from attnviz.models.hugging_face.capture.kernel import Call
 from attnviz.models.hugging_face.capture.passes import CaptureSpec, check_mixture, read_call
 from attnviz.models.hugging_face.capture.probe import exact_rows, key_masses, pool_array, read_grid
-from attnviz.models.hugging_face.capture.region import Axis, PooledGrid, each_token, in_blocks
+from attnviz.models.hugging_face.capture.region import (
+    PooledGrid,
+    TokenBlocks,
+    each_token,
+    in_blocks,
+)
 from tests.hugging_face.ask import every_weight
 
 
@@ -95,9 +100,9 @@ def test_blocks_sum_over_keys_average_over_queries_and_keep_each_rows_sum(most):
 @pytest.mark.parametrize(
     "frame",
     [
-        PooledGrid(Axis(3, 5), each_token(21)),
-        PooledGrid(Axis(3, 9), Axis(3, 9)),
-        PooledGrid(Axis(2, 21, 4), Axis(5, 20, 3)),
+        PooledGrid(TokenBlocks(3, 5), each_token(21)),
+        PooledGrid(TokenBlocks(3, 9), TokenBlocks(3, 9)),
+        PooledGrid(TokenBlocks(2, 21, 4), TokenBlocks(5, 20, 3)),
     ],
 )
 def test_a_part_of_the_text_is_the_part_of_the_whole(frame):
@@ -193,7 +198,7 @@ def test_few_rows_of_a_long_text_are_read_by_themselves(tokens, asked, monkeypat
     monkeypatch.setattr(
         probe, "exact_rows", lambda *given: (calls.append(1), exact_rows(*given))[1]
     )
-    found = read_grid(call, PooledGrid(Axis(3, 5), Axis(0, tokens)))
+    found = read_grid(call, PooledGrid(TokenBlocks(3, 5), TokenBlocks(0, tokens)))
     torch.testing.assert_close(found[0], weights[:, 3:5], atol=rounding(call), rtol=0)
     assert len(calls) == asked
 
@@ -239,7 +244,10 @@ def test_weights_that_a_kernel_returns_are_taken_where_they_are_wanted():
 
 def test_queries_and_keys_are_kept_only_where_they_are_wanted():
     call, _ = sdpa()
-    for grid in (PooledGrid(each_token(21), each_token(21)), PooledGrid(Axis(3, 5), Axis(3, 5))):
+    for grid in (
+        PooledGrid(each_token(21), each_token(21)),
+        PooledGrid(TokenBlocks(3, 5), TokenBlocks(3, 5)),
+    ):
         assert read_call("layer", call, CaptureSpec(grid)).projected is None
         assert read_call("layer", call, CaptureSpec(grid, keep_qk=True)).projected is not None
 

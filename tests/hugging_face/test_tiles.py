@@ -16,7 +16,7 @@ from attnviz.models.hugging_face.capture.exact_links import IgnoredPositions
 from attnviz.models.hugging_face.capture.kernel import Call
 from attnviz.models.hugging_face.capture.passes import CaptureSpec, read_call
 from attnviz.models.hugging_face.capture.probe import pool_array, read_grid
-from attnviz.models.hugging_face.capture.region import Axis, PooledGrid, Region, in_blocks
+from attnviz.models.hugging_face.capture.region import PooledGrid, Region, TokenBlocks, in_blocks
 from attnviz.models.hugging_face.capture.tiles import read_tiles
 from tests.hugging_face.test_exact_links import HIDDEN, assert_same, brute_force
 from tests.hugging_face.test_probe import Module, rounding, spelled_out
@@ -100,10 +100,10 @@ def test_tiles_are_what_indicators_and_written_out_weights_are(mask, options, ti
 @pytest.mark.parametrize(
     "grid",
     [
-        PooledGrid(Axis(0, TOKENS), Axis(0, TOKENS)),
-        PooledGrid(Axis(7, 9), Axis(0, TOKENS)),
-        PooledGrid(Axis(4, 33, 3), Axis(9, 40, 4)),
-        PooledGrid(Axis(4, 33, 3), Axis(30, 50, 2)),
+        PooledGrid(TokenBlocks(0, TOKENS), TokenBlocks(0, TOKENS)),
+        PooledGrid(TokenBlocks(7, 9), TokenBlocks(0, TOKENS)),
+        PooledGrid(TokenBlocks(4, 33, 3), TokenBlocks(9, 40, 4)),
+        PooledGrid(TokenBlocks(4, 33, 3), TokenBlocks(30, 50, 2)),
     ],
 )
 @pytest.mark.parametrize("causal", [True, False])

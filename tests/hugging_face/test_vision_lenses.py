@@ -9,7 +9,7 @@ import transformers
 
 from attnviz.analyses.lenses.gradient import gradient
 from attnviz.analyses.lenses.norm import norms, norms_by_head
-from attnviz.core.effects import Change, HeadAt, TokenAt
+from attnviz.core.effects import HeadAt, Intervention, TokenAt
 from attnviz.core.errors import ModelError, UsageError
 from attnviz.models.hugging_face.vision.vision import load_vision_model
 from tests.hugging_face.ask import about, look
@@ -149,8 +149,10 @@ def test_a_class_loses_what_its_heads_and_patches_gave_it(folder):
     path = folder("vit", head=True)
     model = load_vision_model(str(path), device="cpu")
     experiment = model.experiment(about(picture()), "dog")
-    heads = [Change((HeadAt("self", "1", head),)) for head in range(4)]
-    plain, *changed = experiment.run([Change(), *heads, Change(tokens=(TokenAt("picture", 3),))])
+    heads = [Intervention((HeadAt("self", "1", head),)) for head in range(4)]
+    plain, *changed = experiment.run(
+        [Intervention(), *heads, Intervention(tokens=(TokenAt("picture", 3),))]
+    )
     own = transformers.AutoModelForImageClassification.from_pretrained(path).eval()
     with torch.no_grad():
         expected = own(pixel_values=model.inputs(about(picture()).picture)["pixel_values"]).logits
@@ -161,4 +163,4 @@ def test_a_class_loses_what_its_heads_and_patches_gave_it(folder):
     np.testing.assert_allclose(
         experiment.attention.weights, look(model, picture()).weights, atol=1e-6
     )
-    assert experiment.write(Change()) is None
+    assert experiment.write(Intervention()) is None

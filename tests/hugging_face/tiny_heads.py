@@ -10,7 +10,7 @@ import transformers
 from transformers import CONFIG_MAPPING
 
 from attnviz.core.attention_map import Attention, Provenance, Token
-from attnviz.core.effects import Output
+from attnviz.core.effects import PredictedToken
 from attnviz.core.errors import ModelError
 from attnviz.models.hugging_face.experiment import ExperimentRequest
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
@@ -114,15 +114,15 @@ def asked(name: str, model: Any) -> ExperimentRequest:
     return ExperimentRequest(model, inputs, encoded, outputs_of, lambda number: f"<{number}>")
 
 
-def outputs_of(logits: Any) -> tuple[Output, ...]:
+def outputs_of(logits: Any) -> tuple[PredictedToken, ...]:
     """Two outputs of each text, or one of a class."""
     if logits is None:
         raise ModelError("no head")
     if logits.ndim == 2:
-        return (Output(0, 1, "one"),)
+        return (PredictedToken(0, 1, "one"),)
     last = logits.shape[1] - 1
     choices = logits.shape[2]
-    return (Output(last, 3 % choices, "three"), Output(last - 2, 1, "one"))
+    return (PredictedToken(last, 3 % choices, "three"), PredictedToken(last - 2, 1, "one"))
 
 
 def keys_of(part: Any, inputs: dict[str, Any]) -> int:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from attnviz.core.attention_map import Attention
-from attnviz.core.effects import Change, HeadAt, LinkAt, TokenAt, log_probabilities
+from attnviz.core.effects import HeadAt, Intervention, LinkAt, TokenAt, log_probabilities
 from attnviz.core.lens_inputs import AttentionGradients
 from attnviz.core.query import ALL_OUTPUTS, Query
 from attnviz.core.registry import LENSES
@@ -51,8 +51,8 @@ def experiment(pocket: Pocket, source: str, target: str | None) -> PocketExperim
     return pocket.experiment(Query(source, target, "cross"), ALL_OUTPUTS)
 
 
-def change(off: dict[str, list[Any]]) -> Change:
-    return Change(
+def change(off: dict[str, list[Any]]) -> Intervention:
+    return Intervention(
         tuple(HeadAt(*head) for head in off["heads"]),
         tuple(LinkAt(at, query, key, *one) for at, *one, query, key in off["links"]),
         tuple(TokenAt(*token) for token in off["tokens"]),
@@ -128,7 +128,7 @@ def test_what_is_switched_off_changes_what_ablate_says(
 ) -> None:
     off = PARTS[part] if part else NOTHING
     ran = experiment(pocket, source, target)
-    before, after = log_probabilities(ran, [Change(), change(off)])
+    before, after = log_probabilities(ran, [Intervention(), change(off)])
     answer = engine.ask(source, target, off=off)["answer"]
     assert [piece["text"] for piece in answer["pieces"]] == [output.name for output in ran.outputs]
     np.testing.assert_allclose([piece["logp"] for piece in answer["pieces"]], before, atol=CLOSE)
@@ -174,7 +174,9 @@ def test_the_effect_of_every_head_is_that_of_ablate(engine: Engine, pocket: Pock
         message = engine.hear()
         assert (message["stream"], message["pane"]) == (stream, 1)
         heads = [HeadAt(stream, str(layer), head) for layer in range(4) for head in range(6)]
-        before, *after = log_probabilities(ran, [Change(), *(Change((at,)) for at in heads)])
+        before, *after = log_probabilities(
+            ran, [Intervention(), *(Intervention((at,)) for at in heads)]
+        )
         expected = (before.sum() - np.array(after).sum(axis=1)).reshape(4, 6)
         np.testing.assert_allclose(message["values"], expected, atol=5 * CLOSE)
 

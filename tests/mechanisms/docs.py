@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from attnviz.core.registry import MECHANISMS
-from attnviz.mechanisms.working import tried
+from attnviz.mechanisms.working import example_parts
 
 PAGE = Path(__file__).parents[2] / "docs" / "mechanisms.md"
 HEAD = "| mechanism | paper | what is computed |\n"
@@ -22,7 +22,7 @@ def table() -> Iterator[str]:
     yield HEAD.strip()
     yield "|---|---|---|"
     for name, row in MECHANISMS.items():
-        told = "<br>".join(f"{part.name} = {part.formula}" for part in tried(row, 3, 4, 1))
+        told = "<br>".join(f"{part.name} = {part.formula}" for part in example_parts(row, 3, 4, 1))
         papers = re.findall(r"[A-Z][a-zé]+ (?:19|20)\d\d", inspect.getdoc(row.load()) or "")
         cells = (f"`{name}`", ", ".join(dict.fromkeys(papers)), told.replace("|", "\\|"))
         yield f"| {' | '.join(cells)} |"

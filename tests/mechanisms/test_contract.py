@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from attnviz.core.registry import CO_VARIANTS, MECHANISMS, Command
-from attnviz.mechanisms.working import tried
+from attnviz.mechanisms.working import example_parts
 from tests.invoke import attnviz
 
 from . import docs
@@ -90,7 +90,7 @@ def test_a_co_attention_is_a_variant_whose_streams_are_parts_of_it(name):
     assert name.startswith("co-")
     assert name.removeprefix("co-") in CO_VARIANTS
     assert MECHANISMS[name].commands == ("co",)
-    parts = {part.name: part for part in tried(MECHANISMS[name], 2, 4, 1)}
+    parts = {part.name: part for part in example_parts(MECHANISMS[name], 2, 4, 1)}
     for part in MECHANISMS[name].streams.values():
         assert set(parts[part].axes) <= {"q", "k", "n"}
         assert parts[part].value.shape[-1] == 2

@@ -7,9 +7,11 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.models.pocket.network import Sizes
+from attnviz.models.pocket.network import TranslatorSizes
 
-SIZES = Sizes(vocabulary=40, size=12, heads=3, feed_forward=20, encoder_layers=2, decoder_layers=2)
+SIZES = TranslatorSizes(
+    vocabulary=40, size=12, heads=3, feed_forward=20, encoder_layers=2, decoder_layers=2
+)
 
 SENTENCES = """\
 The red car is fast.	La voiture rouge est rapide.
@@ -25,7 +27,9 @@ She sees the red bread.	Elle voit le pain rouge.
 """
 
 
-def random_weights(sizes: Sizes = SIZES, seed: int = 0) -> Mapping[str, NDArray[np.float32]]:
+def random_weights(
+    sizes: TranslatorSizes = SIZES, seed: int = 0
+) -> Mapping[str, NDArray[np.float32]]:
     """Weights of every shape the model needs, none of them zero or one."""
     from training.loop import shapes
 

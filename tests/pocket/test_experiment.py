@@ -10,7 +10,7 @@ import pytest
 
 from attnviz.analyses.effects.links import effects_of, measure_links, rank_correlation
 from attnviz.analyses.lenses.effect import effect, effects
-from attnviz.core.effects import Change, HeadAt, LinkAt, TokenAt, log_probabilities
+from attnviz.core.effects import HeadAt, Intervention, LinkAt, TokenAt, log_probabilities
 from attnviz.core.errors import UsageError
 from attnviz.core.query import Query
 from attnviz.mechanisms import dot_product
@@ -71,8 +71,8 @@ def test_a_head_that_is_off_is_one_whose_slice_of_the_output_projection_is_zero(
     stream: str, layer: int, head: int, pocket: Pocket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     experiment = open_experiment(pocket, PAIR)
-    off = Change(heads=(HeadAt(stream, str(layer), head),))
-    plain, found = log_probabilities(experiment, [Change(), off])
+    off = Intervention(heads=(HeadAt(stream, str(layer), head),))
+    plain, found = log_probabilities(experiment, [Intervention(), off])
     np.testing.assert_allclose(plain, whole_pass(pocket), **EXACT)
     side, kind = ("encoder", "self") if stream == "encoder" else ("decoder", stream)
     name = f"{side}.{layer}.{kind.replace('decoder', 'self')}_attention.output.weight"
@@ -98,7 +98,7 @@ def test_a_link_that_is_cut_is_one_whose_score_is_minus_infinity(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     experiment = open_experiment(pocket, PAIR)
-    cut = Change(links=(LinkAt(stream, query, key, str(layer), head),))
+    cut = Intervention(links=(LinkAt(stream, query, key, str(layer), head),))
     (found,) = log_probabilities(experiment, [cut])
 
     def hide(number: int, scores: Any) -> None:
@@ -113,7 +113,7 @@ def test_a_token_that_is_hidden_is_seen_by_none_but_itself(
     pocket: Pocket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     experiment = open_experiment(pocket, PAIR)
-    tokens = Change(tokens=(TokenAt("source", 1), TokenAt("target", 2)))
+    tokens = Intervention(tokens=(TokenAt("source", 1), TokenAt("target", 2)))
     (found,) = log_probabilities(experiment, [tokens])
 
     def hide(number: int, scores: Any) -> None:
@@ -131,10 +131,10 @@ def test_a_token_that_is_hidden_is_seen_by_none_but_itself(
 def test_changes_made_together_are_not_made_in_their_neighbours(pocket: Pocket) -> None:
     experiment = open_experiment(pocket, PAIR)
     changes = [
-        Change(),
-        Change(heads=(HeadAt("cross", "0", 2),)),
-        Change(links=(LinkAt("encoder", 2, 1),), heads=(HeadAt("decoder", "0", 2),)),
-        Change(tokens=(TokenAt("source", 4),)),
+        Intervention(),
+        Intervention(heads=(HeadAt("cross", "0", 2),)),
+        Intervention(links=(LinkAt("encoder", 2, 1),), heads=(HeadAt("decoder", "0", 2),)),
+        Intervention(tokens=(TokenAt("source", 4),)),
     ]
     at_once = log_probabilities(experiment, changes)
     alone = [log_probabilities(experiment, [change])[0] for change in changes]
@@ -146,10 +146,10 @@ def test_a_head_can_put_out_its_mean_instead(pocket: Pocket) -> None:
     experiment = open_experiment(pocket, PAIR)
     outputs = experiment.head_outputs()
     assert outputs["cross", "0"].shape == (6, 7, 32)
-    off = Change(heads=(HeadAt("cross", "0", 2),))
+    off = Intervention(heads=(HeadAt("cross", "0", 2),))
     # What it puts out anyway changes nothing; its mean does, and otherwise than zeros.
     (plain,), (same,) = (
-        log_probabilities(experiment, [c], i) for c, i in ((Change(), None), (off, outputs))
+        log_probabilities(experiment, [c], i) for c, i in ((Intervention(), None), (off, outputs))
     )
     np.testing.assert_allclose(same, plain, **EXACT)
     means = {place: rows.mean(1, keepdims=True) for place, rows in outputs.items()}
@@ -191,7 +191,7 @@ def test_the_estimate_is_the_slope_of_the_way_from_the_row_to_the_row_without_th
             return dot_product.join_heads(apart), shares
 
         monkeypatch.setattr(network, "multi_head", multi_head)
-        (found,) = log_probabilities(experiment, [Change()])
+        (found,) = log_probabilities(experiment, [Intervention()])
         return float(found.sum())
 
     slope = (moved(1) - moved(-1)) / (2 * step)
@@ -207,7 +207,7 @@ def test_a_link_beside_which_nothing_is_seen_has_no_value() -> None:
     assert np.isfinite(decoder[:, :, 1:]).all()
     assert found.main.values == "signed"
     assert found.main.weights.shape == (4, 6, 7, 7)
-    cut = Change(links=(LinkAt("decoder", 0, 0),))
+    cut = Intervention(links=(LinkAt("decoder", 0, 0),))
     assert np.isnan(effects_of(experiment, [cut])).all()
 
 
@@ -233,7 +233,9 @@ def test_the_largest_estimates_are_measured_one_by_one() -> None:
         first.link.layer,
         int(first.link.head),
     )
-    assert effects_of(experiment, [Change(links=(link,))]).sum() == pytest.approx(first.measured)
+    assert effects_of(experiment, [Intervention(links=(link,))]).sum() == pytest.approx(
+        first.measured
+    )
 
 
 def test_estimates_rank_links_as_measurements_do() -> None:
@@ -246,7 +248,7 @@ def test_estimates_rank_links_as_measurements_do() -> None:
             LinkAt(item.stream, q, k, item.layers[layer], head)
             for layer, head, q, k in cells.tolist()
         ]
-        exact = effects_of(experiment, [Change(links=(link,)) for link in links]).sum(1)
+        exact = effects_of(experiment, [Intervention(links=(link,)) for link in links]).sum(1)
         near = item.weights[tuple(cells.T)].astype(float)
         assert rank_correlation(near, exact) > 0.9
         assert rank_correlation(abs(raw.weights[tuple(cells.T)]), abs(exact)) < 0.8
@@ -272,6 +274,8 @@ def test_the_encoder_predicts_one_masked_word_only() -> None:
 
 def test_it_writes_otherwise_without_a_word() -> None:
     experiment = open_experiment(load_pocket(), PAIR)
-    assert experiment.write(Change()) == "La voiture rouge est rapide."
-    assert experiment.write(Change(tokens=(TokenAt("source", 1),))) == "La voiture est rapide."
-    assert open_experiment(load_pocket(), Query("The red car")).write(Change()) is None
+    assert experiment.write(Intervention()) == "La voiture rouge est rapide."
+    assert (
+        experiment.write(Intervention(tokens=(TokenAt("source", 1),))) == "La voiture est rapide."
+    )
+    assert open_experiment(load_pocket(), Query("The red car")).write(Intervention()) is None

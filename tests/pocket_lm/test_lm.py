@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attnviz.core.effects import Change, HeadAt, LinkAt, TokenAt, log_probabilities
+from attnviz.core.effects import HeadAt, Intervention, LinkAt, TokenAt, log_probabilities
 from attnviz.core.errors import InputError, UsageError
 from attnviz.core.query import Query
 from attnviz.mechanisms.working import HeadPlace
@@ -115,11 +115,11 @@ def test_a_head_a_link_and_a_token_that_are_off_change_what_they_carried(
     last = len(ids) - 1
     copied = model.experiment(Query(TEXT), str(last))
     changes = [
-        Change(),
-        Change(heads=(HeadAt("causal", "2", 3),)),
-        Change(heads=(HeadAt("causal", "1", 1),)),
-        Change(links=(LinkAt("causal", last - 1, 2),)),
-        Change(tokens=(TokenAt("text", 2),)),
+        Intervention(),
+        Intervention(heads=(HeadAt("causal", "2", 3),)),
+        Intervention(heads=(HeadAt("causal", "1", 1),)),
+        Intervention(links=(LinkAt("causal", last - 1, 2),)),
+        Intervention(tokens=(TokenAt("text", 2),)),
     ]
     found = log_probabilities(copied, changes)[:, 0]
     assert output.name == copied.outputs[0].name == "cat"
@@ -130,7 +130,7 @@ def test_a_head_a_link_and_a_token_that_are_off_change_what_they_carried(
     plain = scores[ids[last]] - np.log(np.exp(scores).sum())
     assert found[0] == pytest.approx(plain, abs=1e-5)
     assert attention.main.weights[2, 3, last - 1, 2] > 0.3
-    assert copied.write(Change())
+    assert copied.write(Intervention())
 
 
 def test_gradients_are_those_of_small_changes(model: CausalPocket) -> None:

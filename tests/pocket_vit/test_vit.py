@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from attnviz.core.effects import Change, HeadAt, log_probabilities
+from attnviz.core.effects import HeadAt, Intervention, log_probabilities
 from attnviz.core.errors import UsageError
 from attnviz.core.query import Picture, Query
 from attnviz.models.pocket_vit.source import FOLDER, PicturePocket, load_pocket_vit, pixels
@@ -90,8 +90,8 @@ def test_lenses_and_switched_off_heads_work_on_it(model: PicturePocket, query: Q
         done = attnviz("image", SHAPES, "--lens", lens, "-f", "json", "-q")
         assert done.status == 0, lens
     experiment = model.experiment(query)
-    off = Change(heads=(HeadAt("self", "3", 0),))
-    plain, without = log_probabilities(experiment, [Change(), off])[:, 0]
+    off = Intervention(heads=(HeadAt("self", "3", 0),))
+    plain, without = log_probabilities(experiment, [Intervention(), off])[:, 0]
     assert plain - without > 0.1
     assert experiment.spell(experiment.outputs[0].number) == "star"
 

@@ -8,7 +8,7 @@ import pytest
 from attnviz.renderers.colors import GLOW, colors_of
 from attnviz.renderers.figures.overlay import (
     Overlaying,
-    Seen,
+    PictureCrop,
     blended,
     contact_sheet,
     overlay,
@@ -44,13 +44,13 @@ def test_smoothed_weights_flow_into_one_another_and_a_note_says_so() -> None:
     weights = np.array([[0.0, 1.0]], np.float32)
     step, smooth = (blended(GREY, weights, (0.0, 1.0), smooth=one) for one in (False, True))
     assert (len(np.unique(step[0], axis=0)), len(np.unique(smooth[0], axis=0)) > 10) == (2, True)
-    figure = overlay(Seen(GREY), weights, how=Overlaying(smooth=True), **WORDS)
+    figure = overlay(PictureCrop(GREY), weights, how=Overlaying(smooth=True), **WORDS)
     assert any("smoothed between" in text.get_text() for text in figure.texts)
 
 
 def test_the_picture_stands_beside_its_overlay_unsmoothed() -> None:
     weights = np.array([[0.0, 0.9]], np.float32)
-    image = image_of(overlay(Seen(GREY), weights, **WORDS))
+    image = image_of(overlay(PictureCrop(GREY), weights, **WORDS))
     width = (image.shape[1] - 24) // 2
     assert (image[:, :width] == 128).all()
     laid_over = image[:, width + 24 :]
@@ -58,7 +58,7 @@ def test_the_picture_stands_beside_its_overlay_unsmoothed() -> None:
 
 
 def test_the_patch_that_looks_is_outlined_in_both() -> None:
-    figure = overlay(Seen(GREY, (0, 1, 1, 2)), np.array([[0.2, 0.9]], np.float32), **WORDS)
+    figure = overlay(PictureCrop(GREY, (0, 1, 1, 2)), np.array([[0.2, 0.9]], np.float32), **WORDS)
     outlines = [patch for patch in figure.axes[0].patches if patch.get_gid() == "looking patch"]
     image = image_of(figure)
     width = (image.shape[1] - 24) // 2
@@ -73,7 +73,7 @@ def test_a_grid_has_a_tile_for_each_head_on_one_scale_where_that_is_asked_for() 
     weights[0, 1] = np.nan  # a layer of fewer heads
     names = {"layers": ("0", "5"), "heads": ("0", "1", "2")}
     shared = Overlaying("shared")
-    figure = overlay_grid(Seen(GREY, (0, 1, 2, 2)), weights, how=shared, **names, **WORDS)
+    figure = overlay_grid(PictureCrop(GREY, (0, 1, 2, 2)), weights, how=shared, **names, **WORDS)
     axes = figure.axes[0]
     assert len(axes.patches) == 2 * 5
     assert [label.get_text() for label in axes.get_yticklabels()] == ["0", "5"]
@@ -91,7 +91,7 @@ def test_each_picture_of_a_grid_has_a_scale_of_its_own_and_its_largest_weight_in
     weights[0, :, 0, 0] = 0.004, 0.8
     weights[0, 0, 1, 1] = 0.002
     names = {"layers": ("0",), "heads": ("0", "1")}
-    figure = overlay_grid(Seen(GREY), weights, **names, **WORDS)
+    figure = overlay_grid(PictureCrop(GREY), weights, **names, **WORDS)
     image = image_of(figure)
     wide = (image.shape[1] + 6) // 2
     for left in (2, wide + 2):
@@ -107,7 +107,9 @@ def test_many_heads_stay_within_the_page() -> None:
     weights = np.full((24, 16, 2, 2), 0.1, np.float32)
     names = {"layers": tuple(map(str, range(24))), "heads": tuple(map(str, range(16)))}
     for shape in ((40, 60, 3), (60, 40, 3)):
-        image = image_of(overlay_grid(Seen(np.zeros(shape, np.uint8)), weights, **names, **WORDS))
+        image = image_of(
+            overlay_grid(PictureCrop(np.zeros(shape, np.uint8)), weights, **names, **WORDS)
+        )
         assert image.shape[1] <= 1800
         assert image.shape[0] <= 2100
 
@@ -118,13 +120,16 @@ def words_of(figure):
 
 def test_a_contact_sheet_has_a_tile_under_each_word_or_a_row_of_them_beside_it() -> None:
     shares = np.array([[0.0, 0.1], [0.9, 0.2]], np.float32)
-    one = contact_sheet([[(Seen(GREY), shares)]] * 6, list("abcdef"), [""], **WORDS)
+    one = contact_sheet([[(PictureCrop(GREY), shares)]] * 6, list("abcdef"), [""], **WORDS)
     assert words_of(one) == list("abcdef")
     names = [text for text in one.axes[0].texts if text.get_gid() == "word"]
     assert len({round(text.get_position()[1]) for text in names}) == 2
-    tall = Seen(np.zeros((60, 20, 3), np.uint8))
+    tall = PictureCrop(np.zeros((60, 20, 3), np.uint8))
     rows = contact_sheet(
-        [[(Seen(GREY), shares), (tall, shares[:1])]] * 3, list("abc"), ["tiles", "whole"], **WORDS
+        [[(PictureCrop(GREY), shares), (tall, shares[:1])]] * 3,
+        list("abc"),
+        ["tiles", "whole"],
+        **WORDS,
     )
     assert words_of(rows) == ["tiles", "whole", "a", "b", "c"]
     named = [text for text in rows.axes[0].texts if text.get_gid() == "word"]
@@ -145,7 +150,7 @@ def test_a_patch_without_a_value_is_grey_in_the_overlay_of_its_head() -> None:
     weights[0, 0, 0] = -0.3, np.nan
     weights[0, 1] = np.nan  # a head that is not there
     names = {"layers": ("0",), "heads": ("0", "1")}
-    image = image_of(overlay_grid(Seen(GREY), weights, values="signed", **names, **WORDS))
+    image = image_of(overlay_grid(PictureCrop(GREY), weights, values="signed", **names, **WORDS))
     wide = (image.shape[1] + 6) // 2
     expected = 0.9 * colors_of(np.float32(np.nan)) + 0.1 * 128
     assert abs(image[2, wide - 10] - expected).max() <= 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from attnviz.runs.serving import Door
+from attnviz.runs.serving import AccessPolicy
 from tests.serve.server import Server
 
 QUESTION = {"source": "The cat sat."}
@@ -138,11 +138,11 @@ def test_every_answer_keeps_to_its_site(server: Server) -> None:
 
 
 def test_on_a_network_a_number_names_the_machine_and_a_foreign_name_does_not() -> None:
-    door = Door(frozenset({"localhost", "box"}), 8000, wide=True)
+    door = AccessPolicy(frozenset({"localhost", "box"}), 8000, wide=True)
     for host in ("192.168.1.5:8000", "[fe80::1]:8000", "box:8000", "BOX:8000"):
         assert door.knows(host)
     for host in ("evil.example:8000", "192.168.1.5:80", "192.168.1.5", "box", "[fe80::1]"):
         assert not door.knows(host)
-    assert not Door(frozenset({"localhost"}), 8000).knows("192.168.1.5:8000")
-    assert Door(frozenset({"localhost"}), 80).knows("localhost")
-    assert Door(frozenset({"[::1]"}), 80).knows("[::1]")
+    assert not AccessPolicy(frozenset({"localhost"}), 8000).knows("192.168.1.5:8000")
+    assert AccessPolicy(frozenset({"localhost"}), 80).knows("localhost")
+    assert AccessPolicy(frozenset({"[::1]"}), 80).knows("[::1]")

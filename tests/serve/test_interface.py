@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from attnviz.runs.answering import Answers, Question
-from attnviz.runs.serving import Desk, Door, application
+from attnviz.runs.serving import AccessPolicy, JobQueue, application
 from tests.samples import ODD
 from tests.serve.server import Server
 
@@ -65,7 +65,7 @@ def test_the_schemas_are_schemas_and_leave_no_field_open() -> None:
 
 
 def test_every_route_is_described_and_nothing_else() -> None:
-    app = application(Desk(Answers(None)), Door(frozenset(), 0), "")  # type: ignore[arg-type]
+    app = application(JobQueue(Answers(None)), AccessPolicy(frozenset(), 0), "")  # type: ignore[arg-type]
     routes = {
         (route.path, method.lower())  # type: ignore[attr-defined]
         for route in app.routes

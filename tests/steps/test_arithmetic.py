@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from attnviz.core.errors import InputError, UsageError
 from attnviz.mechanisms.dot_product import causal, naive, scaled
 from attnviz.teach.steps.arithmetic import Steps, arithmetic
-from attnviz.teach.steps.given import Given, computed, worked_example
+from attnviz.teach.steps.given import CalculationInputs, computed, worked_example
 
 EXAMPLES = Path(__file__).parents[2] / "sample_inputs" / "worked_examples.json"
 
@@ -28,9 +28,9 @@ def worked(name: str) -> dict:
 _FILE_NAMES = {f"{name}_projection": f"w_{name}" for name in ("query", "key", "value")}
 
 
-def random_given(seed: int, queries: int = 3, keys: int = 5, size: int = 4) -> Given:
+def random_given(seed: int, queries: int = 3, keys: int = 5, size: int = 4) -> CalculationInputs:
     draw = np.random.default_rng(seed).standard_normal
-    return Given(
+    return CalculationInputs(
         "drawn",
         draw((queries, size)),
         draw((keys, size)),
@@ -47,7 +47,7 @@ def test_the_built_in_example_is_the_published_one_in_every_matrix() -> None:
 
 def test_cross_attention_is_the_published_one_in_every_matrix() -> None:
     inputs = {name: rows for name, rows in worked("cross").items() if name not in computed()}
-    steps = arithmetic(Given.from_matrices(inputs, "cross"))
+    steps = arithmetic(CalculationInputs.from_matrices(inputs, "cross"))
     for name, expected in worked("cross").items():
         np.testing.assert_allclose(steps[name], expected, atol=1e-6)
 
@@ -71,7 +71,7 @@ def test_causal_steps_end_where_the_causal_mechanism_does() -> None:
 
 def test_inputs_alone_are_naive_attention_without_scaling() -> None:
     inputs = np.array([[1.0, 0.0], [0.5, 0.5], [0.0, 2.0]])
-    steps = arithmetic(Given("naive", inputs))
+    steps = arithmetic(CalculationInputs("naive", inputs))
     assert [matrix.name for matrix in steps] == ["inputs", "scores", "weights", "output"]
     output, weights = naive(inputs)
     np.testing.assert_allclose(steps["weights"], weights, atol=1e-12)
@@ -79,14 +79,16 @@ def test_inputs_alone_are_naive_attention_without_scaling() -> None:
 
 
 def test_one_weight_by_hand() -> None:
-    steps = arithmetic(Given("two", np.array([[1.0], [0.0]])))
+    steps = arithmetic(CalculationInputs("two", np.array([[1.0], [0.0]])))
     assert steps["weights"][0, 0] == pytest.approx(math.e / (math.e + 1))
     assert steps["weights"][1].tolist() == [0.5, 0.5]
 
 
 def test_a_query_that_may_look_nowhere_gets_zeros() -> None:
     mask = np.array([[1.0, 0.0], [0.0, 0.0]])
-    steps = arithmetic(Given.from_matrices({"inputs": np.eye(2), "mask": mask}, "masked"))
+    steps = arithmetic(
+        CalculationInputs.from_matrices({"inputs": np.eye(2), "mask": mask}, "masked")
+    )
     assert steps["weights"].tolist() == [[1.0, 0.0], [0.0, 0.0]]
     assert steps["output"].tolist() == [[1.0, 0.0], [0.0, 0.0]]
 
@@ -94,7 +96,7 @@ def test_a_query_that_may_look_nowhere_gets_zeros() -> None:
 def test_a_given_mask_and_the_causal_one_both_hide() -> None:
     mask = np.array([[1.0, 1.0], [0.0, 1.0]])
     found = {"inputs": np.eye(2), "mask": mask}
-    steps = arithmetic(Given.from_matrices(found, "masked"), causal=True)
+    steps = arithmetic(CalculationInputs.from_matrices(found, "masked"), causal=True)
     assert steps["mask"].tolist() == [[True, False], [False, True]]
     assert steps.matrix("mask").formula.endswith("and as given")
 
@@ -118,29 +120,29 @@ def test_causal_over_two_lengths_is_refused() -> None:
 
 def test_numbers_that_overflow_are_named_not_shown() -> None:
     with pytest.raises(InputError, match="scores overflows"):
-        arithmetic(Given("huge", np.full((2, 2), 1e200)))
+        arithmetic(CalculationInputs("huge", np.full((2, 2), 1e200)))
 
 
 def test_a_missing_matrix_is_a_key_error() -> None:
     with pytest.raises(KeyError, match="query"):
-        arithmetic(Given("naive", np.eye(2)))["query"]
+        arithmetic(CalculationInputs("naive", np.eye(2)))["query"]
 
 
 def test_results_in_a_file_that_are_right_to_three_digits_are_not_remarked_on() -> None:
     found = worked("self")
-    assert arithmetic(Given.from_matrices(found, "worked")).notes == ()
+    assert arithmetic(CalculationInputs.from_matrices(found, "worked")).notes == ()
 
 
 def test_a_wrong_result_in_a_file_is_pointed_at() -> None:
     published = [[0.106, 0.447, 0.447], [0.447, 0.106, 0.447], [0.211, 0.211, 0.577]]
     found = {**worked("self"), "weights": np.array(published)}
-    (note,) = arithmetic(Given.from_matrices(found, "worked")).notes
+    (note,) = arithmetic(CalculationInputs.from_matrices(found, "worked")).notes
     assert note.startswith("'weights' as given differs from the computed by up to 0.317 (row 2, co")
 
 
 def test_a_result_that_cannot_be_compared_is_said() -> None:
     found = {"inputs": np.eye(2), "query": np.eye(2), "scores": np.ones((1, 2))}
-    notes = arithmetic(Given.from_matrices(found, "odd")).notes
+    notes = arithmetic(CalculationInputs.from_matrices(found, "odd")).notes
     assert notes == (
         "'query' was given, but this calculation has no such matrix",
         "'scores' was given as (1, 2), computed as (2, 2)",

@@ -7,7 +7,7 @@ import numpy as np
 
 from attnviz.storage.documents import dump_json
 from attnviz.teach.steps.arithmetic import arithmetic
-from attnviz.teach.steps.given import Given, worked_example
+from attnviz.teach.steps.given import CalculationInputs, worked_example
 from attnviz.teach.steps.show import mermaid
 
 
@@ -20,12 +20,12 @@ def test_json_holds_every_matrix_by_name_at_full_precision() -> None:
 
 
 def test_both_files_are_read_back_as_the_same_calculation(tmp_path: Path) -> None:
-    given = Given("two", np.eye(2) / 3, query_tokens=("a", "b"), key_tokens=("a", "b"))
+    given = CalculationInputs("two", np.eye(2) / 3, query_tokens=("a", "b"), key_tokens=("a", "b"))
     steps = arithmetic(given, causal=True)
     (tmp_path / "a.json").write_text(dump_json(steps.data()))
     np.savez(tmp_path / "a.npz", **steps.arrays())
     for path in tmp_path.iterdir():
-        again = arithmetic(Given.from_file(path))
+        again = arithmetic(CalculationInputs.from_file(path))
         assert again.notes == ()
         assert again.query_tokens == ("a", "b")
         assert [matrix.name for matrix in again] == [matrix.name for matrix in steps]

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from attnviz.core.errors import InputError
-from attnviz.teach.steps.given import Given
+from attnviz.teach.steps.given import CalculationInputs
 
 SQUARE = np.eye(3)
 
 
-def build(**found: object) -> Given:
-    return Given.from_matrices(found, "test")
+def build(**found: object) -> CalculationInputs:
+    return CalculationInputs.from_matrices(found, "test")
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_a_bad_file_is_one_line_that_names_it(text: str, tmp_path: Path) -> None
     path = tmp_path / "bad.json"
     path.write_text(text)
     with pytest.raises(InputError) as caught:
-        Given.from_file(path)
+        CalculationInputs.from_file(path)
     assert "bad.json" in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -98,10 +98,10 @@ def test_pickled_objects_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "pickled.npz"
     np.savez(path, inputs=np.array([object()], dtype=object))
     with pytest.raises(InputError, match=r"pickled\.npz"):
-        Given.from_file(path)
+        CalculationInputs.from_file(path)
 
 
 def test_a_file_brings_its_name_as_title(tmp_path: Path) -> None:
     path = tmp_path / "mine.json"
     path.write_text(json.dumps({"inputs": [[1, 2]], "note": "any words"}))
-    assert Given.from_file(path).title == "mine.json"
+    assert CalculationInputs.from_file(path).title == "mine.json"

@@ -17,7 +17,13 @@ from attnviz.core.registry import MECHANISMS
 from attnviz.mechanisms.arrays import softmax, transpose
 from attnviz.mechanisms.working import sigmoid
 from attnviz.teach.steps.arithmetic import Steps, arithmetic
-from attnviz.teach.steps.given import EXAMPLES, Given, computed, seeded_sentence, worked_example
+from attnviz.teach.steps.given import (
+    EXAMPLES,
+    CalculationInputs,
+    computed,
+    seeded_sentence,
+    worked_example,
+)
 from tests.invoke import attnviz
 from tests.mechanisms import test_co_alternating, test_co_parallel, test_co_two_stream
 
@@ -84,7 +90,7 @@ def test_what_is_written_is_read_back_as_the_same(name: str, suffix: str, tmp_pa
     assert done.status == 0, done.err
     assert "differs" not in done.err
     assert "no such matrix" not in done.err
-    read = (Given.from_file(path) for path in (first, again))
+    read = (CalculationInputs.from_file(path) for path in (first, again))
     one, other = (
         arithmetic(given, mechanism=name, heads=2 if options[2:] else 1) for given in read
     )
@@ -151,7 +157,7 @@ class Reader:
     Each is a pattern and what it means. Names of matrices are groups.
     """
 
-    def __init__(self, steps: Steps, given: Given) -> None:
+    def __init__(self, steps: Steps, given: CalculationInputs) -> None:
         self.m = {matrix.name: matrix.values for matrix in steps}
         self.mask = self.m.get("mask", self.m.get("second_mask"))
         self.given = np.ones((1, 1), bool) if given.mask is None else given.mask
@@ -513,7 +519,7 @@ def test_a_mistake_is_one_line(arguments: tuple, status: int, message: str) -> N
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_the_built_in_examples_are_the_published_ones(name: str) -> None:
-    published = Given.examples(SAMPLE)[name]
+    published = CalculationInputs.examples(SAMPLE)[name]
     built_in = arithmetic(worked_example(name))
     assert np.array_equal(built_in[built_in.matrices[0].name], published.query_input)
     for matrix, values in published.claimed.items():

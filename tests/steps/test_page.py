@@ -14,7 +14,7 @@ import torch
 
 from attnviz.core.registry import MECHANISMS
 from attnviz.teach.steps.arithmetic import Steps, arithmetic
-from attnviz.teach.steps.given import Given, seeded_sentence, worked_example
+from attnviz.teach.steps.given import CalculationInputs, seeded_sentence, worked_example
 from attnviz.teach.steps.page import steps_page
 from tests.invoke import attnviz
 from tests.renderers.page.samples import HOSTILE
@@ -125,8 +125,8 @@ def test_the_page_fetches_nothing_and_has_the_policy_of_the_other_pages() -> Non
 
 def test_hostile_tokens_add_no_element() -> None:
     names = HOSTILE[:4]
-    given = Given("</title><script>", np.eye(4), query_tokens=names, key_tokens=names)
-    plain = steps_page([arithmetic(Given("t", np.eye(4)))])
+    given = CalculationInputs("</title><script>", np.eye(4), query_tokens=names, key_tokens=names)
+    plain = steps_page([arithmetic(CalculationInputs("t", np.eye(4)))])
     nasty = steps_page([arithmetic(given)], "$policy $data")
     tags = [tag for tag, _ in Elements(nasty).tags]
     assert tags == [tag for tag, _ in Elements(plain).tags]

@@ -4,18 +4,18 @@ import numpy as np
 import pytest
 
 from attnviz.teach.steps.arithmetic import arithmetic
-from attnviz.teach.steps.given import Given, worked_example
+from attnviz.teach.steps.given import CalculationInputs, worked_example
 from attnviz.teach.steps.scatter import in_three_dimensions, scatter
 
 
 def test_two_spaces_are_drawn_apart_and_one_space_once() -> None:
     assert len(scatter(arithmetic(worked_example())).axes) == 2
-    assert len(scatter(arithmetic(Given("naive", np.eye(3)))).axes) == 1
+    assert len(scatter(arithmetic(CalculationInputs("naive", np.eye(3)))).axes) == 1
 
 
 def test_the_points_of_three_features_are_drawn_where_they_are() -> None:
     inputs = np.array([[1.0, 2.0, 3.0], [0.0, 1.0, 0.0]])
-    axes = scatter(arithmetic(Given("naive", inputs))).axes[0]
+    axes = scatter(arithmetic(CalculationInputs("naive", inputs))).axes[0]
     points = next(part for part in axes.collections if part.get_label() == "inputs")
     drawn = np.stack(points._offsets3d, axis=-1)
     np.testing.assert_allclose(drawn, inputs)

@@ -6,7 +6,7 @@ from rich.cells import cell_len
 
 from attnviz.renderers import Display
 from attnviz.teach.steps.arithmetic import Steps, arithmetic
-from attnviz.teach.steps.given import PROJECTIONS, Given, worked_example
+from attnviz.teach.steps.given import PROJECTIONS, CalculationInputs, worked_example
 from attnviz.teach.steps.show import numerals, table
 
 
@@ -14,7 +14,7 @@ def sentence(size: int, words: int = 9) -> Steps:
     draw = np.random.default_rng(0).standard_normal
     names = tuple(f"word{number}" for number in range(words))
     projections = {name: draw((size, size)) for name in PROJECTIONS}
-    given = Given("drawn", draw((words, size)), None, projections, None, names, names)
+    given = CalculationInputs("drawn", draw((words, size)), None, projections, None, names, names)
     return arithmetic(given, causal=True)
 
 
@@ -48,7 +48,7 @@ def test_weights_are_coloured_only_where_the_display_has_colours() -> None:
 
 def test_a_token_cannot_style_the_terminal() -> None:
     names = ("\x1b[31mred", "[bold]")
-    steps = arithmetic(Given("two", np.eye(2), query_tokens=names, key_tokens=names))
+    steps = arithmetic(CalculationInputs("two", np.eye(2), query_tokens=names, key_tokens=names))
     text = table(steps, Display(80))
     assert "\x1b" not in text
     assert "[bold]" in text
@@ -56,7 +56,7 @@ def test_a_token_cannot_style_the_terminal() -> None:
 
 def test_notes_stand_above_the_numbers() -> None:
     found = {"inputs": np.eye(2), "scores": 5 * np.eye(2)}
-    text = table(arithmetic(Given.from_matrices(found, "wrong")), Display(80))
+    text = table(arithmetic(CalculationInputs.from_matrices(found, "wrong")), Display(80))
     assert "note: 'scores' as given differs" in text.partition("inputs  2")[0]
 
 

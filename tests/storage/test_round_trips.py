@@ -16,8 +16,8 @@ from attnviz.core.attention_map import (
     PARTS,
     SECOND_PART,
     Attention,
-    Parts,
     Provenance,
+    TextParts,
     Token,
 )
 from attnviz.renderers import Display
@@ -131,7 +131,7 @@ def test_what_the_program_steers_by_is_read_back_from_facts_of_the_provenance() 
     provenance = Provenance("file", "m", settings=facts | {DECISION: "cat (70%)"})
     saved = Attention((self_map(["a", "b"]),), replace(provenance, steps=("head 1", "lens all")))
     found = from_document(json.loads(dump_json(to_document(saved))))
-    assert found.parts == Parts("prompt and output", 4, (2, 3))
+    assert found.parts == TextParts("prompt and output", 4, (2, 3))
     assert (found.decision, found.lens_name) == ("cat (70%)", "all")
     plain = from_document(to_document(replace(saved, provenance=Provenance("file", "m"))))
     assert (plain.parts, plain.decision, plain.lens_name) == (None, "", "raw")

@@ -12,7 +12,13 @@ from hypothesis import strategies as st
 
 from attnviz.storage.texts import BadText, Text
 from attnviz.storage.texts.formats import read_texts
-from attnviz.storage.texts.lines import BrokenFileError, FileFormat, Lines, open_lines, unbroken
+from attnviz.storage.texts.lines import (
+    BrokenFileError,
+    FileFormat,
+    LineReader,
+    open_lines,
+    unbroken,
+)
 
 
 class Drops(io.RawIOBase):
@@ -38,7 +44,7 @@ def test_lines_are_those_of_the_file_however_they_come(
 
 def test_a_line_longer_than_every_chunk_is_one_line() -> None:
     data = b"x" * 1_000_000 + b"\nnext"
-    assert list(Lines(io.BytesIO(data))) == [b"x" * 1_000_000 + b"\n", b"next"]
+    assert list(LineReader(io.BytesIO(data))) == [b"x" * 1_000_000 + b"\n", b"next"]
 
 
 def test_nothing_is_read_before_it_is_wanted() -> None:

@@ -10,7 +10,7 @@ import pytest
 import torch
 from tokenizers import Tokenizer
 
-from attnviz.models.pocket.network import Sizes, embed, encode
+from attnviz.models.pocket.network import TranslatorSizes, embed, encode
 from tests.pocket.small import SENTENCES
 from training.batches import IGNORED, Examples, Recipe, batches
 from training.corpus import read_pairs, split_words
@@ -42,7 +42,9 @@ def test_a_few_steps_lead_the_head_to_the_other_occurrences(tmp_path: Path) -> N
         for p in pairs
     ]
     examples = Examples(tokenizer, pairs, links, Recipe(chain=1, longest=40))
-    sizes = Sizes(tokenizer.get_vocab_size(), 32, 4, 32, encoder_layers=1, decoder_layers=3)
+    sizes = TranslatorSizes(
+        tokenizer.get_vocab_size(), 32, 4, 32, encoder_layers=1, decoder_layers=3
+    )
     settings = Settings(steps=40, rate=1e-2, warm_up=4)
     run = Run(settings, first_weights(sizes, 0), translation(sizes, settings, 41))
     source = batches(examples, 0, 0, 100)

@@ -21,8 +21,8 @@ from training import causal, picture
 from training.drawings import SHAPES, Scene, draw, of_patches
 from training.train import arguments, main
 
-SMALL_LM = causal_network.Sizes(size=20, heads=5, feed_forward=24)
-SMALL_VIT = picture_network.Sizes(side=32, patch=8, size=16, heads=2, feed_forward=16)
+SMALL_LM = causal_network.CausalSizes(size=20, heads=5, feed_forward=24)
+SMALL_VIT = picture_network.VisionSizes(side=32, patch=8, size=16, heads=2, feed_forward=16)
 
 
 def test_what_comes_again_says_how_far_back_it_was() -> None:

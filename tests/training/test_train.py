@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from attnviz.core.errors import InputError
-from attnviz.models.pocket.network import Sizes
+from attnviz.models.pocket.network import TranslatorSizes
 from attnviz.models.pocket.source import load_pocket
 from tests.asked import over_source
 from tests.pocket.small import SENTENCES, SIZES
@@ -18,7 +18,7 @@ from training.loop import Settings, first_weights, learning_rate, shapes
 from training.stages import train
 from training.train import arguments, main
 
-SMALL = Sizes(size=24, heads=4, feed_forward=32, encoder_layers=1, decoder_layers=3)
+SMALL = TranslatorSizes(size=24, heads=4, feed_forward=32, encoder_layers=1, decoder_layers=3)
 
 
 @pytest.fixture

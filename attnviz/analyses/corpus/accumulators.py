@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.corpus.figures import COUNT, MEASURED, ROWS, PairTable, figures_of
+from attnviz.analyses.corpus.figures import COUNT, MEASURED, ROWS, PairTable, head_statistics
 from attnviz.analyses.corpus.samples import Samples
 from attnviz.analyses.corpus.strongest import Strongest, as_document, from_document, source_text
 from attnviz.analyses.corpus.words import Vocabulary, classes_of, in_words, read_axis
@@ -49,7 +49,7 @@ class Aggregates:
         self.vocabulary, self.samples = vocabulary, samples
         self.texts = self.failed = 0
         self.first: dict[str, Any] | None = None
-        self.streams: dict[StreamName, StreamTally] = {}
+        self.streams: dict[StreamName, StreamAccumulator] = {}
 
     def add(self, attention: Attention, number: int) -> None:
         """Take the text of that number, its own; maps of signed values or blocks are refused."""
@@ -76,9 +76,9 @@ class Aggregates:
         for name, tally in other.streams.items():
             self._stream(name).merge(tally)
 
-    def _stream(self, name: StreamName) -> StreamTally:
+    def _stream(self, name: StreamName) -> StreamAccumulator:
         if name not in self.streams:
-            self.streams[name] = StreamTally(name, self.vocabulary, samples=self.samples)
+            self.streams[name] = StreamAccumulator(name, self.vocabulary, samples=self.samples)
         return self.streams[name]
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
@@ -123,7 +123,7 @@ class Aggregates:
         return Aggregates.from_arrays, (self.to_arrays(), self.vocabulary)
 
 
-class StreamTally:
+class StreamAccumulator:
     """One stream of a corpus."""
 
     def __init__(self, name: StreamName, vocabulary: Vocabulary, *, samples: bool) -> None:
@@ -149,7 +149,7 @@ class StreamTally:
             queries = read_axis(item.query_tokens, texts.get(item.query_side) or "")
         words = in_words(subject, queries, keys)
         classes = classes_of(keys, self.vocabulary)
-        self.sums.add(figures_of(subject, measures, classes, orders=gives_order(number)))
+        self.sums.add(head_statistics(subject, measures, classes, orders=gives_order(number)))
         self.pairs.add(words)
         text = source_text(attention, words)
         links = self.strongest.add(number, words, text)
@@ -158,7 +158,7 @@ class StreamTally:
         for name, measure in measures.items():
             self.meanings[name] = (measure.unit, measure.low, measure.high)
 
-    def merge(self, other: StreamTally) -> None:
+    def merge(self, other: StreamAccumulator) -> None:
         """Add those of the texts that come next."""
         other.sums.settle()
         self.sums.merge(other.sums.sums)

@@ -65,7 +65,7 @@ that give the "ordering" of heads."""
 COUNT = sum(_LENGTHS.values())
 
 
-def figures_of(
+def head_statistics(
     subject: MeasuredMap,
     measures: Mapping[str, HeadMeasure],
     classes: NDArray[np.intp],

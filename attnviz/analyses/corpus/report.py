@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.corpus.accumulators import Aggregates, StreamTally
+from attnviz.analyses.corpus.accumulators import Aggregates, StreamAccumulator
 from attnviz.analyses.corpus.figures import MEASURED, OFFSETS, ORDERING, REACH, ROWS
 from attnviz.analyses.corpus.samples import atlas_of
 from attnviz.analyses.corpus.words import Vocabulary
@@ -68,7 +68,7 @@ def orders_of(aggregates: Aggregates, *, half: bool) -> tuple[dict[str, tuple[He
     return orders, texts
 
 
-def _stream_report(tally: StreamTally, order: str) -> StreamReport:
+def _stream_report(tally: StreamAccumulator, order: str) -> StreamReport:
     tally.sums.settle()
     tally.strongest.settle()
     sums = tally.sums.sums
@@ -137,13 +137,13 @@ def _shares(total: NDArray[np.float64], vocabulary: Vocabulary) -> dict[str, Any
     }
 
 
-def _heads(tally: StreamTally) -> Iterator[tuple[str, str, tuple[int, int]]]:
+def _heads(tally: StreamAccumulator) -> Iterator[tuple[str, str, tuple[int, int]]]:
     for layer, layer_name in enumerate(tally.layers):
         for head, head_name in enumerate(tally.heads):
             yield layer_name, head_name, (layer, head)
 
 
-def _pairs(tally: StreamTally) -> Iterator[Pair]:
+def _pairs(tally: StreamAccumulator) -> Iterator[Pair]:
     table = tally.pairs
     often = np.flatnonzero(table.counts >= FEWEST)
     means = table.means(often)
@@ -156,7 +156,7 @@ def _pairs(tally: StreamTally) -> Iterator[Pair]:
                        count)  # fmt: skip
 
 
-def _firings(tally: StreamTally) -> Iterator[TopExample]:
+def _firings(tally: StreamAccumulator) -> Iterator[TopExample]:
     strongest = tally.strongest
     for number, (layer, head, _) in enumerate(_heads(tally)):
         for rank, (weight, text, query, key) in enumerate(strongest.links[number].tolist(), 1):

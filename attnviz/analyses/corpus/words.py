@@ -126,7 +126,7 @@ def vocabulary_of(counts: Iterable[tuple[str, int]]) -> Vocabulary:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Axis:
+class WordAxis:
     """One axis of a map read in words; a special token is a word of its own."""
 
     words: tuple[str, ...]
@@ -135,7 +135,7 @@ class Axis:
     groups: NDArray[np.intp]
 
 
-def read_axis(tokens: Sequence[Token], text: str) -> Axis:
+def read_axis(tokens: Sequence[Token], text: str) -> WordAxis:
     """The words that tokens belong to."""
     if text:
         units = tuple(Token(found[0], found.start(), found.end()) for found in split(text))
@@ -153,10 +153,10 @@ def read_axis(tokens: Sequence[Token], text: str) -> Axis:
             special.append(token.special)
         before = number
         groups.append(len(words) - 1)
-    return Axis(tuple(words), np.array(starts), np.array(special), np.array(groups))
+    return WordAxis(tuple(words), np.array(starts), np.array(special), np.array(groups))
 
 
-def classes_of(axis: Axis, vocabulary: Vocabulary) -> NDArray[np.intp]:
+def classes_of(axis: WordAxis, vocabulary: Vocabulary) -> NDArray[np.intp]:
     """The class of each token, as its place among the vocabulary's."""
     class_of = vocabulary.class_of
     if vocabulary.pictures:
@@ -188,13 +188,13 @@ class InWords:
             special tokens and for a word and itself; shape (query words, key words).
     """
 
-    queries: Axis
-    keys: Axis
+    queries: WordAxis
+    keys: WordAxis
     weights: NDArray[np.floating]
     between: NDArray[np.bool_]
 
 
-def in_words(subject: MeasuredMap, queries: Axis, keys: Axis) -> InWords:
+def in_words(subject: MeasuredMap, queries: WordAxis, keys: WordAxis) -> InWords:
     """A map over its words."""
     item = subject.item
     weights: NDArray[np.floating] = item.weights.reshape(-1, *item.weights.shape[2:])

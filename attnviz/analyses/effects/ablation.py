@@ -14,11 +14,11 @@ from attnviz.analyses.effects.links import effects_of
 from attnviz.core.attention_map import Attention, AttentionMap, Token
 from attnviz.core.effects import (
     By,
-    Change,
     Effect,
     Experiment,
     HeadAt,
     HeadOutputs,
+    Intervention,
     LinkAt,
     Prediction,
     TokenAt,
@@ -26,7 +26,7 @@ from attnviz.core.effects import (
 from attnviz.core.errors import InputError, UsageError, did_you_mean
 
 Each = Literal["heads", "layers", "links", "tokens"]
-Part = tuple[Effect, Change]
+Part = tuple[Effect, Intervention]
 """What a part is called, its effect still unknown, and what switches it off."""
 
 LIKELIEST = 5
@@ -76,20 +76,20 @@ def each_part(attention: Attention, each: Each) -> list[Part]:
 def head_part(item: AttentionMap, layer: str, head: int) -> Part:
     """One head."""
     label, change = f"{item.stream} layer {layer} head {head}", HeadAt(item.stream, layer, head)
-    return _part("head", label, Change((change,)), stream=item.stream, layer=layer, head=head)
+    return _part("head", label, Intervention((change,)), stream=item.stream, layer=layer, head=head)
 
 
 def layer_part(item: AttentionMap, layer: str) -> Part:
     """Every head of a layer."""
     label = f"{item.stream} layer {layer}"
     heads = tuple(HeadAt(item.stream, layer, head) for head in range(len(item.heads)))
-    return _part("layer", label, Change(heads), stream=item.stream, layer=layer)
+    return _part("layer", label, Intervention(heads), stream=item.stream, layer=layer)
 
 
 def link_part(item: AttentionMap, query: int, key: int) -> Part:
     """A link in every head of a stream."""
     ends = told_apart(item.query_tokens, query), told_apart(item.key_tokens, key)
-    change = Change(links=(LinkAt(item.stream, query, key),))
+    change = Intervention(links=(LinkAt(item.stream, query, key),))
     label = f"{ends[0]} → {ends[1]} ({item.stream})"
     return _part("link", label, change, stream=item.stream, query=query, key=key)
 
@@ -97,11 +97,11 @@ def link_part(item: AttentionMap, query: int, key: int) -> Part:
 def token_part(sides: Mapping[str, Sequence[Token]], side: str, position: int) -> Part:
     """A token of a side, hidden as a key."""
     label = told_apart(sides[side], position) + (f" ({side})" if len(sides) > 1 else "")
-    change = Change(tokens=(TokenAt(side, position),))
+    change = Intervention(tokens=(TokenAt(side, position),))
     return _part("token", label, change, side=side, position=position)
 
 
-def _part(kind: str, label: str, change: Change, **place: str | int) -> Part:
+def _part(kind: str, label: str, change: Intervention, **place: str | int) -> Part:
     return Effect(label, kind, place, np.nan), change
 
 
@@ -125,14 +125,14 @@ def measured_parts(
 
 def together(parts: Sequence[Part], label: str = "all of them together") -> Part:
     """All parts at once."""
-    return _part("together", label, sum((change for _, change in parts), Change()))
+    return _part("together", label, sum((change for _, change in parts), Intervention()))
 
 
 def predictions(
-    experiment: Experiment, change: Change, instead: HeadOutputs | None = None
+    experiment: Experiment, change: Intervention, instead: HeadOutputs | None = None
 ) -> tuple[Prediction, ...]:
     """Every output as the model is and after a change."""
-    before, after = experiment.run([Change(), change], instead)
+    before, after = experiment.run([Intervention(), change], instead)
     return tuple(
         Prediction(
             output.name,

@@ -32,7 +32,7 @@ from attnviz.core.effects import (
     LENS_MEASURES,
     LENS_SHARES,
     RANDOM,
-    Change,
+    Intervention,
     LensReport,
     LensRow,
     TokenAt,
@@ -209,7 +209,7 @@ def _lost(found: TokenScores, hidden: Sequence[tuple[TokenAt, ...]]) -> Numbers:
     """What hiding each set of tokens takes from log p of all outputs, in nats."""
     experiment = found.explained.experiment
     assert experiment is not None
-    lost: Numbers = effects_of(experiment, [Change(tokens=one) for one in hidden]).sum(axis=1)
+    lost: Numbers = effects_of(experiment, [Intervention(tokens=one) for one in hidden]).sum(axis=1)
     return lost
 
 

@@ -18,7 +18,7 @@ from attnviz.core.attention_map import (
     AttentionMap,
     Measured,
 )
-from attnviz.core.effects import Change, Experiment, HeadOutputs, LinkAt, log_probabilities
+from attnviz.core.effects import Experiment, HeadOutputs, Intervention, LinkAt, log_probabilities
 from attnviz.core.errors import AttentionError
 
 LISTED = 10
@@ -26,13 +26,13 @@ LISTED = 10
 
 
 def effects_of(
-    experiment: Experiment, changes: Sequence[Change], instead: HeadOutputs | None = None
+    experiment: Experiment, changes: Sequence[Intervention], instead: HeadOutputs | None = None
 ) -> NDArray[np.float64]:
     """What each change takes from each output's log p, in nats, shape (changes, outputs).
 
     Above 0: what was switched off supports the output. NaN: the change left nothing to see.
     """
-    plain, *changed = log_probabilities(experiment, [Change(), *changes], instead)
+    plain, *changed = log_probabilities(experiment, [Intervention(), *changes], instead)
     return np.reshape(plain - np.array(changed), (len(changes), len(plain)))
 
 
@@ -80,7 +80,9 @@ def measure_links(experiment: Experiment, estimated: Attention, count: int) -> t
         weight = own.weights[own.layers.index(names[0]), int(names[1]), query, key]
         link = link_at(item, (layer, head, query, key), float(weight))
         cells.append((item.stream, link, float(item.weights[layer, head, query, key])))
-        changes.append(Change(links=(LinkAt(item.stream, query, key, names[0], int(names[1])),)))
+        changes.append(
+            Intervention(links=(LinkAt(item.stream, query, key, names[0], int(names[1])),))
+        )
     effects = effects_of(experiment, changes).sum(axis=1)
     return tuple(
         Measured(stream, link, estimate, float(effect))

@@ -43,7 +43,7 @@ NAMED = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class ComparedSide:
     """A or B: a text with its model, or a saved map; and which part of it."""
 
     text: str
@@ -110,11 +110,11 @@ def compare(
     attnviz compare before.npz after.npz --heatmap change.png
     """
 
-    def side(text: str, own: dict[str, Any], layer: str | None, head: str | None) -> Side:
+    def side(text: str, own: dict[str, Any], layer: str | None, head: str | None) -> ComparedSide:
         shared, part = options.origin, options.choice
         origin = replace(shared, **{name: one for name, one in own.items() if one is not None})
         choice = replace(part, layer=layer or part.layer, head=head or part.head)
-        return Side(text, origin, choice)
+        return ComparedSide(text, origin, choice)
 
     of_a = {"model": model_a, "revision": revision_a, "adapter": adapter_a}
     of_b = {"model": model_b, "revision": revision_b, "adapter": adapter_b}
@@ -148,7 +148,7 @@ def compare(
     judge([(head_name(found, place), size) for place, size in sizes], "heads", fail_above)
 
 
-def check_sides(sides: tuple[Side, Side]) -> None:
+def check_sides(sides: tuple[ComparedSide, ComparedSide]) -> None:
     """Find out before a model loads whether A and B can be compared."""
     if sides[0] == sides[1]:
         raise UsageError(
@@ -161,10 +161,10 @@ def check_sides(sides: tuple[Side, Side]) -> None:
             check_origin(side.origin, "self")
 
 
-def _attentions(sides: tuple[Side, Side]) -> tuple[Result, Result]:
+def _attentions(sides: tuple[ComparedSide, ComparedSide]) -> tuple[Result, Result]:
     load = cache(open_source)
 
-    def attention(side: Side) -> Result:
+    def attention(side: ComparedSide) -> Result:
         if side.saved:
             return apply_choice(_saved(side.text), side.choice)
         text = Text("0", check_text(side.text))
@@ -174,13 +174,13 @@ def _attentions(sides: tuple[Side, Side]) -> tuple[Result, Result]:
 
 
 def _saved_effects(
-    sides: tuple[Side, Side], options: Options
+    sides: tuple[ComparedSide, ComparedSide], options: Options
 ) -> tuple[SavedEffects, SavedEffects] | None:
     """The effects of two saved ablations; None where neither side is one."""
     from attnviz.storage.matrices import read_bytes
     from attnviz.storage.saved import read_effects
 
-    def effects(side: Side) -> SavedEffects | None:
+    def effects(side: ComparedSide) -> SavedEffects | None:
         if isinstance(side.text, Given):  # a result, or the document of an ablation
             (given,) = side.text.things
             return read_effects(given, side.text) if isinstance(given, bytes) else None

@@ -29,7 +29,7 @@ from attnviz.core.registry import Command
 from attnviz.models.open import check_origin, check_vision
 from attnviz.renderers.reports import Data
 from attnviz.runs.corpus import (
-    Checkpoint,
+    CorpusCheckpoint,
     CorpusState,
     ShardTask,
     read_frequencies,
@@ -216,7 +216,7 @@ def _with_atlas(options: Options, atlas: Path) -> Options:
 
 def _checkpoint(
     path: Path | None, file: str, command: Command, options: Options, own: Mapping[str, str]
-) -> Checkpoint | None:
+) -> CorpusCheckpoint | None:
     """Where the state is kept of a run that will write `path`, if it could be resumed."""
     if path is None or not can_resume(path) or not Path(file).is_file():
         if options.many.resume:
@@ -225,7 +225,7 @@ def _checkpoint(
                 "--overview FILE or --atlas PAGE"
             )
         return None
-    return Checkpoint(path, {**run_options(f"corpus {command}", options, Path(file)), **own})
+    return CorpusCheckpoint(path, {**run_options(f"corpus {command}", options, Path(file)), **own})
 
 
 def _read(
@@ -247,7 +247,7 @@ def _read(
     return read_frequencies(frequencies), open_texts(), count_texts(file, command, options)
 
 
-def _state(task: ShardTask, checkpoint: Checkpoint | None, report: Report) -> CorpusState:
+def _state(task: ShardTask, checkpoint: CorpusCheckpoint | None, report: Report) -> CorpusState:
     """The state to start from: with --resume what an earlier run has left."""
     if report.options.many.resume and checkpoint is not None:
         state = checkpoint.restore(task)

@@ -40,7 +40,7 @@ from attnviz.storage.texts import check_text
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from attnviz.renderers.figures.overlay import Seen
+    from attnviz.renderers.figures.overlay import PictureCrop
 
 LENSES = tuple(name for name in LENS_NAMES if name != ALL)
 
@@ -222,18 +222,18 @@ def check_request(
     check_text(text)
 
 
-def seen(attention: Attention, part: Any, patch: str | None) -> Seen:
+def seen(attention: Attention, part: Any, patch: str | None) -> PictureCrop:
     """The part of the picture that the patches cover, with the one that looks."""
-    from attnviz.renderers.figures.overlay import Seen
+    from attnviz.renderers.figures.overlay import PictureCrop
 
     outlined = None
     if patch is not None:
         outlined = (*parse_patch(patch), *patch_grid(attention.main.key_tokens))
-    return Seen(np.asarray(part), outlined)
+    return PictureCrop(np.asarray(part), outlined)
 
 
 def pictures_of(
-    found: Attention, picture: Callable[[], Seen], how: tuple[PictureScale, bool]
+    found: Attention, picture: Callable[[], PictureCrop], how: tuple[PictureScale, bool]
 ) -> dict[str, Callable[[], Figure]]:
     """The last chosen layer, and every chosen head, over the picture."""
     item = found.maps[-1]
@@ -269,12 +269,12 @@ def contact_sheets(
     last = {item.stream: item for item in maps}  # of several runs of layers the last
 
     def draw(columns: Sequence[tuple[str, AttentionMap]], which: str) -> Figure:
-        from attnviz.renderers.figures.overlay import Overlaying, Seen, contact_sheet
+        from attnviz.renderers.figures.overlay import Overlaying, PictureCrop, contact_sheet
 
         text = "" if found.main.query_side == "queries" else found.text or ""
         shown = [(name, by_word(item, text)) for name, item in columns]
         main = shown[0][1]
-        pictures = {name: Seen(np.asarray(part)) for name, part in parts.items()}
+        pictures = {name: PictureCrop(np.asarray(part)) for name, part in parts.items()}
         tiles = [
             [(pictures[item.stream], over_picture(item, row)[-1, 0]) for _, item in shown]
             for row in range(len(main.query_tokens))

@@ -65,7 +65,9 @@ def serve(
         number = listener.getsockname()[1]
         shown = socket.gethostname() if host in ("", "0.0.0.0", "::") else host
         called = f"[{shown}]" if ":" in shown else shown
-        door = serving.Door(frozenset({*LOOPBACK, called.lower()}), number, wide=allow_network)
+        door = serving.AccessPolicy(
+            frozenset({*LOOPBACK, called.lower()}), number, wide=allow_network
+        )
         address = f"http://{called}:{number}/?token={door.token}"
         write_bytes(f"{address}\n".encode())
         if not options.output.quiet:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from attnviz.renderers import Display
     from attnviz.renderers.reports import Data
     from attnviz.teach.steps.arithmetic import Steps
-    from attnviz.teach.steps.given import Given
+    from attnviz.teach.steps.given import CalculationInputs
 
 GIVEN = "What it is about"
 SIZE = 4
@@ -169,7 +169,7 @@ class _Asked:
             for name, given in found.items()
         }
 
-    def _sentences(self, options: Options) -> dict[str, Given]:
+    def _sentences(self, options: Options) -> dict[str, CalculationInputs]:
         """A sentence, or two, with random vectors; nothing where there is none."""
         from attnviz.core.registry import MECHANISMS
         from attnviz.storage.texts import check_text
@@ -200,10 +200,10 @@ class _Asked:
         )
         return {"": given}
 
-    def _numbers(self) -> dict[str, Given]:
+    def _numbers(self) -> dict[str, CalculationInputs]:
         """A built-in example, or what a file holds, by name."""
         from attnviz.core.errors import choose
-        from attnviz.teach.steps.given import EXAMPLES, Given, worked_example
+        from attnviz.teach.steps.given import EXAMPLES, CalculationInputs, worked_example
 
         file, _, _, example = self.given
         if file is None:
@@ -214,14 +214,14 @@ class _Asked:
             raise InputError(f"'{file}' is a folder, not a file of matrices")
         data = sys.stdin.buffer.read() if file == "-" else None
         path = Path("stdin" if file == "-" else file)
-        found = Given.examples(path, data)
+        found = CalculationInputs.examples(path, data)
         if example is None:
-            return found or {"": Given.from_file(path, data)}
+            return found or {"": CalculationInputs.from_file(path, data)}
         if not found:
             raise UsageError(f"'{path}' holds one calculation without a name: leave --example out")
         return {example: found[choose(example, found, "example")]}
 
-    def _masked(self, given: Given) -> Given:
+    def _masked(self, given: CalculationInputs) -> CalculationInputs:
         shape = tuple(len(given.inputs[name]) for name in given.names)
         if self.padding >= shape[1]:
             raise UsageError(f"--padding {self.padding} leaves none of the {shape[1]} keys")
@@ -256,14 +256,14 @@ def _head(sentence: str, target: str | None, origin: Origin, choice: Choice) -> 
     from attnviz.analyses.select import check_selection, select
     from attnviz.core.query import Query
     from attnviz.mechanisms.working import HeadPlace
-    from attnviz.models import Working, attend_query
+    from attnviz.models import SupportsHeadArithmetic, attend_query
     from attnviz.models.open import open_source
     from attnviz.teach.steps.head import head_steps
 
     check_selection(choice.layer, choice.head)
     command: Command = "self" if target is None else "cross"
     source = open_source(origin, command)
-    if not isinstance(source, Working):
+    if not isinstance(source, SupportsHeadArithmetic):
         raise UsageError("--model has no numbers of single heads here")
     query = Query(sentence, target, command)
     attention = select(attend_query(source, query), choice.stream, choice.layer, choice.head)

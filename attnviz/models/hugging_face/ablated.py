@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from attnviz.core.errors import AttentionError, UsageError, choose, in_short
 from attnviz.models.hugging_face.capture.kernel import Call, layer_names, stream_of, watch_kernels
 from attnviz.models.hugging_face.capture.passes import attending_layers
-from attnviz.models.hugging_face.experiment import check_apart, wide
+from attnviz.models.hugging_face.experiment import check_apart, upcast_half
 from attnviz.models.hugging_face.load.family import check_family
 
 if TYPE_CHECKING:
@@ -210,5 +210,5 @@ class _Positions:
 
 def _mean(output: Tensor, positions: Tensor) -> Tensor:
     """The mean over the positions that are text, (batch, 1, heads, value size)."""
-    total = (wide(output) * positions).sum(1, keepdim=True)
+    total = (upcast_half(output) * positions).sum(1, keepdim=True)
     return (total / positions.sum(1, keepdim=True).clamp(min=1)).to(output.dtype)

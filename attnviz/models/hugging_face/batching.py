@@ -56,7 +56,7 @@ class BatchMode:
     eager: bool  # else by the model's kernel
 
 
-class Findings:
+class BatchCompatibility:
     """What was found out about a model's passes over several texts."""
 
     def __init__(self, device: str) -> None:
@@ -68,18 +68,18 @@ class Findings:
         self.tokens = TOKENS.get(device, 1 << 14)  # of a batch at most
 
 
-_FINDINGS: WeakKeyDictionary[Any, tuple[ModelState, dict[tuple[str, ...], Findings]]]
+_FINDINGS: WeakKeyDictionary[Any, tuple[ModelState, dict[tuple[str, ...], BatchCompatibility]]]
 _FINDINGS = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Output:
+class HeadLogits:
     """What a model with a head gave out about one text, as a batch of one."""
 
     logits: Any
 
 
-Read = tuple[list[Captured], Output | None]
+Read = tuple[list[Captured], HeadLogits | None]
 """What a pass gave of one text of a batch."""
 
 
@@ -109,7 +109,7 @@ class BatchRunner:
         state = ModelState(loaded.model)
         if loaded.model not in _FINDINGS or _FINDINGS[loaded.model][0] != state:
             _FINDINGS[loaded.model] = state, {}
-        fresh = Findings(loaded.model.device.type)
+        fresh = BatchCompatibility(loaded.model.device.type)
         self.findings = _FINDINGS[loaded.model][1].setdefault(tuple(first.axes), fresh)
         self.padding = _padding_id(loaded)
         self.lengths = {
@@ -283,12 +283,12 @@ def _padding_id(loaded: LoadedModel) -> int:
     return next((number for number in named if number is not None and 0 <= number < size), 0)
 
 
-def _output_of(output: Any, number: int, length: int) -> Output | None:
+def _output_of(output: Any, number: int, length: int) -> HeadLogits | None:
     logits = getattr(output, "logits", None)
     if logits is None:
         return None
     own = logits[number : number + 1]
-    return Output(own[:, :length] if own.ndim == 3 else own)
+    return HeadLogits(own[:, :length] if own.ndim == 3 else own)
 
 
 @contextmanager

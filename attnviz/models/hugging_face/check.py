@@ -17,7 +17,7 @@ from typing import Any
 
 from attnviz.analyses.masks import without_implied
 from attnviz.core.attention_map import IMPLIED, Attention, Provenance, Token
-from attnviz.core.effects import Change, HeadAt, Output
+from attnviz.core.effects import HeadAt, Intervention, PredictedToken
 from attnviz.core.errors import AttentionError, AttnvizError, ModelError, first_line
 from attnviz.core.registry import LENSES, Needs
 from attnviz.models.hugging_face.audio.recordings import load_extractor
@@ -121,7 +121,7 @@ def try_out(asked: ExperimentRequest) -> Trial:
 
     def switch_off() -> None:
         first = attention.maps[0]
-        change = Change(heads=(HeadAt(first.stream, first.layers[0], 0),))
+        change = Intervention(heads=(HeadAt(first.stream, first.layers[0], 0),))
         next(iter(experiment().run([change])))
 
     eager = any(item.route == EAGER_ROUTE for item in captured)
@@ -351,7 +351,7 @@ def _places(part: Any, inputs: Mapping[str, Any]) -> int:
     return seen[0] if seen else int(output[0].shape[1])
 
 
-def _first_output(logits: Any) -> tuple[Output, ...]:
+def _first_output(logits: Any) -> tuple[PredictedToken, ...]:
     if logits is None:
         raise ModelError("there is no head that predicts anything")
-    return (Output(logits.shape[1] - 1 if logits.ndim == 3 else 0, 1, "one"),)
+    return (PredictedToken(logits.shape[1] - 1 if logits.ndim == 3 else 0, 1, "one"),)

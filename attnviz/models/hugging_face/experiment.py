@@ -17,7 +17,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from attnviz.core.effects import Change, HeadOutputs, Output, SinkShares, label_of, put_out
+from attnviz.core.effects import (
+    HeadOutputs,
+    Intervention,
+    PredictedToken,
+    SinkShares,
+    label_of,
+    put_out,
+)
 from attnviz.core.errors import AttentionError, ModelError
 from attnviz.core.lens_inputs import AttentionGradients
 from attnviz.core.shared import own_thread
@@ -79,7 +86,7 @@ class ExperimentRequest:
     model: Any
     inputs: Mapping[str, Any]
     encoded: EncodedQuery
-    outputs: Callable[[Any], tuple[Output, ...]]
+    outputs: Callable[[Any], tuple[PredictedToken, ...]]
     spell: Callable[[int], str]
     task: Task | None = None
     write: Callable[[], str] | None = None
@@ -114,7 +121,7 @@ class _Explained:
     def rows_of(self, logits: Tensor) -> Tensor:
         """The logits of each output, (batch, outputs, choices); of one decision there is a row."""
         rows = logits[:, None] if logits.ndim == 2 else logits
-        return wide(rows[:, [output.row for output in self.outputs]])
+        return upcast_half(rows[:, [output.row for output in self.outputs]])
 
     def chances(self, rows: Tensor) -> Tensor:
         """Log p of each output's choices, of their logits."""
@@ -178,7 +185,7 @@ class KernelExperiment(_Explained):
         self.choices = (self.rows if self._keeps_rows else output.logits)[0].numel()
 
     def run(
-        self, changes: Sequence[Change], instead: HeadOutputs | None = None
+        self, changes: Sequence[Intervention], instead: HeadOutputs | None = None
     ) -> Iterator[NDArray[np.floating]]:
         """Log-probabilities of each output's choices, (outputs, choices), for each change.
 
@@ -198,7 +205,7 @@ class KernelExperiment(_Explained):
                 found |= dict(zip(some, scores.cpu().numpy(), strict=True))
         return (found[number] for number in range(len(changes)))
 
-    def changed(self, change: Change) -> Attention:
+    def changed(self, change: Intervention) -> Attention:
         """The maps with something switched off; a head that is off still weighs its keys."""
         import torch
 
@@ -231,8 +238,8 @@ class KernelExperiment(_Explained):
         for place, call, slope in zip(self.places, calls, slopes, strict=True):
             moved = torch.zeros_like(call.output) if slope is None else slope
             groups = moved.shape[2] // call.value.shape[1]
-            value = wide(call.value.detach()[0]).repeat_interleave(groups, 0)
-            found[place] = (wide(moved[0]).transpose(0, 1) @ value.mT).cpu().numpy()
+            value = upcast_half(call.value.detach()[0]).repeat_interleave(groups, 0)
+            found[place] = (upcast_half(moved[0]).transpose(0, 1) @ value.mT).cpu().numpy()
         return tuple(
             np.stack([found[item.stream, layer] for layer in item.layers])
             for item in self.attention.maps
@@ -242,12 +249,12 @@ class KernelExperiment(_Explained):
         """What each head puts out as the model is."""
         _, calls, _ = self.passed or self._pass()
         return {
-            place: wide(call.output.detach()[0]).transpose(0, 1).cpu().numpy()
+            place: upcast_half(call.output.detach()[0]).transpose(0, 1).cpu().numpy()
             for place, call in zip(self.places, calls, strict=True)
             if place is not None
         }
 
-    def write(self, change: Change, instead: HeadOutputs | None = None) -> str | None:
+    def write(self, change: Intervention, instead: HeadOutputs | None = None) -> str | None:
         """What the model writes with something switched off; None: it writes nothing."""
         if self.asked.write is None:
             return None
@@ -358,7 +365,7 @@ class KernelExperiment(_Explained):
         for count in {3 * len(self._noted) // 4, len(self._noted) - 1} - {0, -1}:
             first = self._noted[count - 1].calls.stop
             try:
-                found = self._changed([Change(), Change()], first, self._noted)
+                found = self._changed([Intervention(), Intervention()], first, self._noted)
             except ModelError:
                 return []
             plain = self.chances(self.rows).expand_as(found)
@@ -366,7 +373,7 @@ class KernelExperiment(_Explained):
                 return []
         return self._noted
 
-    def _first_call(self, change: Change) -> int:
+    def _first_call(self, change: Intervention) -> int:
         """The number of the first kernel call that a change changes."""
         for number, place in enumerate(self.places):
             if place is None:
@@ -380,7 +387,7 @@ class KernelExperiment(_Explained):
 
     def _changed(
         self,
-        changes: Sequence[Change],
+        changes: Sequence[Intervention],
         first: int,
         blocks: Sequence[Block],
         instead: HeadOutputs | None = None,
@@ -402,10 +409,10 @@ class KernelExperiment(_Explained):
             for block in done:
                 stack.enter_context(returning(block.module, expanded(block.returned, count)))
             logits = self.model(**inputs).logits
-            return self.chances(wide(logits) if self._keeps_rows else self.rows_of(logits))
+            return self.chances(upcast_half(logits) if self._keeps_rows else self.rows_of(logits))
 
     def _edit(
-        self, changes: Sequence[Change], instead: HeadOutputs | None, done: Iterable[int] = ()
+        self, changes: Sequence[Intervention], instead: HeadOutputs | None, done: Iterable[int] = ()
     ) -> Callable[[Call], Any]:
         """What answers a kernel call with the output that each change of a batch makes of it.
 
@@ -479,7 +486,7 @@ def check_apart(call: Call, kind: str) -> None:
 
 def changed_output(
     call: Call,
-    changes: Sequence[Change],
+    changes: Sequence[Intervention],
     place: tuple[str, str],
     sides: tuple[str, str],
     instead: HeadOutputs | None,
@@ -576,7 +583,7 @@ def in_tensors(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
     return value
 
 
-def wide(numbers: Tensor) -> Tensor:
+def upcast_half(numbers: Tensor) -> Tensor:
     """Half-precision numbers as float32."""
     return numbers.float() if numbers.itemsize < 4 else numbers
 

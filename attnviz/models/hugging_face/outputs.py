@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from attnviz.core.effects import Output
+from attnviz.core.effects import PredictedToken
 from attnviz.core.errors import ModelError, UsageError, did_you_mean, is_number
 from attnviz.core.lens_inputs import NEXT, find_token, last_word, place_to_explain
 from attnviz.core.query import ALL_OUTPUTS
@@ -38,7 +38,7 @@ def check_head(loaded: LoadedModel, kind: str) -> None:
 
 def choose_outputs(
     loaded: LoadedModel, encoded: EncodedQuery, logits: Any, wanted: str | None
-) -> tuple[Output, ...]:
+) -> tuple[PredictedToken, ...]:
     """The outputs to explain: one, or every token that is predicted from those before it."""
     if getattr(logits, "ndim", 0) not in (2, 3):
         raise no_head(loaded.name, loaded.model)
@@ -52,7 +52,7 @@ def choose_outputs(
         side = next(iter(encoded.axes.values()))[0]
         tokens, ids = encoded.tokens[side], encoded.ids(side)
         return tuple(
-            Output(place - 1, int(ids[place]), tokens[place].text, place)
+            PredictedToken(place - 1, int(ids[place]), tokens[place].text, place)
             for place in range(1, len(tokens))
         )
     if logits.ndim == 2:
@@ -69,16 +69,16 @@ def no_head(name: str, model: Any) -> ModelError:
     )
 
 
-def chosen_class(config: Any, logits: Tensor, wanted: str | None) -> Output:
+def chosen_class(config: Any, logits: Tensor, wanted: str | None) -> PredictedToken:
     """A class by name or number, by default the likeliest, of logits of shape (classes)."""
     names = _label_names(config, len(logits))
     number = int(logits.argmax()) if wanted is None else _class_number(names, wanted)
-    return Output(0, number, names[number])
+    return PredictedToken(0, number, names[number])
 
 
 def _chosen_label(
     loaded: LoadedModel, encoded: EncodedQuery, logits: Tensor, wanted: str | None
-) -> Output:
+) -> PredictedToken:
     """A label of one token: of the named one, of the one most like the named label, or the last."""
     tokens = encoded.tokens["text"]
     names = _label_names(loaded.model.config, logits.shape[-1])
@@ -94,12 +94,12 @@ def _chosen_label(
             f"--target '{wanted}' is neither a token of the text (by its text, or 0 to "
             f"{len(tokens) - 1}) nor a label: {', '.join(names)[:200]}"
         )
-    return Output(position, number, f"{names[number]} ({tokens[position].text})", position)
+    return PredictedToken(position, number, f"{names[number]} ({tokens[position].text})", position)
 
 
 def _chosen_word(
     loaded: LoadedModel, encoded: EncodedQuery, logits: Tensor, wanted: str | None
-) -> Output:
+) -> PredictedToken:
     """A token that a language model predicts.
 
     Of a masked model the mask, else the last token that stands for text; of one that writes the
@@ -131,7 +131,7 @@ def _chosen_word(
     name = tokens[position].text if written else spelled(loaded, number)
     if not ahead and not written and ids[position] != loaded.tokenizer.mask_token_id:
         name += f" ({tokens[position].text})"
-    return Output(row, number, name, position)
+    return PredictedToken(row, number, name, position)
 
 
 def _default_position(encoded: EncodedQuery, ahead: int = 0, mask: int | None = None) -> int:

@@ -12,14 +12,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core.attention_map import Attention, Token
-from attnviz.core.effects import Change, HeadOutputs, Output, SinkShares, label_of, put_out
+from attnviz.core.effects import (
+    HeadOutputs,
+    Intervention,
+    PredictedToken,
+    SinkShares,
+    label_of,
+    put_out,
+)
 from attnviz.core.errors import UsageError
 from attnviz.core.lens_inputs import NEXT, AttentionGradients, ValueVectors, place_to_explain
 from attnviz.core.query import ALL_OUTPUTS, Query
 from attnviz.mechanisms.arrays import Array, namespace, to_numpy
 from attnviz.mechanisms.dot_product import join_heads, split_heads
 from attnviz.mechanisms.working import HeadPlace, Worked
-from attnviz.models import OneByOne, Predicting
+from attnviz.models import Predicting, UnbatchedSource
 from attnviz.models.pocket.card import read_json
 from attnviz.models.pocket.head import worked_head
 from attnviz.models.pocket.lens_inputs import value_vectors
@@ -41,7 +48,7 @@ Place = TypeVar("Place")
 class StoredExperiment(ABC):
     """A shipped model and what it reads; fulfils `attnviz.core.effects.Experiment`."""
 
-    outputs: tuple[Output, ...]
+    outputs: tuple[PredictedToken, ...]
     sinks: SinkShares = MappingProxyType({})  # no shipped model has any
 
     def __init__(self, model: StoredModel, given: Any, attention: Attention) -> None:
@@ -54,13 +61,13 @@ class StoredExperiment(ABC):
         self.sides = {item.stream: (item.query_side, item.key_side) for item in attention.maps}
 
     def run(
-        self, changes: Sequence[Change], instead: HeadOutputs | None = None
+        self, changes: Sequence[Intervention], instead: HeadOutputs | None = None
     ) -> Iterator[NDArray[np.floating]]:
         """Log-probabilities of each output's choices, (outputs, choices), for each change."""
         return self._run(changes, [output.row for output in self.outputs], instead)
 
     def _run(
-        self, changes: Sequence[Change], rows: list[int], instead: HeadOutputs | None = None
+        self, changes: Sequence[Intervention], rows: list[int], instead: HeadOutputs | None = None
     ) -> Iterator[NDArray[np.floating]]:
         model, one = self.model, self.model.inputs(self.given)
         choices = self.choices * len(rows)
@@ -74,7 +81,7 @@ class StoredExperiment(ABC):
                 scores = scores - scores.max(axis=-1, keepdims=True)
                 yield from scores - np.log(np.exp(scores).sum(axis=-1, keepdims=True))
 
-    def changed(self, change: Change) -> Attention:
+    def changed(self, change: Intervention) -> Attention:
         """The maps with something switched off; a head that is off still weighs its keys."""
         edit, seen = self._edit([change], None), dict[tuple[str, str], NDArray[np.floating]]()
 
@@ -112,7 +119,7 @@ class StoredExperiment(ABC):
         self.model.forward(self.model.weights, self.model.inputs(self.given), note)
         return found
 
-    def write(self, change: Change, instead: HeadOutputs | None = None) -> str | None:
+    def write(self, change: Intervention, instead: HeadOutputs | None = None) -> str | None:
         """What the model writes with something switched off; None: it writes nothing."""
         return None
 
@@ -145,7 +152,7 @@ class StoredExperiment(ABC):
         found = tuple(stacked([next(slopes) for _ in item.layers]) for item in maps)
         return found, float(chances.detach()[0].exp())
 
-    def _edit(self, changes: Sequence[Change], instead: HeadOutputs | None) -> Watch:
+    def _edit(self, changes: Sequence[Intervention], instead: HeadOutputs | None) -> Watch:
         """What switches off in each item of a batch what its change says."""
 
         def edited(seen: Attended) -> Array:
@@ -173,7 +180,7 @@ class StoredExperiment(ABC):
         return edited
 
 
-class OneInput(StoredModel, OneByOne, Predicting):
+class SingleInputModel(StoredModel, UnbatchedSource, Predicting):
     """A shipped model that reads one thing; fulfils `attnviz.models.Source` and what explains it.
 
     Its files beside the weights are a configuration of transformers and the weights' origin.
@@ -225,7 +232,7 @@ class PieceExperiment(StoredExperiment):
 
     def following(
         self, tokens: tuple[Token, ...], ids: list[int], wanted: str | None, side: str, usual: int
-    ) -> tuple[Output, ...]:
+    ) -> tuple[PredictedToken, ...]:
         """Pieces that a decoder predicts, each from the row before it.
 
         Args:
@@ -237,7 +244,7 @@ class PieceExperiment(StoredExperiment):
         """
         if wanted == ALL_OUTPUTS:
             return tuple(
-                Output(place - 1, ids[place], tokens[place].text, place)
+                PredictedToken(place - 1, ids[place], tokens[place].text, place)
                 for place in range(1, len(tokens))
             )
         position, number = usual, None
@@ -246,13 +253,13 @@ class PieceExperiment(StoredExperiment):
             named = place_to_explain(tokens, wanted, 1, self.piece_of, place)
             position, number = there(named, tokens, wanted, side, 1)
         if number is not None:
-            return (Output(position - 1, number, self.spell(number), position),)
+            return (PredictedToken(position - 1, number, self.spell(number), position),)
         if position < len(tokens):
-            return (Output(position - 1, ids[position], tokens[position].text, position),)
+            return (PredictedToken(position - 1, ids[position], tokens[position].text, position),)
         # Tags, masks and the unknown are never written.
-        (scores,) = self._run([Change()], [position - 1])
+        (scores,) = self._run([Intervention()], [position - 1])
         number = max((END, *range(len(SPECIALS), scores.shape[1])), key=scores[0].__getitem__)
-        return (Output(position - 1, number, self.spell(number), position),)
+        return (PredictedToken(position - 1, number, self.spell(number), position),)
 
 
 def there(

@@ -16,7 +16,7 @@ from attnviz.models.pocket.card import FOLDER as FOLDER
 from attnviz.models.pocket.card import read_config
 from attnviz.models.pocket.network import (
     PROJECTIONS,
-    Sizes,
+    TranslatorSizes,
     Watch,
     Weights,
     decode,
@@ -35,8 +35,8 @@ from attnviz.models.pocket.text import (
     PAD,
     SHORT,
     UNKNOWN,
-    EncodedQuery,
     EncodedText,
+    PocketInputs,
     encode_text,
     load_tokenizer,
 )
@@ -57,7 +57,7 @@ class PocketModel(StoredModel):
     """Weights, tokenizer and configuration of a folder, and the options to run them with."""
 
     name = "pocket"
-    sizes: Sizes
+    sizes: TranslatorSizes
     projections = PROJECTIONS
     streams = {  # noqa: RUF012
         "encoder": "encoder.{}.self_attention",
@@ -77,11 +77,11 @@ class PocketModel(StoredModel):
     ) -> None:
         self.config = read_config(folder)
         super().__init__(folder / "weights.safetensors", self.config["revision"], device, dtype)
-        self.sizes = Sizes(**self.config["sizes"])
+        self.sizes = TranslatorSizes(**self.config["sizes"])
         self.tokenizer = folder / "tokenizer.json"
         self.causal, self.to = causal, to
 
-    def inputs(self, given: EncodedQuery) -> tuple[Array, ...]:
+    def inputs(self, given: PocketInputs) -> tuple[Array, ...]:
         """The pieces that the encoder reads, and those that the decoder does."""
         sides = (given.source_ids, given.target_ids) if given.target else (given.source_ids,)
         return tuple(map(self.embed, sides))

@@ -91,7 +91,7 @@ Weights = Mapping[str, Array]
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
+class TranslatorSizes:
     """Pieces known, features of a position and of a feed-forward block, heads and layers."""
 
     vocabulary: int = 8000
@@ -182,7 +182,7 @@ def feed_forward(weights: Weights, layer: str, inputs: Array) -> Array:
 
 def encode(
     weights: Weights,
-    sizes: Sizes,
+    sizes: TranslatorSizes,
     inputs: Array,
     mask: Array | None = None,
     watch: Watch | None = None,
@@ -203,7 +203,7 @@ def encode(
 
 def decode(
     weights: Weights,
-    sizes: Sizes,
+    sizes: TranslatorSizes,
     inputs: Array,
     memory: Array,
     mask: Array | None = None,

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from attnviz.core.attention_map import Attention, AttentionMap
-from attnviz.core.effects import Change, HeadOutputs, Output
+from attnviz.core.effects import HeadOutputs, Intervention, PredictedToken
 from attnviz.core.errors import InputError, UsageError
 from attnviz.core.lens_inputs import ValueVectors, find_token, last_word
 from attnviz.core.query import ALL_OUTPUTS
 from attnviz.models.pocket.experiment import PieceExperiment, stacked, there
 from attnviz.models.pocket.lens_inputs import value_vectors
 from attnviz.models.pocket.model import PocketModel
-from attnviz.models.pocket.text import MASK, SPECIALS, EncodedQuery
+from attnviz.models.pocket.text import MASK, SPECIALS, PocketInputs
 
 
 class PocketExperiment(PieceExperiment):
@@ -25,10 +25,10 @@ class PocketExperiment(PieceExperiment):
     """
 
     model: PocketModel
-    given: EncodedQuery
+    given: PocketInputs
 
     def __init__(
-        self, model: PocketModel, query: EncodedQuery, attention: Attention, wanted: str | None
+        self, model: PocketModel, query: PocketInputs, attention: Attention, wanted: str | None
     ) -> None:
         super().__init__(model, query, attention)
         if query.target is None:
@@ -42,7 +42,7 @@ class PocketExperiment(PieceExperiment):
         """What each head makes of each piece of the text that is run, masked where a word is."""
         return value_vectors(self.model, self.given, self.attention)
 
-    def write(self, change: Change, instead: HeadOutputs | None = None) -> str | None:
+    def write(self, change: Intervention, instead: HeadOutputs | None = None) -> str | None:
         """The greedy translation, or what the decoder goes on with; the encoder writes nothing."""
         query = self.given
         if query.target is None:
@@ -53,7 +53,7 @@ class PocketExperiment(PieceExperiment):
 
     def _masked(
         self, attention: Attention, wanted: str | None
-    ) -> tuple[Attention, tuple[Output, ...]]:
+    ) -> tuple[Attention, tuple[PredictedToken, ...]]:
         """The text with a word masked, and that word."""
         tokens = attention.main.query_tokens
         if wanted == ALL_OUTPUTS:
@@ -79,4 +79,4 @@ class PocketExperiment(PieceExperiment):
         item = AttentionMap("encoder", shown, shown, stacked(layers["encoder"]))
         note = f"'{word.text}' was masked, for the attribution to its prediction"
         masked = attention.with_maps((item,), notes=[note])
-        return masked, (Output(position, number, word.text, position),)
+        return masked, (PredictedToken(position, number, word.text, position),)

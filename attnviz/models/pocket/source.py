@@ -12,11 +12,11 @@ from attnviz.core.attention_map import Attention, AttentionMap, Focus
 from attnviz.core.errors import InputError, choose
 from attnviz.core.query import Query
 from attnviz.mechanisms.arrays import to_numpy
-from attnviz.models import OneByOne, Predicting, check_kind
+from attnviz.models import Predicting, UnbatchedSource, check_kind
 from attnviz.models.pocket.model import FOLDER, OTHER, PocketModel
 from attnviz.models.pocket.network import decode, encode
 from attnviz.models.pocket.stored import checked
-from attnviz.models.pocket.text import LANGUAGE, EncodedQuery, EncodedText
+from attnviz.models.pocket.text import LANGUAGE, EncodedText, PocketInputs
 from attnviz.storage.texts import MEMORY_BUDGET, batches, chunks_by_memory
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def load_pocket(
     return Pocket(folder, causal=causal, to=to, keep_qk=keep_qk, **checked(device, dtype))
 
 
-class Pocket(PocketModel, OneByOne, Predicting):
+class Pocket(PocketModel, UnbatchedSource, Predicting):
     """The pocket model, loaded; fulfils `attnviz.models.Source`, `Explaining` and `Transforming`.
 
     A text's attention ("self") has the stream "encoder", or with `causal` the decoder's "causal";
@@ -63,7 +63,7 @@ class Pocket(PocketModel, OneByOne, Predicting):
     def __init__(self, folder: Path = FOLDER, *, keep_qk: bool = False, **options: Any) -> None:
         super().__init__(folder, **options)
         self.keep_qk = keep_qk
-        self._encoded: dict[Query, EncodedQuery] = {}
+        self._encoded: dict[Query, PocketInputs] = {}
 
     def attend(
         self, queries: Sequence[Query], *, batch_size: int | None = None
@@ -95,14 +95,14 @@ class Pocket(PocketModel, OneByOne, Predicting):
         encoded = self._encode(query)
         return self._finish(encoded, attend(self, [encoded])[0])
 
-    def _encode(self, query: Query) -> EncodedQuery:
+    def _encode(self, query: Query) -> PocketInputs:
         if query not in self._encoded:
             while len(self._encoded) >= CACHED:
                 del self._encoded[next(iter(self._encoded))]
             self._encoded[query] = encode_query(self, query)
         return self._encoded[query]
 
-    def _finish(self, query: EncodedQuery, attention: Attention) -> Attention:
+    def _finish(self, query: PocketInputs, attention: Attention) -> Attention:
         if not self.keep_qk:
             return attention
         from attnviz.models.pocket.lens_inputs import with_projections
@@ -114,7 +114,7 @@ def attend_batches(
     model: PocketModel,
     queries: Sequence[Query],
     batch_size: int | None,
-    finish: Callable[[EncodedQuery, Attention], Attention],
+    finish: Callable[[PocketInputs, Attention], Attention],
 ) -> Iterator[Attention | InputError]:
     """The maps of each query in order, read in batches of similar length, then finished.
 
@@ -164,7 +164,7 @@ def encode_texts(model: PocketModel, query: Query) -> Texts:
     return source, model.encode_text(query.target, "target")
 
 
-def encode_query(model: PocketModel, query: Query) -> EncodedQuery:
+def encode_query(model: PocketModel, query: Query) -> PocketInputs:
     """A query as the model reads it; a missing target is written first."""
     texts = encode_texts(model, query)
     if query.kind == "cross" and len(texts) == 1:
@@ -172,22 +172,22 @@ def encode_query(model: PocketModel, query: Query) -> EncodedQuery:
     return with_languages(model, [texts])[0]
 
 
-def with_translation(model: PocketModel, source: EncodedText) -> EncodedQuery:
+def with_translation(model: PocketModel, source: EncodedText) -> PocketInputs:
     """A source and the model's own translation."""
     (source,) = model.judged([source])
     written, language, notes = model.write(source)
     target = model.encode_text(written, "target")
     notes = [*source.notes("the source"), *notes]
-    return EncodedQuery(source, target, language, tuple(notes), translated=True)
+    return PocketInputs(source, target, language, tuple(notes), translated=True)
 
 
-def with_languages(model: PocketModel, items: Sequence[Texts]) -> list[EncodedQuery]:
+def with_languages(model: PocketModel, items: Sequence[Texts]) -> list[PocketInputs]:
     """Texts, or pairs, with the languages of what the decoder reads, guessed in one pass."""
     pairs = len(items[0]) == 2
     flat = model.judged([text for texts in items for text in texts])
     items = [*zip(flat[::2], flat[1::2], strict=True)] if pairs else [(text,) for text in flat]
     if not pairs and not model.causal:
-        return [EncodedQuery(text, notes=tuple(text.notes("the text"))) for (text,) in items]
+        return [PocketInputs(text, notes=tuple(text.notes("the text"))) for (text,) in items]
     targets = [texts[-1] for texts in items]
     if model.to:
         languages = [(model.to, list[str]()) for _ in targets]
@@ -200,11 +200,11 @@ def with_languages(model: PocketModel, items: Sequence[Texts]) -> list[EncodedQu
             notes = [*source.notes("the source"), *target.notes("the target"), *notes]
         else:
             notes = target.notes("the text")
-        found.append(EncodedQuery(source, target, language, tuple(notes)))
+        found.append(PocketInputs(source, target, language, tuple(notes)))
     return found
 
 
-def attend(model: PocketModel, queries: Sequence[EncodedQuery]) -> list[Attention]:
+def attend(model: PocketModel, queries: Sequence[PocketInputs]) -> list[Attention]:
     """The maps of queries of one kind, from one pass over all of them."""
     weights, sizes = model.weights, model.sizes
     inputs, mask = model.embed_many([query.source_ids for query in queries])
@@ -230,7 +230,7 @@ def attend(model: PocketModel, queries: Sequence[EncodedQuery]) -> list[Attentio
 
 
 def attention_of(
-    model: PocketModel, query: EncodedQuery, arrays: Mapping[str, list[NDArray[np.float32]]]
+    model: PocketModel, query: PocketInputs, arrays: Mapping[str, list[NDArray[np.float32]]]
 ) -> Attention:
     """A query's maps, from each layer's weights (heads, queries, keys) with their padding."""
     source, target = query.source, query.target

@@ -78,7 +78,7 @@ class EncodedText:
 
 
 @dataclass(frozen=True, slots=True)
-class EncodedQuery:
+class PocketInputs:
     """A query as the encoder and the decoder read it."""
 
     source: EncodedText | None

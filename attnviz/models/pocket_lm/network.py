@@ -19,7 +19,7 @@ EMBEDDING = "model.embed_tokens.weight"
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
+class CausalSizes:
     """Pieces known, features of a position and of a feed-forward block, heads and layers."""
 
     vocabulary: int = 8000
@@ -30,7 +30,7 @@ class Sizes:
     base: float = 10000.0
 
     @classmethod
-    def read(cls, config: Mapping[str, Any]) -> Sizes:
+    def read(cls, config: Mapping[str, Any]) -> CausalSizes:
         """The sizes that a configuration of transformers tells."""
         names = "vocab_size hidden_size num_attention_heads intermediate_size num_hidden_layers"
         return cls(*(config[name] for name in (*names.split(), "rope_theta")))
@@ -43,7 +43,7 @@ def normalise(weights: Weights, name: str, inputs: Array) -> Array:
     return inputs / xp.sqrt(square + 1e-6) * weights[f"{name}.weight"]
 
 
-def angles(like: Array, first: int, last: int, sizes: Sizes) -> Array:
+def angles(like: Array, first: int, last: int, sizes: CausalSizes) -> Array:
     """By how much each pair of a head's features turns at positions from first to before last.
 
     Returns:
@@ -88,7 +88,7 @@ class Cache:
 
 def decode(
     weights: Weights,
-    sizes: Sizes,
+    sizes: CausalSizes,
     inputs: Array,
     watch: Watch | None = None,
     cache: Cache | None = None,

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from attnviz.core.attention_map import PARTS, SECOND_PART, Attention, AttentionMap, typed_facts
-from attnviz.core.effects import Change, HeadOutputs
+from attnviz.core.effects import HeadOutputs, Intervention
 from attnviz.core.errors import InputError, UsageError
 from attnviz.core.query import Query
 from attnviz.mechanisms.arrays import Array, to_numpy
-from attnviz.models.pocket.experiment import OneInput, PieceExperiment, stacked
+from attnviz.models.pocket.experiment import PieceExperiment, SingleInputModel, stacked
 from attnviz.models.pocket.lens_inputs import with_projections
 from attnviz.models.pocket.network import Watch, Weights, predict
 from attnviz.models.pocket.stored import checked
@@ -26,7 +26,7 @@ from attnviz.models.pocket.text import (
     special,
     token,
 )
-from attnviz.models.pocket_lm.network import EMBEDDING, Cache, Sizes, decode
+from attnviz.models.pocket_lm.network import EMBEDDING, Cache, CausalSizes, decode
 
 FOLDER = Path(__file__).parent / "files"
 """A folder that transformers loads as LlamaForCausalLM, and the origin of the weights."""
@@ -46,7 +46,7 @@ def load_pocket_lm(
     return CausalPocket(folder, keep_qk=keep_qk, generate=generate, **checked(device, dtype))
 
 
-class CausalPocket(OneInput):
+class CausalPocket(SingleInputModel):
     """The causal pocket model, loaded.
 
     A text's attention has the stream "causal". Every text begins with <eos>, and a row is that of
@@ -55,7 +55,7 @@ class CausalPocket(OneInput):
 
     name = "pocket-lm"
     can_generate = True
-    sizes: Sizes
+    sizes: CausalSizes
     streams = {"causal": "model.layers.{}.self_attn"}  # noqa: RUF012
     projections = ("q_proj", "k_proj", "v_proj", "o_proj")
     turned = True
@@ -65,7 +65,7 @@ class CausalPocket(OneInput):
         self, folder: Path, *, keep_qk: bool = False, generate: int | None = None, **options: str
     ) -> None:
         super().__init__(folder, **options)
-        self.sizes = Sizes.read(self.config)
+        self.sizes = CausalSizes.read(self.config)
         self.longest = self.config["max_position_embeddings"] - 1
         self.tokenizer = folder / "tokenizer.json"
         self.keep_qk, self.generate = keep_qk, generate
@@ -184,7 +184,7 @@ class CausalExperiment(PieceExperiment):
         tokens = attention.main.query_tokens
         self.outputs = self.following(tokens, ids, wanted, "text", len(ids))
 
-    def write(self, change: Change, instead: HeadOutputs | None = None) -> str | None:
+    def write(self, change: Intervention, instead: HeadOutputs | None = None) -> str | None:
         """What the model goes on with."""
         new = self.model.write(self.given, FEW, self._edit([change], instead))
         return "".join(map(self.model.piece, new)).replace("▁", " ")

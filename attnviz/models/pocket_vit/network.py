@@ -17,7 +17,7 @@ PROJECTIONS = ("attention.query", "attention.key", "attention.value", "output.de
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
+class VisionSizes:
     """Pixels of the picture's side and of a patch's, features, heads and layers."""
 
     side: int = 80
@@ -28,7 +28,7 @@ class Sizes:
     layers: int = 4
 
     @classmethod
-    def read(cls, config: Mapping[str, Any]) -> Sizes:
+    def read(cls, config: Mapping[str, Any]) -> VisionSizes:
         """The sizes that a configuration of transformers tells."""
         names = (
             "image_size patch_size hidden_size num_attention_heads intermediate_size "
@@ -42,7 +42,7 @@ class Sizes:
         return self.side // self.patch
 
 
-def embed(weights: Weights, sizes: Sizes, pixels: Array) -> Array:
+def embed(weights: Weights, sizes: VisionSizes, pixels: Array) -> Array:
     """A class token and patches with their places, as the layers take them.
 
     Args:
@@ -65,7 +65,7 @@ def embed(weights: Weights, sizes: Sizes, pixels: Array) -> Array:
 
 
 def encode(
-    weights: Weights, sizes: Sizes, inputs: Array, watch: Watch | None = None
+    weights: Weights, sizes: VisionSizes, inputs: Array, watch: Watch | None = None
 ) -> tuple[Array, list[Array]]:
     """What the layers make of a picture (…, positions, size), and each layer's weights."""
     shares = []

@@ -17,11 +17,11 @@ from attnviz.mechanisms.arrays import Array, to_numpy
 from attnviz.models.hugging_face.load.tasks import decided
 from attnviz.models.hugging_face.outputs import chosen_class
 from attnviz.models.hugging_face.vision.pictures import SIDE, over_patches, picture_of
-from attnviz.models.pocket.experiment import OneInput, StoredExperiment, stacked
+from attnviz.models.pocket.experiment import SingleInputModel, StoredExperiment, stacked
 from attnviz.models.pocket.network import Watch, Weights, linear
 from attnviz.models.pocket.stored import checked
 from attnviz.models.pocket.text import outside
-from attnviz.models.pocket_vit.network import PROJECTIONS, Sizes, embed, encode
+from attnviz.models.pocket_vit.network import PROJECTIONS, VisionSizes, embed, encode
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -37,7 +37,7 @@ def load_pocket_vit(
     return PicturePocket(folder, **checked(device, dtype))
 
 
-class PicturePocket(OneInput):
+class PicturePocket(SingleInputModel):
     """The picture model, loaded.
 
     A picture is squeezed into a square; its attention has the stream "self" over a class token and
@@ -45,13 +45,13 @@ class PicturePocket(OneInput):
     """
 
     name = "pocket-vit"
-    sizes: Sizes
+    sizes: VisionSizes
     projections = PROJECTIONS
     streams = {"self": "vit.encoder.layer.{}.attention"}  # noqa: RUF012
 
     def __init__(self, folder: Path, **options: str) -> None:
         super().__init__(folder, **options)
-        self.sizes, names = Sizes.read(self.config), self.config["id2label"]
+        self.sizes, names = VisionSizes.read(self.config), self.config["id2label"]
         self.labels = tuple(names[str(number)] for number in range(len(names)))
 
     def inputs(self, given: NDArray[np.float32]) -> tuple[Array]:

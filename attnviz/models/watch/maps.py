@@ -16,12 +16,12 @@ from attnviz.core.errors import AttentionError, UsageError
 from attnviz.models.hugging_face.capture.capture import Captured
 from attnviz.models.hugging_face.capture.exact_links import links_note
 from attnviz.models.hugging_face.capture.maps import as_map
-from attnviz.models.hugging_face.capture.region import Axis, PooledGrid, region_note
+from attnviz.models.hugging_face.capture.region import PooledGrid, TokenBlocks, region_note
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from attnviz.models.watch.watching import Kept, Seen, Wanted
+    from attnviz.models.watch.watching import CapturedCall, Wanted, WatchLog
 
 COMPILED = "compiled code ran, which cannot be seen: watch(..., eager=True) runs it uncompiled"
 
@@ -38,7 +38,7 @@ class Names:
     split: int | None = None
 
 
-def attention_of(seen: Seen, item: int, model: str, wanted: Wanted, names: Names) -> Attention:
+def attention_of(seen: WatchLog, item: int, model: str, wanted: Wanted, names: Names) -> Attention:
     """The maps of one item of the batch.
 
     Raises:
@@ -46,7 +46,7 @@ def attention_of(seen: Seen, item: int, model: str, wanted: Wanted, names: Names
         UsageError: the names are as many as no map has tokens.
     """
     own = _kept(seen, item, wanted, names)
-    groups: dict[object, list[Kept]] = {}
+    groups: dict[object, list[CapturedCall]] = {}
     for kept in own:
         groups.setdefault((_stream(kept), kept.grid, kept.weights.shape), []).append(kept)
     maps = tuple(_map_of(group, seen, names) for group in groups.values())
@@ -69,7 +69,7 @@ def attention_of(seen: Seen, item: int, model: str, wanted: Wanted, names: Names
     return Attention(maps, provenance, id=str(item))
 
 
-def _kept(seen: Seen, item: int, wanted: Wanted, names: Names) -> list[Kept]:
+def _kept(seen: WatchLog, item: int, wanted: Wanted, names: Names) -> list[CapturedCall]:
     """What was kept of one item, joint sequences in their quarters."""
     own = [kept for kept in seen.kept if kept.item == item]
     if not own:
@@ -86,7 +86,7 @@ def _kept(seen: Seen, item: int, wanted: Wanted, names: Names) -> list[Kept]:
     return parts
 
 
-def _quarters(kept: Kept, split: int) -> list[Kept]:
+def _quarters(kept: CapturedCall, split: int) -> list[CapturedCall]:
     """Which of text and image attends to which, in a joint sequence; another call as it is."""
     length = kept.sides[0]
     if _stream(kept) == "cross" or not abs(split) < length:
@@ -100,14 +100,14 @@ def _quarters(kept: Kept, split: int) -> list[Kept]:
     names = ("text", "image") if split > 0 else ("image", "text")
     sides = dict(zip(names, ((0, cut), (cut, length)), strict=True))
 
-    def part(query: str, key: str) -> Kept:
+    def part(query: str, key: str) -> CapturedCall:
         spans = sides[query], sides[key]
         rows, columns = (slice(first // block, -(-last // block)) for first, last in spans)
         queries, keys = (last - first for first, last in spans)
         return replace(
             kept,
             sides=(queries, keys),
-            grid=PooledGrid(Axis(0, queries, block), Axis(0, keys, block)),
+            grid=PooledGrid(TokenBlocks(0, queries, block), TokenBlocks(0, keys, block)),
             weights=kept.weights[:, rows, columns],
             links=(),
             part=f"{query}-to-{key}",
@@ -117,7 +117,7 @@ def _quarters(kept: Kept, split: int) -> list[Kept]:
 
 
 def word_maps(
-    seen: Seen, item: int, wanted: Wanted, names: Names, word: str | int, ratio: float
+    seen: WatchLog, item: int, wanted: Wanted, names: Names, word: str | int, ratio: float
 ) -> tuple[list[str], list[str], NDArray[np.float32]]:
     """How much each place of a picture attends to a word: modules, calls, and means over heads.
 
@@ -170,7 +170,7 @@ def _places(tokens: list[str], word: str | int) -> list[int]:
     return sorted(places)
 
 
-def _picture_shape(kept: Kept, ratio: float) -> tuple[int, int]:
+def _picture_shape(kept: CapturedCall, ratio: float) -> tuple[int, int]:
     """Rows and columns of the queries, in blocks; blocks lie in rows."""
     count, block = kept.sides[0], kept.grid.queries.length
     divisors = (rows for rows in range(1, count + 1) if count % rows == 0)
@@ -183,7 +183,7 @@ def _picture_shape(kept: Kept, ratio: float) -> tuple[int, int]:
     return rows, count // rows // block
 
 
-def _stream(kept: Kept) -> str:
+def _stream(kept: CapturedCall) -> str:
     """Which attention it is, by where queries and keys come from and what the weights leave out."""
     if kept.part:
         return kept.part
@@ -197,7 +197,7 @@ def _stream(kept: Kept) -> str:
     return "self" if kept.same_input else "cross"
 
 
-def _map_of(group: Sequence[Kept], seen: Seen, names: Names) -> AttentionMap:
+def _map_of(group: Sequence[CapturedCall], seen: WatchLog, names: Names) -> AttentionMap:
     first, stream = group[0], _stream(group[0])
     sides = ("target", "source") if stream == "cross" else ("text", "text")
     given = [names.queries, names.keys]
@@ -227,7 +227,7 @@ def _map_of(group: Sequence[Kept], seen: Seen, names: Names) -> AttentionMap:
     )
 
 
-def _label(kept: Kept, seen: Seen) -> str:
+def _label(kept: CapturedCall, seen: WatchLog) -> str:
     return f"{kept.path}#{kept.call}" if seen.calls[kept.path] > 1 else kept.path
 
 
@@ -238,7 +238,7 @@ def _tokens(names: Sequence[str] | None, length: int) -> tuple[Token, ...]:
 
 
 def _numbered(
-    tokens: tuple[Token, ...], axis: Axis, names: Sequence[str] | None
+    tokens: tuple[Token, ...], axis: TokenBlocks, names: Sequence[str] | None
 ) -> tuple[Token, ...]:
     """Blocks of tokens without names by their numbers alone, which are not said twice."""
     if axis.length == 1 or (names is not None and len(names) >= axis.stop):
@@ -247,7 +247,7 @@ def _numbered(
     return tuple(Token(f"{first}–{last}" if last > first else str(first)) for first, last in spans)
 
 
-def _check_names(own: Sequence[Kept], names: Names) -> None:
+def _check_names(own: Sequence[CapturedCall], names: Names) -> None:
     for what, given, axis in (("query", names.queries, 0), ("key", names.keys, 1)):
         lengths = {kept.sides[axis] for kept in own}
         if given is not None and len(given) not in lengths:
@@ -257,7 +257,7 @@ def _check_names(own: Sequence[Kept], names: Names) -> None:
             )
 
 
-def _notes(own: Sequence[Kept], seen: Seen) -> Iterator[str]:
+def _notes(own: Sequence[CapturedCall], seen: WatchLog) -> Iterator[str]:
     for kept in own:
         note = region_note(kept.grid, kept.sides)
         if note:
@@ -287,12 +287,12 @@ def _notes(own: Sequence[Kept], seen: Seen) -> Iterator[str]:
         yield f"{seen.dropped} further calls were not kept: their maps would not fit into max_bytes"
 
 
-def _refused(seen: Seen) -> Iterator[str]:
+def _refused(seen: WatchLog) -> Iterator[str]:
     """What was no attention between tokens that can be shown, and why."""
     return (f"{count} {why}" for why, count in seen.refused.items() if count)
 
 
-def _why_none(seen: Seen, wanted: Wanted) -> str:
+def _why_none(seen: WatchLog, wanted: Wanted) -> str:
     """Why there is no map, in one line."""
     path, why = next(iter(seen.failures.items()), ("", ""))
     paths = ", ".join(list(seen.calls)[:5]) + ", …" * (len(seen.calls) > 5)

@@ -88,7 +88,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Kept:
+class CapturedCall:
     """The attention of one call, of one item of its batch.
 
     Attributes:
@@ -119,7 +119,7 @@ class Kept:
 
 
 @dataclass(eq=False)
-class Seen:
+class WatchLog:
     """What was seen so far.
 
     Attributes:
@@ -133,7 +133,7 @@ class Seen:
         compiled: whether compiled code ran, which cannot be seen.
     """
 
-    kept: list[Kept] = field(default_factory=list)
+    kept: list[CapturedCall] = field(default_factory=list)
     calls: Counter[str] = field(default_factory=Counter)
     failures: dict[str, str] = field(default_factory=dict)
     bytes: int = 0
@@ -167,7 +167,7 @@ class Watching(TorchFunctionMode):
 
     def __init__(self, model: Any, wanted: Wanted) -> None:
         super().__init__()
-        self.wanted, self.seen = wanted, Seen()
+        self.wanted, self.seen = wanted, WatchLog()
         self.lineage = Lineage()
         self.thread = get_ident()
         self.modules = list[Any]()
@@ -374,10 +374,10 @@ class Watching(TorchFunctionMode):
 
     def _read(
         self, turn: tuple[str, int], open_call: Callable[[], Any], facts: dict[str, Any]
-    ) -> list[Kept]:
+    ) -> list[CapturedCall]:
         """Keep what is wanted of a call; what cannot be read stops no model."""
         (path, number), wanted, seen = turn, self.wanted, self.seen
-        made = list[Kept]()
+        made = list[CapturedCall]()
         try:
             batch, call_of = open_call()
             for item in range(batch) if wanted.batch is None else [wanted.batch]:
@@ -395,7 +395,7 @@ class Watching(TorchFunctionMode):
         seen.kept += made
         return made
 
-    def _keep(self, path: str, call: Call, facts: dict[str, Any]) -> Kept:
+    def _keep(self, path: str, call: Call, facts: dict[str, Any]) -> CapturedCall:
         if facts["dropped"]:  # what ran is not what can be made again
             call = replace(call, output=call.mix(call.value).contiguous())
         sides = call.query.shape[2], call.key.shape[2]
@@ -413,7 +413,7 @@ class Watching(TorchFunctionMode):
         off = facts.get("off")
         if off is None and not facts["dropped"]:
             off = _off(call, grid, found.weights)
-        return Kept(
+        return CapturedCall(
             path,
             sides,
             grid,
@@ -468,7 +468,7 @@ _ACTIVE = list[Watching]()
 
 
 @contextmanager
-def watching(model: Any, wanted: Wanted, *, eager: bool = False) -> Iterator[Seen]:
+def watching(model: Any, wanted: Wanted, *, eager: bool = False) -> Iterator[WatchLog]:
     """What is seen of the attention in a block of code; all is as before when it ends.
 
     Args:

@@ -33,7 +33,7 @@ _NAME_CELLS = 18
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class GridSide:
     """How tiles are laid out along one side of a grid, in pixels of the image."""
 
     tiles: int
@@ -85,7 +85,7 @@ def grid(attention_map: AttentionMap, *, title: str, subtitle: str = "", fit: Fi
 
 def _sides(
     layers: int, heads: int, queries: int, keys: int, share: float = 1.0
-) -> tuple[Side, Side]:
+) -> tuple[GridSide, GridSide]:
     """Both sides: as many pixels a weight as there is room for, or blocks of weights a pixel.
 
     Weights are square, except that those of a narrow map are drawn up to three times as wide.
@@ -104,12 +104,12 @@ def _sides(
     sides = []
     for tiles, length, block, scale in zip((layers, heads), lengths, blocks, scales, strict=True):
         pixels = 3 * least if scale > 3 * least else least
-        sides.append(Side(tiles, block, pixels, -(-length // block) * pixels, gap))
+        sides.append(GridSide(tiles, block, pixels, -(-length // block) * pixels, gap))
     return sides[0], sides[1]
 
 
 def _composite(
-    weights: NDArray[np.float32], down: Side, across: Side, limits: Limits
+    weights: NDArray[np.float32], down: GridSide, across: GridSide, limits: Limits
 ) -> NDArray[np.float32]:
     """All heads in one image, one value a pixel.
 
@@ -147,9 +147,9 @@ def _short(name: str, face: Typeface) -> str:
 
 def name_tiles(
     axes: Axes,
-    down: Side,
+    down: GridSide,
     layers: Sequence[str],
-    across: Side,
+    across: GridSide,
     heads: Sequence[str],
     face: Typeface,
 ) -> None:

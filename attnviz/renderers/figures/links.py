@@ -60,7 +60,7 @@ _WIDEST, _NARROWEST, _LANES = 4.0, 0.4, 0.75
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Lines:
+class LinkLines:
     """The links that are drawn, strongest first, and which these are in words.
 
     A place, shape (links, 4), is layer, head, query and key. Links of special tokens are pale.
@@ -132,7 +132,7 @@ def links(
     return figure
 
 
-def lines_of(item: AttentionMap) -> Lines:
+def lines_of(item: AttentionMap) -> LinkLines:
     """The links to draw, and the rule in words.
 
     Of the links between ordinary tokens, three for each query at most (20 at least, 400 at most),
@@ -156,7 +156,7 @@ def lines_of(item: AttentionMap) -> Lines:
     chosen = np.concatenate([kept, others])
     places = np.stack(np.unravel_index(chosen, size.shape), axis=-1)
     rule = _rule(item, len(kept), int((~pale).sum()), least, pale[chosen], flat[chosen])
-    return Lines(places, item.weights.ravel()[chosen], pale[chosen], rule)
+    return LinkLines(places, item.weights.ravel()[chosen], pale[chosen], rule)
 
 
 def _rule(
@@ -281,7 +281,7 @@ def _framed(
 def _draw(
     axes: Any,
     item: AttentionMap,
-    drawn: Lines,
+    drawn: LinkLines,
     ends: tuple[float, float],
     columns: tuple[_Column, _Column],
 ) -> None:

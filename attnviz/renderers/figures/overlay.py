@@ -32,7 +32,7 @@ from attnviz.renderers.figures.figure import (
     write,
 )
 from attnviz.renderers.figures.fonts import Typeface, typeface
-from attnviz.renderers.figures.grid import Side, name_tiles, tile_room
+from attnviz.renderers.figures.grid import GridSide, name_tiles, tile_room
 from attnviz.renderers.printable import printable
 from attnviz.storage.pictures import read_picture
 
@@ -51,7 +51,7 @@ _SMOOTH = "weights are smoothed between the middles of patches"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Seen:
+class PictureCrop:
     """The part of a picture that patches cover, in pixels of shape (height, width, 3).
 
     If one patch looks, it is outlined: its row and column, and how many there are of both.
@@ -85,27 +85,29 @@ class Overlaying:
 PLAIN = Overlaying()
 
 
-def shown_picture(picture: Any) -> Seen:
+def shown_picture(picture: Any) -> PictureCrop:
     """A file, an image or an array of bytes; None: a blank square, under colours as they are.
 
     Raises:
         UsageError: an array that is no picture.
     """
     if picture is None:
-        return Seen(np.full((64, 64, 3), 255, np.uint8), blank=True)
+        return PictureCrop(np.full((64, 64, 3), 255, np.uint8), blank=True)
     if isinstance(picture, np.ndarray) and (picture.dtype != np.uint8 or picture.shape[2:] != (3,)):
         raise UsageError(
             f"picture= needs bytes of shape (height, width, 3), not {picture.dtype} of "
             f"{picture.shape}"
         )
     if isinstance(picture, str | PathLike):
-        return Seen(np.asarray(read_picture(Path(picture))))
-    return Seen(np.asarray(picture.convert("RGB") if isinstance(picture, Image.Image) else picture))
+        return PictureCrop(np.asarray(read_picture(Path(picture))))
+    return PictureCrop(
+        np.asarray(picture.convert("RGB") if isinstance(picture, Image.Image) else picture)
+    )
 
 
 @own_settings()
 def overlay(
-    seen: Seen,
+    seen: PictureCrop,
     weights: NDArray[np.float32],
     *,
     title: str,
@@ -138,7 +140,7 @@ def overlay(
 
 @own_settings()
 def overlay_grid(  # noqa: PLR0913 - all of them by name
-    seen: Seen,
+    seen: PictureCrop,
     weights: NDArray[np.float32],
     *,
     layers: tuple[str, ...],
@@ -163,7 +165,7 @@ def overlay_grid(  # noqa: PLR0913 - all of them by name
     room = min(room, int((_TALLEST_GRID // len(layers) - _GRID_GAP) * max(width / height, 1)))
     tile = resized(seen.pixels, max(room, _SMALLEST_TILE))
     down, across = (
-        Side(len(names), 1, 1, length, _GRID_GAP)
+        GridSide(len(names), 1, 1, length, _GRID_GAP)
         for names, length in zip((layers, heads), tile.shape, strict=False)
     )
     high, wide = (side.tile + _GRID_GAP for side in (down, across))
@@ -188,7 +190,7 @@ def overlay_grid(  # noqa: PLR0913 - all of them by name
 
 @own_settings()
 def contact_sheet(
-    tiles: Sequence[Sequence[tuple[Seen, NDArray[np.float32]]]],
+    tiles: Sequence[Sequence[tuple[PictureCrop, NDArray[np.float32]]]],
     words: Sequence[str],
     columns: Sequence[str],
     *,
@@ -289,7 +291,7 @@ def _unit(unit: str, how: Overlaying) -> str:
     return unit if how.scale == "shared" else "share of the picture's largest weight"
 
 
-def _table(limits: Limits, seen: Seen | None = None) -> NDArray[np.uint8] | None:
+def _table(limits: Limits, seen: PictureCrop | None = None) -> NDArray[np.uint8] | None:
     """The colours over a picture, which a scale of shares alone would hardly be seen on."""
     return None if limits[0] < 0 or (seen is not None and seen.blank) else GLOW
 

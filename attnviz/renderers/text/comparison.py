@@ -13,7 +13,7 @@ from rich.text import Text
 
 from attnviz.core.attention_map import Provenance
 from attnviz.core.effects import EffectComparison
-from attnviz.core.measures import Change, Comparison
+from attnviz.core.measures import Comparison, HeadChange
 from attnviz.renderers import Display
 from attnviz.renderers.data.maps import report_json, tsv
 from attnviz.renderers.printable import exact, nats, printable, shorten
@@ -176,7 +176,7 @@ def _links(found: Comparison) -> list[Text]:
     ]
 
 
-def _link(change: Change) -> dict[str, Any]:
+def _link(change: HeadChange) -> dict[str, Any]:
     names_of = ("query", "query_position", "key", "key_position", "layer", "head")
     place = {name: getattr(change.link, name) for name in names_of}
     return {**place, "a": change.before, "b": change.after, "change": change.link.weight}

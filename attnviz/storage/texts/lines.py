@@ -60,7 +60,7 @@ class Readable(Protocol):
         ...
 
 
-class Lines:
+class LineReader:
     """The lines of a stream as they come, each with its end.
 
     A buffered reader of Python's would do, but it cannot say whether a line is there without
@@ -125,7 +125,7 @@ class _Rejoined(io.RawIOBase):
 
 def open_lines(
     stream: Readable, name: str, *, packed: bool = False, longest: int = LONGEST
-) -> Lines:
+) -> LineReader:
     """The lines of a stream, unpacked where it is gzip, as it has to be where it is `packed`.
 
     A BrokenFileError says that it is not.
@@ -136,13 +136,13 @@ def open_lines(
     if start.startswith(MAGIC):
         file = io.BufferedReader(_Rejoined(start, stream), CHUNK)
         unpacked: Any = SimpleNamespace(read=gzip.GzipFile(fileobj=file, mode="rb").read1)
-        return Lines(unpacked, b"", longest, packed=True)
+        return LineReader(unpacked, b"", longest, packed=True)
     if packed:
         raise BrokenFileError.after(name, 0, "it is not gzip")
-    return Lines(stream, start, longest)
+    return LineReader(stream, start, longest)
 
 
-def unbroken(lines: Lines, name: str) -> Iterator[bytes]:
+def unbroken(lines: LineReader, name: str) -> Iterator[bytes]:
     """The lines; a last one that is cut off in the middle of gzip is none.
 
     Raises:

@@ -40,7 +40,7 @@ from attnviz.renderers.figures.fonts import DPI, Typeface, typeface
 from attnviz.renderers.figures.heatmap import number, write_cells
 from attnviz.renderers.page.plain import plain_page
 from attnviz.renderers.printable import printable, shorten
-from attnviz.teach.lessons.lesson import Curves, Heat, Lesson, heading, told
+from attnviz.teach.lessons.lesson import Curves, Heat, Lesson, format_cell, heading
 
 WIDE, HIGH = 3.9, 3.3
 """Inches of a panel."""
@@ -212,7 +212,8 @@ def page_of(lesson: Lesson, command: str = "") -> str:
     heads = [cell(i, heading(name), 'th scope="col"') for i, name in enumerate(lesson.columns)]
     rows = [
         "".join(
-            cell(i, told(*one), "td") for i, one in enumerate(zip(row, lesson.columns, strict=True))
+            cell(i, format_cell(*one), "td")
+            for i, one in enumerate(zip(row, lesson.columns, strict=True))
         )
         for row in lesson.rows
     ]

@@ -109,7 +109,7 @@ class Lesson:
         hidden = max(len(self.rows) - MOST_ROWS, 0)
         for longest, gap in ((14, 3), (11, 1), (8, 1)):
             cells = [
-                [told(*cell, longest) for cell in zip(row, self.columns, strict=True)]
+                [format_cell(*cell, longest) for cell in zip(row, self.columns, strict=True)]
                 for row in self.rows
             ]
             if hidden:
@@ -150,7 +150,7 @@ def heading(name: str) -> str:
     return name.removesuffix("_seconds").removesuffix("_bytes").replace("_", " ")
 
 
-def told(value: Cell, name: str, longest: int = MOST_CELLS) -> str:
+def format_cell(value: Cell, name: str, longest: int = MOST_CELLS) -> str:
     """A cell as a reader sees it."""
     if isinstance(value, str):
         return shorten(printable(value), longest)

@@ -19,7 +19,7 @@ LONGEST = 1 << 24
 LLAMA_3 = "32 layers, 8 key-value heads of 128 (the shape of Llama 3 8B)"
 
 
-class Kept(NamedTuple):
+class CacheShape(NamedTuple):
     """Some layers that keep alike.
 
     Attributes:
@@ -48,8 +48,8 @@ def cache(length: int = 8192, model: Path | None = None) -> Lesson:
         values of its own and no layer a window.
     """
     between("length", length, 1, LONGEST)
-    kept, width, name = (Kept(32, 2 * 8 * 128, 0, 2 * 32 * 128, LLAMA_3),), 2, ""
-    kinds: tuple[Kept, ...] = kept
+    kept, width, name = (CacheShape(32, 2 * 8 * 128, 0, 2 * 32 * 128, LLAMA_3),), 2, ""
+    kinds: tuple[CacheShape, ...] = kept
     if model is not None:
         kinds, width, name = cache_of(model)
     lengths = sorted({*(2**power for power in range(25) if 2**power < length), length})
@@ -121,7 +121,7 @@ def _difference() -> float:
     return float(np.abs(again - once).max())
 
 
-def cache_of(model: Path) -> tuple[tuple[Kept, ...], int, str]:
+def cache_of(model: Path) -> tuple[tuple[CacheShape, ...], int, str]:
     """What a configuration's layers keep, its bytes a number, and the model's type.
 
     Raises:
@@ -163,10 +163,10 @@ def cache_of(model: Path) -> tuple[tuple[Kept, ...], int, str]:
         count, near = types.count(kind), window if kind != "full_attention" else 0
         if kind in ("full_attention", "sliding_attention", "chunked_attention"):
             told = f"{count} layers, {how}" + f", window {near:,}" * (near > 0)
-            found.append(Kept(count, numbers, near, unshared, told))
+            found.append(CacheShape(count, numbers, near, unshared, told))
         else:
             told = f"{count} layers of '{kind}', whose state is not counted"
-            found.append(Kept(count, 0, 0, 0, told))
+            found.append(CacheShape(count, 0, 0, 0, told))
     dtype = str(getattr(config, "dtype", None) or "16").removesuffix("_fn")
     width = next((bits // 8 for bits in (64, 32, 16, 8) if str(bits) in dtype), 2)
     return tuple(found), width, name

@@ -17,7 +17,7 @@ from attnviz.mechanisms.arrays import softmax, transpose
 from attnviz.mechanisms.dot_product import LOWER, causal_mask
 from attnviz.mechanisms.working import SIDES, Part, groups_of, shapes_of, sigmoid, size_of_head
 from attnviz.models.own import SeededEmbedding
-from attnviz.teach.steps.given import DRAWN, TRAPS, Floats, Given
+from attnviz.teach.steps.given import DRAWN, TRAPS, CalculationInputs, Floats
 
 Stage = Literal["inputs", "projections", "projected", "scores", "output"]
 
@@ -102,7 +102,7 @@ class Steps:
 
 
 def arithmetic(
-    given: Given, *, mechanism: str | None = None, heads: int = 1, causal: bool = False
+    given: CalculationInputs, *, mechanism: str | None = None, heads: int = 1, causal: bool = False
 ) -> Steps:
     """A mechanism matrix by matrix, from the inputs to the output.
 
@@ -145,7 +145,7 @@ _SIDE = re.compile("(?<![a-z_])(query|key|value)(?![a-z_]| position)")
 class _Working:
     """The matrices so far; each is added under its name and refused if it overflowed."""
 
-    def __init__(self, given: Given, name: str, heads: int) -> None:
+    def __init__(self, given: CalculationInputs, name: str, heads: int) -> None:
         self.given, self.name, self.heads = given, name, heads
         self.row: Mechanism = MECHANISMS[name]
         self.both = "co" in self.row.commands

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from attnviz.core.errors import InputError
 from attnviz.core.registry import MECHANISMS, Mechanism
-from attnviz.mechanisms.working import SIDES, size_of_head, tried
+from attnviz.mechanisms.working import SIDES, example_parts, size_of_head
 from attnviz.models.own import SeededEmbedding, split_words
 from attnviz.storage.matrices import read_examples, read_matrices
 
@@ -40,13 +40,13 @@ def computed() -> tuple[str, ...]:
     """What a file may hold besides, to be compared with what is computed: parts of mechanisms."""
     names = dict.fromkeys(("query", "key", "value", "mask", *TRAPS))
     for row in MECHANISMS.values():
-        names |= dict.fromkeys(part.name for part in tried(row, 2, 8, 2))
+        names |= dict.fromkeys(part.name for part in example_parts(row, 2, 8, 2))
         names |= dict.fromkeys(n for n, axes in row.learned.items() if axes.startswith(SIDES))
     return tuple(names)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Given:
+class CalculationInputs:
     """The matrices that a person writes down before attention begins.
 
     Attributes:
@@ -237,7 +237,7 @@ VECTORS = """
 """
 
 
-def worked_example(name: str = "self") -> Given:
+def worked_example(name: str = "self") -> CalculationInputs:
     """Attention small enough to do on paper.
 
     "self" and "cross" have a head of size 2 over inputs and projections of 0 and 1, "naive" none.
@@ -245,11 +245,11 @@ def worked_example(name: str = "self") -> Given:
     if name == "naive":
         vectors = np.array(VECTORS.split(), dtype=np.float64).reshape(9, 6)
         title = "worked example · naive"
-        return Given(title, vectors, query_tokens=WORDS, key_tokens=WORDS)
+        return CalculationInputs(title, vectors, query_tokens=WORDS, key_tokens=WORDS)
     inputs = np.array([[1, 0, 1, 0], [0, 1, 0, 1], [1, 1, 1, 1]], dtype=np.float64)
     straight = np.array([[1, 0], [0, 1], [1, 0], [0, 1]], dtype=np.float64)
     w_key = straight if name == "cross" else straight[:, ::-1]
-    return Given(
+    return CalculationInputs(
         title="worked example" if name == "self" else f"worked example · {name}",
         query_input=inputs[:2] if name == "cross" else inputs,
         key_value_input=inputs,
@@ -264,7 +264,7 @@ def seeded_sentence(
     target: str | None = None,
     row: Mechanism | None = None,
     heads: int = 1,
-) -> Given:
+) -> CalculationInputs:
     """A sentence's words with the vectors and projections of an untrained own layer.
 
     They are those of `attnviz self --mechanism NAME` with the same size and seed; with a target,
@@ -275,7 +275,7 @@ def seeded_sentence(
     queries = keys if target is None else split_words(target)
     embedding = SeededEmbedding(seed, size)
     size_of_head(size, heads)
-    return Given(
+    return CalculationInputs(
         title=f"untrained, size {size}, seed {seed}",
         query_input=embedding.embed(queries),
         key_value_input=None if target is None else embedding.embed(keys),

@@ -5,7 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from attnviz.analyses.corpus.figures import COUNT, MEASURED, OFFSETS, ROWS, by_offset, figures_of
+from attnviz.analyses.corpus.figures import (
+    COUNT,
+    MEASURED,
+    OFFSETS,
+    ROWS,
+    by_offset,
+    head_statistics,
+)
 from attnviz.analyses.corpus.words import CLASSES
 from attnviz.analyses.heads import measure_heads
 from attnviz.analyses.masks import MeasuredMap
@@ -19,7 +26,7 @@ def figures(length: int, causal: bool, special: tuple[int, ...] = (0,)):
     item = item.with_weights(item.weights, query_tokens=tokens, key_tokens=tokens)
     subject = MeasuredMap(item)
     classes = np.arange(length) % len(CLASSES)
-    return item, classes, figures_of(subject, measure_heads(subject, repeated=False), classes)
+    return item, classes, head_statistics(subject, measure_heads(subject, repeated=False), classes)
 
 
 @pytest.mark.parametrize("shape", [(3, 3), (40, 40), (5, 30), (30, 5), (1, 1)])

@@ -7,7 +7,7 @@ import pytest
 
 from attnviz.analyses.corpus.figures import WORD_BYTES, PairTable
 from attnviz.analyses.corpus.strongest import Strongest
-from attnviz.analyses.corpus.words import Axis, InWords, in_words, read_axis
+from attnviz.analyses.corpus.words import InWords, WordAxis, in_words, read_axis
 from attnviz.analyses.masks import MeasuredMap
 from attnviz.analyses.words import merge_words
 from attnviz.core.attention_map import AttentionMap, Token
@@ -40,7 +40,7 @@ def words_of(item: AttentionMap) -> InWords:
 def made(weights: object, words: tuple[str, ...] = ("a", "b")) -> InWords:
     array = np.asarray(weights, dtype=np.float32)
     places = np.arange(len(words))
-    axis = Axis(words, places, np.zeros(len(words), dtype=bool), places)
+    axis = WordAxis(words, places, np.zeros(len(words), dtype=bool), places)
     return InWords(axis, axis, array, ~np.eye(len(words), dtype=bool))
 
 

@@ -18,7 +18,7 @@ from attnviz.core.attention_map import Attention, AttentionMap, Token
 from attnviz.core.errors import InputError, ModelError, UsageError, choose
 from attnviz.core.query import Query, Recording
 from attnviz.core.tokens import patch_tokens
-from attnviz.models import OneByOne
+from attnviz.models import UnbatchedSource
 from attnviz.models.hugging_face.audio.recordings import frame_tokens, load_extractor, resampled
 from attnviz.models.hugging_face.capture.capture import capture
 from attnviz.models.hugging_face.capture.maps import as_map, capture_notes, with_routes
@@ -48,7 +48,7 @@ Heads = list[tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Heard:
+class EncodedRecording:
     """A recording as the model has heard it."""
 
     features: dict[str, Any]  # tensors by input name
@@ -59,7 +59,7 @@ class Heard:
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class AudioModel(LoadedModel, OneByOne):
+class AudioModel(LoadedModel, UnbatchedSource):
     """A pretrained speech model as a source of attention, which answers queries on recordings.
 
     A text attends to its recording, or the recording to itself. Padding behind a recording is left
@@ -117,7 +117,9 @@ class AudioModel(LoadedModel, OneByOne):
             most = self.extractor.max_length * self.rate // 100
         return resampled(given.samples, given.rate, self.rate)[:most]
 
-    def hear(self, given: Recording, samples: NDArray[np.float32]) -> tuple[Heard, dict[str, Any]]:
+    def hear(
+        self, given: Recording, samples: NDArray[np.float32]
+    ) -> tuple[EncodedRecording, dict[str, Any]]:
         """What the encoder makes of the samples of a recording, and what its tokens are."""
         import torch
 
@@ -139,7 +141,7 @@ class AudioModel(LoadedModel, OneByOne):
             kept = list(range(max(1, min(count, int(seconds / step + 1e-6)))))
             tokens = frame_tokens(len(kept), given.start, step)
             settings = {"seconds of a frame": step}
-        return Heard(features, output, tokens, kept, count), settings
+        return EncodedRecording(features, output, tokens, kept, count), settings
 
     @property
     def _encoder(self) -> Any:
@@ -172,7 +174,7 @@ class AudioModel(LoadedModel, OneByOne):
         told = f"{rows} bands, the highest first, × {wide} of {config.time_stride / 100:g} s"
         return (*marks, *patch_tokens(rows, wide)), [0, 1, *places], {"patches": told}
 
-    def _over_itself(self, heard: Heard) -> Attention:
+    def _over_itself(self, heard: EncodedRecording) -> Attention:
         region, axes = self.region, {"encoder" if self.writes else "self": (SIDE, SIDE)}
         if self.patched:
             region = replace(region, max_size=heard.count)
@@ -180,7 +182,7 @@ class AudioModel(LoadedModel, OneByOne):
             region = replace(region, window=(0, len(heard.kept) - 1))
         return self._read(self._encoder, heard.features, heard, axes, region)
 
-    def _by_text(self, query: Query, heard: Heard) -> Attention:
+    def _by_text(self, query: Query, heard: EncodedRecording) -> Attention:
         import torch
 
         target = self.target(query, heard)
@@ -201,7 +203,7 @@ class AudioModel(LoadedModel, OneByOne):
         self,
         part: Any,
         inputs: dict[str, Any],
-        heard: Heard,
+        heard: EncodedRecording,
         axes: dict[str, tuple[str, str]],
         region: Region,
         text: tuple[Token, ...] = (),
@@ -221,7 +223,7 @@ class AudioModel(LoadedModel, OneByOne):
         made = Attention((), with_routes(self.provenance, [item.route for item in found]))
         return made.with_maps(tuple(maps), notes=capture_notes(found, sides))
 
-    def target(self, query: Query, heard: Heard) -> Target:
+    def target(self, query: Query, heard: EncodedRecording) -> Target:
         """The text that is spoken as the decoder reads it, given or written by the model."""
         assert query.recording is not None
         prompt, options, notes = self.prompt(query.recording, heard)
@@ -256,7 +258,9 @@ class AudioModel(LoadedModel, OneByOne):
         both = (*marked, *tokens[len(prompt) :], *last)
         return Target(text, [*prompt, *ids, *end], both, tuple(notes))
 
-    def prompt(self, given: Recording, heard: Heard) -> tuple[list[int], dict[str, str], list[str]]:
+    def prompt(
+        self, given: Recording, heard: EncodedRecording
+    ) -> tuple[list[int], dict[str, str], list[str]]:
         """The ids before the text, the same as options of `generate`, and what is to be said."""
         import torch
 

@@ -28,7 +28,7 @@ from attnviz.core.errors import AttentionError, UsageError
 from attnviz.core.shared import own_thread
 from attnviz.models.hugging_face.capture.kernel import stream_of
 from attnviz.models.hugging_face.capture.probe import DRIFT, dtype_of, pool_array
-from attnviz.models.hugging_face.capture.region import Axis, PooledGrid
+from attnviz.models.hugging_face.capture.region import PooledGrid, TokenBlocks
 from attnviz.models.hugging_face.load.devices import check_fit
 
 if TYPE_CHECKING:
@@ -441,7 +441,7 @@ def _read(
         block = scan.push(first, stop, numbers)
         mixed += block @ given[:, first:stop]
         if kept:
-            here = PooledGrid(grid.queries, Axis(0, stop - first, grid.keys.length))
+            here = PooledGrid(grid.queries, TokenBlocks(0, stop - first, grid.keys.length))
             parts.append(pool_array(block.float().cpu().numpy(), here))
     weights = np.concatenate(parts, axis=2)
     check_finite(weights[None], IMPLIED, [path], names, dtype_of(model))
@@ -467,7 +467,7 @@ def _channels(asked: str, count: int) -> list[int] | None:
     return positions(asked, names)
 
 
-def _spans(keys: Axis, length: int, step: int) -> Iterator[tuple[int, int, bool]]:
+def _spans(keys: TokenBlocks, length: int, step: int) -> Iterator[tuple[int, int, bool]]:
     """All columns in blocks of about a size, of whole blocks where the grid has any."""
     whole = max(1, step // keys.length) * keys.length
     for start, stop, kept in (

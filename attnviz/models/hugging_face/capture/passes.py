@@ -37,7 +37,7 @@ from attnviz.models.hugging_face.capture.probe import (
     read_grid,
     sink_logits,
 )
-from attnviz.models.hugging_face.capture.projections import Projected, project_call
+from attnviz.models.hugging_face.capture.projections import CapturedProjections, project_call
 from attnviz.models.hugging_face.capture.region import PooledGrid, heads_of
 from attnviz.models.hugging_face.capture.tiles import read_tiles
 from attnviz.models.hugging_face.load.devices import BYTES, check_fit
@@ -73,7 +73,7 @@ class CallWeights:
     path: str  # the module that called, by its dotted name
     weights: NDArray[np.float32]  # (batch, heads, query blocks, key blocks)
     links: tuple[Strongest, ...] = ()  # of each head
-    projected: Projected | None = None
+    projected: CapturedProjections | None = None
     how: str = "probed"  # or "given by its kernel"
     broken: int | None = None  # a head whose attention is not finite: nothing was read
 

@@ -23,7 +23,7 @@ import numpy as np
 
 from attnviz.core.errors import AttentionError
 from attnviz.models.hugging_face.capture.kernel import Call
-from attnviz.models.hugging_face.capture.region import Axis, PooledGrid
+from attnviz.models.hugging_face.capture.region import PooledGrid, TokenBlocks
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -99,7 +99,7 @@ def read_grid(call: Call, grid: PooledGrid, also: Callable[[int, Any], None] | N
     return weights
 
 
-def key_masses(call: Call, keys: Axis) -> Iterator[tuple[int, Any]]:
+def key_masses(call: Call, keys: TokenBlocks) -> Iterator[tuple[int, Any]]:
     """For each query the attention on each block of keys, shape (batch, queries, heads, blocks).
 
     Masses come with their first block's number, as many at a time as the values are wide, because
@@ -324,7 +324,7 @@ def agreement(value: Any, share: float) -> float:
     return DRIFT.get(dtype_of(value), share) * float(wide.abs().max())
 
 
-def mean_queries(masses: Any, queries: Axis) -> Any:
+def mean_queries(masses: Any, queries: TokenBlocks) -> Any:
     """The float32 mean over each block of queries, shape (batch, query blocks, heads, …)."""
     import torch
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Projected:
+class CapturedProjections:
     """What one call's scores are products of."""
 
     query: NDArray[np.float32]  # (heads, queries, head size)
@@ -41,7 +41,7 @@ def check_grids(grids: Mapping[str, PooledGrid], sides: Mapping[str, tuple[int, 
             )
 
 
-def project_call(call: Call, grid: PooledGrid) -> Projected:
+def project_call(call: Call, grid: PooledGrid) -> CapturedProjections:
     """The queries of a grid and all keys of a call with a batch of one.
 
     A kernel that is told no scale divides by the root of the head size.
@@ -50,7 +50,7 @@ def project_call(call: Call, grid: PooledGrid) -> Projected:
     key = key.repeat_interleave(len(query) // len(key), dim=0)
     scale = call.options.get("scaling")
     query = query[:, grid.queries.start : grid.queries.stop]
-    return Projected(
+    return CapturedProjections(
         query.float().cpu().numpy(),
         key.float().cpu().numpy(),
         query.shape[-1] ** -0.5 if scale is None else float(scale),
@@ -76,7 +76,7 @@ def besides(call: Call) -> Iterator[str]:
         yield "a sink"
 
 
-def stacked(layers: Mapping[str, Projected], kind: str) -> Projections:
+def stacked(layers: Mapping[str, CapturedProjections], kind: str) -> Projections:
     """A stream's queries and keys, layer by layer."""
     found = list(layers.values())
     if len({(item.query.shape, item.key.shape, item.scale) for item in found}) > 1:

@@ -51,8 +51,8 @@ ALL_TOKENS = Region()
 class PooledGrid:
     """What is read of one stream: queries in blocks by keys in blocks."""
 
-    queries: Axis
-    keys: Axis
+    queries: TokenBlocks
+    keys: TokenBlocks
 
     @property
     def cells(self) -> int:
@@ -107,7 +107,7 @@ def grids_of(
             grids[stream] = PooledGrid(part, part)
         elif region.rows is not None:
             first, last = within(region.rows, queries, "--rows")
-            grids[stream] = PooledGrid(Axis(first, last + 1), each_token(keys))
+            grids[stream] = PooledGrid(TokenBlocks(first, last + 1), each_token(keys))
         else:
             sizes = (in_blocks(0, length, most or length) for length in (queries, keys))
             grids[stream] = PooledGrid(*sizes)
@@ -165,7 +165,7 @@ def region_note(grid: PooledGrid, side: tuple[int, int]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Axis:
+class TokenBlocks:
     """The tokens from `start` up to `stop`, in blocks of `length`; the last may be shorter."""
 
     start: int
@@ -192,14 +192,14 @@ class Axis:
         return tuple(_joined(tokens[first:stop], first) for first, stop in self.spans)
 
 
-def each_token(length: int) -> Axis:
+def each_token(length: int) -> TokenBlocks:
     """Every token by itself."""
-    return Axis(0, length)
+    return TokenBlocks(0, length)
 
 
-def in_blocks(start: int, stop: int, most: int) -> Axis:
+def in_blocks(start: int, stop: int, most: int) -> TokenBlocks:
     """The tokens in blocks of equal length, as short as `most` blocks allow."""
-    return Axis(start, stop, -(-(stop - start) // most))
+    return TokenBlocks(start, stop, -(-(stop - start) // most))
 
 
 def _joined(tokens: tuple[Token, ...], first: int) -> Token:

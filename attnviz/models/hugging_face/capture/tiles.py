@@ -30,7 +30,7 @@ from attnviz.models.hugging_face.capture.probe import (
     part_of,
     written_out,
 )
-from attnviz.models.hugging_face.capture.region import Axis, PooledGrid
+from attnviz.models.hugging_face.capture.region import PooledGrid, TokenBlocks
 
 TILE = 2**20
 """Weights of a tile; each thread works on one."""
@@ -124,8 +124,8 @@ class _Reader:
         """First query of each tile and one past its last: whole blocks, or parts of one."""
         queries = self.grid.queries
         whole = max(self.rows // queries.length, 1) * queries.length
-        for first, stop in Axis(queries.start, queries.stop, whole).spans:
-            yield from Axis(first, stop, self.rows).spans
+        for first, stop in TokenBlocks(queries.start, queries.stop, whole).spans:
+            yield from TokenBlocks(first, stop, self.rows).spans
 
     def _pool(self, call: Call, tile: Any, first: int, weights: Any) -> bool:
         """Add what a tile holds to the weights; False where the kernel disagrees."""
@@ -133,7 +133,7 @@ class _Reader:
 
         queries, keys = self.grid.queries, self.grid.keys
         rows = tile.shape[1]
-        axis = Axis(0, rows, min(queries.length, rows))
+        axis = TokenBlocks(0, rows, min(queries.length, rows))
         means = mean_queries(tile, axis)
         given = mean_queries(call.output[:, first : first + rows], axis)
         if not disagreement(means, call.value[0], given) <= self.allowed:

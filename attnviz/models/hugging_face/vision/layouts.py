@@ -301,7 +301,7 @@ def queries(read: PicturesRead) -> list[Sheet]:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class PatchLayout:
     """A way to put image tokens into pictures, and the families that have it.
 
     Attributes:
@@ -316,40 +316,40 @@ class Layout:
 
 
 LAYOUTS = {
-    "grid": Layout(
+    "grid": PatchLayout(
         "one grid a picture, as the vision tower cuts it, or pooled to fewer cells",
         one_grid,
         ("llava", "vipllava", "paligemma", "gemma3", "florence2", "janus"),
     ),
-    "merged": Layout(
+    "merged": PatchLayout(
         "patches merged 2 × 2, as many as the picture's own shape has",
         merged,
         ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "glm4v"),
         ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe"),
     ),
-    "anyres": Layout(
+    "anyres": PatchLayout(
         "tiles without their padding, each row ended by a token, and the whole picture once more",
         anyres,
         ("llava_next", "llava_onevision"),
         ("llava_onevision",),
     ),
-    "canvas": Layout(
+    "canvas": PatchLayout(
         "tiles of the shape nearest to the picture's, and the whole picture once more",
         partial(tiled, shape_of=canvas),
         ("internvl", "aya_vision"),
         ("internvl",),
     ),
-    "split": Layout(
+    "split": PatchLayout(
         "tiles that the picture is cut into, each named, and the whole picture once more",
         partial(tiled, shape_of=split),
         ("idefics3", "smolvlm"),
     ),
-    "rows": Layout(
+    "rows": PatchLayout(
         "patches in the picture's own shape, merged or not, each row ended by a token",
         rows_apart,
         ("mistral3", "pixtral"),
     ),
-    "queries": Layout(
+    "queries": PatchLayout(
         "a fixed number of queries without a place, which look at the patches themselves",
         queries,
         ("blip-2", "instructblip"),

@@ -15,10 +15,10 @@ from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Toke
 from attnviz.core.errors import ModelError, UsageError
 from attnviz.core.query import Picture, Query
 from attnviz.core.tokens import patch_tokens
-from attnviz.models import OneByOne
+from attnviz.models import UnbatchedSource
 from attnviz.models.hugging_face.capture.capture import Captured, capture
 from attnviz.models.hugging_face.capture.maps import with_routes
-from attnviz.models.hugging_face.capture.region import Axis, PooledGrid, each_token
+from attnviz.models.hugging_face.capture.region import PooledGrid, TokenBlocks, each_token
 from attnviz.models.hugging_face.inputs.chat import apply_chat_template
 from attnviz.models.hugging_face.inputs.generation import generate_ids, new_text
 from attnviz.models.hugging_face.inputs.tokens import check_text, label_ids, pieces_of
@@ -29,7 +29,7 @@ from attnviz.models.hugging_face.load.loading import LoadOptions, load_parts, mo
 from attnviz.models.hugging_face.vision.layouts import (
     BY_FAMILY,
     LAYOUTS,
-    Layout,
+    PatchLayout,
     PicturesRead,
     Sheet,
     family_of_pictures,
@@ -59,7 +59,7 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PictureTextModel(OneByOne):
+class PictureTextModel(UnbatchedSource):
     """A pretrained model of pictures and text, as a source of attention.
 
     There is a map for each grid of patches (`Sheet`), in which the tokens of the text attend to
@@ -75,7 +75,7 @@ class PictureTextModel(OneByOne):
     max_new_tokens: int | None = None  # None: it writes nothing
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> PatchLayout:
         """How its image tokens lie in a picture."""
         return LAYOUTS[BY_FAMILY[family_of_pictures(self.model.config)]]
 
@@ -211,7 +211,9 @@ class PictureTextModel(OneByOne):
         if decoder:
             sides = {stream: (len(reading.new) if reading.new else length, length)}
         last = sides[stream][0]
-        grids = {stream: PooledGrid(Axis(last - len(tokens), last), each_token(sides[stream][1]))}
+        grids = {
+            stream: PooledGrid(TokenBlocks(last - len(tokens), last), each_token(sides[stream][1]))
+        }
         if self._looks == "queries":
             keys = sheets[0].cells.size + len(sheets[0].placeless)
             sides["cross"] = (int(config.num_query_tokens), keys)

@@ -22,7 +22,7 @@ from attnviz.core.errors import AttentionError, ModelError, UsageError
 from attnviz.core.query import Picture, Query
 from attnviz.core.shared import own_thread
 from attnviz.core.tokens import AVERAGE, check_patch, patch_name, patch_tokens
-from attnviz.models import OneByOne, Predicting
+from attnviz.models import Predicting, UnbatchedSource
 from attnviz.models.hugging_face.capture.capture import capture
 from attnviz.models.hugging_face.capture.kernel import Call, eager_copy, watch_kernels
 from attnviz.models.hugging_face.capture.maps import with_routes
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class VisionModel(OneByOne, Predicting):
+class VisionModel(UnbatchedSource, Predicting):
     """A pretrained vision model as a source of attention of a picture over itself, by patches.
 
     A size that the model does not have is a UsageError, one that it fails on a ModelError.
