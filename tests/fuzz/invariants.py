@@ -254,7 +254,7 @@ def _hidden(path: str) -> bool:
 
 
 def _helps(ran: Ran) -> bool:
-    return any(word in ("--help", "-h") for word in ran.case.argv)
+    return any(word in ("--help", "--help-all", "-h") for word in ran.case.argv)
 
 
 def asked_format(ran: Ran) -> str | None:

@@ -189,6 +189,7 @@ def prepare(top: Path, files: Mapping[str, bytes | str | None]) -> None:
 @contextmanager
 def _surroundings(top: Path, columns: int) -> Iterator[None]:
     here, variables = Path.cwd(), dict(os.environ)
+    compiled, sys.dont_write_bytecode = sys.dont_write_bytecode, True  # of programs that are run
     os.environ |= {
         "COLUMNS": str(columns),
         "TMPDIR": str(top / "tmp"),
@@ -221,6 +222,7 @@ def _surroundings(top: Path, columns: int) -> Iterator[None]:
         sys.argv, tempfile.tempdir, sys.modules["__main__"] = program, place, main
         os.environ.clear()
         os.environ.update(variables)
+        sys.dont_write_bytecode = compiled
 
 
 def _show(

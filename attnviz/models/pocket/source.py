@@ -51,7 +51,7 @@ def load_pocket(
 
 
 class Pocket(PocketModel, UnbatchedSource, Predicting):
-    """The pocket model, loaded; fulfils `attnviz.models.Source`, `Explaining` and `Transforming`.
+    """The pocket model, loaded: a `Source` that supports gradients and values.
 
     A text's attention ("self") has the stream "encoder", or with `causal` the decoder's "causal";
     a pair's ("cross") the streams "cross", "encoder" and "decoder", where a missing target is the
