@@ -14,7 +14,7 @@ from attnviz.core import registry
 from attnviz.core.errors import UsageError
 from attnviz.core.registry import DATA_KINDS, FORMATS, MECHANISMS, PICTURES, Entry
 from attnviz.renderers import Display
-from attnviz.renderers.reports import Data, formats_of
+from attnviz.renderers.reports import Data, formats_of, make_renderer
 
 TABLES: dict[str, dict[str, Entry]] = {
     name: table
@@ -90,7 +90,7 @@ REPORTS = Data(
 @pytest.mark.parametrize("name", [name for name, entry in FORMATS.items() if entry.report])
 def test_every_format_of_reports_writes_one_and_several(name: str) -> None:
     for many in (False, True):
-        renderer = FORMATS[name].load_report()(Display(many=many))
+        renderer = make_renderer(name, Display(many=many), "corpus")
         found = [renderer.add(REPORTS, tuple), renderer.finish()]
         if name == "json":
             assert json.loads("".join(found)) == ([{"name": "a, b"}] if many else {"name": "a, b"})
@@ -99,7 +99,7 @@ def test_every_format_of_reports_writes_one_and_several(name: str) -> None:
 
 
 def test_rows_have_one_header_and_csv_quotes_its_fields() -> None:
-    renderer = FORMATS["csv"].load_report()(Display(many=True))
+    renderer = make_renderer("csv", Display(many=True), "corpus")
     assert renderer.add(REPORTS, tuple) == 'name,value\n"a, b",1\n'
     assert renderer.add(REPORTS, tuple) == '"a, b",1\n'
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from attnviz.core.attention_map import Attention
-from attnviz.core.measures import View
+if TYPE_CHECKING:  # these import numpy, and lists of names do without
+    from attnviz.core.attention_map import Attention
+    from attnviz.core.measures import View
 
 Views = Callable[[], "Sequence[View]"]
 """The views of a text, worked out only if a renderer asks."""

@@ -10,8 +10,10 @@ from __future__ import annotations
 import math
 import unicodedata
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from attnviz.core.measures import Meaning
+if TYPE_CHECKING:  # it imports numpy, and lists of names do without
+    from attnviz.core.measures import Meaning
 
 UNKNOWN = "–"
 

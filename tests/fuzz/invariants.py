@@ -27,7 +27,7 @@ from tests.fuzz.strategies import is_place, parameters
 from tests.samples import RAW
 
 WORK = "a/b/work/"
-STATUSES = {0, 1, 2, 130, 128 + signal.SIGTERM}
+STATUSES = {0, 1, 2, 4, 130, 128 + signal.SIGTERM}
 LONGEST_LINE = 20_000
 """Characters that a line on stderr has at most, where each of a message's is spelt out."""
 GONE_ON = "--resume"
