@@ -210,6 +210,8 @@ def _run_module(name: str) -> None:
         found = None
     if found is None:
         raise InputError(f"there is no module '{name}'")
+    if found.submodule_search_locations is not None and find_spec(f"{name}.__main__") is None:
+        raise InputError(f"'{name}' is a package without a module __main__, which could be run")
     runpy._run_module_as_main(name)  # type: ignore[attr-defined]
 
 
