@@ -150,9 +150,9 @@ class Slow:
     def connect(self) -> tuple[Any, Mock]:
         from attnviz.runs.serving import Connection
 
-        made = Connection(self.config, self.state, {})
-        made.loop = Mock()
-        made.loop.create_task = lambda work, **_: work.close() or Mock()
+        loop = Mock()
+        loop.create_task = lambda work, **_: work.close() or Mock()
+        made = Connection(self.config, self.state, {}, loop)
         transport = Mock(is_closing=Mock(return_value=False))
         transport.get_extra_info.return_value = None
         made.connection_made(transport)
