@@ -44,7 +44,7 @@ def main() -> None:
     if (made := os.environ.get("MPLCONFIGDIR")) and made != folder:
         import shutil
 
-        shutil.rmtree(made, ignore_errors=True)  # matplotlib's own, of which `atexit` is not asked
+        shutil.rmtree(made, ignore_errors=True)  # matplotlib's; atexit does not run
     os._exit(status)
 
 

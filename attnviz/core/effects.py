@@ -131,7 +131,7 @@ class Intervention:
     def seen_in(self, item: AttentionMap, sinks: SinkShares) -> AttentionMap:
         """A map without what is hidden in it: the rest of a row takes over its weight.
 
-        A row of which nothing is left is 0. What a sink takes is no key's weight, and stays.
+        A row that loses all its keys is 0. The share of a sink is no key's weight and stays.
         """
         weights, sides = item.weights.copy(), (item.query_side, item.key_side)
         for own, layer in zip(weights, item.layers, strict=True):

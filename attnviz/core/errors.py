@@ -110,7 +110,7 @@ def check_arguments(function: Any, values: Mapping[str, Any]) -> None:
 
     kinds, parameters = get_type_hints(unwrap(function)), signature(function).parameters
     for name, value in values.items():
-        if kinds[name] is Any:  # a model, of which nothing is asked
+        if kinds[name] is Any:  # a model: we touch none of its attributes
             continue
         given = value.tolist() if hasattr(value, "tolist") else value
         letters = isinstance(value, str) and kinds[name] == Sequence[str] | None

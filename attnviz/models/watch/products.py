@@ -228,7 +228,7 @@ def _taken_apart(tensor: Any, place: int, rank: int, heads: tuple[int, bool]) ->
 
 
 def joined(found: Mixture, softmax: Softmax) -> Mixture | None:
-    """A softmax of which this is a part, as far as it met values; None: this part did before."""
+    """The softmax that this is a part of, once it met values; None: this part did before."""
     whole, cells, (keys,) = softmax.whole, softmax.cells, softmax.whole.axes["keys"]
     if found.part is None or cells is None:
         return found

@@ -333,7 +333,7 @@ class Watching(TorchFunctionMode):
         softmax.whole.kept = self._read(turn, lambda: found.calls(heads), facts)
 
     def _refuse(self, whole: Whole, why: str) -> None:
-        """Note that a softmax of which nothing was kept is no attention between tokens."""
+        """Note that a softmax, whose weights were not kept, is no attention between tokens."""
         if self.path is not None and not (whole.done or whole.kept or whole.why):
             whole.why = why
             self.seen.refused[why] += 1

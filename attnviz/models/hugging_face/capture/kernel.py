@@ -49,7 +49,7 @@ class Call:
 
 
 _WATCHING: list[tuple[int | None, Callable[[Call], Any]]] = []
-"""What looks at kernel calls, and of which thread; None: of all."""
+"""Functions that look at kernel calls, each with the thread it looks at; None: all threads."""
 
 
 @contextmanager

@@ -224,7 +224,7 @@ def check_growth(folder: Path) -> None:
             file = decode(path.read_bytes(), type=_TokenizerFile)
             growth = max(map(_growth_of, (file.normalizer, file.decoder)))
         except (OSError, ValueError, DecodeError, RecursionError, TypeError, AttributeError):
-            continue  # what is broken is said by who loads it
+            continue  # the loader reports what is broken
         if growth > MOST_GROWTH:
             raise ModelError(
                 f"'{path}' would make up to {growth:,} characters of one: {MOST_GROWTH:,} are "
