@@ -91,6 +91,7 @@ class WorkerPool:
     """The workers on one piece of work: a thread for each waits for what its process answers."""
 
     def __init__(self, work: Callable[[Any], Any], workers: int) -> None:
+        os.getcwd()  # noqa: PTH109 - raises where the folder is gone: no process starts there
         # Pickled once, before any process starts: what cannot be sent is found here.
         self.work = pickled(work)
         self.threads = max(1, cores() // workers)
