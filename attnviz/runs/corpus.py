@@ -20,7 +20,7 @@ from typing import IO, Any
 
 import numpy as np
 import orjson
-from msgspec import Struct, convert
+from msgspec import Struct, ValidationError, convert
 
 from attnviz.analyses.corpus.accumulators import Aggregates
 from attnviz.analyses.corpus.report import report_of
@@ -210,7 +210,7 @@ class CorpusCheckpoint:
             check_same_options(found.question, self.options, self.path)
             aggregates = Aggregates.from_arrays(arrays, task.vocabulary)
             return CorpusState(aggregates, **{name: document[name] for name in REACHED})
-        except (*DAMAGE, MemoryError) as error:
+        except (*DAMAGE, MemoryError, ValidationError) as error:
             raise InputError(f"'{self.place}' is damaged: remove it to start again") from error
 
     def save(self, state: CorpusState) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import orjson
-from msgspec import Meta, Struct, convert
+from msgspec import Meta, Struct, ValidationError, convert
 from msgspec.structs import asdict
 
 from attnviz import __version__
@@ -104,7 +104,7 @@ def read_journal(path: Path) -> Journal | None:
         rest = {name: one for name, one in document.items() if name != "checksum"}
         if found.checksum != checksum_of(dump_json(rest).encode()) or found.failed > found.records:
             raise ValueError("a field is missing or another, or more failed than there were")
-    except ValueError as error:
+    except (ValueError, ValidationError) as error:
         raise InputError(f"the journal '{path}' is damaged: remove it to start again") from error
     except OSError as error:
         raise InputError(f"cannot read '{path}': {error.strerror}") from error
