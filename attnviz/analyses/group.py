@@ -83,8 +83,8 @@ def group_attention(attention: Attention, how: str) -> Attention:
     for item in attention.maps:
         if item.values == "share" and float(item.weights.sum(axis=-1).max()) > 1 + 1e-3:
             raise InputError(
-                f"rows of stream '{item.stream}' sum to more than 1 and cannot be grouped: "
-                "group before taking a maximum"
+                f"rows of stream '{item.stream}' sum to more than 1, as of a maximum or of a "
+                "mechanism without a softmax: their tokens cannot be grouped"
             )
     maps = tuple(
         merge(

@@ -255,8 +255,8 @@ def test_rows_of_a_maximum_are_not_grouped() -> None:
             assert group_attention(attention, "words").main.weights.shape == (1, 1, 2, 2)
             continue
         said = (
-            r"^rows of stream 'self' sum to more than 1 and cannot be grouped: "
-            r"group before taking a maximum$"
+            r"^rows of stream 'self' sum to more than 1, as of a maximum or of a "
+            r"mechanism without a softmax: their tokens cannot be grouped$"
         )
         with pytest.raises(InputError, match=said):
             group_attention(attention, "words")

@@ -500,7 +500,8 @@ def clashes(given: tuple[str, ...], option: str) -> bool:
         return not MECHANISMS[given[given.index("--mechanism") + 1]].many_heads
     if option in ("--layer", "--head", "--special", "--group", "--words"):
         aside = ("co", "compare", "image", "align", "render", "ablate", "steps")
-        return given[0] in aside or "--weights" in given
+        loose = option in ("--group", "--words") and "sigmoid" in given  # rows beyond 1
+        return given[0] in aside or "--weights" in given or loose
     if option in ("--heatmap", "--grid", "--links", "--html", "--reduce"):
         return given[0] in ("image", "ablate")
     return False
