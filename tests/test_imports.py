@@ -18,7 +18,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "attnviz"
 MOST_FILES = 278  # 200 when the house was rebuilt; then effects, watching, live, speech, the atlas
-MOST_LINES = 50_500  # 29,500 when the house was rebuilt; then the same, and known faults mended
+MOST_LINES = 50_410  # 29,500 when the house was rebuilt; then the same, and known faults mended
 MOST_IN_A_ROOM = 19  # as many as there are commands, which are a file each
 MOST_WITHOUT_A_CONTRACT = 8
 MOST_AT_THE_ROOT = 11
