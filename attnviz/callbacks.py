@@ -22,7 +22,7 @@ import numpy as np
 from attnviz.analyses.history import HistoryStudy
 from attnviz.core.attention_map import Attention
 from attnviz.core.errors import InputError, UsageError, reason_of
-from attnviz.core.shared import in_evaluation_mode
+from attnviz.core.locks import evaluation_mode
 from attnviz.runs.watching import watch
 from attnviz.storage.archive import dump_archive
 from attnviz.storage.matrices import read_bytes
@@ -179,7 +179,7 @@ def _undisturbed(model: Any, device: Any) -> Iterator[None]:
     import torch
 
     devices = [device] if device.type == "cuda" else []
-    with torch.random.fork_rng(devices), torch.no_grad(), in_evaluation_mode(model):
+    with torch.random.fork_rng(devices), torch.no_grad(), evaluation_mode(model):
         yield
 
 

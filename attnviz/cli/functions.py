@@ -22,10 +22,10 @@ from attnviz.cli.findings import Findings
 from attnviz.cli.options import DECLARED
 from attnviz.core.attention_map import Attention
 from attnviz.core.errors import AttnvizError, InputError, UsageError, choose, in_short, in_words
+from attnviz.core.locks import evaluation_mode, model_lock
 from attnviz.core.options import Choice, Given, Many, Origin, names_in
 from attnviz.core.plugins import INTERRUPTIONS, PluginError, blamed, said
 from attnviz.core.registry import Command
-from attnviz.core.shared import in_evaluation_mode, in_turn
 from attnviz.models.lens import needs_head
 from attnviz.models.open import brings_tokens, check_origin
 from attnviz.runs.engines import open_engine
@@ -151,7 +151,7 @@ def _with_model(options: Mapping[str, Any]) -> dict[str, Any]:
 def in_evaluation(name: str | None) -> Iterator[None]:
     """Have a model when no other thread does; one from Python in evaluation mode meanwhile."""
     model: Any = name.things[0] if isinstance(name, Given) else None
-    with in_turn(name if model is None else model), in_evaluation_mode(model):
+    with model_lock(name if model is None else model), evaluation_mode(model):
         yield
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnviz.core.errors import UsageError, is_number
+from attnviz.core.fingerprints import FileFingerprint, fingerprint_files
 from attnviz.core.options import Given, Origin
 from attnviz.core.registry import Command, Entry, SourceKind
-from attnviz.core.shared import FileState, files_state
 from attnviz.models import Source
 
 if TYPE_CHECKING:
@@ -122,19 +122,19 @@ def name_of(origin: Origin) -> str:
     return base_of(str(origin.adapter))
 
 
-def states_of(origin: Origin) -> dict[str, FileState]:
+def states_of(origin: Origin) -> dict[str, FileFingerprint]:
     """What the disk says of the files that an origin names, by its options."""
     files = {"--weights": origin.weights, "--qk": origin.qk}
-    found = {name: files_state([one]) for name, one in files.items() if isinstance(one, Path)}
+    found = {name: fingerprint_files([one]) for name, one in files.items() if isinstance(one, Path)}
     if is_shipped(origin) or origin.qk is not None or isinstance(origin.model, Given):
         return found
     from attnviz.models.hugging_face.load.locate import loaded_files, locate
 
     revision, allow_code = origin.revision, origin.allow_code
     folder = locate(name_of(origin), revision, allow_code=allow_code)
-    found["--model"] = files_state(loaded_files(folder, allow_code=allow_code))
+    found["--model"] = fingerprint_files(loaded_files(folder, allow_code=allow_code))
     if origin.adapter is not None:
-        found["--adapter"] = files_state(loaded_files(locate(origin.adapter)))
+        found["--adapter"] = fingerprint_files(loaded_files(locate(origin.adapter)))
     return found
 
 
@@ -206,7 +206,7 @@ def open_source(origin: Origin, kind: SourceKind, *, with_head: bool = False) ->
             loading["generate"] = origin.generate
         found: Source = Entry("", PICTURE_LOADERS[kind]).load()(name, **loading)
         return found
-    from attnviz.models.hugging_face.source import load_model
+    from attnviz.models.hugging_face.text_model import load_model
 
     loading |= {"generate": origin.generate, "chat": origin.chat, "with_head": with_head}
     model = load_model(name, **loading)

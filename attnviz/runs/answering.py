@@ -327,7 +327,7 @@ def check_tokens(source: Any, text: Text) -> None:
     if encode is None:
         if not hasattr(tokenizer, "is_fast"):  # a shipped model that reads few, or none
             return
-        from attnviz.models.hugging_face.inputs.tokens import tokenize
+        from attnviz.models.hugging_face.inputs.tokenization import tokenize
 
         encode = partial(tokenize, tokenizer)
     count = sum(len(encode(one).ids) for one in (text.text, text.target) if one)

@@ -24,7 +24,7 @@ import torch
 from transformers import AutoModel, AutoTokenizer
 
 from attnviz.core.options import Choice
-from attnviz.models.hugging_face.source import load_model
+from attnviz.models.hugging_face.text_model import load_model
 from attnviz.renderers import Display
 from attnviz.renderers.reports import as_bytes, make_renderer
 from attnviz.runs.pipeline import attend_chunk

@@ -32,7 +32,7 @@ OURS = """
 import sys
 from attnviz.core.query import Query
 from attnviz.models import attend_query
-from attnviz.models.hugging_face.source import load_model
+from attnviz.models.hugging_face.text_model import load_model
 folder, text = sys.argv[1:]
 print(attend_query(load_model(folder, device="cpu"), Query(text)).weights.tolist())
 """

@@ -19,7 +19,7 @@ from attnviz.core.registry import LENSES
 from attnviz.models import attend_query
 from attnviz.models.hugging_face.audio.audio import AudioModel, load_audio_model
 from attnviz.models.hugging_face.capture.capture import EAGER_ROUTE
-from attnviz.models.hugging_face.check import Trial, try_out
+from attnviz.models.hugging_face.check import Trial, try_model
 from attnviz.models.hugging_face.load.imports import quiet
 from attnviz.models.hugging_face.vision.layouts import BY_FAMILY, LAYOUTS
 from attnviz.models.hugging_face.vision.picture_text import load_picture_text_model
@@ -45,7 +45,7 @@ WHY = re.compile(r".*architecture '.*?' (has no attention weights .*?: |gives ou
 
 def found_of(name: str) -> Trial:
     """What is found of a family's tiny model with its head."""
-    return try_out(asked(name, make(name)))
+    return try_model(asked(name, make(name)))
 
 
 def line_of(name: str, found: Trial) -> str:

@@ -20,15 +20,15 @@ from attnviz.models.hugging_face.capture.capture import (
     Captured,
     capture,
     capture_many,
-    group,
+    group_layers,
 )
-from attnviz.models.hugging_face.capture.exact_links import Cell, IgnoredPositions, links_note
-from attnviz.models.hugging_face.capture.maps import (
+from attnviz.models.hugging_face.capture.captured_maps import (
     SECOND_PASS,
     as_map,
     capture_notes,
     ignored_positions,
 )
+from attnviz.models.hugging_face.capture.exact_links import Cell, IgnoredPositions, links_note
 from attnviz.models.hugging_face.capture.passes import layer_numbers, read_layers
 from attnviz.models.hugging_face.capture.region import (
     PooledGrid,
@@ -153,7 +153,7 @@ def test_rows_may_sum_to_less_than_one():
 
 def test_layers_with_different_heads_become_maps_of_their_own():
     arrays = {str(number): np.ones((heads, 2, 2)) for number, heads in enumerate([4, 4, 2, 4])}
-    runs = [(item.layers, item.weights.shape) for item in group("self", arrays)]
+    runs = [(item.layers, item.weights.shape) for item in group_layers("self", arrays)]
     assert runs == [(("0", "1"), (2, 4, 2, 2)), (("2",), (1, 2, 2, 2)), (("3",), (1, 4, 2, 2))]
 
 
@@ -239,10 +239,10 @@ def test_each_layer_of_a_text_is_float32_and_named_by_its_place():
 def test_runs_of_layers_have_the_links_of_their_own_layers_and_what_is_said_of_all():
     arrays = {str(number): np.ones((heads, 1, 1)) for number, heads in enumerate([1, 2])}
     cells = {"0": ((Cell(0, 0, 0.5),),), "1": ((Cell(0, 0, 0.25),), ())}
-    first, second = group("self", arrays, cells, route="sdpa, probed")
+    first, second = group_layers("self", arrays, cells, route="sdpa, probed")
     assert (first.links, second.links) == ((cells["0"],), (cells["1"],))
     assert (first.route, second.route) == ("sdpa, probed",) * 2
-    assert group("self", arrays)[0].links == ()
+    assert group_layers("self", arrays)[0].links == ()
 
 
 def captured(weights, stream="self", grid=None, links=(), route=""):

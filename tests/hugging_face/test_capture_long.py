@@ -27,10 +27,10 @@ from attnviz.models.hugging_face.capture.region import (
     choose_grids,
     each_token,
     heads_of,
-    in_blocks,
     region_note,
+    split_blocks,
 )
-from attnviz.models.hugging_face.load.errors import remedy
+from attnviz.models.hugging_face.load.model_errors import memory_hint
 from attnviz.storage.documents import from_document, to_document
 from tests.hugging_face.ask import attend
 
@@ -46,7 +46,7 @@ def test_a_pooled_map_is_the_whole_one_in_blocks(kind, loaded):
     model = loaded(kind)
     whole, pooled = read(model), read(model, max_size=5)
     length = len(whole.tokens)
-    axis = in_blocks(0, length, 5)
+    axis = split_blocks(0, length, 5)
     starts = [first for first, _ in axis.spans]
     sums = np.add.reduceat(np.add.reduceat(whole.weights, starts, 3), starts, 2)
     expected = sums / np.diff([*starts, length])[:, None]
@@ -145,7 +145,7 @@ def test_a_pooled_map_travels_through_a_document(loaded):
 
 
 def test_links_that_nobody_wants_are_not_looked_for(loaded, monkeypatch):
-    monkeypatch.delattr("attnviz.models.hugging_face.capture.passes.strongest")
+    monkeypatch.delattr("attnviz.models.hugging_face.capture.passes.find_strongest")
     said = []
     with notices_to(said.append):
         assert read(loaded("bert"), max_size=5, links=0).main.links == ()
@@ -210,7 +210,7 @@ def test_only_a_smaller_size_that_fits_is_named(size, free, remedy, monkeypatch)
 
 
 def test_the_note_names_the_largest_block():
-    axis = in_blocks(0, 48_213, 256)
+    axis = split_blocks(0, 48_213, 256)
     note = region_note(PooledGrid(axis, axis), (48_213, 48_213))
     assert note.startswith("48,213 tokens: the maps are pooled to 256 × 256 blocks of 189 tokens")
 
@@ -268,7 +268,7 @@ def test_layers_are_numbered_by_their_paths_and_counted_where_these_agree():
 )
 def test_running_out_of_memory_names_what_would_fit(device, dtype, says):
     model = type("Model", (), {"device": torch.device(device), "dtype": dtype})
-    assert remedy(model) == says
+    assert memory_hint(model) == says
 
 
 def lines(attention, format_name):
@@ -336,10 +336,10 @@ def test_heads_are_counted_in_all_layers_of_a_stream(numbers, stream, heads):
 
 
 def test_blocks_of_a_part_are_as_short_as_their_number_allows():
-    assert in_blocks(4, 15, 3) == TokenBlocks(4, 15, 4)
-    assert in_blocks(4, 15, 3).spans == [(4, 8), (8, 12), (12, 15)]
-    assert in_blocks(4, 15, 3).blocks == 3
-    assert in_blocks(4, 15, 11) == TokenBlocks(4, 15, 1)
+    assert split_blocks(4, 15, 3) == TokenBlocks(4, 15, 4)
+    assert split_blocks(4, 15, 3).spans == [(4, 8), (8, 12), (12, 15)]
+    assert split_blocks(4, 15, 3).blocks == 3
+    assert split_blocks(4, 15, 11) == TokenBlocks(4, 15, 1)
 
 
 def test_a_block_is_called_after_its_first_and_last_word_and_covers_its_words():

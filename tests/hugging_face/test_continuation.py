@@ -11,7 +11,7 @@ from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
 from attnviz.analyses.view import describe_run, divisions
 from attnviz.core.errors import InputError, ModelError, UsageError
-from attnviz.models.hugging_face.source import load_model
+from attnviz.models.hugging_face.text_model import load_model
 from tests.hugging_face.ask import attend, cross
 from tests.hugging_face.tiny_models import ENDS, WIDE, byte_pieces, save
 from tests.invoke import attnviz

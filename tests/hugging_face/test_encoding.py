@@ -8,7 +8,7 @@ import pytest
 
 from attnviz.core.errors import InputError, ModelError, UsageError
 from attnviz.core.query import Query
-from attnviz.models.hugging_face.source import load_model
+from attnviz.models.hugging_face.text_model import load_model
 from tests.hugging_face.ask import attend
 
 LINES = ["The red car", "The professor who supervised the student", "paper", "who is", "is ."]

@@ -15,7 +15,7 @@ from attnviz.core.errors import AttentionError, ModelError, UsageError
 from attnviz.core.query import Query
 from attnviz.models.hugging_face.capture.kernel import watch_kernels
 from attnviz.models.hugging_face.eager import layer_gradients
-from attnviz.models.hugging_face.source import load_model
+from attnviz.models.hugging_face.text_model import load_model
 from tests.hugging_face.ask import attend, cross, gradients
 from tests.hugging_face.tiny_models import ENDS, WIDE, byte_pieces, save, word_pieces
 from tests.invoke import attnviz

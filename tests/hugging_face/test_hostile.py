@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
 from attnviz.models.hugging_face.inputs import chat
-from attnviz.models.hugging_face.load import checkpoint, errors, imports
+from attnviz.models.hugging_face.load import checkpoint, imports, model_errors
 from attnviz.models.open import SHIPPED
 from tests.hugging_face.tiny_vision import picture, vit
 from tests.invoke import attnviz
@@ -497,13 +497,16 @@ def test_a_panic_of_another_library_is_one_line() -> None:
     class PanicException(BaseException):
         pass
 
-    with pytest.raises(errors.ModelError, match="it fails: of Rust"), errors.foreign("it fails"):
+    with (
+        pytest.raises(model_errors.ModelError, match="it fails: of Rust"),
+        model_errors.library_errors("it fails"),
+    ):
         raise PanicException("of Rust\nsecond line")
 
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
 def test_an_interruption_is_no_failure_of_a_library(kind: type[BaseException]) -> None:
-    with pytest.raises(kind), errors.foreign("it fails"):
+    with pytest.raises(kind), model_errors.library_errors("it fails"):
         raise kind
 
 

@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from attnviz.core.errors import ModelError, UsageError
-from attnviz.models.hugging_face.source import load_model
+from attnviz.models.hugging_face.text_model import load_model
 from tests.hugging_face.ask import attend
 
 
@@ -197,7 +197,7 @@ def test_nothing_is_printed_whatever_happens(copy_of, folder_of):
 from attnviz.core.errors import AttnvizError
 from attnviz.core.query import Query
 from attnviz.models import attend_query
-from attnviz.models.hugging_face.source import load_model
+from attnviz.models.hugging_face.text_model import load_model
 
 def attempt(folder, **options):
     try:

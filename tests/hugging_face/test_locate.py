@@ -19,7 +19,7 @@ from attnviz.models.hugging_face.load.locate import (
     locate,
     wanted_files,
 )
-from attnviz.models.hugging_face.source import load_model
+from attnviz.models.hugging_face.text_model import load_model
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import torch
 from attnviz.core.errors import AttentionError, InputError, ModelError
 from attnviz.models.hugging_face.capture.kernel import eager_copy
 from attnviz.models.hugging_face.inputs import generation
-from attnviz.models.hugging_face.source import load_model
+from attnviz.models.hugging_face.text_model import load_model
 from tests.hugging_face.ask import attend, cross
 from tests.hugging_face.tiny_models import byte_pieces
 from tests.precision import both, check_as_near

@@ -14,7 +14,7 @@ from attnviz.core.errors import NotFiniteError
 from attnviz.core.query import Query
 from attnviz.models.hugging_face.capture.kernel import Call
 from attnviz.models.hugging_face.capture.probe import broken_head
-from attnviz.models.hugging_face.source import HuggingFaceModel, load_model
+from attnviz.models.hugging_face.text_model import HuggingFaceModel, load_model
 from tests.hugging_face.ask import attend, gradients, values
 
 TEXT = "The red car is fast."

@@ -16,13 +16,13 @@ from attnviz.models.hugging_face.capture.exact_links import IgnoredPositions
 from attnviz.models.hugging_face.capture.kernel import Call
 from attnviz.models.hugging_face.capture.passes import CaptureSpec, read_call
 from attnviz.models.hugging_face.capture.probe import pool_array, read_grid
-from attnviz.models.hugging_face.capture.region import PooledGrid, Region, TokenBlocks, in_blocks
+from attnviz.models.hugging_face.capture.region import PooledGrid, Region, TokenBlocks, split_blocks
 from attnviz.models.hugging_face.capture.tiles import read_tiles
 from tests.hugging_face.test_exact_links import HIDDEN, assert_same, brute_force
 from tests.hugging_face.test_probe import Module, rounding, spelled_out
 
 TOKENS, HEADS, SIZE = 50, 4, 6
-POOLED = PooledGrid(in_blocks(0, TOKENS, 13), in_blocks(0, TOKENS, 10))
+POOLED = PooledGrid(split_blocks(0, TOKENS, 13), split_blocks(0, TOKENS, 10))
 DISTANCE = torch.arange(TOKENS)[:, None] - torch.arange(TOKENS)
 CAUSAL = (DISTANCE >= 0)[None, None]
 WINDOW = CAUSAL & (DISTANCE < 9)
@@ -151,7 +151,7 @@ def test_one_head_that_is_off_is_enough_to_ask_the_kernel():
 
 
 def test_where_values_are_as_wide_as_there_are_blocks_the_kernel_is_asked():
-    few = PooledGrid(in_blocks(0, TOKENS, SIZE), in_blocks(0, TOKENS, SIZE))
+    few = PooledGrid(split_blocks(0, TOKENS, SIZE), split_blocks(0, TOKENS, SIZE))
     assert read_tiles(called(), few, 0, HIDDEN) is None
     assert read_tiles(called(), few, 1, HIDDEN)
     assert read_tiles(replace(called(), mask=torch.ones(1, TOKENS)), POOLED, 0, HIDDEN) is None

@@ -13,7 +13,7 @@ from attnviz.core.attention_map import Attention, Provenance, Token
 from attnviz.models.hugging_face.batching import BatchRunner, read_one
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
 from attnviz.models.hugging_face.load.imports import quiet
-from attnviz.models.hugging_face.model import LoadedModel
+from attnviz.models.hugging_face.loaded_model import LoadedModel
 from tests.hugging_face.test_families import make
 from tests.hugging_face.tiny_families import FAMILIES
 from tests.precision import check_as_near, exact_model, in_float64, weights_of
@@ -81,7 +81,7 @@ def test_each_text_has_the_numbers_that_it_has_alone(name):
     texts = list(texts_of(model.model, FAMILIES[name].kind))
     together = BatchRunner(model, dict(enumerate(texts)), None)
     found = together.read()
-    assert together.findings.grouping == ("even" if name in EVEN else "padded")
+    assert together.compatibility.grouping == ("even" if name in EVEN else "padded")
     assert set(found) == ({0, 3, 5} if name in EVEN else set(range(len(texts))))
     # What layers without attention amount to is read text by text, and never here.
     alone = [without_implied(read_one(model, texts[number])) for number in found]

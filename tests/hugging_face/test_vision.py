@@ -259,7 +259,7 @@ def test_windows_give_no_lens_every_row(ask, shown):
 
 
 def test_models_that_read_no_pictures_say_so(vision_folder, shown, folder_of):
-    from attnviz.models.hugging_face.source import load_model
+    from attnviz.models.hugging_face.text_model import load_model
 
     with pytest.raises(AttentionError, match=r"\(convnext\) .*cannot be put back"):
         look(shown("convnext"), picture())

@@ -18,17 +18,18 @@ import numpy as np
 
 from attnviz.core.attention_map import Attention
 from attnviz.core.errors import AttentionError, AttnvizError, NotFiniteError, first_line
+from attnviz.core.fingerprints import ModelFingerprint
+from attnviz.core.locks import thread_hook
 from attnviz.core.notices import notify
-from attnviz.core.shared import ModelState, own_thread
 from attnviz.models.hugging_face.capture.capture import EAGER_ROUTE, Captured, capture, capture_many
-from attnviz.models.hugging_face.capture.kernel import switched_to_eager
+from attnviz.models.hugging_face.capture.kernel import eager_attention
 from attnviz.models.hugging_face.capture.passes import TOLERANCE
 from attnviz.models.hugging_face.capture.probe import dtype_of
 from attnviz.models.hugging_face.capture.region import heads_of
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
 from attnviz.models.hugging_face.load.devices import NotEnoughMemoryError, free_bytes
 from attnviz.models.hugging_face.load.tasks import record_outputs
-from attnviz.models.hugging_face.model import LoadedModel, input_names, vocabulary_size
+from attnviz.models.hugging_face.loaded_model import LoadedModel, input_names, vocabulary_size
 from attnviz.storage.texts import MEMORY_BUDGET, batches
 
 FEW = 4
@@ -68,8 +69,10 @@ class BatchCompatibility:
         self.tokens = TOKENS.get(device, 1 << 14)  # of a batch at most
 
 
-_FINDINGS: WeakKeyDictionary[Any, tuple[ModelState, dict[tuple[str, ...], BatchCompatibility]]]
-_FINDINGS = WeakKeyDictionary()
+_COMPATIBILITIES: WeakKeyDictionary[
+    Any, tuple[ModelFingerprint, dict[tuple[str, ...], BatchCompatibility]]
+]
+_COMPATIBILITIES = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,7 +97,7 @@ def read_one(loaded: LoadedModel, encoded: EncodedQuery) -> Attention:
             ignored=encoded.ignored,
             implied=True,
         )
-    return encoded.finished(captured, loaded.task, outputs[0] if outputs else None)
+    return encoded.build_attention(captured, loaded.task, outputs[0] if outputs else None)
 
 
 class BatchRunner:
@@ -106,11 +109,11 @@ class BatchRunner:
         self.loaded, self.items, self.most = loaded, items, most
         first = next(iter(items.values()))
         self.part = first.part
-        state = ModelState(loaded.model)
-        if loaded.model not in _FINDINGS or _FINDINGS[loaded.model][0] != state:
-            _FINDINGS[loaded.model] = state, {}
+        state = ModelFingerprint(loaded.model)
+        if loaded.model not in _COMPATIBILITIES or _COMPATIBILITIES[loaded.model][0] != state:
+            _COMPATIBILITIES[loaded.model] = state, {}
         fresh = BatchCompatibility(loaded.model.device.type)
-        self.findings = _FINDINGS[loaded.model][1].setdefault(tuple(first.axes), fresh)
+        self.compatibility = _COMPATIBILITIES[loaded.model][1].setdefault(tuple(first.axes), fresh)
         self.padding = _padding_id(loaded)
         self.lengths = {
             number: tuple(map(len, item.tokens.values())) for number, item in items.items()
@@ -120,13 +123,13 @@ class BatchRunner:
         """The attention of each text that could be read with others, by its number."""
         found = dict[int, Attention]()
         left = list(self.items)
-        while self.findings.grouping != "none" and left:
+        while self.compatibility.grouping != "none" and left:
             plan = batches(
                 left,
                 self.lengths.__getitem__,
-                tokens=self.findings.tokens,
+                tokens=self.compatibility.tokens,
                 most=self.most,
-                even=self.findings.grouping == "even",
+                even=self.compatibility.grouping == "even",
             )
             batch = next(plan)
             if len(batch) > 1:
@@ -144,11 +147,11 @@ class BatchRunner:
         None where the batches have to be planned anew.
         """
         mode = self._mode_of(batch)
-        proven = mode in self.findings.calls
+        proven = mode in self.compatibility.calls
         try:
             found = self._run(batch, mode)
             off = 0.0 if proven else self._compare(batch[0], found[0], mode)
-            alike = off <= self.allowed(batch[0], off)
+            alike = off <= self.tolerance_for(batch[0], off)
         except NotEnoughMemoryError:
             return self._halve(batch)
         except NotFiniteError:
@@ -166,23 +169,23 @@ class BatchRunner:
             return None
         task = self.loaded.task
         return [
-            item.finished(captured, task, output)
+            item.build_attention(captured, task, output)
             for item, (captured, output) in zip(batch, found, strict=True)
         ]
 
     def _mode_of(self, batch: Sequence[EncodedQuery]) -> BatchMode:
         sides = {tuple(item.sides.values()) for item in batch}
         longest = max(max(side) for item in batch for side in item.sides.values())
-        eager = self.findings.eager and longest <= SHORT
+        eager = self.compatibility.eager and longest <= SHORT
         return BatchMode("even" if len(sides) == 1 else "padded", eager)
 
     def _run(self, batch: Sequence[EncodedQuery], mode: BatchMode) -> list[Read]:
         model = self.loaded.model
         rows = [item.inputs for item in batch]
-        inputs = padded(rows, input_names(self.part), self.padding, model.device)
+        inputs = pad_inputs(rows, input_names(self.part), self.padding, model.device)
         sides = [item.sides for item in batch]
-        calls = self.findings.calls.get(mode)
-        eager = switched_to_eager(model) if mode.eager else nullcontext()
+        calls = self.compatibility.calls.get(mode)
+        eager = eager_attention(model) if mode.eager else nullcontext()
         with record_outputs(model) as outputs, eager:
             captured = capture_many(self.part, inputs, sides, calls)
         output = outputs[0] if outputs else None
@@ -194,14 +197,14 @@ class BatchRunner:
 
     def _compare(self, item: EncodedQuery, batched: Read, mode: BatchMode) -> float:
         """How far a text's numbers are off in a batch; and what a pass in that mode has to read."""
-        alone = self.alone(item)
+        alone = self.read_alone(item)
         layers = sum(len(found.layers) for found in alone[0])
         through = self.loaded.task is not None or hasattr(self.loaded.model, "hf_device_map")
         is_probed = alone[0][0].route != EAGER_ROUTE
-        self.findings.calls[mode] = None if through else layers * is_probed
+        self.compatibility.calls[mode] = None if through else layers * is_probed
         return self.distance(alone, batched)
 
-    def alone(self, item: EncodedQuery) -> Read:
+    def read_alone(self, item: EncodedQuery) -> Read:
         """A text read by itself, by the model's own kernel."""
         return self._run([item], BatchMode("even", eager=False))[0]
 
@@ -216,21 +219,21 @@ class BatchRunner:
         scale = 1 + float(one[1].logits.abs().max())
         return max(off, float((one[1].logits - other[1].logits).abs().max()) / scale)
 
-    def allowed(self, item: EncodedQuery, off: float) -> float:
+    def tolerance_for(self, item: EncodedQuery, off: float) -> float:
         """How far a text's numbers may be off in a batch, where they are off by so much."""
         limit = TOLERANCE.get(dtype_of(self.loaded.model), 1e-5)
         if not limit < off <= LEAK:
             return limit
-        plain = self.alone(item)
-        with rounded(self.loaded.model):
-            return max(limit, ROUNDINGS * self.distance(plain, self.alone(item)))
+        plain = self.read_alone(item)
+        with perturb_embeddings(self.loaded.model):
+            return max(limit, ROUNDINGS * self.distance(plain, self.read_alone(item)))
 
     def _fall_back(self, mode: BatchMode, why: str) -> None:
-        self.findings.calls.pop(mode, None)
+        self.compatibility.calls.pop(mode, None)
         if mode.eager:
-            self.findings.eager = False
+            self.compatibility.eager = False
             return
-        self.findings.grouping = FALL_BACK[mode.grouping]
+        self.compatibility.grouping = FALL_BACK[mode.grouping]
         if not why:
             return
         if mode.grouping == "even":
@@ -244,14 +247,14 @@ class BatchRunner:
         if len(batch) == 2:
             return []
         longest = max(sum(map(len, item.tokens.values())) for item in batch)
-        self.findings.tokens = len(batch) * longest // 2
+        self.compatibility.tokens = len(batch) * longest // 2
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
         notify(f"the memory ran out with {len(batch)} texts at once: fewer are read together now")
         return None
 
 
-def padded(
+def pad_inputs(
     rows: Sequence[Mapping[str, Sequence[int]]], taken: set[str], padding: int, device: Any
 ) -> dict[str, Any]:
     """The inputs of several texts as tensors, padded behind the shorter ones and masked there.
@@ -292,7 +295,7 @@ def _output_of(output: Any, number: int, length: int) -> HeadLogits | None:
 
 
 @contextmanager
-def rounded(model: Any) -> Iterator[None]:
+def perturb_embeddings(model: Any) -> Iterator[None]:
     """Change each number of a model's embeddings by one rounding, up or down at random."""
     import torch
 
@@ -304,11 +307,11 @@ def rounded(model: Any) -> Iterator[None]:
     with ExitStack() as hooks:
         for part in model.modules():
             if isinstance(part, torch.nn.Embedding):
-                hooks.enter_context(part.register_forward_hook(own_thread(round_off)))
+                hooks.enter_context(part.register_forward_hook(thread_hook(round_off)))
         yield
 
 
-def bytes_of(encoded: EncodedQuery, heads: dict[str, int]) -> int:
+def map_bytes(encoded: EncodedQuery, heads: dict[str, int]) -> int:
     """What the maps of a text take."""
     size = 0
     for stream, (queries, keys) in encoded.sides.items():

@@ -31,13 +31,13 @@ from attnviz.models.hugging_face.experiment import ExperimentRequest, experiment
 from attnviz.models.hugging_face.inputs.encoding import SEQ2SEQ_AXES, EncodedQuery
 from attnviz.models.hugging_face.load.checkpoint import check_folder
 from attnviz.models.hugging_face.load.devices import BYTES
-from attnviz.models.hugging_face.load.errors import foreign
 from attnviz.models.hugging_face.load.family import check_family, reading_limit
 from attnviz.models.hugging_face.load.imports import quiet
-from attnviz.models.hugging_face.load.loading import load_shape, load_tokenizer, model_class
+from attnviz.models.hugging_face.load.loading import load_configuration, load_tokenizer, model_class
 from attnviz.models.hugging_face.load.locate import WEIGHT_NAMES, find_files
-from attnviz.models.hugging_face.model import input_names
-from attnviz.models.hugging_face.norm import value_vectors
+from attnviz.models.hugging_face.load.model_errors import library_errors
+from attnviz.models.hugging_face.loaded_model import input_names
+from attnviz.models.hugging_face.value_vectors import value_vectors
 from attnviz.models.hugging_face.vision.layouts import BY_FAMILY, family_of_pictures
 from attnviz.models.hugging_face.vision.pictures import load_processor, pair
 from attnviz.models.hugging_face.vision.vision import window_maps, windowed
@@ -94,7 +94,7 @@ class Trial:
     reason: str = ""
 
 
-def try_out(asked: ExperimentRequest) -> Trial:
+def try_model(asked: ExperimentRequest) -> Trial:
     """Read a model over its inputs, hold every lens over that, and switch a head off."""
     encoded, part = asked.encoded, asked.encoded.part
     try:
@@ -104,7 +104,7 @@ def try_out(asked: ExperimentRequest) -> Trial:
         captured = capture(part, asked.inputs, encoded.sides, implied=True)
     except AttnvizError as error:
         return Trial("refused", reason=str(error))
-    attention = encoded.finished(captured, None, None)
+    attention = encoded.build_attention(captured, None, None)
     streams = tuple(dict.fromkeys(item.stream for item in attention.maps))
     if streams == (IMPLIED,):
         return Trial("implied", streams)
@@ -125,11 +125,11 @@ def try_out(asked: ExperimentRequest) -> Trial:
         next(iter(experiment().run([change])))
 
     eager = any(item.route == EAGER_ROUTE for item in captured)
-    lenses = tuple(lens for lens in LENSES if _works(look, lens))
-    return Trial("eager" if eager else "probe", streams, lenses, _works(switch_off))
+    lenses = tuple(lens for lens in LENSES if _succeeds(look, lens))
+    return Trial("eager" if eager else "probe", streams, lenses, _succeeds(switch_off))
 
 
-def _works(run: Callable[..., None], *given: str) -> bool:
+def _succeeds(run: Callable[..., None], *given: str) -> bool:
     """True where nothing is refused."""
     try:
         run(*given)
@@ -154,16 +154,16 @@ def check_model(name: str) -> dict[str, Any]:
     # What is on this machine is checked to be complete; of what is not, only names are known.
     there = not weights or (folder / weights).is_file()
     stored = check_folder(folder, allow_pickle=True) if there else None
-    config = load_shape(folder)
+    config = load_configuration(folder)
     with quiet():
         kind = model_class(config, with_head=True)
-        with foreign(f"'{name}' cannot be built"), torch.device("meta"):
-            shape = _made(kind, config)
+        with library_errors(f"'{name}' cannot be built"), torch.device("meta"):
+            shape = _build_model(kind, config)
         if not mixers_of(shape):
             check_family(config, 0)
-        trial, tried = _try_small(kind, config)
-        part = _reading(shape)
-        command = _command(shape)
+        trial, tried = _try_small_copy(kind, config)
+        part = _attending_part(shape)
+        command = _command_for(shape)
         load: Callable[[Path, str], Any] = partial(load_tokenizer, allow_code=False)
         reader: Any = None
         try:
@@ -209,26 +209,26 @@ def check_model(name: str) -> dict[str, Any]:
     }
 
 
-def _made(kind: Any, config: Any) -> Any:
+def _build_model(kind: Any, config: Any) -> Any:
     """A model of a configuration, of a class or of one of transformers' auto classes."""
     return (getattr(kind, "from_config", None) or kind._from_config)(config).eval()
 
 
-def _sees(model: Any) -> bool:
+def _reads_pictures(model: Any) -> bool:
     """True where 'attnviz image' reads it without a text."""
     alone = hasattr(model, "vision_model") and not hasattr(model.config, "image_token_id")
     return model.main_input_name == "pixel_values" or alone
 
 
-def _reading(model: Any) -> Any:
+def _attending_part(model: Any) -> Any:
     """The part whose attention is read."""
-    return getattr(model, "vision_model", model) if _sees(model) else model
+    return getattr(model, "vision_model", model) if _reads_pictures(model) else model
 
 
-def _command(model: Any) -> str:
+def _command_for(model: Any) -> str:
     """What reads a model; "" where nothing does but Python."""
     config, reads = model.config, model.main_input_name
-    if _sees(model):
+    if _reads_pictures(model):
         return "image"
     if reads in ("input_features", "input_values"):
         return "audio"
@@ -238,61 +238,61 @@ def _command(model: Any) -> str:
     return f"image --text, {text}" if family_of_pictures(config) in BY_FAMILY else text
 
 
-def _try_small(made_by: Any, config: Any) -> tuple[Trial, str]:
+def _try_small_copy(made_by: Any, config: Any) -> tuple[Trial, str]:
     """What was found of the largest reduction that can be built and run, and what it is."""
     import torch
 
     reason = ""
     width = getattr(config.get_text_config(), "hidden_size", None) or NARROWED[0] * NARROWEST
     widths = [by for by in NARROWED if by == 1 or width >= by * NARROWEST]
-    for depth, by in product((_depth(config), MOST_LAYERS), widths):
+    for depth, by in product((_layers_needed(config), MOST_LAYERS), widths):
         try:
-            small = type(config).from_dict(smaller(config.to_dict(), by, depth))
+            small = type(config).from_dict(shrink_config(config.to_dict(), by, depth))
             with torch.device("meta"):
-                count = sum(one.numel() for one in _made(made_by, small).parameters())
+                count = sum(one.numel() for one in _build_model(made_by, small).parameters())
             if count > MOST_WEIGHTS:
                 raise ModelError(f"a copy of it has {count:,} numbers")
             with torch.random.fork_rng():
                 torch.manual_seed(0)
-                model = _made(made_by, small)
-            asked = _asked(model)
+                model = _build_model(made_by, small)
+            asked = _example_request(model)
         except Exception as error:  # whatever transformers raises of sizes that do not fit
             reason = reason or first_line(error)
             continue
         text = model.config.get_text_config()
         size, layers = (getattr(text, name, "?") for name in ("hidden_size", "num_hidden_layers"))
-        return try_out(asked), f"a copy of {layers} layers, hidden size {size}, random weights"
+        return try_model(asked), f"a copy of {layers} layers, hidden size {size}, random weights"
     raise ModelError(
         f"no small copy of architecture '{config.model_type}' could be tried: {reason}"
     )
 
 
-def _depth(config: Any) -> int:
+def _layers_needed(config: Any) -> int:
     """How many layers show every kind that a model has, two at least."""
     text = config.get_text_config()
     kinds = getattr(text, "layer_types", None) or getattr(text, "layers_block_type", None) or ()
     return max([2, *(list(kinds).index(kind) + 1 for kind in set(kinds))])
 
 
-def smaller(given: Mapping[str, Any], by: int, layers: int) -> dict[str, Any]:
+def shrink_config(given: Mapping[str, Any], by: int, layers: int) -> dict[str, Any]:
     """A configuration with widths divided by a number, few layers, and a small vocabulary."""
     made: dict[str, Any] = {}
     depth = max((one for name, one in given.items() if DEPTH.search(name) and one), default=0)
     for name, one in given.items():
         if isinstance(one, Mapping):
-            made[name] = one if name in {"id2label", "label2id"} else smaller(one, by, layers)
+            made[name] = one if name in {"id2label", "label2id"} else shrink_config(one, by, layers)
         elif isinstance(one, list):
             cut = one[:layers] if len(one) == depth > layers else one
-            made[name] = [_less(name, item, by, layers) for item in cut]
+            made[name] = [_shrink_number(name, item, by, layers) for item in cut]
         else:
-            made[name] = _less(name, one, by, layers)
+            made[name] = _shrink_number(name, one, by, layers)
     size, patch = made.get("image_size"), made.get("patch_size")
     if isinstance(size, int) and isinstance(patch, int) and "window_size" not in made:
         made["image_size"] = min(size, 4 * patch)
     return {name: one for name, one in made.items() if name not in LEFT_OUT}
 
 
-def _less(name: str, one: Any, by: int, layers: int) -> Any:
+def _shrink_number(name: str, one: Any, by: int, layers: int) -> Any:
     """A number of a configuration in a small copy; what is none stays."""
     if isinstance(one, bool) or not isinstance(one, int):
         return one
@@ -305,13 +305,13 @@ def _less(name: str, one: Any, by: int, layers: int) -> Any:
     return min([one, *(most for ends, most in AT_MOST if ends.search(name))])
 
 
-def _asked(model: Any) -> ExperimentRequest:
+def _example_request(model: Any) -> ExperimentRequest:
     """A question about what a small model makes of some text, picture or sound."""
     import torch
 
-    part, config, name = _reading(model), model.config, model.main_input_name
+    part, config, name = _attending_part(model), model.config, model.main_input_name
     ids = torch.arange(5, 5 + TOKENS)[None]
-    if _sees(model):
+    if _reads_pictures(model):
         height, width = pair(getattr(part.config, "image_size", None) or 64)
         channels = getattr(part.config, "num_channels", 3)
         inputs = {"pixel_values": torch.linspace(-1, 1, channels * height * width)}
@@ -330,7 +330,7 @@ def _asked(model: Any) -> ExperimentRequest:
     if both:
         inputs["decoder_input_ids"] = ids[:, :7]
     inputs = without_cache(model, inputs)
-    places = _places(part, inputs)  # of a text too: what cannot run is found out here
+    places = _count_keys(part, inputs)  # of a text too: what cannot run is found out here
     places = TOKENS if "input_ids" in inputs else places
     lengths = {"target": 7, "source": places, "text": places}
     axes = SEQ2SEQ_AXES if both else {"self": ("text", "text")}
@@ -340,7 +340,7 @@ def _asked(model: Any) -> ExperimentRequest:
     return ExperimentRequest(model, inputs, encoded, _first_output, str)
 
 
-def _places(part: Any, inputs: Mapping[str, Any]) -> int:
+def _count_keys(part: Any, inputs: Mapping[str, Any]) -> int:
     """How many keys the first attention of a model has."""
     import torch
 

@@ -14,16 +14,16 @@ from numpy.typing import NDArray
 
 from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.core.errors import AttentionError
-from attnviz.models.hugging_face.capture.capture import EAGER_ROUTE, group
+from attnviz.models.hugging_face.capture.capture import EAGER_ROUTE, group_layers
+from attnviz.models.hugging_face.capture.captured_maps import as_map, with_routes
 from attnviz.models.hugging_face.capture.kernel import eager_copy, output_attentions
-from attnviz.models.hugging_face.capture.maps import as_map, with_routes
 from attnviz.models.hugging_face.capture.passes import read_layers
 from attnviz.models.hugging_face.capture.probe import dtype_of
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
 from attnviz.models.hugging_face.load.devices import BYTES, check_fit
-from attnviz.models.hugging_face.load.errors import smaller
 from attnviz.models.hugging_face.load.family import check_family
-from attnviz.models.hugging_face.model import LoadedModel
+from attnviz.models.hugging_face.load.model_errors import smaller_input_hint
+from attnviz.models.hugging_face.loaded_model import LoadedModel
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -65,7 +65,7 @@ def check_eager(eager: EagerInputs, copies: int) -> None:
         eager.part.device,
         f"this lens over {longest:,} tokens ({layers} layers × {heads} heads × tokens², {copies} "
         "times)",
-        f"{smaller(eager.what)}, or use --lens raw",
+        f"{smaller_input_hint(eager.what)}, or use --lens raw",
     )
 
 
@@ -82,7 +82,7 @@ def run_eager(eager: EagerInputs) -> tuple[Any, Attention, list[tuple[str, Tenso
         layers = list(given[stream] or ())
         plain = [None if layer is None else layer.detach() for layer in layers]
         arrays = read_layers(plain, eager.part, encoded.sides[stream], stream)
-        maps += [as_map(item, encoded.tokens, *axes) for item in group(stream, arrays)]
+        maps += [as_map(item, encoded.tokens, *axes) for item in group_layers(stream, arrays)]
         attending += [(stream, layer) for layer in layers if layer is not None]
     provenance = with_routes(encoded.attention.provenance, [EAGER_ROUTE])
     return output, replace(encoded.attention, maps=tuple(maps), provenance=provenance), attending

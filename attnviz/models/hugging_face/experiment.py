@@ -27,13 +27,13 @@ from attnviz.core.effects import (
 )
 from attnviz.core.errors import AttentionError, ModelError
 from attnviz.core.lens_inputs import AttentionGradients
-from attnviz.core.shared import own_thread
-from attnviz.models.hugging_face.capture.capture import as_captured
+from attnviz.core.locks import thread_hook
+from attnviz.models.hugging_face.capture.capture import check_calls
 from attnviz.models.hugging_face.capture.kernel import Call, eager_copy, watch_kernels
 from attnviz.models.hugging_face.capture.passes import (
     CallWeights,
     CaptureSpec,
-    by_layer,
+    group_by_layer,
     read_call,
     stream_at,
 )
@@ -47,10 +47,10 @@ from attnviz.models.hugging_face.eager import (
     stack_like,
 )
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
-from attnviz.models.hugging_face.load.errors import running
 from attnviz.models.hugging_face.load.imports import quiet
+from attnviz.models.hugging_face.load.model_errors import running_errors
 from attnviz.models.hugging_face.load.tasks import Task
-from attnviz.models.hugging_face.model import input_names
+from attnviz.models.hugging_face.loaded_model import input_names
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -266,7 +266,7 @@ class KernelExperiment(_Explained):
         import torch
 
         devices = [self.model.device] if self.model.device.type == "cuda" else []
-        with quiet(), running(self.model, self.asked.what), torch.random.fork_rng(devices):
+        with quiet(), running_errors(self.model, self.asked.what), torch.random.fork_rng(devices):
             yield
 
     def _pass(self) -> tuple[Any, list[Call], list[Block]]:
@@ -297,8 +297,8 @@ class KernelExperiment(_Explained):
 
         with self._running(), torch.enable_grad(), watch_kernels(look), ExitStack() as hooks:
             for module in layers_of(self.model):
-                hooks.enter_context(module.register_forward_pre_hook(own_thread(begin)))
-                hooks.enter_context(module.register_forward_hook(own_thread(end)))
+                hooks.enter_context(module.register_forward_pre_hook(thread_hook(begin)))
+                hooks.enter_context(module.register_forward_hook(thread_hook(end)))
             output = self.model(**self.asked.inputs)
         return output, calls, [block for block in blocks if len(begun[block.module]) == 1]
 
@@ -326,7 +326,7 @@ class KernelExperiment(_Explained):
                     continue
                 check_apart(call, part.config.model_type)
                 read.append(read_call(path, call.detached(), specs[stream]))
-        layers = by_layer([item for item in read if item], sides, part)
+        layers = group_by_layer([item for item in read if item], sides, part)
         if set(layers) != set(sides):
             raise AttentionError(
                 f"architecture '{part.config.model_type}' calls no attention kernel, so its heads "
@@ -335,9 +335,9 @@ class KernelExperiment(_Explained):
         captured = [
             item
             for stream, own in layers.items()
-            for item in as_captured(stream, own, specs[stream], part)
+            for item in check_calls(stream, own, specs[stream], part)
         ]
-        attention = self.encoded.finished(captured, self.asked.task, output)
+        attention = self.encoded.build_attention(captured, self.asked.task, output)
         # A stream is named by what its weights turn out to be.
         places = {
             id(layers[item.stream][layer]): (made.stream, layer)
@@ -443,14 +443,14 @@ class EagerExperiment(_Explained):
         self.reason = reason
         self.sinks: SinkShares = {}
         self.eager = EagerInputs(eager_copy(asked.model), asked.inputs, asked.encoded, asked.what)
-        with quiet(), running(asked.model, asked.what), torch.enable_grad():
+        with quiet(), running_errors(asked.model, asked.what), torch.enable_grad():
             output, self.attention, self.layers = run_eager(self.eager)
         self.logits: Any = getattr(output, "logits", None)
         super().__init__(asked, self.logits)
 
     def slopes(self, score: Score) -> tuple[NDArray[np.floating], ...]:
         """How a score of the logits changes with each weight of each map."""
-        with quiet(), running(self.asked.model, self.asked.what):
+        with quiet(), running_errors(self.asked.model, self.asked.what):
             layers = [layer for _, layer in self.layers]
             found = layer_gradients(score(self.logits), layers, self.eager.kind)
         return stack_like(self.attention, found)

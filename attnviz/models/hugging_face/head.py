@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnviz.core.errors import AttentionError
-from attnviz.core.shared import own_thread
+from attnviz.core.locks import thread_hook
 from attnviz.mechanisms.arrays import softmax, to_numpy
 from attnviz.mechanisms.working import HeadPlace, Part, Worked
 from attnviz.models.hugging_face.capture.kernel import (
@@ -31,11 +31,11 @@ from attnviz.models.hugging_face.capture.passes import (
     read_call,
 )
 from attnviz.models.hugging_face.capture.probe import DRIFT, dtype_of
-from attnviz.models.hugging_face.capture.projections import besides
+from attnviz.models.hugging_face.capture.projections import extra_terms
 from attnviz.models.hugging_face.capture.region import PooledGrid, each_token
 from attnviz.models.hugging_face.eager import EagerInputs
-from attnviz.models.hugging_face.load.errors import running
-from attnviz.models.hugging_face.norm import map_of, projection_of
+from attnviz.models.hugging_face.load.model_errors import running_errors
+from attnviz.models.hugging_face.value_vectors import map_of, projection_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -57,7 +57,11 @@ def worked_head(asked: EagerInputs, which: HeadPlace) -> Worked:
     """The numbers of one head, from its layer's input to what it adds to the residual stream."""
     import torch
 
-    with running(asked.part, asked.what), torch.no_grad(), _watching(asked, which.stream) as calls:
+    with (
+        running_errors(asked.part, asked.what),
+        torch.no_grad(),
+        _watching(asked, which.stream) as calls,
+    ):
         asked.part(**asked.inputs, use_cache=False, return_dict=True)
     names = layer_names([one.path for one in calls], attending_layers(asked.part.config))
     if which.layer not in names:
@@ -99,10 +103,10 @@ def _watching(asked: EagerInputs, stream: str) -> Iterator[list[_Seen]]:
 
     # Global hooks take no keyword arguments; every module has its own for as long as this lasts.
     handles = [
-        module.register_forward_pre_hook(own_thread(before), with_kwargs=True)
+        module.register_forward_pre_hook(thread_hook(before), with_kwargs=True)
         for module in asked.part.modules()
     ]
-    hook = register_module_forward_hook(own_thread(after))
+    hook = register_module_forward_hook(thread_hook(after))
     with suppress(StopForward), hook, watch_kernels(look):
         try:
             yield seen
@@ -210,7 +214,7 @@ class _Head:
                 Part("mask", mask, "1 where the kernel gives weight to scaled_scores")
             )
             shown = " where mask"
-        more = " and ".join(besides(self.call))
+        more = " and ".join(extra_terms(self.call))
         if more:
             shown += f", with {more}"
         off = float(np.abs(softmax(scores, mask) - weights).max())

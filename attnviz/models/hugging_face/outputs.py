@@ -11,7 +11,7 @@ from attnviz.core.lens_inputs import NEXT, find_token, last_word, place_to_expla
 from attnviz.core.query import ALL_OUTPUTS
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
 from attnviz.models.hugging_face.load.tasks import SUFFIXES
-from attnviz.models.hugging_face.model import LoadedModel
+from attnviz.models.hugging_face.loaded_model import LoadedModel
 
 if TYPE_CHECKING:
     from torch import Tensor

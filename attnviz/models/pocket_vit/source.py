@@ -14,7 +14,7 @@ from attnviz.core.errors import UsageError
 from attnviz.core.query import Query
 from attnviz.core.tokens import patch_tokens
 from attnviz.mechanisms.arrays import Array, to_numpy
-from attnviz.models.hugging_face.load.tasks import decided
+from attnviz.models.hugging_face.load.tasks import describe_classes
 from attnviz.models.hugging_face.outputs import chosen_class
 from attnviz.models.hugging_face.vision.pictures import SIDE, over_patches, picture_of
 from attnviz.models.pocket.experiment import SingleInputModel, StoredExperiment, stacked
@@ -83,7 +83,7 @@ class PicturePocket(SingleInputModel):
         scores = to_numpy(self.scores(self.weights, states[:1]))[0].astype(np.float64)
         chances = np.exp(scores - scores.max())
         shares = dict(zip(self.labels, (chances / chances.sum()).tolist(), strict=True))
-        settings = decided(shares) | {
+        settings = describe_classes(shares) | {
             "pixels": f"{side} × {side}",
             "patches": f"{count} × {count}",
         }

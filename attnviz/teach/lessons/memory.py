@@ -127,9 +127,9 @@ def cache_of(model: Path) -> tuple[tuple[CacheShape, ...], int, str]:
     Raises:
         ModelError: a file that is no configuration, or one of a model without attention heads.
     """
-    from attnviz.models.hugging_face.load.loading import load_shape
+    from attnviz.models.hugging_face.load.loading import load_configuration
 
-    config = load_shape(model)
+    config = load_configuration(model)
     name = config.model_type
     config = config.get_text_config(decoder=True)
     heads = _first(config, "num_attention_heads", "n_head", "num_heads")

@@ -21,11 +21,15 @@ from attnviz.core.tokens import patch_tokens
 from attnviz.models import UnbatchedSource
 from attnviz.models.hugging_face.audio.recordings import frame_tokens, load_extractor, resampled
 from attnviz.models.hugging_face.capture.capture import capture
-from attnviz.models.hugging_face.capture.maps import as_map, capture_notes, with_routes
+from attnviz.models.hugging_face.capture.captured_maps import as_map, capture_notes, with_routes
 from attnviz.models.hugging_face.capture.region import Region
-from attnviz.models.hugging_face.inputs.generation import LONGEST, QUERIES, Target, generate_ids
-from attnviz.models.hugging_face.inputs.tokens import check_text, label_ids, tokenizing
-from attnviz.models.hugging_face.load.errors import foreign, running
+from attnviz.models.hugging_face.inputs.generation import (
+    LONGEST,
+    QUERIES,
+    DecoderInput,
+    generate_ids,
+)
+from attnviz.models.hugging_face.inputs.tokenization import check_text, label_ids, tokenizer_errors
 from attnviz.models.hugging_face.load.family import family_of
 from attnviz.models.hugging_face.load.imports import quiet
 from attnviz.models.hugging_face.load.loading import (
@@ -34,7 +38,8 @@ from attnviz.models.hugging_face.load.loading import (
     load_tokenizer,
     model_class,
 )
-from attnviz.models.hugging_face.model import LoadedModel, input_names
+from attnviz.models.hugging_face.load.model_errors import library_errors, running_errors
+from attnviz.models.hugging_face.loaded_model import LoadedModel, input_names
 
 if TYPE_CHECKING:
     import numpy as np
@@ -123,7 +128,7 @@ class AudioModel(LoadedModel, UnbatchedSource):
         """What the encoder makes of the samples of a recording, and what its tokens are."""
         import torch
 
-        with foreign("the feature extractor in the model's folder fails"):
+        with library_errors("the feature extractor in the model's folder fails"):
             made = self.extractor(samples, sampling_rate=self.rate, return_tensors="pt")
         taken, device, dtype = input_names(self.model), self.model.device, self.model.dtype
         features = {
@@ -131,7 +136,7 @@ class AudioModel(LoadedModel, UnbatchedSource):
             for name, row in made.items()
             if name in taken
         }
-        with running(self.model, SIDE), torch.no_grad():
+        with running_errors(self.model, SIDE), torch.no_grad():
             output = self._encoder(**features)
         count, seconds = int(output.last_hidden_state.shape[1]), len(samples) / self.rate
         if self.patched:
@@ -223,7 +228,7 @@ class AudioModel(LoadedModel, UnbatchedSource):
         made = Attention((), with_routes(self.provenance, [item.route for item in found]))
         return made.with_maps(tuple(maps), notes=capture_notes(found, sides))
 
-    def target(self, query: Query, heard: EncodedRecording) -> Target:
+    def target(self, query: Query, heard: EncodedRecording) -> DecoderInput:
         """The text that is spoken as the decoder reads it, given or written by the model."""
         assert query.recording is not None
         prompt, options, notes = self.prompt(query.recording, heard)
@@ -234,7 +239,7 @@ class AudioModel(LoadedModel, UnbatchedSource):
             check_text(text)
             # Whisper was taught texts with a space before their first word.
             spaced = f" {text.strip()}" if self.model.config.model_type == "whisper" else text
-            with tokenizing(self.tokenizer):
+            with tokenizer_errors(self.tokenizer):
                 ids = self.tokenizer(spaced, add_special_tokens=False, verbose=False)["input_ids"]
             if len(ids) > most:
                 raise InputError(
@@ -246,7 +251,7 @@ class AudioModel(LoadedModel, UnbatchedSource):
             ids, cut = generate_ids(self, heard.features, min(most - 1, LONGEST), **options)
             marks = {*self.tokenizer.all_special_ids, *self.tokenizer.added_tokens_decoder}
             ids = [number for number in ids if number not in marks]
-            with tokenizing(self.tokenizer):
+            with tokenizer_errors(self.tokenizer):
                 text = self.tokenizer.decode(ids).strip()
             notes += ["the text was written greedily by the model, then read in one pass", *cut]
         tokens = label_ids(self.tokenizer, [*prompt, *ids], text)
@@ -256,7 +261,7 @@ class AudioModel(LoadedModel, UnbatchedSource):
         marked = (replace(token, special=True) for token in tokens[: len(prompt)])
         last = (Token(self.tokenizer.eos_token, special=True) for _ in end)
         both = (*marked, *tokens[len(prompt) :], *last)
-        return Target(text, [*prompt, *ids, *end], both, tuple(notes))
+        return DecoderInput(text, [*prompt, *ids, *end], both, tuple(notes))
 
     def prompt(
         self, given: Recording, heard: EncodedRecording
@@ -281,7 +286,7 @@ class AudioModel(LoadedModel, UnbatchedSource):
 
         notes = list[str]()
         if given.language is None:
-            with running(self.model, SIDE), torch.no_grad():
+            with running_errors(self.model, SIDE), torch.no_grad():
                 number = int(self.model.detect_language(encoder_outputs=heard.output)[0])
             code = next(name for name, own in languages.items() if own == number).strip("<|>")
             notes.append(f"the model takes the language for '{code}': --language says another")
@@ -310,7 +315,7 @@ class AudioModel(LoadedModel, UnbatchedSource):
         if named is None:
             named = [(n, head) for n in range(layers // 2, layers) for head in range(heads)]
             why = "all of the decoder's later half: the model names none"
-        with foreign(f"'{self.name}' names alignment_heads that are no heads"):
+        with library_errors(f"'{self.name}' names alignment_heads that are no heads"):
             found = [(int(layer), int(head)) for layer, head in named]
         if not found or not all(0 <= n < layers and 0 <= head < heads for n, head in found):
             raise UsageError(

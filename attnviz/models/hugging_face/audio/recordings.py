@@ -12,8 +12,8 @@ from attnviz.core.attention_map import Token
 from attnviz.core.errors import InputError, ModelError, UsageError, first_line
 from attnviz.core.query import Recording
 from attnviz.models.hugging_face.load.checkpoint import read_json
-from attnviz.models.hugging_face.load.errors import foreign
 from attnviz.models.hugging_face.load.imports import quiet_native
+from attnviz.models.hugging_face.load.model_errors import library_errors
 
 MISSING = "a recording needs the packages soundfile and soxr: pip install 'attnviz[audio]'"
 RATES = (1_000, 400_000)
@@ -85,7 +85,7 @@ def load_extractor(folder: Path, name: str) -> Any:
                 "is allowed"
             )
     auto: Any = transformers.AutoFeatureExtractor
-    with foreign(f"the feature extractor of '{name}' cannot be loaded"):
+    with library_errors(f"the feature extractor of '{name}' cannot be loaded"):
         made = auto.from_pretrained(folder, local_files_only=True)
     rate = getattr(made, "sampling_rate", None)
     if not isinstance(rate, int) or not RATES[0] <= rate <= RATES[1]:
@@ -99,13 +99,13 @@ def log_mel(samples: NDArray[np.float32], extractor: Any) -> NDArray[np.float32]
 
     rate, usual = extractor.sampling_rate, cast(Any, transformers.WhisperFeatureExtractor)
     if isinstance(extractor, transformers.ASTFeatureExtractor):
-        with foreign("the feature extractor in the model's folder fails"):
+        with library_errors("the feature extractor in the model's folder fails"):
             bands = extractor(samples, sampling_rate=rate)["input_values"][0]
         return np.asarray(bands, dtype=np.float32).T[:, : max(1, len(samples) * 100 // rate)]
     if not isinstance(extractor, usual):
         extractor = usual(sampling_rate=rate)
     short = max(0, extractor.n_fft - len(samples))
-    with foreign("the feature extractor in the model's folder fails"):
+    with library_errors("the feature extractor in the model's folder fails"):
         made = extractor(
             np.pad(samples, (0, short)), sampling_rate=rate, padding="longest", truncation=False
         )

@@ -21,12 +21,12 @@ from attnviz.models.hugging_face.capture.exact_links import (
     IgnoredPositions,
     Strongest,
     links_note,
-    strongest_in,
+    strongest_in_matrices,
 )
 from attnviz.models.hugging_face.capture.implied import (
     ROUTE,
-    Implied,
-    attends,
+    ImpliedMatrices,
+    has_attention,
     mixers_of,
     watch_mixers,
 )
@@ -41,7 +41,7 @@ from attnviz.models.hugging_face.capture.passes import (
     probe_layers,
 )
 from attnviz.models.hugging_face.capture.probe import pool_array
-from attnviz.models.hugging_face.capture.projections import check_grids, stacked
+from attnviz.models.hugging_face.capture.projections import check_grids, stack_projections
 from attnviz.models.hugging_face.capture.region import (
     ALL_TOKENS,
     PooledGrid,
@@ -118,10 +118,10 @@ def capture(
     given = without_cache(model, inputs)
     stream, (length, _) = next(iter(sides.items()))
     watching = watch_mixers(model, length, grids[stream], region.channels)
-    with watching if mixing else nullcontext(Implied()) as others:
+    with watching if mixing else nullcontext(ImpliedMatrices()) as others:
         layers = probe_layers(model, given, sides, specs)
-        found = {name: as_captured(name, own, specs[name], model) for name, own in layers.items()}
-    if set(found) != set(sides) and not (others.matrices and not attends(model)):
+        found = {name: check_calls(name, own, specs[name], model) for name, own in layers.items()}
+    if set(found) != set(sides) and not (others.matrices and not has_attention(model)):
         if region.keep_qk:
             raise AttentionError(
                 f"architecture '{model.config.model_type}' calls no attention kernel and keeps its "
@@ -133,11 +133,11 @@ def capture(
     return [item for items in found.values() for item in items]
 
 
-def _implied(others: Implied, grid: PooledGrid) -> list[Captured]:
+def _implied(others: ImpliedMatrices, grid: PooledGrid) -> list[Captured]:
     names = layer_names(list(others.matrices))
     arrays = dict(zip(names, others.matrices.values(), strict=True))
     heads = dict(zip(names, others.names.values(), strict=True))
-    found = group(IMPLIED, arrays, grid=grid, route=ROUTE, note=others.note)
+    found = group_layers(IMPLIED, arrays, grid=grid, route=ROUTE, note=others.note)
     return [replace(item, heads=heads[item.layers[0]]) for item in found]
 
 
@@ -161,21 +161,21 @@ def without_cache(model: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
     return {**inputs, **({"use_cache": False} if "use_cache" in takes else {})}
 
 
-def as_captured(
+def check_calls(
     stream: str, layers: Mapping[str, CallWeights], spec: CaptureSpec, model: Any
 ) -> list[Captured]:
     """What was read of a stream's kernel calls, checked to be weights."""
     for name, layer in layers.items():
         check_rows(layer.weights[0], name, model, stream)
     projected = {name: layer.projected for name, layer in layers.items() if layer.projected}
-    return group(
+    return group_layers(
         stream,
         {name: layer.weights[0] for name, layer in layers.items()},
         {name: layer.links for name, layer in layers.items() if layer.links},
         grid=spec.grid,
         ignored=spec.ignored,
         route=f"{model.config._attn_implementation}, probed",
-        projections=stacked(projected, model.config.model_type) if projected else None,
+        projections=stack_projections(projected, model.config.model_type) if projected else None,
     )
 
 
@@ -189,13 +189,13 @@ def _eager(
             check_rows(weights, name, model, stream)
             arrays[name] = pool_array(weights, spec.grid)
             if spec.links:
-                links[name] = tuple(strongest_in(weights, spec.ignored, spec.links))
+                links[name] = tuple(strongest_in_matrices(weights, spec.ignored, spec.links))
         facts = {"grid": spec.grid, "ignored": spec.ignored, "route": EAGER_ROUTE}
-        found[stream] = group(stream, arrays, links, **facts)
+        found[stream] = group_layers(stream, arrays, links, **facts)
     return found
 
 
-def group(
+def group_layers(
     stream: str,
     arrays: Mapping[str, NDArray[np.float32]],
     links: Mapping[str, tuple[Strongest, ...]] | None = None,
@@ -240,7 +240,7 @@ def capture_many(
             for name, array in own.items():
                 check_rows(array, name, model, stream)
             grid = PooledGrid(each_token(queries), each_token(keys))
-            items += group(stream, own, grid=grid, route=route)
+            items += group_layers(stream, own, grid=grid, route=route)
         found.append(items)
     return found
 

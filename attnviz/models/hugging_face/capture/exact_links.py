@@ -77,11 +77,11 @@ class Bounds:
         self.highest = torch.maximum(self.highest, counted.amax(-1))
 
 
-def strongest(bounds: Bounds, count: int) -> list[Strongest]:
+def find_strongest(bounds: Bounds, count: int) -> list[Strongest]:
     """Each head's strongest links, exactly these."""
     call, queries = bounds.call, bounds.grid.queries
     bound, order = bounds.highest.T.sort(dim=1, descending=True, stable=True)
-    found = Found(len(order), count, call.key.shape[2], order.device)
+    found = StrongestCells(len(order), count, call.key.shape[2], order.device)
     rows = max(min(ROWS, ROW_BYTES // (16 * len(order) * call.key.shape[2])), 1)
     for first in range(0, bound.shape[1], rows):
         open_still = (bound[:, first] > 0) & (bound[:, first] >= found.weights[:, -1])
@@ -108,7 +108,7 @@ def drop_ignored(weights: Any, queries: Any, grid: PooledGrid, ignored: IgnoredP
         weights.scatter_(2, queries[..., None], 0)
 
 
-class Found:
+class StrongestCells:
     """The strongest cells so far of some heads of a call."""
 
     def __init__(self, heads: int, count: int, keys: int, device: Any = None) -> None:
@@ -130,9 +130,9 @@ class Found:
             return
         # A head's strongest cells lie in the rows with the highest peaks.
         most = min(int(strong.sum(1).max()), count)
-        rows = foremost(peaks[gain], most).sort(1).values
+        rows = top_columns(peaks[gain], most).sort(1).values
         cells = weights[gain[:, None], rows].flatten(1)
-        inside = foremost(cells, count)
+        inside = top_columns(cells, count)
         own = queries[gain[:, None], rows].gather(1, inside // width)
         heads = heads[gain]
         places = torch.cat([self.places[heads], own * self.keys + inside % width], 1)
@@ -155,7 +155,7 @@ class Found:
         ]
 
 
-def foremost(values: Any, count: int) -> Any:
+def top_columns(values: Any, count: int) -> Any:
     """Where each row's largest values are, shape (rows, count); of equal ones the first."""
     import torch
 
@@ -181,7 +181,7 @@ def links_note(count: int, ignored: IgnoredPositions) -> str:
     return f"{note}; not counted among them: {in_words(left_out, 'and')}" if left_out else note
 
 
-def strongest_in(
+def strongest_in_matrices(
     weights: NDArray[np.float32], ignored: IgnoredPositions, count: int
 ) -> list[Strongest]:
     """Each head's strongest links of matrices that are at hand."""

@@ -25,7 +25,7 @@ import numpy as np
 from attnviz.analyses.select import missing, positions
 from attnviz.core.attention_map import IMPLIED, MEAN_CHANNEL, check_finite
 from attnviz.core.errors import AttentionError, UsageError
-from attnviz.core.shared import own_thread
+from attnviz.core.locks import thread_hook
 from attnviz.models.hugging_face.capture.kernel import stream_of
 from attnviz.models.hugging_face.capture.probe import DRIFT, dtype_of, pool_array
 from attnviz.models.hugging_face.capture.region import PooledGrid, TokenBlocks
@@ -108,7 +108,7 @@ Look: TypeAlias = Callable[[Callable[[], Scan], Mixer], None]
 
 
 @dataclass(slots=True)
-class Implied:
+class ImpliedMatrices:
     """What was read of one pass.
 
     Attributes:
@@ -152,7 +152,7 @@ def mixers_of(model: Any) -> dict[str, tuple[Any, Mixer]]:
     return {path: one for path, one in found.items() if stream_of(path) not in {"vision", "audio"}}
 
 
-def attends(model: Any) -> bool:
+def has_attention(model: Any) -> bool:
     """Whether a model has attention beside such layers."""
     mixing = {id(part) for part, _ in mixers_of(model).values()}
     return any(
@@ -166,27 +166,29 @@ _ONE = RLock()
 
 
 @contextmanager
-def watch_mixers(model: Any, length: int, grid: PooledGrid, channels: str) -> Iterator[Implied]:
+def watch_mixers(
+    model: Any, length: int, grid: PooledGrid, channels: str
+) -> Iterator[ImpliedMatrices]:
     """Read the matrices of the first pass in a block of code, on a grid of a text of that length.
 
     Raises:
         AttentionError: in the pass, where M · input is not what the layer makes of its input.
         UsageError: likewise, where there is no such channel.
     """
-    found, layers = Implied(), mixers_of(model)
+    found, layers = ImpliedMatrices(), mixers_of(model)
     running: list[str] = []
 
     def look(make: Callable[[], Scan], mixer: Mixer) -> None:
         path = running[-1] if running else ""
         if path and path not in found.matrices and (scan := make()).values.shape[1] == length:
-            _read(found, path, scan, mixer, grid, model, channels, len(layers))
+            _read_matrix(found, path, scan, mixer, grid, model, channels, len(layers))
 
     with ExitStack() as stack:
         stack.enter_context(_ONE)
         for path, (part, mixer) in layers.items():
-            note = own_thread(_noting(running, path))
+            note = thread_hook(_noting(running, path))
             stack.callback(part.register_forward_pre_hook(note).remove)
-            _watch(part, mixer, look, stack)
+            _watch_mixer(part, mixer, look, stack)
         yield found
 
 
@@ -197,7 +199,7 @@ def _noting(running: list[str], path: str) -> Callable[..., None]:
     return note
 
 
-def _watch(part: Any, mixer: Mixer, look: Look, stack: ExitStack) -> None:
+def _watch_mixer(part: Any, mixer: Mixer, look: Look, stack: ExitStack) -> None:
     """Have every call of a mixer looked at, until the stack is closed."""
     if not mixer.values:
         by_hand = {"decay_factors": _watch_lightning, "iterative_inv": _watch_landmarks}
@@ -209,7 +211,7 @@ def _watch(part: Any, mixer: Mixer, look: Look, stack: ExitStack) -> None:
     elif hasattr(part, name):
         owner, name = type(getattr(part, name)), "forward"
     function = getattr(owner, name)
-    seen = own_thread(look)
+    seen = thread_hook(look)
     if getattr(function, "watched", False):
         return  # for another layer of the same kind
 
@@ -233,7 +235,7 @@ def _scan_of(
     bound = inspect.signature(plain).bind(*given, **named)
     call = bound.arguments
     exact = torch.float64 if call[mixer.values].dtype == torch.float64 else torch.float32
-    call |= {name: _exact(one, exact) for name, one in call.items()}
+    call |= {name: _detach(one, exact) for name, one in call.items()}
     order = [mixer.axes.index(axis) for axis in ("bhtp" if mixer.by_head else "ctb")]
     back = sorted(range(len(order)), key=order.__getitem__)
     values, kept = call[mixer.values], dict(call)
@@ -256,7 +258,7 @@ def _scan_of(
     given_out = output[0] if isinstance(output, tuple) else output
     few = FEW if mixer.function == SELECTIVE else None  # whose plain form takes a step a token
     call |= {name: kept[name][..., :few] for name in TIMED if kept.get(name) is not None}
-    drift = _apart(run_plain(call[mixer.values]), given_out[..., :few])
+    drift = _relative_error(run_plain(call[mixer.values]), given_out[..., :few])
     call |= kept
     for name in {*mixer.off, *STATES} & {*inspect.signature(plain).parameters}:
         call[name] = None
@@ -267,23 +269,23 @@ def _scan_of(
         if mixer.function == SELECTIVE:
             return _selective_columns(call, first, stop, numbers)
         ones = torch.eye(length, dtype=exact, device=values.device)[:, first:stop]
-        return _pick(run(ones.expand(count, *ones.shape)), numbers)
+        return _select_channels(run(ones.expand(count, *ones.shape)), numbers)
 
     width = length if mixer.function == SELECTIVE else count * length
     return Scan(own, run, push, width, drift)
 
 
-def _exact(one: Any, dtype: Any) -> Any:
+def _detach(one: Any, dtype: Any) -> Any:
     """An argument of a scan out of any graph; numbers in a precision."""
     floating = hasattr(one, "is_floating_point") and one.is_floating_point()
     return one.detach().to(dtype) if floating else one
 
 
-def _pick(made: Any, numbers: list[int] | None) -> Any:
+def _select_channels(made: Any, numbers: list[int] | None) -> Any:
     return made.mean(dim=0, keepdim=True) if numbers is None else made[numbers]
 
 
-def _apart(found: Any, expected: Any) -> float:
+def _relative_error(found: Any, expected: Any) -> float:
     """The largest difference, relative to the largest number expected."""
     return float((found - expected).abs().max() / expected.abs().max().clamp(min=1e-30))
 
@@ -362,13 +364,13 @@ def _watch_lightning(part: Any, mixer: Mixer, look: Look, stack: ExitStack) -> N
             distance = places[:, None] - places[first:stop]
             decay = torch.exp(-part.slope_rate.float() * distance.clamp(min=0))
             made = (query @ key[:, first:stop].transpose(1, 2)) * decay * (distance >= 0)
-            return _pick(made, numbers)
+            return _select_channels(made, numbers)
 
         look(lambda: Scan(value, lambda _: output, push, heads * len(places)), mixer)
 
     # Padding, which is masked between the two, is never in a batch of one.
-    stack.callback(part.act_fn.register_forward_hook(own_thread(keep)).remove)
-    stack.callback(part.norm.register_forward_pre_hook(own_thread(compare)).remove)
+    stack.callback(part.act_fn.register_forward_hook(thread_hook(keep)).remove)
+    stack.callback(part.norm.register_forward_pre_hook(thread_hook(compare)).remove)
 
 
 def _watch_landmarks(part: Any, mixer: Mixer, look: Look, stack: ExitStack) -> None:
@@ -387,7 +389,7 @@ def _watch_landmarks(part: Any, mixer: Mixer, look: Look, stack: ExitStack) -> N
 
         def run(mixed: Any) -> Any:
             joined = mixed.transpose(0, 1).flatten(1)[None].to(given[0].dtype)
-            instead = own_thread(lambda *_: joined)
+            instead = thread_hook(lambda *_: joined)
             with torch.no_grad(), part.value.register_forward_hook(instead):
                 return split(part.forward(*given, **named)[0])
 
@@ -397,16 +399,16 @@ def _watch_landmarks(part: Any, mixer: Mixer, look: Look, stack: ExitStack) -> N
                 run(ones[:, start : start + size].expand(count, -1, -1))
                 for start in range(first, stop, size)
             ]
-            return _pick(torch.cat(columns, dim=-1)[..., : stop - first], numbers)
+            return _select_channels(torch.cat(columns, dim=-1)[..., : stop - first], numbers)
 
-        drift = _apart(run(value), split(output[0]))
+        drift = _relative_error(run(value), split(output[0]))
         look(lambda: Scan(value, run, push, count * length, drift), mixer)
 
-    stack.callback(part.register_forward_hook(own_thread(compare), with_kwargs=True).remove)
+    stack.callback(part.register_forward_hook(thread_hook(compare), with_kwargs=True).remove)
 
 
-def _read(
-    found: Implied,
+def _read_matrix(
+    found: ImpliedMatrices,
     path: str,
     scan: Scan,
     mixer: Mixer,
@@ -423,7 +425,7 @@ def _read(
         raise UsageError(
             f"--channels is for layers that mix channel by channel: '{path}' mixes by heads"
         )
-    numbers = list(range(count)) if mixer.by_head else _channels(channels, count)
+    numbers = list(range(count)) if mixer.by_head else _channel_numbers(channels, count)
     names = (MEAN_CHANNEL,) if numbers is None else tuple(map(str, numbers))
     check_fit(
         8 * layers * len(names) * grid.cells,
@@ -435,9 +437,9 @@ def _read(
     # A mean over channels is compared where each is given the mean over channels.
     values = scan.values
     values = values if numbers else values.mean(dim=0, keepdim=True).expand_as(values)
-    expected, given = (_pick(one, numbers) for one in (scan.run(values), values))
+    expected, given = (_select_channels(one, numbers) for one in (scan.run(values), values))
     mixed, parts = torch.zeros_like(expected), []
-    for first, stop, kept in _spans(grid.keys, length, max(1, BLOCK // scan.width)):
+    for first, stop, kept in _column_blocks(grid.keys, length, max(1, BLOCK // scan.width)):
         block = scan.push(first, stop, numbers)
         mixed += block @ given[:, first:stop]
         if kept:
@@ -445,7 +447,7 @@ def _read(
             parts.append(pool_array(block.float().cpu().numpy(), here))
     weights = np.concatenate(parts, axis=2)
     check_finite(weights[None], IMPLIED, [path], names, dtype_of(model))
-    off, rough = _apart(mixed, expected), DRIFT.get(dtype_of(model), 1e-3)
+    off, rough = _relative_error(mixed, expected), DRIFT.get(dtype_of(model), 1e-3)
     if not (off <= (DRIFTED if mixer.values else rough) and scan.drift <= rough):
         raise AttentionError(
             f"implied attention of '{path}' cannot be read: its scan does more than mix its input "
@@ -456,7 +458,7 @@ def _read(
     found.off = max(found.off, off)
 
 
-def _channels(asked: str, count: int) -> list[int] | None:
+def _channel_numbers(asked: str, count: int) -> list[int] | None:
     """The numbers of single channels; None: their mean."""
     if asked == "mean":
         return None
@@ -467,7 +469,7 @@ def _channels(asked: str, count: int) -> list[int] | None:
     return positions(asked, names)
 
 
-def _spans(keys: TokenBlocks, length: int, step: int) -> Iterator[tuple[int, int, bool]]:
+def _column_blocks(keys: TokenBlocks, length: int, step: int) -> Iterator[tuple[int, int, bool]]:
     """All columns in blocks of about a size, of whole blocks where the grid has any."""
     whole = max(1, step // keys.length) * keys.length
     for start, stop, kept in (

@@ -20,7 +20,8 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from attnviz.core.errors import AttentionError
-from attnviz.core.shared import ModelState, Together, hooks_of
+from attnviz.core.fingerprints import ModelFingerprint, hooks_of
+from attnviz.core.locks import SharedSetting
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,7 +49,7 @@ class Call:
         return replace(self, **{n: one.detach() for n, one in own.items() if one is not None})
 
 
-_WATCHING: list[tuple[int | None, Callable[[Call], Any]]] = []
+_WATCHERS: list[tuple[int | None, Callable[[Call], Any]]] = []
 """Functions that look at kernel calls, each with the thread it looks at; None: all threads."""
 
 
@@ -62,12 +63,12 @@ def watch_kernels(look: Callable[[Call], Any], *, all_threads: bool = False) -> 
     and in whatever order blocks end, transformers is left as it was.
     """
     watcher = None if all_threads else get_ident(), look
-    with _WATCHED:
-        _WATCHING.append(watcher)
+    with _INTERFACE:
+        _WATCHERS.append(watcher)
         try:
             yield
         finally:
-            _WATCHING.remove(watcher)
+            _WATCHERS.remove(watcher)
 
 
 @contextmanager
@@ -79,7 +80,7 @@ def _watched_interface() -> Iterator[None]:
 
     def get_interface(self: Any, *names: Any, **named: Any) -> Callable[..., Any]:
         kernel: Callable[..., Any] = unwatched(self, *names, **named)
-        looks = [look for thread, look in (*_WATCHING,) if thread in (None, get_ident())]
+        looks = [look for thread, look in (*_WATCHERS,) if thread in (None, get_ident())]
 
         def watched(
             module: Any, query: Any, key: Any, value: Any, attention_mask: Any = None, **more: Any
@@ -101,11 +102,11 @@ def _watched_interface() -> Iterator[None]:
         interface.get_interface = unwatched
 
 
-_WATCHED = Together(_watched_interface)
+_INTERFACE = SharedSetting(_watched_interface)
 
 
 @contextmanager
-def switched_to_eager(model: Any) -> Iterator[None]:
+def eager_attention(model: Any) -> Iterator[None]:
     """Let a model attend eagerly in a block of code, where that can be chosen as it runs.
 
     Its kernels then return their weights, which for short texts on a CPU costs less than to
@@ -181,7 +182,7 @@ def match_stream(stream: str, wanted: Collection[str]) -> str | None:
     return alone[0] if len(alone) == 1 and stream in others else None
 
 
-_COPIES: WeakKeyDictionary[Any, tuple[ModelState, Any]] = WeakKeyDictionary()
+_EAGER_COPIES: WeakKeyDictionary[Any, tuple[ModelFingerprint, Any]] = WeakKeyDictionary()
 
 
 def eager_copy(model: Any) -> Any:
@@ -192,15 +193,15 @@ def eager_copy(model: Any) -> Any:
     """
     if model.config._attn_implementation == "eager":
         return model
-    state = ModelState(model)
-    if model not in _COPIES or _COPIES[model][0] != state:
-        _COPIES.pop(model, None)
-        made = _copied(model) if can_be_eager(model) else _made_eager(model)
-        _COPIES[model] = state, made.eval()
-    return _COPIES[model][1]
+    state = ModelFingerprint(model)
+    if model not in _EAGER_COPIES or _EAGER_COPIES[model][0] != state:
+        _EAGER_COPIES.pop(model, None)
+        made = _copy_modules(model) if can_be_eager(model) else _rebuild_eager(model)
+        _EAGER_COPIES[model] = state, made.eval()
+    return _EAGER_COPIES[model][1]
 
 
-def _copied(model: Any) -> Any:
+def _copy_modules(model: Any) -> Any:
     """A copy of a model's modules around the same numbers, which attends eagerly."""
     from torch import Tensor
     from torch.nn import Parameter
@@ -229,7 +230,7 @@ def _copied(model: Any) -> Any:
     return copy
 
 
-def _made_eager(model: Any) -> Any:
+def _rebuild_eager(model: Any) -> Any:
     """A model made anew around the same numbers, with the layers that somebody has put into it.
 
     Some families choose the class of their attention when they are made, so that asking a made

@@ -19,7 +19,7 @@ from attnviz.models.hugging_face.capture.exact_links import (
     Bounds,
     IgnoredPositions,
     Strongest,
-    strongest,
+    find_strongest,
 )
 from attnviz.models.hugging_face.capture.kernel import (
     Call,
@@ -41,7 +41,7 @@ from attnviz.models.hugging_face.capture.projections import CapturedProjections,
 from attnviz.models.hugging_face.capture.region import PooledGrid, heads_of
 from attnviz.models.hugging_face.capture.tiles import read_tiles
 from attnviz.models.hugging_face.load.devices import BYTES, check_fit
-from attnviz.models.hugging_face.load.errors import running
+from attnviz.models.hugging_face.load.model_errors import running_errors
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -100,9 +100,9 @@ def probe_layers(
 
     devices = [model.device] if model.device.type == "cuda" else []
     # A model that draws by chance (ViLT its patches) must draw the same if it has to run again.
-    with running(model), torch.random.fork_rng(devices):
+    with running_errors(model), torch.random.fork_rng(devices):
         found = read_calls(model, inputs, spec_for, calls)
-    return by_layer(found, sides, model)
+    return group_by_layer(found, sides, model)
 
 
 def stream_at(path: str, call: Call, sides: Sides, model: Any, batch: int = 1) -> str | None:
@@ -116,7 +116,7 @@ def stream_at(path: str, call: Call, sides: Sides, model: Any, batch: int = 1) -
     return stream
 
 
-def by_layer(
+def group_by_layer(
     found: Sequence[CallWeights], sides: Sides, model: Any
 ) -> dict[str, dict[str, CallWeights]]:
     """What was read of calls, in order, by stream and layer."""
@@ -175,7 +175,7 @@ def read_call(path: str, call: Call, spec: CaptureSpec) -> CallWeights:
         whole = weights.shape[2:] == (call.query.shape[2], call.key.shape[2])
         if whole and not spec.grid.is_pooled:
             check_mixture(path, call, weights, spec.first)
-        links = strongest(bounds, spec.links) if bounds else []
+        links = find_strongest(bounds, spec.links) if bounds else []
     projected = project_call(call, spec.grid) if spec.keep_qk else None
     return CallWeights(path, weights.numpy(), tuple(links), projected)
 
@@ -204,7 +204,7 @@ def eager_layers(
     import torch
 
     _check_memory(model, sides, batch)
-    with running(model), torch.no_grad():
+    with running_errors(model), torch.no_grad():
         _, given = output_attentions(eager_copy(model), inputs, list(sides))
     return {
         stream: _read_batch(given[stream], model.config, side, batch)

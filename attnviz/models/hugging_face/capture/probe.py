@@ -169,26 +169,26 @@ def row_weights(call: Call, heads: Any, queries: Any) -> Any:
     Each of the heads has its own queries, shape (heads, rows); the result is float32 of shape
     (heads, rows, keys), where keys that none of the queries sees may be left out at the end.
     """
-    weights = written_out(call, heads, queries)
+    weights = recompute_rows(call, heads, queries)
     if weights is not None:
         weights = weights.float()
         value = call.value[0, heads // (call.query.shape[1] // call.value.shape[1])]
         output = call.output.view(-1, call.query.shape[1], value.shape[2])
         off = disagreement(weights, value, output[queries, heads[:, None]])
-        if off <= agreement(call.value, 1e-4):
+        if off <= largest_disagreement(call.value, 1e-4):
             return weights
     wanted = queries.new_zeros((call.query.shape[1], queries.shape[1]))
     wanted[heads] = queries
     return exact_rows(call, wanted)[heads]
 
 
-def written_out(call: Call, heads: Any, queries: Any, space: Any = None) -> Any:
+def recompute_rows(call: Call, heads: Any, queries: Any, space: Any = None) -> Any:
     """The softmax of scores with the masks, biases, caps and sinks that the call names.
 
     Shaped as in `row_weights`; None where the mask is none that has rows. Where queries are a slice
     it is of all heads, each of which has keys of its own.
     """
-    shares = _shares(call, heads, queries, space)
+    shares = _softmax_rows(call, heads, queries, space)
     return shares if shares is None or sink_logits(call) is None else shares[..., :-1]
 
 
@@ -215,8 +215,8 @@ def sink_shares(call: Call) -> Any:
         lost = 1 - whole
         return lost.where(lost > ROUNDED * torch.finfo(lost.dtype).eps, 0)
     heads = range(call.query.shape[1])
-    parts = (part_of(call, text, heads) for text in range(len(call.query)))
-    found = [_shares(part, None, slice(0, part.query.shape[2])) for part in parts]
+    parts = (select_heads(call, text, heads) for text in range(len(call.query)))
+    found = [_softmax_rows(part, None, slice(0, part.query.shape[2])) for part in parts]
     if found[0] is not None:
         sink = torch.stack([shares[..., -1:].transpose(0, 1) for shares in found])
         if float((1 - sink - whole).abs().max()) <= DRIFT.get(dtype_of(call.value), 1e-4):
@@ -227,7 +227,7 @@ def sink_shares(call: Call) -> Any:
     )
 
 
-def part_of(call: Call, text: int, heads: range) -> Call:
+def select_heads(call: Call, text: int, heads: range) -> Call:
     """Some heads of one text, each with keys and values of its own; output (heads, …)."""
     import torch
 
@@ -236,8 +236,8 @@ def part_of(call: Call, text: int, heads: range) -> Call:
     group = torch.tensor(heads) // (all_heads // call.key.shape[1])
     options = {
         **call.options,
-        "position_bias": _of_heads(call.options.get("position_bias"), text, own),
-        "s_aux": _of_heads(sink_logits(call), text, own),
+        "position_bias": _bias_of_heads(call.options.get("position_bias"), text, own),
+        "s_aux": _bias_of_heads(sink_logits(call), text, own),
         "sinks": None,
     }
     return replace(
@@ -245,20 +245,20 @@ def part_of(call: Call, text: int, heads: range) -> Call:
         query=call.query[text, None, own],
         key=call.key[text, None, group],
         value=call.value[text, None, group],
-        mask=_of_heads(call.mask, text, own),
+        mask=_bias_of_heads(call.mask, text, own),
         options=options,
         output=call.output.reshape(batch, length, all_heads, -1)[text, :, own].transpose(0, 1),
     )
 
 
-def _of_heads(bias: Any, text: int, heads: slice) -> Any:
+def _bias_of_heads(bias: Any, text: int, heads: slice) -> Any:
     """What some heads of a text add to their scores, of shape (1, heads or 1, …)."""
     if getattr(bias, "ndim", 0) != 4:
         return bias
     return bias[text % len(bias), None, heads if bias.shape[1] > 1 else slice(None)]
 
 
-def _shares(call: Call, heads: Any, queries: Any, space: Any = None) -> Any:
+def _softmax_rows(call: Call, heads: Any, queries: Any, space: Any = None) -> Any:
     """What `written_out` answers, and behind the keys the column of a sink."""
     import torch
 
@@ -312,7 +312,7 @@ def disagreement(weights: Any, value: Any, given: Any) -> float:
     return float((weights @ value[:, : weights.shape[2]].float() - given).abs().max())
 
 
-def agreement(value: Any, share: float) -> float:
+def largest_disagreement(value: Any, share: float) -> float:
     """How far off they may lie: by that share of the largest value where it is float32.
 
     Where a head's values are nearly the same for all keys, any weights explain the output: then

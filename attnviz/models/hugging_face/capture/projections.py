@@ -28,7 +28,7 @@ class CapturedProjections:
     query: NDArray[np.float32]  # (heads, queries, head size)
     key: NDArray[np.float32]  # (heads, keys, head size)
     scale: float  # of the products
-    besides: tuple[str, ...] = ()  # what else the kernel made the weights of
+    extra_terms: tuple[str, ...] = ()  # what else the kernel made the weights of
 
 
 def check_grids(grids: Mapping[str, PooledGrid], sides: Mapping[str, tuple[int, int]]) -> None:
@@ -54,11 +54,11 @@ def project_call(call: Call, grid: PooledGrid) -> CapturedProjections:
         query.float().cpu().numpy(),
         key.float().cpu().numpy(),
         query.shape[-1] ** -0.5 if scale is None else float(scale),
-        tuple(besides(call)),
+        tuple(extra_terms(call)),
     )
 
 
-def besides(call: Call) -> Iterator[str]:
+def extra_terms(call: Call) -> Iterator[str]:
     """What a call makes its weights of besides scaled products, a mask and a softmax, in words."""
     import torch
 
@@ -76,7 +76,7 @@ def besides(call: Call) -> Iterator[str]:
         yield "a sink"
 
 
-def stacked(layers: Mapping[str, CapturedProjections], kind: str) -> Projections:
+def stack_projections(layers: Mapping[str, CapturedProjections], kind: str) -> Projections:
     """A stream's queries and keys, layer by layer."""
     found = list(layers.values())
     if len({(item.query.shape, item.key.shape, item.scale) for item in found}) > 1:
@@ -87,5 +87,5 @@ def stacked(layers: Mapping[str, CapturedProjections], kind: str) -> Projections
     query = np.stack([item.query for item in found])
     key = np.stack([item.key for item in found])
     heads = tuple(map(str, range(query.shape[1])))
-    more = " and ".join(dict.fromkeys(name for item in found for name in item.besides))
+    more = " and ".join(dict.fromkeys(name for item in found for name in item.extra_terms))
     return Projections(query, key, found[0].scale, tuple(layers), heads, more)

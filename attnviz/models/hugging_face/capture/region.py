@@ -102,19 +102,19 @@ def grids_of(
     grids = {}
     for stream, (queries, keys) in sides.items():
         if region.window is not None:
-            first, last = within(region.window, min(queries, keys), "--window")
-            part = in_blocks(first, last + 1, most or last)
+            first, last = check_part(region.window, min(queries, keys), "--window")
+            part = split_blocks(first, last + 1, most or last)
             grids[stream] = PooledGrid(part, part)
         elif region.rows is not None:
-            first, last = within(region.rows, queries, "--rows")
+            first, last = check_part(region.rows, queries, "--rows")
             grids[stream] = PooledGrid(TokenBlocks(first, last + 1), each_token(keys))
         else:
-            sizes = (in_blocks(0, length, most or length) for length in (queries, keys))
+            sizes = (split_blocks(0, length, most or length) for length in (queries, keys))
             grids[stream] = PooledGrid(*sizes)
     return grids
 
 
-def within(part: tuple[int, int], length: int, option: str) -> tuple[int, int]:
+def check_part(part: tuple[int, int], length: int, option: str) -> tuple[int, int]:
     """The part, where the text has it."""
     if not 0 <= part[0] <= part[1] < length:
         raise UsageError(
@@ -189,7 +189,7 @@ class TokenBlocks:
         """A token for each block: itself where it stands alone ("12–15 the … of" where not)."""
         if self.length == 1:
             return tokens[self.start : self.stop]
-        return tuple(_joined(tokens[first:stop], first) for first, stop in self.spans)
+        return tuple(_block_token(tokens[first:stop], first) for first, stop in self.spans)
 
 
 def each_token(length: int) -> TokenBlocks:
@@ -197,12 +197,12 @@ def each_token(length: int) -> TokenBlocks:
     return TokenBlocks(0, length)
 
 
-def in_blocks(start: int, stop: int, most: int) -> TokenBlocks:
+def split_blocks(start: int, stop: int, most: int) -> TokenBlocks:
     """The tokens in blocks of equal length, as short as `most` blocks allow."""
     return TokenBlocks(start, stop, -(-(stop - start) // most))
 
 
-def _joined(tokens: tuple[Token, ...], first: int) -> Token:
+def _block_token(tokens: tuple[Token, ...], first: int) -> Token:
     last = first + len(tokens) - 1
     words = tokens[0].text if len(tokens) == 1 else f"{tokens[0].text} … {tokens[-1].text}"
     place = f"{first}" if len(tokens) == 1 else f"{first}–{last}"

@@ -17,18 +17,18 @@ from threading import Event
 from typing import Any
 
 from attnviz.models.hugging_face.capture.exact_links import (
-    Found,
     IgnoredPositions,
     Strongest,
+    StrongestCells,
     drop_ignored,
 )
 from attnviz.models.hugging_face.capture.kernel import Call
 from attnviz.models.hugging_face.capture.probe import (
-    agreement,
     disagreement,
+    largest_disagreement,
     mean_queries,
-    part_of,
-    written_out,
+    recompute_rows,
+    select_heads,
 )
 from attnviz.models.hugging_face.capture.region import PooledGrid, TokenBlocks
 
@@ -91,7 +91,7 @@ class _Reader:
         self.weights = torch.zeros(
             (batch, heads, grid.queries.blocks, grid.keys.blocks), dtype=torch.float32
         )
-        self.allowed = agreement(call.value, AGREEMENT)
+        self.allowed = largest_disagreement(call.value, AGREEMENT)
         self.rows = max(TILE // call.key.shape[2], 1)  # of a tile
         self.stopped = Event()
 
@@ -100,15 +100,15 @@ class _Reader:
         import torch
 
         text, heads = task
-        found = Found(len(heads), self.links, self.call.key.shape[2])
+        found = StrongestCells(len(heads), self.links, self.call.key.shape[2])
         every = torch.arange(len(heads))
         with torch.no_grad():
             space = torch.empty(max(TILE, self.call.key.shape[2]), dtype=torch.float32)
-            call = part_of(self.call, text, heads)
+            call = select_heads(self.call, text, heads)
             for first, stop in self._tiles():
                 if self.stopped.is_set():
                     break
-                tile = written_out(call, every, slice(first, stop), space)
+                tile = recompute_rows(call, every, slice(first, stop), space)
                 weights = self.weights[text, heads.start : heads.stop]
                 if tile is None or not self._pool(call, tile, first, weights):
                     self.stopped.set()

@@ -15,7 +15,7 @@ from threading import Lock
 from typing import Any
 
 from attnviz.core.errors import ModelError, first_line
-from attnviz.models.hugging_face.load.errors import foreign
+from attnviz.models.hugging_face.load.model_errors import library_errors
 
 
 def apply_chat_template(tokenizer: Any, content: Any, name: str, owner: Any = None) -> str:
@@ -26,7 +26,7 @@ def apply_chat_template(tokenizer: Any, content: Any, name: str, owner: Any = No
     source = owner or tokenizer
     if not source.chat_template:
         raise ModelError(f"'{name}' has no chat template: leave --chat out")
-    with foreign(f"the chat template of '{name}' fails"):
+    with library_errors(f"the chat template of '{name}' fails"):
         # Of several templates by name it is the one called "default".
         named = source.chat_template
         template = named["default"] if isinstance(named, dict) else str(named)

@@ -10,32 +10,32 @@ from attnviz.core.attention_map import PARTS, SECOND_PART, Attention, Provenance
 from attnviz.core.errors import AttentionError, InputError, ModelError, UsageError
 from attnviz.core.query import Query
 from attnviz.models.hugging_face.capture.capture import Captured
-from attnviz.models.hugging_face.capture.exact_links import IgnoredPositions
-from attnviz.models.hugging_face.capture.maps import (
+from attnviz.models.hugging_face.capture.captured_maps import (
     as_map,
     capture_notes,
     ignored_positions,
     projections_of,
     with_routes,
 )
+from attnviz.models.hugging_face.capture.exact_links import IgnoredPositions
 from attnviz.models.hugging_face.inputs.chat import apply_chat_template
 from attnviz.models.hugging_face.inputs.generation import (
     QUERIES,
     continue_prompt,
-    generated_target,
-    given_target,
+    shift_target,
+    write_target,
 )
-from attnviz.models.hugging_face.inputs.tokens import (
+from attnviz.models.hugging_face.inputs.tokenization import (
     TokenizedText,
     check_text,
-    label,
+    label_tokens,
     pieces_of,
     tokenize,
-    tokenizing,
+    tokenizer_errors,
 )
 from attnviz.models.hugging_face.load.imports import quiet_native
 from attnviz.models.hugging_face.load.tasks import Task, show_decision
-from attnviz.models.hugging_face.model import LoadedModel, vocabulary_size
+from attnviz.models.hugging_face.loaded_model import LoadedModel, vocabulary_size
 
 BETWEEN = "\n"
 """What stands between the two texts where they are shown as one; no token covers it."""
@@ -71,7 +71,9 @@ class EncodedQuery:
         ids: Sequence[int] = self.inputs["decoder_input_ids" if text == "target" else "input_ids"]
         return ids
 
-    def finished(self, captured: Sequence[Captured], task: Task | None, output: Any) -> Attention:
+    def build_attention(
+        self, captured: Sequence[Captured], task: Task | None, output: Any
+    ) -> Attention:
         """The attention with its maps, notes on them, and what the model decided by its output."""
         first = next(iter(self.axes.values()))
         maps = tuple(
@@ -120,8 +122,8 @@ def _encode_pair(loaded: LoadedModel, first: str, second: str) -> EncodedQuery:
         )
     read = tokenize_pair(loaded.tokenizer, first, second)
     _check_ids(loaded, read.ids, read.tokens, "pair")
-    settings = {PARTS: "pair", SECOND_PART: len(joined(first, ""))}
-    return _one_sequence(loaded, read, joined(first, second), _provenance(loaded, settings))
+    settings = {PARTS: "pair", SECOND_PART: len(join_pair(first, ""))}
+    return _one_sequence(loaded, read, join_pair(first, second), _provenance(loaded, settings))
 
 
 def _one_sequence(
@@ -156,9 +158,9 @@ def _encode_cross(loaded: LoadedModel, source: str, target: str | None) -> Encod
     read = tokenize(loaded.tokenizer, source)
     _check_ids(loaded, read.ids, read.tokens, "text")
     if target is None:
-        decoder = generated_target(loaded, read)
+        decoder = write_target(loaded, read)
     else:
-        decoder = given_target(loaded.model, loaded.tokenizer, target)
+        decoder = shift_target(loaded.model, loaded.tokenizer, target)
         _check_ids(loaded, decoder.ids, decoder.tokens, "target")
     return EncodedQuery(
         loaded.model,
@@ -209,7 +211,7 @@ def tokenize_pair(tokenizer: Any, first: str, second: str) -> TokenizedText:
             "the model's tokenizer (written in Python) does not say which text of a pair a token "
             "is of: give one text"
         )
-    with tokenizing(tokenizer), quiet_native():
+    with tokenizer_errors(tokenizer), quiet_native():
         encoded = tokenizer(
             first,
             second,
@@ -226,15 +228,15 @@ def tokenize_pair(tokenizer: Any, first: str, second: str) -> TokenizedText:
         raise InputError("a text of the pair leaves no tokens: the tokenizer knows none of it")
     if None not in parts[parts.index(0) : parts.index(1)]:
         raise ModelError("the model's tokenizer puts no mark between two texts: give one text")
-    start = len(joined(first, ""))
+    start = len(join_pair(first, ""))
     moved = [
         (begin + start, end + start) if part == 1 else (begin, end)
         for (begin, end), part in zip(offsets, parts, strict=True)
     ]
-    tokens = label(pieces, moved, added, joined(first, second), tokenizer.unk_token)
+    tokens = label_tokens(pieces, moved, added, join_pair(first, second), tokenizer.unk_token)
     return TokenizedText(tokens, inputs)
 
 
-def joined(first: str, second: str) -> str:
+def join_pair(first: str, second: str) -> str:
     """Both texts as the one that offsets refer to."""
     return first + BETWEEN + second

@@ -7,15 +7,15 @@ from typing import Any
 
 from attnviz.core.attention_map import PARTS, SECOND_PART, Token
 from attnviz.core.errors import InputError, ModelError
-from attnviz.models.hugging_face.inputs.tokens import (
+from attnviz.models.hugging_face.inputs.tokenization import (
     TokenizedText,
     label_ids,
     tokenize,
     tokenize_generated,
-    tokenizing,
+    tokenizer_errors,
 )
-from attnviz.models.hugging_face.load.errors import running
-from attnviz.models.hugging_face.model import LoadedModel
+from attnviz.models.hugging_face.load.model_errors import running_errors
+from attnviz.models.hugging_face.loaded_model import LoadedModel
 
 LONGEST = 256
 """Tokens after which a model that does not end its output by itself is stopped."""
@@ -25,7 +25,7 @@ FEW = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class DecoderInput:
     """A decoder's input."""
 
     text: str
@@ -38,7 +38,7 @@ QUERIES = "the decoder's input: each token looks before the next one is predicte
 """What the rows of a decoder's maps stand for."""
 
 
-def given_target(model: Any, tokenizer: Any, text: str) -> Target:
+def shift_target(model: Any, tokenizer: Any, text: str) -> DecoderInput:
     """A text as the decoder reads it while it predicts that text: shifted by one start token."""
     written = tokenize(tokenizer, text, as_target=True)
     ids, tokens = list(written.ids), list(written.tokens)
@@ -48,7 +48,7 @@ def given_target(model: Any, tokenizer: Any, text: str) -> Target:
         tokens.append(tokens[-1])
     shifted = _shift(model, ids)
     start = Token(str(tokenizer.convert_ids_to_tokens(shifted[0])), special=True)
-    return Target(text, shifted, (start, *tokens[:-1]))
+    return DecoderInput(text, shifted, (start, *tokens[:-1]))
 
 
 def _shift(model: Any, ids: list[int]) -> list[int]:
@@ -59,7 +59,7 @@ def _shift(model: Any, ids: list[int]) -> list[int]:
     import torch
 
     if hasattr(model, "prepare_decoder_input_ids_from_labels"):
-        with running(model):
+        with running_errors(model):
             own = model.prepare_decoder_input_ids_from_labels(torch.tensor([ids]))
             return [int(number) for number in own[0]]
     start = getattr(model.config, "decoder_start_token_id", None)
@@ -71,7 +71,7 @@ def _shift(model: Any, ids: list[int]) -> list[int]:
     return [start, *ids[:-1]]
 
 
-def generated_target(loaded: LoadedModel, read: TokenizedText) -> Target:
+def write_target(loaded: LoadedModel, read: TokenizedText) -> DecoderInput:
     """What an encoder–decoder writes for a source, taking the likeliest token each time."""
     if not loaded.can_generate:
         raise ModelError(
@@ -89,7 +89,7 @@ def generated_target(loaded: LoadedModel, read: TokenizedText) -> Target:
     # The token that a decoder starts with stands for no text, whatever it is called.
     tokens = (replace(tokens[0], special=True), *tokens[1:])
     notes = ("the target was generated greedily, then read in one teacher-forced pass", *cut)
-    return Target(text, kept, tokens, notes)
+    return DecoderInput(text, kept, tokens, notes)
 
 
 def generate_ids(
@@ -104,7 +104,7 @@ def generate_ids(
     # What a folder's generation_config.json says besides (more sequences, another kind of answer)
     # is not for one greedy output.
     plain = {"num_return_sequences": 1, "return_dict_in_generate": False, "do_sample": False}
-    with running(loaded.model), torch.inference_mode():
+    with running_errors(loaded.model), torch.inference_mode():
         written = loaded.model.generate(
             **inputs, **plain, num_beams=1, max_new_tokens=most, **options
         )
@@ -178,7 +178,7 @@ def continue_prompt(
     return prompt + output, both, settings, notes
 
 
-def write_on(loaded: LoadedModel, inputs: dict[str, Any]) -> str:
+def continue_text(loaded: LoadedModel, inputs: dict[str, Any]) -> str:
     """What a model writes greedily: a target, or at most `FEW` tokens after the text.
 
     Nothing is kept from one step to the next, so that it can be changed as it runs.
@@ -200,7 +200,7 @@ def new_text(tokenizer: Any, before: list[int], new: list[int]) -> str:
     """What new tokens add to the text, with the space that they may begin with."""
 
     def decoded(ids: list[int]) -> str:
-        with tokenizing(tokenizer):
+        with tokenizer_errors(tokenizer):
             return str(
                 tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
             )

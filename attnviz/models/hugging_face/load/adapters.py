@@ -8,8 +8,8 @@ from typing import Any
 
 from attnviz.core.errors import ModelError
 from attnviz.models.hugging_face.load.checkpoint import read_header, read_json
-from attnviz.models.hugging_face.load.errors import foreign
 from attnviz.models.hugging_face.load.locate import locate
+from attnviz.models.hugging_face.load.model_errors import library_errors
 
 CONFIG, WEIGHTS, PICKLED = "adapter_config.json", "adapter_model.safetensors", "adapter_model.bin"
 PREFIX = "base_model.model."
@@ -64,7 +64,7 @@ def base_of(adapter: str) -> str:
     raise ModelError(f"'{adapter}' does not say which model it is for: give --model ID_OR_FOLDER")
 
 
-def merged(model: Any, adapter: Adapter) -> tuple[Any, list[str]]:
+def merge_adapter(model: Any, adapter: Adapter) -> tuple[Any, list[str]]:
     """The model with the adapter in its weights, and what a reader must know of it.
 
     Raises:
@@ -76,7 +76,7 @@ def merged(model: Any, adapter: Adapter) -> tuple[Any, list[str]]:
         raise ModelError(
             "--adapter needs the package peft: pip install 'attnviz[adapters]'"
         ) from error
-    with foreign(f"the adapter '{adapter.name}' cannot be loaded"):
+    with library_errors(f"the adapter '{adapter.name}' cannot be loaded"):
         config = peft.PeftConfig.from_pretrained(str(adapter.folder))
         weights = peft.load_peft_weights(str(adapter.folder), device="cpu")
     if config.is_prompt_learning:
@@ -86,7 +86,7 @@ def merged(model: Any, adapter: Adapter) -> tuple[Any, list[str]]:
         )
     modules = {name for name, _ in model.named_modules() if "." in name}
     weights = {name.removeprefix(PREFIX): one for name, one in weights.items()}
-    named = _in_words_of(model, weights, modules)
+    named = _match_names(model, weights, modules)
     found = {name: _module_of(name, modules) for name in named}
     if isinstance(config.target_modules, str):  # a pattern, perhaps of the whole model's names
         config.target_modules = sorted(set(filter(None, found.values())))
@@ -94,7 +94,7 @@ def merged(model: Any, adapter: Adapter) -> tuple[Any, list[str]]:
     heads = sorted({name.split(".")[0] for name, module in found.items() if module is None})
     config.modules_to_save, config.inference_mode = None, True
     given = {PREFIX + name: named[name] for name, module in found.items() if module}
-    with foreign(f"the adapter '{adapter.name}' does not fit the model"):
+    with library_errors(f"the adapter '{adapter.name}' does not fit the model"):
         whole = peft.PeftModel(model, config)
         own = peft.get_peft_model_state_dict(whole, save_embedding_layers=False)
     if odd := sorted(given.keys() ^ own.keys()):
@@ -102,14 +102,14 @@ def merged(model: Any, adapter: Adapter) -> tuple[Any, list[str]]:
             f"the adapter '{adapter.name}' does not fit the model: {len(odd)} weights are only on "
             f"one side ({odd[0].removeprefix(PREFIX)})"
         )
-    with foreign(f"the adapter '{adapter.name}' does not fit the model"):
+    with library_errors(f"the adapter '{adapter.name}' does not fit the model"):
         peft.set_peft_model_state_dict(whole, given)
         whole = whole.merge_and_unload(safe_merge=True)
     left_out = f"the adapter also trained {', '.join(heads)}, which is left out"
     return whole.eval(), [left_out] * bool(heads)
 
 
-def _in_words_of(model: Any, weights: dict[str, Any], modules: set[str]) -> dict[str, Any]:
+def _match_names(model: Any, weights: dict[str, Any], modules: set[str]) -> dict[str, Any]:
     """Weights by their names in this model, which may be the body of the one that was trained."""
     body = f"{model.base_model_prefix}."
     ways = (

@@ -50,7 +50,7 @@ class Checkpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredSize:
     """How much a checkpoint holds; of a pickle, which is not opened, at most."""
 
     tensors: int
@@ -66,14 +66,16 @@ def check_folder(folder: Path, *, allow_pickle: bool = False) -> Checkpoint:
     config = read_config(folder)
     name = next((name for name in WEIGHT_NAMES if (folder / name).is_file()), None)
     if name is None:
-        raise ModelError(f"'{folder}' holds a configuration but no weights: {contents(folder)}")
+        raise ModelError(
+            f"'{folder}' holds a configuration but no weights: {list_contents(folder)}"
+        )
     pickled = not name.startswith("model.safetensors")
     if pickled and not allow_pickle:
         raise ModelError(
             f"'{folder}' holds its weights as a pickle ('{name}'), which can hide code: give "
             "--allow-pickle if you trust it, or use a model with safetensors"
         )
-    files = shards(folder / name) if name.endswith(".index.json") else [folder / name]
+    files = shard_files(folder / name) if name.endswith(".index.json") else [folder / name]
     try:
         for file in files:
             _check_file(file)
@@ -81,7 +83,7 @@ def check_folder(folder: Path, *, allow_pickle: bool = False) -> Checkpoint:
     except OSError as error:
         raise ModelError(f"the weights in '{folder}' cannot be read: {error.strerror}") from error
     tensors = [tensor for header in headers for tensor in header.values()]
-    check_claims(folder, config, _stored_in(tensors, files))
+    check_claims(folder, config, _measure_weights(tensors, files))
     return Checkpoint(
         folder,
         config,
@@ -91,16 +93,16 @@ def check_folder(folder: Path, *, allow_pickle: bool = False) -> Checkpoint:
     )
 
 
-def _stored_in(tensors: list[dict[str, Any]], files: list[Path]) -> Stored:
+def _measure_weights(tensors: list[dict[str, Any]], files: list[Path]) -> StoredSize:
     if not tensors:
         size = sum(file.stat().st_size for file in files)
-        return Stored(size // TENSOR_BYTES, size, size)
+        return StoredSize(size // TENSOR_BYTES, size, size)
     shapes = [tensor["shape"] for tensor in tensors if prod(tensor["shape"])]
     largest = max((side for shape in shapes for side in shape), default=1)
-    return Stored(len(shapes), sum(map(prod, shapes)), largest)
+    return StoredSize(len(shapes), sum(map(prod, shapes)), largest)
 
 
-def check_claims(folder: Path, config: Mapping[str, Any], stored: Stored) -> None:
+def check_claims(folder: Path, config: Mapping[str, Any], stored: StoredSize) -> None:
     """Refuse a configuration that asks for far more than is stored, before anything is built.
 
     A billion layers would be built one by one, a billion labels named, a table of a billion
@@ -142,7 +144,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     path = folder / "config.json"
     if not path.is_file():
         raise ModelError(
-            f"'{folder}' is not a model's folder, it has no config.json: {hint(folder)}"
+            f"'{folder}' is not a model's folder, it has no config.json: {suggest_folder(folder)}"
         )
     return read_config_file(path)
 
@@ -161,15 +163,15 @@ def read_config_file(path: Path) -> dict[str, Any]:
     return config
 
 
-def hint(folder: Path) -> str:
+def suggest_folder(folder: Path) -> str:
     """What to do about a folder that is not a model's."""
     if (folder / "adapter_config.json").is_file():
         return f"it holds an adapter only: --adapter {folder}"
     deeper = sorted(path.parent for path in folder.glob("*/config.json"))
-    return f"did you mean '{deeper[0]}'?" if deeper else contents(folder)
+    return f"did you mean '{deeper[0]}'?" if deeper else list_contents(folder)
 
 
-def contents(folder: Path) -> str:
+def list_contents(folder: Path) -> str:
     """A folder's first files, in words."""
     names = sorted(path.name for path in folder.iterdir())
     listed = f"it has {', '.join(names[:6])}{', …' if len(names) > 6 else ''}"
@@ -264,7 +266,7 @@ def _steps_of(step: Any) -> Iterator[dict[str, Any]]:
         yield from (one for part in inside for one in _steps_of(part)) if inside else (step,)
 
 
-def shards(index: Path) -> list[Path]:
+def shard_files(index: Path) -> list[Path]:
     """The files that an index names, which must lie in its folder."""
     found = read_json(index)
     weight_map = found.get("weight_map") if isinstance(found, dict) else None

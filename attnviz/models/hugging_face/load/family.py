@@ -58,13 +58,13 @@ def _reserved_positions(model: Any) -> int:
     return 0
 
 
-def left_over_layers(report: Mapping[str, Any], model: Any) -> int:
+def count_left_over(report: Mapping[str, Any], model: Any) -> int:
     """How many weights of a checkpoint are of layers beyond those that were loaded."""
-    kinds = {_numberless(key) for key in model.state_dict() if _numberless(key) != key}
-    return sum(_numberless(key) in kinds for key in report["unexpected_keys"])
+    kinds = {_without_number(key) for key in model.state_dict() if _without_number(key) != key}
+    return sum(_without_number(key) in kinds for key in report["unexpected_keys"])
 
 
-def _numberless(key: str) -> str:
+def _without_number(key: str) -> str:
     return re.sub(r"\.\d+\.", ".#.", key)
 
 

@@ -16,7 +16,7 @@ from threading import RLock
 from types import FunctionType, ModuleType
 from typing import Any
 
-from attnviz.core.shared import Together
+from attnviz.core.locks import SharedSetting
 
 
 @contextmanager
@@ -36,7 +36,7 @@ def quick_imports() -> Iterator[None]:
             gc.enable()
 
 
-class LaterCompiler(ModuleType):
+class LazyCompiler(ModuleType):
     """`torch._dynamo`, which loads once something is asked of it that is not defined here.
 
     transformers only marks functions for it, no model runs by it, and it takes as long to import
@@ -120,10 +120,10 @@ def _put_off_compiler() -> None:
         import_module("torch._dynamo._trace_wrapped_higher_order_op")
     del module.__path__
     module.__dict__["_marks"] = []
-    module.__class__ = LaterCompiler
+    module.__class__ = LazyCompiler
 
 
-def quiet() -> Together:
+def quiet() -> SharedSetting:
     """Silence log lines and progress bars of transformers and its parts, and Python's warnings."""
     return _QUIET
 
@@ -151,7 +151,7 @@ def _silence() -> Iterator[None]:
                 logging.enable_progress_bar()
 
 
-_QUIET, _NATIVE = Together(_silence), RLock()
+_QUIET, _NATIVE = SharedSetting(_silence), RLock()
 
 
 @contextmanager

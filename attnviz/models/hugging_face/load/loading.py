@@ -17,7 +17,7 @@ from typing import Any
 from attnviz.core.attention_map import Provenance
 from attnviz.core.errors import ModelError, UsageError, did_you_mean, in_short
 from attnviz.core.options import Given
-from attnviz.models.hugging_face.load.adapters import find_adapter, merged
+from attnviz.models.hugging_face.load.adapters import find_adapter, merge_adapter
 from attnviz.models.hugging_face.load.checkpoint import (
     Checkpoint,
     check_folder,
@@ -33,10 +33,10 @@ from attnviz.models.hugging_face.load.devices import (
     choose_device,
     choose_dtype,
 )
-from attnviz.models.hugging_face.load.errors import foreign, loading
-from attnviz.models.hugging_face.load.family import left_over_layers
+from attnviz.models.hugging_face.load.family import count_left_over
 from attnviz.models.hugging_face.load.imports import quick_imports, quiet, quiet_native
 from attnviz.models.hugging_face.load.locate import display_name, locate
+from attnviz.models.hugging_face.load.model_errors import library_errors, loading_errors
 from attnviz.models.hugging_face.load.tasks import HEAD, Task, task_of
 
 HEADS = re.compile(r"(^|\.)(pooler|lm_head|final_logits_bias)(\.|$)")
@@ -79,7 +79,7 @@ def load_parts(
     chooses the class to load a configuration's model with. What Python has given is as it is.
     """
     if isinstance(name, Given):
-        return given_parts(*name.things)
+        return parts_in_memory(*name.things)
     check_device_map(options.device_map, options.device)
     adapter = None
     if options.adapter is not None:
@@ -102,10 +102,10 @@ def load_parts(
             config = _load_config(checkpoint, name, allow_code=options.allow_code)
             reader = load_reader(folder, name)
             kind = class_of(config)
-        stored_as = quantised_as(config)
+        stored_as = describe_quantisation(config)
         # Of quantised weights no second, eager model can be made: the first one is.
         more = {"attn_implementation": "eager"} if stored_as else {}
-        with loading(name), redirect_stderr(StringIO()) if stored_as else nullcontext():
+        with loading_errors(name), redirect_stderr(StringIO()) if stored_as else nullcontext():
             model, report = kind.from_pretrained(
                 folder,
                 config=config,
@@ -118,7 +118,7 @@ def load_parts(
                 **more,
             )
         _check_report(report, name)
-        with loading(name):
+        with loading_errors(name):
             # accelerate has put each layer where it belongs, and moving all would undo it.
             model = (model if options.device_map else model.to(device)).eval()
     stored = {
@@ -131,9 +131,9 @@ def load_parts(
         notes.append(f"its weights are quantised ({stored_as}): attention is that of the result")
     if adapter is not None:
         with quiet():
-            model, notes = merged(model, adapter)
+            model, notes = merge_adapter(model, adapter)
         stored["adapter"] = display_name(adapter.name, {})
-    if left_over := left_over_layers(report, model):
+    if left_over := count_left_over(report, model):
         notes.append(
             f"the checkpoint holds {left_over} weights of layers that its configuration leaves out"
         )
@@ -142,7 +142,7 @@ def load_parts(
     return LoadedParts(model, reader, provenance, report, task)
 
 
-def quantised_as(config: Any) -> str:
+def describe_quantisation(config: Any) -> str:
     """How a checkpoint's weights are quantised ("bitsandbytes, 4 bit"), "" where they are not.
 
     What compressed-tensors has packed is unpacked as it is loaded: the products are the same.
@@ -163,7 +163,7 @@ WRAPPERS = {"get_base_model": True, "module": False, "_orig_mod": False}
 """What a wrapped model is reached by: peft's, data parallel ones and compiled ones; if called."""
 
 
-def given_parts(model: Any, reader: Any) -> LoadedParts:
+def parts_in_memory(model: Any, reader: Any) -> LoadedParts:
     """A model that is in memory already, as it is, and what reads its inputs.
 
     Raises:
@@ -195,13 +195,13 @@ def _load_config(checkpoint: Checkpoint, name: str, *, allow_code: bool) -> Any:
 
     if not allow_code:
         _check_known(checkpoint.config, name)
-    with loading(name):
+    with loading_errors(name):
         return AutoConfig.from_pretrained(
             checkpoint.folder, local_files_only=True, trust_remote_code=allow_code
         )
 
 
-def load_shape(path: Path) -> Any:
+def load_configuration(path: Path) -> Any:
     """A configuration alone, of a folder or a file: no weights are read, no code of it is run.
 
     Raises:
@@ -213,7 +213,7 @@ def load_shape(path: Path) -> Any:
         from transformers import AutoConfig
 
         _check_known(given, str(path))
-        with loading(str(path)):
+        with loading_errors(str(path)):
             return AutoConfig.for_model(given.pop("model_type"), **given)
 
 
@@ -246,7 +246,7 @@ def load_tokenizer(folder: Path, name: str, *, allow_code: bool) -> Any:
         "(tokenizer.json, vocab.txt, tokenizer.model, …)"
     )
     try:
-        with foreign(f"the tokenizer of '{name}' cannot be loaded"), quiet_native():
+        with library_errors(f"the tokenizer of '{name}' cannot be loaded"), quiet_native():
             tokenizer = AutoTokenizer.from_pretrained(
                 folder, local_files_only=True, trust_remote_code=allow_code
             )

@@ -10,7 +10,7 @@ from typing import Any
 
 from attnviz.core.attention_map import DECISION, PROBABILITIES, Attention, AttentionMap, Token
 from attnviz.core.errors import ModelError
-from attnviz.core.shared import own_thread
+from attnviz.core.locks import thread_hook
 from attnviz.core.tokens import continues_word
 
 SUFFIXES = {
@@ -58,7 +58,7 @@ def task_of(config: Any, named: str = "") -> Task | None:
 def record_outputs(model: Any) -> Iterator[list[Any]]:
     """What a model gives out in a block of code, one item a run."""
     outputs = list[Any]()
-    record = own_thread(lambda _part, _inputs, output: outputs.append(output))
+    record = thread_hook(lambda _part, _inputs, output: outputs.append(output))
     with model.register_forward_hook(record):
         yield outputs
 
@@ -76,7 +76,7 @@ def show_decision(
     if task.kind == "tokens":
         found = [task.labels[number] for number in logits.argmax(-1).tolist()]
         labels = word_labels(found, tokens, attention.text or "")
-        maps = tuple(_with_labels(item, tokens, labels) for item in attention.maps)
+        maps = tuple(_label_map(item, tokens, labels) for item in attention.maps)
         return replace(attention, maps=maps)
     facts = DECIDERS[task.kind](logits, task.labels)
     made = attention.with_maps(attention.maps, settings=facts)
@@ -102,7 +102,7 @@ def word_labels(found: Sequence[str], tokens: Sequence[Token], text: str) -> tup
     return tuple(labels)
 
 
-def _with_labels(
+def _label_map(
     item: AttentionMap, tokens: Sequence[Token], labels: Sequence[str | None]
 ) -> AttentionMap:
     """A map with labels on the axes that hold these very tokens; blocks of tokens stay bare."""
@@ -114,36 +114,36 @@ def _with_labels(
     )
 
 
-def one_of(logits: Any, labels: Sequence[str]) -> dict[str, Any]:
+def likeliest_class(logits: Any, labels: Sequence[str]) -> dict[str, Any]:
     """The likeliest of classes that exclude each other, with its probability."""
-    return decided(dict(zip(labels, logits.softmax(-1).tolist(), strict=True)))
+    return describe_classes(dict(zip(labels, logits.softmax(-1).tolist(), strict=True)))
 
 
-def decided(shares: Mapping[str, float]) -> dict[str, Any]:
+def describe_classes(shares: Mapping[str, float]) -> dict[str, Any]:
     """The likeliest of classes that exclude each other, of the probability of each."""
     best = max(shares, key=lambda name: shares[name])
-    return {DECISION: f"{best} ({shares[best]:.0%})", **_all_of(shares)}
+    return {DECISION: f"{best} ({shares[best]:.0%})", **_probabilities(shares)}
 
 
-def any_of(logits: Any, labels: Sequence[str]) -> dict[str, Any]:
+def likely_tags(logits: Any, labels: Sequence[str]) -> dict[str, Any]:
     """Every tag that is rather true than not, with its probability."""
     shares = dict(zip(labels, logits.sigmoid().tolist(), strict=True))
     true = [f"{name} ({share:.0%})" for name, share in shares.items() if share >= 0.5]
-    return {DECISION: ", ".join(true) or "none of its tags", **_all_of(shares)}
+    return {DECISION: ", ".join(true) or "none of its tags", **_probabilities(shares)}
 
 
-def _a_number(logits: Any, labels: Sequence[str]) -> dict[str, Any]:
+def _format_number(logits: Any, labels: Sequence[str]) -> dict[str, Any]:
     return {DECISION: ", ".join(f"{value:.3g}" for value in logits.tolist())}
 
 
-def _all_of(shares: Mapping[str, float]) -> dict[str, Any]:
+def _probabilities(shares: Mapping[str, float]) -> dict[str, Any]:
     if len(shares) > MOST_CLASSES:
         return {}
     return {PROBABILITIES: {name: round(share, 6) for name, share in shares.items()}}
 
 
 DECIDERS: dict[str, Callable[[Any, Sequence[str]], dict[str, Any]]] = {
-    "classes": one_of,
-    "tags": any_of,
-    "number": _a_number,
+    "classes": likeliest_class,
+    "tags": likely_tags,
+    "number": _format_number,
 }

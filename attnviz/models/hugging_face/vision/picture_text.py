@@ -17,15 +17,15 @@ from attnviz.core.query import Picture, Query
 from attnviz.core.tokens import patch_tokens
 from attnviz.models import UnbatchedSource
 from attnviz.models.hugging_face.capture.capture import Captured, capture
-from attnviz.models.hugging_face.capture.maps import with_routes
+from attnviz.models.hugging_face.capture.captured_maps import with_routes
 from attnviz.models.hugging_face.capture.region import PooledGrid, TokenBlocks, each_token
 from attnviz.models.hugging_face.inputs.chat import apply_chat_template
 from attnviz.models.hugging_face.inputs.generation import generate_ids, new_text
-from attnviz.models.hugging_face.inputs.tokens import check_text, label_ids, pieces_of
+from attnviz.models.hugging_face.inputs.tokenization import check_text, label_ids, pieces_of
 from attnviz.models.hugging_face.load.checkpoint import check_growth
-from attnviz.models.hugging_face.load.errors import foreign
 from attnviz.models.hugging_face.load.imports import quiet
 from attnviz.models.hugging_face.load.loading import LoadOptions, load_parts, model_class
+from attnviz.models.hugging_face.load.model_errors import library_errors
 from attnviz.models.hugging_face.vision.layouts import (
     BY_FAMILY,
     LAYOUTS,
@@ -150,7 +150,7 @@ class PictureTextModel(UnbatchedSource):
             given = {"videos": [frames], "do_sample_frames": False}  # what is given is read
             if getattr(self.processor, "video_processor", None) is None:
                 raise ModelError(f"the video processor of '{self.name}' needs torchvision")
-        with foreign(f"the processor of '{self.name}' fails"):
+        with library_errors(f"the processor of '{self.name}' fails"):
             inputs = self.processor(text=prompt, **given, return_tensors="pt")
         device, dtype = self.model.device, self.model.dtype
         taken = {
@@ -328,7 +328,7 @@ def _load_both(folder: Path, name: str) -> Any:
     check_growth(folder)
     auto: Any = transformers.AutoProcessor
     known = vars(processing_auto)["PROCESSOR_MAPPING_NAMES"]
-    with foreign(f"the processor of '{name}' cannot be loaded"):
+    with library_errors(f"the processor of '{name}' cannot be loaded"):
         if not is_torchvision_available():
             files = [folder / one for one in NAMING]
             told = [json.loads(file.read_bytes()) for file in files if file.is_file()]

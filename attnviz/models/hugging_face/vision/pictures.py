@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from attnviz.core.attention_map import AttentionMap, Token
 from attnviz.core.errors import ModelError, UsageError, is_number
 from attnviz.core.query import Picture, Query
-from attnviz.models.hugging_face.load.errors import foreign
+from attnviz.models.hugging_face.load.model_errors import library_errors
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -45,7 +45,7 @@ def load_processor(folder: Path, name: str) -> Any:
             "resize and normalise a picture for it"
         )
     auto: Any = transformers.AutoImageProcessor
-    with foreign(f"the image processor of '{name}' cannot be loaded"):
+    with library_errors(f"the image processor of '{name}' cannot be loaded"):
         return auto.from_pretrained(folder, local_files_only=True)
 
 
@@ -56,7 +56,7 @@ def pixels(processor: Any, picture: Image, size: tuple[int, int] | None) -> Any:
         wanted = {"size": {"height": size[0], "width": size[1]}, "do_center_crop": False}
     else:
         check_sides(processor)
-    with foreign("the image processor in the model's folder fails"):
+    with library_errors("the image processor in the model's folder fails"):
         return processor(picture, return_tensors="pt", **wanted)["pixel_values"]
 
 

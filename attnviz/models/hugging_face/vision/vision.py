@@ -19,25 +19,25 @@ from numpy.typing import NDArray
 
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token, not_finite
 from attnviz.core.errors import AttentionError, ModelError, UsageError
+from attnviz.core.locks import thread_hook
 from attnviz.core.query import Picture, Query
-from attnviz.core.shared import own_thread
 from attnviz.core.tokens import AVERAGE, check_patch, patch_name, patch_tokens
 from attnviz.models import Predicting, UnbatchedSource
 from attnviz.models.hugging_face.capture.capture import capture
+from attnviz.models.hugging_face.capture.captured_maps import with_routes
 from attnviz.models.hugging_face.capture.kernel import Call, eager_copy, watch_kernels
-from attnviz.models.hugging_face.capture.maps import with_routes
 from attnviz.models.hugging_face.capture.probe import broken_head, dtype_of, key_masses
 from attnviz.models.hugging_face.capture.region import Region, each_token
 from attnviz.models.hugging_face.eager import EagerInputs
 from attnviz.models.hugging_face.experiment import ExperimentRequest, ModelExperiment, experiment_of
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
-from attnviz.models.hugging_face.load.errors import running
 from attnviz.models.hugging_face.load.imports import quiet
 from attnviz.models.hugging_face.load.loading import LoadOptions, load_parts, model_class
+from attnviz.models.hugging_face.load.model_errors import running_errors
 from attnviz.models.hugging_face.load.tasks import Task, record_outputs, show_decision
-from attnviz.models.hugging_face.model import input_names
-from attnviz.models.hugging_face.norm import value_vectors
+from attnviz.models.hugging_face.loaded_model import input_names
 from attnviz.models.hugging_face.outputs import chosen_class, class_name, no_head
+from attnviz.models.hugging_face.value_vectors import value_vectors
 from attnviz.models.hugging_face.vision.pictures import (
     SIDE,
     load_processor,
@@ -206,7 +206,7 @@ class VisionModel(UnbatchedSource, Predicting):
         import torch
 
         # What a model keeps from inference mode (BEiT its places) no gradient could go through.
-        with running(self.model, "picture"), torch.no_grad():
+        with running_errors(self.model, "picture"), torch.no_grad():
             output = self.tower(**inputs, output_hidden_states=True)
         hidden = getattr(output, "last_hidden_state", None)
         if hidden is None:
@@ -320,7 +320,7 @@ def _read_windows(model: Any, inputs: dict[str, Any]) -> list[Windows]:
 
     with ExitStack() as hooks:
         for layer in layers.values():
-            hook = layer.register_forward_pre_hook(own_thread(remember), with_kwargs=True)
+            hook = layer.register_forward_pre_hook(thread_hook(remember), with_kwargs=True)
             hooks.enter_context(hook)
         hooks.enter_context(watch_kernels(look))
         model(**inputs)
@@ -340,7 +340,7 @@ def window_maps(
 
     if patch == "all":
         raise UsageError(f"'{name}' attends in windows: choose one --patch, or none for the mean")
-    with running(model, "picture"), torch.inference_mode():
+    with running_errors(model, "picture"), torch.inference_mode():
         layers = _read_windows(model, inputs)
     if not layers:
         raise AttentionError(

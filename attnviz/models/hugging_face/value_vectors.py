@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from attnviz.core.errors import AttentionError
 from attnviz.core.lens_inputs import ValueVectors, inner_products
-from attnviz.core.shared import own_thread
+from attnviz.core.locks import thread_hook
 from attnviz.models.hugging_face.capture.kernel import Call, match_stream, stream_of, watch_kernels
 from attnviz.models.hugging_face.eager import EagerInputs, check_eager, run_eager, stack_like
-from attnviz.models.hugging_face.load.errors import running
+from attnviz.models.hugging_face.load.model_errors import running_errors
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -47,7 +47,7 @@ def value_vectors(eager: EagerInputs) -> ValueVectors:
     import torch
 
     check_eager(eager, COPIES)
-    with running(eager.part, eager.what), torch.no_grad(), _record_values(eager) as seen:
+    with running_errors(eager.part, eager.what), torch.no_grad(), _record_values(eager) as seen:
         _, attention, layers = run_eager(eager)
     # Calls come as the model makes them; layers stream by stream.
     seen.sort(key=lambda item: list(eager.encoded.axes).index(item.stream))
@@ -95,7 +95,7 @@ def _record_values(eager: EagerInputs) -> Iterator[list[_Values]]:
             scale = 1 if found is None or seen[-1].scale is None else seen[-1].scale
             seen[-1].projection = None if found is None else found * scale
 
-    with register_module_forward_pre_hook(own_thread(project)), watch_kernels(look):
+    with register_module_forward_pre_hook(thread_hook(project)), watch_kernels(look):
         yield seen
 
 

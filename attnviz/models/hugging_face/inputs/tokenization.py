@@ -13,20 +13,20 @@ from typing import Any
 from attnviz.core.attention_map import Token
 from attnviz.core.errors import InputError
 from attnviz.core.tokens import continues_word
-from attnviz.models.hugging_face.load.errors import foreign
 from attnviz.models.hugging_face.load.imports import quiet_native
+from attnviz.models.hugging_face.load.model_errors import library_errors
 from attnviz.storage.texts import is_utf8
 
 Span = tuple[int, int]
 
 
-def align(surfaces: Sequence[str | None], text: str) -> list[Span]:
+def align_surfaces(surfaces: Sequence[str | None], text: str) -> list[Span]:
     """The characters of the text that each token covers, found from left to right.
 
     Case, accents, compatibility forms and spaces are ignored, as tokenizers change them. What
     cannot be found (an unknown token) gets the characters that its neighbours leave over.
     """
-    plain, origin = fold(text)
+    plain, origin = fold_text(text)
     spans: list[Span] = [(0, 0)] * len(surfaces)
     waiting = list[int]()
     letter, end = 0, 0  # where to continue, in the folded text and in the text itself
@@ -37,7 +37,7 @@ def align(surfaces: Sequence[str | None], text: str) -> list[Span]:
             end += len(surface)
             letter = bisect_left(origin, end)
             continue
-        wanted, _ = fold(surface or "")
+        wanted, _ = fold_text(surface or "")
         if not wanted:
             spans[index] = (end, end)
             continue
@@ -46,15 +46,15 @@ def align(surfaces: Sequence[str | None], text: str) -> list[Span]:
         if found < 0 or (found > letter and not waiting):
             waiting.append(index)
             continue
-        settle(spans, waiting, text, (end, origin[found]))
+        share_gap(spans, waiting, text, (end, origin[found]))
         letter = found + len(wanted)
         end = origin[letter - 1] + 1
         spans[index] = (origin[found], end)
-    settle(spans, waiting, text, (end, len(text)))
+    share_gap(spans, waiting, text, (end, len(text)))
     return spans
 
 
-def settle(spans: list[Span], waiting: list[int], text: str, gap: Span) -> None:
+def share_gap(spans: list[Span], waiting: list[int], text: str, gap: Span) -> None:
     """Share the words of a gap out among the tokens that were not found.
 
     Each gets all of them where the numbers differ, and nothing where there are none.
@@ -70,7 +70,7 @@ def settle(spans: list[Span], waiting: list[int], text: str, gap: Span) -> None:
     waiting.clear()
 
 
-def fold(text: str) -> tuple[str, list[int]]:
+def fold_text(text: str) -> tuple[str, list[int]]:
     """A text without case, accents, compatibility forms and spaces, and where each letter was.
 
     The list has one entry more than there are letters: the text's end.
@@ -103,9 +103,9 @@ class TokenizedText:
         return self.inputs["input_ids"]
 
 
-def tokenizing(tokenizer: Any) -> AbstractContextManager[None]:
+def tokenizer_errors(tokenizer: Any) -> AbstractContextManager[None]:
     """Turn what a tokenizer raises, whose files may say anything, into one line."""
-    return foreign(f"the tokenizer in '{tokenizer.name_or_path}' fails on this text")
+    return library_errors(f"the tokenizer in '{tokenizer.name_or_path}' fails on this text")
 
 
 def tokenize(
@@ -116,7 +116,7 @@ def tokenize(
     named: dict[str, Any] = {"text_target" if as_target else "text": text}
     if tokenizer.is_fast:
         named |= {"return_offsets_mapping": True, "return_special_tokens_mask": True}
-    with tokenizing(tokenizer), quiet_native():
+    with tokenizer_errors(tokenizer), quiet_native():
         encoded = dict(tokenizer(**named, add_special_tokens=not marked, verbose=False))
         pieces = pieces_of(tokenizer, encoded["input_ids"])
     offsets = encoded.pop("offset_mapping", None)
@@ -135,8 +135,8 @@ def tokenize(
         offsets = locate_pieces(tokenizer, pieces, added, text)
     if all(added):
         raise InputError("the text leaves no tokens: the model's tokenizer knows none of it")
-    tokens = label(pieces, offsets, added, text, tokenizer.unk_token)
-    tokens = numbered(tokens, ids, pieces)
+    tokens = label_tokens(pieces, offsets, added, text, tokenizer.unk_token)
+    tokens = add_vocabulary(tokens, ids, pieces)
     return TokenizedText(tokens, {name: list(row) for name, row in encoded.items()})
 
 
@@ -163,7 +163,7 @@ def check_text(text: str) -> None:
 
 def tokenize_generated(tokenizer: Any, ids: Sequence[int]) -> tuple[str, tuple[Token, ...]]:
     """The text that generated tokens read as, and the tokens with their places in it."""
-    with tokenizing(tokenizer):
+    with tokenizer_errors(tokenizer):
         text = tokenizer.decode(ids, skip_special_tokens=True).strip()
     return text, label_ids(tokenizer, ids, text)
 
@@ -172,7 +172,7 @@ def label_ids(
     tokenizer: Any, ids: Sequence[int], text: str, *, before: str = ""
 ) -> tuple[Token, ...]:
     """The tokens of a text that is known by its ids, with their places behind another text."""
-    with tokenizing(tokenizer):
+    with tokenizer_errors(tokenizer):
         pieces = pieces_of(tokenizer, ids)
     # A number without a piece stands for no text.
     nameless = (piece == f"<{number}>" for number, piece in zip(ids, pieces, strict=True))
@@ -183,10 +183,10 @@ def label_ids(
     start = len(before)
     spans = locate_pieces(tokenizer, pieces, added, text)
     moved = [(first + start, last + start) for first, last in spans]
-    return numbered(label(pieces, moved, added, before + text, None), ids, pieces)
+    return add_vocabulary(label_tokens(pieces, moved, added, before + text, None), ids, pieces)
 
 
-def numbered(
+def add_vocabulary(
     tokens: Sequence[Token], ids: Sequence[int], pieces: Sequence[str]
 ) -> tuple[Token, ...]:
     """Tokens that know their places in the vocabulary."""
@@ -205,18 +205,18 @@ def locate_pieces(
     surfaces, sizes, waiting = list[str | None](), list[int](), list[str]()
     for position, (piece, special) in enumerate(zip(pieces, added, strict=True), 1):
         waiting.append(piece)
-        with tokenizing(tokenizer):
+        with tokenizer_errors(tokenizer):
             surface = None if special else tokenizer.convert_tokens_to_string(waiting)
         ends = position == len(pieces) or added[position] or piece in PIECE_MARKS
         if ends or surface is None or (surface and "\ufffd" not in surface):
             surfaces.append(surface and surface.removeprefix("##"))
             sizes.append(len(waiting))
             waiting.clear()
-    spans = align(surfaces, text)
+    spans = align_surfaces(surfaces, text)
     return [span for span, size in zip(spans, sizes, strict=True) for _ in range(size)]
 
 
-def label(
+def label_tokens(
     pieces: Sequence[str],
     offsets: Sequence[Span],
     added: Sequence[int],
@@ -233,7 +233,7 @@ def label(
     spans = [_trim(piece, span, text) for piece, span in zip(pieces, offsets, strict=True)]
     tokens = list[Token]()
     rows = list(zip(pieces, spans, added, strict=True))
-    for members in sharing(rows):
+    for members in group_by_span(rows):
         for number, (piece, (start, end), special) in enumerate(members, 1):
             part = f" {number}/{len(members)}" if len(members) > 1 and piece != unknown else ""
             name = piece if special or piece == unknown else spelling(piece, (start, end), text)
@@ -241,7 +241,7 @@ def label(
     return tuple(tokens)
 
 
-def sharing(rows: Sequence[Row]) -> Iterator[list[Row]]:
+def group_by_span(rows: Sequence[Row]) -> Iterator[list[Row]]:
     """Neighbouring pieces that cover the same characters together, all others alone."""
     members = list[Row]()
     for row in rows:

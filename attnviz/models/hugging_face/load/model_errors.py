@@ -11,7 +11,7 @@ from attnviz.models.hugging_face.load.devices import BYTES, memory_errors
 
 
 @contextmanager
-def foreign(what: str) -> Iterator[None]:
+def library_errors(what: str) -> Iterator[None]:
     """Turn whatever another library raises in a block of calls to it into one line.
 
     The block holds such calls only: what files of a model can make a library raise has no end
@@ -27,29 +27,32 @@ def foreign(what: str) -> Iterator[None]:
 
 
 @contextmanager
-def loading(name: str) -> Iterator[None]:
+def loading_errors(name: str) -> Iterator[None]:
     """Turn what transformers and its parts raise while they load a model into one line."""
-    with foreign(f"'{name}' cannot be loaded"), memory_errors(f"'{name}'", "use a smaller model"):
+    with (
+        library_errors(f"'{name}' cannot be loaded"),
+        memory_errors(f"'{name}'", "use a smaller model"),
+    ):
         yield
 
 
 @contextmanager
-def running(model: Any, what: str = "text") -> Iterator[None]:
+def running_errors(model: Any, what: str = "text") -> Iterator[None]:
     """Turn what a transformers model raises while it runs into one line."""
     kind = model.config.model_type
     try:
-        with memory_errors(f"'{kind}' on '{model.device}'", remedy(model, what)):
+        with memory_errors(f"'{kind}' on '{model.device}'", memory_hint(model, what)):
             yield
     except AttnvizError:
         raise
     except Exception as error:
         usual = RuntimeError, ValueError, LookupError, TypeError, AttributeError
-        if not isinstance(error, usual) and _is_own(error):
+        if not isinstance(error, usual) and _raised_here(error):
             raise
         raise ModelError(f"'{kind}' cannot run on this {what}: {first_line(error)}") from error
 
 
-def _is_own(error: BaseException) -> bool:
+def _raised_here(error: BaseException) -> bool:
     """True where it was code of attnviz that raised an error."""
     last = error.__traceback__
     while last is not None and last.tb_next is not None:
@@ -57,15 +60,15 @@ def _is_own(error: BaseException) -> bool:
     return last is not None and str(last.tb_frame.f_globals.get("__name__")).startswith("attnviz.")
 
 
-def smaller(what: str) -> str:
+def smaller_input_hint(what: str) -> str:
     """What to give in place of a text, a picture or a recording that needs too much memory."""
     less = {"text": "give a shorter text", "recording": "give fewer --seconds"}
     return less.get(what, "give a smaller --image-size")
 
 
-def remedy(model: Any, what: str = "text") -> str:
+def memory_hint(model: Any, what: str = "text") -> str:
     """What makes a model's pass fit, as far as its device and precision leave room."""
-    options = [smaller(what)]
+    options = [smaller_input_hint(what)]
     if model.device.type != "cpu":
         wide = BYTES[str(model.dtype).removeprefix("torch.")] > 2
         options += ["--dtype bfloat16"] if wide else ["--device-map auto", "--device cpu"]

@@ -13,14 +13,20 @@ from attnviz.core.lens_inputs import ValueVectors
 from attnviz.core.query import Query
 from attnviz.mechanisms.working import HeadPlace, Worked
 from attnviz.models import Predicting
-from attnviz.models.hugging_face.batching import FEW, BatchRunner, bytes_of, memory_budget, read_one
+from attnviz.models.hugging_face.batching import (
+    FEW,
+    BatchRunner,
+    map_bytes,
+    memory_budget,
+    read_one,
+)
 from attnviz.models.hugging_face.capture.capture import without_cache
-from attnviz.models.hugging_face.capture.implied import attends, mixers_of
+from attnviz.models.hugging_face.capture.implied import has_attention, mixers_of
 from attnviz.models.hugging_face.capture.region import DEFAULT_SIZE
 from attnviz.models.hugging_face.eager import EagerInputs, eager_inputs
 from attnviz.models.hugging_face.experiment import ExperimentRequest, ModelExperiment, experiment_of
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery, encode
-from attnviz.models.hugging_face.inputs.generation import write_on, writer_class
+from attnviz.models.hugging_face.inputs.generation import continue_text, writer_class
 from attnviz.models.hugging_face.load.family import check_family, family_of, reading_limit
 from attnviz.models.hugging_face.load.imports import quiet
 from attnviz.models.hugging_face.load.loading import (
@@ -29,9 +35,9 @@ from attnviz.models.hugging_face.load.loading import (
     load_tokenizer,
     model_class,
 )
-from attnviz.models.hugging_face.model import LoadedModel
-from attnviz.models.hugging_face.norm import value_vectors
+from attnviz.models.hugging_face.loaded_model import LoadedModel
 from attnviz.models.hugging_face.outputs import check_head, choose_outputs, class_name, spelled
+from attnviz.models.hugging_face.value_vectors import value_vectors
 from attnviz.storage.texts import chunks_by_memory
 
 
@@ -62,7 +68,7 @@ class HuggingFaceModel(LoadedModel, Predicting):
         alone = bool(mixers_of(self.model))  # whose texts are never padded
         with quiet():
             encoded = [None if alone else self._encode_for_batch(query) for query in queries]
-        sizes = [0 if item is None else bytes_of(item, heads) for item in encoded]
+        sizes = [0 if item is None else map_bytes(item, heads) for item in encoded]
         # What would take much of the budget is read by itself.
         sizes = [0 if 8 * size > budget else size for size in sizes]
         for chunk in chunks_by_memory(sizes, budget):
@@ -85,7 +91,7 @@ class HuggingFaceModel(LoadedModel, Predicting):
                 lambda logits: choose_outputs(self, encoded, logits, wanted),
                 partial(class_name, self.model.config) if self.task else partial(spelled, self),
                 self.task,
-                partial(write_on, self, inputs) if self.can_generate else None,
+                partial(continue_text, self, inputs) if self.can_generate else None,
             )
         )
 
@@ -148,7 +154,7 @@ class HuggingFaceModel(LoadedModel, Predicting):
                 "gradients, effects and norms need every weight: leave --max-size, --rows and "
                 "--window out"
             )
-        if mixers_of(self.model) and not attends(self.model):
+        if mixers_of(self.model) and not has_attention(self.model):
             raise AttentionError(
                 f"'{self.name}' has no attention weights, and what its layers amount to, stream "
                 f"'{IMPLIED}', has no gradients, effects or norms: use --lens raw"

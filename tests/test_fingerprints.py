@@ -25,8 +25,9 @@ from attnviz import attend, attend_many
 from attnviz.analyses.corpus.accumulators import Aggregates
 from attnviz.analyses.corpus.words import vocabulary_of
 from attnviz.core.errors import AttnvizError, UsageError
+from attnviz.core.fingerprints import ModelFingerprint, fingerprint_files
+from attnviz.core.locks import model_lock
 from attnviz.core.options import Choice, Given, Options, Origin
-from attnviz.core.shared import ModelState, files_state, in_turn
 from attnviz.models.hugging_face.capture.kernel import watch_kernels
 from attnviz.models.hugging_face.load import imports
 from attnviz.models.hugging_face.load.imports import quiet_native
@@ -200,17 +201,17 @@ def test_a_buffer_that_no_checkpoint_holds_is_shared_too(load: Any) -> None:
 
 def test_a_state_is_that_of_the_model_and_not_of_its_addresses(load: Any) -> None:
     model, _ = load("bert")
-    state = ModelState(model)
-    assert state == ModelState(model)
+    state = ModelFingerprint(model)
+    assert state == ModelFingerprint(model)
     with torch.no_grad():
         model.embeddings.word_embeddings.weight.add_(0)
-    assert state != ModelState(model)
+    assert state != ModelFingerprint(model)
     for _ in range(20):  # a new tensor may lie where the old one did
-        state = ModelState(model)
+        state = ModelFingerprint(model)
         weight = model.embeddings.word_embeddings
         weight.weight = torch.nn.Parameter(weight.weight.detach().clone())
         gc.collect()
-        assert state != ModelState(model)
+        assert state != ModelFingerprint(model)
 
 
 def saved_again(folder: Path) -> None:
@@ -276,18 +277,18 @@ def test_a_worker_that_opens_a_model_behind_a_change_says_so(
 def test_what_the_disk_says_of_files(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_text("1")
-    state = files_state([path])
-    assert state == files_state([path, tmp_path / "none"])
+    state = fingerprint_files([path])
+    assert state == fingerprint_files([path, tmp_path / "none"])
     facts = path.stat()
     path.write_text("2")
     os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns + 1))
-    assert files_state([path]) != state
+    assert fingerprint_files([path]) != state
     os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns))
-    assert files_state([path]) == state
+    assert fingerprint_files([path]) == state
     (tmp_path / "b").write_text("3")  # another file in its place, of the same size and time
     os.utime(tmp_path / "b", ns=(facts.st_atime_ns, facts.st_mtime_ns))
     (tmp_path / "b").replace(path)
-    assert files_state([path]) != state
+    assert fingerprint_files([path]) != state
 
 
 def test_values_that_stand_for_different_things_differ_by_both_signs() -> None:
@@ -422,7 +423,7 @@ def test_a_model_is_waited_for_and_another_is_not(load: Any) -> None:
         attend(TEXT, model=one, tokenizer=tokenizer)
         done.set()
 
-    with in_turn(model):
+    with model_lock(model):
         first = threading.Thread(target=ask, args=(model,))
         first.start()
         second = threading.Thread(target=ask, args=(other,))
