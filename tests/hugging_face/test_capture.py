@@ -17,15 +17,13 @@ from attnviz.models.hugging_face.capture import passes as readings
 from attnviz.models.hugging_face.capture import region
 from attnviz.models.hugging_face.capture.capture import (
     EAGER_ROUTE,
+    SECOND_PASS,
     Captured,
+    as_map,
     capture,
     capture_many,
-    group_layers,
-)
-from attnviz.models.hugging_face.capture.captured_maps import (
-    SECOND_PASS,
-    as_map,
     capture_notes,
+    group_layers,
     ignored_positions,
 )
 from attnviz.models.hugging_face.capture.exact_links import Cell, IgnoredPositions, links_note

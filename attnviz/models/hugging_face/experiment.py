@@ -337,7 +337,8 @@ class KernelExperiment(_Explained):
             for stream, own in layers.items()
             for item in check_calls(stream, own, specs[stream], part)
         ]
-        attention = self.encoded.build_attention(captured, self.asked.task, output)
+        logits = getattr(output, "logits", None)
+        attention = self.encoded.build_attention(captured, self.asked.task, logits)
         # A stream is named by what its weights turn out to be.
         places = {
             id(layers[item.stream][layer]): (made.stream, layer)

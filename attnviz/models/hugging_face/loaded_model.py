@@ -1,4 +1,4 @@
-"""A loaded model and how it is to be read: what every other file of this room starts from."""
+"""A loaded model and how to read it."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from attnviz.models.hugging_face.load.tasks import Task
 class LoadedModel:
     """A pretrained model and its tokenizer."""
 
-    name: str  # what it was asked for as
+    name: str  # as the user asked for it
     model: Any  # the transformers model, on its device, in evaluation mode
     tokenizer: Any
     family: Family
-    limit: int | None  # how many tokens it reads at most
-    provenance: Provenance  # what is made of the model is added for each text
+    limit: int | None  # most tokens that it reads
+    provenance: Provenance  # of the model; each text adds its own facts
     can_generate: bool = False  # whether it has a trained language-model head
-    max_new_tokens: int | None = None  # None: it writes only a target that is missing
+    max_new_tokens: int | None = None  # None: it writes only a missing target
     chat_template: bool = False  # whether texts are read as the user's turn of a conversation
     task: Task | None = None  # what its head decides
     region: Region = ALL_TOKENS
 
     def tensors(self, inputs: Mapping[str, Sequence[int]], part: Any) -> dict[str, Any]:
-        """The inputs that a part of the model takes, as a batch of one on the model's device."""
+        """The inputs that `part` takes, as a batch of one on the model's device."""
         import torch
 
         taken = input_names(part)

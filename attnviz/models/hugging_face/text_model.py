@@ -1,4 +1,4 @@
-"""A pretrained model as a source of attention: loaded, then asked one query or many."""
+"""A pretrained text model as a source of attention."""
 
 from __future__ import annotations
 
@@ -45,8 +45,7 @@ from attnviz.storage.texts import chunks_by_memory
 class HuggingFaceModel(LoadedModel, Predicting):
     """A pretrained model that answers queries of the kinds "self", "pair" and "cross".
 
-    Each text is tokenized once: what was read of the last chunk of queries is kept for questions
-    about its gradients and values.
+    Each text is tokenized once: the last chunk of encoded queries is kept for gradients and values.
     """
 
     _encoded: dict[Query, EncodedQuery | AttnvizError] = field(
@@ -56,20 +55,20 @@ class HuggingFaceModel(LoadedModel, Predicting):
     def attend(
         self, queries: Sequence[Query], *, batch_size: int | None = None
     ) -> Iterator[Attention | InputError]:
-        """Each query's maps, in order, or why there are none; texts are read together.
+        """Each query's maps, or its error, in order.
 
-        Texts of similar length are padded to the longest of them and read in one pass; see
-        `hugging_face.batching` for how it is made certain that padding changes nothing.
+        Texts of similar length are padded and read in one pass; `hugging_face.batching` checks that
+        padding changes nothing.
         """
         for query in self._encoded.keys() - set(queries):
             del self._encoded[query]
         budget = memory_budget()
         heads = dict[str, int]()
-        alone = bool(mixers_of(self.model))  # whose texts are never padded
+        alone = bool(mixers_of(self.model))  # a scan reads padding: each text has its own pass
         with quiet():
             encoded = [None if alone else self._encode_for_batch(query) for query in queries]
         sizes = [0 if item is None else map_bytes(item, heads) for item in encoded]
-        # What would take much of the budget is read by itself.
+        # A text with large maps is read alone.
         sizes = [0 if 8 * size > budget else size for size in sizes]
         for chunk in chunks_by_memory(sizes, budget):
             items = {n: item for n in chunk if sizes[n] and (item := encoded[n]) is not None}
@@ -79,7 +78,7 @@ class HuggingFaceModel(LoadedModel, Predicting):
                 yield found.pop(number) if number in found else self._attend_one(queries[number])
 
     def experiment(self, query: Query, wanted: str | None = None) -> ModelExperiment:
-        """The model with a query before it, to be run with parts of it switched off."""
+        """The model and a query, to run with parts of the model switched off."""
         check_head(self, query.kind)
         encoded = self._encode_whole(query)
         inputs = self.tensors(encoded.inputs, self.model)
@@ -96,12 +95,12 @@ class HuggingFaceModel(LoadedModel, Predicting):
         )
 
     def values(self, query: Query) -> ValueVectors:
-        """What each head makes of each token of a query."""
+        """What each head adds for each token of a query."""
         with quiet():
             return value_vectors(eager_inputs(self, self._encode_whole(query)))
 
     def worked(self, query: Query, which: HeadPlace) -> Worked:
-        """The numbers of one head, from its layer's input to what it adds to it."""
+        """The numbers of one head, from its layer's input to what it adds to that."""
         from attnviz.models.hugging_face.head import worked_head
 
         encoded = self._encode_whole(query)
@@ -128,10 +127,10 @@ class HuggingFaceModel(LoadedModel, Predicting):
         return found
 
     def _encode_for_batch(self, query: Query) -> EncodedQuery | None:
-        """A query that can be read with others; None where it needs a pass of its own.
+        """A query that can be batched; None if it needs its own pass or fails.
 
-        So do queries that fail, whose error is then raised in their turn, those whose text the
-        model writes itself, and those that are pooled.
+        Texts that the model writes, parts of texts and pooled texts need their own pass. An error
+        is raised when the query's turn comes.
         """
         region = self.region
         generated = query.kind == "cross" and query.target is None
@@ -146,7 +145,7 @@ class HuggingFaceModel(LoadedModel, Predicting):
         return None if longest > (region.max_size or DEFAULT_SIZE) else encoded
 
     def _encode_whole(self, query: Query) -> EncodedQuery:
-        """A query of which every weight is seen."""
+        """A query whose every weight is read."""
         if query.kind == "pair":
             raise UsageError("a sentence pair is seen through --lens raw, rollout or flow only")
         if not self.region.is_default:
@@ -173,7 +172,7 @@ def load_model(
     with_head: bool = False,
     **options: Any,
 ) -> HuggingFaceModel:
-    """A pretrained model that reads texts; further options are the fields of `LoadOptions`."""
+    """Load a model that reads texts; further options are the fields of `LoadOptions`."""
     terms = LoadOptions(**options)
 
     def kind_of(config: Any) -> Any:

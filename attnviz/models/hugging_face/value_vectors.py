@@ -1,7 +1,7 @@
-"""What each head of a transformers model makes of each key: its value through its own slice of W_O.
+"""Each key's value vector times the head's slice of W_O, for the norm lens (Kobayashi 2020).
 
-Every attention function is handed the values, and what it gives back goes into the output
-projection: so both are seen in passing, whatever the family calls them.
+A kernel receives the values, and the output projection receives its result. Both are recorded in
+one pass, so no family's module names have to be known.
 """
 
 from __future__ import annotations
@@ -25,31 +25,30 @@ from attnviz.models.hugging_face.load.model_errors import running_errors
 if TYPE_CHECKING:
     from torch import Tensor
 
-COPIES = 3
-"""How often a matrix exists: as the model holds it, as it is checked, and as the map's."""
+COPIES = 3  # of each matrix: the model's, the one that is checked, and the map's
+# Names of the factors by which a layer scales each feature that attention adds (Touvron 2021).
 LAYER_SCALES = ("layer_scale1.lambda1", "lambda_1", "self_attn_layer_scale.scale")
-"""What layers call the factors of what attention adds, one for each feature (Touvron 2021)."""
 
 
 @dataclass(slots=True, eq=False)
 class _Values:
-    """One layer's values in passing."""
+    """One layer's values, recorded in a pass."""
 
     stream: str
     value: Tensor  # (1, heads or groups of them, keys, value size)
-    joined: Tensor  # what attention gave, (1, queries, heads × value size)
-    scale: Tensor | None  # what the layer multiplies each feature of the sum by, (size,)
-    projection: Tensor | None = None  # W_O, (heads × value size, size), once it is seen
+    output: Tensor  # the kernel's, (1, queries, heads × value size)
+    scale: Tensor | None  # of each feature that the layer adds, (size,)
+    projection: Tensor | None = None  # W_O, (heads × value size, size), once it was called
 
 
 def value_vectors(eager: EagerInputs) -> ValueVectors:
-    """What each head makes of each token of a text or a picture, from one watched pass."""
+    """What each head adds for each token of a text or a picture, from one pass."""
     import torch
 
     check_eager(eager, COPIES)
     with running_errors(eager.part, eager.what), torch.no_grad(), _record_values(eager) as seen:
         _, attention, layers = run_eager(eager)
-    # Calls come as the model makes them; layers stream by stream.
+    # Calls are in the model's order, layers in the order of streams.
     seen.sort(key=lambda item: list(eager.encoded.axes).index(item.stream))
     if [item.stream for item in seen] != [stream for stream, _ in layers]:
         raise AttentionError(
@@ -67,7 +66,7 @@ def value_vectors(eager: EagerInputs) -> ValueVectors:
 
 
 def _products_of(item: _Values, heads: int, *, projected: bool) -> NDArray[np.float64]:
-    """One layer's inner products; heads that share values each get them."""
+    """One layer's inner products; heads that share values each get a copy."""
     value = item.value[0].double().cpu().numpy()
     value = value.repeat(heads // len(value), axis=0)
     matrix = item.projection if projected else None
@@ -76,7 +75,7 @@ def _products_of(item: _Values, heads: int, *, projected: bool) -> NDArray[np.fl
 
 @contextmanager
 def _record_values(eager: EagerInputs) -> Iterator[list[_Values]]:
-    """Record what each attention of one pass adds up, and the projection that the sum goes into."""
+    """Record the values of each attention of one pass, and its output projection."""
     from torch.nn.modules.module import register_module_forward_pre_hook
 
     paths = {id(module): name for name, module in eager.part.named_modules()}
@@ -91,7 +90,7 @@ def _record_values(eager: EagerInputs) -> Iterator[list[_Values]]:
 
     def project(module: Any, inputs: tuple[Any, ...]) -> None:
         if seen and seen[-1].projection is None and inputs:
-            found = projection_of(module, inputs[0], seen[-1].joined)
+            found = projection_of(module, inputs[0], seen[-1].output)
             scale = 1 if found is None or seen[-1].scale is None else seen[-1].scale
             seen[-1].projection = None if found is None else found * scale
 
@@ -100,7 +99,7 @@ def _record_values(eager: EagerInputs) -> Iterator[list[_Values]]:
 
 
 def _layer_scale(model: Any, path: str) -> Tensor | None:
-    """The layer scale of the layer that an attention module belongs to, None where it has none."""
+    """The layer scale of the layer around an attention module, None if it has none."""
     import torch
 
     while path:
@@ -116,30 +115,30 @@ def _layer_scale(model: Any, path: str) -> Tensor | None:
 def _check_linear(item: _Values, weights: Tensor, kind: str) -> None:
     shared = item.value.repeat_interleave(weights.shape[1] // item.value.shape[1], dim=1)
     expected = (weights @ shared).transpose(1, 2).flatten(2)
-    off = float((expected - item.joined).abs().max())
-    if not off <= 0.05 * float(item.joined.abs().max()):
+    off = float((expected - item.output).abs().max())
+    if not off <= 0.05 * float(item.output.abs().max()):
         raise AttentionError(
             f"architecture '{kind}' does more than add up values by its weights: use --lens "
             "rollout or flow"
         )
 
 
-def projection_of(module: Any, inputs: Any, joined: Tensor) -> Tensor | None:
-    """The matrix of a linear map that is handed just what attention gave, else None."""
+def projection_of(module: Any, inputs: Any, output: Tensor) -> Tensor | None:
+    """The matrix of a linear module whose input is exactly the kernel's output, else None."""
     import torch
     from transformers.pytorch_utils import Conv1D
 
-    adapted = hasattr(module, "base_layer")  # by peft, whose own weights are added to it
+    adapted = hasattr(module, "base_layer")  # peft adds its weights to this layer's
     linear = adapted or isinstance(module, torch.nn.Linear | Conv1D)
     if not linear or not isinstance(inputs, torch.Tensor):
         return None
-    if inputs.shape != joined.shape or not torch.equal(inputs, joined):
+    if inputs.shape != output.shape or not torch.equal(inputs, output):
         return None
     return map_of(module, inputs)
 
 
 def map_of(module: Any, inputs: Tensor) -> Tensor:
-    """The matrix (inputs, outputs) of a linear map; of adapted and quantised weights as it acts."""
+    """The matrix (inputs, outputs) of a linear module, measured if it is adapted or quantised."""
     import torch
 
     adapted = hasattr(module, "base_layer")

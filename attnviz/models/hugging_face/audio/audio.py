@@ -20,8 +20,7 @@ from attnviz.core.query import Query, Recording
 from attnviz.core.tokens import patch_tokens
 from attnviz.models import UnbatchedSource
 from attnviz.models.hugging_face.audio.recordings import frame_tokens, load_extractor, resampled
-from attnviz.models.hugging_face.capture.capture import capture
-from attnviz.models.hugging_face.capture.captured_maps import as_map, capture_notes, with_routes
+from attnviz.models.hugging_face.capture.capture import as_map, capture, capture_notes, with_routes
 from attnviz.models.hugging_face.capture.region import Region
 from attnviz.models.hugging_face.inputs.generation import (
     LONGEST,

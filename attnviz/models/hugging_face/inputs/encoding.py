@@ -1,4 +1,4 @@
-"""A query becomes tokens and model inputs: one text, two as one sequence, or source and target."""
+"""Encode a query as tokens and model inputs: a text, a pair as one sequence, source and target."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 from attnviz.core.attention_map import PARTS, SECOND_PART, Attention, Provenance, Token, typed_facts
 from attnviz.core.errors import AttentionError, InputError, ModelError, UsageError
 from attnviz.core.query import Query
-from attnviz.models.hugging_face.capture.capture import Captured
-from attnviz.models.hugging_face.capture.captured_maps import (
+from attnviz.models.hugging_face.capture.capture import (
+    Captured,
     as_map,
     capture_notes,
     ignored_positions,
@@ -37,25 +37,24 @@ from attnviz.models.hugging_face.load.imports import quiet_native
 from attnviz.models.hugging_face.load.tasks import Task, show_decision
 from attnviz.models.hugging_face.loaded_model import LoadedModel, vocabulary_size
 
-BETWEEN = "\n"
-"""What stands between the two texts where they are shown as one; no token covers it."""
+BETWEEN = "\n"  # separates the texts of a pair that is shown as one text; no token covers it
 SEQ2SEQ_AXES = {
     "cross": ("target", "source"),
     "encoder": ("source", "source"),
     "decoder": ("target", "target"),
 }
-"""The streams of an encoder–decoder, with the texts of their queries and keys."""
+"""An encoder–decoder's streams, with the texts of their queries and keys."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EncodedQuery:
-    """A query as a model reads it: what one pass needs, and what its maps are put into."""
+    """A query as a model reads it, and the attention that its maps will be added to."""
 
-    part: Any  # the model, or the part of it that reads
+    part: Any  # the model, or the part that reads
     inputs: Mapping[str, Any]  # ids and masks by input name
-    tokens: Mapping[str, tuple[Token, ...]]  # of "text", or of "source" and "target"
+    tokens: Mapping[str, tuple[Token, ...]]  # "text", or "source" and "target"
     axes: Mapping[str, tuple[str, str]]  # texts of each stream's queries and keys
-    attention: Attention  # still without maps
+    attention: Attention  # without maps
     ignored: Mapping[str, IgnoredPositions] = field(default_factory=dict)  # by stream
 
     @property
@@ -72,9 +71,9 @@ class EncodedQuery:
         return ids
 
     def build_attention(
-        self, captured: Sequence[Captured], task: Task | None, output: Any
+        self, captured: Sequence[Captured], task: Task | None, logits: Any
     ) -> Attention:
-        """The attention with its maps, notes on them, and what the model decided by its output."""
+        """The attention with maps, notes, and the decision by logits (a batch of one, or None)."""
         first = next(iter(self.axes.values()))
         maps = tuple(
             as_map(item, self.tokens, *self.axes.get(item.stream, first)) for item in captured
@@ -87,13 +86,13 @@ class EncodedQuery:
             provenance=replace(provenance, notes=notes),
             projections=projections_of(maps, captured),
         )
-        if task is None or output is None or "source" in self.tokens:
+        if task is None or logits is None or "source" in self.tokens:
             return attention
-        return show_decision(attention, task, output, self.tokens.get("text", ()))
+        return show_decision(attention, task, logits, self.tokens.get("text", ()))
 
 
 def encode(loaded: LoadedModel, query: Query) -> EncodedQuery:
-    """A query's tokens, once it is certain that the model can read them."""
+    """Encode a query, and check that the model can read it."""
     if query.kind == "self":
         return _encode_self(loaded, query.text)
     if query.kind == "pair":
@@ -135,7 +134,7 @@ def _one_sequence(
     if encoder and loaded.task is None:
         part = loaded.model.get_encoder()
     elif loaded.max_new_tokens is not None and not encoder:
-        # The language-model head would give logits over the vocabulary that nothing reads.
+        # Nothing reads the logits of a continuation: leave the language-model head out.
         part = loaded.model.base_model
     return EncodedQuery(
         part,
@@ -199,10 +198,10 @@ def _check_ids(loaded: LoadedModel, ids: Sequence[int], tokens: Sequence[Token],
 
 
 def tokenize_pair(tokenizer: Any, first: str, second: str) -> TokenizedText:
-    """The tokens of two texts and of the marks around them; offsets are into `joined` texts.
+    """The tokens of two texts and their marks; offsets refer to `join_pair`.
 
-    Which text a token is of is asked of the tokenizer's `sequence_ids`, since many models
-    (RoBERTa, T5) tell the two apart by marks alone and have no token types.
+    `sequence_ids` says which text a token belongs to, since many models (RoBERTa, T5) have no token
+    types.
     """
     for text in (first, second):
         check_text(text)

@@ -1,4 +1,4 @@
-"""A text becomes the model's tokens, each with the characters that it came from."""
+"""Tokenize a text, and find the characters that each token covers."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ Span = tuple[int, int]
 
 
 def align_surfaces(surfaces: Sequence[str | None], text: str) -> list[Span]:
-    """The characters of the text that each token covers, found from left to right.
+    """The characters that each token covers, searched from left to right.
 
-    Case, accents, compatibility forms and spaces are ignored, as tokenizers change them. What
-    cannot be found (an unknown token) gets the characters that its neighbours leave over.
+    The search ignores case, accents, compatibility forms and spaces, since tokenizers change them.
+    A token that is not found (an unknown one) gets the characters between its neighbours.
     """
     plain, origin = fold_text(text)
     spans: list[Span] = [(0, 0)] * len(surfaces)
     waiting = list[int]()
-    letter, end = 0, 0  # where to continue, in the folded text and in the text itself
+    letter, end = 0, 0  # where to continue in the folded text, and in the text
 
     for index, surface in enumerate(surfaces):
         if surface is not None and not waiting and text.startswith(surface, end):
@@ -41,7 +41,7 @@ def align_surfaces(surfaces: Sequence[str | None], text: str) -> list[Span]:
         if not wanted:
             spans[index] = (end, end)
             continue
-        # Where nothing was left out since the last token, this one must follow at once.
+        # If no token is waiting, this one must follow the last one directly.
         found = plain.find(wanted, letter)
         if found < 0 or (found > letter and not waiting):
             waiting.append(index)
@@ -55,10 +55,7 @@ def align_surfaces(surfaces: Sequence[str | None], text: str) -> list[Span]:
 
 
 def share_gap(spans: list[Span], waiting: list[int], text: str, gap: Span) -> None:
-    """Share the words of a gap out among the tokens that were not found.
-
-    Each gets all of them where the numbers differ, and nothing where there are none.
-    """
+    """Give each token that was not found a word of the gap; all words if the numbers differ."""
     words = [
         (gap[0] + match.start(), gap[0] + match.end())
         for match in re.finditer(r"\S+", text[gap[0] : gap[1]])
@@ -71,9 +68,9 @@ def share_gap(spans: list[Span], waiting: list[int], text: str, gap: Span) -> No
 
 
 def fold_text(text: str) -> tuple[str, list[int]]:
-    """A text without case, accents, compatibility forms and spaces, and where each letter was.
+    """A text without case, accents, compatibility forms and spaces, and each letter's position.
 
-    The list has one entry more than there are letters: the text's end.
+    The list of positions ends with the text's length.
     """
     letters, origin = [], []
     for position, character in enumerate(text):
@@ -86,8 +83,7 @@ def fold_text(text: str) -> tuple[str, list[int]]:
 
 BLANKS = {" ": "␣", "\n": "↵", "\t": "⇥", "\r": "␍"}
 PIECE_MARKS = ("Ġ", "▁")
-Row = tuple[str, Span, int]
-"""A piece, the characters that it covers, and a 1 where it stands for none."""
+Row = tuple[str, Span, int]  # a piece, the characters that it covers, 1 if it is special
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,23 +91,23 @@ class TokenizedText:
     """A text as a model reads it."""
 
     tokens: tuple[Token, ...]
-    inputs: dict[str, list[int]]  # what the tokenizer gives the model
+    inputs: dict[str, list[int]]  # of the model, by name
 
     @property
     def ids(self) -> list[int]:
-        """The tokens' numbers in the vocabulary."""
+        """The tokens' ids."""
         return self.inputs["input_ids"]
 
 
 def tokenizer_errors(tokenizer: Any) -> AbstractContextManager[None]:
-    """Turn what a tokenizer raises, whose files may say anything, into one line."""
+    """Turn errors of a tokenizer into one line: its files may hold anything."""
     return library_errors(f"the tokenizer in '{tokenizer.name_or_path}' fails on this text")
 
 
 def tokenize(
     tokenizer: Any, text: str, *, as_target: bool = False, marked: bool = False
 ) -> TokenizedText:
-    """A text's tokens, with the special tokens that the model expects around it."""
+    """A text's tokens with special tokens; `marked`: the text contains these already."""
     check_text(text)
     named: dict[str, Any] = {"text_target" if as_target else "text": text}
     if tokenizer.is_fast:
@@ -141,9 +137,9 @@ def tokenize(
 
 
 def pieces_of(tokenizer: Any, ids: Sequence[int]) -> list[str]:
-    """The pieces of ids; an id for which the tokenizer has none is spelt as its number, <12>.
+    """The pieces of ids; an id that the tokenizer does not know becomes its number, <12>.
 
-    A model may number more tokens than its tokenizer knows, and so may a damaged tokenizer.
+    A model may have more ids than its tokenizer, and a tokenizer may be damaged.
     """
     named = tokenizer.convert_ids_to_tokens(list(ids))
     return [
@@ -152,7 +148,7 @@ def pieces_of(tokenizer: Any, ids: Sequence[int]) -> list[str]:
 
 
 def check_text(text: str) -> None:
-    """Refuse what no tokenizer can make anything of."""
+    """Refuse a text that no tokenizer can read."""
     if not text.strip():
         raise InputError("the text is blank: there is nothing to attend to")
     if not is_utf8(text):
@@ -162,7 +158,7 @@ def check_text(text: str) -> None:
 
 
 def tokenize_generated(tokenizer: Any, ids: Sequence[int]) -> tuple[str, tuple[Token, ...]]:
-    """The text that generated tokens read as, and the tokens with their places in it."""
+    """The text of generated tokens, and the tokens with their places in it."""
     with tokenizer_errors(tokenizer):
         text = tokenizer.decode(ids, skip_special_tokens=True).strip()
     return text, label_ids(tokenizer, ids, text)
@@ -171,7 +167,7 @@ def tokenize_generated(tokenizer: Any, ids: Sequence[int]) -> tuple[str, tuple[T
 def label_ids(
     tokenizer: Any, ids: Sequence[int], text: str, *, before: str = ""
 ) -> tuple[Token, ...]:
-    """The tokens of a text that is known by its ids, with their places behind another text."""
+    """The tokens of ids whose text stands behind the text `before`."""
     with tokenizer_errors(tokenizer):
         pieces = pieces_of(tokenizer, ids)
     # A number without a piece stands for no text.
@@ -189,7 +185,7 @@ def label_ids(
 def add_vocabulary(
     tokens: Sequence[Token], ids: Sequence[int], pieces: Sequence[str]
 ) -> tuple[Token, ...]:
-    """Tokens that know their places in the vocabulary."""
+    """Tokens with their ids and pieces in the vocabulary."""
     named = zip(tokens, zip(ids, pieces, strict=True), strict=True)
     return tuple(replace(token, piece=piece) for token, piece in named)
 
@@ -197,10 +193,10 @@ def add_vocabulary(
 def locate_pieces(
     tokenizer: Any, pieces: Sequence[str], added: Sequence[int], text: str
 ) -> list[Span]:
-    """The characters that each piece covers, from what the pieces read as.
+    """The characters that each piece covers, found by the pieces' text.
 
-    Pieces that are bytes of one character read as nothing until the last of them is there; they
-    are looked for together and share its place.
+    Pieces that are bytes of one character have no text alone: they are searched together and share
+    its place.
     """
     surfaces, sizes, waiting = list[str | None](), list[int](), list[str]()
     for position, (piece, special) in enumerate(zip(pieces, added, strict=True), 1):
@@ -223,12 +219,11 @@ def label_tokens(
     text: str,
     unknown: str | None,
 ) -> tuple[Token, ...]:
-    """Tokens that read as the text does.
+    """Tokens named by the characters that they cover.
 
-    A token is labelled with the characters it covers, since the tokenizers' own spellings ("Ġthe",
-    "▁the", "Ã©") are hard to read and differ between models. One that continues a word is
-    marked "##" in every family, as WordPiece does; parts of one character are counted ("é 1/2");
-    an unknown token keeps its name, because that is all the model saw.
+    Tokenizers' own spellings ("Ġthe", "▁the", "Ã©") are hard to read and differ between models. A
+    token that continues a word gets "##" in every family, as WordPiece writes it; parts of one
+    character are counted ("é 1/2"); an unknown token keeps its name, since the model saw no more.
     """
     spans = [_trim(piece, span, text) for piece, span in zip(pieces, offsets, strict=True)]
     tokens = list[Token]()
@@ -242,7 +237,7 @@ def label_tokens(
 
 
 def group_by_span(rows: Sequence[Row]) -> Iterator[list[Row]]:
-    """Neighbouring pieces that cover the same characters together, all others alone."""
+    """Groups of neighbouring pieces that cover the same characters."""
     members = list[Row]()
     for row in rows:
         _, (start, end), special = row
@@ -255,21 +250,20 @@ def group_by_span(rows: Sequence[Row]) -> Iterator[list[Row]]:
 
 
 def _trim(piece: str, span: Span, text: str) -> Span:
-    """A span without the space before a word, which some tokenizers count and others do not."""
+    """A span without the space before a word, which only some tokenizers count."""
     start, end = span
     if piece in PIECE_MARKS and not text[start:end].isspace():
-        # A mark on its own stands for the space; its offsets claim the letter after it.
+        # A lone mark stands for the space, but its offsets are those of the next letter.
         return start, start
     covered = text[start:end]
-    kept = covered.strip()
-    if not kept:
+    if not covered.strip():
         return start, end
     start += len(covered) - len(covered.lstrip())
-    return start, start + len(kept)
+    return start, start + len(covered.strip())
 
 
 def spelling(piece: str, span: Span, text: str) -> str:
-    """What a piece reads as: its characters, marked where it continues a word."""
+    """A piece's characters, with "##" if it continues a word."""
     start, end = span
     covered = text[start:end]
     if not covered:

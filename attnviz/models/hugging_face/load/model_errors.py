@@ -1,4 +1,4 @@
-"""What other libraries raise becomes a ModelError of one line; an own bug stays a traceback."""
+"""Errors of other libraries become a ModelError of one line; our own bugs keep their traceback."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from attnviz.models.hugging_face.load.devices import BYTES, memory_errors
 
 @contextmanager
 def library_errors(what: str) -> Iterator[None]:
-    """Turn whatever another library raises in a block of calls to it into one line.
+    """Turn any error of another library into one line.
 
-    The block holds such calls only: what files of a model can make a library raise has no end
-    (strict fields, divisions by zero, assertions, panics of Rust, which are no `Exception`), while
-    a bug of attnviz is to keep its traceback.
+    Put only calls of that library into the block: a bug of attnviz must keep its traceback. Every
+    error is caught, since a model's files make libraries raise anything: strict fields, divisions
+    by zero, assertions, and panics of Rust, which are no `Exception`.
     """
     try:
         yield
@@ -28,7 +28,7 @@ def library_errors(what: str) -> Iterator[None]:
 
 @contextmanager
 def loading_errors(name: str) -> Iterator[None]:
-    """Turn what transformers and its parts raise while they load a model into one line."""
+    """Turn errors of loading a model into one line."""
     with (
         library_errors(f"'{name}' cannot be loaded"),
         memory_errors(f"'{name}'", "use a smaller model"),
@@ -38,7 +38,7 @@ def loading_errors(name: str) -> Iterator[None]:
 
 @contextmanager
 def running_errors(model: Any, what: str = "text") -> Iterator[None]:
-    """Turn what a transformers model raises while it runs into one line."""
+    """Turn errors of running a model into one line."""
     kind = model.config.model_type
     try:
         with memory_errors(f"'{kind}' on '{model.device}'", memory_hint(model, what)):
@@ -53,7 +53,6 @@ def running_errors(model: Any, what: str = "text") -> Iterator[None]:
 
 
 def _raised_here(error: BaseException) -> bool:
-    """True where it was code of attnviz that raised an error."""
     last = error.__traceback__
     while last is not None and last.tb_next is not None:
         last = last.tb_next
@@ -61,15 +60,15 @@ def _raised_here(error: BaseException) -> bool:
 
 
 def smaller_input_hint(what: str) -> str:
-    """What to give in place of a text, a picture or a recording that needs too much memory."""
+    """What to do if a text, a picture or a recording needs too much memory."""
     less = {"text": "give a shorter text", "recording": "give fewer --seconds"}
     return less.get(what, "give a smaller --image-size")
 
 
 def memory_hint(model: Any, what: str = "text") -> str:
-    """What makes a model's pass fit, as far as its device and precision leave room."""
+    """What makes a pass fit into memory, by the model's device and precision."""
     options = [smaller_input_hint(what)]
     if model.device.type != "cpu":
-        wide = BYTES[str(model.dtype).removeprefix("torch.")] > 2
-        options += ["--dtype bfloat16"] if wide else ["--device-map auto", "--device cpu"]
+        full = BYTES[str(model.dtype).removeprefix("torch.")] > 2
+        options += ["--dtype bfloat16"] if full else ["--device-map auto", "--device cpu"]
     return " or ".join(options)

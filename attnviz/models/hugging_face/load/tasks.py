@@ -1,4 +1,4 @@
-"""What a model with a head decides about a text: one class, or a label for each token."""
+"""What a classifier decides about a text: a class, tags, a number, or a label for each token."""
 
 from __future__ import annotations
 
@@ -18,26 +18,24 @@ SUFFIXES = {
     "ForTokenClassification": "AutoModelForTokenClassification",
     "ForImageClassification": "AutoModelForImageClassification",
 }
-"""How architectures with a head that decides end, and the auto class that loads them."""
+"""Endings of architectures of classifiers, and the auto classes that load them."""
+# Weights of such heads; no attention depends on them.
 HEAD = re.compile(r"^(\w*classifier|classification_head|score|sequence_summary|logits_proj)\.")
-"""The weights of such a head, of which no attention depends."""
-OUTSIDE = "O"
-"""The label of a token that is none of what is looked for."""
-MOST_CLASSES = 20
-"""With more classes than this only the decision is kept, not every probability."""
+OUTSIDE = "O"  # the label of a token outside of all entities
+MOST_CLASSES = 20  # with more classes only the decision is kept, not every probability
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A head that decides."""
+    """What a classifier's head predicts."""
 
-    loader: str  # the auto class that loads a model with it
-    labels: tuple[str, ...]  # what each of its numbers stands for
-    kind: str  # "classes", of which one is true; "tags", each true or not; "number"; or "tokens"
+    loader: str  # the auto class that loads the model with its head
+    labels: tuple[str, ...]  # of its outputs
+    kind: str  # "classes" (one is true), "tags" (each may be), "number" or "tokens"
 
 
 def task_of(config: Any, named: str = "") -> Task | None:
-    """What the architecture that is named, or a checkpoint's own, decides; None: nothing."""
+    """The task of a named architecture, or of the checkpoint's own; None if it has none."""
     import transformers
 
     named = named or (getattr(config, "architectures", None) or ("",))[0]
@@ -56,7 +54,7 @@ def task_of(config: Any, named: str = "") -> Task | None:
 
 @contextmanager
 def record_outputs(model: Any) -> Iterator[list[Any]]:
-    """What a model gives out in a block of code, one item a run."""
+    """Record a model's outputs in a block of code, one for each pass."""
     outputs = list[Any]()
     record = thread_hook(lambda _part, _inputs, output: outputs.append(output))
     with model.register_forward_hook(record):
@@ -64,10 +62,10 @@ def record_outputs(model: Any) -> Iterator[list[Any]]:
 
 
 def show_decision(
-    attention: Attention, task: Task, output: Any, tokens: Sequence[Token]
+    attention: Attention, task: Task, logits: Any, tokens: Sequence[Token]
 ) -> Attention:
-    """The attention with what the model decided: on its tokens, or in its provenance."""
-    logits = output.logits[0].float()
+    """The attention with the model's decision on its tokens or in its provenance."""
+    logits = logits[0].float()
     if logits.shape[-1] != len(task.labels):
         raise ModelError(
             f"the model has {logits.shape[-1]} outputs, and its configuration names "
@@ -84,9 +82,9 @@ def show_decision(
 
 
 def word_labels(found: Sequence[str], tokens: Sequence[Token], text: str) -> tuple[str | None, ...]:
-    """A label for each token: a word's pieces all get that of its first.
+    """A label for each token; all pieces of a word get the first one's.
 
-    Models are trained on first pieces; what they say about the others means nothing.
+    Models are trained on first pieces only; their output for the others means nothing.
     """
     labels = list[str | None]()
     for place, (name, token) in enumerate(zip(found, tokens, strict=True)):
@@ -105,7 +103,7 @@ def word_labels(found: Sequence[str], tokens: Sequence[Token], text: str) -> tup
 def _label_map(
     item: AttentionMap, tokens: Sequence[Token], labels: Sequence[str | None]
 ) -> AttentionMap:
-    """A map with labels on the axes that hold these very tokens; blocks of tokens stay bare."""
+    """A map with labels on the axes of these tokens; axes of blocks get none."""
     labelled = tuple(replace(token, label=name) for token, name in zip(tokens, labels, strict=True))
     return replace(
         item,
@@ -115,18 +113,18 @@ def _label_map(
 
 
 def likeliest_class(logits: Any, labels: Sequence[str]) -> dict[str, Any]:
-    """The likeliest of classes that exclude each other, with its probability."""
+    """The likeliest of exclusive classes, from logits."""
     return describe_classes(dict(zip(labels, logits.softmax(-1).tolist(), strict=True)))
 
 
 def describe_classes(shares: Mapping[str, float]) -> dict[str, Any]:
-    """The likeliest of classes that exclude each other, of the probability of each."""
+    """The likeliest of exclusive classes, from the probability of each."""
     best = max(shares, key=lambda name: shares[name])
     return {DECISION: f"{best} ({shares[best]:.0%})", **_probabilities(shares)}
 
 
 def likely_tags(logits: Any, labels: Sequence[str]) -> dict[str, Any]:
-    """Every tag that is rather true than not, with its probability."""
+    """Every tag with a probability of 0.5 or more, from logits."""
     shares = dict(zip(labels, logits.sigmoid().tolist(), strict=True))
     true = [f"{name} ({share:.0%})" for name, share in shares.items() if share >= 0.5]
     return {DECISION: ", ".join(true) or "none of its tags", **_probabilities(shares)}

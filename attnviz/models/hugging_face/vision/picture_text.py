@@ -16,8 +16,7 @@ from attnviz.core.errors import ModelError, UsageError
 from attnviz.core.query import Picture, Query
 from attnviz.core.tokens import patch_tokens
 from attnviz.models import UnbatchedSource
-from attnviz.models.hugging_face.capture.capture import Captured, capture
-from attnviz.models.hugging_face.capture.captured_maps import with_routes
+from attnviz.models.hugging_face.capture.capture import Captured, capture, with_routes
 from attnviz.models.hugging_face.capture.region import PooledGrid, TokenBlocks, each_token
 from attnviz.models.hugging_face.inputs.chat import apply_chat_template
 from attnviz.models.hugging_face.inputs.generation import generate_ids, new_text

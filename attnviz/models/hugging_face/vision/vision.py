@@ -23,8 +23,7 @@ from attnviz.core.locks import thread_hook
 from attnviz.core.query import Picture, Query
 from attnviz.core.tokens import AVERAGE, check_patch, patch_name, patch_tokens
 from attnviz.models import Predicting, UnbatchedSource
-from attnviz.models.hugging_face.capture.capture import capture
-from attnviz.models.hugging_face.capture.captured_maps import with_routes
+from attnviz.models.hugging_face.capture.capture import capture, with_routes
 from attnviz.models.hugging_face.capture.kernel import Call, eager_copy, watch_kernels
 from attnviz.models.hugging_face.capture.probe import broken_head, dtype_of, key_masses
 from attnviz.models.hugging_face.capture.region import Region, each_token
@@ -88,7 +87,7 @@ class VisionModel(UnbatchedSource, Predicting):
         attention = replace(attention, maps=maps, provenance=provenance)
         if self.task is None or not outputs:
             return attention
-        return show_decision(attention, self.task, outputs[-1], ())
+        return show_decision(attention, self.task, outputs[-1].logits, ())
 
     def experiment(self, query: Query, wanted: str | None = None) -> ModelExperiment:
         """The model with a picture before it, to be run with parts of it switched off.
