@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import re
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -28,29 +30,16 @@ HUGE = 10**9
 
 # What is asked for far beyond what is stored: nothing may be built for it.
 CLAIMS: list[tuple[str, str, Any]] = [
-    ("bert", "num_hidden_layers", 200_000),
     ("bert", "num_hidden_layers", HUGE),
     ("bert", "hidden_size", HUGE),
-    ("bert", "intermediate_size", HUGE),
     ("bert", "vocab_size", HUGE),
     ("bert", "max_position_embeddings", HUGE),
-    ("bert", "num_attention_heads", HUGE),
     ("bert", "num_labels", HUGE),
     ("bert", "num_hidden_layers", 10**30),
     ("gpt2", "n_layer", 200_000),
-    ("gpt2", "n_head", HUGE),
-    ("gpt2", "n_positions", HUGE),
-    ("gpt2", "n_embd", HUGE),
-    ("llama", "num_hidden_layers", HUGE),
     ("llama", "num_key_value_heads", HUGE),
-    ("llama", "max_position_embeddings", HUGE),
     ("t5", "num_layers", 200_000),
-    ("t5", "num_decoder_layers", HUGE),
-    ("t5", "d_model", HUGE),
     ("marian", "encoder_layers", 200_000),
-    ("marian", "decoder_layers", HUGE),
-    ("marian", "max_position_embeddings", HUGE),
-    ("vit", "num_hidden_layers", 200_000),
     ("vit", "image_size", HUGE),
     ("vit", "text_config", {"num_hidden_layers": HUGE}),
     ("vit", "depths", [2, HUGE]),
@@ -60,62 +49,36 @@ CLAIMS: list[tuple[str, str, Any]] = [
 WRONG: list[tuple[str, str, str, Any, str]] = [
     ("bert", CONFIG, "hidden_size", 0, "cannot be loaded"),
     ("bert", CONFIG, "hidden_size", None, "'hidden_size'"),
-    ("bert", CONFIG, "hidden_size", "x", "'hidden_size'"),
-    ("bert", CONFIG, "hidden_size", -1, "cannot be loaded"),
     ("bert", CONFIG, "hidden_size", DEEP, "nested deeper than 64 levels"),
     ("bert", CONFIG, "num_attention_heads", 0, "cannot be loaded: .*zero"),
-    ("bert", CONFIG, "vocab_size", 0, "cannot be loaded"),
-    ("bert", CONFIG, "hidden_act", None, "'hidden_act'"),
     ("bert", CONFIG, "hidden_act", "nonsense", "cannot be loaded: .*nonsense"),
     ("bert", CONFIG, "architectures", {"a": 1}, "'architectures'"),
-    ("bert", CONFIG, "architectures", [[1]], "'architectures'"),
     ("bert", CONFIG, "id2label", ["a"], "cannot be loaded"),
     ("vit", CONFIG, "id2label", {}, "outputs, and its configuration names 0 labels"),
-    ("bert", CONFIG, "id2label", {"x": "a"}, "cannot be loaded"),
     ("bert", CONFIG, "attn_implementation", "someone/kernel", "a kernel from elsewhere"),
     ("bert", CONFIG, "model_type", [], "names no 'model_type'"),
     ("bert", CONFIG, "dtype", "float1", "cannot be loaded|float1"),
     ("gpt2", CONFIG, "n_head", 0, "cannot be loaded|cannot run"),
-    ("gpt2", CONFIG, "n_embd", [1], "'n_embd'"),
-    ("gpt2", CONFIG, "n_layer", "3", "'n_layer'"),
     ("gpt2", CONFIG, "eos_token_id", {}, "'eos_token_id'"),
-    ("llama", CONFIG, "num_key_value_heads", 0, "cannot"),
-    ("llama", CONFIG, "rope_parameters", "x", "cannot be loaded"),
     ("llama", CONFIG, "rope_parameters", {"rope_type": "nonsense"}, "cannot be loaded"),
     ("t5", CONFIG, "d_kv", 0, "cannot"),
-    ("t5", CONFIG, "num_heads", None, "cannot be loaded"),
     ("t5", CONFIG, "feed_forward_proj", "a-b-c", "cannot be loaded"),
-    ("t5", CONFIG, "relative_attention_num_buckets", -1, "cannot"),
-    ("marian", CONFIG, "d_model", "x", "'d_model'"),
-    ("marian", CONFIG, "encoder_attention_heads", 0, "cannot be loaded"),
     ("vit", CONFIG, "patch_size", 0, "cannot be loaded"),
-    ("vit", CONFIG, "num_channels", None, "'num_channels'"),
     ("vit", CONFIG, "image_size", {}, "'image_size'"),
     ("bert", TOKENIZER, "model_max_length", "x", "model_max_length|cannot be loaded"),
     ("bert", TOKENIZER, "tokenizer_class", DEEP, "tokenizer of .* cannot be loaded"),
     ("bert", TOKENIZER, "added_tokens_decoder", [1], "tokenizer of .* cannot be loaded"),
-    ("bert", TOKENIZER, "unk_token", 7, "tokenizer"),
     ("bert", TOKENIZER, "unk_token", {"a": None}, "tokenizer"),
-    ("bert", WORDS, "model", None, "tokenizer of .* cannot be loaded"),
     ("bert", WORDS, "model", DEEP, "tokenizer of .* cannot be loaded"),
-    ("bert", WORDS, "added_tokens", "x", "tokenizer of .* cannot be loaded"),
     ("bert", WORDS, "normalizer", {"type": "nonsense"}, "tokenizer of .* cannot be loaded"),
-    ("gpt2", WORDS, "pre_tokenizer", 0, "tokenizer of .* cannot be loaded"),
-    ("gpt2", WORDS, "post_processor", {"type": "x"}, "tokenizer of .* cannot be loaded"),
     ("t5", WORDS, "decoder", [], "tokenizer of .* cannot be loaded"),
     ("marian", WRITING, "forced_bos_token_id", 99_999, "cannot run"),
-    ("marian", WRITING, "repetition_penalty", "x", "cannot"),
-    ("t5", WRITING, "no_repeat_ngram_size", "x", "cannot"),
-    ("t5", WRITING, "decoder_start_token_id", 99_999, "cannot run"),
     ("t5", WRITING, "cache_implementation", "nonsense", "cannot"),
     ("vit", PIXELS, "size", {"height": HUGE, "width": 32}, "1 to 16,384 pixels"),
     ("vit", PIXELS, "size", {"height": 0, "width": 32}, "1 to 16,384 pixels"),
     ("vit", PIXELS, "size", None, "image processor"),
     ("vit", PIXELS, "image_mean", None, "image processor .*fails"),
-    ("vit", PIXELS, "image_std", "x", "image processor .*fails"),
-    ("vit", PIXELS, "resample", HUGE, "image processor .*fails"),
     ("vit", PIXELS, "rescale_factor", {}, "image processor .*fails"),
-    ("vit", PIXELS, "do_center_crop", True, "image processor .*fails"),
     ("vit", PIXELS, "image_processor_type", 3, "image processor"),
 ]
 
@@ -156,8 +119,6 @@ def ask(family: str, folder: Path, photo: Path, *more: str) -> Any:
 
 
 def refused(done: Any, what: str) -> str:
-    import re
-
     assert done.status in (1, 2)
     assert re.search(what, done.mistake), done.mistake
     assert len(done.mistake) < 700
@@ -195,7 +156,7 @@ def test_a_wrong_entry_is_one_line(
 
 
 @pytest.mark.parametrize("file", [CONFIG, TOKENIZER, WORDS])
-@pytest.mark.parametrize("text", ["", "[]", "null", "3", '"x"', "{", DEEP, "\udc80"])
+@pytest.mark.parametrize("text", ["", "[]", "3", DEEP, "\udc80"])
 def test_a_file_of_something_else_is_one_line(
     file: str, text: str, broken: Any, photo: Path
 ) -> None:
@@ -279,6 +240,9 @@ def test_no_text_grows_by_more_than_the_bound(steps: Any, text: str) -> None:
 def test_what_the_tokenizers_library_prints_stays_off_stdout(
     broken: Any, photo: Path, capfd: Any
 ) -> None:
+    with imports.quiet_native():
+        os.write(2, b"a word")
+    assert capfd.readouterr().err == "a word", "what others write meanwhile is kept"
     folder = broken("t5", WORDS, {})
     entries = json.loads((folder / WORDS).read_text())
     entries["added_tokens"][0]["\x1b[0m"] = ""  # an option that it does not know, which it prints
@@ -297,20 +261,12 @@ def test_an_id_without_a_piece_is_spelt_as_its_number(broken: Any) -> None:
     assert first["query_tokens"][0]["text"] == "<2>"
 
 
-def test_what_others_write_while_a_panic_is_awaited_is_kept(capfd: Any) -> None:
-    import os
-
-    with imports.quiet_native():
-        os.write(2, b"a word")
-    assert capfd.readouterr().err == "a word"
-
-
 @pytest.mark.parametrize("name", ["x" * 5000, "~no-such-user/x", "a\0b"])
 def test_a_name_that_no_folder_can_have_is_one_line(name: str) -> None:
     refused(attnviz("self", "a", "--model", name), "there (is|can be) no folder")
 
 
-@pytest.mark.parametrize("commit", [b"\xff\xfe", b"x" * 5000, b"a\0b", b"../../..", b""])
+@pytest.mark.parametrize("commit", [b"\xff\xfe", b"x" * 5000, b"a\0b", b"../../.."])
 def test_a_reference_that_is_no_commit_leads_nowhere(
     commit: bytes, tmp_path: Path, monkeypatch: Any
 ) -> None:
@@ -386,7 +342,7 @@ def split(folder: Path, where: str, to: Path | None = None) -> None:
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
 
 
-@pytest.mark.parametrize("where", ["../{}", "{}/..", "/{}", "a/../../{}", " ", "a\0b", "link{}"])
+@pytest.mark.parametrize("where", ["../{}", "/{}", " ", "a\0b", "link{}"])
 def test_an_index_may_not_point_outside_its_folder(
     where: str, broken: Any, photo: Path, tmp_path: Path
 ) -> None:
@@ -397,7 +353,7 @@ def test_an_index_may_not_point_outside_its_folder(
     refused(ask("bert", folder, photo), "names a file outside its folder")
 
 
-@pytest.mark.parametrize("weights", [[], "x", {"a": 3}, {"a": ["0.safetensors"]}, None, {}])
+@pytest.mark.parametrize("weights", ["x", {"a": 3}, {}])
 def test_an_index_must_name_files(weights: Any, broken: Any, photo: Path) -> None:
     folder = broken("bert", CONFIG, {})
     (folder / "model.safetensors").unlink()
@@ -420,14 +376,9 @@ def test_a_hub_cache_may_link_to_its_blobs(folder_of: Any, tmp_path: Path, photo
 
 TEMPLATES = {
     "{{ ''.__class__.__mro__ }}": "unsafe",
-    "{{ messages.append(1) }}": "unsafe",
-    "{{ range(10**9) }}": "Range too big",
-    "{% macro f(x) %}{{ f(x) }}{% endmacro %}{{ f(1) }}": "recursion",
-    "{% if %}": "Expected an expression",
     "{{ 'a' * 10**10 }}": "MemoryError",
     "{{ 'a' * 2 * 10**7 }}": "20,000,000 characters",
 }
-ENDLESS = "{% for i in range(9**5) %}" * 4 + "{% endfor %}" * 4
 
 
 @pytest.mark.slow
@@ -439,12 +390,9 @@ def test_a_hostile_template_is_refused(template: str, broken: Any, photo: Path) 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("template", [ENDLESS, "{{ 9**(9**9) }}"])
-def test_an_endless_template_is_stopped(
-    template: str, broken: Any, photo: Path, monkeypatch: Any
-) -> None:
+def test_an_endless_template_is_stopped(broken: Any, photo: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(chat, "TEMPLATE_SECONDS", 1)  # of the processor, not of the clock
-    folder = broken("gpt2", TOKENIZER, {"chat_template": template})
+    folder = broken("gpt2", TOKENIZER, {"chat_template": "{{ 9**(9**9) }}"})
     refused(ask("gpt2", folder, photo, "--chat"), "was stopped: it ran for more than 1 seconds")
 
 
