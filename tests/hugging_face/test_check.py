@@ -75,7 +75,6 @@ def test_it_is_a_table_for_the_eye(folder_of):
         ({"model_type": "fnet"}, "'fnet' gives out no attention weights"),
         ({"model_type": "canine"}, "its characters attend in windows"),
         ({"model_type": "new", "auto_map": {}}, "needs Python code that comes with it"),
-        ({"model_type": "bret"}, "does not know the architecture 'bret'"),
         ({"hidden_size": "wide"}, "cannot be loaded"),
     ],
 )

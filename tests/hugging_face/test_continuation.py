@@ -88,12 +88,10 @@ FAMILIES = {
         {"hidden_size": 32, "num_layers": 2, "num_heads": 4, "window_size": 4}
         | {"attention_types": [[["global", "local"], 1]]},
     ),
-    "MistralForCausalLM": ("MistralConfig", {**WIDE, "num_key_value_heads": 2} | WINDOW),
     "Gemma2ForCausalLM": (
         "Gemma2Config",
         {**WIDE, "num_key_value_heads": 2, "head_dim": 8} | WINDOW,
     ),
-    "Qwen2ForCausalLM": ("Qwen2Config", {**WIDE, "num_key_value_heads": 2}),
 }
 
 

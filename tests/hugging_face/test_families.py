@@ -18,14 +18,7 @@ from attnviz.models.hugging_face.load.family import BLOCK_SPARSE, NOT_WEIGHTS
 from attnviz.models.hugging_face.load.imports import quiet
 from tests.hugging_face import tiny_heads
 from tests.hugging_face.ask import every_weight
-from tests.hugging_face.families import (
-    PICTURE_COMMAND,
-    TRIED,
-    WRITE,
-    documented,
-    found_of,
-    line_of,
-)
+from tests.hugging_face.families import PICTURE_COMMAND, TRIED, WRITE, documented, found_of, line_of
 from tests.hugging_face.tiny_families import EVERY
 from tests.hugging_face.tiny_pictures import PICTURE_FAMILIES
 from tests.hugging_face.tiny_speech import SPEECH_BUILDERS

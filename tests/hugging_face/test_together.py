@@ -35,8 +35,8 @@ TARGETS = [
     "Oui.",
     "Qui",
 ]
-SELF = ["bert", "roberta", "gpt2", "llama", "gemma2", "t5", "byt5", "bart", "marian"]
-CROSS = ["t5", "byt5", "bart", "marian", "m2m_100"]
+SELF = ["bert", "roberta", "gpt2", "gemma2", "t5", "byt5"]
+CROSS = ["t5", "byt5", "marian"]
 
 
 @pytest.fixture(autouse=True)
@@ -191,7 +191,7 @@ def leaky(padded):
     return leaking
 
 
-@pytest.mark.parametrize("most", [1, 2, 3, 5])
+@pytest.mark.parametrize("most", [1, 3])
 @pytest.mark.slow
 def test_where_memory_runs_out_fewer_come_together(most, loaded, monkeypatch):
     model = loaded("bert")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,41 +13,21 @@ def placed(surfaces, text):
     return [text[start:end] for start, end in align_surfaces(surfaces, text)]
 
 
-def test_each_token_gets_the_characters_it_reads_as():
-    assert align_surfaces(["Hel", "lo", "world", None], "Hello world") == [
-        (0, 3),
-        (3, 5),
-        (6, 11),
-        (11, 11),
-    ]
+PLACES = [
+    (["Hel", "lo", "world", None], "Hello world", ["Hel", "lo", "world", ""]),
+    (["cafe", "f", "i", "n"], "CAFÉ ﬁn", ["CAFÉ", "ﬁ", "ﬁ", "n"]),
+    (["a", "<unk>", "b"], "a ☃☃ b", ["a", "☃☃", "b"]),  # what its neighbours leave over
+    (["<unk>", "<unk>", "b"], "☃ ☂ b", ["☃", "☂", "b"]),  # as many words as unknown tokens
+    (["<unk>", "<unk>", "b"], "☃☂ b", ["☃☂", "☃☂", "b"]),  # fewer words share the gap
+    (["x", "b"], "a b x", ["a", "b"]),  # a token that does not follow is not searched far ahead
+    (["a", "zz"], "a", ["a", ""]),
+]
 
 
-def test_repeated_words_are_taken_from_left_to_right():
+@pytest.mark.parametrize(("surfaces", "text", "expected"), PLACES)
+def test_tokens_are_placed_from_left_to_right(surfaces, text, expected):
+    assert placed(surfaces, text) == expected
     assert align_surfaces(["the", "cat", "the"], "the cat the") == [(0, 3), (4, 7), (8, 11)]
-
-
-def test_case_accents_and_compatibility_forms_do_not_matter():
-    assert placed(["cafe", "f", "i", "n"], "CAFÉ ﬁn") == ["CAFÉ", "ﬁ", "ﬁ", "n"]
-
-
-def test_an_unknown_token_gets_what_its_neighbours_leave_over():
-    assert placed(["a", "<unk>", "b"], "a ☃☃ b") == ["a", "☃☃", "b"]
-
-
-def test_as_many_unknown_tokens_as_words_get_a_word_each():
-    assert placed(["<unk>", "<unk>", "b"], "☃ ☂ b") == ["☃", "☂", "b"]
-
-
-def test_unknown_tokens_that_cannot_be_told_apart_share_the_gap():
-    assert placed(["<unk>", "<unk>", "b"], "☃☂ b") == ["☃☂", "☃☂", "b"]
-
-
-def test_a_token_that_does_not_follow_is_not_looked_for_far_ahead():
-    assert placed(["x", "b"], "a b x") == ["a", "b"]
-
-
-def test_a_token_that_is_nowhere_covers_nothing():
-    assert align_surfaces(["a", "zz"], "a") == [(0, 1), (1, 1)]
 
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), min_size=1), max_size=8))

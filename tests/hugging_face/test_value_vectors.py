@@ -160,10 +160,7 @@ def test_special_tokens_of_a_real_model_are_looked_at_more_than_they_add():
     transformed = values(model, "the professor who supervised the student published the paper")
     looked, added = (
         weights[:, 1:-1][:, :, [0, -1]].sum(axis=-1).mean(axis=-1)
-        for weights in (
-            transformed.attention.weights.mean(axis=1),
-            norm(transformed).weights[:, 0],
-        )
+        for weights in (transformed.attention.weights.mean(axis=1), norm(transformed).weights[:, 0])
     )
     # Measured once; the finding is Kobayashi's (2020, section 4.2).
     np.testing.assert_allclose(looked, [0.30, 0.57, 0.62, 0.59, 0.55, 0.46], atol=0.01)
