@@ -57,13 +57,13 @@ KINDS: dict[str, Callable[[Path], Path]] = {
 
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def folders(tmp_path_factory):
     return {kind: make(tmp_path_factory.mktemp(kind)) for kind, make in KINDS.items()}
 
 
 @pytest.fixture
-def load(folders: dict[str, Path]) -> Callable[..., tuple[Any, Any]]:
-    def loaded(kind: str = "bert", **more: Any) -> tuple[Any, Any]:
+def load(folders):
+    def loaded(kind="bert", **more):
         folder = folders[kind]
         model = transformers.AutoModel.from_pretrained(folder, **more)
         return model, transformers.AutoTokenizer.from_pretrained(folder)
@@ -71,19 +71,19 @@ def load(folders: dict[str, Path]) -> Callable[..., tuple[Any, Any]]:
     return loaded
 
 
-def other_weights(model: Any) -> dict[str, Any]:
+def other_weights(model):
     return {name: value * 1.5 + 0.05 for name, value in model.state_dict().items()}
 
 
-def assigned(model: Any) -> None:
+def assigned(model):
     model.load_state_dict(other_weights(model), assign=True)
 
 
-def blocks(model: Any) -> Any:
+def blocks(model):
     return model.encoder.layer if hasattr(model, "encoder") else model.h
 
 
-def swapped(model: Any) -> None:
+def swapped(model):
     layer = deepcopy(blocks(model)[0])
     with torch.no_grad():
         for one in layer.parameters():
@@ -91,17 +91,17 @@ def swapped(model: Any) -> None:
     blocks(model)[0] = layer
 
 
-def replaced_data(model: Any) -> None:
+def replaced_data(model):
     for one in model.parameters():
         one.data = one.data * 1.5
 
 
-def written_data(model: Any) -> None:
+def written_data(model):
     for one in model.parameters():
         one.data.mul_(1.5)
 
 
-def adapted(model: Any) -> None:
+def adapted(model):
     import peft
 
     names = {"bert": "query", "gpt2": "c_attn", "falcon": "query_key_value"}
@@ -113,7 +113,7 @@ def adapted(model: Any) -> None:
     model.add_adapter(config)
 
 
-def truth(model: Any, tokenizer: Any, **options: Any) -> Any:
+def truth(model, tokenizer, **options):
     """What a model that attends eagerly from its making on gives, with the same modules."""
     eager = deepcopy(model)
     for part in eager.modules():
@@ -124,9 +124,7 @@ def truth(model: Any, tokenizer: Any, **options: Any) -> Any:
 
 @pytest.mark.parametrize("change", [assigned, swapped, replaced_data, written_data, adapted])
 @pytest.mark.parametrize("kind", ["bert", "gpt2"])
-def test_a_lens_sees_the_weights_that_a_model_in_memory_has_now(
-    kind: str, change: Callable[[Any], None], load: Any
-) -> None:
+def test_a_lens_sees_the_weights_that_a_model_in_memory_has_now(kind, change, load):
     model, tokenizer = load(kind)
     before = attend(TEXT, model=model, tokenizer=tokenizer, lens="norm")
     change(model)
@@ -137,9 +135,7 @@ def test_a_lens_sees_the_weights_that_a_model_in_memory_has_now(
 
 
 @pytest.mark.parametrize("change", [assigned, swapped, replaced_data, written_data, adapted])
-def test_so_do_raw_weights_of_a_family_without_a_kernel(
-    change: Callable[[Any], None], load: Any
-) -> None:
+def test_so_do_raw_weights_of_a_family_without_a_kernel(change, load):
     model, tokenizer = load("falcon")
     eager, _ = load("falcon", attn_implementation="eager")
     attend(TEXT, model=model, tokenizer=tokenizer)
@@ -152,7 +148,7 @@ def test_so_do_raw_weights_of_a_family_without_a_kernel(
     np.testing.assert_allclose(found.weights, expected.weights, atol=1e-5)
 
 
-def test_layers_that_were_put_in_are_all_read(load: Any) -> None:
+def test_layers_that_were_put_in_are_all_read(load):
     model, tokenizer = load("bert")
     given = {"model": model, "tokenizer": tokenizer}
     assert {len(one.weights) for one in attend_many(TEXTS, **given)} == {3}
@@ -165,13 +161,13 @@ def test_layers_that_were_put_in_are_all_read(load: Any) -> None:
     np.testing.assert_allclose(normed.weights, truth(model, tokenizer, lens="norm").weights)
 
 
-def test_layers_of_ones_own_are_kept_where_attention_is_chosen_at_the_making(load: Any) -> None:
+def test_layers_of_ones_own_are_kept_where_attention_is_chosen_at_the_making(load):
     class Doubled(torch.nn.Module):
-        def __init__(self, inside: Any) -> None:
+        def __init__(self, inside):
             super().__init__()
             self.inside = inside
 
-        def forward(self, given: Any) -> Any:
+        def forward(self, given):
             return self.inside(given) * 2
 
     model, tokenizer = load("falcon")
@@ -190,7 +186,7 @@ def test_layers_of_ones_own_are_kept_where_attention_is_chosen_at_the_making(loa
         attend(TEXT, model=model, tokenizer=tokenizer)
 
 
-def test_a_buffer_that_no_checkpoint_holds_is_shared_too(load: Any) -> None:
+def test_a_buffer_that_no_checkpoint_holds_is_shared_too(load):
     model, tokenizer = load("falcon")
     eager, _ = load("falcon", attn_implementation="eager")
     for one in (model, eager):
@@ -199,7 +195,7 @@ def test_a_buffer_that_no_checkpoint_holds_is_shared_too(load: Any) -> None:
     np.testing.assert_allclose(found.weights, expected.weights, atol=1e-5)
 
 
-def test_a_state_is_that_of_the_model_and_not_of_its_addresses(load: Any) -> None:
+def test_a_state_is_that_of_the_model_and_not_of_its_addresses(load):
     model, _ = load("bert")
     state = ModelFingerprint(model)
     assert state == ModelFingerprint(model)
@@ -214,15 +210,13 @@ def test_a_state_is_that_of_the_model_and_not_of_its_addresses(load: Any) -> Non
         assert state != ModelFingerprint(model)
 
 
-def saved_again(folder: Path) -> None:
+def saved_again(folder):
     model = transformers.AutoModel.from_pretrained(folder)
     model.load_state_dict(other_weights(model))
     model.save_pretrained(folder)
 
 
-def test_a_checkpoint_that_was_saved_anew_is_read_anew(
-    folders: dict[str, Path], tmp_path: Path
-) -> None:
+def test_a_checkpoint_that_was_saved_anew_is_read_anew(folders, tmp_path):
     folder = Path(shutil.copytree(folders["bert"], tmp_path / "model"))
     before = attend(TEXT, model=folder)
     assert attend(TEXT, model=folder) == before
@@ -234,7 +228,7 @@ def test_a_checkpoint_that_was_saved_anew_is_read_anew(
 
 
 @pytest.mark.parametrize("name", ["dump.npz", "dump.json"])
-def test_a_dump_that_was_written_again_is_read_again(name: str, tmp_path: Path) -> None:
+def test_a_dump_that_was_written_again_is_read_again(name, tmp_path):
     path = tmp_path / name
     rng = np.random.default_rng(0)
     found = []
@@ -251,9 +245,7 @@ def test_a_dump_that_was_written_again_is_read_again(name: str, tmp_path: Path) 
         np.testing.assert_allclose(weights, expected, atol=1e-6)
 
 
-def test_a_run_reads_one_state_of_a_model_from_its_first_text_to_its_last(
-    folders: dict[str, Path], tmp_path: Path
-) -> None:
+def test_a_run_reads_one_state_of_a_model_from_its_first_text_to_its_last(folders, tmp_path):
     folder = Path(shutil.copytree(folders["bert"], tmp_path / "model"))
     many = [f"{text} {word}" for text in TEXTS for word in ["a"] * 60]
     whole = list(attend_many(many, model=folder))
@@ -264,9 +256,7 @@ def test_a_run_reads_one_state_of_a_model_from_its_first_text_to_its_last(
     assert [first, *rest] == whole
 
 
-def test_a_worker_that_opens_a_model_behind_a_change_says_so(
-    folders: dict[str, Path], tmp_path: Path
-) -> None:
+def test_a_worker_that_opens_a_model_behind_a_change_says_so(folders, tmp_path):
     folder = Path(shutil.copytree(folders["bert"], tmp_path / "model"))
     work = AttendChunk(Origin(model=str(folder)), Choice(), "self")
     saved_again(folder)
@@ -274,7 +264,7 @@ def test_a_worker_that_opens_a_model_behind_a_change_says_so(
         work.open()
 
 
-def test_what_the_disk_says_of_files(tmp_path: Path) -> None:
+def test_what_the_disk_says_of_files(tmp_path):
     path = tmp_path / "a"
     path.write_text("1")
     state = fingerprint_files([path])
@@ -291,7 +281,7 @@ def test_what_the_disk_says_of_files(tmp_path: Path) -> None:
     assert fingerprint_files([path]) != state
 
 
-def test_values_that_stand_for_different_things_differ_by_both_signs() -> None:
+def test_values_that_stand_for_different_things_differ_by_both_signs():
     one, other = object(), object()
     first, same, second = Given("a", one), Given("a", one), Given("a", other)
     assert first == same
@@ -304,11 +294,11 @@ def test_values_that_stand_for_different_things_differ_by_both_signs() -> None:
 # Threads.
 
 
-def together(asks: list[Callable[[], Any]]) -> list[Any]:
+def together(asks):
     """What each of some functions gives, all in threads of their own at once."""
     ready = threading.Barrier(len(asks))
 
-    def run(ask: Callable[[], Any]) -> Any:
+    def run(ask):
         ready.wait(60)
         return ask()
 
@@ -325,14 +315,14 @@ ASKS: dict[str, Callable[..., Any]] = {
 }
 
 
-def asked(what: str, given: dict[str, Any]) -> Any:
+def asked(what, given):
     found = ASKS[what](**given)
     return found.weights.tolist() if hasattr(found, "weights") else found
 
 
 @pytest.mark.parametrize("models", [1, 2])
 @pytest.mark.parametrize("kinds", [("gpt2", "bert"), ("gpt2", "gpt2")])
-def test_eight_threads_get_what_one_gets(models: int, kinds: tuple[str, str], load: Any) -> None:
+def test_eight_threads_get_what_one_gets(models, kinds, load):
     given = []
     for number, kind in enumerate(kinds[:models]):
         model, tokenizer = load(kind)
@@ -352,7 +342,7 @@ def test_eight_threads_get_what_one_gets(models: int, kinds: tuple[str, str], lo
     assert not hasattr(transformers.modeling_utils.AttentionInterface, "_unwatched")
 
 
-def test_one_thread_at_a_time_keeps_native_code_off_stdout() -> None:
+def test_one_thread_at_a_time_keeps_native_code_off_stdout():
     """Of two at once the second would put back as stdout what the first has put there."""
     with quiet_native(), ThreadPoolExecutor(1) as pool:
         assert not pool.submit(imports._NATIVE.acquire, blocking=False).result()
@@ -361,7 +351,7 @@ def test_one_thread_at_a_time_keeps_native_code_off_stdout() -> None:
         pool.submit(imports._NATIVE.release).result()
 
 
-def test_threads_share_a_model_that_is_loaded_by_its_name(folders: dict[str, Path]) -> None:
+def test_threads_share_a_model_that_is_loaded_by_its_name(folders):
     attnviz.unload()
     asks = [
         lambda n=n: attend(TEXTS[n % 5], model=folders["bert"]).weights.tolist() for n in range(8)
@@ -371,7 +361,7 @@ def test_threads_share_a_model_that_is_loaded_by_its_name(folders: dict[str, Pat
     assert together(asks) == expected
 
 
-def test_threads_with_models_without_attention(tmp_path: Path) -> None:
+def test_threads_with_models_without_attention(tmp_path):
     folder = mamba(tmp_path)
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     models = [transformers.AutoModel.from_pretrained(folder) for _ in range(2)]
@@ -387,15 +377,15 @@ def test_threads_with_models_without_attention(tmp_path: Path) -> None:
     assert together(asks) == expected
 
 
-def test_a_forward_pass_of_another_thread_is_no_part_of_what_is_watched(load: Any) -> None:
+def test_a_forward_pass_of_another_thread_is_no_part_of_what_is_watched(load):
     model, _ = load("bert")
     ids = torch.arange(4)[None]
     seen: list[Any] = []
 
-    def forward() -> Any:
+    def forward():
         return model(ids).last_hidden_state
 
-    def spoil(call: Any) -> Any:
+    def spoil(call):
         seen.append(call)
         return call.output * 0
 
@@ -403,7 +393,7 @@ def test_a_forward_pass_of_another_thread_is_no_part_of_what_is_watched(load: An
         plain = forward()
         with watch_kernels(spoil), ThreadPoolExecutor(1) as pool:
 
-            def elsewhere() -> Any:
+            def elsewhere():
                 with torch.no_grad():
                     return forward()
 
@@ -414,12 +404,12 @@ def test_a_forward_pass_of_another_thread_is_no_part_of_what_is_watched(load: An
     assert torch.equal(found, plain)
 
 
-def test_a_model_is_waited_for_and_another_is_not(load: Any) -> None:
+def test_a_model_is_waited_for_and_another_is_not(load):
     model, tokenizer = load("bert")
     other, _ = load("bert")
     done = threading.Event()
 
-    def ask(one: Any) -> None:
+    def ask(one):
         attend(TEXT, model=one, tokenizer=tokenizer)
         done.set()
 
@@ -441,14 +431,12 @@ def test_a_model_is_waited_for_and_another_is_not(load: Any) -> None:
 # Runs that go on.
 
 
-def unfinished(place: Path, options: dict[str, str]) -> None:
+def unfinished(place, options):
     Journal(options, Progress(1)).write(beside(place, "journal"))
     beside(place, "unfinished").touch()
 
 
-def test_a_run_does_not_go_on_with_a_model_that_was_saved_anew(
-    folders: dict[str, Path], tmp_path: Path
-) -> None:
+def test_a_run_does_not_go_on_with_a_model_that_was_saved_anew(folders, tmp_path):
     folder = Path(shutil.copytree(folders["bert"], tmp_path / "model"))
     texts, place = tmp_path / "t.txt", tmp_path / "a.jsonl"
     texts.write_text("\n".join(TEXTS))
@@ -466,7 +454,7 @@ def test_a_run_does_not_go_on_with_a_model_that_was_saved_anew(
     assert not place.exists()
 
 
-def test_nor_with_another_file_of_groups(tmp_path: Path) -> None:
+def test_nor_with_another_file_of_groups(tmp_path):
     texts, groups = tmp_path / "t.txt", tmp_path / "groups"
     texts.write_text("a")
     found = []
@@ -477,12 +465,12 @@ def test_nor_with_another_file_of_groups(tmp_path: Path) -> None:
         check_same_options(*found, texts)
 
 
-def test_nor_with_another_model_in_memory(load: Any, tmp_path: Path) -> None:
+def test_nor_with_another_model_in_memory(load, tmp_path):
     """The same numbers in another process are the same model; one changed number is another."""
     texts = tmp_path / "t.txt"
     texts.write_text("\n".join(TEXTS))
 
-    def options(model: Any) -> dict[str, str]:
+    def options(model):
         return run_options("self", Options(Origin(model=Given("BertModel", model))), texts)
 
     model, tokenizer = load("bert")
@@ -510,7 +498,7 @@ def test_nor_with_another_model_in_memory(load: Any, tmp_path: Path) -> None:
     assert place.read_bytes() == first
 
 
-def test_what_is_kept_of_a_model_lets_go_of_it(load: Any) -> None:
+def test_what_is_kept_of_a_model_lets_go_of_it(load):
     model, tokenizer = load("bert")
     attend(TEXT, model=model, tokenizer=tokenizer, lens="norm")
     list(attend_many(TEXTS, model=model, tokenizer=tokenizer))
@@ -520,7 +508,7 @@ def test_what_is_kept_of_a_model_lets_go_of_it(load: Any) -> None:
     assert known() is None
 
 
-def test_a_hook_of_ones_own_acts_under_every_lens(load: Any) -> None:
+def test_a_hook_of_ones_own_acts_under_every_lens(load):
     model, tokenizer = load("bert")
     plain = attend(TEXT, model=model, tokenizer=tokenizer, lens="norm")
     layer = model.encoder.layer[0]

@@ -7,7 +7,6 @@ import math
 import os
 import re
 import shutil
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -84,22 +83,22 @@ WRONG: list[tuple[str, str, str, Any, str]] = [
 
 
 @pytest.fixture(scope="session")
-def photo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def photo(tmp_path_factory):
     path = tmp_path_factory.mktemp("photo") / "p.png"
     picture().save(path)
     return path
 
 
 @pytest.fixture(scope="session")
-def tiny_vit(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tiny_vit(tmp_path_factory):
     return vit(tmp_path_factory.mktemp("vit"))
 
 
 @pytest.fixture
-def broken(folder_of: Any, tiny_vit: Path, tmp_path: Path) -> Callable[..., Path]:
+def broken(folder_of, tiny_vit, tmp_path):
     """A copy of a tiny model's folder with entries of one file changed."""
 
-    def spoil(family: str, file: str, changes: Mapping[str, Any]) -> Path:
+    def spoil(family, file, changes):
         source = tiny_vit if family == "vit" else folder_of(family)
         folder = Path(shutil.copytree(source, tmp_path / family))
         path = folder / file
@@ -111,14 +110,14 @@ def broken(folder_of: Any, tiny_vit: Path, tmp_path: Path) -> Callable[..., Path
     return spoil
 
 
-def ask(family: str, folder: Path, photo: Path, *more: str) -> Any:
+def ask(family, folder, photo, *more):
     if family == "vit":
         return attnviz("image", photo, "--model", folder)
     command = "cross" if family in ("t5", "marian") else "self"
     return attnviz(command, "the red car", "--model", folder, *more)
 
 
-def refused(done: Any, what: str) -> str:
+def refused(done, what):
     assert done.status in (1, 2)
     assert re.search(what, done.mistake), done.mistake
     assert len(done.mistake) < 700
@@ -127,11 +126,11 @@ def refused(done: Any, what: str) -> str:
 
 @pytest.mark.parametrize(("family", "name", "value"), CLAIMS)
 def test_more_than_is_stored_is_refused_before_anything_is_built(
-    family: str, name: str, value: Any, broken: Any, photo: Path, monkeypatch: Any
-) -> None:
+    family, name, value, broken, photo, monkeypatch
+):
     import transformers
 
-    def never(*arguments: Any, **named: Any) -> None:
+    def never(*arguments, **named):
         raise SystemError("this was read")
 
     monkeypatch.setattr(transformers.AutoConfig, "from_pretrained", never)
@@ -140,7 +139,7 @@ def test_more_than_is_stored_is_refused_before_anything_is_built(
     assert str(folder) in line
 
 
-def but_slow(rows: list[Any]) -> list[Any]:
+def but_slow(rows):
     """Rows of a table, those of three families in the whole suite only."""
     return [
         pytest.param(*row, marks=() if row[0] in ("bert", "gpt2", "t5") else pytest.mark.slow)
@@ -149,30 +148,26 @@ def but_slow(rows: list[Any]) -> list[Any]:
 
 
 @pytest.mark.parametrize(("family", "file", "name", "value", "what"), but_slow(WRONG))
-def test_a_wrong_entry_is_one_line(
-    family: str, file: str, name: str, value: Any, what: str, broken: Any, photo: Path
-) -> None:
+def test_a_wrong_entry_is_one_line(family, file, name, value, what, broken, photo):
     refused(ask(family, broken(family, file, {name: value}), photo), what)
 
 
 @pytest.mark.parametrize("file", [CONFIG, TOKENIZER, WORDS])
 @pytest.mark.parametrize("text", ["", "[]", "3", DEEP, "\udc80"])
-def test_a_file_of_something_else_is_one_line(
-    file: str, text: str, broken: Any, photo: Path
-) -> None:
+def test_a_file_of_something_else_is_one_line(file, text, broken, photo):
     folder = broken("bert", file, {})
     (folder / file).write_bytes(text.encode(errors="surrogateescape"))
     refused(ask("bert", folder, photo), "cannot be loaded|not valid JSON|model_type|deeper")
 
 
-def test_a_greedy_output_heeds_no_other_way_of_writing(broken: Any, photo: Path) -> None:
+def test_a_greedy_output_heeds_no_other_way_of_writing(broken, photo):
     wild = {"num_return_sequences": 10**6, "return_dict_in_generate": True, "num_beams": 10**6}
     wild |= {"do_sample": True, "temperature": float("nan"), "max_length": HUGE}
     folder = broken("gpt2", WRITING, wild)
     assert ask("gpt2", folder, photo, "--generate", "3").status == 0
 
 
-def test_tokens_beyond_the_embeddings_are_refused(broken: Any, photo: Path) -> None:
+def test_tokens_beyond_the_embeddings_are_refused(broken, photo):
     folder = broken("bert", CONFIG, {"vocab_size": 12})
     tensors = load_file(folder / "model.safetensors")
     name = "embeddings.word_embeddings.weight"
@@ -181,7 +176,7 @@ def test_tokens_beyond_the_embeddings_are_refused(broken: Any, photo: Path) -> N
     refused(ask("bert", folder, photo), r"the tokenizer does not belong .*knows 0 to 11")
 
 
-def test_a_search_without_end_panics_in_one_line(broken: Any, tmp_path: Path, capfd: Any) -> None:
+def test_a_search_without_end_panics_in_one_line(broken, tmp_path, capfd):
     folder = broken("bert", WORDS, {})
     entries = json.loads((folder / WORDS).read_text())
     slow = {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated"}
@@ -195,8 +190,8 @@ def test_a_search_without_end_panics_in_one_line(broken: Any, tmp_path: Path, ca
 
 @pytest.mark.parametrize("part", ["normalizer", "decoder"])
 def test_a_tokenizer_that_grows_a_text_without_bound_is_refused_before_it_is_loaded(
-    part: str, broken: Any, photo: Path
-) -> None:
+    part, broken, photo
+):
     more = {"type": "Replace", "pattern": {"String": "a"}, "content": "a" * 50}
     steps = {"type": "Sequence", f"{part}s": [more] * 6}
     folder = broken("bert", WORDS, {part: steps})
@@ -218,7 +213,7 @@ STEPS = st.lists(
 
 
 @given(steps=STEPS, text=st.text("abc", min_size=1, max_size=6))
-def test_no_text_grows_by_more_than_the_bound(steps: Any, text: str) -> None:
+def test_no_text_grows_by_more_than_the_bound(steps, text):
     from tokenizers import Regex, normalizers
 
     documents: list[Any] = []
@@ -237,9 +232,7 @@ def test_no_text_grows_by_more_than_the_bound(steps: Any, text: str) -> None:
     assert len(made) <= bound * (len(text) + 1)
 
 
-def test_what_the_tokenizers_library_prints_stays_off_stdout(
-    broken: Any, photo: Path, capfd: Any
-) -> None:
+def test_what_the_tokenizers_library_prints_stays_off_stdout(broken, photo, capfd):
     with imports.quiet_native():
         os.write(2, b"a word")
     assert capfd.readouterr().err == "a word", "what others write meanwhile is kept"
@@ -251,7 +244,7 @@ def test_what_the_tokenizers_library_prints_stays_off_stdout(
     assert capfd.readouterr().out == ""
 
 
-def test_an_id_without_a_piece_is_spelt_as_its_number(broken: Any) -> None:
+def test_an_id_without_a_piece_is_spelt_as_its_number(broken):
     folder = broken("bert", WORDS, {})
     entries = json.loads((folder / WORDS).read_text())
     entries["added_tokens"] = [item for item in entries["added_tokens"] if item["id"] != 2]
@@ -262,14 +255,12 @@ def test_an_id_without_a_piece_is_spelt_as_its_number(broken: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["x" * 5000, "~no-such-user/x", "a\0b"])
-def test_a_name_that_no_folder_can_have_is_one_line(name: str) -> None:
+def test_a_name_that_no_folder_can_have_is_one_line(name):
     refused(attnviz("self", "a", "--model", name), "there (is|can be) no folder")
 
 
 @pytest.mark.parametrize("commit", [b"\xff\xfe", b"x" * 5000, b"a\0b", b"../../.."])
-def test_a_reference_that_is_no_commit_leads_nowhere(
-    commit: bytes, tmp_path: Path, monkeypatch: Any
-) -> None:
+def test_a_reference_that_is_no_commit_leads_nowhere(commit, tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
     (tmp_path / "models--a" / "refs").mkdir(parents=True)
     (tmp_path / "models--a" / "snapshots").mkdir()
@@ -281,9 +272,7 @@ def test_a_reference_that_is_no_commit_leads_nowhere(
 @pytest.mark.parametrize(
     ("shape", "place"), [([HUGE, HUGE], [0, 4]), ([1], [math.inf, 4]), ([math.inf], [0, 4])]
 )
-def test_a_shape_that_does_not_fit_its_place_is_refused(
-    shape: list[float], place: list[float], broken: Any, photo: Path
-) -> None:
+def test_a_shape_that_does_not_fit_its_place_is_refused(shape, place, broken, photo):
     folder = broken("bert", CONFIG, {})
     header = {"x": {"dtype": "F32", "shape": shape, "data_offsets": place}}
     text = json.dumps(header).encode()
@@ -292,7 +281,7 @@ def test_a_shape_that_does_not_fit_its_place_is_refused(
     refused(ask("bert", folder, photo), "not a complete safetensors file")
 
 
-def test_claims_are_compared_with_all_shards(broken: Any, photo: Path) -> None:
+def test_claims_are_compared_with_all_shards(broken, photo):
     folder = broken("bert", CONFIG, {"num_hidden_layers": 200_000})
     split(folder, "{}")
     line = refused(ask("bert", folder, photo), "'num_hidden_layers' is 200,000")
@@ -300,7 +289,7 @@ def test_claims_are_compared_with_all_shards(broken: Any, photo: Path) -> None:
     assert f"{whole} tensors" in line
 
 
-def test_claims_are_compared_with_the_size_of_a_pickle(broken: Any, photo: Path) -> None:
+def test_claims_are_compared_with_the_size_of_a_pickle(broken, photo):
     folder = broken("bert", CONFIG, {"num_hidden_layers": 200_000})
     torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
     (folder / "model.safetensors").unlink()
@@ -310,16 +299,14 @@ def test_claims_are_compared_with_the_size_of_a_pickle(broken: Any, photo: Path)
 class Bomb:
     """What a pickle may hold: a call."""
 
-    def __init__(self, mark: Path) -> None:
+    def __init__(self, mark):
         self.mark = mark
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self):
         return Path.touch, (self.mark,)
 
 
-def test_a_pickle_runs_no_code_even_where_it_is_allowed(
-    broken: Any, photo: Path, tmp_path: Path
-) -> None:
+def test_a_pickle_runs_no_code_even_where_it_is_allowed(broken, photo, tmp_path):
     folder = broken("bert", CONFIG, {})
     torch.save({"x": Bomb(tmp_path / "ran")}, folder / "pytorch_model.bin")
     (folder / "model.safetensors").unlink()
@@ -328,7 +315,7 @@ def test_a_pickle_runs_no_code_even_where_it_is_allowed(
     assert not (tmp_path / "ran").exists()
 
 
-def split(folder: Path, where: str, to: Path | None = None) -> None:
+def split(folder, where, to=None):
     """Put a model's weights into two files, named by an index as `where` puts it."""
     tensors = load_file(folder / "model.safetensors")
     (folder / "model.safetensors").unlink()
@@ -343,9 +330,7 @@ def split(folder: Path, where: str, to: Path | None = None) -> None:
 
 
 @pytest.mark.parametrize("where", ["../{}", "/{}", " ", "a\0b", "link{}"])
-def test_an_index_may_not_point_outside_its_folder(
-    where: str, broken: Any, photo: Path, tmp_path: Path
-) -> None:
+def test_an_index_may_not_point_outside_its_folder(where, broken, photo, tmp_path):
     folder = broken("bert", CONFIG, {})
     split(folder, where if where[:1] != "/" else f"{tmp_path}/{{}}", to=tmp_path)
     for half in (0, 1):
@@ -354,7 +339,7 @@ def test_an_index_may_not_point_outside_its_folder(
 
 
 @pytest.mark.parametrize("weights", ["x", {"a": 3}, {}])
-def test_an_index_must_name_files(weights: Any, broken: Any, photo: Path) -> None:
+def test_an_index_must_name_files(weights, broken, photo):
     folder = broken("bert", CONFIG, {})
     (folder / "model.safetensors").unlink()
     index = folder / "model.safetensors.index.json"
@@ -362,7 +347,7 @@ def test_an_index_must_name_files(weights: Any, broken: Any, photo: Path) -> Non
     refused(ask("bert", folder, photo), "lacks 0 of the 0|names files that are no text")
 
 
-def test_a_hub_cache_may_link_to_its_blobs(folder_of: Any, tmp_path: Path, photo: Path) -> None:
+def test_a_hub_cache_may_link_to_its_blobs(folder_of, tmp_path, photo):
     blobs, folder = tmp_path / "blobs", tmp_path / "snapshots" / "abc"
     folder.parent.mkdir()
     shutil.copytree(folder_of("bert"), folder)
@@ -383,21 +368,21 @@ TEMPLATES = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("template", TEMPLATES)
-def test_a_hostile_template_is_refused(template: str, broken: Any, photo: Path) -> None:
+def test_a_hostile_template_is_refused(template, broken, photo):
     folder = broken("gpt2", TOKENIZER, {"chat_template": template})
     line = refused(ask("gpt2", folder, photo, "--chat"), TEMPLATES[template])
     assert f"the chat template of '{folder}' fails" in line
 
 
 @pytest.mark.slow
-def test_an_endless_template_is_stopped(broken: Any, photo: Path, monkeypatch: Any) -> None:
+def test_an_endless_template_is_stopped(broken, photo, monkeypatch):
     monkeypatch.setattr(chat, "TEMPLATE_SECONDS", 1)  # of the processor, not of the clock
     folder = broken("gpt2", TOKENIZER, {"chat_template": "{{ 9**(9**9) }}"})
     refused(ask("gpt2", folder, photo, "--chat"), "was stopped: it ran for more than 1 seconds")
 
 
 @pytest.mark.slow
-def test_a_template_process_makes_what_transformers_makes(folder_of: Any) -> None:
+def test_a_template_process_makes_what_transformers_makes(folder_of):
     from transformers import AutoTokenizer
 
     tokenizer: Any = AutoTokenizer.from_pretrained(folder_of("gpt2"))
@@ -414,9 +399,7 @@ def test_a_template_process_makes_what_transformers_makes(folder_of: Any) -> Non
 NAME = "mo\x1b[31mdel\u202e\x85\t\n"
 
 
-def test_names_of_models_reach_no_terminal_raw(
-    folder_of: Any, tmp_path: Path, monkeypatch: Any
-) -> None:
+def test_names_of_models_reach_no_terminal_raw(folder_of, tmp_path, monkeypatch):
     repository = tmp_path / f"models--{NAME}\udc80"
     folder = repository / "snapshots" / "abc"
     shutil.copytree(folder_of("bert"), folder)
@@ -431,7 +414,7 @@ def test_names_of_models_reach_no_terminal_raw(
     assert shown[2].json()[len(SHIPPED)]["model"] == f"{NAME}\udc80"
 
 
-def test_the_name_of_a_folder_reaches_no_output_raw(folder_of: Any, tmp_path: Path) -> None:
+def test_the_name_of_a_folder_reaches_no_output_raw(folder_of, tmp_path):
     folder = Path(shutil.copytree(folder_of("bert"), tmp_path / NAME))
     for options in (["-f", "json"], ["-f", "table"], ["--html", tmp_path / "p.html"]):
         done = attnviz("self", "the car", "--model", folder, *options)
@@ -441,7 +424,7 @@ def test_the_name_of_a_folder_reaches_no_output_raw(folder_of: Any, tmp_path: Pa
     assert "␛[31m" in attnviz("self", "x " * 90, "--model", folder).mistake
 
 
-def test_a_panic_of_another_library_is_one_line() -> None:
+def test_a_panic_of_another_library_is_one_line():
     class PanicException(BaseException):
         pass
 
@@ -453,13 +436,13 @@ def test_a_panic_of_another_library_is_one_line() -> None:
 
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
-def test_an_interruption_is_no_failure_of_a_library(kind: type[BaseException]) -> None:
+def test_an_interruption_is_no_failure_of_a_library(kind):
     with pytest.raises(kind), model_errors.library_errors("it fails"):
         raise kind
 
 
-def test_a_bug_of_attnviz_keeps_its_traceback(broken: Any, photo: Path, monkeypatch: Any) -> None:
-    def bug(*arguments: Any) -> None:
+def test_a_bug_of_attnviz_keeps_its_traceback(broken, photo, monkeypatch):
+    def bug(*arguments):
         raise AssertionError("a bug")
 
     monkeypatch.setattr(checkpoint, "check_claims", bug)

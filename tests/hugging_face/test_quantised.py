@@ -22,7 +22,7 @@ HOWS = {
 }
 
 
-def quantise(plain: Any, how: str, folder: Any) -> None:
+def quantise(plain, how, folder):
     """Write the model of a folder quantised into another."""
     if how == "compressed":
         pytest.importorskip("compressed_tensors")

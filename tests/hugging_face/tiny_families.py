@@ -22,64 +22,59 @@ class Family:
     std: float = 0.3  # of the random weights
 
 
-def ints(text: str) -> dict[str, int]:
-    """Settings such as "hidden_size=32 num_heads=4"."""
-    return {name: int(number) for name, _, number in (one.partition("=") for one in text.split())}
+def sizes(*parts: Mapping[str, Any] | str, **more: Any) -> dict[str, Any]:
+    """A configuration of others, of texts such as "hidden_size=32 num_heads=4", and of more."""
+    made: dict[str, Any] = {}
+    for part in parts:
+        if isinstance(part, str):
+            part = {name: int(number) for name, number in (one.split("=") for one in part.split())}
+        made |= part
+    return made | more
 
 
 IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
-WORDS = {"vocab_size": 50, **IDS}
-PLAIN = ints(
+WORDS = sizes(IDS, "vocab_size=50")
+PLAIN = sizes(
     "hidden_size=32 num_hidden_layers=2 num_attention_heads=4 intermediate_size=24 "
     "max_position_embeddings=80"
 )
-TEXT = {**PLAIN, **WORDS}
-GROUPED = {**TEXT, "num_key_value_heads": 2, "head_dim": 8}
-WINDOW = {**GROUPED, "sliding_window": 4}
-OLD_GPT = {**WORDS, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 40}
-SEQ2SEQ = {
-    **WORDS,
-    **ints(
-        "d_model=32 encoder_layers=2 decoder_layers=2 encoder_attention_heads=4 "
-        "decoder_attention_heads=4 encoder_ffn_dim=24 decoder_ffn_dim=24 "
-        "max_position_embeddings=40 decoder_start_token_id=2"
-    ),
-}
-T5 = {
-    **WORDS,
-    **ints(
-        "d_model=32 d_kv=8 d_ff=24 num_layers=2 num_decoder_layers=3 num_heads=4 "
-        "decoder_start_token_id=0"
-    ),
-}
-EXPERTS = ints(
+TEXT = sizes(PLAIN, WORDS)
+GROUPED = sizes(TEXT, "num_key_value_heads=2 head_dim=8")
+WINDOW = sizes(GROUPED, "sliding_window=4")
+OLD_GPT = sizes(WORDS, "n_embd=32 n_layer=2 n_head=4 n_positions=40")
+SEQ2SEQ = sizes(
+    WORDS,
+    "d_model=32 encoder_layers=2 decoder_layers=2 encoder_attention_heads=4 "
+    "decoder_attention_heads=4 encoder_ffn_dim=24 decoder_ffn_dim=24 max_position_embeddings=40 "
+    "decoder_start_token_id=2",
+)
+T5 = sizes(
+    WORDS,
+    "d_model=32 d_kv=8 d_ff=24 num_layers=2 num_decoder_layers=3 num_heads=4 "
+    "decoder_start_token_id=0",
+)
+EXPERTS = sizes(
     "num_local_experts=4 num_experts=4 num_experts_per_tok=2 moe_intermediate_size=16 "
     "n_routed_experts=4 n_shared_experts=1"
 )
-LATENT = {
-    **TEXT,
-    **EXPERTS,
-    **ints(
-        "num_key_value_heads=4 q_lora_rank=8 kv_lora_rank=8 qk_rope_head_dim=4 "
-        "qk_nope_head_dim=4 v_head_dim=8 n_group=1 topk_group=1 first_k_dense_replace=1"
-    ),
-}
+LATENT = sizes(
+    TEXT,
+    EXPERTS,
+    "num_key_value_heads=4 q_lora_rank=8 kv_lora_rank=8 qk_rope_head_dim=4 qk_nope_head_dim=4 "
+    "v_head_dim=8 n_group=1 topk_group=1 first_k_dense_replace=1",
+)
 MAMBA = {"mamba_n_heads": 4, "mamba_d_state": 4, "mamba_d_head": 16, "mamba_n_groups": 1}
-IMAGE = {**PLAIN, "image_size": 16, "patch_size": 4}
+IMAGE = sizes(PLAIN, "image_size=16 patch_size=4")
 STAGES = {"image_size": 16, "patch_size": 2, "embed_dim": 16, "depths": [1, 1], "num_heads": [2, 4]}
 BOTH = {"text_config": TEXT, "vision_config": IMAGE}
-FACTORED = {**TEXT, "embedding_size": 16}
-XLM = {**WORDS, "emb_dim": 32, "n_layers": 2, "n_heads": 4, "max_position_embeddings": 40}
+FACTORED = sizes(TEXT, "embedding_size=16")
+XLM = sizes(WORDS, "emb_dim=32 n_layers=2 n_heads=4 max_position_embeddings=40")
 
-
-DELTA = {
-    **GROUPED,
-    "layer_types": ["linear_attention", "full_attention"],
-    **ints(
-        "linear_num_key_heads=2 linear_num_value_heads=4 linear_key_head_dim=8 "
-        "linear_value_head_dim=6"
-    ),
-}
+DELTA = sizes(
+    GROUPED,
+    "linear_num_key_heads=2 linear_num_value_heads=4 linear_key_head_dim=8 linear_value_head_dim=6",
+    layer_types=["linear_attention", "full_attention"],
+)
 PYRAMID = {
     "num_encoder_blocks": 2,
     "depths": [1, 1],
@@ -89,7 +84,7 @@ PYRAMID = {
     "padding": [1, 1],
 }
 CONVOLUTIONS = {"embedding_size": 8, "hidden_sizes": [8, 16], "depths": [1, 1]}
-INDEXED = {**LATENT, "index_n_heads": 2, "index_head_dim": 8, "index_topk": 40}
+INDEXED = sizes(LATENT, "index_n_heads=2 index_head_dim=8 index_topk=40")
 
 
 def alike(names: str, sizes: Any, *more: Any, **facts: Any) -> dict[str, Family]:
@@ -127,274 +122,250 @@ FAMILIES: dict[str, Family] = {
     # encoders
     "albert": Family(FACTORED, note="one module for all layers: numbered by the order of calls"),
     "big_bird": by_hand(
-        {**TEXT, "block_size": 2, "num_random_blocks": 1},
+        sizes(TEXT, "block_size=2 num_random_blocks=1"),
         "full attention up to (5 + 2 × random blocks) × block size tokens; beyond refused",
     ),
-    "canine": none({**TEXT, "num_hash_buckets": 32}, "characters in windows, pooled", "windows"),
+    "canine": none(sizes(TEXT, "num_hash_buckets=32"), "characters in windows, pooled", "windows"),
     "convbert": by_hand(
-        {**FACTORED, "head_ratio": 2, "conv_kernel_size": 3}, "half of its heads are convolutions"
+        sizes(FACTORED, "head_ratio=2 conv_kernel_size=3"), "half of its heads are convolutions"
     ),
     "deberta": by_hand(TEXT),
-    "deberta-v2": by_hand({**TEXT, "relative_attention": True, "pos_att_type": ["p2c", "c2p"]}),
-    "distilbert": Family({**WORDS, "dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 24}),
+    "deberta-v2": by_hand(sizes(TEXT, relative_attention=True, pos_att_type=["p2c", "c2p"])),
+    "distilbert": Family(sizes(WORDS, "dim=32 n_layers=2 n_heads=4 hidden_dim=24")),
     "electra": Family(FACTORED),
-    "esm": Family({**TEXT, "mask_token_id": 3, "position_embedding_type": "absolute"}),
+    "esm": Family(sizes(TEXT, "mask_token_id=3", position_embedding_type="absolute")),
     "flaubert": by_hand(XLM),
     "fnet": none(TEXT, "Fourier transforms in place of attention", "no attention"),
     "funnel": none(
-        {
-            **WORDS,
-            "d_model": 32,
-            "block_sizes": [1, 1],
-            **ints("n_head=4 d_head=8 d_inner=24 num_decoder_layers=1"),
-            "architectures": ["FunnelModel"],
-        },
+        sizes(
+            WORDS,
+            "d_model=32 n_head=4 d_head=8 d_inner=24 num_decoder_layers=1",
+            block_sizes=[1, 1],
+            architectures=["FunnelModel"],
+        ),
         "pools its tokens",
         "pool their tokens",
     ),
     "ibert": by_hand(TEXT),
-    "longformer": none({**TEXT, "attention_window": 4}, "windows and global tokens", "windows"),
-    "luke": by_hand({**TEXT, "entity_vocab_size": 20, "entity_emb_size": 16}),
+    "longformer": none(sizes(TEXT, "attention_window=4"), "windows and global tokens", "windows"),
+    "luke": by_hand(sizes(TEXT, "entity_vocab_size=20 entity_emb_size=16")),
     "megatron-bert": by_hand(TEXT),
     "mobilebert": Family(
-        {**TEXT, "embedding_size": 16, "intra_bottleneck_size": 32, "true_hidden_size": 32}, std=0.1
+        sizes(TEXT, "embedding_size=16 intra_bottleneck_size=32 true_hidden_size=32"), std=0.1
     ),
     "modernbert": Family(
-        {**TEXT, "local_attention": 4, "global_attn_every_n_layers": 2},
+        sizes(TEXT, "local_attention=4 global_attn_every_n_layers=2"),
         note="windows are zeros in the map",
     ),
     "mpnet": by_hand(TEXT),
     "mra": none(TEXT, "multi-resolution approximation, kept to itself", "keeps it to itself"),
     "nystromformer": none(
-        {**TEXT, "num_landmarks": 7, "segment_means_seq_len": 7, "conv_kernel_size": 5},
+        sizes(TEXT, "num_landmarks=7 segment_means_seq_len=7 conv_kernel_size=5"),
         "softmax and convolution, through landmarks where tokens are more",
         "landmarks",
     ),
     "reformer": none(
-        {
-            **WORDS,
-            **ints("hidden_size=32 num_attention_heads=2 attention_head_size=16"),
-            "axial_pos_embds": False,
-            "feed_forward_size": 24,
-            "attn_layers": ["local", "lsh"],
-            **ints("local_attn_chunk_length=4 lsh_attn_chunk_length=4 num_buckets=2"),
-        },
+        sizes(
+            WORDS,
+            "feed_forward_size=24 hidden_size=32 num_attention_heads=2 attention_head_size=16 "
+            "local_attn_chunk_length=4 lsh_attn_chunk_length=4 num_buckets=2",
+            axial_pos_embds=False,
+            attn_layers=["local", "lsh"],
+        ),
         "buckets of a hash",
         "buckets",
     ),
-    "rembert": by_hand({**TEXT, "input_embedding_size": 16, "output_embedding_size": 16}),
-    "roformer": by_hand({**TEXT, "embedding_size": 32}),
+    "rembert": by_hand(sizes(TEXT, "input_embedding_size=16 output_embedding_size=16")),
+    "roformer": by_hand(sizes(TEXT, "embedding_size=32")),
     "squeezebert": none(
-        {
-            **TEXT,
-            **ints(
-                "embedding_size=32 q_groups=1 k_groups=1 v_groups=1 post_attention_groups=1 "
-                "intermediate_groups=1 output_groups=1"
-            ),
-        },
+        sizes(
+            TEXT,
+            "embedding_size=32 q_groups=1 k_groups=1 v_groups=1 post_attention_groups=1 "
+            "intermediate_groups=1 output_groups=1",
+        ),
         "hands over scores before the softmax",
         "scores",
     ),
     "xlm": by_hand(XLM),
-    "xlnet": by_hand({**WORDS, "d_model": 32, "n_layer": 2, "n_head": 4, "d_inner": 24}),
+    "xlnet": by_hand(sizes(WORDS, "d_model=32 n_layer=2 n_head=4 d_inner=24")),
     "yoso": none(TEXT, "samples by a hash", "samples"),
     # decoders
     "bamba": Family(
-        {**GROUPED, **MAMBA, "attn_layer_indices": [1]},
+        sizes(GROUPED, MAMBA, attn_layer_indices=[1]),
         note="mamba layers in between: true layer numbers",
     ),
-    "bloom": by_hand({**WORDS, "hidden_size": 32, "n_layer": 2, "n_head": 4}),
-    "codegen": by_hand({**OLD_GPT, "rotary_dim": 4}),
-    "cohere2": Family({**WINDOW, "layer_types": ["sliding_attention", "full_attention"]}),
-    "ctrl": Family({**OLD_GPT, "dff": 24}),
+    "bloom": by_hand(sizes(WORDS, "hidden_size=32 n_layer=2 n_head=4")),
+    "codegen": by_hand(sizes(OLD_GPT, "rotary_dim=4")),
+    "cohere2": Family(sizes(WINDOW, layer_types=["sliding_attention", "full_attention"])),
+    "ctrl": Family(sizes(OLD_GPT, "dff=24")),
     "deepseek_v2": Family(LATENT, note="latent attention: values narrower than keys"),
     "deepseek_v3": Family(LATENT, note="latent attention: values narrower than keys"),
     "diffllama": none(GROUPED, "one attention minus another, so signed", "signed"),
     "falcon": by_hand(TEXT),
     "falcon_h1": Family(
-        {**GROUPED, **MAMBA, "mamba_d_ssm": 32, "mamba_d_head": 8},
+        sizes(GROUPED, MAMBA, "mamba_d_ssm=32 mamba_d_head=8"),
         note="attention beside a mamba in each layer",
     ),
     "falcon_mamba": none(
-        {**WORDS, "hidden_size": 16, "num_hidden_layers": 2, "state_size": 4},
+        sizes(WORDS, "hidden_size=16 num_hidden_layers=2 state_size=4"),
         "no attention",
         "no attention",
     ),
     "gemma2": Family(WINDOW, note="soft cap, so it runs eagerly; sliding windows are zeros"),
     "gemma3_text": Family(WINDOW, note="sliding windows are zeros"),
     "gemma3n_text": Family(
-        {
-            **WINDOW,
-            "num_hidden_layers": 4,
-            "layer_types": ["sliding_attention", "full_attention"] * 2,
-            **ints(
-                "num_kv_shared_layers=2 vocab_size_per_layer_input=50 "
-                "hidden_size_per_layer_input=8 laurel_rank=4 altup_num_inputs=2"
-            ),
-            "activation_sparsity_pattern": [0.0] * 4,
-        },
+        sizes(
+            WINDOW,
+            "num_hidden_layers=4 num_kv_shared_layers=2 vocab_size_per_layer_input=50 "
+            "hidden_size_per_layer_input=8 laurel_rank=4 altup_num_inputs=2",
+            layer_types=["sliding_attention", "full_attention"] * 2,
+            activation_sparsity_pattern=[0.0] * 4,
+        ),
         note="its last layers take the keys and values of earlier ones; sliding windows are zeros",
     ),
     "gpt2": Family(OLD_GPT),
     "gpt_bigcode": Family(OLD_GPT, note="one group of keys for all heads"),
     "gpt_neo": by_hand(
-        {
-            **WORDS,
-            **ints("hidden_size=32 num_layers=2 num_heads=4 window_size=4"),
-            "attention_types": [[["global", "local"], 1]],
-            "max_position_embeddings": 40,
-        },
+        sizes(
+            WORDS,
+            "max_position_embeddings=40 hidden_size=32 num_layers=2 num_heads=4 window_size=4",
+            attention_types=[[["global", "local"], 1]],
+        ),
         "local windows are zeros",
     ),
-    "gpt_oss": Family({**WINDOW, **EXPERTS}, note="sinks: rows sum to less than 1"),
-    "gptj": by_hand({**OLD_GPT, "rotary_dim": 4}),
+    "gpt_oss": Family(sizes(WINDOW, EXPERTS), note="sinks: rows sum to less than 1"),
+    "gptj": by_hand(sizes(OLD_GPT, "rotary_dim=4")),
     "granitemoehybrid": Family(
-        {
-            **GROUPED,
-            **MAMBA,
-            "layer_types": ["mamba", "attention"],
-            "num_local_experts": 0,
-            "shared_intermediate_size": 24,
-        },
+        sizes(
+            GROUPED,
+            MAMBA,
+            "num_local_experts=0 shared_intermediate_size=24",
+            layer_types=["mamba", "attention"],
+        ),
         note="mamba layers in between: true layer numbers",
     ),
     "jamba": Family(
-        {
-            **GROUPED,
-            **EXPERTS,
-            **ints(
-                "num_hidden_layers=4 attn_layer_period=2 attn_layer_offset=1 "
-                "expert_layer_period=2 expert_layer_offset=1 mamba_d_state=4 mamba_dt_rank=4"
-            ),
-            "use_mamba_kernels": False,
-        },
+        sizes(
+            GROUPED,
+            EXPERTS,
+            "num_hidden_layers=4 attn_layer_period=2 attn_layer_offset=1 expert_layer_period=2 "
+            "expert_layer_offset=1 mamba_d_state=4 mamba_dt_rank=4",
+            use_mamba_kernels=False,
+        ),
         note="mamba layers in between: true layer numbers",
     ),
     "lfm2": Family(
-        {**GROUPED, "layer_types": ["conv", "full_attention"]},
+        sizes(GROUPED, layer_types=["conv", "full_attention"]),
         note="convolutions in between: true layer numbers",
     ),
     "llama4_text": Family(
-        {
-            **GROUPED,
-            **EXPERTS,
-            **ints("attention_chunk_size=4 intermediate_size_mlp=24 num_hidden_layers=4"),
-        },
+        sizes(
+            GROUPED, EXPERTS, "attention_chunk_size=4 intermediate_size_mlp=24 num_hidden_layers=4"
+        ),
         note="chunks are zeros in the map",
     ),
     "mamba": none(
-        {**WORDS, "hidden_size": 16, "num_hidden_layers": 2, "state_size": 4},
+        sizes(WORDS, "hidden_size=16 num_hidden_layers=2 state_size=4"),
         "no attention",
         "no attention",
     ),
     "mamba2": none(
-        {
-            **WORDS,
-            **ints(
-                "hidden_size=32 num_hidden_layers=2 state_size=4 head_dim=16 num_heads=4 "
-                "n_groups=1 expand=2"
-            ),
-        },
+        sizes(
+            WORDS,
+            "hidden_size=32 num_hidden_layers=2 state_size=4 head_dim=16 num_heads=4 n_groups=1 "
+            "expand=2",
+        ),
         "no attention",
         "no attention",
     ),
     "mistral": Family(WINDOW, note="sliding windows are zeros"),
-    "mixtral": Family({**WINDOW, **EXPERTS}),
-    "mpt": by_hand({**WORDS, "d_model": 32, "n_layers": 2, "n_heads": 4, "max_seq_len": 40}),
+    "mixtral": Family(sizes(WINDOW, EXPERTS)),
+    "mpt": by_hand(sizes(WORDS, "d_model=32 n_layers=2 n_heads=4 max_seq_len=40")),
     "openai-gpt": by_hand(OLD_GPT),
-    "opt": Family({**TEXT, "ffn_dim": 24, "word_embed_proj_dim": 32}),
-    "qwen2_moe": Family({**GROUPED, **EXPERTS, "shared_expert_intermediate_size": 16}),
-    "qwen3_moe": Family({**GROUPED, **EXPERTS}),
+    "opt": Family(sizes(TEXT, "ffn_dim=24 word_embed_proj_dim=32")),
+    "qwen2_moe": Family(sizes(GROUPED, EXPERTS, "shared_expert_intermediate_size=16")),
+    "qwen3_moe": Family(sizes(GROUPED, EXPERTS)),
     "qwen3_next": Family(
-        {
-            **GROUPED,
-            **EXPERTS,
-            "num_hidden_layers": 4,
-            "layer_types": ["linear_attention", "full_attention"] * 2,
-            **ints(
-                "linear_num_key_heads=2 linear_num_value_heads=2 linear_key_head_dim=8 "
-                "linear_value_head_dim=8 shared_expert_intermediate_size=16"
-            ),
-        },
+        sizes(
+            GROUPED,
+            EXPERTS,
+            "num_hidden_layers=4 linear_num_key_heads=2 linear_num_value_heads=2 "
+            "linear_key_head_dim=8 linear_value_head_dim=8 shared_expert_intermediate_size=16",
+            layer_types=["linear_attention", "full_attention"] * 2,
+        ),
         note="linear attention in between: true layer numbers",
     ),
     "recurrent_gemma": Family(
-        {**GROUPED, "attention_window_size": 4, "num_hidden_layers": 3, "lru_width": 32},
+        sizes(GROUPED, "attention_window_size=4 num_hidden_layers=3 lru_width=32"),
         note="recurrences in between: true layer numbers",
     ),
     "rwkv": none(
-        {**WORDS, "hidden_size": 32, "num_hidden_layers": 2, "attention_hidden_size": 32},
+        sizes(WORDS, "hidden_size=32 num_hidden_layers=2 attention_hidden_size=32"),
         "a recurrence",
         "recurrence",
     ),
     "starcoder2": Family(WINDOW),
-    "xglm": by_hand({**WORDS, "d_model": 32, "num_layers": 2, "attention_heads": 4, "ffn_dim": 24}),
+    "xglm": by_hand(sizes(WORDS, "d_model=32 num_layers=2 attention_heads=4 ffn_dim=24")),
     "zamba2": Family(
-        {
-            **TEXT,
-            "num_hidden_layers": 3,
-            "layers_block_type": ["mamba", "hybrid", "hybrid"],
-            **ints(
-                "mamba_d_state=4 n_mamba_heads=4 mamba_headdim=16 chunk_size=4 num_mem_blocks=1"
-            ),
-            "use_mem_rope": False,
-            **ints("attention_head_dim=16 adapter_rank=4 num_key_value_heads=4"),
-        },
+        sizes(
+            TEXT,
+            "num_hidden_layers=3 mamba_d_state=4 n_mamba_heads=4 mamba_headdim=16 chunk_size=4 "
+            "num_mem_blocks=1 attention_head_dim=16 adapter_rank=4 num_key_value_heads=4",
+            layers_block_type=["mamba", "hybrid", "hybrid"],
+            use_mem_rope=False,
+        ),
         note="one attention shared by layers: true layer numbers from the configuration",
     ),
     # encoder–decoders
     "bigbird_pegasus": by_hand(
-        {**SEQ2SEQ, "block_size": 2, "num_random_blocks": 1},
+        sizes(SEQ2SEQ, "block_size=2 num_random_blocks=1"),
         "full attention up to (5 + 2 × random blocks) × block size tokens; beyond refused",
         kind="pair",
     ),
     "fsmt": by_hand(
-        {**SEQ2SEQ, "langs": ["a", "b"], "src_vocab_size": 50, "tgt_vocab_size": 50}, kind="pair"
+        sizes(SEQ2SEQ, "src_vocab_size=50 tgt_vocab_size=50", langs=["a", "b"]), kind="pair"
     ),
     "led": none(
-        {**SEQ2SEQ, "attention_window": [4, 4]}, "windows and global tokens", "windows", kind="pair"
+        sizes(SEQ2SEQ, attention_window=[4, 4]), "windows and global tokens", "windows", kind="pair"
     ),
     "longt5": none(
-        {**T5, "local_radius": 3}, "windows or summaries of blocks", "windows", kind="pair"
+        sizes(T5, "local_radius=3"), "windows or summaries of blocks", "windows", kind="pair"
     ),
     "mt5": Family(T5, "pair", std=0.2),
     "mvp": by_hand(SEQ2SEQ, kind="pair"),
     "nllb-moe": Family(
-        {**SEQ2SEQ, "num_experts": 2, "expert_capacity": 20, "router_dtype": "float32"}, "pair"
+        sizes(SEQ2SEQ, "num_experts=2 expert_capacity=20", router_dtype="float32"), "pair"
     ),
     "pegasus_x": none(
-        {**SEQ2SEQ, "block_size": 4, "num_global_tokens": 2},
+        sizes(SEQ2SEQ, "block_size=4 num_global_tokens=2"),
         "blocks and global tokens",
         "blocks",
         kind="pair",
     ),
     "prophetnet": none(
-        {
-            **WORDS,
-            **ints(
-                "hidden_size=32 num_encoder_layers=2 num_decoder_layers=2 "
-                "num_encoder_attention_heads=4 num_decoder_attention_heads=4 "
-                "encoder_ffn_dim=24 decoder_ffn_dim=24 max_position_embeddings=40 ngram=2"
-            ),
-        },
+        sizes(
+            WORDS,
+            "hidden_size=32 num_encoder_layers=2 num_decoder_layers=2 "
+            "num_encoder_attention_heads=4 num_decoder_attention_heads=4 encoder_ffn_dim=24 "
+            "decoder_ffn_dim=24 max_position_embeddings=40 ngram=2",
+        ),
         "several streams a decoder",
         "streams",
         kind="pair",
     ),
-    "switch_transformers": Family({**T5, "num_experts": 2, "expert_capacity": 20}, "pair"),
+    "switch_transformers": Family(sizes(T5, "num_experts=2 expert_capacity=20"), "pair"),
     "t5": Family(T5, "pair", std=0.2),
     "umt5": Family(T5, "pair", std=0.2),
     "whisper": Family(
-        {
-            **SEQ2SEQ,
-            **ints("num_mel_bins=8 max_source_positions=10 max_target_positions=40 vocab_size=60"),
-        },
+        sizes(
+            SEQ2SEQ, "num_mel_bins=8 max_source_positions=10 max_target_positions=40 vocab_size=60"
+        ),
         "speech",
     ),
     # images
     "blip": none(
         {
-            "text_config": {**TEXT, "encoder_hidden_size": 32, "projection_dim": 32},
+            "text_config": sizes(TEXT, "encoder_hidden_size=32 projection_dim=32"),
             "vision_config": IMAGE,
         },
         "without a kernel, and kept to itself where both towers run",
@@ -410,23 +381,21 @@ FAMILIES: dict[str, Family] = {
     ),
     "data2vec-vision": by_hand(IMAGE, kind="image"),
     "git": by_hand(
-        {**TEXT, "vision_config": IMAGE},
+        sizes(TEXT, vision_config=IMAGE),
         "patches and text in one sequence; its vision tower can be probed",
         kind="joint",
     ),
     "layoutlmv3": by_hand(
-        {
-            **TEXT,
-            **ints(
-                "input_size=16 patch_size=4 coordinate_size=5 shape_size=6 "
-                "max_2d_position_embeddings=64"
-            ),
-        }
+        sizes(
+            TEXT,
+            "input_size=16 patch_size=4 coordinate_size=5 shape_size=6 "
+            "max_2d_position_embeddings=64",
+        )
     ),
     "llava": Family(
         {
-            "text_config": {**GROUPED, "model_type": "llama"},
-            "vision_config": {**IMAGE, "model_type": "clip_vision_model"},
+            "text_config": sizes(GROUPED, model_type="llama"),
+            "vision_config": sizes(IMAGE, model_type="clip_vision_model"),
             "image_token_index": 49,
             "image_token_id": 49,
         },
@@ -448,27 +417,25 @@ FAMILIES: dict[str, Family] = {
         note="keys are patches made coarser; each stage has its own sizes",
     ),
     "siglip": Family(BOTH, "image and text", note="both towers"),
-    "swin": Family({**STAGES, "window_size": 4}, "windows", note="windows stand in the batch axis"),
+    "swin": Family(
+        sizes(STAGES, "window_size=4"), "windows", note="windows stand in the batch axis"
+    ),
     "swinv2": none(
-        {**STAGES, "window_size": 4}, "without a kernel, in windows", "windows", kind="image"
+        sizes(STAGES, "window_size=4"), "without a kernel, in windows", "windows", kind="image"
     ),
     "vilt": by_hand(
-        {**TEXT, "image_size": 16, "patch_size": 4},
-        "text and patches in one sequence",
-        kind="joint",
+        sizes(TEXT, "image_size=16 patch_size=4"), "text and patches in one sequence", kind="joint"
     ),
     "vit_mae": Family(
-        {
-            **IMAGE,
-            "mask_ratio": 0.0,
-            **ints(
-                "decoder_hidden_size=16 decoder_num_attention_heads=2 decoder_num_hidden_layers=1"
-            ),
-        },
+        sizes(
+            IMAGE,
+            "decoder_hidden_size=16 decoder_num_attention_heads=2 decoder_num_hidden_layers=1",
+            mask_ratio=0.0,
+        ),
         "image",
         note="a drawn part of the patches",
     ),
-    "yolos": Family({**IMAGE, "image_size": [16, 16], "num_detection_tokens": 3}, "image"),
+    "yolos": Family(sizes(IMAGE, "num_detection_tokens=3", image_size=[16, 16]), "image"),
 }
 
 MORE: dict[str, Family] = {
@@ -479,29 +446,25 @@ MORE: dict[str, Family] = {
     ),
     "gpt_neox_japanese": by_hand(TEXT),
     "lilt": by_hand(
-        {**TEXT, "max_2d_position_embeddings": 64, "channel_shrink_ratio": 2, "hidden_size": 48}
+        sizes(TEXT, "max_2d_position_embeddings=64 channel_shrink_ratio=2 hidden_size=48")
     ),
     "markuplm": Family(
-        {
-            **TEXT,
-            **ints(
-                "max_depth=4 xpath_unit_hidden_size=4 max_xpath_tag_unit_embeddings=10 "
-                "max_xpath_subs_unit_embeddings=10 tag_pad_id=1 subs_pad_id=1"
-            ),
-        }
+        sizes(
+            TEXT,
+            "max_depth=4 xpath_unit_hidden_size=4 max_xpath_tag_unit_embeddings=10 "
+            "max_xpath_subs_unit_embeddings=10 tag_pad_id=1 subs_pad_id=1",
+        )
     ),
     "roc_bert": Family(
-        {
-            **TEXT,
-            **ints(
-                "pronunciation_vocab_size=20 shape_vocab_size=20 pronunciation_embed_dim=8 "
-                "shape_embed_dim=8"
-            ),
-        }
+        sizes(
+            TEXT,
+            "pronunciation_vocab_size=20 shape_vocab_size=20 pronunciation_embed_dim=8 "
+            "shape_embed_dim=8",
+        )
     ),
     "tapas": by_hand(TEXT),
-    "visual_bert": by_hand({**TEXT, "visual_embedding_dim": 8}),
-    "xmod": Family({**TEXT, "languages": ["en_XX"], "default_language": "en_XX"}),
+    "visual_bert": by_hand(sizes(TEXT, "visual_embedding_dim=8")),
+    "xmod": Family(sizes(TEXT, languages=["en_XX"], default_language="en_XX")),
     **alike(
         "afmoe apertus arcee aria_text bitnet cohere2_moe cwm doge dots1 ernie4_5 ernie4_5_moe "
         "exaone_moe flex_olmo flint glm4_moe granitemoe granitemoeshared hunyuan_v1_dense "
@@ -521,26 +484,23 @@ MORE: dict[str, Family] = {
         note="an indexer chooses keys: those left out are zeros",
     ),
     "gemma4_text": Family(
-        {
-            **WINDOW,
-            **ints(
-                "vocab_size_per_layer_input=50 hidden_size_per_layer_input=8 global_head_dim=8 "
-                "num_global_key_value_heads=2"
-            ),
-        },
+        sizes(
+            WINDOW,
+            "vocab_size_per_layer_input=50 hidden_size_per_layer_input=8 global_head_dim=8 "
+            "num_global_key_value_heads=2",
+        ),
         note="sliding windows are zeros",
     ),
-    "zaya": Family({**GROUPED, **EXPERTS, "num_experts_per_tok": 1, "hidden_size": 64}),
+    "zaya": Family(sizes(GROUPED, EXPERTS, "num_experts_per_tok=1 hidden_size=64")),
     "t5gemma": Family({"encoder": WINDOW, "decoder": WINDOW, "vocab_size": 50}, "pair"),
     # with layers that have no attention
-    "bailing_hybrid": none({**TEXT, **EXPERTS}, "no attention", "no attention"),
+    "bailing_hybrid": none(sizes(TEXT, EXPERTS), "no attention", "no attention"),
     "kimi_linear": Family(
-        {
-            **LATENT,
-            "linear_num_heads": 2,
-            "linear_head_dim": 8,
-            "layer_types": ["linear_attention", "full_attention"],
-        },
+        sizes(
+            LATENT,
+            "linear_num_heads=2 linear_head_dim=8",
+            layer_types=["linear_attention", "full_attention"],
+        ),
         note="linear attention in between: true layer numbers",
     ),
     **alike(
@@ -549,21 +509,16 @@ MORE: dict[str, Family] = {
         note="convolutions in between: true layer numbers",
     ),
     "minimax": Family(
-        {
-            **GROUPED,
-            **EXPERTS,
-            "layer_types": ["full_attention", "linear_attention"],
-            "block_size": 4,
-        },
+        sizes(GROUPED, EXPERTS, "block_size=4", layer_types=["full_attention", "linear_attention"]),
         note="linear attention in between: true layer numbers",
     ),
     "nemotron_h": Family(
-        {
-            **GROUPED,
-            **EXPERTS,
-            "layers_block_type": ["mamba", "attention"],
-            **ints("mamba_num_heads=4 mamba_head_dim=16 ssm_state_size=4 n_groups=2"),
-        },
+        sizes(
+            GROUPED,
+            EXPERTS,
+            "mamba_num_heads=4 mamba_head_dim=16 ssm_state_size=4 n_groups=2",
+            layers_block_type=["mamba", "attention"],
+        ),
         note="mamba layers in between: true layer numbers",
     ),
     **alike(
@@ -572,7 +527,7 @@ MORE: dict[str, Family] = {
         note="linear attention in between: true layer numbers",
     ),
     "xlstm": none(
-        {**WORDS, "hidden_size": 32, "num_blocks": 2, "num_heads": 4, "chunk_size": 4},
+        sizes(WORDS, "hidden_size=32 num_blocks=2 num_heads=4 chunk_size=4"),
         "no attention",
         "no attention",
     ),
@@ -585,7 +540,7 @@ MORE: dict[str, Family] = {
     ),
     **alike("altclip chinese_clip clipseg metaclip_2 owlvit tipsv2", BOTH, "image and text"),
     "donut-swin": none(
-        {**STAGES, "window_size": 4}, "without a kernel, in windows", "windows", kind="image"
+        sizes(STAGES, "window_size=4"), "without a kernel, in windows", "windows", kind="image"
     ),
     "vitdet": by_hand(IMAGE, kind="image"),
     **{
