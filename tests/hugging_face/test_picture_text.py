@@ -18,7 +18,7 @@ from attnviz.core.errors import AttentionError, InputError, ModelError, UsageErr
 from attnviz.core.options import Given
 from attnviz.models.hugging_face.capture.kernel import stream_of, watch_kernels
 from attnviz.models.hugging_face.load.imports import quiet
-from attnviz.models.hugging_face.load.tasks import record_outputs
+from attnviz.models.hugging_face.load.tasks import record_logits
 from attnviz.models.hugging_face.vision.layouts import (
     BY_FAMILY,
     LAYOUTS,
@@ -279,9 +279,9 @@ def test_reading_changes_no_bit_of_what_the_model_gives_out(family: str, loaded:
     reading, _, _ = sheets_of(source, [picture()])
     with torch.no_grad():
         plain = source.model(**reading.inputs, use_cache=False).logits
-    with record_outputs(source.model) as outputs:
+    with record_logits(source.model) as logits:
         look(source, picture(), TEXT)
-    assert torch.equal(outputs[0].logits, plain)
+    assert torch.equal(logits[0], plain)
 
 
 def test_a_chat_template_is_used_where_there_is_one(

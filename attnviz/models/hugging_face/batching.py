@@ -27,7 +27,7 @@ from attnviz.models.hugging_face.capture.probe import dtype_of
 from attnviz.models.hugging_face.capture.region import heads_of
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
 from attnviz.models.hugging_face.load.devices import NotEnoughMemoryError, free_bytes
-from attnviz.models.hugging_face.load.tasks import record_outputs
+from attnviz.models.hugging_face.load.tasks import record_logits
 from attnviz.models.hugging_face.loaded_model import LoadedModel, input_names, vocabulary_size
 from attnviz.storage.texts import MEMORY_BUDGET, batches
 
@@ -74,7 +74,7 @@ Read = tuple[list[Captured], Any]  # one text's weights, and its logits (a batch
 
 def read_one(loaded: LoadedModel, encoded: EncodedQuery) -> Attention:
     """The maps of one pass over one query."""
-    with record_outputs(loaded.model) as outputs:
+    with record_logits(loaded.model) as logits:
         captured = capture(
             encoded.part,
             loaded.tensors(encoded.inputs, encoded.part),
@@ -83,8 +83,7 @@ def read_one(loaded: LoadedModel, encoded: EncodedQuery) -> Attention:
             ignored=encoded.ignored,
             implied=True,
         )
-    logits = getattr(outputs[0], "logits", None) if outputs else None
-    return encoded.build_attention(captured, loaded.task, logits)
+    return encoded.build_attention(captured, loaded.task, logits[0] if logits else None)
 
 
 class BatchRunner:
@@ -123,8 +122,7 @@ class BatchRunner:
                 read = self._attempt([self.items[number] for number in batch])
                 if read is None:
                     continue
-                if read:
-                    found |= dict(zip(batch, read, strict=True))
+                found |= dict(zip(batch, read, strict=False))  # none where each needs its own pass
             left = [number for number in left if number not in batch]
         return found
 
@@ -170,12 +168,11 @@ class BatchRunner:
         sides = [item.sides for item in batch]
         calls = self.compatibility.calls.get(mode)
         eager = eager_attention(model) if mode.eager else nullcontext()
-        with record_outputs(model) as outputs, eager:
+        with record_logits(model) as logits, eager:
             captured = capture_many(self.part, inputs, sides, calls)
-        logits = getattr(outputs[0], "logits", None) if outputs else None
         lengths = [len(next(iter(item.tokens.values()))) for item in batch]
         return [
-            (found, _logits_of(logits, number, length))
+            (found, _logits_of(logits[0] if logits else None, number, length))
             for number, (found, length) in enumerate(zip(captured, lengths, strict=True))
         ]
 
@@ -219,11 +216,9 @@ class BatchRunner:
             self.compatibility.eager = False
             return
         self.compatibility.grouping = FALL_BACK[mode.grouping]
-        if not why:
-            return
-        if mode.grouping == "even":
+        if why and mode.grouping == "even":
             notify(f"texts are read one by one, because in a batch {why}")
-        else:
+        elif why:
             notify(f"only texts of equal length are read together, because with padding {why}")
 
     def _halve(self, batch: Sequence[EncodedQuery]) -> list[Attention] | None:

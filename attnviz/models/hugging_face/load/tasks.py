@@ -53,12 +53,12 @@ def task_of(config: Any, named: str = "") -> Task | None:
 
 
 @contextmanager
-def record_outputs(model: Any) -> Iterator[list[Any]]:
-    """Record a model's outputs in a block of code, one for each pass."""
-    outputs = list[Any]()
-    record = thread_hook(lambda _part, _inputs, output: outputs.append(output))
+def record_logits(model: Any) -> Iterator[list[Any]]:
+    """Record a model's logits in a block of code, one item for each pass; None: it has none."""
+    logits = list[Any]()
+    record = thread_hook(lambda *call: logits.append(getattr(call[-1], "logits", None)))
     with model.register_forward_hook(record):
-        yield outputs
+        yield logits
 
 
 def show_decision(

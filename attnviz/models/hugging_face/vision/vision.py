@@ -33,7 +33,7 @@ from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
 from attnviz.models.hugging_face.load.imports import quiet
 from attnviz.models.hugging_face.load.loading import LoadOptions, load_parts, model_class
 from attnviz.models.hugging_face.load.model_errors import running_errors
-from attnviz.models.hugging_face.load.tasks import Task, record_outputs, show_decision
+from attnviz.models.hugging_face.load.tasks import Task, record_logits, show_decision
 from attnviz.models.hugging_face.loaded_model import input_names
 from attnviz.models.hugging_face.outputs import chosen_class, class_name, no_head
 from attnviz.models.hugging_face.value_vectors import value_vectors
@@ -70,7 +70,7 @@ class VisionModel(UnbatchedSource, Predicting):
             inputs = self.inputs(picture)
             rows, columns = self.grid(inputs["pixel_values"])
             attention = self.without_maps(picture, inputs, rows, columns)
-            with record_outputs(self.model) as outputs:
+            with record_logits(self.model) as logits:
                 if windowed(self.model):
                     maps = window_maps(self.model, self.name, inputs, picture.patch)
                     routes = [f"{self.model.config._attn_implementation}, probed"]
@@ -85,9 +85,9 @@ class VisionModel(UnbatchedSource, Predicting):
                     )
         provenance = with_routes(attention.provenance, routes)
         attention = replace(attention, maps=maps, provenance=provenance)
-        if self.task is None or not outputs:
+        if self.task is None or not logits:
             return attention
-        return show_decision(attention, self.task, outputs[-1].logits, ())
+        return show_decision(attention, self.task, logits[-1], ())
 
     def experiment(self, query: Query, wanted: str | None = None) -> ModelExperiment:
         """The model with a picture before it, to be run with parts of it switched off.
