@@ -180,8 +180,6 @@ def attend(
     weights: Path | None | str = None,
     qk: Path | None | str = None,
     causal: bool = False,
-    size: int = 64,
-    heads: int = 4,
     seed: int = 0,
     device: Literal['auto', 'cpu', 'cuda', 'mps'] = 'auto',
     device_map: Literal['auto', 'balanced', 'sequential'] | None = None,
@@ -230,13 +228,11 @@ def attend(
     Options:
         model: Model of transformers, its name or folder, or a shipped one ('pocket').
         adapter: Merge an adapter (LoRA and its like, peft) into --model, by default the one it names.
-        mechanism: Untrained own layer; 'attnviz mechanisms' lists them.
+        mechanism: Untrained layer: linear, or linear:heads=4,size=64,seed=0; 'attnviz mechanisms' lists the names.
         weights: Your own matrices or a saved map: .npz, .safetensors or .json.
         qk: Queries and keys that another program dumped: .npz, .safetensors or .json.
         causal: Hide every later token.
-        size: Features of an own layer.
-        heads: Heads of an own layer.
-        seed: Seed of an own layer.
+        seed: Seed of the random inputs of --weights, where the file holds projections only.
         device: auto, cpu, cuda or mps.
         device_map: Spread a model larger than one device: auto, balanced or sequential (accelerate).
         dtype: float32, float64, float16 or bfloat16. On a processor the first is the default.
@@ -281,8 +277,6 @@ def attend_many(
     weights: Path | None | str = None,
     qk: Path | None | str = None,
     causal: bool = False,
-    size: int = 64,
-    heads: int = 4,
     seed: int = 0,
     device: Literal['auto', 'cpu', 'cuda', 'mps'] = 'auto',
     device_map: Literal['auto', 'balanced', 'sequential'] | None = None,
@@ -319,13 +313,11 @@ def attend_many(
     Options:
         model: Model of transformers, its name or folder, or a shipped one ('pocket').
         adapter: Merge an adapter (LoRA and its like, peft) into --model, by default the one it names.
-        mechanism: Untrained own layer; 'attnviz mechanisms' lists them.
+        mechanism: Untrained layer: linear, or linear:heads=4,size=64,seed=0; 'attnviz mechanisms' lists the names.
         weights: Your own matrices or a saved map: .npz, .safetensors or .json.
         qk: Queries and keys that another program dumped: .npz, .safetensors or .json.
         causal: Hide every later token.
-        size: Features of an own layer.
-        heads: Heads of an own layer.
-        seed: Seed of an own layer.
+        seed: Seed of the random inputs of --weights, where the file holds projections only.
         device: auto, cpu, cuda or mps.
         device_map: Spread a model larger than one device: auto, balanced or sequential (accelerate).
         dtype: float32, float64, float16 or bfloat16. On a processor the first is the default.
@@ -461,9 +453,6 @@ def compare(
     adapter: str | None = None,
     mechanism: str | None = None,
     causal: bool = False,
-    size: int = 64,
-    heads: int = 4,
-    seed: int = 0,
     device: Literal['auto', 'cpu', 'cuda', 'mps'] = 'auto',
     device_map: Literal['auto', 'balanced', 'sequential'] | None = None,
     dtype: Literal['float32', 'float64', 'float16', 'bfloat16'] | None = None,
@@ -509,11 +498,8 @@ def compare(
         fail_above: Exit with 1 if a head's divergence (0: none, 0.693: all) or an effect's change is larger.
         model: Model of transformers, its name or folder, or a shipped one ('pocket').
         adapter: Merge an adapter (LoRA and its like, peft) into --model, by default the one it names.
-        mechanism: Untrained own layer; 'attnviz mechanisms' lists them.
+        mechanism: Untrained layer: linear, or linear:heads=4,size=64,seed=0; 'attnviz mechanisms' lists the names.
         causal: Hide every later token.
-        size: Features of an own layer.
-        heads: Heads of an own layer.
-        seed: Seed of an own layer.
         device: auto, cpu, cuda or mps.
         device_map: Spread a model larger than one device: auto, balanced or sequential (accelerate).
         dtype: float32, float64, float16 or bfloat16. On a processor the first is the default.
@@ -562,9 +548,6 @@ def corpus(
     adapter: str | None = None,
     mechanism: str | None = None,
     causal: bool = False,
-    size: int = 64,
-    heads: int = 4,
-    seed: int = 0,
     device: Literal['auto', 'cpu', 'cuda', 'mps'] = 'auto',
     device_map: Literal['auto', 'balanced', 'sequential'] | None = None,
     dtype: Literal['float32', 'float64', 'float16', 'bfloat16'] | None = None,
@@ -607,11 +590,8 @@ def corpus(
         atlas: A page of every head, with texts in which it attends strongly, usually and weakly.
         model: Model of transformers, its name or folder, or a shipped one ('pocket').
         adapter: Merge an adapter (LoRA and its like, peft) into --model, by default the one it names.
-        mechanism: Untrained own layer; 'attnviz mechanisms' lists them.
+        mechanism: Untrained layer: linear, or linear:heads=4,size=64,seed=0; 'attnviz mechanisms' lists the names.
         causal: Hide every later token.
-        size: Features of an own layer.
-        heads: Heads of an own layer.
-        seed: Seed of an own layer.
         device: auto, cpu, cuda or mps.
         device_map: Spread a model larger than one device: auto, balanced or sequential (accelerate).
         dtype: float32, float64, float16 or bfloat16. On a processor the first is the default.
@@ -661,8 +641,6 @@ def heads(
     weights: Path | None | str = None,
     qk: Path | None | str = None,
     causal: bool = False,
-    size: int = 64,
-    heads: int = 4,
     seed: int = 0,
     device: Literal['auto', 'cpu', 'cuda', 'mps'] = 'auto',
     device_map: Literal['auto', 'balanced', 'sequential'] | None = None,
@@ -705,13 +683,11 @@ def heads(
         scatter: Heads in a plane, near where they look alike, as a picture.
         model: Model of transformers, its name or folder, or a shipped one ('pocket').
         adapter: Merge an adapter (LoRA and its like, peft) into --model, by default the one it names.
-        mechanism: Untrained own layer; 'attnviz mechanisms' lists them.
+        mechanism: Untrained layer: linear, or linear:heads=4,size=64,seed=0; 'attnviz mechanisms' lists the names.
         weights: Your own matrices or a saved map: .npz, .safetensors or .json.
         qk: Queries and keys that another program dumped: .npz, .safetensors or .json.
         causal: Hide every later token.
-        size: Features of an own layer.
-        heads: Heads of an own layer.
-        seed: Seed of an own layer.
+        seed: Seed of the random inputs of --weights, where the file holds projections only.
         device: auto, cpu, cuda or mps.
         device_map: Spread a model larger than one device: auto, balanced or sequential (accelerate).
         dtype: float32, float64, float16 or bfloat16. On a processor the first is the default.
@@ -944,19 +920,16 @@ def steps(
     target: str | None = None, *,
     text: str | None = None,
     example: str | None = None,
-    heads: int = 1,
+    mechanism: str | None = None,
     causal: bool = False,
     mask: str | None = None,
     padding: int = 0,
-    size: int | None = None,
-    seed: int | None = None,
     scatter: Path | None | str = None,
     diagram: bool = False,
     model: Any = None,
     tokenizer: Any = None,
     processor: Any = None,
     adapter: str | None = None,
-    mechanism: str | None = None,
     device: Literal['auto', 'cpu', 'cuda', 'mps'] = 'auto',
     device_map: Literal['auto', 'balanced', 'sequential'] | None = None,
     dtype: Literal['float32', 'float64', 'float16', 'bfloat16'] | None = None,
@@ -978,17 +951,14 @@ def steps(
         target: Second sentence, whose words are the queries.
         text: Sentence, of one word or more.
         example: Worked example: self, cross or naive; with a FILE of several, one of them.
-        heads: Heads of the mechanism, default 1.
+        mechanism: Which attention: rotary, or rotary:heads=2,size=8,seed=1 (default: one head, 4 features, seed 0); 'attnviz mechanisms' lists the names.
         causal: Hide later positions.
         mask: 1 where a query may look, a row a query: '1 0 1, 1 1 1'; one row is for all. Or a file that holds it as mask.
         padding: Hide the last N keys.
-        size: Features of a sentence, default 4.
-        seed: Seed of what is drawn, default 0.
         scatter: Inputs, values and outputs in three dimensions: .png, .svg or .pdf.
         diagram: Print the flow of the data as Mermaid text instead.
         model: Model of transformers, its name or folder, or a shipped one ('pocket').
         adapter: Merge an adapter (LoRA and its like, peft) into --model, by default the one it names.
-        mechanism: Untrained own layer; 'attnviz mechanisms' lists them.
         device: auto, cpu, cuda or mps.
         device_map: Spread a model larger than one device: auto, balanced or sequential (accelerate).
         dtype: float32, float64, float16 or bfloat16. On a processor the first is the default.

@@ -221,7 +221,7 @@ def _caught(run: Any) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except MemoryError as error:
-        complain(f"not enough memory ({error}): choose less text, fewer heads or a smaller --size")
+        complain(f"not enough memory ({error}): choose less text or a smaller layer")
         return 1
     except OSError as error:
         if (line := _refused(error)) is None:

@@ -11,7 +11,13 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from attnviz.core.errors import UsageError
-from attnviz.core.registry import LENSES, MECHANISMS
+from attnviz.core.registry import (
+    LARGEST_SEED,
+    LENSES,
+    MECHANISMS,
+    MechanismChoice,
+    parse_mechanism,
+)
 
 Device = Literal["auto", "cpu", "cuda", "mps"]
 DeviceMap = Literal["auto", "balanced", "sequential"]
@@ -26,7 +32,6 @@ EngineName = Literal["local", "ray"]
 Width = Literal["single", "double"]
 PictureScale = Literal["own", "shared"]
 
-LARGEST_SEED = 2**64 - 1
 LENS_NAMES = ("raw", *LENSES, "all")
 """What --lens can be: the weights themselves, a lens, or all of them side by side."""
 
@@ -120,7 +125,8 @@ class Origin:
     mechanism: str | None = opt(
         "mechanism",
         "--mechanism NAME",
-        "Untrained own layer; 'attnviz mechanisms' lists them.",
+        "Untrained layer: linear, or linear:heads=4,size=64,seed=0; 'attnviz mechanisms' lists "
+        "the names.",
         suggested=tuple(MECHANISMS),
     )
     weights: Path | None = opt(
@@ -136,10 +142,14 @@ class Origin:
         rare=True,
     )
     causal: bool = opt("causal", "--causal", "Hide every later token.")
-    size: int = opt("layer", "--size N", "Features of an own layer.", default=64, min=1, rare=True)
-    heads: int = opt("layer", "--heads N", "Heads of an own layer.", default=4, min=1, rare=True)
     seed: int = opt(
-        "layer", "--seed N", "Seed of an own layer.", default=0, min=0, max=LARGEST_SEED, rare=True
+        "weights",
+        "--seed N",
+        "Seed of the random inputs of --weights, where the file holds projections only.",
+        default=0,
+        min=0,
+        max=LARGEST_SEED,
+        rare=True,
     )
     device: Device = opt("compute", "--device NAME", "{choices}.", default="auto", rare=True)
     device_map: DeviceMap | None = opt(
@@ -210,6 +220,11 @@ class Origin:
     to: Language | None = opt(
         "to", "--to LANGUAGE", "Language of the target for the pocket model: {choices}."
     )
+
+    @property
+    def layer(self) -> MechanismChoice | None:
+        """The untrained layer that --mechanism names."""
+        return None if self.mechanism is None else parse_mechanism(self.mechanism)
 
 
 @dataclass(frozen=True, slots=True)

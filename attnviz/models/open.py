@@ -74,16 +74,15 @@ def check_origin(origin: Origin, command: Command) -> None:
     named = [option for option, value in origins.items() if value is not None]
     if len(named) > 1:
         raise UsageError(f"{' and '.join(named)} name two origins of attention: give one")
-    if origin.mechanism is not None:
+    if origin.layer is not None:
         from attnviz.models.own import check_mechanism
 
-        check_mechanism(origin.mechanism, command)
-    if origin.mechanism is None and command != "co":
-        usual = Origin()
-        for name in ("size", "heads", "seed"):
-            seeds_inputs = name == "seed" and origin.weights is not None
-            if getattr(origin, name) != getattr(usual, name) and not seeds_inputs:
-                raise UsageError(f"--{name} is for own layers: add --mechanism NAME")
+        check_mechanism(origin.layer.name, command)
+    if origin.seed and origin.weights is None:
+        raise UsageError(
+            "--seed draws inputs for --weights: the seed of a layer is --mechanism NAME:seed="
+            f"{origin.seed}"
+        )
     _check_loading(origin, named)
     generate = origin.generate and origin.model != "pocket-lm"
     if (generate or origin.chat) and is_shipped(origin):

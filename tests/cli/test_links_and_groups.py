@@ -8,7 +8,7 @@ from rich.text import Text
 
 from tests.invoke import attnviz
 
-OWN = ("--mechanism", "multi-head", "--size", "16", "-q")
+OWN = ("--mechanism", "multi-head:size=16", "-q")
 TEXT = "The old bridge was closed. Nobody knew."
 
 

@@ -57,7 +57,7 @@ class ComparedSide:
 
 
 @with_options(
-    *("model", "compute", "mechanism", "layer", "causal", "generate", "chat", "long"),
+    *("model", "compute", "mechanism", "causal", "generate", "chat", "long"),
     *("lens", "explain", "stream", "heads", "reduce", "special", "group", "pictures"),
     writes="comparison",
 )

@@ -74,7 +74,7 @@ CROSS = opt(
 
 
 @with_options(
-    *("model", "compute", "mechanism", "layer", "weights", "causal", "long"),
+    *("model", "compute", "mechanism", "weights", "causal", "long"),
     *("stream", "heads", "special", "to", "reading", "sharing"),
     writes="heads",
 )
