@@ -30,6 +30,7 @@ def ablate(
     text: Any = None,
     target: str | None = None, *,
     input: str | None = None,
+    layer: str | None | int | Sequence[int] = None,
     heads: Sequence[str | tuple[str | int, ...]] | None = None,
     links: Sequence[str | tuple[str | int, ...]] | None = None,
     tokens: Sequence[str | tuple[str | int, ...]] | None = None,
@@ -40,7 +41,7 @@ def ablate(
     top: int = 10,
     bars: Path | None | str = None,
     grid: Path | None | str = None,
-    words: Path | None | str = None,
+    highlight: Path | None | str = None,
     model: Any = None,
     tokenizer: Any = None,
     processor: Any = None,
@@ -69,7 +70,8 @@ def ablate(
         text: Text, or the source of a pair.
         target: Target of a pair.
         input: Texts from .txt (one a line), .jsonl, .csv or .tsv, also .gz; - is stdin.
-        heads: Head to switch off: 2.0, encoder.3.5; may be repeated.
+        layer: Layers to switch off, or those of --head 3: 2, 0,2 or 0-3, last, all; encoder.2.
+        heads: Heads to switch off: 2.3 (head 3 of layer 2), 2.3,4.1, encoder.2.3; or 3, 0-3, all of each layer; may be repeated.
         links: Link to cut in every head: "rouge>red", "encoder:the>cat"; may be repeated.
         tokens: Token, or word of several, to hide from all others: red, or red[3] where there are more; may be repeated.
         each: Switch everything of a kind off, one by one: heads, layers, links or tokens.
@@ -79,7 +81,7 @@ def ablate(
         top: Effects that the table lists.
         bars: Effects as bars: .png, .svg or .pdf.
         grid: All heads coloured by effect, with --each heads: a picture.
-        words: Text coloured by effect, with --each tokens: a picture.
+        highlight: Text coloured by effect, with --each tokens: a picture.
         model: Model of transformers, its name or folder, or a shipped one ('pocket').
         adapter: Merge an adapter (LoRA and its like, peft) into --model, by default the one it names.
         causal: Hide every later token.
@@ -358,7 +360,7 @@ def audio(
     seconds: int = 30,
     word_times: bool = False,
     times: Path | None | str = None,
-    heads: str | None = None,
+    timing_heads: str | None = None,
     against: Literal['input', 'output'] = 'output',
     model: Any = None,
     tokenizer: Any = None,
@@ -384,7 +386,7 @@ def audio(
     heatmap: Path | None | str = None,
     grid: Path | None | str = None,
     width: Literal['single', 'double'] | None = None,
-    links: Path | None | str = None,
+    lines: Path | None | str = None,
     html: Path | None | str = None,
     overwrite: bool = False,
     max_rows: int = 500,
@@ -400,7 +402,7 @@ def audio(
         seconds: How much of it to hear at most; Whisper hears 30, AST 10.
         word_times: When each word is spoken, by the heads that the model names.
         times: True times of words (.tsv: word, start, end; .TextGrid; .vtt): how far each head errs.
-        heads: Heads that time words, by layer and number: 2.0,3.1.
+        timing_heads: Heads that time words: 2.0,3.1.
         against: A row times the token that it predicts (output) or has read (input).
         model: Model of transformers, its name or folder, or a shipped one ('pocket').
         adapter: Merge an adapter (LoRA and its like, peft) into --model, by default the one it names.
@@ -424,7 +426,7 @@ def audio(
         heatmap: One matrix as a picture: .png, .svg or .pdf.
         grid: Every head as a picture: .png, .svg or .pdf.
         width: Lay pictures out for a paper's column: single or double (85 or 178 mm), text at its usual size.
-        links: Tokens joined by lines, eight heads at most in colours: .png, .svg or .pdf.
+        lines: Tokens joined by lines, eight heads at most in colours: .png, .svg or .pdf.
         html: Everything as one interactive page: .html. Of many texts, and of pictures, FILE-0, FILE-1, …: such files of attnviz are replaced, others refused.
         overwrite: Replace files FILE-0, … that others made, too.
         max_rows: Rows that a table shows at most; 0: all.

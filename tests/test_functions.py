@@ -152,7 +152,7 @@ def test_a_table_in_a_notebook_is_text_and_prints_nothing(
 def test_pictures_show_themselves_in_a_notebook() -> None:
     for figure in (
         attend(TEXT).heatmap(),
-        attend(TEXT).links(),
+        attend(TEXT).lines(),
         attnviz.heads(TEXT).picture("scatter"),
         attnviz.lesson("scaling").picture(),
     ):

@@ -37,7 +37,7 @@ MODELS: tuple[str, ...] = (
 """Where a text's attention may come from."""
 VIEW: tuple[str, ...] = ("lens", "stream", "heads", "reduce", "labels", "special", "group")
 """What may be made of the maps of a text."""
-PLACES: tuple[str, ...] = ("pictures", "links", "page", "top")
+PLACES: tuple[str, ...] = ("pictures", "lines", "page", "top")
 """Where maps may go, beside what every command writes."""
 MANY_TEXTS: tuple[str, ...] = ("reading", "sharing", "files")
 ONE_OF = Literal

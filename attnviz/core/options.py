@@ -317,9 +317,9 @@ class Output:
         "Lay pictures out for a paper's column: {choices} (85 or 178 mm), text at its usual size.",
         rare=True,
     )
-    links: Path | None = opt(
-        "links",
-        "--links FILE",
+    lines: Path | None = opt(
+        "lines",
+        "--lines FILE",
         "Tokens joined by lines, eight heads at most in colours: .png, .svg or .pdf.",
         rare=True,
     )

@@ -517,7 +517,7 @@ PICTURES: dict[str, Entry] = {
         "Every head of every layer side by side on one scale.",
         "attnviz.renderers.figures.grid:grid",
     ),
-    "links": Entry(
+    "lines": Entry(
         "Two columns of tokens joined by lines, the heavier the larger the weight.",
         "attnviz.renderers.figures.links:links",
     ),

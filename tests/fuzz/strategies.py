@@ -445,7 +445,7 @@ PLAIN: dict[str, tuple[tuple[str, ...], ...]] = {
 """Options that no command which takes them may refuse, with values; and all whose choices are
 names of a table that every run can take."""
 CHOSEN = ("--sort", "--show", "--over", "--device")
-COSTLY = ("--heatmap", "--grid", "--links", "--overview", "--scatter", "--plot")
+COSTLY = ("--heatmap", "--grid", "--lines", "--overview", "--scatter", "--plot")
 
 
 @st.composite
@@ -509,7 +509,7 @@ def clashes(given: tuple[str, ...], option: str) -> bool:
         aside = ("co", "compare", "image", "align", "render", "ablate", "steps")
         loose = option in ("--group", "--words") and "sigmoid" in given  # rows beyond 1
         return given[0] in aside or "--weights" in given or loose
-    if option in ("--heatmap", "--grid", "--links", "--html", "--reduce"):
+    if option in ("--heatmap", "--grid", "--lines", "--html", "--reduce"):
         return given[0] in ("image", "ablate")
     return False
 

@@ -193,7 +193,7 @@ def _saved_effects(
         names = ("A holds effects of an ablation, and B", "B holds effects of an ablation, and A")
         raise UsageError(f"{names[first is None]} does not: give two files of 'attnviz ablate'")
     output = options.output
-    if any((output.heatmap, output.grid, output.links, output.html, output.open_page)) or any(
+    if any((output.heatmap, output.grid, output.lines, output.html, output.open_page)) or any(
         side.choice != Choice() for side in sides
     ):
         raise UsageError(
