@@ -6,7 +6,7 @@ type says what it may be. A command offers whole groups of them (`attnviz.cli.op
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -423,6 +423,20 @@ class Options:
     many: Many = field(default_factory=Many)
     given: tuple[tuple[str, str], ...] = ()
     collect: Any = None
+
+
+def map_options(options: Options, *allowed: str) -> list[str]:
+    """The options that were given of those that choose, draw or show maps, such as "--heatmap"."""
+    places = ("pictures", "lines", "page")
+    return [
+        option.names[0]
+        for part in (options.choice, options.output)
+        for item in fields(part)
+        for option in (item.metadata["option"],)
+        if (part is options.choice or option.group in places)
+        and item.name not in allowed
+        and getattr(part, item.name) != item.default
+    ]
 
 
 def names_in(literal: object) -> tuple[str, ...]:

@@ -201,3 +201,80 @@ def test_an_old_keyword_is_refused_with_the_new_one(
     with pytest.raises(UsageError, match=re.escape(f"unknown option '{name}': ")) as told:
         function("a b", **more, **{name: 1})
     assert str(told.value).endswith(keyword)
+
+
+EXCLUSIVE = """
+self a    | --model m             | --mechanism linear
+self a    | --model m             | --weights w.npz
+self a    | --mechanism linear    | --qk w.npz
+self a    | --mechanism linear    | --seed 3
+self a    | --mechanism linear    | --rows 1-2
+self a    | --mechanism linear    | --max-size 9
+self a    | --mechanism linear    | --generate 3
+self a    | --mechanism linear    | --chat
+self a    | --mechanism linear    | --adapter m
+self a    | --mechanism linear    | --device-map auto
+self a    | --weights w.npz       | --channels 3
+self a    | --weights w.npz       | --keep-qk
+self a    | --mechanism linear    | --pair b
+self a    | --input t.txt         | --pair b
+self a --model m | --rows 1-2     | --window 1-2
+self a    | --head 2.3            | --layer 2
+self a    | --words               | --group sentences
+self a    | --lens norm           | --keep-qk
+self a    | --lens rollout        | --target a
+self a    | --engine local        | --ray-address x
+cross a b | -f pharaoh            | --heatmap a.png
+cross a b | -f pharaoh            | --lens rollout
+cross a b | --score gold          | --html a.html
+heads a   | --similar             | --role induction
+heads a   | --similar             | --sort entropy
+heads     | --treebank t.conllu   | --input t.txt
+heads     | --treebank t.conllu   | --similar
+heads     | --treebank t.conllu   | --effect
+ablate a  | --each heads          | --head 2.0
+ablate a  | --each heads          | --layer 2
+ablate a  | --each heads          | --link a>b
+ablate a  | --each heads          | --token a
+ablate a  | --each tokens         | --grid a.png
+ablate a  | --each heads          | --highlight a.png
+ablate a  | --by zero             | --reference t.txt
+audio a   | --word-times          | --heatmap a.png
+audio a   | --word-times          | --open
+audio a   | --word-times          | --head 2.0
+audio a   | --word-times          | --words
+audio a   | --times t.tsv         | --lines a.png
+image a   | --patch all           | --overlay a.png
+image a   | --patch all           | --grid a.png
+image a   | --patch 0,0           | --lens gradient
+image a   | --text a              | --patch 0,0
+image a   | --text a              | --image-size 9
+image a   | --text a              | --lens norm
+steps     | --text a              | --example self
+steps     | --diagram             | -f json
+steps a   | --model pocket        | --mechanism linear
+steps a   | --model pocket        | --mask 1
+steps a   | --model pocket        | --padding 1
+steps a   | --model pocket        | --example self
+steps     | --model pocket        | --scatter a.png
+steps     | --mechanism co-parallel | --scatter a.png
+watch a   | --rows 1-2            | --window 1-2
+models    | --check m             | pocket
+"""
+
+
+@pytest.mark.parametrize("row", EXCLUSIVE.strip().splitlines())
+def test_a_conflict_names_both_options(
+    row: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    command, *pair = (part.split() for part in row.split("|"))
+    if row.startswith("watch"):
+        command, pair = command[:1], [*pair, ["a.py"]]
+        (tmp_path / "a.py").touch()
+    if row.startswith(("audio", "image")):
+        command += ["--model", "m"]
+    done = attnviz(*command, *pair[0], *pair[1], *(word for more in pair[2:] for word in more))
+    assert done.status == 2
+    for option in pair[:2]:
+        assert option[0] in done.mistake, done.mistake

@@ -18,7 +18,7 @@ from attnviz.cli.options import CHOICE, ORIGIN, with_options
 from attnviz.cli.report import Report
 from attnviz.cli.sinks import Item
 from attnviz.core.errors import UsageError
-from attnviz.core.options import Options, opt
+from attnviz.core.options import Options, map_options, opt
 from attnviz.core.query import Query
 from attnviz.core.registry import DataKind
 from attnviz.models import attend_query
@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
     from attnviz.renderers.reports import Data
+
+TIMED = ("textgrid", "vtt")
+"""Formats of words with times."""
 
 
 @with_options(
@@ -103,7 +106,7 @@ def audio(
     attnviz audio speech.wav --model facebook/wav2vec2-base --layer 5 --grid heads.png
     """
     wanted = {options.output.format, (options.output.output or Path()).suffix.lower()[1:]}
-    timed = word_times or not wanted.isdisjoint(("textgrid", "vtt"))
+    timed = word_times or not wanted.isdisjoint(TIMED)
     kind: DataKind = "scores" if times else "times" if timed else "maps"
     check_request(options, kind, start, timing_heads)
     if text is not None:
@@ -177,15 +180,16 @@ def check_request(options: Options, kind: DataKind, start: float, timing: str | 
     check_choice(options.choice)
     if timing is not None:
         parse_heads(timing)
-    output, usual = options.output, Options()
     if kind == "maps" and timing is not None:
         raise UsageError("--timing-heads names heads that time words: add --word-times or --times")
-    shown = (output.heatmap, output.grid, output.lines, output.html, output.open_page or None)
-    if kind != "maps" and (options.choice != usual.choice or set(shown) != {None}):
-        raise UsageError(
-            "times of words are data: leave out what chooses, draws and shows maps (--timing-heads "
-            "chooses the heads that time words)"
-        )
+    if kind != "maps" and (given := map_options(options)):
+        output, asked = options.output, "--times" if kind == "scores" else "--word-times"
+        if output.format in TIMED:
+            asked = f"-f {output.format}"
+        elif output.output and output.output.suffix.lower()[1:] in TIMED:
+            asked = f"-o {output.output}"
+        heads = "" if given[0] not in ("--layer", "--head") else ", or choose by --timing-heads"
+        raise UsageError(f"{asked} writes times, not maps: leave {given[0]} out{heads}")
 
 
 def parse_heads(text: str) -> Heads:

@@ -189,7 +189,10 @@ class _Asked:
         from attnviz.teach.steps.given import seeded_sentence
 
         if example is not None:
-            raise UsageError("--example names a worked example, or one of a file: give no sentence")
+            given = "a sentence" if text is None else "--text"
+            raise UsageError(
+                f"--example names a worked example, or one of a file: leave {given} out"
+            )
         row = MECHANISMS[self.layer.name or "scaled"]
         both = "co" in row.commands
         if self.layer.name and target is not None and not both:
