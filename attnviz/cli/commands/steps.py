@@ -189,9 +189,9 @@ class _Asked:
         from attnviz.teach.steps.given import seeded_sentence
 
         if example is not None:
-            given = "a sentence" if text is None else "--text"
+            also = "a sentence" if text is None else "--text"
             raise UsageError(
-                f"--example names a worked example, or one of a file: leave {given} out"
+                f"--example names a worked example, or one of a file: leave {also} out"
             )
         row = MECHANISMS[self.layer.name or "scaled"]
         both = "co" in row.commands
