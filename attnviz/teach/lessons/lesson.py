@@ -1,4 +1,4 @@
-"""A lesson: a table of numbers, three sentences about them, and the panels of its picture."""
+"""What a lesson gives: numbers, three sentences about them, and what its picture shows."""
 
 from __future__ import annotations
 
@@ -34,11 +34,10 @@ class Curves:
     """A panel of lines.
 
     Attributes:
-        along: label of the horizontal axis; `up` is that of the vertical one.
-        lines: (x, y) by name; the legend leaves out names that begin with "_".
-        doubling: the x axis is logarithmic to base 2; `tenfold`: the y axis to base 10.
-        top: the upper end of y.
-        level: a value of y to mark with a dashed line, and its label.
+        along: what the horizontal axis counts; `up` the vertical one.
+        lines: (x, y) by name; a name that begins with "_" stands in no legend.
+        doubling: x grows by doubling, so each x gets the same room; `tenfold` likewise of y.
+        level: a value of y that is marked, with its words.
     """
 
     heading: str
@@ -53,7 +52,7 @@ class Curves:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Heat:
-    """A panel of cells; NaN leaves a cell white."""
+    """A panel of cells; NaN is a cell that is not there."""
 
     heading: str
     values: NDArray[Any]
@@ -68,10 +67,10 @@ class Lesson:
     """One thing about attention.
 
     Attributes:
-        cells: the columns by their names in data ("head_size"); a name that ends in _seconds or
+        cells: columns of `Cell`s by name, as data has it ("head_size"); a name in _seconds or
             _bytes has that unit.
-        reference: the paper and its section.
-        panels: what `drawing.draw_lesson` draws side by side.
+        reference: where it is published.
+        panels: the picture, side by side; `drawing.drawn` makes it.
     """
 
     title: str
@@ -82,12 +81,12 @@ class Lesson:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The names of the columns."""
+        """Their names."""
         return tuple(self.cells)
 
     @property
     def rows(self) -> tuple[tuple[Any, ...], ...]:
-        """The rows from top to bottom."""
+        """From top to bottom."""
         return tuple(zip(*map(self.column, self.cells), strict=True))
 
     def column(self, name: str) -> tuple[Cell, ...]:
@@ -96,7 +95,7 @@ class Lesson:
         return tuple(cells.tolist() if isinstance(cells, np.ndarray) else cells)
 
     def data(self) -> dict[str, Any]:
-        """The lesson as a JSON object; `rows` has one record for each row."""
+        """As a JSON object has it: schema, title, explanation, reference, and a record a row."""
         return {
             "schema": 1,
             "title": self.title,
@@ -106,9 +105,8 @@ class Lesson:
         }
 
     def table(self, display: Display) -> str:
-        """The lesson as text; of a long table only the first and last rows are shown."""
+        """Title, rows and explanation at the display's width; many rows keep their ends."""
         hidden = max(len(self.rows) - MOST_ROWS, 0)
-        # First shorten long words, then narrow the gaps, until the table fits; never a number.
         for longest, gap in ((14, 3), (11, 1), (8, 1)):
             cells = [
                 [format_cell(*cell, longest) for cell in zip(row, self.columns, strict=True)]
@@ -148,12 +146,12 @@ class Lesson:
 
 
 def heading(name: str) -> str:
-    """A column's name in words: "cache_bytes" is "cache"."""
+    """A column's name as a reader sees it."""
     return name.removesuffix("_seconds").removesuffix("_bytes").replace("_", " ")
 
 
 def format_cell(value: Cell, name: str, longest: int = MOST_CELLS) -> str:
-    """A cell as text, with its unit."""
+    """A cell as a reader sees it."""
     if isinstance(value, str):
         return shorten(printable(value), longest)
     if name.endswith("_bytes"):
@@ -166,7 +164,7 @@ def format_cell(value: Cell, name: str, longest: int = MOST_CELLS) -> str:
 
 
 def byte_size(count: int) -> str:
-    """A number of bytes to three digits, in the unit that keeps it below 1000."""
+    """A number of bytes in the unit that keeps it below 1000, to three digits."""
     size, units = float(count), ["B", "KiB", "MiB", "GiB"]
     while size >= 1000 and len(units) > 1:
         size, units = size / 1024, units[1:]
@@ -174,7 +172,7 @@ def byte_size(count: int) -> str:
 
 
 def in_space(text: str, size: int, seed: int) -> tuple[tuple[str, ...], list[NDArray[np.float64]]]:
-    """The words of a text, and their queries, keys and values in an untrained layer."""
+    """A text's words, and their queries, keys and values in an untrained layer."""
     between("size", size, 1, MOST_FEATURES)
     tokens = split_words(text)
     embedding = SeededEmbedding(seed, size)
@@ -184,12 +182,12 @@ def in_space(text: str, size: int, seed: int) -> tuple[tuple[str, ...], list[NDA
 
 
 def parts_of(mechanism: Formula[Any], *arrays: Any, **options: Any) -> dict[str, NDArray[Any]]:
-    """Every array that a mechanism computes, by name; arrays without a head axis are one head."""
+    """Everything on the way through a mechanism, by name; of arrays without heads one head's."""
     parts: list[Part] = list(mechanism.parts(*arrays, **options))
     return {part.name: np.asarray(part.value) for part in parts}
 
 
 def between(option: str, given: float, least: float, most: float) -> None:
-    """Raise a UsageError if an option lies outside a lesson's range."""
+    """Refuse what is outside a lesson's range with a UsageError."""
     if not least <= given <= most:
         raise UsageError(f"--{option} {given} is outside {least} to {most}")
