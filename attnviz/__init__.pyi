@@ -30,6 +30,7 @@ def ablate(
     text: Any = None,
     target: str | None = None, *,
     input: str | None = None,
+    layer: str | None | int | Sequence[int] = None,
     heads: Sequence[str | tuple[str | int, ...]] | None = None,
     links: Sequence[str | tuple[str | int, ...]] | None = None,
     tokens: Sequence[str | tuple[str | int, ...]] | None = None,
@@ -40,7 +41,7 @@ def ablate(
     top: int = 10,
     bars: Path | None | str = None,
     grid: Path | None | str = None,
-    words: Path | None | str = None,
+    highlight: Path | None | str = None,
     model: Any = None,
     tokenizer: Any = None,
     processor: Any = None,
@@ -69,7 +70,8 @@ def ablate(
         text: Text, or the source of a pair.
         target: Target of a pair.
         input: Texts from .txt (one a line), .jsonl, .csv or .tsv, also .gz; - is stdin.
-        heads: Head to switch off: 2.0, encoder.3.5; may be repeated.
+        layer: Layers to switch off, or those of --head 3: 2, 0,2 or 0-3, last, all; encoder.2.
+        heads: Heads to switch off: 2.3 (head 3 of layer 2), 2.3,4.1, encoder.2.3; or 3, 0-3, all of each layer; may be repeated.
         links: Link to cut in every head: "rouge>red", "encoder:the>cat"; may be repeated.
         tokens: Token, or word of several, to hide from all others: red, or red[3] where there are more; may be repeated.
         each: Switch everything of a kind off, one by one: heads, layers, links or tokens.
@@ -79,7 +81,7 @@ def ablate(
         top: Effects that the table lists.
         bars: Effects as bars: .png, .svg or .pdf.
         grid: All heads coloured by effect, with --each heads: a picture.
-        words: Text coloured by effect, with --each tokens: a picture.
+        highlight: Text coloured by effect, with --each tokens: a picture.
         model: Model of transformers, its name or folder, or a shipped one ('pocket').
         adapter: Merge an adapter (LoRA and its like, peft) into --model, by default the one it names.
         causal: Hide every later token.
@@ -180,8 +182,6 @@ def attend(
     weights: Path | None | str = None,
     qk: Path | None | str = None,
     causal: bool = False,
-    size: int = 64,
-    heads: int = 4,
     seed: int = 0,
     device: Literal['auto', 'cpu', 'cuda', 'mps'] = 'auto',
     device_map: Literal['auto', 'balanced', 'sequential'] | None = None,
@@ -230,13 +230,11 @@ def attend(
     Options:
         model: Model of transformers, its name or folder, or a shipped one ('pocket').
         adapter: Merge an adapter (LoRA and its like, peft) into --model, by default the one it names.
-        mechanism: Untrained own layer; 'attnviz mechanisms' lists them.
+        mechanism: Untrained layer: linear, or linear:heads=4,size=64,seed=0; 'attnviz mechanisms' lists the names.
         weights: Your own matrices or a saved map: .npz, .safetensors or .json.
         qk: Queries and keys that another program dumped: .npz, .safetensors or .json.
         causal: Hide every later token.
-        size: Features of an own layer.
-        heads: Heads of an own layer.
-        seed: Seed of an own layer.
+        seed: Seed of the random inputs of --weights, where the file holds projections only.
         device: auto, cpu, cuda or mps.
         device_map: Spread a model larger than one device: auto, balanced or sequential (accelerate).
         dtype: float32, float64, float16 or bfloat16. On a processor the first is the default.
@@ -281,8 +279,6 @@ def attend_many(
     weights: Path | None | str = None,
     qk: Path | None | str = None,
     causal: bool = False,
-    size: int = 64,
-    heads: int = 4,
     seed: int = 0,
     device: Literal['auto', 'cpu', 'cuda', 'mps'] = 'auto',
     device_map: Literal['auto', 'balanced', 'sequential'] | None = None,
@@ -319,13 +315,11 @@ def attend_many(
     Options:
         model: Model of transformers, its name or folder, or a shipped one ('pocket').
         adapter: Merge an adapter (LoRA and its like, peft) into --model, by default the one it names.
-        mechanism: Untrained own layer; 'attnviz mechanisms' lists them.
+        mechanism: Untrained layer: linear, or linear:heads=4,size=64,seed=0; 'attnviz mechanisms' lists the names.
         weights: Your own matrices or a saved map: .npz, .safetensors or .json.
         qk: Queries and keys that another program dumped: .npz, .safetensors or .json.
         causal: Hide every later token.
-        size: Features of an own layer.
-        heads: Heads of an own layer.
-        seed: Seed of an own layer.
+        seed: Seed of the random inputs of --weights, where the file holds projections only.
         device: auto, cpu, cuda or mps.
         device_map: Spread a model larger than one device: auto, balanced or sequential (accelerate).
         dtype: float32, float64, float16 or bfloat16. On a processor the first is the default.
@@ -366,7 +360,7 @@ def audio(
     seconds: int = 30,
     word_times: bool = False,
     times: Path | None | str = None,
-    heads: str | None = None,
+    timing_heads: str | None = None,
     against: Literal['input', 'output'] = 'output',
     model: Any = None,
     tokenizer: Any = None,
@@ -392,7 +386,7 @@ def audio(
     heatmap: Path | None | str = None,
     grid: Path | None | str = None,
     width: Literal['single', 'double'] | None = None,
-    links: Path | None | str = None,
+    lines: Path | None | str = None,
     html: Path | None | str = None,
     overwrite: bool = False,
     max_rows: int = 500,
@@ -408,7 +402,7 @@ def audio(
         seconds: How much of it to hear at most; Whisper hears 30, AST 10.
         word_times: When each word is spoken, by the heads that the model names.
         times: True times of words (.tsv: word, start, end; .TextGrid; .vtt): how far each head errs.
-        heads: Heads that time words, by layer and number: 2.0,3.1.
+        timing_heads: Heads that time words: 2.0,3.1.
         against: A row times the token that it predicts (output) or has read (input).
         model: Model of transformers, its name or folder, or a shipped one ('pocket').
         adapter: Merge an adapter (LoRA and its like, peft) into --model, by default the one it names.
@@ -432,7 +426,7 @@ def audio(
         heatmap: One matrix as a picture: .png, .svg or .pdf.
         grid: Every head as a picture: .png, .svg or .pdf.
         width: Lay pictures out for a paper's column: single or double (85 or 178 mm), text at its usual size.
-        links: Tokens joined by lines, eight heads at most in colours: .png, .svg or .pdf.
+        lines: Tokens joined by lines, eight heads at most in colours: .png, .svg or .pdf.
         html: Everything as one interactive page: .html. Of many texts, and of pictures, FILE-0, FILE-1, …: such files of attnviz are replaced, others refused.
         overwrite: Replace files FILE-0, … that others made, too.
         max_rows: Rows that a table shows at most; 0: all.
@@ -461,9 +455,6 @@ def compare(
     adapter: str | None = None,
     mechanism: str | None = None,
     causal: bool = False,
-    size: int = 64,
-    heads: int = 4,
-    seed: int = 0,
     device: Literal['auto', 'cpu', 'cuda', 'mps'] = 'auto',
     device_map: Literal['auto', 'balanced', 'sequential'] | None = None,
     dtype: Literal['float32', 'float64', 'float16', 'bfloat16'] | None = None,
@@ -509,11 +500,8 @@ def compare(
         fail_above: Exit with 1 if a head's divergence (0: none, 0.693: all) or an effect's change is larger.
         model: Model of transformers, its name or folder, or a shipped one ('pocket').
         adapter: Merge an adapter (LoRA and its like, peft) into --model, by default the one it names.
-        mechanism: Untrained own layer; 'attnviz mechanisms' lists them.
+        mechanism: Untrained layer: linear, or linear:heads=4,size=64,seed=0; 'attnviz mechanisms' lists the names.
         causal: Hide every later token.
-        size: Features of an own layer.
-        heads: Heads of an own layer.
-        seed: Seed of an own layer.
         device: auto, cpu, cuda or mps.
         device_map: Spread a model larger than one device: auto, balanced or sequential (accelerate).
         dtype: float32, float64, float16 or bfloat16. On a processor the first is the default.
@@ -562,9 +550,6 @@ def corpus(
     adapter: str | None = None,
     mechanism: str | None = None,
     causal: bool = False,
-    size: int = 64,
-    heads: int = 4,
-    seed: int = 0,
     device: Literal['auto', 'cpu', 'cuda', 'mps'] = 'auto',
     device_map: Literal['auto', 'balanced', 'sequential'] | None = None,
     dtype: Literal['float32', 'float64', 'float16', 'bfloat16'] | None = None,
@@ -607,11 +592,8 @@ def corpus(
         atlas: A page of every head, with texts in which it attends strongly, usually and weakly.
         model: Model of transformers, its name or folder, or a shipped one ('pocket').
         adapter: Merge an adapter (LoRA and its like, peft) into --model, by default the one it names.
-        mechanism: Untrained own layer; 'attnviz mechanisms' lists them.
+        mechanism: Untrained layer: linear, or linear:heads=4,size=64,seed=0; 'attnviz mechanisms' lists the names.
         causal: Hide every later token.
-        size: Features of an own layer.
-        heads: Heads of an own layer.
-        seed: Seed of an own layer.
         device: auto, cpu, cuda or mps.
         device_map: Spread a model larger than one device: auto, balanced or sequential (accelerate).
         dtype: float32, float64, float16 or bfloat16. On a processor the first is the default.
@@ -661,8 +643,6 @@ def heads(
     weights: Path | None | str = None,
     qk: Path | None | str = None,
     causal: bool = False,
-    size: int = 64,
-    heads: int = 4,
     seed: int = 0,
     device: Literal['auto', 'cpu', 'cuda', 'mps'] = 'auto',
     device_map: Literal['auto', 'balanced', 'sequential'] | None = None,
@@ -705,13 +685,11 @@ def heads(
         scatter: Heads in a plane, near where they look alike, as a picture.
         model: Model of transformers, its name or folder, or a shipped one ('pocket').
         adapter: Merge an adapter (LoRA and its like, peft) into --model, by default the one it names.
-        mechanism: Untrained own layer; 'attnviz mechanisms' lists them.
+        mechanism: Untrained layer: linear, or linear:heads=4,size=64,seed=0; 'attnviz mechanisms' lists the names.
         weights: Your own matrices or a saved map: .npz, .safetensors or .json.
         qk: Queries and keys that another program dumped: .npz, .safetensors or .json.
         causal: Hide every later token.
-        size: Features of an own layer.
-        heads: Heads of an own layer.
-        seed: Seed of an own layer.
+        seed: Seed of the random inputs of --weights, where the file holds projections only.
         device: auto, cpu, cuda or mps.
         device_map: Spread a model larger than one device: auto, balanced or sequential (accelerate).
         dtype: float32, float64, float16 or bfloat16. On a processor the first is the default.
@@ -944,19 +922,16 @@ def steps(
     target: str | None = None, *,
     text: str | None = None,
     example: str | None = None,
-    heads: int = 1,
+    mechanism: str | None = None,
     causal: bool = False,
     mask: str | None = None,
     padding: int = 0,
-    size: int | None = None,
-    seed: int | None = None,
     scatter: Path | None | str = None,
     diagram: bool = False,
     model: Any = None,
     tokenizer: Any = None,
     processor: Any = None,
     adapter: str | None = None,
-    mechanism: str | None = None,
     device: Literal['auto', 'cpu', 'cuda', 'mps'] = 'auto',
     device_map: Literal['auto', 'balanced', 'sequential'] | None = None,
     dtype: Literal['float32', 'float64', 'float16', 'bfloat16'] | None = None,
@@ -978,17 +953,14 @@ def steps(
         target: Second sentence, whose words are the queries.
         text: Sentence, of one word or more.
         example: Worked example: self, cross or naive; with a FILE of several, one of them.
-        heads: Heads of the mechanism, default 1.
+        mechanism: Which attention: rotary, or rotary:heads=2,size=8,seed=1 (default: one head, 4 features, seed 0); 'attnviz mechanisms' lists the names.
         causal: Hide later positions.
         mask: 1 where a query may look, a row a query: '1 0 1, 1 1 1'; one row is for all. Or a file that holds it as mask.
         padding: Hide the last N keys.
-        size: Features of a sentence, default 4.
-        seed: Seed of what is drawn, default 0.
         scatter: Inputs, values and outputs in three dimensions: .png, .svg or .pdf.
         diagram: Print the flow of the data as Mermaid text instead.
         model: Model of transformers, its name or folder, or a shipped one ('pocket').
         adapter: Merge an adapter (LoRA and its like, peft) into --model, by default the one it names.
-        mechanism: Untrained own layer; 'attnviz mechanisms' lists them.
         device: auto, cpu, cuda or mps.
         device_map: Spread a model larger than one device: auto, balanced or sequential (accelerate).
         dtype: float32, float64, float16 or bfloat16. On a processor the first is the default.

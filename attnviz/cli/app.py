@@ -19,6 +19,7 @@ from typer.exceptions import TyperException
 
 from attnviz import __version__
 from attnviz.core.errors import AttnvizError, did_you_mean
+from attnviz.core.options import refuse_old_option
 from attnviz.core.plugins import BROKEN, blamed, said
 from attnviz.core.registry import FORMATS, CommandEntry
 
@@ -221,7 +222,7 @@ def _caught(run: Any) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except MemoryError as error:
-        complain(f"not enough memory ({error}): choose less text, fewer heads or a smaller --size")
+        complain(f"not enough memory ({error}): choose less text or a smaller layer")
         return 1
     except OSError as error:
         if (line := _refused(error)) is None:
@@ -266,6 +267,10 @@ def _worded(error: TyperException) -> str:
     message = error.format_message()
     option = getattr(error, "option_name", None)
     if option and message.startswith("No such option"):
+        try:
+            refuse_old_option(option, getattr(getattr(error, "ctx", None), "info_name", ""))
+        except AttnvizError as old:
+            return str(old)
         guess = did_you_mean(option, getattr(error, "possibilities", None) or ())
         return f"unknown option '{option}'.{guess or ' --help-all lists them'}"
     told = str(getattr(error, "message", ""))

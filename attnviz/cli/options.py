@@ -18,7 +18,7 @@ import typer
 
 from attnviz.core.errors import UsageError, in_words
 from attnviz.core.options import Choice, Given, Many, Option, Options, Origin, Output, names_in
-from attnviz.core.registry import DataKind
+from attnviz.core.registry import LARGEST, DataKind
 from attnviz.renderers.reports import formats_of
 
 ORIGIN = "Where attention comes from"
@@ -32,17 +32,15 @@ PANELS: dict[str, str] = {"long": CHOICE, "range": CHOICE, "top": OUTPUT}
 REPORT: tuple[str, ...] = ("stdout", "data", "said")
 """What every command offers that writes data; one whose stdout is a program's has no format."""
 MODELS: tuple[str, ...] = (
-    *("model", "compute", "mechanism", "layer", "weights", "generate", "projections", "long"),
+    *("model", "compute", "mechanism", "weights", "generate", "projections", "long"),
 )
 """Where a text's attention may come from."""
 VIEW: tuple[str, ...] = ("lens", "stream", "heads", "reduce", "labels", "special", "group")
 """What may be made of the maps of a text."""
-PLACES: tuple[str, ...] = ("pictures", "links", "page", "top")
+PLACES: tuple[str, ...] = ("pictures", "lines", "page", "top")
 """Where maps may go, beside what every command writes."""
 MANY_TEXTS: tuple[str, ...] = ("reading", "sharing", "files")
 ONE_OF = Literal
-LARGEST = 10**9
-"""No number of anything is larger; an array of more than memory holds is refused in its place."""
 
 
 def _declared(half: Any) -> dict[str, tuple[Any, Option]]:

@@ -78,7 +78,7 @@ class Report(AbstractContextManager["Report"]):
         self.started = time.perf_counter()
         self.open, output = ExitStack(), options.output
         if pictures is None:
-            pictures = {"heatmap": output.heatmap, "grid": output.grid, "links": output.links}
+            pictures = {"heatmap": output.heatmap, "grid": output.grid, "lines": output.lines}
         places = {name: path for name, path in pictures.items() if path is not None}
         given = [value for name, value in options.given if name not in pictures]
         self.format = check_places(options, kind, places, given, many=many)
@@ -305,7 +305,7 @@ def check_places(
         if not (output.html or output.open_page):
             raise UsageError("--keep-qk shows on the page only: add --html FILE or --open")
     if output.width and not pictures and options.collect is None:
-        raise UsageError("--width is that of pictures: add --heatmap, --grid or --links FILE")
+        raise UsageError("--width is that of pictures: add --heatmap, --grid or --lines FILE")
     places = _places(options, kind, pictures, many=many)
     check_apart(places, given)
     if (rejects := options.many.rejects) and rejects.suffix.lower() in OTHERS:

@@ -6,12 +6,18 @@ type says what it may be. A command offers whole groups of them (`attnviz.cli.op
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from attnviz.core.errors import UsageError
-from attnviz.core.registry import LENSES, MECHANISMS
+from attnviz.core.registry import (
+    LARGEST_SEED,
+    LENSES,
+    MECHANISMS,
+    MechanismChoice,
+    parse_mechanism,
+)
 
 Device = Literal["auto", "cpu", "cuda", "mps"]
 DeviceMap = Literal["auto", "balanced", "sequential"]
@@ -26,7 +32,6 @@ EngineName = Literal["local", "ray"]
 Width = Literal["single", "double"]
 PictureScale = Literal["own", "shared"]
 
-LARGEST_SEED = 2**64 - 1
 LENS_NAMES = ("raw", *LENSES, "all")
 """What --lens can be: the weights themselves, a lens, or all of them side by side."""
 
@@ -120,7 +125,8 @@ class Origin:
     mechanism: str | None = opt(
         "mechanism",
         "--mechanism NAME",
-        "Untrained own layer; 'attnviz mechanisms' lists them.",
+        "Untrained layer: linear, or linear:heads=4,size=64,seed=0; 'attnviz mechanisms' lists "
+        "the names.",
         suggested=tuple(MECHANISMS),
     )
     weights: Path | None = opt(
@@ -136,10 +142,14 @@ class Origin:
         rare=True,
     )
     causal: bool = opt("causal", "--causal", "Hide every later token.")
-    size: int = opt("layer", "--size N", "Features of an own layer.", default=64, min=1, rare=True)
-    heads: int = opt("layer", "--heads N", "Heads of an own layer.", default=4, min=1, rare=True)
     seed: int = opt(
-        "layer", "--seed N", "Seed of an own layer.", default=0, min=0, max=LARGEST_SEED, rare=True
+        "weights",
+        "--seed N",
+        "Seed of the random inputs of --weights, where the file holds projections only.",
+        default=0,
+        min=0,
+        max=LARGEST_SEED,
+        rare=True,
     )
     device: Device = opt("compute", "--device NAME", "{choices}.", default="auto", rare=True)
     device_map: DeviceMap | None = opt(
@@ -210,6 +220,11 @@ class Origin:
     to: Language | None = opt(
         "to", "--to LANGUAGE", "Language of the target for the pocket model: {choices}."
     )
+
+    @property
+    def layer(self) -> MechanismChoice | None:
+        """The untrained layer that --mechanism names."""
+        return None if self.mechanism is None else parse_mechanism(self.mechanism)
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,9 +317,9 @@ class Output:
         "Lay pictures out for a paper's column: {choices} (85 or 178 mm), text at its usual size.",
         rare=True,
     )
-    links: Path | None = opt(
-        "links",
-        "--links FILE",
+    lines: Path | None = opt(
+        "lines",
+        "--lines FILE",
         "Tokens joined by lines, eight heads at most in colours: .png, .svg or .pdf.",
         rare=True,
     )
@@ -410,7 +425,50 @@ class Options:
     collect: Any = None
 
 
+def map_options(options: Options, *allowed: str) -> list[str]:
+    """The options that were given of those that choose, draw or show maps, such as "--heatmap"."""
+    places = ("pictures", "lines", "page")
+    return [
+        option.names[0]
+        for part in (options.choice, options.output)
+        for item in fields(part)
+        for option in (item.metadata["option"],)
+        if (part is options.choice or option.group in places)
+        and item.name not in allowed
+        and getattr(part, item.name) != item.default
+    ]
+
+
 def names_in(literal: object) -> tuple[str, ...]:
     """The names that a Literal type, or such a type or None, allows; none for other types."""
     found = [name for part in (literal, *get_args(literal)) for name in get_args(part)]
     return tuple(dict.fromkeys(name for name in found if isinstance(name, str)))
+
+
+_LAYERS = "self cross co compare corpus heads steps"
+OLD_OPTIONS: tuple[tuple[str, str, str, str], ...] = (
+    ("--heads", "audio", "--timing-heads", "2.0,3.1"),
+    ("--heads", _LAYERS, "--mechanism", "NAME:heads=4"),
+    ("--size", _LAYERS, "--mechanism", "NAME:size=64"),
+    ("--seed", "co compare corpus steps", "--mechanism", "NAME:seed=0"),
+    ("--variant", "co", "--mechanism", "co-parallel"),
+    ("--links", "self cross co audio watch render", "--lines", "FILE"),
+    ("--words", "ablate", "--highlight", "FILE"),
+    ("--replicates", "corpus", "", "intervals need no drawn samples any more: leave it out"),
+    ("--bootstrap-seed", "corpus", "", "intervals need no drawn samples any more: leave it out"),
+    ("--special", "align", "", "it changed nothing: leave it out"),
+)
+"""Each old option, the commands that had it, and the new one with a value, or why there is none."""
+
+
+def refuse_old_option(name: str, command: str) -> None:
+    """Refuse an option of an earlier version, "--links" or from Python "links".
+
+    Raises:
+        UsageError: the message names what to write instead.
+    """
+    in_python = not name.startswith("-")
+    for old, commands, new, value in OLD_OPTIONS:
+        if name in (old, old[2:].replace("-", "_")) and command in commands.split():
+            known = f'{new[2:].replace("-", "_")}="{value}"' if in_python else f"{new} {value}"
+            raise UsageError(f"unknown option '{name}': {f'write {known}' if new else value}")

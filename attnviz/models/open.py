@@ -63,49 +63,64 @@ def load_shipped(origin: Origin, name: str | None = None) -> Any:
     return Entry("", path).load()(**terms)
 
 
-def check_origin(origin: Origin, command: Command) -> None:
-    """Refuse what contradicts itself, before anything is loaded."""
+def origins_of(origin: Origin) -> dict[str, Any]:
+    """The options that name where attention comes from, of those that were given."""
     origins = {
         "--model": origin.model,
         "--mechanism": origin.mechanism,
         "--weights": origin.weights,
         "--qk": origin.qk,
     }
-    named = [option for option, value in origins.items() if value is not None]
+    return {option: value for option, value in origins.items() if value is not None}
+
+
+def check_origin(origin: Origin, command: Command) -> None:
+    """Refuse what contradicts itself, before anything is loaded."""
+    named = [*origins_of(origin)]
     if len(named) > 1:
         raise UsageError(f"{' and '.join(named)} name two origins of attention: give one")
-    if origin.mechanism is not None:
+    if origin.layer is not None:
         from attnviz.models.own import check_mechanism
 
-        check_mechanism(origin.mechanism, command)
-    if origin.mechanism is None and command != "co":
-        usual = Origin()
-        for name in ("size", "heads", "seed"):
-            seeds_inputs = name == "seed" and origin.weights is not None
-            if getattr(origin, name) != getattr(usual, name) and not seeds_inputs:
-                raise UsageError(f"--{name} is for own layers: add --mechanism NAME")
+        check_mechanism(origin.layer.name, command)
+    if origin.seed and origin.weights is None:
+        raise UsageError(
+            "--seed draws inputs for --weights: the seed of a layer is --mechanism NAME:seed="
+            f"{origin.seed}"
+        )
     _check_loading(origin, named)
-    generate = origin.generate and origin.model != "pocket-lm"
-    if (generate or origin.chat) and is_shipped(origin):
-        option = "--generate" if generate else "--chat"
-        raise UsageError(f"{option} needs a model that writes: --model ID_OR_FOLDER")
     if origin.keep_qk and (origin.weights is not None or command == "co"):
         raise UsageError(
             "--keep-qk keeps queries and keys of a layer or a model, in 'self' and 'cross': it is "
             f"not for {'--weights' if origin.weights is not None else 'co'}"
         )
-    if origin.channels != "mean" and (named not in ([], ["--model"]) or is_shipped(origin)):
-        raise UsageError("--channels is for a model without attention: --model ID_OR_FOLDER")
     _check_extent(origin, command)
     if command == "co" and named and named != ["--mechanism"]:
         raise UsageError(f"{named[0]} is not for 'co': co-attention runs on an own layer only")
 
 
 def _check_loading(origin: Origin, named: list[str]) -> None:
-    if origin.adapter is not None and (origin.model in SHIPPED or named not in ([], ["--model"])):
-        raise UsageError("--adapter changes a Hugging Face model: --model ID_OR_FOLDER")
-    if origin.device_map and is_shipped(origin):
-        raise UsageError("--device-map is for large models: --model ID_OR_FOLDER")
+    """Refuse what only a model of Hugging Face has, where there is none."""
+    uses = {
+        "--adapter": (origin.adapter, "changes a Hugging Face model"),
+        "--device-map": (origin.device_map, "is for large models"),
+        "--generate": (
+            origin.model != "pocket-lm" and origin.generate,
+            "needs a model that writes",
+        ),
+        "--chat": (origin.chat, "needs a model that writes"),
+        "--channels": (origin.channels != "mean", "is for a model without attention"),
+    }
+    for option, (given, use) in uses.items():
+        if given and (
+            origin.model in SHIPPED or is_shipped(origin) or named not in ([], ["--model"])
+        ):
+            raise UsageError(f"{option} {use}: {_model_instead(named)}")
+
+
+def _model_instead(named: list[str]) -> str:
+    """What to do where an option is for models of Hugging Face."""
+    return "--model ID_OR_FOLDER" if named in ([], ["--model"]) else f"leave {named[0]} out"
 
 
 def brings_tokens(origin: Origin) -> bool:
@@ -158,7 +173,8 @@ def _check_extent(origin: Origin, command: Command) -> None:
     asked = {"--max-size": origin.max_size, **parts}
     given = [option for option, value in asked.items() if value is not None]
     if given and is_shipped(origin):
-        raise UsageError(f"{given[0]} is for long texts of a model: --model ID_OR_FOLDER, or --qk")
+        instead = _model_instead([*origins_of(origin)])
+        raise UsageError(f"{given[0]} is for long texts of a model: {instead}")
     if None not in parts.values():
         raise UsageError("--rows and --window contradict each other: give one")
     for option, part in parts.items():

@@ -23,7 +23,7 @@ from attnviz.core.errors import InputError, UsageError, choose
 from attnviz.core.lens_inputs import ValueVectors, inner_products
 from attnviz.core.options import Origin
 from attnviz.core.query import Query
-from attnviz.core.registry import MECHANISMS, Command, Mechanism
+from attnviz.core.registry import MECHANISMS, Command, Mechanism, MechanismChoice
 from attnviz.mechanisms.arrays import Array, to_numpy
 from attnviz.mechanisms.dot_product import causal_mask, split_heads
 from attnviz.mechanisms.positions import sinusoidal_positions
@@ -32,6 +32,8 @@ from attnviz.models import UnbatchedSource, check_device, check_kind, texts_of
 
 # What overflows is refused by name, and needs no warning of numpy's besides.
 overflowing = np.errstate(over="ignore", invalid="ignore")
+HEADS, SIZE = 4, 64
+"""Of a layer without numbers of its own."""
 DTYPES = ("float32", "float64", "float16", "bfloat16")
 UNITS = {"less": "share of a row's attention, of which a sink has the rest"}
 UNITS["any"] = "weight from 0 to 1; rows sum to anything"
@@ -43,12 +45,14 @@ class SeededLayer(UnbatchedSource):
 
     def __init__(self, name: str, origin: Origin) -> None:
         self.name, self.entry, self.origin = name, MECHANISMS[name], origin
-        self.heads = origin.heads if self.entry.many_heads else 1
-        if origin.size % self.heads:
-            raise UsageError(f"--size {origin.size} cannot be split into {self.heads} equal heads")
+        choice = origin.layer or MechanismChoice(name)
+        self.heads = choice.heads or (HEADS if self.entry.many_heads else 1)
+        size = choice.size or SIZE
+        if size % self.heads:
+            raise UsageError(f"size={size} cannot be split into heads={self.heads} of one size")
         self.dtype = choose(origin.dtype or "float32", DTYPES, "dtype")
         self.device = check_device(origin.device)  # "auto" stays on the processor
-        self.embedding = SeededEmbedding(origin.seed, origin.size)
+        self.embedding = SeededEmbedding(choice.seed or 0, size)
 
     def checked(self, stream: str, weights: NDArray[np.float32]) -> NDArray[np.float32]:
         """The weights, unless their precision has overflowed."""
@@ -68,14 +72,14 @@ class SeededLayer(UnbatchedSource):
     def provenance(self) -> Provenance:
         """Where the weights come from, with the warning that they mean nothing."""
         note = f"untrained: '{self.name}' over random vectors shows the mechanism, not meaning"
-        origin = self.origin
+        embedding = self.embedding
         return Provenance(
             source="own layer",
             model=self.name,
             trained=False,
             device=self.device,
             dtype=self.dtype,
-            settings={"size": origin.size, "heads": self.heads, "seed": origin.seed},
+            settings={"size": embedding.size, "heads": self.heads, "seed": embedding.seed},
             notes=(note,),
             versions={"numpy": np.__version__},
         )
@@ -85,7 +89,7 @@ class OwnLayer(SeededLayer):
     """One attention layer over a text ("self": stream "self" or "causal") or a pair ("cross")."""
 
     def __init__(self, origin: Origin, command: Command) -> None:
-        name = check_mechanism(origin.mechanism or "multi-head", command)
+        name = check_mechanism(origin.layer.name if origin.layer else "multi-head", command)
         if origin.causal:
             name = MECHANISMS[name].causal or name
         self.hides_later = origin.causal or MECHANISMS[name].causal == name
@@ -169,7 +173,8 @@ class OwnCoLayer(SeededLayer):
     """One co-attention layer over two texts ("co"), A (the source) and B (the target)."""
 
     def __init__(self, origin: Origin) -> None:
-        super().__init__(check_mechanism(origin.mechanism or "co-parallel", "co"), origin)
+        name = origin.layer.name if origin.layer else "co-parallel"
+        super().__init__(check_mechanism(name, "co"), origin)
 
     @overflowing
     def _attend_one(self, query: Query) -> Attention:
@@ -205,14 +210,11 @@ class OwnCoLayer(SeededLayer):
 
 def check_mechanism(name: str, command: Command) -> str:
     """The name where the command offers that mechanism."""
-    if name not in MECHANISMS:
-        choose(name, MECHANISMS, "mechanism")
     commands = MECHANISMS[name].commands
     if command not in commands:
-        option = f"--variant {name[3:]}" if commands == ("co",) else f"--mechanism {name}"
         raise UsageError(
-            f"mechanism '{name}' is not for '{command}': use 'attnviz {commands[0]} {option}'; "
-            "'attnviz mechanisms' lists what each command offers"
+            f"mechanism '{name}' is not for '{command}': use 'attnviz {commands[0]} --mechanism "
+            f"{name}'; 'attnviz mechanisms' lists what each command offers"
         )
     return name
 

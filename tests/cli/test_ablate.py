@@ -96,6 +96,34 @@ def test_numbers_are_the_same_in_every_format_and_the_total_is_that_of_the_outpu
     assert shown <= set(found["table"].text.split())
 
 
+@pytest.mark.parametrize(
+    ("asked", "parts"),
+    [
+        (("--head", "2.0,2.1", "--head", "encoder.3.5"), "cross 2.0,cross 2.1,encoder 3.5"),
+        (("--layer", "2"), "cross 2"),
+        (("--layer", "0,last"), "cross 0,cross 3"),
+        (("--layer", "encoder.1-2"), "encoder 1,encoder 2"),
+        (("--layer", "2-3", "--head", "0-1"), "cross 2.0,cross 2.1,cross 3.0,cross 3.1"),
+        (("--layer", "encoder.1", "--head", "5,0"), "encoder 1.5,encoder 1.0"),
+        (("--head", "3"), "cross 0.3,cross 1.3,cross 2.3,cross 3.3"),
+    ],
+)
+def test_heads_and_layers_are_chosen_as_in_every_command(
+    asked: tuple[str, ...], parts: str
+) -> None:
+    found = ablated(*PAIR, *asked, "-q", "-f", "json").json()["effects"]
+    labels = [one["label"].replace(" layer", "").replace(" head ", ".") for one in found]
+    assert ",".join(labels) == parts
+
+
+def test_a_layer_that_is_named_is_switched_off_as_by_each_layers() -> None:
+    (named,) = ablated(*PAIR, "--layer", "2", "-q", "-f", "json").json()["effects"]
+    each = ablated(*PAIR, "--each", "layers", "-q", "-f", "json").json()["effects"]
+    assert named["effect"] == pytest.approx(
+        next(one["effect"] for one in each if one["label"] == named["label"]), abs=1e-4
+    )
+
+
 def test_an_archive_has_the_effect_of_each_head_where_it_belongs() -> None:
     found = arrays(ablated(*PAIR, "--each", "heads", "-q", "-f", "npz"))
     for stream in ("cross", "encoder", "decoder"):
@@ -135,7 +163,7 @@ def test_many_texts_give_means_and_those_that_lack_a_name_a_line_each(tmp_path: 
 def test_a_head_that_no_text_has_ends_the_run_with_many_texts_too() -> None:
     done = attnviz("ablate", "--input", "-", "--head", "9.9", stdin=PAIRS)
     assert (done.status, done.out) == (2, b"")
-    assert done.mistake == ("there is no head 9.9 in stream 'cross': layers 0 to 3, heads 0 to 5")
+    assert done.mistake == ("layer 9 does not exist: pocket (cross) has 4 layers, 0 to 3")
 
 
 @pytest.mark.parametrize(
@@ -143,11 +171,19 @@ def test_a_head_that_no_text_has_ends_the_run_with_many_texts_too() -> None:
     [
         (
             ("--head", "x"),
-            "--head 'x' is no head: write LAYER.HEAD, or STREAM.LAYER.HEAD, such as 2.0",
+            "--head 'x' names no head: write 0, 2,5 or 0-3, last or all, or layer and head as 2.3",
+        ),
+        (
+            ("--layer", "2.3"),
+            "--layer '2.3' names a head: write --head 2.3",
+        ),
+        (
+            ("--layer", "2", "--head", "2.3"),
+            "--head 2.3 names its layer: leave --layer 2 out",
         ),
         (
             ("--head", "crss.0.0"),
-            "there is no stream 'crss', but cross, encoder, decoder. Did you mean",
+            "unknown stream 'crss': choose from cross, encoder, decoder. Did you mean",
         ),
         (
             ("--link", "x>y"),
@@ -160,9 +196,9 @@ def test_a_head_that_no_text_has_ends_the_run_with_many_texts_too() -> None:
         (("--token", "red[5]"), "there is no token 'red[5]' in the source"),
         (("--by", "resample"), "draws positions from other texts: add --reference FILE"),
         (("--reference", "x.tsv"), "add --by mean"),
-        (("--each", "links", "--words", "x.png"), "use it with TEXT and --each tokens"),
+        (("--each", "links", "--highlight", "x.png"), "use it with TEXT and --each tokens"),
         (("--each", "links", "--grid", "x.png"), "use it with --each heads"),
-        (("--each", "links", "--token", "red"), "leave --head, --link and --token out"),
+        (("--each", "links", "--token", "red"), "and --token what it names: give one"),
     ],
 )
 def test_what_is_not_there_is_told_in_one_line(words: tuple[str, ...], told: str) -> None:
@@ -329,9 +365,9 @@ def test_each_of_a_kind_is_measured_by_itself(each: str) -> None:
 
 
 def test_pictures_show_a_bar_a_cell_or_a_word_an_effect(tmp_path: Path) -> None:
-    places = {name: tmp_path / f"{name}.svg" for name in ("bars", "grid", "words")}
+    places = {name: tmp_path / f"{name}.svg" for name in ("bars", "grid", "highlight")}
     ablated(*PAIR, "--each", "heads", "--bars", places["bars"], "--grid", places["grid"], "-q")
-    ablated(*PAIR, "--each", "tokens", "--words", places["words"], "-q")
+    ablated(*PAIR, "--each", "tokens", "--highlight", places["highlight"], "-q")
     for name, path in places.items():
         assert path.read_text().startswith("<?xml"), name
 

@@ -32,10 +32,10 @@ from attnviz.runs.corpus import (
 from attnviz.runs.many_texts import AttendChunk
 from attnviz.storage.texts import BadText, Text
 from tests.analyses.corpus.samples import attention_of
-from tests.invoke import OWN, attnviz
+from tests.invoke import attnviz
 
 LINES = "the cat sat on the mat\nthe dog saw the cat\n\na dog and a cat, on a mat\n"
-SMALL = (*OWN, "--heads", "2", "--size", "8")
+SMALL = ("--mechanism", "multi-head:heads=2,size=8")
 
 
 @pytest.fixture
@@ -150,7 +150,7 @@ def test_mistakes_are_found_before_the_work(texts: Path, arguments, said: str) -
 def study() -> ShardTask:
     counts = WordCounts()
     counts.add(LINES)
-    origin = Origin(mechanism="multi-head", heads=2, size=8)
+    origin = Origin(mechanism="multi-head:heads=2,size=8")
     return ShardTask(AttendChunk(origin, Choice(), "self"), counts.vocabulary())
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from attnviz.cli.app import run
 
-OWN = ["--mechanism", "multi-head", "--heads", "2"]
+OWN = ["--mechanism", "multi-head:heads=2"]
 SAMPLE = Path(__file__).parents[2] / "sample_inputs" / "relations.conllu"
 
 

@@ -194,7 +194,7 @@ def test_another_size_gives_more_patches(folder: Path) -> None:
         (("nothing.png",), 1, "'nothing.png' does not exist"),
         ((SHAPES, "--patch", "x"), 2, "--patch 'x' is no patch: write ROW,COLUMN"),
         ((SHAPES, "--patch", "9,9"), 2, "the picture has 4 × 4, 0,0 to 3,3"),
-        ((SHAPES, "--patch", "all"), 2, "--patch all gives every patch's look, which is data"),
+        ((SHAPES, "--patch", "all"), 2, "--patch all is data, and -f table shows one patch"),
         ((SHAPES, "--image-size", "big"), 2, "--image-size 'big' is no size"),
         ((SHAPES, "--image-size", "30"), 2, "is no multiple"),
         ((SHAPES, "--overlay", "a.bmp"), 2, "'a.bmp' names no picture"),
@@ -266,9 +266,10 @@ def test_a_page_of_too_many_heads_has_their_mean_over_every_patch(
 def test_frames_and_further_pictures_need_a_text(llava: Path, tmp_path: Path) -> None:
     for arguments in ((SHAPES,), ("--video",), ("--generate", 3)):
         done = attnviz("image", SHAPES, "--model", llava, *arguments)
+        given = "a second picture" if arguments == (SHAPES,) else arguments[0]
         assert (done.status, done.mistake) == (
             2,
-            "several pictures, --video and --generate are for --text: give that too",
+            f"{given} is read together with --text: give that too",
         )
     done = attnviz("image", SHAPES, "--model", llava, "--text", "a", "--video")
     assert done.mistake == f"'{SHAPES}' is a single picture: --video needs two frames or more"
@@ -286,9 +287,9 @@ def test_frames_and_further_pictures_need_a_text(llava: Path, tmp_path: Path) ->
     ("arguments", "message"),
     [
         (("--token", "9"), "token 9 does not exist: the text has 0 to 3 (0:↵ 1:The"),
-        (("--patch", "0,0"), "--patch is for a picture alone"),
-        (("--lens", "rollout"), "--lens is for a picture alone"),
-        (("--lens", "effect"), "--lens is for a picture alone: leave --text out or use --lens raw"),
+        (("--patch", "0,0"), "--patch is for a picture without --text"),
+        (("--lens", "rollout"), "--lens is for a picture without --text"),
+        (("--lens", "effect"), "--lens is for a picture without --text"),
     ],
 )
 def test_mistakes_with_a_text_are_one_line(

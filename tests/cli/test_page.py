@@ -230,7 +230,7 @@ def test_a_page_and_data_do_not_share_a_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mechanism", ["naive", "single-head", "scaled", "causal", "multi-head"])
 def test_kept_queries_and_keys_give_the_weights_they_stand_behind(mechanism: str) -> None:
-    result = attend("the cat sat on it", mechanism=mechanism, keep_qk=True, size=16)
+    result = attend("the cat sat on it", mechanism=f"{mechanism}:size=16", keep_qk=True)
     kept = result.projections[result.main.stream]
     scores = np.einsum("lhqd,lhkd->lhqk", kept.query, kept.key) * kept.scale
     if mechanism == "causal":

@@ -101,7 +101,7 @@ def test_an_output_that_is_an_input_is_refused(
         ["--heatmap", "x.png", "--grid", "sub/../x.png"],
         ["--heatmap", "x.png", "--grid", "X.PNG"],
         ["--heatmap", "é.png", "--grid", "e\u0301.png"],
-        ["--heatmap", "x.png", "--links", "link.png"],
+        ["--heatmap", "x.png", "--lines", "link.png"],
         ["-o", "x.json", "--rejects", "sub/../x.json"],
         ["-o", "x.json", "--rejects", ".x.json.partial"],
         ["-o", "x.jsonl", "--rejects", ".x.jsonl.journal"],

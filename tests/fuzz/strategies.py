@@ -15,7 +15,14 @@ from hypothesis import strategies as st
 
 from attnviz.cli import app
 from attnviz.cli.options import OUTPUT
-from attnviz.core.registry import FORMATS, LENSES, LESSONS, MECHANISMS, PICTURE_SUFFIXES
+from attnviz.core.registry import (
+    FORMATS,
+    LENSES,
+    LESSONS,
+    MECHANISMS,
+    PICTURE_SUFFIXES,
+    parse_mechanism,
+)
 from tests.fuzz import checkpoints, damage, world
 from tests.fuzz.run import Case
 from tests.samples import ODD
@@ -438,7 +445,7 @@ PLAIN: dict[str, tuple[tuple[str, ...], ...]] = {
 """Options that no command which takes them may refuse, with values; and all whose choices are
 names of a table that every run can take."""
 CHOSEN = ("--sort", "--show", "--over", "--device")
-COSTLY = ("--heatmap", "--grid", "--links", "--overview", "--scatter", "--plot")
+COSTLY = ("--heatmap", "--grid", "--lines", "--overview", "--scatter", "--plot")
 
 
 @st.composite
@@ -497,12 +504,12 @@ def clashes(given: tuple[str, ...], option: str) -> bool:
     if option == "--labels" or (option == "--scatter" and "pocket" in given):
         return True
     if option == "--head" and "--mechanism" in given and given[0] != "steps":
-        return not MECHANISMS[given[given.index("--mechanism") + 1]].many_heads
+        return parse_mechanism(given[given.index("--mechanism") + 1]).heads != 1
     if option in ("--layer", "--head", "--special", "--group", "--words"):
         aside = ("co", "compare", "image", "align", "render", "ablate", "steps")
         loose = option in ("--group", "--words") and "sigmoid" in given  # rows beyond 1
         return given[0] in aside or "--weights" in given or loose
-    if option in ("--heatmap", "--grid", "--links", "--html", "--reduce"):
+    if option in ("--heatmap", "--grid", "--lines", "--html", "--reduce"):
         return given[0] in ("image", "ablate")
     return False
 
@@ -524,10 +531,8 @@ def base(made: Draws, command: str) -> list[str]:  # noqa: C901, PLR0911, PLR091
             rows = {name: MECHANISMS[name] for name in own}
             several = [name for name, row in rows.items() if row.many_heads and not row.signed]
             mechanism = made.pick(several if command != "self" else own)
-            origins: list[list[str]] = [
-                [],
-                ["--mechanism", mechanism, "--heads", "2", "--size", "8"],
-            ]
+            heads = 1 + MECHANISMS[mechanism].many_heads
+            origins: list[list[str]] = [[], ["--mechanism", f"{mechanism}:heads={heads},size=8"]]
             if made.models and made.often(0.08):
                 origins = [["--model", str(world.model(made.pick(("bert", "gpt2"))))]]
             origin = made.pick(origins)

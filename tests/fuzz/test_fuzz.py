@@ -46,7 +46,7 @@ def test_random_command_lines_keep_every_invariant(case: Case) -> None:
     check(case)
 
 
-OWN = ("--mechanism", "multi-head", "--heads", "2", "--size", "8")
+OWN = ("--mechanism", "multi-head:heads=2,size=8")
 LINES = b'{"text": "the cat"}\n{bad\n\xff\n{"text": 3}\n\n{"text": "\x1b[31m"}\n{"text": "a car"}\n'
 TOGETHER = (
     ("self", "--input", "t.jsonl", *OWN, "-f", "jsonl"),

@@ -27,7 +27,7 @@ from tests.fuzz.invariants import broken
 from tests.fuzz.run import Case, prepare, run_in
 
 LINES = '{"text": "the cat"}\n{bad\n{"text": "a dog ran"}\n{"words": 3}\n{"text": "the car"}\n'
-ORIGIN = ("--mechanism", "multi-head", "--heads", "2", "--size", "8")
+ORIGIN = ("--mechanism", "multi-head:heads=2,size=8")
 ACTS = ("write", "fsync", "ftruncate", "replace", "unlink", "open")
 """What a run does to a disk."""
 

@@ -93,7 +93,7 @@ def _written(*arguments: object, stdin: bytes = b"") -> bytes:
 @cache
 def saved() -> dict[str, bytes]:
     """Saved maps: of one text, of several, of a pair, in every format that can be read again."""
-    few = ("--mechanism", "multi-head", "--heads", "2", "--size", "8")
+    few = ("--mechanism", "multi-head:heads=2,size=8")
     one = ("self", "the cat sat", *few)
     found = {f"m.{name}": _written(*one, "-f", name) for name in ("json", "npz", "parquet")}
     for name in ("jsonl", "npz", "parquet"):

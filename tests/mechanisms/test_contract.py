@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from attnviz.core.registry import CO_VARIANTS, MECHANISMS, Command
+from attnviz.core.registry import MECHANISMS, Command
 from attnviz.mechanisms.working import example_parts
 from tests.invoke import attnviz
 
@@ -75,9 +75,7 @@ def test_a_command_offers_it_and_the_listing_has_it(name):
 def test_every_command_that_offers_it_shows_it(name):
     for command in MECHANISMS[name].commands:
         texts = ("the red car", "la voiture rouge")[: 1 if command == "self" else 2]
-        named = {"co": ("--variant", name.removeprefix("co-"))}
-        how = named.get(command, ("--mechanism", name))
-        assert attnviz(command, *texts, *how, "-q").status == 0
+        assert attnviz(command, *texts, "--mechanism", name, "-q").status == 0
 
 
 CO = pytest.mark.parametrize(
@@ -86,9 +84,8 @@ CO = pytest.mark.parametrize(
 
 
 @CO
-def test_a_co_attention_is_a_variant_whose_streams_are_parts_of_it(name):
+def test_a_co_attention_is_for_co_alone_and_its_streams_are_parts_of_it(name):
     assert name.startswith("co-")
-    assert name.removeprefix("co-") in CO_VARIANTS
     assert MECHANISMS[name].commands == ("co",)
     parts = {part.name: part for part in example_parts(MECHANISMS[name], 2, 4, 1)}
     for part in MECHANISMS[name].streams.values():

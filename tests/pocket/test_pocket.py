@@ -289,7 +289,7 @@ def comments(file: Path) -> str:
     return " ".join(re.findall(r"<!-- (.*?) -->", file.read_text(encoding="utf-8"), re.DOTALL))
 
 
-@pytest.mark.parametrize("picture", ["--heatmap", "--grid", "--links"])
+@pytest.mark.parametrize("picture", ["--heatmap", "--grid", "--lines"])
 def test_every_picture_of_a_text_outside_of_its_training_says_so(
     tmp_path: Path, picture: str
 ) -> None:

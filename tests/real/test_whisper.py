@@ -94,7 +94,7 @@ def test_words_begin_and_end_near_the_times_at_which_they_are_spoken(
     errors = off(attnviz(*run, "-f", "tsv").rows[1:], spoken)
     assert np.median(errors) < 0.2
     assert errors.mean() < 0.25
-    by_best = off(attnviz(*run, "--heads", "3.2", "-f", "tsv").rows[1:], spoken)
+    by_best = off(attnviz(*run, "--timing-heads", "3.2", "-f", "tsv").rows[1:], spoken)
     assert by_best.mean() < errors.mean()
 
 

@@ -38,8 +38,8 @@ SAMPLES = Path(__file__).parents[2] / "sample_inputs"
 TEXT = "the cat sat on the mat"
 
 
-def own(**options: object) -> OwnLayer:
-    return OwnLayer(Origin(mechanism="multi-head", **options), "self")  # type: ignore[arg-type]
+def own(mechanism: str = "multi-head") -> OwnLayer:
+    return OwnLayer(Origin(mechanism=mechanism), "self")
 
 
 def given(words: str = "a b c") -> Attention:
@@ -107,7 +107,7 @@ def test_only_predictions_need_a_head() -> None:
 
 
 def test_an_own_layer_has_values_and_no_output_projection() -> None:
-    layer = own(size=8, heads=2)
+    layer = own("multi-head:size=8,heads=2")
     found = ask_source(layer, Query(TEXT), "values")
     assert isinstance(found, ValueVectors)
     assert not found.projected

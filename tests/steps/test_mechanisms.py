@@ -40,13 +40,15 @@ def steps(*arguments: object) -> dict:
     return done.json()
 
 
-def heads_of(name: str, count: int = 2) -> tuple[object, ...]:
-    return ("--heads", count) if MECHANISMS[name].many_heads else ()
+def own(name: str, **numbers: int) -> tuple[str, str]:
+    """An own layer as it is asked for, of two heads where it can have them."""
+    numbers |= {"heads": 2} if MECHANISMS[name].many_heads else {}
+    return "--mechanism", f"{name}:" + ",".join(f"{key}={n}" for key, n in numbers.items())
 
 
 @pytest.mark.parametrize("name", SELF)
 def test_the_weights_are_those_of_the_own_layer(name: str) -> None:
-    options = ("--mechanism", name, "--size", 8, "--seed", 3, *heads_of(name))
+    options = own(name, size=8, seed=3)
     found = steps(TEXT, *options)
     layer = attnviz("self", TEXT, *options, "-f", "json", "-q").json()["maps"][0]["weights"][0]
     weights = np.array(found["weights"]).reshape(np.shape(layer))
@@ -55,7 +57,7 @@ def test_the_weights_are_those_of_the_own_layer(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in SOLO if "cross" in MECHANISMS[name].commands])
 def test_of_two_sentences_the_second_attends_to_the_first(name: str) -> None:
-    options = ("--mechanism", name, "--size", 8, *heads_of(name))
+    options = own(name, size=8)
     found = steps("The red car", "La voiture", *options)
     assert found["query_tokens"] == ["La", "voiture"]
     assert found["key_tokens"] == ["The", "red", "car"]
@@ -67,7 +69,7 @@ def test_of_two_sentences_the_second_attends_to_the_first(name: str) -> None:
 
 @pytest.mark.parametrize("name", SELF)
 def test_padding_behind_changes_nothing_before_it(name: str) -> None:
-    options = ("--mechanism", name, "--size", 4, *heads_of(name))
+    options = own(name, size=4)
     padded, alone = steps(TEXT, *options, "--padding", 2), steps("The cat sat", *options)
     np.testing.assert_allclose(np.array(padded["output"])[:3], alone["output"], rtol=0, atol=1e-9)
     assert not np.array(padded["weights"])[..., 3:].any()
@@ -75,24 +77,24 @@ def test_padding_behind_changes_nothing_before_it(name: str) -> None:
 
 @pytest.mark.parametrize("name", SELF)
 def test_a_causal_calculation_sees_nothing_later(name: str) -> None:
-    found = steps(TEXT, "--mechanism", name, *heads_of(name), "--causal")
+    found = steps(TEXT, *own(name, seed=0), "--causal")
     assert not np.triu(np.array(found["weights"]), 1).any()
 
 
 @pytest.mark.parametrize("name", SOLO)
 @pytest.mark.parametrize("suffix", ["json", "npz"])
 def test_what_is_written_is_read_back_as_the_same(name: str, suffix: str, tmp_path: Path) -> None:
-    options = ("--mechanism", name, *heads_of(name))
+    options = own(name, seed=0)
     first, again = tmp_path / f"a.{suffix}", tmp_path / f"b.{suffix}"
-    wide = () if MECHANISMS[name].groups == "all" else ("--size", 8)
-    assert attnviz("steps", TEXT, *options, *wide, "-o", first, "-f", "none", "-q").status == 0
+    wide = options if MECHANISMS[name].groups == "all" else own(name, size=8)
+    assert attnviz("steps", TEXT, *wide, "-o", first, "-f", "none", "-q").status == 0
     done = attnviz("steps", first, *options, "-o", again, "-f", "none")
     assert done.status == 0, done.err
     assert "differs" not in done.err
     assert "no such matrix" not in done.err
     read = (CalculationInputs.from_file(path) for path in (first, again))
     one, other = (
-        arithmetic(given, mechanism=name, heads=2 if options[2:] else 1) for given in read
+        arithmetic(given, mechanism=name, heads=1 + MECHANISMS[name].many_heads) for given in read
     )
     np.testing.assert_array_equal(one["weights"], other["weights"])
 
@@ -416,15 +418,13 @@ def by_loops(name: str, found: dict[str, np.ndarray], heads: int) -> dict[str, n
 
 @pytest.mark.parametrize("name", CO)
 def test_a_co_attention_is_worked_as_its_definition_and_as_the_command_shows_it(name: str) -> None:
-    options = ("--size", 8, "--seed", 3, *heads_of(name))
-    found = steps("The red car", "La voiture", "--mechanism", name, *options)
+    options = own(name, size=8, seed=3)
+    found = steps("The red car", "La voiture", *options)
     found = {key: np.array(value) for key, value in found.items()}
-    for part, values in by_loops(name, found, 2 if options[4:] else 1).items():
+    for part, values in by_loops(name, found, 1 + MECHANISMS[name].many_heads).items():
         values = np.reshape(values, found[part].shape)
         np.testing.assert_allclose(found[part], values, rtol=0, atol=1e-12)
-    shown = attnviz(
-        *("co", "The red car", "La voiture", "--variant", name[3:]), *options, "-f", "json", "-q"
-    ).json()
+    shown = attnviz("co", "The red car", "La voiture", *options, "-f", "json", "-q").json()
     for item in shown["maps"]:
         weights = found[MECHANISMS[name].streams[item["stream"]]]
         layer = np.reshape(item["weights"], weights.shape)
@@ -447,7 +447,7 @@ def test_a_co_attentions_formulas_are_what_is_computed_and_read_back(
             checked += 1
     assert checked >= 10
     file = tmp_path / "a.json"
-    options = ("--mechanism", name, *heads_of(name))
+    options = own(name, seed=0)
     pair = ("The cat sat", "A dog", *options)
     assert attnviz("steps", *pair, "-o", file, "-f", "none", "-q").status == 0
     assert steps(file, *options)["weights_first"] == steps(*pair)["weights_first"]
@@ -485,9 +485,13 @@ def test_a_mask_is_written_out_or_read_from_a_file(tmp_path: Path) -> None:
         (("a b", "--mask", "1 0 1"), 1, "mask has the shape (1, 3), not (2, 2)"),
         (("a b", "--padding", "2"), 2, "--padding 2 leaves none of the 2 keys"),
         (("a b", "--mechanism", "linear", "--mask", "10,01"), 2, "one mask row for all queries"),
-        (("a b", "--mechanism", "scaled", "--heads", "2"), 2, "'scaled' has one head"),
-        (("a b", "--heads", "3"), 2, "a size of 4 cannot be split into 3 heads"),
-        (("a b", "--mechanism", "rotary", "--size", "3"), 2, "an even head size, not 3"),
+        (("a b", "--mechanism", "scaled:heads=2"), 2, "'scaled' has one head"),
+        (
+            ("a b", "--mechanism", "multi-head:heads=3"),
+            2,
+            "a size of 4 cannot be split into 3 heads",
+        ),
+        (("a b", "--mechanism", "rotary:size=3"), 2, "an even head size, not 3"),
         (("a b", "--mechanism", "rotry"), 2, "Did you mean 'rotary'?"),
         (("a b", "c", "--mechanism", "rotary"), 2, "mechanism 'rotary' is not for 'cross'"),
         (("a b", "--mechanism", "co-parallel"), 2, "needs two sequences"),
@@ -498,13 +502,17 @@ def test_a_mask_is_written_out_or_read_from_a_file(tmp_path: Path) -> None:
             "takes one mask row",
         ),
         (("a b", "c", "--mechanism", "co-parallel", "--scatter", "a.png"), 2, "draws the values"),
-        (("a b", "--example", "self"), 2, "give no sentence"),
+        (("a b", "--example", "self"), 2, "leave a sentence out"),
         (("--example", "slef"), 2, "Did you mean 'self'?"),
         ((SAMPLE, "--example", "x"), 2, "unknown example 'x'"),
         ((SAMPLE, "--diagram"), 2, "--diagram shows one example"),
         (("a b", "--layer", "1"), 2, "--layer chooses a head of a model"),
         (("--model", "pocket"), 2, "--model needs a sentence"),
-        (("a b", "--model", "pocket", "--heads", "2"), 2, "--heads is not for --model"),
+        (
+            ("a b", "--model", "pocket", "--mechanism", "scaled"),
+            2,
+            "--mechanism is not for --model",
+        ),
         (("a b", "--model", "pocket", "--layer", "9"), 2, "layer 9 does not exist"),
         (("a b", "--model", "pocket", "--layer", "0-2"), 2, "steps shows one layer, not 3"),
         (("--text", "a", "--causal", "--model", "x"), 2, "--causal is not for --model"),
@@ -581,7 +589,7 @@ def test_what_a_file_lacks_is_drawn_and_said() -> None:
     done = attnviz("steps", "--mechanism", "additive", "-f", "json")
     assert done.err == "note: drawn at random, as none was given: w_score\n"
     assert np.shape(done.json()["w_score"]) == (2, 1)
-    other = attnviz("steps", "--mechanism", "additive", "--seed", 1, "-f", "json", "-q").json()
+    other = attnviz("steps", "--mechanism", "additive:seed=1", "-f", "json", "-q").json()
     assert other["w_score"] != done.json()["w_score"]
 
 

@@ -43,8 +43,16 @@ def ablate(
     text: Annotated[str | None, typer.Argument(help="Text, or the source of a pair.")] = None,
     target: Annotated[str | None, typer.Argument(help="Target of a pair.")] = None,
     input_file: str | None = INPUT,
+    layer: str | None = opt(
+        CHOICE,
+        "--layer WHICH",
+        "Layers to switch off, or those of --head 3: 2, 0,2 or 0-3, last, all; encoder.2.",
+    ),
     head: list[str] | None = opt(
-        CHOICE, "--head LAYER.HEAD", "Head to switch off: 2.0, encoder.3.5; may be repeated."
+        CHOICE,
+        "--head WHICH",
+        "Heads to switch off: 2.3 (head 3 of layer 2), 2.3,4.1, encoder.2.3; or 3, 0-3, all of "
+        "each layer; may be repeated.",
     ),
     link: list[str] | None = opt(
         CHOICE,
@@ -81,8 +89,11 @@ def ablate(
     grid: Path | None = opt(
         OUTPUT, "--grid FILE", "All heads coloured by effect, with --each heads: a picture."
     ),
-    words: Path | None = opt(
-        OUTPUT, "--words FILE", "Text coloured by effect, with --each tokens: a picture.", rare=True
+    highlight: Path | None = opt(
+        OUTPUT,
+        "--highlight FILE",
+        "Text coloured by effect, with --each tokens: a picture.",
+        rare=True,
     ),
     *,
     options: Options,
@@ -93,7 +104,7 @@ def ablate(
 
     attnviz ablate "The red car is fast." "La voiture rouge est rapide." --each heads --grid e.png
 
-    attnviz ablate --input pairs.tsv --head 2.0 --head encoder.3.5 --by mean -o effects.npz
+    attnviz ablate --input pairs.tsv --head 2.0,2.1 --head encoder.3.5 --by mean -o effects.npz
 
     attnviz compare before.npz after.npz
     """
@@ -101,14 +112,15 @@ def ablate(
         heads=tuple(head or ()),
         links=tuple(link or ()),
         tokens=tuple(token or ()),
+        layer=layer,
         each=each,
         by=by,
         wanted=options.choice.explain,
         seed=seed,
     )
     texts, many, command = given_texts(text, target, input_file, options)
-    check(asked, reference, grid, words, many=many)
-    pictures = {"bars": bars, "grid": grid, "words": words}
+    check(asked, reference, grid, highlight, many=many)
+    pictures = {"bars": bars, "grid": grid, "highlight": highlight}
     study, lines = AblationStudy(), list[str]()
     total = partial(count_texts, input_file, "cross", options) if many else None
     with Report(options, "ablation", pictures=pictures) as report:
@@ -129,7 +141,7 @@ def ablate(
 
 
 def check(
-    asked: Ablation, reference: str | None, grid: Path | None, words: Path | None, *, many: bool
+    asked: Ablation, reference: str | None, grid: Path | None, highlight: Path | None, *, many: bool
 ) -> None:
     """Refuse what contradicts itself before a model loads."""
     if reference is not None and asked.by == "zero":
@@ -138,10 +150,10 @@ def check(
         raise UsageError("--by resample draws positions from other texts: add --reference FILE")
     if grid is not None and (asked.joint or asked.each not in (None, "heads")):
         raise UsageError("--grid colours every head by its effect: use it with --each heads")
-    if words is not None and (asked.each != "tokens" or many):
+    if highlight is not None and (asked.each != "tokens" or many):
         raise UsageError(
-            "--words colours every token of one text by its effect: use it with TEXT and --each "
-            "tokens"
+            "--highlight colours every token of one text by its effect: use it with TEXT and "
+            "--each tokens"
         )
 
 
@@ -186,10 +198,10 @@ def _data(report: AblationReport, top: int, lines: list[str]) -> Data:
     def drawn(name: str) -> Figure:
         from attnviz.renderers.figures.effects import effect_bars, effect_grid, effect_words
 
-        return {"bars": effect_bars, "grid": effect_grid, "words": effect_words}[name](report)
+        return {"bars": effect_bars, "grid": effect_grid, "highlight": effect_words}[name](report)
 
     kinds = {one.kind for one in report.every}
-    shows = {"grid": {"head"}, "words": {"token"}}  # every part of a kind
+    shows = {"grid": {"head"}, "highlight": {"token"}}  # every part of a kind
     pictures = ["bars", *(name for name, shown in shows.items() if kinds == shown)]
     return data_of(
         *(report, ablation_table, ablation_tsv, ablation_json, top),

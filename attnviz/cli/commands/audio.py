@@ -18,7 +18,7 @@ from attnviz.cli.options import CHOICE, ORIGIN, with_options
 from attnviz.cli.report import Report
 from attnviz.cli.sinks import Item
 from attnviz.core.errors import UsageError
-from attnviz.core.options import Options, opt
+from attnviz.core.options import Options, map_options, opt
 from attnviz.core.query import Query
 from attnviz.core.registry import DataKind
 from attnviz.models import attend_query
@@ -36,10 +36,13 @@ if TYPE_CHECKING:
 
     from attnviz.renderers.reports import Data
 
+TIMED = ("textgrid", "vtt")
+"""Formats of words with times."""
+
 
 @with_options(
     *("model", "compute", "stream", "heads", "reduce", "special", "group", "long"),
-    *("pictures", "links", "page", "top"),
+    *("pictures", "lines", "page", "top"),
     writes=("maps", "times", "scores"),
 )
 def audio(
@@ -79,8 +82,8 @@ def audio(
         "--times FILE",
         "True times of words (.tsv: word, start, end; .TextGrid; .vtt): how far each head errs.",
     ),
-    timing: str | None = opt(
-        CHOICE, "--heads WHICH", "Heads that time words, by layer and number: 2.0,3.1."
+    timing_heads: str | None = opt(
+        CHOICE, "--timing-heads WHICH", "Heads that time words: 2.0,3.1."
     ),
     against: str = opt(
         CHOICE,
@@ -103,9 +106,9 @@ def audio(
     attnviz audio speech.wav --model facebook/wav2vec2-base --layer 5 --grid heads.png
     """
     wanted = {options.output.format, (options.output.output or Path()).suffix.lower()[1:]}
-    timed = word_times or not wanted.isdisjoint(("textgrid", "vtt"))
+    timed = word_times or not wanted.isdisjoint(TIMED)
     kind: DataKind = "scores" if times else "times" if timed else "maps"
-    check_request(options, kind, start, timing)
+    check_request(options, kind, start, timing_heads)
     if text is not None:
         check_text(text)
     true = [] if times is None else read_timed_words(times)
@@ -142,7 +145,9 @@ def audio(
             report.add(Item(found, views, strip if framed else {}, picture=picture))
         else:
             settings, item = attention.provenance.settings, attention.main
-            heads, why = source.timing_heads(item, parse_heads(timing) if timing else None)
+            heads, why = source.timing_heads(
+                item, parse_heads(timing_heads) if timing_heads else None
+            )
             report.hold(f"words are timed by heads {spelled(heads)}: {why}")
             median = getattr(source.model.config, "median_filter_width", 7)
             step = settings["seconds of a frame"]
@@ -175,21 +180,22 @@ def check_request(options: Options, kind: DataKind, start: float, timing: str | 
     check_choice(options.choice)
     if timing is not None:
         parse_heads(timing)
-    output, usual = options.output, Options()
     if kind == "maps" and timing is not None:
-        raise UsageError("--heads names heads that time words: add --word-times or --times")
-    shown = (output.heatmap, output.grid, output.links, output.html, output.open_page or None)
-    if kind != "maps" and (options.choice != usual.choice or set(shown) != {None}):
-        raise UsageError(
-            "times of words are data: leave out what chooses, draws and shows maps (--heads "
-            "chooses the heads that time words)"
-        )
+        raise UsageError("--timing-heads names heads that time words: add --word-times or --times")
+    if kind != "maps" and (given := map_options(options)):
+        output, asked = options.output, "--times" if kind == "scores" else "--word-times"
+        if output.format in TIMED:
+            asked = f"-f {output.format}"
+        elif output.output and output.output.suffix.lower()[1:] in TIMED:
+            asked = f"-o {output.output}"
+        heads = "" if given[0] not in ("--layer", "--head") else ", or choose by --timing-heads"
+        raise UsageError(f"{asked} writes times, not maps: leave {given[0]} out{heads}")
 
 
 def parse_heads(text: str) -> Heads:
     """Layers and heads of "2.0,3.1"."""
     if not re.fullmatch(r"\d{1,4}\.\d{1,4}(,\d{1,4}\.\d{1,4})*", text):
-        raise UsageError(f"--heads '{text}' names no heads: write LAYER.HEAD,… (2.0,3.1)")
+        raise UsageError(f"--timing-heads '{text}' names no heads: write 2.0 or 2.0,3.1")
     pairs = (part.split(".") for part in text.split(","))
     return list(dict.fromkeys((int(layer), int(head)) for layer, head in pairs))
 

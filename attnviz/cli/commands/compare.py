@@ -20,7 +20,7 @@ from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.core.effects import SavedEffects
 from attnviz.core.errors import AttnvizError, InputError, UsageError
 from attnviz.core.measures import Comparison
-from attnviz.core.options import Choice, Given, Options, Origin, Width, opt
+from attnviz.core.options import Choice, Given, Options, Origin, Width, map_options, opt
 from attnviz.models.open import check_origin, open_source
 from attnviz.renderers.reports import Data
 from attnviz.renderers.text.comparison import (
@@ -57,7 +57,7 @@ class ComparedSide:
 
 
 @with_options(
-    *("model", "compute", "mechanism", "layer", "causal", "generate", "chat", "long"),
+    *("model", "compute", "mechanism", "causal", "generate", "chat", "long"),
     *("lens", "explain", "stream", "heads", "reduce", "special", "group", "pictures"),
     writes="comparison",
 )
@@ -192,14 +192,12 @@ def _saved_effects(
     if first is None or second is None:
         names = ("A holds effects of an ablation, and B", "B holds effects of an ablation, and A")
         raise UsageError(f"{names[first is None]} does not: give two files of 'attnviz ablate'")
-    output = options.output
-    if any((output.heatmap, output.grid, output.links, output.html, output.open_page)) or any(
-        side.choice != Choice() for side in sides
-    ):
-        raise UsageError(
-            "effects are compared as they were saved: of the other options give only --top, "
-            "--fail-above, -f and -o"
-        )
+    for side in sides:
+        if given := map_options(replace(options, choice=side.choice)):
+            raise UsageError(
+                f"'{side.text}' holds effects, which are compared as they were saved: leave "
+                f"{given[0]} out"
+            )
     return first, second
 
 

@@ -54,7 +54,7 @@ SHOWS = ("measures", "positions", "classes", "pairs", "links")
 
 
 @with_options(
-    *("model", "compute", "mechanism", "layer", "causal", "to", "long"),
+    *("model", "compute", "mechanism", "causal", "to", "long"),
     *("stream", "heads", "special", "reading", "sharing"),
     also=("resume",),
     writes="corpus",

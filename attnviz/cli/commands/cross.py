@@ -10,7 +10,8 @@ import typer
 from attnviz.cli.commands.align import AGAINST, SCORE, SYMMETRIZE
 from attnviz.cli.inputs import INPUT, texts_of
 from attnviz.cli.options import MANY_TEXTS, MODELS, PLACES, VIEW, with_options
-from attnviz.core.options import Options
+from attnviz.core.errors import UsageError
+from attnviz.core.options import Options, map_options
 
 
 @with_options(
@@ -50,6 +51,9 @@ def cross(
     aligned = options.output.format == "pharaoh" or score is not None
     texts, many = texts_of(given, input_file, options.many, pairs=True, keep_blank=aligned)
     if aligned:
+        if shown := map_options(options, "layer", "head"):
+            how = "-f pharaoh" if score is None else "--score"
+            raise UsageError(f"{how} aligns words and shows no maps: leave {shown[0]} out")
         from attnviz.cli.commands.align import run_alignment
 
         raise typer.Exit(

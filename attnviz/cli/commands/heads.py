@@ -74,7 +74,7 @@ CROSS = opt(
 
 
 @with_options(
-    *("model", "compute", "mechanism", "layer", "weights", "causal", "long"),
+    *("model", "compute", "mechanism", "weights", "causal", "long"),
     *("stream", "heads", "special", "to", "reading", "sharing"),
     writes="heads",
 )
@@ -128,14 +128,17 @@ def heads(
     check_order(order, role)
     check_effect(order, by, effect=effect)
     if similar and (role is not None or order != "role"):
-        raise UsageError("--similar compares all heads with one another: leave out --role, --sort")
+        clash = "--sort" if role is None else "--role"
+        raise UsageError(f"--similar compares all heads with one another: leave {clash} out")
     if treebank is not None:
-        others = (text, input_file, role, similar, overview, scatter, no_repeat, order != "role",
-                  cross, effect)  # fmt: skip
-        if any(others):
+        others: dict[str, object] = {"TEXT": text, "--input": input_file, "--role": role}
+        others |= {"--similar": similar}
+        others |= {"--overview": overview, "--scatter": scatter, "--no-repeat": no_repeat}
+        others |= {"--sort": order != "role", "--cross": cross, "--effect": effect}
+        if given := [name for name, value in others.items() if value]:
             raise UsageError(
-                "--treebank brings its own sentences and scores every head on them: of the other "
-                "options it takes only where attention comes from, which part, and -f and -o"
+                "--treebank brings its own sentences and scores every head on them: leave "
+                f"{given[0]} out"
             )
         raise typer.Exit(relations(treebank, options))
     texts, many = _texts(text or [], input_file, options, cross=cross)

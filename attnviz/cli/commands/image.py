@@ -124,8 +124,10 @@ def image(
     options = replace(options, choice=replace(options.choice, lens=lens))
     files = [Path(file), *map(Path, more or ())]
     check_request(options, patch, image_size, overlay, text, token)
-    if text is None and (video or len(files) > 1 or options.origin.generate is not None):
-        raise UsageError("several pictures, --video and --generate are for --text: give that too")
+    with_text = {"--video": video, "--generate": options.origin.generate}
+    with_text["a second picture"] = len(files) > 1
+    if text is None and (given := [name for name, value in with_text.items() if value]):
+        raise UsageError(f"{given[0]} is read together with --text: give that too")
     from attnviz.models.hugging_face.vision.pictures import parse_size
 
     output = options.output
@@ -200,11 +202,12 @@ def check_request(
     if patch is not None and patch != ALL:
         parse_patch(patch)
     on_screen = options.collect is None and output.format in (None, "table")
-    shown = overlay or output.grid or on_screen
-    if patch == ALL and shown:
+    shown = {"--overlay": overlay, "--grid": output.grid, "-f table": on_screen}
+    if patch == ALL and any(shown.values()):
+        clash = next(name for name, value in shown.items() if value)
         raise UsageError(
-            "--patch all gives every patch's look, which is data: use -f json, csv, …, or choose "
-            "one patch to see"
+            f"--patch all is data, and {clash} shows one patch: use -f json, csv, …, or choose a "
+            "patch"
         )
     if lens == "gradient" and patch is not None:
         raise UsageError(
@@ -217,8 +220,7 @@ def check_request(
         return
     alone = {"--patch": patch, "--image-size": size, "--lens": None if lens == "raw" else lens}
     if given := [option for option, value in alone.items() if value is not None]:
-        way = " or use --lens raw" if given == ["--lens"] else ""
-        raise UsageError(f"{given[0]} is for a picture alone: leave --text out{way}")
+        raise UsageError(f"{given[0]} is for a picture without --text: leave one of them out")
     check_text(text)
 
 

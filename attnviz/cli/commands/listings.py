@@ -135,7 +135,9 @@ def models(
 
     if check is not None:
         if name is not None:
-            raise UsageError("--check looks at one model, and a card is of another: give one")
+            raise UsageError(
+                f"--check looks at a model, and NAME {name} prints a card: give one of them"
+            )
         if check in CARDS:
             raise UsageError(f"'{check}' is inside: 'attnviz models {check}' prints its card")
         write_listing(_checked(check), options)

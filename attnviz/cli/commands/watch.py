@@ -35,7 +35,7 @@ PACKAGE = str(Path(__file__).parents[2]) + os.sep
 """Where this package lies, whose frames a program's traceback does not show."""
 
 
-@with_options("pictures", "links", "page", "long", "range", report=("data", "said"))
+@with_options("pictures", "lines", "page", "long", "range", report=("data", "said"))
 def watch(
     program: Annotated[
         list[str],
@@ -146,7 +146,7 @@ def _write(watched: Watched, name: str, report: Report) -> None:
 def _files(options: Options) -> list[str]:
     """The files that were asked for."""
     output = options.output
-    places = (output.output, output.heatmap, output.grid, output.links, output.html)
+    places = (output.output, output.heatmap, output.grid, output.lines, output.html)
     return [str(place) for place in places if place]
 
 

@@ -123,8 +123,6 @@ def arithmetic(
         raise UsageError(f"'{name}' needs two sequences: two sentences, or first and second")
     if "co" in row.commands and causal:
         raise UsageError(f"'{name}' has no causal form: leave --causal out")
-    if heads > 1 and not row.many_heads:
-        raise UsageError(f"mechanism '{name}' has one head: leave --heads {heads} out")
     working = _Working(given, name, heads)
     with np.errstate(over="ignore", invalid="ignore"):
         working.run(working.project(), working.mask(causal=causal and row.causal != name))
