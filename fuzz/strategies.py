@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from attnviz.cli import app
 from attnviz.cli.options import OUTPUT
 from attnviz.core.registry import FORMATS, LENSES, LESSONS, MECHANISMS, PICTURE_SUFFIXES
-from tests.fuzz import checkpoints, damage, world
-from tests.fuzz.run import Case
+from fuzz import checkpoints, damage, world
+from fuzz.run import Case
 from tests.samples import ODD
 
 HOSTILE = (
