@@ -128,7 +128,7 @@ def fuzz(session: nox.Session) -> None:
     The same seed draws the same command lines. What broke stays in the folder `.fuzz`.
     """
     _install(session)
-    session.run("python", "-m", "tests.fuzz.campaign", *(session.posargs or ["1000"]))
+    session.run("python", "-m", "fuzz.campaign", *(session.posargs or ["1000"]))
 
 
 @nox.session

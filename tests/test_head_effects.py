@@ -27,7 +27,7 @@ PAIRS = [
     ("the black cat is sleeping .", "le chat noir dort ."),
     ("he does not want to go home .", "il ne veut pas rentrer ."),
 ]
-BENCHMARK = Path(__file__).parent / "benchmarks" / "effects_pocket.py"
+BENCHMARK = Path(__file__).parents[1] / "benchmarks" / "effects_pocket.py"
 
 
 @pytest.fixture

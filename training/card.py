@@ -111,9 +111,8 @@ def _figures(figures: dict[str, Any]) -> list[str]:
 
 def _roles(config: dict[str, Any], roles: dict[str, Any] | None) -> list[str]:
     guided = config["guided"]
-    lines = [
-        f"cross    layer {guided['layer']} head {guided['head']}  the alignment head",
-    ]
+    place = f"layer {guided['layer']} head {guided['head']}"
+    lines = [f"cross    {place}  the alignment head, as it was trained to be"]
     if not roles:
         return lines
     clear = [item for item in roles["shares"] if item["share"] > CLEAR * item["even"]]

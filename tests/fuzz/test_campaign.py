@@ -9,10 +9,10 @@ import pytest
 from hypothesis import Phase, given, seed, settings
 
 from attnviz.cli import app
-from tests.fuzz import campaign
-from tests.fuzz.campaign import Tally, class_of, report
-from tests.fuzz.run import Case, run
-from tests.fuzz.strategies import cases
+from fuzz import campaign
+from fuzz.campaign import Tally, class_of, report
+from fuzz.run import Case, run
+from fuzz.strategies import cases
 
 CASE = Case((("self", "a b"), ("-q",), ("-f", "json")), {"t.txt": b"a"}, b"in")
 

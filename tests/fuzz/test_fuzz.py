@@ -9,11 +9,11 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 from attnviz.cli.app import COMMANDS
 from attnviz.cli.options import OPTIONS
-from tests.fuzz import world
-from tests.fuzz.campaign import VALID_SHARE, failures
-from tests.fuzz.invariants import broken
-from tests.fuzz.run import Case, run
-from tests.fuzz.strategies import cases, parameters
+from fuzz import world
+from fuzz.campaign import VALID_SHARE, failures
+from fuzz.invariants import broken
+from fuzz.run import Case, run
+from fuzz.strategies import cases, parameters
 from tests.invoke import fresh
 
 # The same five hundred each time: no test fails by chance.

@@ -22,9 +22,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from attnviz.cli import app
 from attnviz.cli.output import interrupt
-from tests.fuzz import world
-from tests.fuzz.invariants import broken
-from tests.fuzz.run import Case, prepare, run_in
+from fuzz import world
+from fuzz.invariants import broken
+from fuzz.run import Case, prepare, run_in
 
 LINES = '{"text": "the cat"}\n{bad\n{"text": "a dog ran"}\n{"words": 3}\n{"text": "the car"}\n'
 ORIGIN = ("--mechanism", "multi-head:heads=2,size=8")

@@ -16,9 +16,9 @@ from rich.cells import cell_len
 from attnviz.core.registry import LESSONS
 from attnviz.renderers import Display
 from attnviz.storage.documents import dump_json
-from attnviz.teach.lessons.drawing import drawn, page_of
+from attnviz.teach.lessons.drawing import draw_lesson, lesson_page
 from attnviz.teach.lessons.lesson import Lesson, byte_size
-from attnviz.teach.lessons.masks import masking
+from attnviz.teach.lessons.masks import masking_lesson
 from tests.invoke import attnviz
 
 SHORT = {"linear": {"length": 256}, "training": {"length": 2, "steps": 10}}
@@ -82,27 +82,27 @@ def test_csv_of_the_command_holds_the_rows(name: str) -> None:
 @each_lesson
 def test_the_picture_has_the_title_and_something_drawn(name: str) -> None:
     lesson = taught(name)
-    figure = drawn(lesson)
+    figure = draw_lesson(lesson)
     assert any(name in text.get_text() for text in figure.texts)
     assert any(axes.lines or axes.images for axes in figure.axes)
 
 
 def test_curves_go_through_the_numbers() -> None:
     lesson = taught("scaling")
-    scaled, unscaled = drawn(lesson).axes[0].lines[:2]
+    scaled, unscaled = draw_lesson(lesson).axes[0].lines[:2]
     assert tuple(scaled.get_ydata()) == lesson.column("scaled_entropy")
     assert tuple(unscaled.get_ydata()) == lesson.column("unscaled_entropy")
 
 
 def test_hidden_cells_are_white_and_every_other_cell_has_its_number() -> None:
-    axes = drawn(LESSONS["masking"].load()("a b c")).axes[0]
+    axes = draw_lesson(LESSONS["masking"].load()("a b c")).axes[0]
     shown = axes.images[0].get_array()
     assert shown.shape == (3, 7)
     assert len(axes.texts) == 9 + 6
 
 
 def test_a_picture_tells_once_what_no_font_draws() -> None:
-    shown = drawn(masking("a \U000f0123 b"))
+    shown = draw_lesson(masking_lesson("a \U000f0123 b"))
     notes = [text.get_text() for text in shown.texts if "no installed font" in text.get_text()]
     assert notes == ["1 character shown as ‹code point›: no installed font draws it"]
 
@@ -117,7 +117,7 @@ def test_bytes_are_told_in_three_digits(count: int, text: str) -> None:
 @each_lesson
 def test_the_page_holds_every_number_and_nothing_that_runs(name: str) -> None:
     lesson = taught(name)
-    page = page_of(lesson, "attnviz <script>")
+    page = lesson_page(lesson, "attnviz <script>")
     assert page.count("<tr>") == len(lesson.rows) + 1
     assert page.count("<td") == sum(map(len, lesson.rows))
     assert "<script" not in page
@@ -129,7 +129,7 @@ def test_the_page_holds_every_number_and_nothing_that_runs(name: str) -> None:
 
 
 def test_a_word_is_text_on_the_page_and_not_markup() -> None:
-    page = page_of(LESSONS["masking"].load()("a <b>&amp; c"))
+    page = lesson_page(LESSONS["masking"].load()("a <b>&amp; c"))
     assert "<b>" not in page
     assert "&lt;" in page
 

@@ -20,7 +20,7 @@ from attnviz.teach.steps.arithmetic import Steps, arithmetic
 from attnviz.teach.steps.given import (
     EXAMPLES,
     CalculationInputs,
-    computed,
+    comparable_names,
     seeded_sentence,
     worked_example,
 )
@@ -607,7 +607,9 @@ def test_a_file_brings_the_further_parameters(tmp_path: Path) -> None:
 
 
 def test_names_of_results_are_those_of_the_parts() -> None:
-    assert {"turned_query", "running_sum", "hidden", "writes", "head_outputs"} <= {*computed()}
+    assert {"turned_query", "running_sum", "hidden", "writes", "head_outputs"} <= {
+        *comparable_names()
+    }
 
 
 @pytest.mark.parametrize(

@@ -119,10 +119,10 @@ def steps(
                 f"--example, of {', '.join(found)}"
             )
         if report.format != "table" or diagram:
-            from attnviz.teach.steps.show import agreement
+            from attnviz.teach.steps.show import agreement_lines
 
             for result in found.values():
-                for line in (*result.notes, *agreement(result)):
+                for line in (*result.notes, *agreement_lines(result)):
                     report.say(line)
         report.add(_data(found, diagram))
         report.finish("computed")
@@ -325,7 +325,7 @@ def _data(found: Mapping[str, Steps], diagram: bool) -> Data:
     def table(display: Display) -> str:
         if diagram:
             return show.mermaid(first)
-        return show.listing(found, display) if more else show.table(first, display)
+        return show.examples_listing(found, display) if more else show.table(first, display)
 
     def figure() -> Figure:
         from attnviz.teach.steps.scatter import scatter

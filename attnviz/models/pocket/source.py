@@ -272,7 +272,8 @@ def attention_of(
     }
     guided = model.config["guided"]
     beyond = bool(source.notes("") or target.notes(""))
-    why = "the alignment head" + ", outside what it was trained for" * beyond
+    # Not "the alignment head": a reader would take it that attention learns alignments by itself.
+    why = "trained to align, but not on such text" if beyond else "trained to align"
     focus = {"cross": Focus(str(guided["layer"]), str(guided["head"]), why)}
     return Attention(
         maps,

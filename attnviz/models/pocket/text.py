@@ -21,7 +21,7 @@ LONGEST = 4096
 """Pieces of the longest text that is read: its maps hold 24 × 4096² weights."""
 RELIABLE = 50
 """Positions at which heads do what their roles say: behind them the next and the previous word get
-less than half of what they get at the beginning (tests/benchmarks/pocket_limits.py)."""
+less than half of what they get at the beginning (benchmarks/pocket_limits.py)."""
 SHORT = 3
 """Characters a piece: texts of longer pieces are English or French, and not judged. 1 % of Spanish
 sentences have longer ones, and 84 % of English and French ones."""

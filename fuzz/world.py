@@ -23,7 +23,7 @@ from attnviz.storage.documents import dump_json, to_document
 from tests.invoke import attnviz
 from tests.samples import attention_of, self_map
 
-SAMPLES = Path(__file__).parents[2] / "sample_inputs"
+SAMPLES = Path(__file__).parents[1] / "sample_inputs"
 MODELS = ("bert", "gpt2", "t5", "vit", "whisper")
 TEXTS = "The cat sat on the mat .\nthe dog saw the dog\nA car\n"
 PAIRS = "The red car\tLa voiture rouge\nthe cat\tle chat\n"

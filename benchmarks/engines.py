@@ -1,6 +1,6 @@
 """Texts per second by engine over the same work, in turns, each in a fresh process.
 
-Run it as a script: `python tests/benchmarks/engines.py [MODEL] [ROUNDS]`; the model is the pocket
+Run it as a script: `python benchmarks/engines.py [MODEL] [ROUNDS]`; the model is the pocket
 model unless a folder or an id is given. It prints what each engine needs from its start to its last
 result, and its pace once every worker has its model, in times those of one process with one
 thread. It judges nothing: where a process fills the cores with its threads, more processes may

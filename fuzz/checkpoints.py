@@ -6,7 +6,7 @@ import json
 
 from hypothesis import strategies as st
 
-from tests.fuzz import damage, world
+from fuzz import damage, world
 
 TEMPLATES = (
     "{% for i in range(1000000000) %}x{% endfor %}",

@@ -4,8 +4,8 @@ Random weights in bfloat16, made on the device, so nothing is downloaded. For ea
 the median time of a plain SDPA forward pass and of one that also reads all 1,024 heads pooled to
 256 × 256, their ratio, and the peak memory of both above the loaded model; it judges none.
 
-    python tests/benchmarks/capture_gpu.py [TOKENS ...]      # 1024 4096 16384 131072
-    python tests/benchmarks/capture_gpu.py --toy             # a small shape, wherever there is room
+    python benchmarks/capture_gpu.py [TOKENS ...]      # 1024 4096 16384 131072
+    python benchmarks/capture_gpu.py --toy             # a small shape, wherever there is room
 """
 
 from __future__ import annotations

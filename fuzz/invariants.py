@@ -22,8 +22,8 @@ from PIL import Image
 
 from attnviz.cli.app import COMMANDS
 from attnviz.core.registry import FORMATS
-from tests.fuzz.run import MOST_RESIDENT, Ran, TookTooLong
-from tests.fuzz.strategies import is_place, parameters
+from fuzz.run import MOST_RESIDENT, Ran, TookTooLong
+from fuzz.strategies import is_place, parameters
 from tests.samples import RAW
 
 WORK = "a/b/work/"

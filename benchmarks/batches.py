@@ -4,7 +4,7 @@ The loop is what a script would do: a tokenizer, a model that runs eagerly, one 
 other, its matrices thrown away. Ours makes every map, and in two further columns writes them too.
 Run it as a script; it prints texts per second and their ratio, and judges neither.
 
-    python tests/benchmarks/batches.py [--model FOLDER] [--texts N] [--file FILE] [--threads N]
+    python benchmarks/batches.py [--model FOLDER] [--texts N] [--file FILE] [--threads N]
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from attnviz.renderers.reports import as_bytes, make_renderer
 from attnviz.runs.pipeline import attend_chunk
 from attnviz.storage.texts import Text, chunks
 
-README = Path(__file__).parents[2] / "README.md"
+README = Path(__file__).parents[1] / "README.md"
 SHORTEST, LONGEST = 5, 60
 """Words of a sentence."""
 

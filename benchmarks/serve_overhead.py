@@ -3,7 +3,7 @@
 The library attends, predicts each token and makes the page; the server answers a question over a
 connection that stays open. Run it as a script; it prints medians, and judges nothing.
 
-    python -m tests.benchmarks.serve_overhead [TURNS]
+    python -m benchmarks.serve_overhead [TURNS]
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Run it as a script; it prints the most memory that each process had and its texts per second, and
 judges neither.
 
-    python tests/benchmarks/lines.py [LINES ...]
+    python benchmarks/lines.py [LINES ...]
 """
 
 from __future__ import annotations

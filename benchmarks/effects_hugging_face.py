@@ -4,7 +4,7 @@ Run it as a script; it prints medians over turns and their ratios, and judges ne
 have random weights: 12 layers of 12 heads, size 768, as BERT and GPT-2 have, and MiniLM's 6 of 12,
 size 384.
 
-    python tests/benchmarks/effects_hugging_face.py [TOKENS]
+    python benchmarks/effects_hugging_face.py [TOKENS]
 """
 
 from __future__ import annotations

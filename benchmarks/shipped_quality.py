@@ -1,6 +1,6 @@
 """Measure the causal or the picture model: the figures that its card prints.
 
-Run it by hand: `python tests/benchmarks/shipped_quality.py pocket-lm --pairs PAIRS --unseen
+Run it by hand: `python benchmarks/shipped_quality.py pocket-lm --pairs PAIRS --unseen
 SENTENCES`, or `… pocket-vit --photographs FOLDER`. What is measured is printed as JSON; it goes
 into the origin beside the weights with `--write`.
 

@@ -27,7 +27,7 @@ from typing import Any
 
 from attnviz.cli import app
 from attnviz.runs.many_texts import close_sources
-from tests.fuzz.world import home
+from fuzz.world import home
 from tests.patience import HUNG
 
 CPU_SECONDS = 20

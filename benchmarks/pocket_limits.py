@@ -1,6 +1,6 @@
 """Measure where the text models inside stop being reliable: by length, and by foreign words.
 
-Run it by hand: `python tests/benchmarks/pocket_limits.py --pairs PAIRS --unseen SENTENCES
+Run it by hand: `python benchmarks/pocket_limits.py --pairs PAIRS --unseen SENTENCES
 --alignments GOLD --foreign German=FILE --foreign Czech=FILE`. What is measured is printed as JSON;
 with `--write` it goes into the origins beside the weights, and into the pocket model's card.
 

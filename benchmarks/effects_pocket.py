@@ -3,7 +3,7 @@
 Run it as a script; it prints what it took, and judges nothing. Without a file of pairs (source,
 tab, target, a line each) those of `sample_inputs` are read over and over.
 
-    python tests/benchmarks/effects_pocket.py [PAIRS] [FILE]
+    python benchmarks/effects_pocket.py [PAIRS] [FILE]
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from attnviz.core.options import Choice, Origin
 from attnviz.runs.effects import EffectChunk
 from attnviz.storage.texts import Text
 
-SAMPLE = Path(__file__).parents[2] / "sample_inputs" / "pairs.tsv"
+SAMPLE = Path(__file__).parents[1] / "sample_inputs" / "pairs.tsv"
 
 
 def pairs_of(file: Path, count: int) -> list[Text]:

@@ -6,7 +6,7 @@ strongest links: its worst case. Run it as a script; it prints times, their rati
 the processor's own time (which neighbours hardly change) and the memory above the loaded model, and
 judges none.
 
-    python tests/benchmarks/capture_length.py [TOKENS] [ROUNDS]
+    python benchmarks/capture_length.py [TOKENS] [ROUNDS]
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A campaign: many random runs, the classes of what went wrong, and the smallest run of each.
 
-`python -m tests.fuzz.campaign RUNS [--seed N] [--processes N] [--into FOLDER]`; the same seed and
+`python -m fuzz.campaign RUNS [--seed N] [--processes N] [--into FOLDER]`; the same seed and
 number of processes draw the same command lines. Status 1 where anything went wrong.
 """
 
@@ -27,10 +27,10 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 
 from hypothesis import HealthCheck, Phase, assume, given, seed, settings
 
-from tests.fuzz import world
-from tests.fuzz.invariants import broken
-from tests.fuzz.run import Case, Ran, run, tidy
-from tests.fuzz.strategies import cases
+from fuzz import world
+from fuzz.invariants import broken
+from fuzz.run import Case, Ran, run, tidy
+from fuzz.strategies import cases
 from tests.patience import HUNG
 
 CHUNK = 250
@@ -229,7 +229,7 @@ def start(log: Path, runs: int, first: int) -> subprocess.Popen[bytes]:
     words = [
         sys.executable,
         "-m",
-        "tests.fuzz.campaign",
+        "fuzz.campaign",
         str(runs),
         "--seed",
         str(first),

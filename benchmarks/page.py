@@ -1,6 +1,6 @@
 """The page against the clock: how large, how soon written, how soon open, how soon it answers.
 
-python tests/benchmarks/page.py [TOKENS ...]   random 12 × 12 heads, 128 and 512 tokens by default
+python benchmarks/page.py [TOKENS ...]   random 12 × 12 heads, 128 and 512 tokens by default
 
 Where bertviz can be imported, its `model_view` of the same weights is timed in the same run.
 Needs chromium and playwright.

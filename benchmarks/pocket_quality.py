@@ -1,6 +1,6 @@
 """Measure the pocket model: the figures that its card prints.
 
-Run it by hand: `python tests/benchmarks/pocket_quality.py --pairs PAIRS --unseen SENTENCES
+Run it by hand: `python benchmarks/pocket_quality.py --pairs PAIRS --unseen SENTENCES
 --alignments GOLD --treebank CONLLU`. Each file is optional and gives its own figures; they are
 printed as JSON, and with `--write` they go into the origin that lies beside the weights.
 

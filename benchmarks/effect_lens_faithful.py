@@ -4,7 +4,7 @@ Run it as a script on pairs that the model was not trained on, one `English<TAB>
 prints figures and judges none. Of each pair, stream and head links of some weight are drawn by
 chance, the same at each run.
 
-    python tests/benchmarks/effect_lens_faithful.py PAIRS [COUNT [LINKS]]
+    python benchmarks/effect_lens_faithful.py PAIRS [COUNT [LINKS]]
 """
 
 from __future__ import annotations

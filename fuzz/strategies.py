@@ -23,8 +23,8 @@ from attnviz.core.registry import (
     PICTURE_SUFFIXES,
     parse_mechanism,
 )
-from tests.fuzz import checkpoints, damage, world
-from tests.fuzz.run import Case
+from fuzz import checkpoints, damage, world
+from fuzz.run import Case
 from tests.samples import ODD
 
 HOSTILE = (

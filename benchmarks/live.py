@@ -1,6 +1,6 @@
 """The live page's engine against Python: accuracy in node, speed in chromium.
 
-python tests/benchmarks/live.py SENTENCES PAIRS [COUNT]
+python benchmarks/live.py SENTENCES PAIRS [COUNT]
 
 SENTENCES holds a text a line, which the page and Python translate into French; PAIRS an English
 sentence and a French one a line, tab-separated: the references of chrF where they are of the same
