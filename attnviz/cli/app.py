@@ -44,10 +44,14 @@ COMMANDS: dict[str, CommandEntry] = {
     "steps": CommandEntry("Show the arithmetic of attention, matrix by matrix.", "steps:steps"),
     "lesson": CommandEntry("Teach one thing about attention in numbers.", "lesson:lesson"),
     "live": CommandEntry(
-        "Write a page with the model inside that answers as one types.", "live:live"
+        "Write a page that contains a model and answers as you type.", "live:live"
     ),
-    "render": CommandEntry("Turn a saved map into any output.", "render:render"),
-    "serve": CommandEntry("Answer the page in a browser, with any model.", "serve:serve"),
+    "render": CommandEntry(
+        "Turn saved attention into any table, file, picture or page.", "render:render"
+    ),
+    "serve": CommandEntry(
+        "Start a local page that answers as you type, with any model.", "serve:serve"
+    ),
     "models": CommandEntry("List the models found on this machine.", "listings:models"),
     "mechanisms": CommandEntry("List the attention mechanisms.", "listings:mechanisms"),
 }
@@ -151,11 +155,12 @@ class Command(TyperCommand):
 
 def _list_rare(panels: Mapping[str, list[str]]) -> None:
     from rich.console import Console
+    from rich.padding import Padding
 
     console = Console(highlight=False)
     console.print(" More options, which --help-all explains:")
     for panel, names in panels.items():
-        console.print(f"   {panel}: {' '.join(names)}", no_wrap=True, overflow="ellipsis")
+        console.print(Padding(f"{panel}: {' '.join(names)}", (0, 0, 0, 3)))
     console.print()
 
 
@@ -332,6 +337,8 @@ def attnviz(
     attnviz self "The professor who supervised the student published the paper"
 
     attnviz cross "The red car is fast" "La voiture rouge est rapide"
+
+    COMMAND --help explains a command and its usual options, COMMAND --help-all every option.
     """
     for problem in BROKEN:
         sys.stderr.write(f"note: {legible(problem)}\n")

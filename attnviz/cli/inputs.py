@@ -173,7 +173,7 @@ def files_below(folder: Path) -> list[Path]:
 INPUT = opt(
     "Options",
     "--input -i FILE",
-    "Texts from .txt (one a line), .jsonl, .csv or .tsv, also .gz; - is stdin.",
+    "Read texts from a file: .txt (one a line), .jsonl, .csv, .tsv, each also .gz; - is stdin.",
 )
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 import typer
+from typer.models import OptionInfo
 
 from attnviz.core.errors import UsageError, in_words
 from attnviz.core.options import Choice, Given, Many, Option, Options, Origin, Output, names_in
@@ -98,8 +99,18 @@ def _own(parameter: inspect.Parameter) -> inspect.Parameter:
     if isinstance(parameter.default, Field):
         declared: Option = parameter.default.metadata["option"]
         annotation = option_of(parameter.annotation, declared, declared.group)
-        return parameter.replace(default=parameter.default.default, annotation=annotation)
+        # A keyword, since the panels of the help may put it behind shared options.
+        return parameter.replace(
+            kind=parameter.KEYWORD_ONLY, default=parameter.default.default, annotation=annotation
+        )
     return parameter
+
+
+def _place_in_help(parameter: inspect.Parameter) -> int:
+    """Arguments first, then panels in one order in every command."""
+    panels, about = [*HALVES.values()], parameter.annotation.__metadata__[0]
+    panel = about.rich_help_panel if isinstance(about, OptionInfo) else None
+    return panels.index(panel) if panel in panels else -1
 
 
 def _given(values: dict[str, Any], written: Collection[str]) -> Iterator[tuple[str, str]]:
@@ -145,6 +156,7 @@ def with_options(
             for half, options in offered.items()
             for name, annotation in options.items()
         ]
+        parameters.sort(key=_place_in_help)
 
         @functools.wraps(command)
         def run(collect: Any = None, **values: Any) -> None:

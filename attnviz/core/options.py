@@ -114,70 +114,86 @@ class Origin:
     """Where attention comes from."""
 
     model: str | None = opt(
-        "model", "--model -m ID_OR_FOLDER", "Hugging Face model, or one of 'attnviz models'."
+        "model",
+        "--model -m ID_OR_FOLDER",
+        "A Hugging Face model, by id or folder, or one that 'attnviz models' lists.",
     )
     adapter: str | None = opt(
         "model",
         "--adapter ID_OR_FOLDER",
-        "Merge an adapter (LoRA and its like, peft) into --model, by default the one it names.",
+        "Adapter to merge into --model (LoRA, or another that peft reads); without --model, "
+        "into the model that it names.",
         rare=True,
     )
     mechanism: str | None = opt(
         "mechanism",
         "--mechanism NAME",
-        "Untrained layer: linear, or linear:heads=4,size=64,seed=0; 'attnviz mechanisms' lists "
-        "the names.",
+        "An untrained layer: linear, or with numbers linear:heads=4,size=64,seed=0; 'attnviz "
+        "mechanisms' lists the names.",
         suggested=tuple(MECHANISMS),
     )
     weights: Path | None = opt(
         "weights",
         "--weights FILE",
-        "Your own matrices or a saved map: .npz, .safetensors or .json.",
+        "Attention from a file: your own matrices or a saved map (.npz, .safetensors, .json).",
         rare=True,
     )
     qk: Path | None = opt(
         "weights",
         "--qk FILE",
-        "Queries and keys that another program dumped: .npz, .safetensors or .json.",
+        "Queries and keys that another program dumped (.npz, .safetensors, .json).",
         rare=True,
     )
-    causal: bool = opt("causal", "--causal", "Hide every later token.")
+    causal: bool = opt(
+        "causal", "--causal", "Hide later tokens: each token sees itself and those before it."
+    )
     seed: int = opt(
         "weights",
         "--seed N",
-        "Seed of the random inputs of --weights, where the file holds projections only.",
+        "Seed of the random inputs for --weights, where the file holds projections only.",
         default=0,
         min=0,
         max=LARGEST_SEED,
         rare=True,
     )
-    device: Device = opt("compute", "--device NAME", "{choices}.", default="auto", rare=True)
+    device: Device = opt(
+        "compute", "--device NAME", "Where to compute: {choices}.", default="auto", rare=True
+    )
     device_map: DeviceMap | None = opt(
         "model",
         "--device-map HOW",
-        "Spread a model larger than one device: {choices} (accelerate).",
+        "How to spread a model that is larger than one device: {choices} (needs accelerate).",
         rare=True,
     )
     dtype: Dtype | None = opt(
-        "compute", "--dtype NAME", "{choices}. On a processor the first is the default.", rare=True
+        "compute",
+        "--dtype NAME",
+        "Precision: {choices}. On a CPU float32 is the default.",
+        rare=True,
     )
     revision: str | None = opt(
         "model", "--revision NAME", "Branch, tag or commit of a model on the hub.", rare=True
     )
     allow_pickle: bool = opt(
-        "model", "--allow-pickle", "Load pickled weights of a model that you trust.", rare=True
+        "model",
+        "--allow-pickle",
+        "Load pickled weights, which can run code, of a model that you trust.",
+        rare=True,
     )
     allow_code: bool = opt(
-        "model", "--allow-code", "Run the code that a model you trust brings along.", rare=True
+        "model", "--allow-code", "Run the code that comes with a model that you trust.", rare=True
     )
     generate: int | None = opt(
         "generate",
         "--generate N",
-        "Tokens that the model writes at most; its output is shown with the text.",
+        "Let the model write N tokens at most, and show them with the text.",
         min=1,
     )
     chat: bool = opt(
-        "chat", "--chat", "Read the text as a user's turn, by the model's chat template.", rare=True
+        "chat",
+        "--chat",
+        "Put the text into the model's chat template, as a user's turn.",
+        rare=True,
     )
     keep_qk: bool = opt(
         "projections",
@@ -188,8 +204,8 @@ class Origin:
     channels: str = opt(
         "projections",
         "--channels WHICH",
-        "Of layers without attention that mix channel by channel (Mamba, RWKV): mean, 3, 0,2 or "
-        "0-3, all.",
+        "Channels of layers that mix each channel by itself (Mamba, RWKV): mean, all, 3, 0,2 "
+        "or 0-3.",
         default="mean",
         suggested=("mean", "all"),
         rare=True,
@@ -197,22 +213,28 @@ class Origin:
     max_size: int | None = opt(
         "long",
         "--max-size N",
-        "Rows and columns of a map at most; a longer text is shown in blocks. Default 1024, "
-        "fewer where many heads would fill the memory.",
+        "Rows and columns of a map at most; a longer text is shown in blocks of tokens. "
+        "Default 1024, or fewer if many heads would fill the memory.",
         min=1,
         rare=True,
     )
     rows: str | None = opt(
-        "range", "--rows A-B", "Only tokens A to B attend, counted from 0: exact.", rare=True
+        "range",
+        "--rows A-B",
+        "Rows for tokens A to B only, counted from 0; exact in long texts too.",
+        rare=True,
     )
     window: str | None = opt(
-        "range", "--window A-B", "Only tokens A to B attend, and to each other.", rare=True
+        "range",
+        "--window A-B",
+        "Rows and columns for tokens A to B only, counted from 0.",
+        rare=True,
     )
     top: int = opt(
         "top",
         "--top N",
-        "Strongest links that -f links lists, without special tokens and the diagonal; of a "
-        "text in blocks found for each head, which 0 spares.",
+        "Strongest links that -f links lists, without special tokens and the diagonal. In a "
+        "text shown in blocks each head is searched for them; 0 skips that.",
         default=20,
         min=0,
         rare=True,
@@ -234,33 +256,38 @@ class Choice:
     lens: str = opt(
         "lens",
         "--lens NAME",
-        "What to make of the weights first: {choices}; all shows them side by side.",
+        "What to compute from the weights: {choices}. raw shows them as they are, all every "
+        "lens side by side.",
         default="raw",
         choices=LENS_NAMES,
     )
     explain: str | None = opt(
         "explain",
         "--target WHAT",
-        "What is explained: a class, a token (its text, red[3] or its number from 0), next:WORD "
-        "for what could come next, or 'all' tokens, each predicted from those before it, the "
-        "default of effects.",
+        "The output to explain: a class; a token by its text (red, red[3]) or number from 0; "
+        "next:WORD, a possible next token; or all, each token predicted from those before it. "
+        "Effects explain all by default.",
     )
     check: int = opt(
         "explain",
         "--check N",
-        "Links of --lens effect that are measured, by cutting each, beside the estimate.",
+        "How many links of --lens effect to cut one by one, to measure their effects beside "
+        "the estimates.",
         default=20,
         min=0,
         rare=True,
     )
     stream: str | None = opt(
-        "stream", "--stream NAME", "One stream: encoder, decoder, cross, …", rare=True
+        "stream", "--stream NAME", "One stream only: encoder, decoder, cross, …", rare=True
     )
-    layer: str | None = opt("heads", "--layer WHICH", "Layers from 0: 3, 0,2 or 0-3, last, all.")
+    layer: str | None = opt(
+        "heads", "--layer WHICH", "Layers, counted from 0: 3, 0,2, 0-3, last or all."
+    )
     head: str | None = opt(
         "heads",
         "--head WHICH",
-        "Heads from 0: 2.3 (head 3 of layer 2), 2.3,4.1, or 3, 0,2, 0-3, last, all of each layer.",
+        "Heads: 2.3 is head 3 of layer 2, 2.3,2.4 are two; or 3, 0,2, 0-3, last or all, in "
+        "each layer chosen.",
     )
     reduce: Reduce = opt(
         "reduce", "--reduce HOW", "Combine heads and layers: {choices}.", default="none", rare=True
@@ -271,23 +298,24 @@ class Choice:
     labels: str | None = opt(
         "labels",
         "--labels TEXT",
-        'A label for each token or word, "O" for none: "B-PER O O".',
+        'A label for each token or word, O for none: "B-PER O O".',
         rare=True,
     )
     special: Special = opt(
         "special",
         "--special HOW",
-        "Special tokens: {choices} (rows sum to 1 without them).",
+        "Special tokens, such as [CLS]: {choices}. renormalise drops them and makes rows sum "
+        "to 1 again.",
         default="keep",
     )
     group: str | None = opt(
         "group",
         "--group WHAT",
-        "Merge tokens: words, sentences, or a file with a piece of text a line.",
+        "Merge tokens into words, sentences, or the pieces that a file lists, one a line.",
         suggested=("words", "sentences"),
         rare=True,
     )
-    words: bool = opt("group", "--words", "Short for --group words.")
+    words: bool = opt("group", "--words", "Merge the tokens of each word; short for --group words.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,53 +325,53 @@ class Output:
     What --format and --output may be follows from the kind of data that a command writes.
     """
 
-    format: str | None = opt("stdout", "--format -f NAME", "What stdout gets: {choices}.")
+    format: str | None = opt("stdout", "--format -f NAME", "What to print: {choices}.")
     output: Path | None = opt(
         "data",
         "--output -o FILE",
-        "Data file: {suffixes}. Like every FILE written, it replaces an older one.",
+        "Data file, whose suffix names the format: {suffixes}. An existing FILE is replaced.",
     )
     heatmap: Path | None = opt(
         "pictures",
         "--heatmap FILE",
-        "One matrix as a picture: .png, .svg or .pdf.",
+        "One attention matrix as a picture: .png, .svg or .pdf.",
     )
     grid: Path | None = opt(
-        "pictures", "--grid FILE", "Every head as a picture: .png, .svg or .pdf."
+        "pictures", "--grid FILE", "All heads side by side as a picture: .png, .svg or .pdf."
     )
     width: Width | None = opt(
         "pictures",
         "--width COLUMN",
-        "Lay pictures out for a paper's column: {choices} (85 or 178 mm), text at its usual size.",
+        "Draw for a paper's column, {choices} (85 or 178 mm wide), with text at its usual size.",
         rare=True,
     )
     lines: Path | None = opt(
         "lines",
         "--lines FILE",
-        "Tokens joined by lines, eight heads at most in colours: .png, .svg or .pdf.",
+        "Tokens joined by lines as a picture, up to eight heads in colours: .png, .svg or .pdf.",
         rare=True,
     )
     html: Path | None = opt(
         "page",
         "--html FILE",
-        "Everything as one interactive page: .html. Of many texts, and of pictures, FILE-0, "
-        "FILE-1, …: such files of attnviz are replaced, others refused.",
+        "Everything as one interactive page: .html. For several texts or pictures there is "
+        "one each: FILE-0, FILE-1, …",
     )
     overwrite: bool = opt(
-        "page", "--overwrite", "Replace files FILE-0, … that others made, too.", rare=True
+        "page", "--overwrite", "Also replace files FILE-0, … that attnviz did not write.", rare=True
     )
-    open_page: bool = opt("page", "--open", "Show the interactive page in a browser.", rare=True)
+    open_page: bool = opt("page", "--open", "Open the interactive page in a browser.", rare=True)
     max_rows: int = opt(
         "data",
         "--max-rows N",
-        "Rows that a table shows at most; 0: all.",
+        "Rows that a table shows at most; 0 shows all.",
         default=500,
         min=0,
         rare=True,
     )
-    quiet: bool = opt("said", "--quiet -q", "No notes and no progress on stderr.")
+    quiet: bool = opt("said", "--quiet -q", "Print no notes and no progress on stderr.")
     verbose: bool = opt(
-        "said", "--verbose -v", "Say on stderr what is done, and how fast.", rare=True
+        "said", "--verbose -v", "Report each step and its speed on stderr.", rare=True
     )
 
 
@@ -360,51 +388,67 @@ class Many:
     input_format: InputFormat | None = opt(
         "reading",
         "--input-format NAME",
-        "{choices}, where no suffix tells (stdin is txt).",
+        "Format of the input if its suffix does not tell: {choices}. stdin is txt by default.",
         rare=True,
     )
     max_line: int = opt(
-        "reading", "--max-line MIB", "Longest line or row to read.", default=64, min=1, rare=True
+        "reading",
+        "--max-line MIB",
+        "Longest line or row to read, in MiB.",
+        default=64,
+        min=1,
+        rare=True,
     )
     on_error: OnError = opt(
         "reading",
         "--on-error HOW",
-        "A line that fails: {choices} (skip says so).",
+        "What to do about a line that fails: {choices}. skip notes it and goes on.",
         default="skip",
         rare=True,
     )
     rejects: Path | None = opt(
-        "reading", "--rejects FILE", "Lines that failed, with reasons, as .jsonl.", rare=True
+        "reading",
+        "--rejects FILE",
+        "Write the lines that failed to this file, with reasons: .jsonl.",
+        rare=True,
     )
     batch_size: int | None = opt(
         "sharing",
         "--batch-size N",
-        "Texts that a model reads at once at most; by default as many as fit.",
+        "Texts that the model reads at once, at most; by default as many as fit.",
         min=1,
         rare=True,
     )
     workers: int | None = opt(
-        "sharing", "--workers N", "Processes that share the work.", min=1, max=1024, rare=True
+        "sharing",
+        "--workers N",
+        "Number of processes that share the work.",
+        min=1,
+        max=1024,
+        rare=True,
     )
     engine: EngineName = opt(
         "sharing",
         "--engine NAME",
-        "What runs the workers: {choices} (needs the extra ray).",
+        "What runs the workers: {choices} (ray needs the extra ray).",
         default="local",
         rare=True,
     )
     ray_address: str | None = opt(
-        "sharing", "--ray-address ADDRESS", "A Ray cluster to join; else one is started.", rare=True
+        "sharing",
+        "--ray-address ADDRESS",
+        "Ray cluster to join; without it one is started.",
+        rare=True,
     )
     shard_size: int | None = opt(
         "files",
         "--shard-size N",
-        "Texts to a file: -o maps.npz becomes maps-00000.npz, maps-00001.npz, …",
+        "Texts per data file: -o maps.npz becomes maps-00000.npz, maps-00001.npz, …",
         min=1,
         rare=True,
     )
     resume: bool = opt(
-        "files", "--resume", "Continue an interrupted run with the same -o FILE.", rare=True
+        "files", "--resume", "Continue an interrupted run that has the same -o FILE.", rare=True
     )
 
 

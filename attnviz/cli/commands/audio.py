@@ -50,45 +50,51 @@ def audio(
         str, typer.Argument(metavar="FILE", help="Recording: .wav, .flac, .ogg, .mp3, ….")
     ],
     text: str | None = opt(
-        ORIGIN, "--text TEXT", "What is spoken; without it a model like Whisper writes it."
+        ORIGIN,
+        "--text TEXT",
+        "What is spoken; without it a model like Whisper transcribes the recording.",
     ),
     language: str | None = opt(
         ORIGIN,
         "--language NAME",
-        "What is spoken (en, french), for models that know several; default: what the model says.",
+        "Language that is spoken (en, french), for models that know several; by default the "
+        "model decides.",
     ),
     task: str | None = opt(
         ORIGIN,
         "--task NAME",
-        "What such a model is told to do: {choices} (into English).",
+        "Task for such a model: {choices} (into English).",
         choices=("transcribe", "translate"),
     ),
     start: float = opt(
-        ORIGIN, "--start SECONDS", "Where to begin in the recording.", default=0.0, min=0
+        ORIGIN, "--start SECONDS", "Where in the recording to begin.", default=0.0, min=0
     ),
     seconds: int = opt(
         ORIGIN,
         "--seconds SECONDS",
-        "How much of it to hear at most; Whisper hears 30, AST 10.",
+        "How many seconds to read at most; Whisper reads 30, AST 10.",
         default=30,
         min=1,
         max=3600,
     ),
     word_times: bool = opt(
-        CHOICE, "--word-times", "When each word is spoken, by the heads that the model names."
+        CHOICE,
+        "--word-times",
+        "Show when each word is spoken, by the heads that the model names for it.",
     ),
     times: Path | None = opt(
         CHOICE,
         "--times FILE",
-        "True times of words (.tsv: word, start, end; .TextGrid; .vtt): how far each head errs.",
+        "True times of the words (.tsv with word, start, end; .TextGrid; .vtt), to show how "
+        "far each head errs.",
     ),
     timing_heads: str | None = opt(
-        CHOICE, "--timing-heads WHICH", "Heads that time words: 2.0,3.1."
+        CHOICE, "--timing-heads WHICH", "Heads that time the words: 2.0,3.1."
     ),
     against: str = opt(
         CHOICE,
         "--against SIDE",
-        "A row times the token that it predicts (output) or has read (input).",
+        "Whether a row times the token that it predicts (output) or has read (input).",
         default="output",
         choices=("input", "output"),
     ),

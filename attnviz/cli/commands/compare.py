@@ -65,11 +65,14 @@ def compare(
     a: Annotated[
         str,
         typer.Argument(
-            help="Text, a saved map (.npz, .json, .safetensors), or effects (.npz, .json)."
+            help="A text, a saved map (.npz, .json, .safetensors), or saved effects (.npz, .json)."
         ),
     ],
     b: Annotated[
-        str | None, typer.Argument(help="The other; without it the same text or map.")
+        str | None,
+        typer.Argument(
+            help="What to compare A with; without it A itself, by another model or head."
+        ),
     ] = None,
     model_a: str | None = opt(ORIGIN, "--model-a ID_OR_FOLDER", "Model of A, instead of --model."),
     model_b: str | None = opt(ORIGIN, "--model-b ID_OR_FOLDER", "Model of B, instead of --model."),
@@ -89,11 +92,12 @@ def compare(
     ),
     head_a: str | None = opt(CHOICE, "--head-a WHICH", "Heads of A, instead of --head.", rare=True),
     head_b: str | None = opt(CHOICE, "--head-b WHICH", "Heads of B, instead of --head.", rare=True),
-    top: int = opt(OUTPUT, "--top N", "Heads and links to name.", default=10, min=1),
+    top: int = opt(OUTPUT, "--top N", "How many heads and links to name.", default=10, min=1),
     fail_above: float | None = opt(
         OUTPUT,
         "--fail-above NATS",
-        "Exit with 1 if a head's divergence (0: none, 0.693: all) or an effect's change is larger.",
+        "Exit with 1 if the divergence of a head (0: none, 0.693: all) or the change of an "
+        "effect is larger.",
         min=0,
     ),
     *,
@@ -101,7 +105,7 @@ def compare(
 ) -> None:
     """Show what changed between two attentions or two ablations.
 
-    Attentions are of texts, models, heads or saved maps, ablations what `attnviz ablate` saved.
+    A and B may be two texts, models, heads or saved maps, or two files of `attnviz ablate`.
 
     attnviz compare "The cat sat on the mat" "The dog sat on the mat"
 

@@ -75,7 +75,7 @@ def corpus(
     show: str = opt(
         CHOICE,
         "--show WHAT",
-        "What tables and rows hold: {choices}. json and npz hold everything.",
+        "What tables and rows hold: {choices}. json and npz always hold everything.",
         default="measures",
         choices=SHOWS,
     ),
@@ -83,12 +83,12 @@ def corpus(
     effect: bool = WITH_EFFECT,
     by: Instead = BY,
     top: int | None = opt(
-        CHOICE, "--top N", "Heads in tables and rows, the first as sorted; all by default.", min=1
+        CHOICE, "--top N", "How many heads to list, in the order of --sort; by default all.", min=1
     ),
     frequencies: Path | None = opt(
         CHOICE,
         "--frequencies FILE",
-        "Word, tab, count a line: how frequent words are. Default: as in the texts.",
+        "How frequent words are: word, tab, count on each line. By default counted in the texts.",
         rare=True,
     ),
     overview: Path | None = opt(
@@ -99,13 +99,14 @@ def corpus(
     prune_curve: Path | None = opt(
         OUTPUT,
         "--prune-curve FILE",
-        "Loss while heads are switched off one after another, with --effect: a picture.",
+        "The loss while heads are switched off one after another, as a picture; needs --effect.",
         rare=True,
     ),
     atlas: Path | None = opt(
         OUTPUT,
         "--atlas PAGE",
-        "A page of every head, with texts in which it attends strongly, usually and weakly.",
+        "One page (.html) to browse all heads, with texts in which each attends strongly, "
+        "usually and weakly.",
     ),
     *,
     options: Options,

@@ -20,11 +20,16 @@ from attnviz.core.options import Options, map_options
 )
 def cross(
     source: Annotated[
-        str | None, typer.Argument(help="Text attended to (keys); - reads tab-separated pairs.")
+        str | None,
+        typer.Argument(
+            help="Source: the text attended to (keys). - reads pairs with a tab between."
+        ),
     ] = None,
     target: Annotated[
         str | None,
-        typer.Argument(help="Text that attends (queries); without it the model writes one."),
+        typer.Argument(
+            help="Target: the text that attends (queries). Without it the model writes one."
+        ),
     ] = None,
     input_file: str | None = INPUT,
     symmetrize: str | None = SYMMETRIZE,

@@ -115,12 +115,14 @@ def _told(fact: str, value: Any) -> str:
 @with_options(writes="listing")
 def models(
     name: Annotated[
-        str | None, typer.Argument(help="A shipped model, whose card is printed: 'pocket', ….")
+        str | None,
+        typer.Argument(help="Print the card of a shipped model: pocket, pocket-lm or pocket-vit."),
     ] = None,
     check: str | None = opt(
         ORIGIN,
         "--check ID_OR_FOLDER",
-        "Say what of a Hugging Face model can be seen, by its small files and a small copy.",
+        "Report what attnviz can show of a Hugging Face model, from its small files and a "
+        "small random copy.",
     ),
     *,
     options: Options,

@@ -22,7 +22,8 @@ def self_command(
     pair: str | None = opt(
         ORIGIN,
         "--pair TEXT",
-        "Second text of a sentence pair; --stream a-to-b, b-to-a, … shows a quarter.",
+        "Second text of a sentence pair; --stream a-to-b shows how the first attends to the "
+        "second, b-to-a the other way.",
     ),
     *,
     options: Options,
