@@ -1,7 +1,7 @@
-"""What a user can ask for, as plain values: the same for the shell and for Python.
+"""The options that commands share, as plain values.
 
-Each field is declared once: its `Option` says how the command line spells and explains it, and its
-type says what it may be. A command offers whole groups of them (`attnviz.cli.options`).
+Each field declares one option: its type says which values it takes, its `Option` how the command
+line spells and explains it. Commands take groups of them (`attnviz.cli.options`).
 """
 
 from __future__ import annotations
@@ -11,13 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from attnviz.core.errors import UsageError
-from attnviz.core.registry import (
-    LARGEST_SEED,
-    LENSES,
-    MECHANISMS,
-    MechanismChoice,
-    parse_mechanism,
-)
+from attnviz.core.registry import LARGEST_SEED, LENSES, MECHANISMS, MechanismChoice, parse_mechanism
 
 Device = Literal["auto", "cpu", "cuda", "mps"]
 DeviceMap = Literal["auto", "balanced", "sequential"]
@@ -33,7 +27,7 @@ Width = Literal["single", "double"]
 PictureScale = Literal["own", "shared"]
 
 LENS_NAMES = ("raw", *LENSES, "all")
-"""What --lens can be: the weights themselves, a lens, or all of them side by side."""
+"""The values of --lens."""
 
 
 class Given(str):
@@ -66,16 +60,16 @@ class Given(str):
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """How the command line spells and explains a field.
+    """How the command line spells and explains an option.
 
     Attributes:
-        group: the options that it is offered with; of a command's own option the panel of the help.
-        usage: "--format -f NAME": its names and what stands for its value; a flag has none.
-        help: a noun phrase; "{choices}" stands for what the field may be.
-        min: the least number; a seed has 64 bits at most.
-        choices: the names of a table that it may be; a Literal type says so by itself.
-        suggested: names that a shell completes, among other values.
-        rare: --help lists it by name only; --help-all explains it.
+        group: commands take options by group; for a command's own option, the panel of the help.
+        usage: its names and metavar, "--format -f NAME"; a flag has no metavar.
+        help: "{choices}" stands for the values that the type allows.
+        min: the least number.
+        choices: the values, if they are names of a table and not of a Literal type.
+        suggested: values that the shell completes; others are allowed too.
+        rare: --help gives its name only, and --help-all explains it.
     """
 
     group: str
@@ -89,19 +83,19 @@ class Option:
 
     @property
     def names(self) -> list[str]:
-        """Long and short."""
+        """The long and the short name."""
         return [word for word in self.usage.split() if word.startswith("-")]
 
     @property
     def metavar(self) -> str | None:
-        """What stands for its value; None: it is a flag."""
+        """The placeholder for its value; None for a flag."""
         return self.usage.removeprefix(" ".join(self.names)).strip() or None
 
 
 def opt(group: str, usage: str, text: str, *, default: object = None, **more: Any) -> Any:
-    """A default value that carries its `Option`: of a field here, or of a command's parameter.
+    """The default of a field or parameter, which carries its `Option`.
 
-    Without a default a flag is off and anything else None; `more` are further fields of `Option`.
+    Without a default a flag is False and anything else None. `more` are further fields of `Option`.
     """
     option = Option(group, usage, text, **more)
     if default is None and option.metavar is None:
@@ -251,7 +245,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Which part of the attention is wanted."""
+    """Which part of the attention to show, and how."""
 
     lens: str = opt(
         "lens",
@@ -320,10 +314,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Where results go.
-
-    What --format and --output may be follows from the kind of data that a command writes.
-    """
+    """Where results go; a command's kind of data decides the values of --format and --output."""
 
     format: str | None = opt("stdout", "--format -f NAME", "What to print: {choices}.")
     output: Path | None = opt(
@@ -332,9 +323,7 @@ class Output:
         "Data file, whose suffix names the format: {suffixes}. An existing FILE is replaced.",
     )
     heatmap: Path | None = opt(
-        "pictures",
-        "--heatmap FILE",
-        "One attention matrix as a picture: .png, .svg or .pdf.",
+        "pictures", "--heatmap FILE", "One attention matrix as a picture: .png, .svg or .pdf."
     )
     grid: Path | None = opt(
         "pictures", "--grid FILE", "All heads side by side as a picture: .png, .svg or .pdf."
@@ -377,7 +366,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Many:
-    """How many texts are read and worked through."""
+    """How to read many texts and share the work."""
 
     columns: str | None = opt(
         "reading",
@@ -454,11 +443,11 @@ class Many:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Everything that was asked for by shared options.
+    """The values of all shared options.
 
     Attributes:
-        given: every argument and option that may name a file to be read, with its parameter's name.
-        collect: what takes the results in the place of stdout; None: they are printed.
+        given: arguments and options that may name a file to read, each with its parameter's name.
+        collect: takes the results in Python; None prints them.
     """
 
     origin: Origin = field(default_factory=Origin)
@@ -484,7 +473,7 @@ def map_options(options: Options, *allowed: str) -> list[str]:
 
 
 def names_in(literal: object) -> tuple[str, ...]:
-    """The names that a Literal type, or such a type or None, allows; none for other types."""
+    """The names that a Literal type allows, also beside None; none for other types."""
     found = [name for part in (literal, *get_args(literal)) for name in get_args(part)]
     return tuple(dict.fromkeys(name for name in found if isinstance(name, str)))
 

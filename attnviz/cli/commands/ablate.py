@@ -22,12 +22,7 @@ from attnviz.models import Source
 from attnviz.models.lens import open_experiment
 from attnviz.models.open import open_source
 from attnviz.renderers.reports import Data
-from attnviz.renderers.text.effects import (
-    ablation_json,
-    ablation_npz,
-    ablation_table,
-    ablation_tsv,
-)
+from attnviz.renderers.text.effects import ablation_json, ablation_npz, ablation_table, ablation_tsv
 from attnviz.runs.ablation import Ablation, AblationStudy, ablate_text, query_for
 from attnviz.storage.documents import dump_json
 from attnviz.storage.texts import BadText, Text
@@ -76,10 +71,7 @@ def ablate(
         default="zero",
     ),
     reference: str | None = opt(
-        CHOICE,
-        "--reference FILE",
-        "Texts whose positions --by mean and resample use.",
-        rare=True,
+        CHOICE, "--reference FILE", "Texts whose positions --by mean and resample use.", rare=True
     ),
     seed: int = opt(CHOICE, "--seed N", "Seed of --by resample.", default=0, min=0, rare=True),
     top: int = opt(OUTPUT, "--top N", "How many effects the table lists.", default=10, min=1),

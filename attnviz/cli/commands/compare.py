@@ -122,10 +122,7 @@ def compare(
 
     of_a = {"model": model_a, "revision": revision_a, "adapter": adapter_a}
     of_b = {"model": model_b, "revision": revision_b, "adapter": adapter_b}
-    sides = (
-        side(a, of_a, layer_a, head_a),
-        side(a if b is None else b, of_b, layer_b, head_b),
-    )
+    sides = (side(a, of_a, layer_a, head_a), side(a if b is None else b, of_b, layer_b, head_b))
     check_sides(sides)
     saved = _saved_effects(sides, options)
     if saved is not None:

@@ -18,7 +18,7 @@ from attnviz.analyses.heads import check_order
 from attnviz.cli.commands.heads import BY, CROSS, SORT, WITH_EFFECT, check_effect
 from attnviz.cli.inputs import pictures_in, texts_of
 from attnviz.cli.options import CHOICE, OUTPUT, with_options
-from attnviz.cli.rejects import rejected
+from attnviz.cli.rejects import reject_of
 from attnviz.cli.report import Report
 from attnviz.cli.run import count_texts, sharing
 from attnviz.cli.sinks import PAGES
@@ -156,7 +156,7 @@ def corpus(
 
         def on_failure(record: Record, error: AttnvizError) -> str:
             report.skip(record, error)
-            return "" if options.many.rejects is None else rejected(record, error).decode()
+            return "" if options.many.rejects is None else reject_of(record, error).decode()
 
         with open_engine(*sharing(options)) as engine, report.counted(lambda: left) as advance:
             found = study(

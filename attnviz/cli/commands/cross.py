@@ -15,8 +15,7 @@ from attnviz.core.options import Options, map_options
 
 
 @with_options(
-    *(*MODELS, *VIEW, *PLACES, "to", "explain", *MANY_TEXTS),
-    writes=("maps", "alignment", "scores"),
+    *(*MODELS, *VIEW, *PLACES, "to", "explain", *MANY_TEXTS), writes=("maps", "alignment", "scores")
 )
 def cross(
     source: Annotated[

@@ -69,9 +69,7 @@ BY = opt(
     CHOICE, "--by HOW", "What replaces the output of a head that is off: {choices}.", default="zero"
 )
 CROSS = opt(
-    ORIGIN,
-    "--cross",
-    "The texts are pairs: measure how each target attends to its source.",
+    ORIGIN, "--cross", "The texts are pairs: measure how each target attends to its source."
 )
 
 
