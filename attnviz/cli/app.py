@@ -113,7 +113,7 @@ class Commands(TyperGroup):
                 f"unknown command '{name}': choose from {', '.join(COMMANDS)}."
                 f"{did_you_mean(name, COMMANDS)}"
             )
-        return name, _build_command(name), rest
+        return name, build_command(name), rest
 
     def main(self, *args: Any, **settings: Any) -> Any:
         """Run and exit with the status."""
@@ -297,7 +297,7 @@ def _forget_stdout() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _build_command(name: str) -> Any:
+def build_command(name: str) -> Any:
     """The typer command made of a function, with the summary of the table."""
     single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     function = COMMANDS[name].load()
