@@ -195,10 +195,6 @@ def test_a_head_that_no_text_has_ends_the_run_with_many_texts_too() -> None:
         (("--token", ""), "there is no token '' in the source"),
         (("--token", "red[5]"), "there is no token 'red[5]' in the source"),
         (("--by", "resample"), "draws positions from other texts: add --reference FILE"),
-        (("--reference", "x.tsv"), "add --by mean"),
-        (("--each", "links", "--highlight", "x.png"), "use it with TEXT and --each tokens"),
-        (("--each", "links", "--grid", "x.png"), "use it with --each heads"),
-        (("--each", "links", "--token", "red"), "and --token what it names: give one"),
     ],
 )
 def test_what_is_not_there_is_told_in_one_line(words: tuple[str, ...], told: str) -> None:
