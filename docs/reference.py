@@ -100,8 +100,8 @@ def main_page() -> Page:
         "",
         summary,
         "attnviz [OPTIONS] COMMAND [ARGS]...",
-        (ALL,),
-        examples=tuple(rest),
+        (*(part for part in rest if not is_example(part)), ALL),
+        examples=tuple(part for part in rest if is_example(part)),
         panels={"Commands": commands, "Options": [own, *more]},
     )
 
