@@ -71,17 +71,17 @@ def ablate(
         target: Target text of a pair.
         input: Read texts from a file: .txt (one a line), .jsonl, .csv, .tsv, each also .gz; - is stdin.
         model: Model of transformers, its name or folder, or a shipped one ('pocket').
-        adapter: Adapter to merge into --model (LoRA, or another that peft reads); without --model, into the model that it names.
-        causal: Hide later tokens: each token sees itself and those before it.
-        device: Where to compute: auto, cpu, cuda or mps.
+        adapter: Adapter (LoRA and others, peft) to merge into --model, by default the one it names.
+        causal: Causal mask: hide every later token.
+        device: auto, cpu, cuda or mps.
         device_map: How to spread a model that is larger than one device: auto, balanced or sequential (needs accelerate).
-        dtype: Precision: float32, float64, float16 or bfloat16. On a CPU float32 is the default.
+        dtype: Precision: float32, float64, float16 or bfloat16; on a CPU float32.
         revision: Branch, tag or commit of a model on the hub.
-        allow_pickle: Load pickled weights, which can run code, of a model that you trust.
-        allow_code: Run the code that comes with a model that you trust.
-        chat: Put the text into the model's chat template, as a user's turn.
+        allow_pickle: Load pickled weights, of a model that you trust.
+        allow_code: Run code that comes with a model, if you trust it.
+        chat: Read the text as a user's turn, by the model's chat template.
         to: Language of the target for the pocket model: en or fr.
-        layer: Layers to switch off: 2, 0,2, 0-3, last, all or encoder.2; with --head 3 the layers of that head.
+        layer: Layers to switch off: 2, 0-3, last, all, encoder.2; with --head 3 those of that head.
         heads: Heads to switch off: 2.3 is head 3 of layer 2; also 2.3,2.4, encoder.2.3, or 3 or 0-3 of each layer chosen. Repeatable.
         links: Link to cut in all heads: "rouge>red", "encoder:the>cat". Repeatable.
         tokens: Token or word to hide from all others: red, or red[3] if there are several. Repeatable.
@@ -93,14 +93,14 @@ def ablate(
         top: How many effects the table lists.
         bars: Effects as bars: .png, .svg or .pdf.
         grid: All heads coloured by effect, as a picture; needs --each heads.
-        highlight: The text coloured by effect, as a picture; needs --each tokens.
+        highlight: Text coloured by effect; needs --each tokens.
         output: Data file, whose suffix names the format: .csv, .json, .jsonl, .npz, .tsv, .txt. An existing FILE is replaced.
         max_rows: Rows that a table shows at most; 0 shows all.
         columns: Columns of a .csv or .tsv, by name or number: text=sentence,id=key.
         input_format: Format of the input if its suffix does not tell: txt, jsonl, csv or tsv. stdin is txt by default.
-        max_line: Longest line or row to read, in MiB.
+        max_line: Longest line to read, in MiB.
         on_error: What to do about a line that fails: skip or stop. skip notes it and goes on.
-        rejects: Write the lines that failed to this file, with reasons: .jsonl.
+        rejects: File for lines that failed, with reasons: .jsonl.
         tokenizer: What reads the texts of a model that is given itself.
         processor: What reads the pictures of a model that is given itself.
     """
@@ -141,31 +141,31 @@ def align(
     Options:
         file: Pairs: .tsv, .txt (tab or ||| between), .jsonl or .csv, also .gz; - reads stdin.
         model: Model of transformers, its name or folder, or a shipped one ('pocket').
-        adapter: Adapter to merge into --model (LoRA, or another that peft reads); without --model, into the model that it names.
-        device: Where to compute: auto, cpu, cuda or mps.
+        adapter: Adapter (LoRA and others, peft) to merge into --model, by default the one it names.
+        device: auto, cpu, cuda or mps.
         device_map: How to spread a model that is larger than one device: auto, balanced or sequential (needs accelerate).
-        dtype: Precision: float32, float64, float16 or bfloat16. On a CPU float32 is the default.
+        dtype: Precision: float32, float64, float16 or bfloat16; on a CPU float32.
         revision: Branch, tag or commit of a model on the hub.
-        allow_pickle: Load pickled weights, which can run code, of a model that you trust.
-        allow_code: Run the code that comes with a model that you trust.
+        allow_pickle: Load pickled weights, of a model that you trust.
+        allow_code: Run code that comes with a model, if you trust it.
         to: Language of the target for the pocket model: en or fr.
         symmetrize: How two directions are joined: forward, reverse, intersection, union, grow-diag-final, grow-diag-final-and or product.
-        against: Whether a row of the decoder stands for the token that it reads (input) or predicts (output).
+        against: Whether a decoder row stands for the token it reads (input) or predicts (output).
         max_size: Rows and columns of a map at most; a longer text is shown in blocks of tokens. Default 1024, or fewer if many heads would fill the memory.
-        layer: Layers, counted from 0: 3, 0,2, 0-3, last or all.
+        layer: Layers from 0: 3, 0,2, 0-3, last or all.
         head: Heads: 2.3 is head 3 of layer 2, 2.3,2.4 are two; or 3, 0,2, 0-3, last or all, in each layer chosen.
         score: Correct links, a line a pair (0-0 sure, 1?1 possible), to score every layer and head.
         output: Data file, whose suffix names the format: .csv, .json, .jsonl, .tsv, .txt. An existing FILE is replaced.
         max_rows: Rows that a table shows at most; 0 shows all.
         columns: Columns of a .csv or .tsv, by name or number: text=sentence,id=key.
         input_format: Format of the input if its suffix does not tell: txt, jsonl, csv or tsv. stdin is txt by default.
-        max_line: Longest line or row to read, in MiB.
+        max_line: Longest line to read, in MiB.
         on_error: What to do about a line that fails: skip or stop. skip notes it and goes on.
-        rejects: Write the lines that failed to this file, with reasons: .jsonl.
+        rejects: File for lines that failed, with reasons: .jsonl.
         batch_size: Texts that the model reads at once, at most; by default as many as fit.
-        workers: Number of processes that share the work.
+        workers: Processes that share the work.
         engine: What runs the workers: local or ray (ray needs the extra ray).
-        ray_address: Ray cluster to join; without it one is started.
+        ray_address: Ray cluster to join; else one is started.
         tokenizer: What reads the texts of a model that is given itself.
         processor: What reads the pictures of a model that is given itself.
     """
@@ -229,37 +229,37 @@ def attend(
 
     Options:
         model: Model of transformers, its name or folder, or a shipped one ('pocket').
-        adapter: Adapter to merge into --model (LoRA, or another that peft reads); without --model, into the model that it names.
-        mechanism: An untrained layer: linear, or with numbers linear:heads=4,size=64,seed=0; 'attnviz mechanisms' lists the names.
+        adapter: Adapter (LoRA and others, peft) to merge into --model, by default the one it names.
+        mechanism: An untrained layer: linear, or linear:heads=4,size=64,seed=0 ('attnviz mechanisms').
         weights: Attention from a file: your own matrices or a saved map (.npz, .safetensors, .json).
         qk: Queries and keys that another program dumped (.npz, .safetensors, .json).
-        causal: Hide later tokens: each token sees itself and those before it.
-        seed: Seed of the random inputs for --weights, where the file holds projections only.
-        device: Where to compute: auto, cpu, cuda or mps.
+        causal: Causal mask: hide every later token.
+        seed: Seed of random inputs for --weights.
+        device: auto, cpu, cuda or mps.
         device_map: How to spread a model that is larger than one device: auto, balanced or sequential (needs accelerate).
-        dtype: Precision: float32, float64, float16 or bfloat16. On a CPU float32 is the default.
+        dtype: Precision: float32, float64, float16 or bfloat16; on a CPU float32.
         revision: Branch, tag or commit of a model on the hub.
-        allow_pickle: Load pickled weights, which can run code, of a model that you trust.
-        allow_code: Run the code that comes with a model that you trust.
+        allow_pickle: Load pickled weights, of a model that you trust.
+        allow_code: Run code that comes with a model, if you trust it.
         generate: Let the model write N tokens at most, and show them with the text.
-        chat: Put the text into the model's chat template, as a user's turn.
+        chat: Read the text as a user's turn, by the model's chat template.
         keep_qk: Keep queries and keys, for the query · key view of --html and --open.
-        channels: Channels of layers that mix each channel by itself (Mamba, RWKV): mean, all, 3, 0,2 or 0-3.
+        channels: Channels of layers that mix them singly (Mamba, RWKV): mean, all, 3, 0,2 or 0-3.
         max_size: Rows and columns of a map at most; a longer text is shown in blocks of tokens. Default 1024, or fewer if many heads would fill the memory.
-        rows: Rows for tokens A to B only, counted from 0; exact in long texts too.
-        window: Rows and columns for tokens A to B only, counted from 0.
+        rows: Only tokens A to B as rows, counted from 0: exact.
+        window: Only tokens A to B as rows and columns.
         top: Strongest links that -f links lists, without special tokens and the diagonal. In a text shown in blocks each head is searched for them; 0 skips that.
         to: Language of the target for the pocket model: en or fr.
-        lens: What to compute from the weights: raw, rollout, flow, gradient, effect, norm or all. raw shows them as they are, all every lens side by side.
+        lens: What to compute from the weights: raw, rollout, flow, gradient, effect, norm or all (all lenses side by side).
         explain: The output to explain: a class; a token by its text (red, red[3]) or number from 0; next:WORD, a possible next token; or all, each token predicted from those before it. Effects explain all by default.
-        check: How many links of --lens effect to cut one by one, to measure their effects beside the estimates.
-        stream: One stream only: encoder, decoder, cross, …
-        layer: Layers, counted from 0: 3, 0,2, 0-3, last or all.
+        check: Links of --lens effect to measure, by cutting each, beside the estimates.
+        stream: One stream: encoder, decoder, cross, …
+        layer: Layers from 0: 3, 0,2, 0-3, last or all.
         head: Heads: 2.3 is head 3 of layer 2, 2.3,2.4 are two; or 3, 0,2, 0-3, last or all, in each layer chosen.
         reduce: Combine heads and layers: none, mean or max.
         over: What --reduce combines: both, heads or layers.
         labels: A label for each token or word, O for none: "B-PER O O".
-        special: Special tokens, such as [CLS]: keep, drop or renormalise. renormalise drops them and makes rows sum to 1 again.
+        special: Special tokens, such as [CLS]: keep, drop or renormalise (drop, then scale rows to sum to 1).
         group: Merge tokens into words, sentences, or the pieces that a file lists, one a line.
         words: Merge the tokens of each word; short for --group words.
         tokenizer: What reads the texts of a model that is given itself.
@@ -314,37 +314,37 @@ def attend_many(
 
     Options:
         model: Model of transformers, its name or folder, or a shipped one ('pocket').
-        adapter: Adapter to merge into --model (LoRA, or another that peft reads); without --model, into the model that it names.
-        mechanism: An untrained layer: linear, or with numbers linear:heads=4,size=64,seed=0; 'attnviz mechanisms' lists the names.
+        adapter: Adapter (LoRA and others, peft) to merge into --model, by default the one it names.
+        mechanism: An untrained layer: linear, or linear:heads=4,size=64,seed=0 ('attnviz mechanisms').
         weights: Attention from a file: your own matrices or a saved map (.npz, .safetensors, .json).
         qk: Queries and keys that another program dumped (.npz, .safetensors, .json).
-        causal: Hide later tokens: each token sees itself and those before it.
-        seed: Seed of the random inputs for --weights, where the file holds projections only.
-        device: Where to compute: auto, cpu, cuda or mps.
+        causal: Causal mask: hide every later token.
+        seed: Seed of random inputs for --weights.
+        device: auto, cpu, cuda or mps.
         device_map: How to spread a model that is larger than one device: auto, balanced or sequential (needs accelerate).
-        dtype: Precision: float32, float64, float16 or bfloat16. On a CPU float32 is the default.
+        dtype: Precision: float32, float64, float16 or bfloat16; on a CPU float32.
         revision: Branch, tag or commit of a model on the hub.
-        allow_pickle: Load pickled weights, which can run code, of a model that you trust.
-        allow_code: Run the code that comes with a model that you trust.
+        allow_pickle: Load pickled weights, of a model that you trust.
+        allow_code: Run code that comes with a model, if you trust it.
         generate: Let the model write N tokens at most, and show them with the text.
-        chat: Put the text into the model's chat template, as a user's turn.
+        chat: Read the text as a user's turn, by the model's chat template.
         keep_qk: Keep queries and keys, for the query · key view of --html and --open.
-        channels: Channels of layers that mix each channel by itself (Mamba, RWKV): mean, all, 3, 0,2 or 0-3.
+        channels: Channels of layers that mix them singly (Mamba, RWKV): mean, all, 3, 0,2 or 0-3.
         max_size: Rows and columns of a map at most; a longer text is shown in blocks of tokens. Default 1024, or fewer if many heads would fill the memory.
-        rows: Rows for tokens A to B only, counted from 0; exact in long texts too.
-        window: Rows and columns for tokens A to B only, counted from 0.
+        rows: Only tokens A to B as rows, counted from 0: exact.
+        window: Only tokens A to B as rows and columns.
         top: Strongest links that -f links lists, without special tokens and the diagonal. In a text shown in blocks each head is searched for them; 0 skips that.
         to: Language of the target for the pocket model: en or fr.
-        lens: What to compute from the weights: raw, rollout, flow, gradient, effect, norm or all. raw shows them as they are, all every lens side by side.
+        lens: What to compute from the weights: raw, rollout, flow, gradient, effect, norm or all (all lenses side by side).
         explain: The output to explain: a class; a token by its text (red, red[3]) or number from 0; next:WORD, a possible next token; or all, each token predicted from those before it. Effects explain all by default.
-        check: How many links of --lens effect to cut one by one, to measure their effects beside the estimates.
-        stream: One stream only: encoder, decoder, cross, …
-        layer: Layers, counted from 0: 3, 0,2, 0-3, last or all.
+        check: Links of --lens effect to measure, by cutting each, beside the estimates.
+        stream: One stream: encoder, decoder, cross, …
+        layer: Layers from 0: 3, 0,2, 0-3, last or all.
         head: Heads: 2.3 is head 3 of layer 2, 2.3,2.4 are two; or 3, 0,2, 0-3, last or all, in each layer chosen.
         reduce: Combine heads and layers: none, mean or max.
         over: What --reduce combines: both, heads or layers.
         labels: A label for each token or word, O for none: "B-PER O O".
-        special: Special tokens, such as [CLS]: keep, drop or renormalise. renormalise drops them and makes rows sum to 1 again.
+        special: Special tokens, such as [CLS]: keep, drop or renormalise (drop, then scale rows to sum to 1).
         group: Merge tokens into words, sentences, or the pieces that a file lists, one a line.
         words: Merge the tokens of each word; short for --group words.
         tokenizer: What reads the texts of a model that is given itself.
@@ -395,30 +395,30 @@ def audio(
 
     Options:
         file: Recording: .wav, .flac, .ogg, .mp3, ….
-        text: What is spoken; without it a model like Whisper transcribes the recording.
-        language: Language that is spoken (en, french), for models that know several; by default the model decides.
+        text: What is spoken; without it a model like Whisper writes it.
+        language: Spoken language (en, french), if the model knows several; default: it decides.
         task: Task for such a model: transcribe or translate (into English).
         start: Where in the recording to begin.
         seconds: How many seconds to read at most; Whisper reads 30, AST 10.
         model: Model of transformers, its name or folder, or a shipped one ('pocket').
-        adapter: Adapter to merge into --model (LoRA, or another that peft reads); without --model, into the model that it names.
-        device: Where to compute: auto, cpu, cuda or mps.
+        adapter: Adapter (LoRA and others, peft) to merge into --model, by default the one it names.
+        device: auto, cpu, cuda or mps.
         device_map: How to spread a model that is larger than one device: auto, balanced or sequential (needs accelerate).
-        dtype: Precision: float32, float64, float16 or bfloat16. On a CPU float32 is the default.
+        dtype: Precision: float32, float64, float16 or bfloat16; on a CPU float32.
         revision: Branch, tag or commit of a model on the hub.
-        allow_pickle: Load pickled weights, which can run code, of a model that you trust.
-        allow_code: Run the code that comes with a model that you trust.
-        word_times: Show when each word is spoken, by the heads that the model names for it.
-        times: True times of the words (.tsv with word, start, end; .TextGrid; .vtt), to show how far each head errs.
+        allow_pickle: Load pickled weights, of a model that you trust.
+        allow_code: Run code that comes with a model, if you trust it.
+        word_times: When each word is spoken, by the heads that the model names.
+        times: True times of words (.tsv: word, start, end; .TextGrid; .vtt), to see how heads err.
         timing_heads: Heads that time the words: 2.0,3.1.
         against: Whether a row times the token that it predicts (output) or has read (input).
         max_size: Rows and columns of a map at most; a longer text is shown in blocks of tokens. Default 1024, or fewer if many heads would fill the memory.
-        stream: One stream only: encoder, decoder, cross, …
-        layer: Layers, counted from 0: 3, 0,2, 0-3, last or all.
+        stream: One stream: encoder, decoder, cross, …
+        layer: Layers from 0: 3, 0,2, 0-3, last or all.
         head: Heads: 2.3 is head 3 of layer 2, 2.3,2.4 are two; or 3, 0,2, 0-3, last or all, in each layer chosen.
         reduce: Combine heads and layers: none, mean or max.
         over: What --reduce combines: both, heads or layers.
-        special: Special tokens, such as [CLS]: keep, drop or renormalise. renormalise drops them and makes rows sum to 1 again.
+        special: Special tokens, such as [CLS]: keep, drop or renormalise (drop, then scale rows to sum to 1).
         group: Merge tokens into words, sentences, or the pieces that a file lists, one a line.
         words: Merge the tokens of each word; short for --group words.
         top: Strongest links that -f links lists, without special tokens and the diagonal. In a text shown in blocks each head is searched for them; 0 skips that.
@@ -427,8 +427,8 @@ def audio(
         grid: All heads side by side as a picture: .png, .svg or .pdf.
         width: Draw for a paper's column, single or double (85 or 178 mm wide), with text at its usual size.
         lines: Tokens joined by lines as a picture, up to eight heads in colours: .png, .svg or .pdf.
-        html: Everything as one interactive page: .html. For several texts or pictures there is one each: FILE-0, FILE-1, …
-        overwrite: Also replace files FILE-0, … that attnviz did not write.
+        html: Everything as one interactive page: .html; of several texts FILE-0, FILE-1, …
+        overwrite: Replace FILE-0, … of other programs, too.
         max_rows: Rows that a table shows at most; 0 shows all.
         tokenizer: What reads the texts of a model that is given itself.
         processor: What reads the pictures of a model that is given itself.
@@ -485,7 +485,7 @@ def compare(
 
     Options:
         a: A text, a saved map (.npz, .json, .safetensors), or saved effects (.npz, .json).
-        b: What to compare A with; without it A itself, by another model or head.
+        b: The other side; default: A with other options.
         model_a: Model of A, instead of --model.
         model_b: Model of B, instead of --model.
         revision_a: Revision of A's model.
@@ -493,35 +493,35 @@ def compare(
         adapter_a: Adapter of A's model.
         adapter_b: Adapter of B's model.
         model: Model of transformers, its name or folder, or a shipped one ('pocket').
-        adapter: Adapter to merge into --model (LoRA, or another that peft reads); without --model, into the model that it names.
-        mechanism: An untrained layer: linear, or with numbers linear:heads=4,size=64,seed=0; 'attnviz mechanisms' lists the names.
-        causal: Hide later tokens: each token sees itself and those before it.
-        device: Where to compute: auto, cpu, cuda or mps.
+        adapter: Adapter (LoRA and others, peft) to merge into --model, by default the one it names.
+        mechanism: An untrained layer: linear, or linear:heads=4,size=64,seed=0 ('attnviz mechanisms').
+        causal: Causal mask: hide every later token.
+        device: auto, cpu, cuda or mps.
         device_map: How to spread a model that is larger than one device: auto, balanced or sequential (needs accelerate).
-        dtype: Precision: float32, float64, float16 or bfloat16. On a CPU float32 is the default.
+        dtype: Precision: float32, float64, float16 or bfloat16; on a CPU float32.
         revision: Branch, tag or commit of a model on the hub.
-        allow_pickle: Load pickled weights, which can run code, of a model that you trust.
-        allow_code: Run the code that comes with a model that you trust.
+        allow_pickle: Load pickled weights, of a model that you trust.
+        allow_code: Run code that comes with a model, if you trust it.
         generate: Let the model write N tokens at most, and show them with the text.
-        chat: Put the text into the model's chat template, as a user's turn.
+        chat: Read the text as a user's turn, by the model's chat template.
         layer_a: Layers of A, instead of --layer.
         layer_b: Layers of B, instead of --layer.
         head_a: Heads of A, instead of --head.
         head_b: Heads of B, instead of --head.
         max_size: Rows and columns of a map at most; a longer text is shown in blocks of tokens. Default 1024, or fewer if many heads would fill the memory.
-        lens: What to compute from the weights: raw, rollout, flow, gradient, effect, norm or all. raw shows them as they are, all every lens side by side.
+        lens: What to compute from the weights: raw, rollout, flow, gradient, effect, norm or all (all lenses side by side).
         explain: The output to explain: a class; a token by its text (red, red[3]) or number from 0; next:WORD, a possible next token; or all, each token predicted from those before it. Effects explain all by default.
-        check: How many links of --lens effect to cut one by one, to measure their effects beside the estimates.
-        stream: One stream only: encoder, decoder, cross, …
-        layer: Layers, counted from 0: 3, 0,2, 0-3, last or all.
+        check: Links of --lens effect to measure, by cutting each, beside the estimates.
+        stream: One stream: encoder, decoder, cross, …
+        layer: Layers from 0: 3, 0,2, 0-3, last or all.
         head: Heads: 2.3 is head 3 of layer 2, 2.3,2.4 are two; or 3, 0,2, 0-3, last or all, in each layer chosen.
         reduce: Combine heads and layers: none, mean or max.
         over: What --reduce combines: both, heads or layers.
-        special: Special tokens, such as [CLS]: keep, drop or renormalise. renormalise drops them and makes rows sum to 1 again.
+        special: Special tokens, such as [CLS]: keep, drop or renormalise (drop, then scale rows to sum to 1).
         group: Merge tokens into words, sentences, or the pieces that a file lists, one a line.
         words: Merge the tokens of each word; short for --group words.
         top: How many heads and links to name.
-        fail_above: Exit with 1 if the divergence of a head (0: none, 0.693: all) or the change of an effect is larger.
+        fail_above: Exit with 1 if a head's divergence (0: none, 0.693: all) or an effect's change is larger.
         output: Data file, whose suffix names the format: .csv, .json, .jsonl, .npz, .tsv, .txt. An existing FILE is replaced.
         heatmap: One attention matrix as a picture: .png, .svg or .pdf.
         grid: All heads side by side as a picture: .png, .svg or .pdf.
@@ -582,41 +582,41 @@ def corpus(
         more: Further pictures and folders.
         cross: The texts are pairs: measure how each target attends to its source.
         model: Model of transformers, its name or folder, or a shipped one ('pocket').
-        adapter: Adapter to merge into --model (LoRA, or another that peft reads); without --model, into the model that it names.
-        mechanism: An untrained layer: linear, or with numbers linear:heads=4,size=64,seed=0; 'attnviz mechanisms' lists the names.
-        causal: Hide later tokens: each token sees itself and those before it.
-        device: Where to compute: auto, cpu, cuda or mps.
+        adapter: Adapter (LoRA and others, peft) to merge into --model, by default the one it names.
+        mechanism: An untrained layer: linear, or linear:heads=4,size=64,seed=0 ('attnviz mechanisms').
+        causal: Causal mask: hide every later token.
+        device: auto, cpu, cuda or mps.
         device_map: How to spread a model that is larger than one device: auto, balanced or sequential (needs accelerate).
-        dtype: Precision: float32, float64, float16 or bfloat16. On a CPU float32 is the default.
+        dtype: Precision: float32, float64, float16 or bfloat16; on a CPU float32.
         revision: Branch, tag or commit of a model on the hub.
-        allow_pickle: Load pickled weights, which can run code, of a model that you trust.
-        allow_code: Run the code that comes with a model that you trust.
+        allow_pickle: Load pickled weights, of a model that you trust.
+        allow_code: Run code that comes with a model, if you trust it.
         to: Language of the target for the pocket model: en or fr.
         show: What tables and rows hold: measures, positions, classes, pairs or links. json and npz always hold everything.
         sort: Order of the heads: role (clearest first), layer, or a measure (largest first).
         effect: Switch off each head by itself and measure the drop in log p of the output, in nats.
-        by: What replaces the output of a head that is off: zero or mean.
+        by: What replaces a head that is off: zero or mean.
         top: How many heads to list, in the order of --sort; by default all.
         frequencies: How frequent words are: word, tab, count on each line. By default counted in the texts.
         max_size: Rows and columns of a map at most; a longer text is shown in blocks of tokens. Default 1024, or fewer if many heads would fill the memory.
-        stream: One stream only: encoder, decoder, cross, …
-        layer: Layers, counted from 0: 3, 0,2, 0-3, last or all.
+        stream: One stream: encoder, decoder, cross, …
+        layer: Layers from 0: 3, 0,2, 0-3, last or all.
         head: Heads: 2.3 is head 3 of layer 2, 2.3,2.4 are two; or 3, 0,2, 0-3, last or all, in each layer chosen.
-        special: Special tokens, such as [CLS]: keep, drop or renormalise. renormalise drops them and makes rows sum to 1 again.
+        special: Special tokens, such as [CLS]: keep, drop or renormalise (drop, then scale rows to sum to 1).
         overview: Every head's positions, classes and measures as a picture: .png, .svg or .pdf.
         prune_curve: The loss while heads are switched off one after another, as a picture; needs --effect.
-        atlas: One page (.html) to browse all heads, with texts in which each attends strongly, usually and weakly.
+        atlas: Page to browse all heads, with texts in which each attends strongly, usually, weakly.
         output: Data file, whose suffix names the format: .csv, .json, .jsonl, .npz, .tsv, .txt. An existing FILE is replaced.
         max_rows: Rows that a table shows at most; 0 shows all.
         columns: Columns of a .csv or .tsv, by name or number: text=sentence,id=key.
         input_format: Format of the input if its suffix does not tell: txt, jsonl, csv or tsv. stdin is txt by default.
-        max_line: Longest line or row to read, in MiB.
+        max_line: Longest line to read, in MiB.
         on_error: What to do about a line that fails: skip or stop. skip notes it and goes on.
-        rejects: Write the lines that failed to this file, with reasons: .jsonl.
+        rejects: File for lines that failed, with reasons: .jsonl.
         batch_size: Texts that the model reads at once, at most; by default as many as fit.
-        workers: Number of processes that share the work.
+        workers: Processes that share the work.
         engine: What runs the workers: local or ray (ray needs the extra ray).
-        ray_address: Ray cluster to join; without it one is started.
+        ray_address: Ray cluster to join; else one is started.
         resume: Continue an interrupted run that has the same -o FILE.
         tokenizer: What reads the texts of a model that is given itself.
         processor: What reads the pictures of a model that is given itself.
@@ -677,42 +677,42 @@ def heads(
         no_repeat: Skip the second run over repeated random words, which induction is measured on.
         treebank: Sentences with dependencies (.conllu), to show which head finds which relation.
         model: Model of transformers, its name or folder, or a shipped one ('pocket').
-        adapter: Adapter to merge into --model (LoRA, or another that peft reads); without --model, into the model that it names.
-        mechanism: An untrained layer: linear, or with numbers linear:heads=4,size=64,seed=0; 'attnviz mechanisms' lists the names.
+        adapter: Adapter (LoRA and others, peft) to merge into --model, by default the one it names.
+        mechanism: An untrained layer: linear, or linear:heads=4,size=64,seed=0 ('attnviz mechanisms').
         weights: Attention from a file: your own matrices or a saved map (.npz, .safetensors, .json).
         qk: Queries and keys that another program dumped (.npz, .safetensors, .json).
-        causal: Hide later tokens: each token sees itself and those before it.
-        seed: Seed of the random inputs for --weights, where the file holds projections only.
-        device: Where to compute: auto, cpu, cuda or mps.
+        causal: Causal mask: hide every later token.
+        seed: Seed of random inputs for --weights.
+        device: auto, cpu, cuda or mps.
         device_map: How to spread a model that is larger than one device: auto, balanced or sequential (needs accelerate).
-        dtype: Precision: float32, float64, float16 or bfloat16. On a CPU float32 is the default.
+        dtype: Precision: float32, float64, float16 or bfloat16; on a CPU float32.
         revision: Branch, tag or commit of a model on the hub.
-        allow_pickle: Load pickled weights, which can run code, of a model that you trust.
-        allow_code: Run the code that comes with a model that you trust.
+        allow_pickle: Load pickled weights, of a model that you trust.
+        allow_code: Run code that comes with a model, if you trust it.
         to: Language of the target for the pocket model: en or fr.
         role: Only heads with this role: previous-token, next-token, self, same-token, first-token, special-token, punctuation, induction or duplicate.
         sort: Order of the heads: role (clearest first), layer, or a measure (largest first).
         effect: Switch off each head by itself and measure the drop in log p of the output, in nats.
-        by: What replaces the output of a head that is off: zero or mean.
+        by: What replaces a head that is off: zero or mean.
         similar: Show instead which heads attend alike, by Jensen-Shannon divergence.
         max_size: Rows and columns of a map at most; a longer text is shown in blocks of tokens. Default 1024, or fewer if many heads would fill the memory.
-        stream: One stream only: encoder, decoder, cross, …
-        layer: Layers, counted from 0: 3, 0,2, 0-3, last or all.
+        stream: One stream: encoder, decoder, cross, …
+        layer: Layers from 0: 3, 0,2, 0-3, last or all.
         head: Heads: 2.3 is head 3 of layer 2, 2.3,2.4 are two; or 3, 0,2, 0-3, last or all, in each layer chosen.
-        special: Special tokens, such as [CLS]: keep, drop or renormalise. renormalise drops them and makes rows sum to 1 again.
+        special: Special tokens, such as [CLS]: keep, drop or renormalise (drop, then scale rows to sum to 1).
         overview: Roles and measures of all heads as a picture: .png, .svg or .pdf.
-        scatter: All heads in a plane as a picture; heads that attend alike are close.
+        scatter: Heads in a plane as a picture, close if they attend alike.
         output: Data file, whose suffix names the format: .csv, .json, .jsonl, .tsv, .txt. An existing FILE is replaced.
         max_rows: Rows that a table shows at most; 0 shows all.
         columns: Columns of a .csv or .tsv, by name or number: text=sentence,id=key.
         input_format: Format of the input if its suffix does not tell: txt, jsonl, csv or tsv. stdin is txt by default.
-        max_line: Longest line or row to read, in MiB.
+        max_line: Longest line to read, in MiB.
         on_error: What to do about a line that fails: skip or stop. skip notes it and goes on.
-        rejects: Write the lines that failed to this file, with reasons: .jsonl.
+        rejects: File for lines that failed, with reasons: .jsonl.
         batch_size: Texts that the model reads at once, at most; by default as many as fit.
-        workers: Number of processes that share the work.
+        workers: Processes that share the work.
         engine: What runs the workers: local or ray (ray needs the extra ray).
-        ray_address: Ray cluster to join; without it one is started.
+        ray_address: Ray cluster to join; else one is started.
         tokenizer: What reads the texts of a model that is given itself.
         processor: What reads the pictures of a model that is given itself.
     """
@@ -734,15 +734,15 @@ def history(
 
     Options:
         folder: Folder of samples: step-00000100.npz, …
-        stream: One stream only: encoder, decoder, cross, …
-        layer: Layers, counted from 0: 3, 0,2, 0-3, last or all.
+        stream: One stream: encoder, decoder, cross, …
+        layer: Layers from 0: 3, 0,2, 0-3, last or all.
         head: Heads: 2.3 is head 3 of layer 2, 2.3,2.4 are two; or 3, 0,2, 0-3, last or all, in each layer chosen.
         plot: Every head over the steps as a picture: .png, .svg or .pdf.
-        gif: One head over the steps as an animation (.gif): the one chosen, or the one that drifts most.
+        gif: One head over the steps (.gif): the chosen one, or the one that drifts most.
         fail_above: Exit with 1 if a head's drift between the last two samples (0: none, 0.693: all) is larger.
         output: Data file, whose suffix names the format: .csv, .json, .jsonl, .tsv, .txt. An existing FILE is replaced.
-        html: Everything as one interactive page: .html. For several texts or pictures there is one each: FILE-0, FILE-1, …
-        overwrite: Also replace files FILE-0, … that attnviz did not write.
+        html: Everything as one interactive page: .html; of several texts FILE-0, FILE-1, …
+        overwrite: Replace FILE-0, … of other programs, too.
         max_rows: Rows that a table shows at most; 0 shows all.
     """
 
@@ -791,31 +791,31 @@ def image(
         text: Prompt that a model like LLaVA reads with the pictures; its tokens are the rows.
         video: Read the frames of an animated picture, or several pictures in order, as a video.
         model: Model of transformers, its name or folder, or a shipped one ('pocket').
-        adapter: Adapter to merge into --model (LoRA, or another that peft reads); without --model, into the model that it names.
-        device: Where to compute: auto, cpu, cuda or mps.
+        adapter: Adapter (LoRA and others, peft) to merge into --model, by default the one it names.
+        device: auto, cpu, cuda or mps.
         device_map: How to spread a model that is larger than one device: auto, balanced or sequential (needs accelerate).
-        dtype: Precision: float32, float64, float16 or bfloat16. On a CPU float32 is the default.
+        dtype: Precision: float32, float64, float16 or bfloat16; on a CPU float32.
         revision: Branch, tag or commit of a model on the hub.
-        allow_pickle: Load pickled weights, which can run code, of a model that you trust.
-        allow_code: Run the code that comes with a model that you trust.
+        allow_pickle: Load pickled weights, of a model that you trust.
+        allow_code: Run code that comes with a model, if you trust it.
         generate: Let the model write N tokens at most, and show them with the text.
         patch: Patch whose attention is shown, from 0,0 at the upper left, or all (as data); default: the class token, or else the mean over all patches.
         token: Token of --text or of what --generate wrote whose attention is shown, from 0, or all; default: the last, or all that was written.
         lens: What to compute from the weights: raw, rollout, flow, gradient, effect or norm. raw shows them as they are.
         explain: The output to explain: a class; a token by its text (red, red[3]) or number from 0; next:WORD, a possible next token; or all, each token predicted from those before it. Effects explain all by default.
-        check: How many links of --lens effect to cut one by one, to measure their effects beside the estimates.
-        layer: Layers, counted from 0: 3, 0,2, 0-3, last or all.
+        check: Links of --lens effect to measure, by cutting each, beside the estimates.
+        layer: Layers from 0: 3, 0,2, 0-3, last or all.
         head: Heads: 2.3 is head 3 of layer 2, 2.3,2.4 are two; or 3, 0,2, 0-3, last or all, in each layer chosen.
         reduce: Combine heads and layers: none, mean or max.
         over: What --reduce combines: both, heads or layers.
-        special: Special tokens, such as [CLS]: keep, drop or renormalise. renormalise drops them and makes rows sum to 1 again.
+        special: Special tokens, such as [CLS]: keep, drop or renormalise (drop, then scale rows to sum to 1).
         overlay: The weights of one head, or the mean over a layer, over the picture: .png, .svg or .pdf. Several words get one picture each.
-        scale: Where the colour scale ends: at the largest weight of each picture (own) or of all (shared).
+        scale: Colours up to the largest weight of each picture (own) or of all (shared).
         smooth: Smooth the weights between patches in pictures.
         output: Data file, whose suffix names the format: .csv, .json, .jsonl, .npz, .parquet, .tsv, .txt. An existing FILE is replaced.
         grid: All heads side by side as a picture: .png, .svg or .pdf.
-        html: Everything as one interactive page: .html. For several texts or pictures there is one each: FILE-0, FILE-1, …
-        overwrite: Also replace files FILE-0, … that attnviz did not write.
+        html: Everything as one interactive page: .html; of several texts FILE-0, FILE-1, …
+        overwrite: Replace FILE-0, … of other programs, too.
         max_rows: Rows that a table shows at most; 0 shows all.
         tokenizer: What reads the texts of a model that is given itself.
         processor: What reads the pictures of a model that is given itself.
@@ -855,25 +855,25 @@ def lenses(
         target: Target text of a pair.
         input: Read texts from a file: .txt (one a line), .jsonl, .csv, .tsv, each also .gz; - is stdin.
         model: Model of transformers, its name or folder, or a shipped one ('pocket').
-        adapter: Adapter to merge into --model (LoRA, or another that peft reads); without --model, into the model that it names.
-        causal: Hide later tokens: each token sees itself and those before it.
-        device: Where to compute: auto, cpu, cuda or mps.
+        adapter: Adapter (LoRA and others, peft) to merge into --model, by default the one it names.
+        causal: Causal mask: hide every later token.
+        device: auto, cpu, cuda or mps.
         device_map: How to spread a model that is larger than one device: auto, balanced or sequential (needs accelerate).
-        dtype: Precision: float32, float64, float16 or bfloat16. On a CPU float32 is the default.
+        dtype: Precision: float32, float64, float16 or bfloat16; on a CPU float32.
         revision: Branch, tag or commit of a model on the hub.
-        allow_pickle: Load pickled weights, which can run code, of a model that you trust.
-        allow_code: Run the code that comes with a model that you trust.
-        chat: Put the text into the model's chat template, as a user's turn.
+        allow_pickle: Load pickled weights, of a model that you trust.
+        allow_code: Run code that comes with a model, if you trust it.
+        chat: Read the text as a user's turn, by the model's chat template.
         to: Language of the target for the pocket model: en or fr.
-        seed: Seed of the random scores that lenses are compared with.
+        seed: Seed of the random scores.
         explain: The output to explain: a class; a token by its text (red, red[3]) or number from 0; next:WORD, a possible next token; or all, each token predicted from those before it. Effects explain all by default.
         output: Data file, whose suffix names the format: .csv, .json, .jsonl, .tsv, .txt. An existing FILE is replaced.
         max_rows: Rows that a table shows at most; 0 shows all.
         columns: Columns of a .csv or .tsv, by name or number: text=sentence,id=key.
         input_format: Format of the input if its suffix does not tell: txt, jsonl, csv or tsv. stdin is txt by default.
-        max_line: Longest line or row to read, in MiB.
+        max_line: Longest line to read, in MiB.
         on_error: What to do about a line that fails: skip or stop. skip notes it and goes on.
-        rejects: Write the lines that failed to this file, with reasons: .jsonl.
+        rejects: File for lines that failed, with reasons: .jsonl.
         tokenizer: What reads the texts of a model that is given itself.
         processor: What reads the pictures of a model that is given itself.
     """
@@ -903,15 +903,15 @@ def lesson(
         length: Positions; in delta, pairs.
         size: Features of a position or head.
         heads: Heads in alibi, default 8.
-        window: Positions to either side in window, default 2.
+        window: Positions to either side, default 2.
         steps: Training steps in training, default 300.
         seed: Seed of random numbers, default 0.
         text: Sentence to attend over.
         model: Model of transformers, its name or folder, or a shipped one ('pocket').
         plot: The lesson as a picture: .png, .svg or .pdf.
         output: Data file, whose suffix names the format: .csv, .json, .jsonl, .tsv, .txt. An existing FILE is replaced.
-        html: Everything as one interactive page: .html. For several texts or pictures there is one each: FILE-0, FILE-1, …
-        overwrite: Also replace files FILE-0, … that attnviz did not write.
+        html: Everything as one interactive page: .html; of several texts FILE-0, FILE-1, …
+        overwrite: Replace FILE-0, … of other programs, too.
         max_rows: Rows that a table shows at most; 0 shows all.
         tokenizer: What reads the texts of a model that is given itself.
         processor: What reads the pictures of a model that is given itself.
@@ -955,24 +955,24 @@ def steps(
         example: A worked example: self, cross or naive; or one of several in FILE, by name.
         mechanism: Which attention: rotary, or rotary:heads=2,size=8,seed=1 (default: one head, 4 features, seed 0); 'attnviz mechanisms' lists the names.
         causal: Hide later positions.
-        mask: A mask, one row for each query with 1 where it may look: '1 0 1, 1 1 1'; a single row holds for all. Or a file that holds it as mask.
+        mask: 1 where a query may look, a row for each: '1 0 1, 1 1 1', or one for all; or a file.
         padding: Hide the last N keys.
         model: Model of transformers, its name or folder, or a shipped one ('pocket').
-        adapter: Adapter to merge into --model (LoRA, or another that peft reads); without --model, into the model that it names.
-        device: Where to compute: auto, cpu, cuda or mps.
+        adapter: Adapter (LoRA and others, peft) to merge into --model, by default the one it names.
+        device: auto, cpu, cuda or mps.
         device_map: How to spread a model that is larger than one device: auto, balanced or sequential (needs accelerate).
-        dtype: Precision: float32, float64, float16 or bfloat16. On a CPU float32 is the default.
+        dtype: Precision: float32, float64, float16 or bfloat16; on a CPU float32.
         revision: Branch, tag or commit of a model on the hub.
-        allow_pickle: Load pickled weights, which can run code, of a model that you trust.
-        allow_code: Run the code that comes with a model that you trust.
-        stream: One stream only: encoder, decoder, cross, …
-        layer: Layers, counted from 0: 3, 0,2, 0-3, last or all.
+        allow_pickle: Load pickled weights, of a model that you trust.
+        allow_code: Run code that comes with a model, if you trust it.
+        stream: One stream: encoder, decoder, cross, …
+        layer: Layers from 0: 3, 0,2, 0-3, last or all.
         head: Heads: 2.3 is head 3 of layer 2, 2.3,2.4 are two; or 3, 0,2, 0-3, last or all, in each layer chosen.
         scatter: Inputs, values and outputs in three dimensions, as a picture: .png, .svg or .pdf.
         diagram: Print the flow of data as Mermaid text instead.
         output: Data file, whose suffix names the format: .json, .jsonl, .npz, .txt. An existing FILE is replaced.
-        html: Everything as one interactive page: .html. For several texts or pictures there is one each: FILE-0, FILE-1, …
-        overwrite: Also replace files FILE-0, … that attnviz did not write.
+        html: Everything as one interactive page: .html; of several texts FILE-0, FILE-1, …
+        overwrite: Replace FILE-0, … of other programs, too.
         max_rows: Rows that a table shows at most; 0 shows all.
         tokenizer: What reads the texts of a model that is given itself.
         processor: What reads the pictures of a model that is given itself.

@@ -43,15 +43,9 @@ COMMANDS: dict[str, CommandEntry] = {
     "history": CommandEntry("Show how heads change over a training run.", "history:history"),
     "steps": CommandEntry("Show the arithmetic of attention, matrix by matrix.", "steps:steps"),
     "lesson": CommandEntry("Teach one thing about attention in numbers.", "lesson:lesson"),
-    "live": CommandEntry(
-        "Write a page that contains a model and answers as you type.", "live:live"
-    ),
-    "render": CommandEntry(
-        "Turn saved attention into any table, file, picture or page.", "render:render"
-    ),
-    "serve": CommandEntry(
-        "Start a local page that answers as you type, with any model.", "serve:serve"
-    ),
+    "live": CommandEntry("Write a page with a model that answers as you type.", "live:live"),
+    "render": CommandEntry("Turn saved attention into any other output.", "render:render"),
+    "serve": CommandEntry("Start a local page that answers, with any model.", "serve:serve"),
     "models": CommandEntry("List the models found on this machine.", "listings:models"),
     "mechanisms": CommandEntry("List the attention mechanisms.", "listings:mechanisms"),
 }

@@ -115,15 +115,13 @@ class Origin:
     adapter: str | None = opt(
         "model",
         "--adapter ID_OR_FOLDER",
-        "Adapter to merge into --model (LoRA, or another that peft reads); without --model, "
-        "into the model that it names.",
+        "Adapter (LoRA and others, peft) to merge into --model, by default the one it names.",
         rare=True,
     )
     mechanism: str | None = opt(
         "mechanism",
         "--mechanism NAME",
-        "An untrained layer: linear, or with numbers linear:heads=4,size=64,seed=0; 'attnviz "
-        "mechanisms' lists the names.",
+        "An untrained layer: linear, or linear:heads=4,size=64,seed=0 ('attnviz mechanisms').",
         suggested=tuple(MECHANISMS),
     )
     weights: Path | None = opt(
@@ -138,21 +136,17 @@ class Origin:
         "Queries and keys that another program dumped (.npz, .safetensors, .json).",
         rare=True,
     )
-    causal: bool = opt(
-        "causal", "--causal", "Hide later tokens: each token sees itself and those before it."
-    )
+    causal: bool = opt("causal", "--causal", "Causal mask: hide every later token.")
     seed: int = opt(
         "weights",
         "--seed N",
-        "Seed of the random inputs for --weights, where the file holds projections only.",
+        "Seed of random inputs for --weights.",
         default=0,
         min=0,
         max=LARGEST_SEED,
         rare=True,
     )
-    device: Device = opt(
-        "compute", "--device NAME", "Where to compute: {choices}.", default="auto", rare=True
-    )
+    device: Device = opt("compute", "--device NAME", "{choices}.", default="auto", rare=True)
     device_map: DeviceMap | None = opt(
         "model",
         "--device-map HOW",
@@ -160,22 +154,16 @@ class Origin:
         rare=True,
     )
     dtype: Dtype | None = opt(
-        "compute",
-        "--dtype NAME",
-        "Precision: {choices}. On a CPU float32 is the default.",
-        rare=True,
+        "compute", "--dtype NAME", "Precision: {choices}; on a CPU float32.", rare=True
     )
     revision: str | None = opt(
         "model", "--revision NAME", "Branch, tag or commit of a model on the hub.", rare=True
     )
     allow_pickle: bool = opt(
-        "model",
-        "--allow-pickle",
-        "Load pickled weights, which can run code, of a model that you trust.",
-        rare=True,
+        "model", "--allow-pickle", "Load pickled weights, of a model that you trust.", rare=True
     )
     allow_code: bool = opt(
-        "model", "--allow-code", "Run the code that comes with a model that you trust.", rare=True
+        "model", "--allow-code", "Run code that comes with a model, if you trust it.", rare=True
     )
     generate: int | None = opt(
         "generate",
@@ -184,10 +172,7 @@ class Origin:
         min=1,
     )
     chat: bool = opt(
-        "chat",
-        "--chat",
-        "Put the text into the model's chat template, as a user's turn.",
-        rare=True,
+        "chat", "--chat", "Read the text as a user's turn, by the model's chat template.", rare=True
     )
     keep_qk: bool = opt(
         "projections",
@@ -198,8 +183,7 @@ class Origin:
     channels: str = opt(
         "projections",
         "--channels WHICH",
-        "Channels of layers that mix each channel by itself (Mamba, RWKV): mean, all, 3, 0,2 "
-        "or 0-3.",
+        "Channels of layers that mix them singly (Mamba, RWKV): mean, all, 3, 0,2 or 0-3.",
         default="mean",
         suggested=("mean", "all"),
         rare=True,
@@ -213,16 +197,10 @@ class Origin:
         rare=True,
     )
     rows: str | None = opt(
-        "range",
-        "--rows A-B",
-        "Rows for tokens A to B only, counted from 0; exact in long texts too.",
-        rare=True,
+        "range", "--rows A-B", "Only tokens A to B as rows, counted from 0: exact.", rare=True
     )
     window: str | None = opt(
-        "range",
-        "--window A-B",
-        "Rows and columns for tokens A to B only, counted from 0.",
-        rare=True,
+        "range", "--window A-B", "Only tokens A to B as rows and columns.", rare=True
     )
     top: int = opt(
         "top",
@@ -250,8 +228,7 @@ class Choice:
     lens: str = opt(
         "lens",
         "--lens NAME",
-        "What to compute from the weights: {choices}. raw shows them as they are, all every "
-        "lens side by side.",
+        "What to compute from the weights: {choices} (all lenses side by side).",
         default="raw",
         choices=LENS_NAMES,
     )
@@ -265,18 +242,15 @@ class Choice:
     check: int = opt(
         "explain",
         "--check N",
-        "How many links of --lens effect to cut one by one, to measure their effects beside "
-        "the estimates.",
+        "Links of --lens effect to measure, by cutting each, beside the estimates.",
         default=20,
         min=0,
         rare=True,
     )
     stream: str | None = opt(
-        "stream", "--stream NAME", "One stream only: encoder, decoder, cross, …", rare=True
+        "stream", "--stream NAME", "One stream: encoder, decoder, cross, …", rare=True
     )
-    layer: str | None = opt(
-        "heads", "--layer WHICH", "Layers, counted from 0: 3, 0,2, 0-3, last or all."
-    )
+    layer: str | None = opt("heads", "--layer WHICH", "Layers from 0: 3, 0,2, 0-3, last or all.")
     head: str | None = opt(
         "heads",
         "--head WHICH",
@@ -298,8 +272,7 @@ class Choice:
     special: Special = opt(
         "special",
         "--special HOW",
-        "Special tokens, such as [CLS]: {choices}. renormalise drops them and makes rows sum "
-        "to 1 again.",
+        "Special tokens, such as [CLS]: {choices} (drop, then scale rows to sum to 1).",
         default="keep",
     )
     group: str | None = opt(
@@ -343,11 +316,10 @@ class Output:
     html: Path | None = opt(
         "page",
         "--html FILE",
-        "Everything as one interactive page: .html. For several texts or pictures there is "
-        "one each: FILE-0, FILE-1, …",
+        "Everything as one interactive page: .html; of several texts FILE-0, FILE-1, …",
     )
     overwrite: bool = opt(
-        "page", "--overwrite", "Also replace files FILE-0, … that attnviz did not write.", rare=True
+        "page", "--overwrite", "Replace FILE-0, … of other programs, too.", rare=True
     )
     open_page: bool = opt("page", "--open", "Open the interactive page in a browser.", rare=True)
     max_rows: int = opt(
@@ -381,12 +353,7 @@ class Many:
         rare=True,
     )
     max_line: int = opt(
-        "reading",
-        "--max-line MIB",
-        "Longest line or row to read, in MiB.",
-        default=64,
-        min=1,
-        rare=True,
+        "reading", "--max-line MIB", "Longest line to read, in MiB.", default=64, min=1, rare=True
     )
     on_error: OnError = opt(
         "reading",
@@ -396,10 +363,7 @@ class Many:
         rare=True,
     )
     rejects: Path | None = opt(
-        "reading",
-        "--rejects FILE",
-        "Write the lines that failed to this file, with reasons: .jsonl.",
-        rare=True,
+        "reading", "--rejects FILE", "File for lines that failed, with reasons: .jsonl.", rare=True
     )
     batch_size: int | None = opt(
         "sharing",
@@ -409,12 +373,7 @@ class Many:
         rare=True,
     )
     workers: int | None = opt(
-        "sharing",
-        "--workers N",
-        "Number of processes that share the work.",
-        min=1,
-        max=1024,
-        rare=True,
+        "sharing", "--workers N", "Processes that share the work.", min=1, max=1024, rare=True
     )
     engine: EngineName = opt(
         "sharing",
@@ -424,10 +383,7 @@ class Many:
         rare=True,
     )
     ray_address: str | None = opt(
-        "sharing",
-        "--ray-address ADDRESS",
-        "Ray cluster to join; without it one is started.",
-        rare=True,
+        "sharing", "--ray-address ADDRESS", "Ray cluster to join; else one is started.", rare=True
     )
     shard_size: int | None = opt(
         "files",

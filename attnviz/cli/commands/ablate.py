@@ -41,8 +41,7 @@ def ablate(
     layer: str | None = opt(
         CHOICE,
         "--layer WHICH",
-        "Layers to switch off: 2, 0,2, 0-3, last, all or encoder.2; with --head 3 the layers "
-        "of that head.",
+        "Layers to switch off: 2, 0-3, last, all, encoder.2; with --head 3 those of that head.",
     ),
     head: list[str] | None = opt(
         CHOICE,
@@ -80,10 +79,7 @@ def ablate(
         OUTPUT, "--grid FILE", "All heads coloured by effect, as a picture; needs --each heads."
     ),
     highlight: Path | None = opt(
-        OUTPUT,
-        "--highlight FILE",
-        "The text coloured by effect, as a picture; needs --each tokens.",
-        rare=True,
+        OUTPUT, "--highlight FILE", "Text coloured by effect; needs --each tokens.", rare=True
     ),
     *,
     options: Options,

@@ -25,9 +25,7 @@ if TYPE_CHECKING:
 
 HOW = "How two directions are joined: {choices}."
 SYMMETRIZE = opt(CHOICE, "--symmetrize HOW", HOW, choices=tuple(SYMMETRIZATIONS))
-SIDE = (
-    "Whether a row of the decoder stands for the token that it reads (input) or predicts (output)."
-)
+SIDE = "Whether a decoder row stands for the token it reads (input) or predicts (output)."
 AGAINST = opt(CHOICE, "--against SIDE", SIDE, default="input", choices=("input", "output"))
 GOLD = "Correct links, a line a pair (0-0 sure, 1?1 possible), to score every layer and head."
 SCORE = opt(OUTPUT, "--score GOLD", GOLD)

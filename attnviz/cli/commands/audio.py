@@ -50,15 +50,12 @@ def audio(
         str, typer.Argument(metavar="FILE", help="Recording: .wav, .flac, .ogg, .mp3, ….")
     ],
     text: str | None = opt(
-        ORIGIN,
-        "--text TEXT",
-        "What is spoken; without it a model like Whisper transcribes the recording.",
+        ORIGIN, "--text TEXT", "What is spoken; without it a model like Whisper writes it."
     ),
     language: str | None = opt(
         ORIGIN,
         "--language NAME",
-        "Language that is spoken (en, french), for models that know several; by default the "
-        "model decides.",
+        "Spoken language (en, french), if the model knows several; default: it decides.",
     ),
     task: str | None = opt(
         ORIGIN,
@@ -78,15 +75,12 @@ def audio(
         max=3600,
     ),
     word_times: bool = opt(
-        CHOICE,
-        "--word-times",
-        "Show when each word is spoken, by the heads that the model names for it.",
+        CHOICE, "--word-times", "When each word is spoken, by the heads that the model names."
     ),
     times: Path | None = opt(
         CHOICE,
         "--times FILE",
-        "True times of the words (.tsv with word, start, end; .TextGrid; .vtt), to show how "
-        "far each head errs.",
+        "True times of words (.tsv: word, start, end; .TextGrid; .vtt), to see how heads err.",
     ),
     timing_heads: str | None = opt(
         CHOICE, "--timing-heads WHICH", "Heads that time the words: 2.0,3.1."
@@ -151,9 +145,8 @@ def audio(
             report.add(Item(found, views, strip if framed else {}, picture=picture))
         else:
             settings, item = attention.provenance.settings, attention.main
-            heads, why = source.timing_heads(
-                item, parse_heads(timing_heads) if timing_heads else None
-            )
+            chosen = None if timing_heads is None else parse_heads(timing_heads)
+            heads, why = source.timing_heads(item, chosen)
             report.hold(f"words are timed by heads {spelled(heads)}: {why}")
             median = getattr(source.model.config, "median_filter_width", 7)
             step = settings["seconds of a frame"]

@@ -70,9 +70,7 @@ def compare(
     ],
     b: Annotated[
         str | None,
-        typer.Argument(
-            help="What to compare A with; without it A itself, by another model or head."
-        ),
+        typer.Argument(help="The other side; default: A with other options."),
     ] = None,
     model_a: str | None = opt(ORIGIN, "--model-a ID_OR_FOLDER", "Model of A, instead of --model."),
     model_b: str | None = opt(ORIGIN, "--model-b ID_OR_FOLDER", "Model of B, instead of --model."),
@@ -96,8 +94,7 @@ def compare(
     fail_above: float | None = opt(
         OUTPUT,
         "--fail-above NATS",
-        "Exit with 1 if the divergence of a head (0: none, 0.693: all) or the change of an "
-        "effect is larger.",
+        "Exit with 1 if a head's divergence (0: none, 0.693: all) or an effect's change is larger.",
         min=0,
     ),
     *,

@@ -105,8 +105,7 @@ def corpus(
     atlas: Path | None = opt(
         OUTPUT,
         "--atlas PAGE",
-        "One page (.html) to browse all heads, with texts in which each attends strongly, "
-        "usually and weakly.",
+        "Page to browse all heads, with texts in which each attends strongly, usually, weakly.",
     ),
     *,
     options: Options,

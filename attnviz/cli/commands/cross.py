@@ -20,15 +20,11 @@ from attnviz.core.options import Options, map_options
 def cross(
     source: Annotated[
         str | None,
-        typer.Argument(
-            help="Source: the text attended to (keys). - reads pairs with a tab between."
-        ),
+        typer.Argument(help="Source, attended to (keys); - reads pairs from stdin."),
     ] = None,
     target: Annotated[
         str | None,
-        typer.Argument(
-            help="Target: the text that attends (queries). Without it the model writes one."
-        ),
+        typer.Argument(help="Target, which attends (queries); else the model writes one."),
     ] = None,
     input_file: str | None = INPUT,
     symmetrize: str | None = SYMMETRIZE,

@@ -65,9 +65,7 @@ WITH_EFFECT = opt(
     "--effect",
     "Switch off each head by itself and measure the drop in log p of the output, in nats.",
 )
-BY = opt(
-    CHOICE, "--by HOW", "What replaces the output of a head that is off: {choices}.", default="zero"
-)
+BY = opt(CHOICE, "--by HOW", "What replaces a head that is off: {choices}.", default="zero")
 CROSS = opt(
     ORIGIN, "--cross", "The texts are pairs: measure how each target attends to its source."
 )
@@ -110,9 +108,7 @@ def heads(
         "Roles and measures of all heads as a picture: .png, .svg or .pdf.",
     ),
     scatter: Path | None = opt(
-        OUTPUT,
-        "--scatter FILE",
-        "All heads in a plane as a picture; heads that attend alike are close.",
+        OUTPUT, "--scatter FILE", "Heads in a plane as a picture, close if they attend alike."
     ),
     *,
     options: Options,

@@ -37,8 +37,7 @@ def history(
     gif: Path | None = opt(
         OUTPUT,
         "--gif FILE",
-        "One head over the steps as an animation (.gif): the one chosen, or the one that "
-        "drifts most.",
+        "One head over the steps (.gif): the chosen one, or the one that drifts most.",
     ),
     fail_above: float | None = opt(
         OUTPUT,

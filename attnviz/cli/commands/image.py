@@ -100,8 +100,7 @@ def image(
     scale: PictureScale = opt(
         OUTPUT,
         "--scale HOW",
-        "Where the colour scale ends: at the largest weight of each picture (own) or of all "
-        "(shared).",
+        "Colours up to the largest weight of each picture (own) or of all (shared).",
         default="own",
     ),
     smooth: bool = opt(OUTPUT, "--smooth", "Smooth the weights between patches in pictures."),

@@ -28,13 +28,7 @@ def lenses(
     text: Annotated[str | None, typer.Argument(help="Text, or the source text of a pair.")] = None,
     target: Annotated[str | None, typer.Argument(help="Target text of a pair.")] = None,
     input_file: str | None = INPUT,
-    seed: int = opt(
-        CHOICE,
-        "--seed N",
-        "Seed of the random scores that lenses are compared with.",
-        default=0,
-        min=0,
-    ),
+    seed: int = opt(CHOICE, "--seed N", "Seed of the random scores.", default=0, min=0),
     *,
     options: Options,
 ) -> None:

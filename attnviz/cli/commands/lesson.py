@@ -31,9 +31,7 @@ def lesson(
     length: int | None = opt(GIVEN, "--length N", "Positions; in delta, pairs.", min=1),
     size: int | None = opt(GIVEN, "--size N", "Features of a position or head.", min=1),
     heads: int | None = opt(GIVEN, "--heads N", "Heads in alibi, default 8.", min=1),
-    window: int | None = opt(
-        GIVEN, "--window N", "Positions to either side in window, default 2.", min=1
-    ),
+    window: int | None = opt(GIVEN, "--window N", "Positions to either side, default 2.", min=1),
     steps: int | None = opt(GIVEN, "--steps N", "Training steps in training, default 300.", min=1),
     seed: int | None = opt(GIVEN, "--seed N", "Seed of random numbers, default 0.", min=0),
     text: str | None = opt(GIVEN, "--text TEXT", "Sentence to attend over."),

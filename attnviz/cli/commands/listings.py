@@ -116,13 +116,12 @@ def _told(fact: str, value: Any) -> str:
 def models(
     name: Annotated[
         str | None,
-        typer.Argument(help="Print the card of a shipped model: pocket, pocket-lm or pocket-vit."),
+        typer.Argument(help="Shipped model whose card to print, such as pocket."),
     ] = None,
     check: str | None = opt(
         ORIGIN,
         "--check ID_OR_FOLDER",
-        "Report what attnviz can show of a Hugging Face model, from its small files and a "
-        "small random copy.",
+        "Say what attnviz can show of a Hugging Face model, without loading its weights.",
     ),
     *,
     options: Options,

@@ -25,7 +25,7 @@ def live(
     *,
     options: Options,
 ) -> None:
-    """Write a page that contains a model and answers as you type.
+    """Write a page with a model that answers as you type.
 
     attnviz live
 

@@ -57,7 +57,7 @@ def render(
     *,
     options: Options,
 ) -> None:
-    """Turn saved attention into any table, file, picture or page, without a model.
+    """Turn saved attention into any other output, without a model.
 
     attnviz self "The cat sat" -f npz | attnviz render - --grid heads.png
 

@@ -22,8 +22,7 @@ def self_command(
     pair: str | None = opt(
         ORIGIN,
         "--pair TEXT",
-        "Second text of a sentence pair; --stream a-to-b shows how the first attends to the "
-        "second, b-to-a the other way.",
+        "Second text of a sentence pair; --stream a-to-b or b-to-a shows one direction.",
     ),
     *,
     options: Options,

@@ -36,7 +36,7 @@ def serve(
     *,
     options: Options,
 ) -> None:
-    """Start a local page that answers as you type, with any model.
+    """Start a local page that answers, with any model.
 
     Switch parts of the model off in it, and see what changes.
 

@@ -67,8 +67,7 @@ def steps(
     mask: str | None = opt(
         GIVEN,
         "--mask ROWS|FILE",
-        "A mask, one row for each query with 1 where it may look: '1 0 1, 1 1 1'; a single "
-        "row holds for all. Or a file that holds it as mask.",
+        "1 where a query may look, a row for each: '1 0 1, 1 1 1', or one for all; or a file.",
     ),
     padding: int = opt(GIVEN, "--padding N", "Hide the last N keys.", default=0, min=0, rare=True),
     scatter: Path | None = opt(

@@ -44,9 +44,7 @@ def watch(
             help="Script and arguments as for python. What follows belongs to the program.",
         ),
     ],
-    module: bool = opt(
-        ORIGIN, "--module -m", "Run a module by name, as python -m does, instead of SCRIPT.py."
-    ),
+    module: bool = opt(ORIGIN, "--module -m", "Run a module, as python -m does."),
     only: list[str] | None = opt(
         ORIGIN,
         "--only PATTERN",
@@ -65,17 +63,10 @@ def watch(
         ORIGIN, "--first N", "Calls to keep of each module, at most.", min=1, rare=True
     ),
     batch: str = opt(
-        ORIGIN,
-        "--batch WHICH",
-        "Which item of a batch to keep: its number from 0, or all.",
-        default="0",
-        rare=True,
+        ORIGIN, "--batch WHICH", "Item of a batch, from 0, or all.", default="0", rare=True
     ),
     eager: bool = opt(
-        ORIGIN,
-        "--eager",
-        "Run compiled code uncompiled, so that its attention can be read.",
-        rare=True,
+        ORIGIN, "--eager", "Run compiled code uncompiled, to see its attention.", rare=True
     ),
     *,
     options: Options,
