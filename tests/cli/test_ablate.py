@@ -430,7 +430,9 @@ def test_a_saved_run_is_no_map_and_a_broken_one_no_run(tmp_path: Path) -> None:
     assert "there is no file" in asked.mistake
     ablated("the cat", "le chat", "--head", "0.0", "-o", asked_of := tmp_path / "c.npz", "-q")
     asked = attnviz("compare", a, asked_of, "--layer", 0)
-    assert "effects are compared as they were saved" in asked.mistake
+    assert (
+        "holds effects, which are compared as they were saved: leave --layer out" in asked.mistake
+    )
     document = ablated("the cat", "le chat", "--head", "0.0", "-q", "-f", "json").json()
     broken = tmp_path / "broken.json"
     for field, value, told in (
