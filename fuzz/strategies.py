@@ -149,7 +149,7 @@ class Draws:
 @cache
 def parameters(command: str) -> tuple[Any, ...]:
     """The arguments and options that typer knows of a command, as typer made them."""
-    return tuple(app._build(command).params)
+    return tuple(app.build_command(command).params)
 
 
 def is_argument(parameter: Any) -> bool:

@@ -23,7 +23,7 @@ from attnviz.cli.output import (
     refuse_binary_on_terminal,
     uninterrupted,
 )
-from attnviz.cli.rejects import rejected
+from attnviz.cli.rejects import reject_of
 from attnviz.cli.sinks import (
     PAGES,
     DataSink,
@@ -238,7 +238,7 @@ class Report(AbstractContextManager["Report"]):
         elif str(error) != self.last_failure:  # a worker that died takes many records with it
             complain(str(error))
         self.last_failure = str(error)
-        self.reject(rejected(record, error))
+        self.reject(reject_of(record, error))
 
     def finish(self, done: str = "") -> None:
         """Complete everything; where no record came to anything, the file of rejects only.
@@ -274,9 +274,9 @@ class Report(AbstractContextManager["Report"]):
         """
         if total is None or self.options.output.quiet or not sys.stderr.isatty():
             return nullcontext(lambda more: None)
-        from attnviz.cli.progress import advancing
+        from attnviz.cli.progress import progress_bar
 
-        return advancing(total())
+        return progress_bar(total())
 
 
 PLAIN: tuple[DataKind, ...] = ("alignment", "scores", "times", "listing")

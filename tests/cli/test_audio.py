@@ -109,12 +109,14 @@ def test_channels_and_what_is_not_heard_are_told(whisper: Path, tmp_path: Path) 
         ((), "a recording needs a speech model: --model ID_OR_FOLDER"),
         (("--model", "x", "--timing-heads", "1"), "names no heads: write 2.0"),
         (("--model", "x", "--timing-heads", "1.0"), "add --word-times or --times"),
-        (("--model", "x", "--word-times", "--layer", "1"), "writes times, not maps: leave --"),
         (("--model", "x", "--start", "nan"), "no second of a recording"),
         (("--model", "x", "--text", " "), "the text is empty"),
         (("--model", "x", "--times", VOWELS), "holds no times of words"),
         (("--model", "x", "--word-times", "-f", "npz"), "cannot hold times of words"),
-        (("--model", "x", "-f", "vtt", "--html", "a.html"), "writes times, not maps: leave --"),
+        (
+            ("--model", "x", "-f", "vtt", "--html", "a.html"),
+            "-f vtt writes times, not maps: leave --html out",
+        ),
     ],
 )
 def test_mistakes_are_told_before_anything_loads(arguments: tuple[object, ...], said: str) -> None:

@@ -133,10 +133,8 @@ def test_a_line_that_is_no_word_and_count_is_refused(texts: Path, tmp_path: Path
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("-f", "parquet"), "format 'parquet' cannot hold what this command writes"),
         (("--show", "pair"), "Did you mean 'pairs'?"),
         (("--sort", "entropi"), "Did you mean 'entropy'?"),
-        (("-o", "found.parquet"), "end it in .txt, .json, .jsonl, .csv, .tsv, .npz"),
         (("--overview", "found.gif"), "names no picture"),
         (("--mechanism", "nope"), "nope"),
     ],

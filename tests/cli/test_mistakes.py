@@ -33,7 +33,6 @@ from tests.invoke import OWN, attnviz
         ([*OWN, "--layer", ""], "--layer '' names no layer"),
         ([*OWN, "--stream", "sel"], "unknown stream 'sel': choose from self. Did you mean 'self'?"),
         ([*OWN, "--reduce", "men"], "Did you mean 'mean'?"),
-        ([*OWN, "--over", "head"], "Did you mean 'heads'?"),
         ([*OWN, "--device", "cpuu"], "Did you mean 'cpu'?"),
         ([*OWN, "--dtype", "float"], "choose from float32, float64, float16, bfloat16"),
         (["--mechanism", "multi-head:heads=5"], "size=64 cannot be split into heads=5 of one size"),
@@ -51,7 +50,6 @@ from tests.invoke import OWN, attnviz
         ([*OWN, "--haed", "2"], "unknown option '--haed'. Did you mean '--head'?"),
         ([*OWN, "-Z"], "unknown option '-Z'. --help-all lists them"),
         ([*OWN, "--head"], "option '--head' requires an argument"),
-        ([*OWN, "--model", "x"], "--model and --mechanism name two origins of attention"),
         ([*OWN, "-o", "x.jsno"], "'x.jsno' names no data format: end it in .txt, .json, "),
         ([*OWN, "-o", "x.jsno"], "Did you mean '.json'?"),
         ([*OWN, "-o", "x"], "'x' names no data format"),
@@ -78,7 +76,6 @@ def test_a_misspelt_option_is_told_in_one_line(arguments: list[str], message: st
         (["cross", "a", "b", "c", *OWN], "unexpected extra argument"),
         (["cross", "-", "b", *OWN], "- reads every text from stdin and stands alone"),
         (["self", "-", "a", *OWN], "- reads every text from stdin and stands alone"),
-        (["mechanisms", "-f", "jsn"], "Did you mean 'json'?"),
         (["render"], "missing argument 'file'"),
     ],
 )
@@ -243,6 +240,7 @@ audio a   | --word-times          | --heatmap a.png
 audio a   | --word-times          | --open
 audio a   | --word-times          | --head 2.0
 audio a   | --word-times          | --words
+audio a   | --word-times          | --layer 1
 audio a   | --times t.tsv         | --lines a.png
 image a   | --patch all           | --overlay a.png
 image a   | --patch all           | --grid a.png

@@ -22,12 +22,7 @@ from attnviz.models import Source
 from attnviz.models.lens import open_experiment
 from attnviz.models.open import open_source
 from attnviz.renderers.reports import Data
-from attnviz.renderers.text.effects import (
-    ablation_json,
-    ablation_npz,
-    ablation_table,
-    ablation_tsv,
-)
+from attnviz.renderers.text.effects import ablation_json, ablation_npz, ablation_table, ablation_tsv
 from attnviz.runs.ablation import Ablation, AblationStudy, ablate_text, query_for
 from attnviz.storage.documents import dump_json
 from attnviz.storage.texts import BadText, Text
@@ -40,60 +35,51 @@ if TYPE_CHECKING:
     "model", "compute", "causal", "to", "chat", "reading", also=["explain"], writes="ablation"
 )
 def ablate(
-    text: Annotated[str | None, typer.Argument(help="Text, or the source of a pair.")] = None,
-    target: Annotated[str | None, typer.Argument(help="Target of a pair.")] = None,
+    text: Annotated[str | None, typer.Argument(help="Text, or the source text of a pair.")] = None,
+    target: Annotated[str | None, typer.Argument(help="Target text of a pair.")] = None,
     input_file: str | None = INPUT,
     layer: str | None = opt(
         CHOICE,
         "--layer WHICH",
-        "Layers to switch off, or those of --head 3: 2, 0,2 or 0-3, last, all; encoder.2.",
+        "Layers to switch off: 2, 0-3, last, all, encoder.2; with --head 3 those of that head.",
     ),
     head: list[str] | None = opt(
         CHOICE,
         "--head WHICH",
-        "Heads to switch off: 2.3 (head 3 of layer 2), 2.3,4.1, encoder.2.3; or 3, 0-3, all of "
-        "each layer; may be repeated.",
+        "Heads to switch off: 2.3 is head 3 of layer 2; also 2.3,2.4, encoder.2.3, or 3 or "
+        "0-3 of each layer chosen. Repeatable.",
     ),
     link: list[str] | None = opt(
         CHOICE,
         "--link QUERY>KEY",
-        'Link to cut in every head: "rouge>red", "encoder:the>cat"; may be repeated.',
+        'Link to cut in all heads: "rouge>red", "encoder:the>cat". Repeatable.',
     ),
     token: list[str] | None = opt(
         CHOICE,
         "--token WORD",
-        "Token, or word of several, to hide from all others: red, or red[3] where there are more; "
-        "may be repeated.",
+        "Token or word to hide from all others: red, or red[3] if there are several. Repeatable.",
     ),
     each: Each | None = opt(
-        CHOICE, "--each WHAT", "Switch everything of a kind off, one by one: {choices}."
+        CHOICE, "--each WHAT", "Switch off all {choices}, one after the other."
     ),
     by: By = opt(
         CHOICE,
         "--by HOW",
-        "What a head puts out instead: {choices}. The mean is over the text's positions, or those "
-        "of --reference, from which resample draws.",
+        "What replaces a head's output: {choices}. mean is over the positions of the text, or "
+        "of --reference; resample draws from --reference.",
         default="zero",
     ),
     reference: str | None = opt(
-        CHOICE,
-        "--reference FILE",
-        "Texts whose positions --by mean and resample are taken from.",
-        rare=True,
+        CHOICE, "--reference FILE", "Texts whose positions --by mean and resample use.", rare=True
     ),
-    seed: int = opt(
-        CHOICE, "--seed N", "Seed of what --by resample draws.", default=0, min=0, rare=True
-    ),
-    top: int = opt(OUTPUT, "--top N", "Effects that the table lists.", default=10, min=1),
+    seed: int = opt(CHOICE, "--seed N", "Seed of --by resample.", default=0, min=0, rare=True),
+    top: int = opt(OUTPUT, "--top N", "How many effects the table lists.", default=10, min=1),
     bars: Path | None = opt(OUTPUT, "--bars FILE", "Effects as bars: .png, .svg or .pdf."),
     grid: Path | None = opt(
-        OUTPUT, "--grid FILE", "All heads coloured by effect, with --each heads: a picture."
+        OUTPUT, "--grid FILE", "All heads coloured by effect, as a picture; needs --each heads."
     ),
     highlight: Path | None = opt(
-        OUTPUT,
-        "--highlight FILE",
-        "Text coloured by effect, with --each tokens: a picture.",
-        rare=True,
+        OUTPUT, "--highlight FILE", "Text coloured by effect; needs --each tokens.", rare=True
     ),
     *,
     options: Options,

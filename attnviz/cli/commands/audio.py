@@ -55,21 +55,21 @@ def audio(
     language: str | None = opt(
         ORIGIN,
         "--language NAME",
-        "What is spoken (en, french), for models that know several; default: what the model says.",
+        "Spoken language (en, french), if the model knows several; default: it decides.",
     ),
     task: str | None = opt(
         ORIGIN,
         "--task NAME",
-        "What such a model is told to do: {choices} (into English).",
+        "Task for such a model: {choices} (into English).",
         choices=("transcribe", "translate"),
     ),
     start: float = opt(
-        ORIGIN, "--start SECONDS", "Where to begin in the recording.", default=0.0, min=0
+        ORIGIN, "--start SECONDS", "Where in the recording to begin.", default=0.0, min=0
     ),
     seconds: int = opt(
         ORIGIN,
         "--seconds SECONDS",
-        "How much of it to hear at most; Whisper hears 30, AST 10.",
+        "How many seconds to read at most; Whisper reads 30, AST 10.",
         default=30,
         min=1,
         max=3600,
@@ -80,15 +80,15 @@ def audio(
     times: Path | None = opt(
         CHOICE,
         "--times FILE",
-        "True times of words (.tsv: word, start, end; .TextGrid; .vtt): how far each head errs.",
+        "True times of words (.tsv: word, start, end; .TextGrid; .vtt), to see how heads err.",
     ),
     timing_heads: str | None = opt(
-        CHOICE, "--timing-heads WHICH", "Heads that time words: 2.0,3.1."
+        CHOICE, "--timing-heads WHICH", "Heads that time the words: 2.0,3.1."
     ),
     against: str = opt(
         CHOICE,
         "--against SIDE",
-        "A row times the token that it predicts (output) or has read (input).",
+        "Whether a row times the token that it predicts (output) or has read (input).",
         default="output",
         choices=("input", "output"),
     ),
@@ -145,9 +145,8 @@ def audio(
             report.add(Item(found, views, strip if framed else {}, picture=picture))
         else:
             settings, item = attention.provenance.settings, attention.main
-            heads, why = source.timing_heads(
-                item, parse_heads(timing_heads) if timing_heads else None
-            )
+            chosen = None if timing_heads is None else parse_heads(timing_heads)
+            heads, why = source.timing_heads(item, chosen)
             report.hold(f"words are timed by heads {spelled(heads)}: {why}")
             median = getattr(source.model.config, "median_filter_width", 7)
             step = settings["seconds of a frame"]

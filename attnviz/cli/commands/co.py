@@ -19,7 +19,7 @@ CO_MECHANISMS = tuple(name for name, row in MECHANISMS.items() if row.commands =
 @with_options("compute", *VIEW, *PLACES, "reading", "files")
 def co(
     a: Annotated[
-        str | None, typer.Argument(help="First text; - reads tab-separated pairs.")
+        str | None, typer.Argument(help="First text; - reads pairs with a tab between.")
     ] = None,
     b: Annotated[str | None, typer.Argument(help="Second text.")] = None,
     mechanism: str = opt(

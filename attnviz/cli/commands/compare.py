@@ -65,11 +65,12 @@ def compare(
     a: Annotated[
         str,
         typer.Argument(
-            help="Text, a saved map (.npz, .json, .safetensors), or effects (.npz, .json)."
+            help="A text, a saved map (.npz, .json, .safetensors), or saved effects (.npz, .json)."
         ),
     ],
     b: Annotated[
-        str | None, typer.Argument(help="The other; without it the same text or map.")
+        str | None,
+        typer.Argument(help="The other side; default: A with other options."),
     ] = None,
     model_a: str | None = opt(ORIGIN, "--model-a ID_OR_FOLDER", "Model of A, instead of --model."),
     model_b: str | None = opt(ORIGIN, "--model-b ID_OR_FOLDER", "Model of B, instead of --model."),
@@ -89,7 +90,7 @@ def compare(
     ),
     head_a: str | None = opt(CHOICE, "--head-a WHICH", "Heads of A, instead of --head.", rare=True),
     head_b: str | None = opt(CHOICE, "--head-b WHICH", "Heads of B, instead of --head.", rare=True),
-    top: int = opt(OUTPUT, "--top N", "Heads and links to name.", default=10, min=1),
+    top: int = opt(OUTPUT, "--top N", "How many heads and links to name.", default=10, min=1),
     fail_above: float | None = opt(
         OUTPUT,
         "--fail-above NATS",
@@ -101,7 +102,7 @@ def compare(
 ) -> None:
     """Show what changed between two attentions or two ablations.
 
-    Attentions are of texts, models, heads or saved maps, ablations what `attnviz ablate` saved.
+    A and B may be two texts, models, heads or saved maps, or two files of `attnviz ablate`.
 
     attnviz compare "The cat sat on the mat" "The dog sat on the mat"
 
@@ -118,10 +119,7 @@ def compare(
 
     of_a = {"model": model_a, "revision": revision_a, "adapter": adapter_a}
     of_b = {"model": model_b, "revision": revision_b, "adapter": adapter_b}
-    sides = (
-        side(a, of_a, layer_a, head_a),
-        side(a if b is None else b, of_b, layer_b, head_b),
-    )
+    sides = (side(a, of_a, layer_a, head_a), side(a if b is None else b, of_b, layer_b, head_b))
     check_sides(sides)
     saved = _saved_effects(sides, options)
     if saved is not None:

@@ -15,16 +15,16 @@ from attnviz.core.options import Options, map_options
 
 
 @with_options(
-    *(*MODELS, *VIEW, *PLACES, "to", "explain", *MANY_TEXTS),
-    writes=("maps", "alignment", "scores"),
+    *(*MODELS, *VIEW, *PLACES, "to", "explain", *MANY_TEXTS), writes=("maps", "alignment", "scores")
 )
 def cross(
     source: Annotated[
-        str | None, typer.Argument(help="Text attended to (keys); - reads tab-separated pairs.")
+        str | None,
+        typer.Argument(help="Source, attended to (keys); - reads pairs from stdin."),
     ] = None,
     target: Annotated[
         str | None,
-        typer.Argument(help="Text that attends (queries); without it the model writes one."),
+        typer.Argument(help="Target, which attends (queries); else the model writes one."),
     ] = None,
     input_file: str | None = INPUT,
     symmetrize: str | None = SYMMETRIZE,

@@ -115,12 +115,13 @@ def _told(fact: str, value: Any) -> str:
 @with_options(writes="listing")
 def models(
     name: Annotated[
-        str | None, typer.Argument(help="A shipped model, whose card is printed: 'pocket', ….")
+        str | None,
+        typer.Argument(help="Shipped model whose card to print, such as pocket."),
     ] = None,
     check: str | None = opt(
         ORIGIN,
         "--check ID_OR_FOLDER",
-        "Say what of a Hugging Face model can be seen, by its small files and a small copy.",
+        "Say what attnviz can show of a Hugging Face model, without loading its weights.",
     ),
     *,
     options: Options,

@@ -18,12 +18,14 @@ from attnviz.storage.writing import check_writable
 @with_options(also=["open_page"], report=("said",))
 def live(
     output: Path | None = opt(
-        OUTPUT, "--output -o FILE", "The page: .html. Without it the page is opened, as by --open."
+        OUTPUT,
+        "--output -o FILE",
+        "The page: .html. Without it the page is opened, as with --open.",
     ),
     *,
     options: Options,
 ) -> None:
-    """Write a page with the model inside that answers as one types.
+    """Write a page with a model that answers as you type.
 
     attnviz live
 

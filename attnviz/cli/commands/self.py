@@ -22,7 +22,7 @@ def self_command(
     pair: str | None = opt(
         ORIGIN,
         "--pair TEXT",
-        "Second text of a sentence pair; --stream a-to-b, b-to-a, … shows a quarter.",
+        "Second text of a sentence pair; --stream a-to-b or b-to-a shows one direction.",
     ),
     *,
     options: Options,

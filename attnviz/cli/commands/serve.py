@@ -27,16 +27,18 @@ LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 @with_options("model", "compute", also=("open_page", "quiet"), report=())
 def serve(
     port: int = opt(
-        OUTPUT, "--port N", "Port to listen on; 0: one that is free.", default=0, min=0, max=65535
+        OUTPUT, "--port N", "Port to listen on; 0 takes a free one.", default=0, min=0, max=65535
     ),
     host: str = opt(OUTPUT, "--host ADDRESS", "Address to listen on.", default="127.0.0.1"),
-    allow_network: bool = opt(OUTPUT, "--allow-network", "Answer other machines too, with --host."),
+    allow_network: bool = opt(
+        OUTPUT, "--allow-network", "Also answer other machines, at the address of --host."
+    ),
     *,
     options: Options,
 ) -> None:
-    """Answer the page in a browser, with any model.
+    """Start a local page that answers, with any model.
 
-    As one types and switches parts of the model off, the page shows what changes.
+    Switch parts of the model off in it, and see what changes.
 
     attnviz serve --model ./my-model --open
 

@@ -41,19 +41,19 @@ def steps(
         str | None,
         typer.Argument(
             metavar="[FILE|SENTENCE]",
-            help="File of matrices (.json, .npz, .safetensors; - is stdin), or a sentence: what "
-            "has a space in it, is no file and does not end like one. Without: a worked example.",
+            help="A file of matrices (.json, .npz, .safetensors; - is stdin), or a sentence in "
+            "quotes. Without it a worked example.",
         ),
     ] = None,
     target: Annotated[
         str | None,
         typer.Argument(metavar="[TARGET]", help="Second sentence, whose words are the queries."),
     ] = None,
-    text: str | None = opt(GIVEN, "--text TEXT", "Sentence, of one word or more."),
+    text: str | None = opt(GIVEN, "--text TEXT", "A sentence, also of a single word."),
     example: str | None = opt(
         GIVEN,
         "--example NAME",
-        "Worked example: self, cross or naive; with a FILE of several, one of them.",
+        "A worked example: self, cross or naive; or one of several in FILE, by name.",
         suggested=("self", "cross", "naive"),
     ),
     mechanism: str | None = opt(
@@ -67,16 +67,15 @@ def steps(
     mask: str | None = opt(
         GIVEN,
         "--mask ROWS|FILE",
-        "1 where a query may look, a row a query: '1 0 1, 1 1 1'; one row is for all. Or a file "
-        "that holds it as mask.",
+        "1 where a query may look, a row for each: '1 0 1, 1 1 1', or one for all; or a file.",
     ),
     padding: int = opt(GIVEN, "--padding N", "Hide the last N keys.", default=0, min=0, rare=True),
     scatter: Path | None = opt(
         OUTPUT,
         "--scatter FILE",
-        "Inputs, values and outputs in three dimensions: .png, .svg or .pdf.",
+        "Inputs, values and outputs in three dimensions, as a picture: .png, .svg or .pdf.",
     ),
-    diagram: bool = opt(OUTPUT, "--diagram", "Print the flow of the data as Mermaid text instead."),
+    diagram: bool = opt(OUTPUT, "--diagram", "Print the flow of data as Mermaid text instead."),
     *,
     options: Options,
 ) -> None:
