@@ -2,7 +2,7 @@
 
 The loop is what a script would do: a tokenizer, a model that runs eagerly, one text after the
 other, its matrices thrown away. Ours makes every map, and in two further columns writes them too.
-Run it as a script; it prints texts per second and their ratio, and judges neither.
+Run it as a script; it prints texts per second and their ratio and asserts nothing.
 
     python benchmarks/batches.py [--model FOLDER] [--texts N] [--file FILE] [--threads N]
 """

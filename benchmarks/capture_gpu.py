@@ -2,7 +2,7 @@
 
 Random weights in bfloat16, made on the device, so nothing is downloaded. For each length it prints
 the median time of a plain SDPA forward pass and of one that also reads all 1,024 heads pooled to
-256 × 256, their ratio, and the peak memory of both above the loaded model; it judges none.
+256 × 256, their ratio, and the peak memory of both above the loaded model; it asserts nothing.
 
     python benchmarks/capture_gpu.py [TOKENS ...]      # 1024 4096 16384 131072
     python benchmarks/capture_gpu.py --toy             # a small shape, wherever there is room

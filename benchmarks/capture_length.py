@@ -4,7 +4,7 @@ A Llama of 6 layers × 12 heads of size 32 with random weights, float32 on the C
 same size, whose weights are all alike, so that no row can be left out of the search for the
 strongest links: its worst case. Run it as a script; it prints times, their ratios, the ratios of
 the processor's own time (which neighbours hardly change) and the memory above the loaded model, and
-judges none.
+asserts nothing.
 
     python benchmarks/capture_length.py [TOKENS] [ROUNDS]
 """

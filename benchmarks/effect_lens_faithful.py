@@ -1,7 +1,7 @@
 """How well the effect lens ranks links: its estimates against cutting each link, pocket model.
 
 Run it as a script on pairs that the model was not trained on, one `English<TAB>French` a line; it
-prints figures and judges none. Of each pair, stream and head links of some weight are drawn by
+prints figures and asserts nothing. Of each pair, stream and head links of some weight are drawn by
 chance, the same at each run.
 
     python benchmarks/effect_lens_faithful.py PAIRS [COUNT [LINKS]]

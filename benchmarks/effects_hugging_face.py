@@ -1,6 +1,6 @@
 """Effects of heads and links against plain forward passes, and the effect lens against gradients.
 
-Run it as a script; it prints medians over turns and their ratios, and judges neither. The models
+Run it as a script; it prints medians over turns and their ratios and asserts nothing. The models
 have random weights: 12 layers of 12 heads, size 768, as BERT and GPT-2 have, and MiniLM's 6 of 12,
 size 384.
 

@@ -1,6 +1,6 @@
 """Exact effects of all 72 heads of the pocket model over pairs: seconds, and that torch stays out.
 
-Run it as a script; it prints what it took, and judges nothing. Without a file of pairs (source,
+Run it as a script; it prints what it took and asserts nothing. Without a file of pairs (source,
 tab, target, a line each) those of `sample_inputs` are read over and over.
 
     python benchmarks/effects_pocket.py [PAIRS] [FILE]

@@ -3,7 +3,7 @@
 Run it as a script: `python benchmarks/engines.py [MODEL] [ROUNDS]`; the model is the pocket
 model unless a folder or an id is given. It prints what each engine needs from its start to its last
 result, and its pace once every worker has its model, in times those of one process with one
-thread. It judges nothing: where a process fills the cores with its threads, more processes may
+thread. It asserts nothing: where a process fills the cores with its threads, more processes may
 gain little, and every result has to travel.
 """
 

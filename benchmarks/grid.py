@@ -1,6 +1,6 @@
 """The grid of 12 × 12 heads at 64 tokens against `plt.subplots(12, 12)`, side by side in one run.
 
-Run it as a script; it prints the two times and their ratio, and judges neither.
+Run it as a script; it prints the two times and their ratio and asserts nothing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Every measure of 144 heads at 512 tokens, in passes of one entropy, side by side in one run.
 
-Run it as a script; it prints times, ratios and memory beside those of rollout and flow, and judges
-none of them.
+Run it as a script; it prints times, ratios and memory beside those of rollout and flow, and asserts
+nothing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Loading MiniLM and printing its attention: attnviz against the shortest hand-written script.
 
 Both run as processes of their own, in turn, over the same text. Run it as a script; it prints the
-medians and their ratio, and judges neither.
+medians and their ratio and asserts nothing.
 """
 
 from __future__ import annotations

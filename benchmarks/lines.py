@@ -1,7 +1,7 @@
 """Memory and speed against the number of lines: `attnviz self --input FILE`, a process each.
 
 Run it as a script; it prints the most memory that each process had and its texts per second, and
-judges neither.
+asserts nothing.
 
     python benchmarks/lines.py [LINES ...]
 """

@@ -1,7 +1,7 @@
 """What a served answer takes beside the same work of the library: milliseconds, in turns.
 
 The library attends, predicts each token and makes the page; the server answers a question over a
-connection that stays open. Run it as a script; it prints medians, and judges nothing.
+connection that stays open. Run it as a script; it prints medians and asserts nothing.
 
     python -m benchmarks.serve_overhead [TURNS]
 """

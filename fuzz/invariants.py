@@ -1,4 +1,4 @@
-"""What holds of every run, whatever it was given: each a function that says what is wrong, or None.
+"""What holds for every run: each invariant is a function that says what is wrong, or None.
 
 A new one is a function of a `Ran` here, decorated with `@invariant`, and a run in
 `test_invariants.py` that breaks it.
@@ -38,7 +38,7 @@ INVARIANTS: dict[str, Callable[[Ran], str | None]] = {}
 
 
 def invariant(check: Callable[[Ran], str | None]) -> Callable[[Ran], str | None]:
-    """Have every run checked by this function."""
+    """Register a function that checks every run."""
     INVARIANTS[check.__name__] = check
     return check
 
@@ -52,13 +52,13 @@ def broken(ran: Ran) -> list[tuple[str, str]]:
 
 @invariant
 def ends_by_itself(ran: Ran) -> str | None:
-    """In time."""
+    """A run ends within its limit of time."""
     return str(ran.error) if isinstance(ran.error, TookTooLong) else None
 
 
 @invariant
 def raises_nothing(ran: Ran) -> str | None:
-    """What goes wrong is told, not raised."""
+    """No exception leaves the program."""
     if ran.error is None or isinstance(ran.error, TookTooLong):
         return None
     return f"{type(ran.error).__name__}: {str(ran.error)[:200]}"
@@ -66,7 +66,7 @@ def raises_nothing(ran: Ran) -> str | None:
 
 @invariant
 def ends_with_a_known_status(ran: Ran) -> str | None:
-    """Done, failed, asked wrongly, interrupted or stopped."""
+    """The status is 0, 1, 2, 130 or 143."""
     return None if ran.error or ran.status in STATUSES else f"status {ran.status}"
 
 
@@ -104,7 +104,7 @@ def says_it_plainly(ran: Ran) -> str | None:
 
 @invariant
 def tells_one_error(ran: Ran) -> str | None:
-    """A command that was asked wrongly says so in one line, and writes nothing."""
+    """A wrong command line gets one line of error and writes nothing."""
     errors = ran.err.count(b"attnviz: error: ")
     if ran.status == 2 and not ran.error and (errors != 1 or ran.out):
         return f"{errors} errors and {len(ran.out)} bytes on stdout"
@@ -113,7 +113,7 @@ def tells_one_error(ran: Ran) -> str | None:
 
 @invariant
 def keeps_the_terminal_clean(ran: Ran) -> str | None:
-    """Nothing on stdout hides, styles or turns what is shown."""
+    """stdout has no control characters: nothing hides, styles or reverses text."""
     if _binary(ran) or _helps(ran):
         return None
     try:
@@ -126,7 +126,7 @@ def keeps_the_terminal_clean(ran: Ran) -> str | None:
 
 @invariant
 def writes_its_format(ran: Ran) -> str | None:
-    """stdout and every file that was written can be read as what they are called."""
+    """stdout and every written file are valid in their format."""
     try:
         name = asked_format(ran)
         if ran.status == 0 and ran.out and name and not _helps(ran):
@@ -146,7 +146,7 @@ def writes_its_format(ran: Ran) -> str | None:
 
 @invariant
 def leaves_inputs_alone(ran: Ran) -> str | None:
-    """What was in the folder is as it was, but for outputs of an earlier run that are replaced."""
+    """Inputs do not change; only outputs of an earlier run may be replaced."""
     for name, data in ran.case.files.items():
         if not isinstance(data, bytes) or name.startswith("old"):
             continue
@@ -157,7 +157,7 @@ def leaves_inputs_alone(ran: Ran) -> str | None:
 
 @invariant
 def writes_nowhere_else(ran: Ran) -> str | None:
-    """A new file is one that was asked for, by its name, one of its numbers or as a shard of it."""
+    """A new file is one that an option names, or a numbered file or a shard of it."""
     words = ran.case.argv
     asked = [PurePosixPath(word) for word in (*words, *(w.partition("=")[2] for w in words))]
     names = {(place.stem, place.suffix) for place in asked} | {(place.name, "") for place in asked}
@@ -174,7 +174,7 @@ def writes_nowhere_else(ran: Ran) -> str | None:
 
 @invariant
 def writes_what_was_asked(ran: Ran) -> str | None:
-    """A run that ends with 0 has made every file that it was asked for, in one or in several."""
+    """A run with status 0 has written every file that options name."""
     command, *words = ran.case.argv
     if ran.status or ran.error or _helps(ran) or "--" in words or command not in COMMANDS:
         return None
@@ -219,13 +219,13 @@ def leaves_nothing_behind(ran: Ran) -> str | None:
 
 @invariant
 def stays_small(ran: Ran) -> str | None:
-    """Memory is in proportion to what was asked."""
+    """Memory stays below a limit."""
     return f"{ran.resident >> 20} MiB" if ran.resident > MOST_RESIDENT else None
 
 
 @invariant
 def asks_no_network(ran: Ran) -> str | None:
-    """Models come from folders, pages from themselves."""
+    """No run opens a connection."""
     if "--ray-address" in ran.case.argv:
         return None
     return ", ".join(sorted({act for act in ran.acts if act.startswith("socket.")})) or None
@@ -233,7 +233,7 @@ def asks_no_network(ran: Ran) -> str | None:
 
 @invariant
 def runs_nothing_foreign(ran: Ran) -> str | None:
-    """No code of a file's, no pickle and no other program, unless an option says so."""
+    """A run executes no code of a file, no pickle and no other program, unless an option asks."""
     asked = {word for word in ran.case.argv if word in TRUSTING}
     acts = {act for act in ran.acts if not act.startswith("socket.")} if not asked else ()
     return ", ".join(sorted(acts)) or None
@@ -362,7 +362,7 @@ class _Page(HTMLParser):
 
 
 def page(data: bytes) -> None:
-    """Refuse a page that asks for something, or that a token has added a tag to."""
+    """Refuse a page that makes requests, or that has a tag which came from a token."""
     text = data.decode()
     reader = _Page()
     reader.feed(text)

@@ -1,4 +1,4 @@
-"""One run of the real command line in this process, and everything that it left behind.
+"""One run of the real command line in this process, and everything that it leaves behind.
 
 Streams are replaced at the level of file descriptors, so that what a library prints past Python is
 seen too. Time and memory are limited by the system, for this run alone.
@@ -64,12 +64,12 @@ class Case:
 
     @property
     def key(self) -> str:
-        """What tells it from other cases."""
+        """What distinguishes it from other cases."""
         return repr((self.argv, sorted(self.files.items(), key=str), self.stdin, self.columns))
 
     @property
     def line(self) -> str:
-        """What a shell is told."""
+        """The command line for a shell."""
         typed = " ".join(["attnviz", *map(quoted, self.argv)])
         return f"printf %s {quoted_bytes(self.stdin[:200])} | {typed}" if self.stdin else typed
 
@@ -129,7 +129,7 @@ def run_in(top: Path, case: Case) -> Ran:
 
 
 def observed(top: Path, case: Case, work: Callable[[], int]) -> Ran:
-    """Do the work of a case in its folder, and see what becomes of it."""
+    """Run a case in its folder and record everything that happens."""
     error: BaseException | None = None
     frame, status = "", -1
     with _streams(case.stdin) as (out, err), _surroundings(top, case.columns), _heard(top) as acts:
@@ -146,7 +146,7 @@ def observed(top: Path, case: Case, work: Callable[[], int]) -> Ran:
         resident = _peak() - filled
         _flush()
         kept = _content(out), _content(err)
-    # What the frames of an error hold would live on.
+    # Else the frames of the traceback keep arrays in memory.
     if error is not None:
         traceback.clear_frames(error.__traceback__)
     return Ran(case, status, *kept, error, frame, tuple(acts), _snapshot(top), seconds, resident)
@@ -350,5 +350,5 @@ def _snapshot(top: Path) -> dict[str, bytes]:
 
 
 def tidy() -> None:
-    """Give back what many runs have left in memory."""
+    """Free memory that many runs have left."""
     gc.collect()

@@ -115,11 +115,11 @@ class Draws:
         self.stdin = b""
 
     def pick(self, items: Any) -> Any:
-        """One of them."""
+        """One of the values."""
         return self.draw(st.sampled_from(tuple(items)))
 
     def often(self, share: float) -> bool:
-        """True that often."""
+        """True with that probability."""
         return self.draw(st.integers(0, 99)) < 100 * share
 
     def file(self, kinds: tuple[str, ...], *, broken: float = 0.5) -> str:
@@ -158,7 +158,7 @@ def is_argument(parameter: Any) -> bool:
 
 
 def choices_of(parameter: Any) -> tuple[str, ...]:
-    """The names that it may be; none where it may be anything."""
+    """The choices of an option; empty if it takes any text."""
     return tuple(getattr(parameter.type, "choices", None) or ())
 
 
@@ -188,7 +188,7 @@ def value_of(made: Draws, parameter: Any) -> str:
 
 
 def by_metavar(made: Draws, metavar: str) -> str:  # noqa: C901, PLR0911 - a row for each word
-    """What the word that stands for a value promises."""
+    """A value that fits the option's METAVAR."""
     match metavar:
         case "WHICH":
             return str(made.pick(WHICH))
@@ -272,7 +272,7 @@ def a_file(made: Draws, kinds: tuple[str, ...]) -> str:
 
 
 def stdin(made: Draws, kinds: tuple[str, ...]) -> str:
-    """A dash, and what stdin then holds."""
+    """A dash, with random bytes on stdin."""
     name = made.file(kinds)
     made.stdin = made.files.pop(name) or b""
     return "-"
@@ -394,7 +394,7 @@ ALREADY: Mapping[str, bytes | str | None] = {
 
 
 def safe(groups: list[tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:
-    """Words that no shell could pass are mended, and no random one leads out of the folder."""
+    """Make each word one that a shell can pass and that leads to no place outside the folder."""
 
     def mended(word: str) -> str:
         word = word.replace("\0", "0").encode("utf-8", "replace" if word.isprintable() else "surrogateescape").decode("utf-8", "surrogateescape")  # noqa: E501  # fmt: skip
@@ -450,7 +450,7 @@ COSTLY = ("--heatmap", "--grid", "--lines", "--overview", "--scatter", "--plot")
 
 @st.composite
 def valid(draw: st.DrawFn, models: bool = True) -> Case:
-    """A command line as the manual has it, which must succeed."""
+    """A command line that must succeed."""
     made = Draws(draw, models)
     command = made.pick((*made.commands, "self", "render", "cross"))
     groups = [tuple(base(made, command))]
@@ -515,7 +515,7 @@ def clashes(given: tuple[str, ...], option: str) -> bool:
 
 
 def base(made: Draws, command: str) -> list[str]:  # noqa: C901, PLR0911, PLR0912 - a row a command
-    """A command with what it needs, all of it whole."""
+    """A command with all that it needs, undamaged."""
 
     def whole(*kinds: str, only: tuple[str, ...] = ()) -> str:
         kind = made.pick(kinds)
@@ -596,7 +596,7 @@ def base(made: Draws, command: str) -> list[str]:  # noqa: C901, PLR0911, PLR091
 
 @st.composite
 def bent(draw: st.DrawFn, models: bool = True) -> Case:
-    """A command line that would succeed, but for one thing: a file, an option, a text, a model."""
+    """A command line with one fault: in a file, an option, a text or a model."""
     made = Draws(draw, models)
     command = made.pick((*made.commands, "render", "render", "render", "compare", "self", "heads"))
     given, act = base(made, command), draw(st.integers(0, 9))

@@ -11,11 +11,13 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from matplotlib.figure import Figure
 from rich.cells import cell_len
 
 from attnviz.core.registry import LESSONS
 from attnviz.renderers import Display
 from attnviz.storage.documents import dump_json
+from attnviz.teach.lessons import drawing
 from attnviz.teach.lessons.drawing import draw_lesson, lesson_page
 from attnviz.teach.lessons.lesson import Lesson, byte_size
 from attnviz.teach.lessons.masks import masking_lesson
@@ -26,7 +28,7 @@ SHORT = {"linear": {"length": 256}, "training": {"length": 2, "steps": 10}}
 
 
 @cache
-def taught(name: str) -> Lesson:
+def calculated(name: str) -> Lesson:
     return LESSONS[name].load()(**SHORT.get(name, {}))
 
 
@@ -34,61 +36,41 @@ each_lesson = pytest.mark.parametrize("name", LESSONS)
 
 
 @each_lesson
-def test_the_summary_is_the_first_line_of_the_docstring(name: str) -> None:
+def test_a_lesson_has_a_title_three_sentences_and_a_reference(name: str) -> None:
+    lesson = calculated(name)
     assert inspect.getdoc(LESSONS[name].load()).splitlines()[0] == LESSONS[name].summary
-
-
-@each_lesson
-def test_every_row_has_a_cell_a_column(name: str) -> None:
-    lesson = taught(name)
     assert lesson.title.startswith(f"{name} · ")
-    assert all(len(row) == len(lesson.columns) for row in lesson.rows)
     assert len(lesson.explanation) == 3
     assert any(map(str.isdigit, lesson.reference))  # the year
 
 
 @each_lesson
-@pytest.mark.parametrize("width", [50, 80, 160])
-def test_the_table_keeps_to_its_width_and_cuts_no_number(name: str, width: int) -> None:
-    text = taught(name).table(Display(width))
-    lines = text.splitlines()
-    assert max(map(cell_len, lines)) <= width
-    rule = next(number for number, line in enumerate(lines) if line.startswith("──"))
-    numbers = [line for line in lines[rule + 1 : rule + 8] if any(map(str.isdigit, line))]
-    assert numbers
-    assert all("…" not in cell for line in numbers for cell in line.split()[-1:])
+def test_the_table_keeps_to_its_width_and_cuts_no_number(name: str) -> None:
+    for width in (50, 80, 160):
+        lines = calculated(name).table(Display(width)).splitlines()
+        assert max(map(cell_len, lines)) <= width
+        rule = next(number for number, line in enumerate(lines) if line.startswith("──"))
+        numbers = [line for line in lines[rule + 1 : rule + 8] if any(map(str.isdigit, line))]
+        assert numbers
+        assert all("…" not in cell for line in numbers for cell in line.split()[-1:])
 
 
 @each_lesson
-def test_json_holds_the_rows_by_column(name: str) -> None:
-    lesson = taught(name)
+def test_json_and_csv_hold_the_rows_by_column(name: str) -> None:
+    lesson = calculated(name)
     records = json.loads(dump_json(lesson.data()))["rows"]
-    assert len(records) == len(lesson.rows)
     for record, row in zip(records, lesson.rows, strict=True):
         assert tuple(record.items()) == tuple(zip(lesson.columns, row, strict=True))
-
-
-@each_lesson
-def test_csv_of_the_command_holds_the_rows(name: str) -> None:
     arguments = [f"--{option}={value}" for option, value in SHORT.get(name, {}).items()]
     header, *rows = csv.reader(attnviz("lesson", name, *arguments, "-f", "csv").text.splitlines())
-    lesson = taught(name)
     assert tuple(header) == lesson.columns
     assert len(rows) == len(lesson.rows)
     if name != "linear":  # that one measures time
         assert [[str(cell) for cell in row] for row in lesson.rows] == rows
 
 
-@each_lesson
-def test_the_picture_has_the_title_and_something_drawn(name: str) -> None:
-    lesson = taught(name)
-    figure = draw_lesson(lesson)
-    assert any(name in text.get_text() for text in figure.texts)
-    assert any(axes.lines or axes.images for axes in figure.axes)
-
-
 def test_curves_go_through_the_numbers() -> None:
-    lesson = taught("scaling")
+    lesson = calculated("scaling")
     scaled, unscaled = draw_lesson(lesson).axes[0].lines[:2]
     assert tuple(scaled.get_ydata()) == lesson.column("scaled_entropy")
     assert tuple(unscaled.get_ydata()) == lesson.column("unscaled_entropy")
@@ -115,9 +97,19 @@ def test_bytes_are_told_in_three_digits(count: int, text: str) -> None:
 
 
 @each_lesson
-def test_the_page_holds_every_number_and_nothing_that_runs(name: str) -> None:
-    lesson = taught(name)
+def test_the_page_holds_the_picture_and_every_number_and_nothing_that_runs(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lesson, figures = calculated(name), list[Figure]()
+
+    def draw(shown: Lesson) -> Figure:
+        figures.append(draw_lesson(shown))
+        return figures[0]
+
+    monkeypatch.setattr(drawing, "draw_lesson", draw)
     page = lesson_page(lesson, "attnviz <script>")
+    assert any(name in text.get_text() for text in figures[0].texts)
+    assert any(axes.lines or axes.images for axes in figures[0].axes)
     assert page.count("<tr>") == len(lesson.rows) + 1
     assert page.count("<td") == sum(map(len, lesson.rows))
     assert "<script" not in page
