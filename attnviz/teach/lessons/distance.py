@@ -10,9 +10,7 @@ from numpy.typing import NDArray
 from attnviz.analyses.entropy import row_entropy
 from attnviz.mechanisms.dot_product import causal_mask
 from attnviz.mechanisms.positions import sinusoidal_positions
-from attnviz.mechanisms.relative import alibi as alibi_attention
-from attnviz.mechanisms.relative import relative_bias, slopes_of
-from attnviz.mechanisms.relative import rotary as rotary_attention
+from attnviz.mechanisms.relative import alibi, relative_bias, rotary, slopes_of
 from attnviz.teach.lessons.lesson import Curves, Heat, Lesson, check_range, name_parts
 
 Vector = NDArray[np.float64]
@@ -26,9 +24,8 @@ RANGES = 32
 def positions_lesson(length: int = 64, size: int = 64) -> Lesson:
     """Sinusoidal position encoding as a heat map.
 
-    Returns:
-        For each pair of columns: its wavelength in positions, its turns over the whole length, and
-        its values at position 1 and at the last one. At position 0 they are 0 and 1.
+    A row holds, for each pair of columns: its wavelength in positions, its turns over the whole
+    length, and its values at position 1 and at the last one. At position 0 they are 0 and 1.
     """
     check_range("length", length, 2, MOST)
     check_range("size", size, 1, MOST)
@@ -79,9 +76,8 @@ def rotary_lesson(length: int = 256, size: int = 64, seed: int = 0) -> Lesson:
     A query and a key of ones are rotated by their positions, and so is a random pair: near the
     start and a thousand positions later.
 
-    Returns:
-        For each distance: the score of equal vectors as a share of that at distance 0, for the
-        usual base and a large one; and the score of the random pair at both places.
+    A row holds, for each distance: the score of equal vectors as a share of that at distance 0, for
+    the usual base and a large one; and the score of the random pair at both places.
     """
     check_range("length", length, 2, MOST)
     check_range("size", size, 2, 512)
@@ -92,7 +88,7 @@ def rotary_lesson(length: int = 256, size: int = 64, seed: int = 0) -> Lesson:
     def scores(query: Vector, key: Vector, base: float) -> NDArray[Any]:
         """The scores of the query at every position with the key at every position."""
         given = [np.tile(one, (FAR + length, 1)) for one in (query, key)]
-        found = name_parts(rotary_attention, *given, given[1], base=base)["scores"]
+        found = name_parts(rotary, *given, given[1], base=base)["scores"]
         return found.reshape(FAR + length, -1)
 
     ones = np.ones(size)
@@ -144,15 +140,14 @@ def alibi_lesson(length: int = 64, heads: int = 8) -> Lesson:
 
     All scores are equal, so the weights of the last query show the bias alone.
 
-    Returns:
-        For each head: its slope, the distance over which its weights halve, the share that it
-        gives to the eight nearest keys, and the entropy of the row in nats.
+    A row holds, for each head: its slope, the distance over which its weights halve, the share that
+    it gives to the eight nearest keys, and the entropy of the row in nats.
     """
     check_range("length", length, 2, MOST)
     check_range("heads", heads, 1, 64)
     inputs = np.zeros((length, heads))
     triangle = causal_mask(inputs, length, length)
-    found = name_parts(alibi_attention, inputs, inputs, inputs, triangle, heads=heads)
+    found = name_parts(alibi, inputs, inputs, inputs, triangle, heads=heads)
     last, slopes = found["weights"][:, -1], slopes_of(heads)
     halved = np.log(2) / slopes
     more = max(length, 200)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 import tracemalloc
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from attnviz.mechanisms import dot_product as scaled_attention
-from attnviz.mechanisms import linear as linear_attention
+from attnviz.mechanisms.dot_product import scaled, single_head
+from attnviz.mechanisms.linear import linear
 from attnviz.mechanisms.recurrent import delta_rule, retention
 from attnviz.teach.lessons.lesson import Curves, Lesson, check_range
 
@@ -27,8 +28,7 @@ def linear_lesson(length: int = 4096, size: int = 64, seed: int = 0) -> Lesson:
     One head of each runs in float32 on numpy over the same random queries, keys and values. Time
     is the shortest of three runs; memory is the peak of one run beyond its inputs.
 
-    Returns:
-        For each length: seconds and bytes of both.
+    A row holds, for each length: seconds and bytes of both.
     """
     check_range("length", length, SHORTEST, LONGEST)
     random = np.random.default_rng(seed)
@@ -78,19 +78,8 @@ def linear_lesson(length: int = 4096, size: int = 64, seed: int = 0) -> Lesson:
 
 def _measure(random: np.random.Generator, length: int, size: int) -> tuple[float, ...]:
     given = [random.standard_normal((length, size), dtype=np.float32) for _ in range(3)]
-
-    def standard() -> Any:
-        return scaled_attention.scaled(*given)
-
-    def short_cut() -> Any:
-        return linear_attention.linear(*given, need_weights=False)
-
-    return (
-        shortest_run(standard),
-        shortest_run(short_cut),
-        peak_bytes(standard),
-        peak_bytes(short_cut),
-    )
+    runs = (partial(scaled, *given), partial(linear, *given, need_weights=False))
+    return (*map(shortest_run, runs), *map(peak_bytes, runs))
 
 
 def shortest_run(run: Callable[[], Any]) -> float:
@@ -123,9 +112,8 @@ def delta_lesson(length: int = 64, size: int = 32, seed: int = 0) -> Lesson:
     length of the value: 0 is exact, 1 is as bad as an empty state. Softmax attention, which keeps
     every pair, is compared with them.
 
-    Returns:
-        For each number of pairs: the mean errors over all of them, and the error of the delta rule
-        for the newest pair.
+    A row holds, for each number of pairs: the mean errors over all of them, and the error of the
+    delta rule for the newest pair.
     """
     check_range("length", length, 2, 1024)
     check_range("size", size, 2, 256)
@@ -195,7 +183,7 @@ def _recall_errors(count: int, size: int, seed: int) -> dict[str, Any]:
     }
     found["retention"][:, count:] /= KEEP**last  # undo what fades while the queries run
     answers = {name: one[:, count:] for name, one in found.items()}
-    answers["softmax"] = scaled_attention.single_head(40 * key, key, value)[0]
+    answers["softmax"] = single_head(40 * key, key, value)[0]
     return {
         name: np.linalg.norm(one - value, axis=-1).mean(axis=0)[::-1]
         for name, one in answers.items()

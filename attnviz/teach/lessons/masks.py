@@ -30,9 +30,8 @@ def masking_lesson(text: str = SENTENCE, size: int = 16, seed: int = 0) -> Lesso
 
     The words get the seeded vectors and projections of an untrained layer.
 
-    Returns:
-        For each query: its entropy in nats and the key with the largest weight, full and causal,
-        and the share of its full attention that the mask leaves.
+    A row holds, for each query: its entropy in nats and the key with the largest weight, full and
+    causal, and the share of its full attention that the mask leaves.
     """
     words, projected = project_words(text, size, seed)
     full, masked = (attend(*projected)[1] for attend in (scaled, causal))
@@ -73,10 +72,9 @@ def padding_lesson(text: str = "The cat sat down", size: int = 16, seed: int = 0
 
     Four padding positions follow a text, as in a batch with a longer one, in an untrained layer.
 
-    Returns:
-        For each query: its entropy in nats without padding, with padding, and with padding and a
-        mask; the share that padding gets without a mask; and how far the output is from that of
-        the text alone, without and with the mask.
+    A row holds, for each query: its entropy in nats without padding, with padding, and with padding
+    and a mask; the share that padding gets without a mask; and how far the output is from that of
+    the text alone, without and with the mask.
     """
     words, alone = project_words(text, size, seed)
     count, all_words = len(words), (*words, *[PADDING] * PADDED)
@@ -128,9 +126,8 @@ def window_lesson(length: int = 25, window: int = 2, size: int = 16, seed: int =
     The position in the middle attends through layers of random vectors with the window's weights,
     and through layers with one global position, which sees all and is seen by all.
 
-    Returns:
-        For each number of layers: how many positions have reached the middle one, how far away
-        the furthest is, and which share of its content comes from beyond the window.
+    A row holds, for each number of layers: how many positions have reached the middle one, how far
+    away the furthest is, and which share of its content comes from beyond the window.
     """
     check_range("length", length, 3, MOST_SHOWN)
     check_range("window", window, 1, length - 1)

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from attnviz.core.errors import ModelError
-from attnviz.mechanisms.dot_product import causal as causal_attention
-from attnviz.mechanisms.dot_product import multi_head
+from attnviz.mechanisms.dot_product import causal, multi_head
 from attnviz.mechanisms.grouped import grouped_query
 from attnviz.teach.lessons.lesson import SENTENCE, Curves, Heat, Lesson, byte_size, check_range
 
@@ -42,10 +41,9 @@ def cache_lesson(length: int = 8192, model: Path | None = None) -> Lesson:
     not change, so a cache keeps them. Its size follows from `model`, a configuration (a folder, or
     its config.json); no weights are read.
 
-    Returns:
-        For each length: positions whose keys and values were computed without and with a cache,
-        the bytes of the cache, and its bytes if every head had its own keys and values and no
-        layer had a window.
+    A row holds, for each length: positions whose keys and values were computed without and with a
+    cache, the bytes of the cache, and its bytes if every head had its own keys and values and no
+    layer had a window.
     """
     check_range("length", length, 1, LONGEST)
     llama = (CacheShape(32, 2 * 8 * 128, 0, 2 * 32 * 128, LLAMA_3),)
@@ -111,9 +109,9 @@ def cache_lesson(length: int = 8192, model: Path | None = None) -> Lesson:
 def _largest_difference() -> float:
     """How far outputs differ between computing all positions again and one at a time."""
     query, key, value = np.random.default_rng(0).standard_normal((3, SHOWN, 16))
-    again = causal_attention(query, key, value)[0]
+    again = causal(query, key, value)[0]
     once = [
-        causal_attention(query[step : step + 1], key[: step + 1], value[: step + 1])[0][0]
+        causal(query[step : step + 1], key[: step + 1], value[: step + 1])[0][0]
         for step in range(SHOWN)
     ]
     return float(np.abs(again - once).max())
@@ -184,10 +182,9 @@ def groups_lesson(text: str = SENTENCE) -> Lesson:
     2023, or by a latent vector, the best of its size for both projections (their largest singular
     values). Nothing is trained again, and each layer keeps its usual inputs.
 
-    Returns:
-        For each way to share: the heads that have their own keys and values, the numbers kept for
-        a position in a layer, their share of the full number, and the mean change of a layer's
-        output as a share of its length.
+    A row holds, for each way to share: the heads that have their own keys and values, the numbers
+    kept for a position in a layer, their share of the full number, and the mean change of a layer's
+    output as a share of its length.
     """
     from attnviz.models.pocket.model import PocketModel
     from attnviz.models.pocket.network import Attended, encode

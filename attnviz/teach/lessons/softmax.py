@@ -9,8 +9,7 @@ from attnviz.core.query import Query
 from attnviz.core.sinks import SINK_SHARE
 from attnviz.mechanisms.arrays import softmax, transpose
 from attnviz.mechanisms.dot_product import scaled, single_head
-from attnviz.mechanisms.weighing import online as online_attention
-from attnviz.mechanisms.weighing import sinks as sink_attention
+from attnviz.mechanisms.weighing import online, sinks
 from attnviz.models import attend_query
 from attnviz.teach.lessons.lesson import (
     SENTENCE,
@@ -37,9 +36,8 @@ def scaling_lesson(seed: int = 0) -> Lesson:
     Queries and keys come from the standard normal distribution. A score is then a sum of as many
     terms as the head has features, and its standard deviation is the square root of that number.
 
-    Returns:
-        For each head size: the standard deviation of the scores, and the mean entropy (nats) and
-        the mean largest weight of a row, each without and with scaling.
+    A row holds, for each head size: the standard deviation of the scores, and the mean entropy
+    (nats) and the mean largest weight of a row, each without and with scaling.
     """
     random = np.random.default_rng(seed)
     found = []
@@ -99,9 +97,8 @@ def temperature_lesson(text: str = SENTENCE, size: int = 16, seed: int = 0) -> L
 
     The scores are those of the last word in an untrained layer, divided by the temperature.
 
-    Returns:
-        For each temperature: the entropy in nats, over how many words uniform attention has that
-        entropy, the largest weight p, and its slope by its own score, p (1 − p) / temperature.
+    A row holds, for each temperature: the entropy in nats, over how many words uniform attention
+    has that entropy, the largest weight p, and its slope by its own score, p (1 − p) / temperature.
     """
     words, (query, key, value) = project_words(text, size, seed)
     scores = name_parts(scaled, query[-1:], key, value)["scaled_scores"]
@@ -157,14 +154,13 @@ def online_lesson(length: int = 16, size: int = 8, seed: int = 0) -> Lesson:
 
     Queries and keys are random; the row shown is the one whose maximum rises most often.
 
-    Returns:
-        For each tile of four keys: the largest score so far, the factor of the old sum, the new
-        sum, and how far the output so far is from a softmax over the keys read so far.
+    A row holds, for each tile of four keys: the largest score so far, the factor of the old sum,
+    the new sum, and how far the output so far is from a softmax over the keys read so far.
     """
     check_range("length", length, 2, 1024)
     random = np.random.default_rng(seed)
     query, key, value = (random.standard_normal((length, size)) for _ in range(3))
-    parts = name_parts(online_attention, 2 * query, key, value, tile=TILE)
+    parts = name_parts(online, 2 * query, key, value, tile=TILE)
     maxima = parts["running_maximum"].reshape(length, -1)
     chosen = int((np.diff(maxima) > 0).sum(axis=-1).argmax())
     highest, scores = maxima[chosen], parts["scaled_scores"].reshape(length, -1)[chosen]
@@ -222,14 +218,13 @@ def sinks_lesson(text: str = SENTENCE, size: int = 8) -> Lesson:
     One query matches one of eight keys (score 4), another matches none (all scores 0). A learned
     sink competes with the keys. The shipped model, which has no sink, is compared with them.
 
-    Returns:
-        For each score of the sink and both queries: the share that the keys get, and the length of
-        the output.
+    A row holds, for each score of the sink and both queries: the share that the keys get, and the
+    length of the output.
     """
     check_range("size", size, 2, 512)
     keys = np.eye(size)
     queries = np.stack([4 * size**0.5 * keys[size // 3], 0 * keys[0]])
-    found = [sink_attention(queries, keys, keys, sink=np.array([float(s)])) for s in SINK_SCORES]
+    found = [sinks(queries, keys, keys, sink=np.array([float(s)])) for s in SINK_SCORES]
     lefts = np.stack([weights[0].sum(axis=-1) for _, weights in found])
     lengths = np.stack([np.linalg.norm(output, axis=-1) for output, _ in found])
     without = scaled(queries, keys, keys)[1]

@@ -28,9 +28,8 @@ def training_lesson(length: int = 10, steps: int = 300, seed: int = 0) -> Lesson
     One layer of `attnviz.layers` with two heads reads random digits and learns to write them
     backwards: position i needs position length − 1 − i. Numbers are means over unseen sequences.
 
-    Returns:
-        For each evaluation: the steps taken, the loss (nats per digit), the share of digits that
-        are right, and for each head its share of attention on the position that is needed.
+    A row holds, for each evaluation: the steps taken, the loss (nats per digit), the share of
+    digits that are right, and for each head its share of attention on the position that is needed.
     """
     check_range("length", length, 2, 24)
     check_range("steps", steps, 1, MOST_STEPS)
@@ -126,10 +125,9 @@ def induction_lesson(length: int = 16, seed: int = 0) -> Lesson:
     heads do it, then switch each off (its output becomes 0). Numbers are means over eight draws;
     the first word of the repetition does not count, since nothing predicts it.
 
-    Returns:
-        For each run: what is switched off; the loss over the words (nats per piece) and over their
-        repetition, and the share of these that it predicts; the attention of the first head on the
-        previous piece, and of the second on the piece after the earlier copy.
+    A row holds, for each run: what is switched off; the loss over the words (nats per piece) and
+    over their repetition, and the share of these that it predicts; the attention of the first head
+    on the previous piece, and of the second on the piece after the earlier copy.
     """
     check_range("length", length, 4, 40)
     from attnviz.models.pocket_lm.source import load_pocket_lm

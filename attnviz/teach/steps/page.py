@@ -19,10 +19,9 @@ MOST = (12, 16)
 
 def steps_page(calculations: Sequence[Steps], command: str = "") -> str:
     """One HTML file that makes no requests, for one calculation or several."""
+    several = f"{len(calculations)} calculations"
     document = {
-        "title": printable(
-            calculations[0].title if len(calculations) == 1 else f"{len(calculations)} calculations"
-        ),
+        "title": printable(calculations[0].title if len(calculations) == 1 else several),
         "command": printable(command),
         "calculations": [_calculation_data(steps) for steps in calculations],
     }
