@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 Array = Any
 """A numpy array or a torch tensor."""
-
+Mask = Array | None
+"""A boolean array, True where a query may look; None: everywhere."""
 Dropout = Callable[[Array], Array]
 """What thins out weights before they are applied; the weights given back are the thinned ones."""
 
@@ -41,7 +42,7 @@ def to_numpy(array: Array) -> NDArray[np.float32]:
     return numbers
 
 
-def softmax(scores: Array, mask: Array | None = None) -> Array:
+def softmax(scores: Array, mask: Mask = None) -> Array:
     """Weights over the keys (the last axis): each row sums to 1, or to 0 where all is masked.
 
     The axis is always the keys'. Notebooks in circulation normalise over the queries instead, which

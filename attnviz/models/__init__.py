@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from attnviz.core.effects import Experiment
     from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
     from attnviz.core.query import Kind, Query
-    from attnviz.mechanisms.working import HeadPlace, Worked
+    from attnviz.mechanisms.formula import HeadArithmetic, HeadPlace
 
 REFUSALS: dict[Kind, str] = {
     "self": "co-attention needs two texts: attnviz co A B",
@@ -79,7 +79,7 @@ class SupportsValues(Protocol):
 class SupportsHeadArithmetic(Protocol):
     """A source that has the numbers on the way of each head."""
 
-    def worked(self, query: Query, which: HeadPlace) -> Worked:
+    def head_arithmetic(self, query: Query, which: HeadPlace) -> HeadArithmetic:
         """The numbers of one head, from its layer's input to what it adds to it."""
         ...
 

@@ -26,8 +26,8 @@ from attnviz.core.query import Query
 from attnviz.core.registry import MECHANISMS, Command, Mechanism
 from attnviz.mechanisms.arrays import Array, to_numpy
 from attnviz.mechanisms.dot_product import causal_mask, split_heads
+from attnviz.mechanisms.formula import groups_of, logistic, shapes_of
 from attnviz.mechanisms.positions import sinusoidal_positions
-from attnviz.mechanisms.working import groups_of, shapes_of, sigmoid
 from attnviz.models import UnbatchedSource, check_device, check_kind, texts_of
 
 # What overflows is refused by name, and needs no warning of numpy's besides.
@@ -136,7 +136,7 @@ class OwnLayer(SeededLayer):
         learned = self.embedding.learned(self.entry, self.heads)
         for name, axes in self.entry.learned.items():
             side = sides.get(axes.split()[0])
-            found = learned[name] if side is None else sigmoid(side @ learned[f"w_{name}"])
+            found = learned[name] if side is None else logistic(side @ learned[f"w_{name}"])
             options[name] = self.array(found)
         weights = self.entry.load()(query, key, value, self._mask(query), **options)[1]
         return to_numpy(weights).reshape(1, self.heads, len(queries), len(keys)), (query, key)

@@ -10,7 +10,7 @@ import torch
 
 from attnviz.core.errors import AttentionError
 from attnviz.core.query import Query
-from attnviz.mechanisms.working import HeadPlace
+from attnviz.mechanisms.formula import HeadPlace
 from attnviz.models import attend_query
 from attnviz.models.hugging_face.eager import EagerInputs
 from attnviz.models.hugging_face.head import worked_head
@@ -43,7 +43,7 @@ def worked(model, kind, layer, head):
     query = query_of(kind)
     attention = attend_query(model, query)
     which = HeadPlace(attention.main.stream, layer, head)
-    return attention, head_steps(attention, which, model.worked(query, which))
+    return attention, head_steps(attention, which, model.head_arithmetic(query, which))
 
 
 @pytest.mark.parametrize("kind", but_slow(OUTPUTS))

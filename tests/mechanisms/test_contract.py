@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from attnviz.core.registry import CO_VARIANTS, MECHANISMS, Command
-from attnviz.mechanisms.working import example_parts
+from attnviz.mechanisms.formula import example_parts
 from tests.invoke import attnviz
 
 from . import docs
@@ -43,8 +43,9 @@ def test_the_docstring_names_a_paper_and_says_what_comes_back(name):
     if sum(f"{row.room}{row.target}".startswith(f"{module}:") for row in MECHANISMS.values()) == 1:
         documented += import_module(module).__doc__
     assert re.search(r"[A-Z][a-zé]+ (19|20)\d\d", documented)
-    assert "Args:" in documented or "arguments are those of `" in documented or "(…, " in documented
-    assert "Returns:" in documented
+    same = re.search(r"The shapes are those of\s`", documented)
+    assert same or "Args:" in documented or "(…, " in documented
+    assert same or "Returns:" in documented
 
 
 @every_mechanism

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from attnviz.core.errors import UsageError
+from attnviz.mechanisms.formula import Formula
 from attnviz.mechanisms.grouped import grouped_query, latent, multi_query
 from attnviz.mechanisms.recurrent import delta_rule, gated_delta_rule, retention
 from attnviz.mechanisms.relative import (
@@ -28,7 +29,6 @@ from attnviz.mechanisms.weighing import (
     sinks,
     soft_cap,
 )
-from attnviz.mechanisms.working import Formula
 
 LENGTH, HEADS, HEAD = 6, 2, 4
 SIZE = HEADS * HEAD

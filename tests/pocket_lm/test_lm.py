@@ -12,7 +12,7 @@ import pytest
 from attnviz.core.effects import HeadAt, Intervention, LinkAt, TokenAt, log_probabilities
 from attnviz.core.errors import InputError, UsageError
 from attnviz.core.query import Query
-from attnviz.mechanisms.working import HeadPlace
+from attnviz.mechanisms.formula import HeadPlace
 from attnviz.models.lens import open_experiment
 from attnviz.models.pocket.text import END
 from attnviz.models.pocket_lm.network import Cache, decode
@@ -193,7 +193,7 @@ def test_the_heads_of_a_layer_together_are_what_transformers_adds(
     with torch.no_grad():
         theirs(torch.tensor([model.read(Query(TEXT))[0]]))
     hook.remove()
-    heads = [model.worked(Query(TEXT), HeadPlace("causal", "1", head)) for head in "01234"]
+    heads = [model.head_arithmetic(Query(TEXT), HeadPlace("causal", "1", head)) for head in "01234"]
     parts = [{part.name: part.value for part in head.parts} for head in heads]
     np.testing.assert_allclose(sum(one["added"] for one in parts), added[0], atol=1e-4)
     for one, head in zip(parts, heads, strict=True):

@@ -16,7 +16,7 @@ import numpy as np
 from attnviz.core.errors import AttentionError
 from attnviz.core.shared import own_thread
 from attnviz.mechanisms.arrays import softmax, to_numpy
-from attnviz.mechanisms.working import HeadPlace, Part, Worked
+from attnviz.mechanisms.formula import HeadArithmetic, HeadPlace, Part
 from attnviz.models.hugging_face.capture.kernel import (
     Call,
     layer_names,
@@ -53,7 +53,7 @@ class _Seen:
     projection: Tensor | None = None  # W_O, (heads × value size, size)
 
 
-def worked_head(asked: EagerInputs, which: HeadPlace) -> Worked:
+def worked_head(asked: EagerInputs, which: HeadPlace) -> HeadArithmetic:
     """The numbers of one head, from its layer's input to what it adds to the residual stream."""
     import torch
 
@@ -66,7 +66,7 @@ def worked_head(asked: EagerInputs, which: HeadPlace) -> Worked:
             "that its numbers are not seen"
         )
     with torch.no_grad():
-        return _Head(calls[names.index(which.layer)], int(which.head)).worked()
+        return _Head(calls[names.index(which.layer)], int(which.head)).arithmetic()
 
 
 @contextmanager
@@ -126,7 +126,7 @@ class _Head:
         self.parts: list[Part] = []
         self.notes: list[str] = []
 
-    def worked(self) -> Worked:
+    def arithmetic(self) -> HeadArithmetic:
         """Every part of it in order."""
         call, head = self.call, self.head
         layer, attention = self.seen.inputs["layer"], self.seen.inputs["attention"]
@@ -154,7 +154,7 @@ class _Head:
             matrix = to_numpy(self.seen.projection[head * size : (head + 1) * size])
             self._add("w_output", matrix, "", "ff")
             self._add("added", weights @ value @ matrix, "head_output @ w_output", "qf")
-        return Worked(self.parts, given, tuple(self.notes))
+        return HeadArithmetic(self.parts, given, tuple(self.notes))
 
     def _add(self, name: str, value: Any, shown: str, axes: str) -> None:
         self.parts.append(Part(name, to_numpy(value), shown, axes))

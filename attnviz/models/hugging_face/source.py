@@ -11,7 +11,7 @@ from attnviz.core.attention_map import IMPLIED, Attention
 from attnviz.core.errors import AttentionError, AttnvizError, InputError, ModelError, UsageError
 from attnviz.core.lens_inputs import ValueVectors
 from attnviz.core.query import Query
-from attnviz.mechanisms.working import HeadPlace, Worked
+from attnviz.mechanisms.formula import HeadArithmetic, HeadPlace
 from attnviz.models import Predicting
 from attnviz.models.hugging_face.batching import FEW, BatchRunner, bytes_of, memory_budget, read_one
 from attnviz.models.hugging_face.capture.capture import without_cache
@@ -94,7 +94,7 @@ class HuggingFaceModel(LoadedModel, Predicting):
         with quiet():
             return value_vectors(eager_inputs(self, self._encode_whole(query)))
 
-    def worked(self, query: Query, which: HeadPlace) -> Worked:
+    def head_arithmetic(self, query: Query, which: HeadPlace) -> HeadArithmetic:
         """The numbers of one head, from its layer's input to what it adds to it."""
         from attnviz.models.hugging_face.head import worked_head
 

@@ -25,7 +25,7 @@ from attnviz.core.lens_inputs import NEXT, AttentionGradients, ValueVectors, pla
 from attnviz.core.query import ALL_OUTPUTS, Query
 from attnviz.mechanisms.arrays import Array, namespace, to_numpy
 from attnviz.mechanisms.dot_product import join_heads, split_heads
-from attnviz.mechanisms.working import HeadPlace, Worked
+from attnviz.mechanisms.formula import HeadArithmetic, HeadPlace
 from attnviz.models import Predicting, UnbatchedSource
 from attnviz.models.pocket.card import read_json
 from attnviz.models.pocket.head import worked_head
@@ -203,7 +203,7 @@ class SingleInputModel(StoredModel, UnbatchedSource, Predicting):
         """The values at each position, through each head's slice of the output projection."""
         return value_vectors(self, *self.read(query))
 
-    def worked(self, query: Query, which: HeadPlace) -> Worked:
+    def head_arithmetic(self, query: Query, which: HeadPlace) -> HeadArithmetic:
         """The numbers of one head, from its layer's input to what it adds to it."""
         return worked_head(self, self.read(query)[0], which)
 

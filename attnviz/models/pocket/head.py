@@ -6,12 +6,12 @@ from typing import Any
 
 from attnviz.mechanisms.arrays import to_numpy
 from attnviz.mechanisms.dot_product import LOWER, causal_mask, scaled
-from attnviz.mechanisms.working import HeadPlace, Part, Worked
+from attnviz.mechanisms.formula import HeadArithmetic, HeadPlace, Part
 from attnviz.models.pocket.lens_inputs import seen_of
 from attnviz.models.pocket.stored import StoredModel
 
 
-def worked_head(model: StoredModel, query: Any, which: HeadPlace) -> Worked:
+def worked_head(model: StoredModel, query: Any, which: HeadPlace) -> HeadArithmetic:
     """One head's numbers, from the layer's input to what it adds to the residual stream."""
     name = model.streams[which.stream].format(which.layer)
     seen, size = seen_of(model, query)[name], model.sizes.size // model.sizes.heads
@@ -55,4 +55,4 @@ def worked_head(model: StoredModel, query: Any, which: HeadPlace) -> Worked:
     notes = (note,) if biased else ()
     plain = [part._replace(value=to_numpy(part.value)) for part in parts]
     plain = [p._replace(value=p.value > 0) if p.name == "mask" else p for p in plain]
-    return Worked(plain, {"weights": to_numpy(seen.shares[int(which.head)])}, notes)
+    return HeadArithmetic(plain, {"weights": to_numpy(seen.shares[int(which.head)])}, notes)

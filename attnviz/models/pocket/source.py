@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from attnviz.core.lens_inputs import ValueVectors
-    from attnviz.mechanisms.working import HeadPlace, Worked
+    from attnviz.mechanisms.formula import HeadArithmetic, HeadPlace
     from attnviz.models.pocket.predictions import PocketExperiment
 
 CACHED = 4
@@ -85,7 +85,7 @@ class Pocket(PocketModel, UnbatchedSource, Predicting):
 
         return value_vectors(self, self._encode(query), self._attend_one(query))
 
-    def worked(self, query: Query, which: HeadPlace) -> Worked:
+    def head_arithmetic(self, query: Query, which: HeadPlace) -> HeadArithmetic:
         """The numbers of one head, from its layer's input to what it adds to it."""
         from attnviz.models.pocket.head import worked_head
 

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from attnviz.core.errors import UsageError
-from attnviz.mechanisms.working import Formula, Part
+from attnviz.mechanisms.formula import Formula, Part
 from attnviz.models.own import SeededEmbedding, split_words
 from attnviz.renderers import Display
 from attnviz.renderers.colors import Limits

@@ -15,7 +15,7 @@ from attnviz.core.errors import InputError, UsageError, choose
 from attnviz.core.registry import MECHANISMS, Mechanism
 from attnviz.mechanisms.arrays import softmax, transpose
 from attnviz.mechanisms.dot_product import LOWER, causal_mask
-from attnviz.mechanisms.working import SIDES, Part, groups_of, shapes_of, sigmoid, size_of_head
+from attnviz.mechanisms.formula import SIDES, Part, groups_of, logistic, shapes_of, size_of_head
 from attnviz.models.own import SeededEmbedding
 from attnviz.teach.steps.given import DRAWN, TRAPS, CalculationInputs, Floats
 
@@ -31,7 +31,7 @@ class Matrix:
         formula: how it comes about ("query @ keyᵀ"); empty where it was given.
         rows: a name for each row, or nothing where rows are features.
         stack: what the matrices of three axes are of: "head 0", …
-        axes: its last axes as a part has them, see `attnviz.mechanisms.working.Part`.
+        axes: its last axes as a part has them, see `attnviz.mechanisms.formula.Part`.
         origin: where it is from, if no formula made it.
     """
 
@@ -247,7 +247,7 @@ class _Working:
             self.add(stored, values)
             if axes.startswith(SIDES):
                 side, letter = (asking, "q") if axes.startswith("queries") else (asked, "k")
-                made = sigmoid(self[side] @ values)
+                made = logistic(self[side] @ values)
                 values = self[self.add(name, made, f"sigmoid({side} @ {stored})", f"{letter}f")]
             options[name] = values
         return options

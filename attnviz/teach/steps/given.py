@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from attnviz.core.errors import InputError
 from attnviz.core.registry import MECHANISMS, Mechanism
-from attnviz.mechanisms.working import SIDES, example_parts, size_of_head
+from attnviz.mechanisms.formula import SIDES, example_parts, size_of_head
 from attnviz.models.own import SeededEmbedding, split_words
 from attnviz.storage.matrices import read_examples, read_matrices
 

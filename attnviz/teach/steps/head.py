@@ -7,11 +7,11 @@ from typing import get_args
 import numpy as np
 
 from attnviz.core.attention_map import Attention
-from attnviz.mechanisms.working import HeadPlace, Worked
+from attnviz.mechanisms.formula import HeadArithmetic, HeadPlace
 from attnviz.teach.steps.arithmetic import Matrix, Stage, Steps, compare, operands_of
 
 
-def head_steps(attention: Attention, which: HeadPlace, worked: Worked) -> Steps:
+def head_steps(attention: Attention, which: HeadPlace, worked: HeadArithmetic) -> Steps:
     """What a head did with the tokens of a map, every matrix by name.
 
     What the model's own pass had beside it is compared with what is computed here.
