@@ -17,9 +17,12 @@ if TYPE_CHECKING:
 
 POCKET = "pocket"
 SHIPPED = {
-    POCKET: ("attnviz.models.pocket.source:load_pocket", ("causal", "to", "keep_qk")),
-    "pocket-lm": ("attnviz.models.pocket_lm.source:load_pocket_lm", ("keep_qk", "generate")),
-    "pocket-vit": ("attnviz.models.pocket_vit.source:load_pocket_vit", ()),
+    POCKET: ("attnviz.models.pocket.translator:load_pocket", ("causal", "to", "keep_qk")),
+    "pocket-lm": (
+        "attnviz.models.pocket_lm.language_model:load_pocket_lm",
+        ("keep_qk", "generate"),
+    ),
+    "pocket-vit": ("attnviz.models.pocket_vit.picture_model:load_pocket_vit", ()),
 }
 """What loads each model that ships with the package, and what of an origin it heeds besides a
 device and a precision. Texts are read by the first if no model is named."""

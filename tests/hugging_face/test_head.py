@@ -13,7 +13,7 @@ from attnviz.core.query import Query
 from attnviz.mechanisms.formula import HeadPlace
 from attnviz.models import attend_query
 from attnviz.models.hugging_face.eager import EagerInputs
-from attnviz.models.hugging_face.head import worked_head
+from attnviz.models.hugging_face.head_arithmetic import worked_head
 from attnviz.models.hugging_face.inputs.encoding import encode
 from attnviz.models.hugging_face.load.imports import quiet
 from attnviz.teach.steps.head import head_steps

@@ -24,7 +24,7 @@ from attnviz.models.hugging_face.vision.vision import (
     window_places,
 )
 from attnviz.models.own import OwnLayer
-from attnviz.models.pocket.source import load_pocket
+from attnviz.models.pocket.translator import load_pocket
 from attnviz.storage.pictures import read_picture
 from tests.hugging_face.ask import about, attend, look
 from tests.hugging_face.tiny_vision import VISION_BUILDERS, picture

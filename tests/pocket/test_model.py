@@ -10,7 +10,13 @@ from torch import Tensor
 from torch.nn import functional as oracle
 
 from attnviz.mechanisms.positions import sinusoidal_positions
-from attnviz.models.pocket.network import decode, embed, encode, gelu, predict
+from attnviz.models.pocket.transformer import (
+    embed_pieces,
+    gelu,
+    predict_pieces,
+    run_decoder,
+    run_encoder,
+)
 from tests.pocket.small import SIZES, random_weights
 
 SOURCE = np.array([[7, 9, 30, 2], [8, 2, 0, 0]])
@@ -21,11 +27,11 @@ MASK = (SOURCE != 0)[:, None, None, :]
 def run(convert: Any) -> tuple[Any, Any, list[Any], list[Any], list[Any]]:
     weights = {name: convert(array) for name, array in random_weights().items()}
     table = weights["embedding.weight"]
-    source = embed(table[convert(SOURCE)], convert(sinusoidal_positions(4, SIZES.size)))
-    memory, encoder = encode(weights, SIZES, source, convert(MASK))
-    target = embed(table[convert(TARGET)], convert(sinusoidal_positions(3, SIZES.size)))
-    states, own, cross = decode(weights, SIZES, target, memory, convert(MASK))
-    return memory, predict(weights, states), encoder, own, cross
+    source = embed_pieces(table[convert(SOURCE)], convert(sinusoidal_positions(4, SIZES.size)))
+    memory, encoder = run_encoder(weights, SIZES, source, convert(MASK))
+    target = embed_pieces(table[convert(TARGET)], convert(sinusoidal_positions(3, SIZES.size)))
+    states, own, cross = run_decoder(weights, SIZES, target, memory, convert(MASK))
+    return memory, predict_pieces(weights, states), encoder, own, cross
 
 
 def test_numpy_and_torch_give_the_same_numbers() -> None:
@@ -111,12 +117,14 @@ def test_an_independent_implementation_predicts_the_same() -> None:
 def test_a_prefix_read_alone_gives_the_same_states_as_inside_the_whole() -> None:
     weights = random_weights()
     table = weights["embedding.weight"]
-    memory, _ = encode(weights, SIZES, embed(table[SOURCE[0]], sinusoidal_positions(4, 12)))
+    memory, _ = run_encoder(
+        weights, SIZES, embed_pieces(table[SOURCE[0]], sinusoidal_positions(4, 12))
+    )
     ids = np.array([4, 11, 12, 13, 14])
 
     def states(count: int) -> Any:
-        inputs = embed(table[ids[:count]], sinusoidal_positions(count, 12))
-        return decode(weights, SIZES, inputs, memory)[0]
+        inputs = embed_pieces(table[ids[:count]], sinusoidal_positions(count, 12))
+        return run_decoder(weights, SIZES, inputs, memory)[0]
 
     whole = states(5)
     for count in range(1, 6):

@@ -29,7 +29,7 @@ from attnviz.models.lens import (
 )
 from attnviz.models.open import open_source
 from attnviz.models.own import OwnLayer
-from attnviz.models.pocket.source import load_pocket
+from attnviz.models.pocket.translator import load_pocket
 from tests.benchmarks.effect_lens_faithful import links_of
 from tests.invoke import OWN, attnviz
 from tests.samples import attention_of, self_map

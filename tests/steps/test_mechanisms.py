@@ -631,7 +631,7 @@ def test_one_head_of_pocket_in_its_own_numbers(texts: tuple, stream: str, rows: 
 def test_the_heads_of_a_layer_together_are_what_pocket_adds() -> None:
     from attnviz.core.query import Query
     from attnviz.mechanisms.formula import HeadPlace
-    from attnviz.models.pocket.source import load_pocket
+    from attnviz.models.pocket.translator import load_pocket
 
     pocket, query = load_pocket(), Query("The red car")
     heads = [
@@ -643,7 +643,7 @@ def test_the_heads_of_a_layer_together_are_what_pocket_adds() -> None:
     ]
     bias = pocket.weights["encoder.0.self_attention.output.bias"]
     inputs = heads[0]["layer_input"] + sum(head["added"] for head in heads) + bias
-    from attnviz.models.pocket.network import feed_forward
+    from attnviz.models.pocket.transformer import feed_forward
 
     inputs = inputs + feed_forward(pocket.weights, "encoder.0", inputs)
     after = {

@@ -12,10 +12,10 @@ import torch
 
 from attnviz.core.query import Picture, Query
 from attnviz.models.pocket.text import END
-from attnviz.models.pocket_lm import network as causal_network
-from attnviz.models.pocket_lm.source import load_pocket_lm
-from attnviz.models.pocket_vit import network as picture_network
-from attnviz.models.pocket_vit.source import load_pocket_vit
+from attnviz.models.pocket_lm import causal_decoder as causal_network
+from attnviz.models.pocket_lm.language_model import load_pocket_lm
+from attnviz.models.pocket_vit import patch_encoder as picture_network
+from attnviz.models.pocket_vit.picture_model import load_pocket_vit
 from tests.pocket.small import SENTENCES
 from training import causal, picture
 from training.drawings import SHAPES, Scene, draw, of_patches

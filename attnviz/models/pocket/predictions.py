@@ -9,9 +9,9 @@ from attnviz.core.effects import HeadOutputs, Intervention, PredictedToken
 from attnviz.core.errors import InputError, UsageError
 from attnviz.core.lens_inputs import ValueVectors, find_token, last_word
 from attnviz.core.query import ALL_OUTPUTS
-from attnviz.models.pocket.experiment import PieceExperiment, stacked, there
-from attnviz.models.pocket.lens_inputs import value_vectors
+from attnviz.models.pocket.experiment import PieceExperiment, require_place, stack_layers
 from attnviz.models.pocket.model import PocketModel
+from attnviz.models.pocket.stored import stored_values
 from attnviz.models.pocket.text import MASK, SPECIALS, PocketInputs
 
 
@@ -40,7 +40,7 @@ class PocketExperiment(PieceExperiment):
 
     def values(self) -> ValueVectors:
         """What each head makes of each piece of the text that is run, masked where a word is."""
-        return value_vectors(self.model, self.given, self.attention)
+        return stored_values(self.model, self.given, self.attention)
 
     def write(self, change: Intervention, instead: HeadOutputs | None = None) -> str | None:
         """The greedy translation, or what the decoder goes on with; the encoder writes nothing."""
@@ -49,7 +49,7 @@ class PocketExperiment(PieceExperiment):
             return None
         read, prompt = query.source_ids, query.target_ids[: 1 if query.source else None]
         watch = self._edit([change], instead)
-        return self.model.continued(read, prompt, query.language, watch)[0]
+        return self.model.continue_text(read, prompt, query.language, watch)[0]
 
     def _masked(
         self, attention: Attention, wanted: str | None
@@ -63,7 +63,7 @@ class PocketExperiment(PieceExperiment):
             )
         position = last_word(tokens)
         if wanted is not None:
-            position = there(find_token(tokens, wanted), tokens, wanted, "text", 0)
+            position = require_place(find_token(tokens, wanted), tokens, wanted, "text", 0)
         word = tokens[position]
         if word.special:
             if wanted is None:
@@ -76,7 +76,7 @@ class PocketExperiment(PieceExperiment):
         _, layers = self.model.forward(self.model.weights, self.model.inputs(self.given))
         mask = replace(word, text=SPECIALS[MASK], special=True)
         shown = (*tokens[:position], mask, *tokens[position + 1 :])
-        item = AttentionMap("encoder", shown, shown, stacked(layers["encoder"]))
+        item = AttentionMap("encoder", shown, shown, stack_layers(layers["encoder"]))
         note = f"'{word.text}' was masked, for the attribution to its prediction"
         masked = attention.with_maps((item,), notes=[note])
         return masked, (PredictedToken(position, number, word.text, position),)

@@ -189,10 +189,10 @@ def groups(text: str = SENTENCE) -> Lesson:
         A row a way to share: heads with keys and values of their own, numbers kept of a position
         in a layer, their share of all, and the mean change of a layer's output by its length.
     """
-    from attnviz.models.pocket.model import PocketModel
-    from attnviz.models.pocket.network import Attended, encode
+    from attnviz.models.pocket.transformer import Attended, run_encoder
+    from attnviz.models.pocket.translator import Pocket
 
-    pocket, seen = PocketModel(), list[Attended]()
+    pocket, seen = Pocket(), list[Attended]()
 
     def watch(attended: Attended) -> Any:
         seen.append(attended)
@@ -200,7 +200,7 @@ def groups(text: str = SENTENCE) -> Lesson:
 
     heads, size = pocket.sizes.heads, pocket.sizes.size
     ids = pocket.encode_text(text).ids
-    encode(pocket.weights, pocket.sizes, pocket.embed(ids), watch=watch)
+    run_encoder(pocket.weights, pocket.sizes, pocket.embed(ids), watch=watch)
 
     def change(found: list[Any]) -> float:
         pairs = zip(found, seen, strict=True)

@@ -268,7 +268,7 @@ def sinks(text: str = SENTENCE, size: int = 8) -> Lesson:
 
 def _of_pocket(text: str) -> str:
     """What the heads of a trained model without a sink do about it."""
-    from attnviz.models.pocket.source import load_pocket
+    from attnviz.models.pocket.translator import load_pocket
 
     item = attend_query(load_pocket(), Query(text)).main
     received = item.weights.mean(axis=-2)

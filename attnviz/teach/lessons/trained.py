@@ -14,8 +14,8 @@ from attnviz.teach.lessons.lesson import Curves, Heat, Lesson, between
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from attnviz.models.pocket.network import Attended
-    from attnviz.models.pocket_lm.source import CausalPocket
+    from attnviz.models.pocket.transformer import Attended
+    from attnviz.models.pocket_lm.language_model import CausalPocket
 
 DRAWS, WORD, FEWEST, COMMON = 8, re.compile("▁[a-z]{3,8}"), 100, 3000
 """Repeated random words are such pieces of the first few thousand, the commoner ones."""
@@ -133,7 +133,7 @@ def induction(length: int = 16, seed: int = 0) -> Lesson:
         first head has on the piece before, and the second on the piece behind the earlier copy.
     """
     between("length", length, 4, 40)
-    from attnviz.models.pocket_lm.source import load_pocket_lm
+    from attnviz.models.pocket_lm.language_model import load_pocket_lm
 
     model = load_pocket_lm()
     random = np.random.default_rng(seed)
