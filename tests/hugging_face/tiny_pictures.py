@@ -130,9 +130,9 @@ def llava_next(folder: Path) -> Path:
 
 def without_video(kind: Any, *parts: Any, **more: Any) -> Any:
     """A processor as attnviz loads it where torchvision is not there."""
-    from attnviz.models.hugging_face.vision.picture_text import still
+    from attnviz.models.hugging_face.vision.picture_text import without_videos
 
-    return still(kind)(*parts, **more)
+    return without_videos(kind)(*parts, **more)
 
 
 def llava_onevision(folder: Path) -> Path:

@@ -47,7 +47,7 @@ def test_the_led_heads_losses_are_those_of_their_weights_by_hand() -> None:
     torch.manual_seed(0)
     layer, head = causal.INDUCTION
     read = weights[causal_network.EMBEDDING][torch.from_numpy(ids[:, :-1])]
-    _, shares = causal_network.decode(weights, SMALL_LM, read)
+    _, shares = causal_network.run_layers(weights, SMALL_LM, read)
     looks = shares[layer][0, head]
     by_hand = -(math.log(looks[3, 2]) + math.log(looks[4, 3])) / 2
     assert found.induction.item() == pytest.approx(by_hand, abs=0.02)  # but for what is dropped

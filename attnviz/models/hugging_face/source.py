@@ -96,12 +96,12 @@ class HuggingFaceModel(LoadedModel, Predicting):
 
     def head_arithmetic(self, query: Query, which: HeadPlace) -> HeadArithmetic:
         """The numbers of one head, from its layer's input to what it adds to it."""
-        from attnviz.models.hugging_face.head_arithmetic import worked_head
+        from attnviz.models.hugging_face.head_arithmetic import record_head
 
         encoded = self._encode_whole(query)
         inputs = self.tensors(encoded.inputs, encoded.part)
         with quiet():
-            return worked_head(EagerInputs(encoded.part, inputs, encoded), which)
+            return record_head(EagerInputs(encoded.part, inputs, encoded), which)
 
     def _attend_one(self, query: Query) -> Attention | InputError:
         try:
