@@ -89,16 +89,10 @@ class PatchEmbedding(nn.Module):
         return tiles.reshape(*batch, side**2, channels * patch**2)
 
     def forward(self, images: Tensor) -> Tensor:
-        """The class token and every patch as vectors with their positions.
-
-        Args:
-            images: shape (…, channels, image size, image size).
-
-        Returns:
-            Shape (…, 1 + patches, size); the class token stands first.
+        """The class token and every patch with their positions, (…, 1 + patches, size).
 
         Raises:
-            InputError: images of another shape.
+            InputError: images that are not (…, channels, image size, image size).
         """
         if tuple(images.shape[-3:]) != self.image_shape:
             raise InputError(
@@ -131,11 +125,7 @@ class EncoderBlock(nn.Module):
         key_mask: Tensor | None = None,
         need_weights: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """The inputs (…, positions, size) after attention and feed-forward.
-
-        Returns:
-            output of the inputs' shape, and weights (…, heads, positions, positions) or None.
-        """
+        """The inputs (…, positions, size) after attention and feed-forward."""
         attended, weights = self.attention(
             self.attention_norm(inputs), mask=mask, key_mask=key_mask, need_weights=need_weights
         )
@@ -169,12 +159,8 @@ class DecoderBlock(nn.Module):
     ) -> tuple[Tensor, tuple[Tensor, Tensor] | None]:
         """The target (…, targets, size) after attention over itself and over an encoded source.
 
-        `target_mask` and `source_mask` are boolean (…, positions), False for padding.
-
-        Returns:
-            output of the target's shape; and the weights over the target (…, heads, targets,
-            targets), zero above the diagonal, and over the source (…, heads, targets, sources), or
-            None.
+        `target_mask` and `source_mask` are boolean (…, positions), False for padding. The weights
+        are a pair: over the target, zero above the diagonal, and over the source.
         """
         attended, over_target = self.attention(
             self.attention_norm(target), key_mask=target_mask, need_weights=need_weights
@@ -215,9 +201,7 @@ class VisionTransformerBlock(nn.Module):
     ) -> tuple[Tensor, Tensor | None]:
         """The encoded class token and patches of images (…, channels, image size, image size).
 
-        Returns:
-            output (…, 1 + patches, size), 197 positions for 224² pixels in patches of 16²; and
-            weights (…, heads, 1 + patches, 1 + patches) or None.
+        The output is (…, 1 + patches, size): 197 positions for 224² pixels in patches of 16².
         """
         output, weights = self.block(self.embedding(images), need_weights=need_weights)
         return output, weights

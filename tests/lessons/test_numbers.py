@@ -95,10 +95,10 @@ def test_masking_leaves_the_last_query_alone_and_the_first_with_itself() -> None
 
 
 def test_the_share_not_hidden_stretches_the_full_row_into_the_causal_one() -> None:
-    from attnviz.models.own import SeededEmbedding, split_words
+    from attnviz.models.own import SeededEmbedding, word_tokens
 
     embedding = SeededEmbedding(5, 8)
-    inputs = embedding.embed(split_words("a b c"))
+    inputs = embedding.embed(word_tokens("a b c"))
     query, key = (inputs @ embedding.projection(name) for name in ("query", "key"))
     exponentials = [math.exp(float(query[1] @ key[k]) / math.sqrt(8)) for k in range(3)]
     left = (exponentials[0] + exponentials[1]) / sum(exponentials)
@@ -147,10 +147,10 @@ def softmax(scores: list[float]) -> list[float]:
 
 
 def test_a_temperature_divides_the_scores_before_the_softmax() -> None:
-    from attnviz.models.own import SeededEmbedding, split_words
+    from attnviz.models.own import SeededEmbedding, word_tokens
 
     embedding = SeededEmbedding(1, 8)
-    inputs = embedding.embed(split_words("a b c d"))
+    inputs = embedding.embed(word_tokens("a b c d"))
     query, key = (inputs @ embedding.projection(name) for name in ("query", "key"))
     scores = [float(query[3] @ key[k]) / math.sqrt(8) for k in range(4)]
     for step, entropy, span, largest, answer in temperature("a b c d", 8, 1).rows:

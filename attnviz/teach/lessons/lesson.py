@@ -16,7 +16,7 @@ from rich.text import Text
 
 from attnviz.core.errors import UsageError
 from attnviz.mechanisms.formula import Formula, Part
-from attnviz.models.own import SeededEmbedding, split_words
+from attnviz.models.own import SeededEmbedding, word_tokens
 from attnviz.renderers import Display
 from attnviz.renderers.colors import Limits
 from attnviz.renderers.printable import printable, shorten
@@ -174,7 +174,7 @@ def byte_size(count: int) -> str:
 def in_space(text: str, size: int, seed: int) -> tuple[tuple[str, ...], list[NDArray[np.float64]]]:
     """A text's words, and their queries, keys and values in an untrained layer."""
     between("size", size, 1, MOST_FEATURES)
-    tokens = split_words(text)
+    tokens = word_tokens(text)
     embedding = SeededEmbedding(seed, size)
     inputs = embedding.embed(tokens)
     projected = [inputs @ embedding.projection(name) for name in ("query", "key", "value")]

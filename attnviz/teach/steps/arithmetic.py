@@ -235,7 +235,7 @@ class _Working:
         shapes, learned = shapes_of(row, size, self.heads, inputs), dict(given.learned)
         embedding = SeededEmbedding(given.seed, size)
         self.drawn = [name for name in shapes if name not in learned]
-        learned |= {n: embedding.drawn(row, n, shapes[n]) for n in self.drawn}
+        learned |= {n: embedding.draw_parameter(row, n, shapes[n]) for n in self.drawn}
         if self.drawn and given.origin != DRAWN:
             self.notes.append(f"drawn at random, as none was given: {', '.join(self.drawn)}")
         options: dict[str, Any] = {"heads": self.heads} if row.many_heads else {}

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from attnviz.core.errors import InputError
 from attnviz.core.registry import MECHANISMS, Mechanism
 from attnviz.mechanisms.formula import SIDES, example_parts, size_of_head
-from attnviz.models.own import SeededEmbedding, split_words
+from attnviz.models.own import SeededEmbedding, word_tokens
 from attnviz.storage.matrices import read_examples, read_matrices
 
 Floats = NDArray[np.float64]
@@ -271,8 +271,8 @@ def seeded_sentence(
     whose words are the queries, those of `attnviz cross`.
     """
     row = MECHANISMS["scaled"] if row is None else row
-    keys = split_words(sentence)
-    queries = keys if target is None else split_words(target)
+    keys = word_tokens(sentence)
+    queries = keys if target is None else word_tokens(target)
     embedding = SeededEmbedding(seed, size)
     size_of_head(size, heads)
     return CalculationInputs(
