@@ -4,8 +4,7 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from attnviz.core.errors import UsageError
-from attnviz.layers import SequenceClassifier, Summarizer, TextEncoder, TokenClassifier
+from attnviz.layers import SequenceClassifier, Summarizer, TokenClassifier
 from attnviz.layers.task_models import mean_of_real
 
 VOCABULARY = 20
@@ -177,8 +176,3 @@ def test_parameters_saved_and_loaded_give_the_same_logits(model):
     other.load_state_dict(one.state_dict())
     given = (TEXTS, SUMMARIES) if model is Summarizer else (TEXTS,)
     torch.testing.assert_close(one(*given)[0], other(*given)[0], rtol=0, atol=0)
-
-
-def test_heads_that_do_not_divide_the_size_are_refused_when_it_is_built():
-    with pytest.raises(UsageError, match="a size of 16 cannot be split into 3 heads"):
-        TextEncoder(VOCABULARY, 16, 3)

@@ -16,19 +16,7 @@ def test_keys_stand_for_values_that_are_left_out():
         np.testing.assert_array_equal(one, other)
 
 
-def test_two_equal_positions_are_seen_alike_by_everyone():
-    inputs = np.concatenate([INPUTS, INPUTS[:, :1]], axis=1)
-    _, weights = naive(inputs)
-    np.testing.assert_array_equal(weights[..., 0], weights[..., -1])
-
-
 def test_values_of_their_own_are_what_is_mixed():
     keys, values = INPUTS + 1, INPUTS[..., :2] - 3
     output, weights = naive(INPUTS, keys, values)
     np.testing.assert_allclose(output, weights @ values, rtol=0, atol=1e-13)
-
-
-def test_a_mask_hides_keys():
-    _, weights = naive(INPUTS, mask=np.array([True, False, True, True]))
-    assert (weights[..., 1] == 0).all()
-    np.testing.assert_allclose(weights.sum(-1), 1, rtol=0, atol=1e-13)

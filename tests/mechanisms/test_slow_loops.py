@@ -147,15 +147,6 @@ def test_rotary(seen):
     check(rotary, expected, seen)
 
 
-def test_turned_scores_depend_on_the_distance_alone():
-    ones = np.ones((LENGTH, HEAD))
-    scores = next(
-        part.value for part in rotary.parts(ones, 2 * ones, ones) if part.name == "scores"
-    )[0]
-    for apart in range(-LENGTH + 1, LENGTH):
-        assert np.ptp(np.diag(scores, apart)) < 1e-12
-
-
 def test_queries_behind_a_cache_are_turned_as_the_last_positions():
     whole, _ = rotary(QUERY, KEY, VALUE, heads=HEADS)
     last, _ = rotary(QUERY[-2:], KEY, VALUE, heads=HEADS)

@@ -12,7 +12,6 @@ from torch.nn import functional as oracle
 from attnviz.mechanisms.positions import sinusoidal_positions
 from attnviz.models.pocket.transformer import (
     embed_pieces,
-    gelu,
     predict_pieces,
     run_decoder,
     run_encoder,
@@ -37,25 +36,6 @@ def run(convert: Any) -> tuple[Any, Any, list[Any], list[Any], list[Any]]:
 def test_numpy_and_torch_give_the_same_numbers() -> None:
     for one, other in zip(run(np.asarray), run(torch.from_numpy), strict=True):
         np.testing.assert_allclose(np.asarray(one), np.asarray(other), atol=1e-5)
-
-
-def test_every_row_of_attention_sums_to_one() -> None:
-    _, _, *shares = run(np.asarray)
-    for share in (share for kind in shares for share in kind):
-        np.testing.assert_allclose(share.sum(-1), 1, atol=1e-5)
-
-
-def test_padded_keys_and_later_positions_get_nothing() -> None:
-    _, _, encoder, own, cross = run(np.asarray)
-    assert (encoder[1][1, :, :, 2:] == 0).all()
-    assert (cross[1][1, :, :, 2:] == 0).all()
-    assert (np.triu(own[0][0], k=1) == 0).all()
-
-
-def test_gelu_is_torchs_tanh_form() -> None:
-    numbers = np.linspace(-6, 6, 101)
-    expected = oracle.gelu(torch.from_numpy(numbers), approximate="tanh").numpy()
-    np.testing.assert_allclose(gelu(numbers), expected, atol=1e-12)
 
 
 class Independent:

@@ -14,7 +14,6 @@ import pytest
 
 from attnviz.core.attention_map import AttentionMap
 from attnviz.core.errors import InputError, ModelError, UsageError
-from attnviz.models import Source
 from attnviz.models.pocket.model import FOLDER, tidy
 from attnviz.models.pocket.text import END
 from attnviz.models.pocket.text import ENGLISH as ENGLISH_TAG
@@ -43,11 +42,6 @@ def partners(item: AttentionMap) -> dict[str, str]:
 
 
 FOCUS = ("2", "0")
-
-
-def test_it_is_a_source(pocket: Pocket) -> None:
-    source: Source = pocket
-    assert over_itself(source, "Hello").main.stream == "encoder"
 
 
 def test_a_texts_map_has_every_layer_and_head_and_rows_that_sum_to_one(pocket: Pocket) -> None:
