@@ -28,8 +28,8 @@ class SinusoidalPositions(nn.Module):
         if positions > len(self.table):
             longer = torch.from_numpy(sinusoidal_positions(positions, self.size))
             self.table = longer.to(self.table)
-        told: Tensor = self.dropout(inputs + self.table[:positions].to(inputs))
-        return told
+        added: Tensor = self.dropout(inputs + self.table[:positions].to(inputs))
+        return added
 
 
 class FeedForward(nn.Sequential):

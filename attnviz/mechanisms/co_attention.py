@@ -205,7 +205,7 @@ def _direction(calculation: Calculation, name: str, other: str) -> Calculation:
     """The parts of attention from one stream to the other, each named after its stream."""
     in_heads: set[str] = set()
 
-    def named(part: re.Match[str]) -> str:
+    def rename(part: re.Match[str]) -> str:
         if part[0] == "mask":  # as it was given
             return f"{other}_mask"
         called = f"{part[0]}_heads" if part[0] in in_heads else part[0]
@@ -214,7 +214,7 @@ def _direction(calculation: Calculation, name: str, other: str) -> Calculation:
     axes = str.maketrans({"q": AXES[name][0], "k": AXES[other][0]})
     part = next(calculation, None)
     while part is not None:
-        made, formula = _NAMES.sub(named, part.name), _NAMES.sub(named, part.formula)
+        made, formula = _NAMES.sub(rename, part.name), _NAMES.sub(rename, part.formula)
         value = yield Part(made, part.value, formula, part.axes.translate(axes))
         if part.name.endswith("_heads"):
             in_heads.add(part.name.removesuffix("_heads"))

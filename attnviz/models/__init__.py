@@ -124,7 +124,7 @@ class Predicting(ABC):
 
     def gradients(self, query: Query, wanted: str | None = None) -> AttentionGradients:
         """The gradients of the model's prediction, or of the wanted output."""
-        found: AttentionGradients = self.experiment(query, wanted).explained()
+        found: AttentionGradients = self.experiment(query, wanted).explain_first()
         return found
 
 

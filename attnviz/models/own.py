@@ -133,7 +133,7 @@ class OwnLayer(SeededLayer):
         )
         options: dict[str, Any] = {"heads": self.heads} if self.entry.many_heads else {}
         sides = {"queries": rows, "keys": columns}
-        learned = self.embedding.learned(self.entry, self.heads)
+        learned = self.embedding.draw_parameters(self.entry, self.heads)
         for name, axes in self.entry.learned.items():
             side = sides.get(axes.split()[0])
             found = learned[name] if side is None else logistic(side @ learned[f"w_{name}"])
@@ -159,7 +159,7 @@ class OwnLayer(SeededLayer):
     def _project(self, name: str, inputs: NDArray[np.float64]) -> NDArray[np.float64]:
         if not self.entry.projected:
             return inputs
-        return inputs @ self.embedding.projected(self.entry, name, self.heads)
+        return inputs @ self.embedding.projection_for(self.entry, name, self.heads)
 
     def _mask(self, query: Array) -> Array | None:
         if not self.origin.causal or self.entry.causal == self.name:
@@ -180,7 +180,7 @@ class OwnCoLayer(SeededLayer):
             raise InputError("co-attention needs two texts: attnviz co A B")
         first, second = word_tokens(query.text), word_tokens(query.target)
         inputs = (self.array(self.embedding.embed(side)) for side in (first, second))
-        learned = self.embedding.learned(self.entry, self.heads)
+        learned = self.embedding.draw_parameters(self.entry, self.heads)
         options: dict[str, Any] = {"heads": self.heads} if self.entry.many_heads else {}
         options |= {name: self.array(drawn) for name, drawn in learned.items()}
         parts = {part.name: part for part in self.entry.load().parts(*inputs, **options)}
@@ -245,12 +245,12 @@ class SeededEmbedding:
         matrix: NDArray[np.float64] = drawn / np.sqrt(self.size)
         return matrix
 
-    def projected(self, row: Mechanism, name: str, heads: int) -> NDArray[np.float64]:
+    def projection_for(self, row: Mechanism, name: str, heads: int) -> NDArray[np.float64]:
         """The projection to queries, keys or values; the latter may have fewer heads."""
         groups = heads if name == "query" else groups_of(row, heads)
         return self.projection(name, self.size // heads * groups)
 
-    def learned(self, row: Mechanism, heads: int) -> dict[str, NDArray[np.float64]]:
+    def draw_parameters(self, row: Mechanism, heads: int) -> dict[str, NDArray[np.float64]]:
         """A mechanism's further parameters: small numbers, and w_NAME as a projection."""
         shapes = shapes_of(row, self.size, heads)
         return {name: self.draw_parameter(row, name, shape) for name, shape in shapes.items()}

@@ -283,7 +283,7 @@ def test_a_sink_keeps_its_share_of_rows_so_sharp_that_rounding_hides_it():
     np.testing.assert_allclose(found[known], expected[known], rtol=1e-4, atol=1e-4)
     for link, row in zip(np.array(links)[known], np.array(rows)[known], strict=True):
         place = item.layers.index(link.layer), link.head, link.query
-        changed = experiment.changed(Intervention(links=(link,))).maps[0].weights[place]
+        changed = experiment.changed_maps(Intervention(links=(link,))).maps[0].weights[place]
         assert not changed.any() or changed == pytest.approx(row, rel=1e-3, abs=1e-5)
         weights, slopes = (one[place[1:]] for one in handed[link.stream, link.layer])
         others = np.arange(len(weights)) != link.key
@@ -301,7 +301,7 @@ def test_gradients_are_those_of_autograd_and_of_small_steps_of_a_score(name):
     model, question = in_double(name)
     experiment = KernelExperiment(question)
     own, shapes = exact(eager(make(name))), shapes_of(model, question)
-    slopes, logit = experiment.gradients(), experiment.explained()
+    slopes, logit = experiment.gradients(), experiment.explain_first()
     maps = list(zip(experiment.attention.maps, slopes, strict=True))
     weights = handed_over(own, question, experiment, shapes, log=True)
     alone = handed_over(own, question, experiment, shapes, log=False)

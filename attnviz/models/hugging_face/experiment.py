@@ -142,7 +142,7 @@ class _ExplainedOutputs:
         places = range(len(self.outputs)), [output.number for output in self.outputs]
         return self.slopes(lambda logits: self.chances(self.rows_of(logits))[0][places].sum())
 
-    def explained(self) -> AttentionGradients:
+    def explain_first(self) -> AttentionGradients:
         """The gradients of the first output's logit by each weight."""
         output = self.outputs[0]
         gradients = self.slopes(lambda logits: self.rows_of(logits)[0, 0, output.number])
@@ -210,7 +210,7 @@ class KernelExperiment(_ExplainedOutputs):
                 found |= dict(zip(some, scores.cpu().numpy(), strict=True))
         return (found[number] for number in range(len(changes)))
 
-    def changed(self, change: Intervention) -> Attention:
+    def changed_maps(self, change: Intervention) -> Attention:
         """The maps with something switched off; a head that is off still weighs its keys."""
         import torch
 
@@ -221,7 +221,7 @@ class KernelExperiment(_ExplainedOutputs):
                 calls.append(call)
             return edit(call)
 
-        with self._running(), torch.no_grad(), watch_kernels(look):
+        with self._run_guarded(), torch.no_grad(), watch_kernels(look):
             output = self.model(**self.asked.inputs)
         attention, _, sinks = self._read(calls, output)
         return attention.with_maps(tuple(change.seen_in(item, sinks) for item in attention.maps))
@@ -235,7 +235,7 @@ class KernelExperiment(_ExplainedOutputs):
 
         output, calls, _ = self.passed or self._pass()
         self.passed = None
-        with self._running(), torch.enable_grad():
+        with self._run_guarded(), torch.enable_grad():
             outputs = [call.output for call in calls]
             slopes = torch.autograd.grad(score(output.logits), outputs, allow_unused=True)
         found = {}
@@ -262,11 +262,11 @@ class KernelExperiment(_ExplainedOutputs):
         """What the model writes with something switched off; None: it writes nothing."""
         if self.asked.write is None:
             return None
-        with self._running(), watch_kernels(self._edit([change], instead)):
+        with self._run_guarded(), watch_kernels(self._edit([change], instead)):
             return self.asked.write()
 
     @contextmanager
-    def _running(self) -> Iterator[None]:
+    def _run_guarded(self) -> Iterator[None]:
         import torch
 
         devices = [self.model.device] if self.model.device.type == "cuda" else []
@@ -296,7 +296,7 @@ class KernelExperiment(_ExplainedOutputs):
             calls.append(replace(call, output=given))
             return given
 
-        with self._running(), torch.enable_grad(), watch_kernels(look), ExitStack() as hooks:
+        with self._run_guarded(), torch.enable_grad(), watch_kernels(look), ExitStack() as hooks:
             for module in layers_of(self.model):
                 hooks.enter_context(module.register_forward_pre_hook(own_thread(begin)))
                 hooks.enter_context(module.register_forward_hook(own_thread(end)))
@@ -315,7 +315,7 @@ class KernelExperiment(_ExplainedOutputs):
             for stream, side in sides.items()
         }
         read: list[CallWeights | None] = []
-        with self._running(), torch.no_grad():
+        with self._run_guarded(), torch.no_grad():
             for call in calls:
                 path = self.paths[id(call.module)]
                 stream = stream_at(path, call, sides, part)
@@ -400,7 +400,7 @@ class KernelExperiment(_ExplainedOutputs):
         if self._keeps_rows:
             rows = [output.row for output in self.outputs]
             inputs["logits_to_keep"] = torch.tensor(rows, device=self.model.device)
-        with self._running(), torch.no_grad(), watch_kernels(edit), ExitStack() as stack:
+        with self._run_guarded(), torch.no_grad(), watch_kernels(edit), ExitStack() as stack:
             for block in done:
                 stack.enter_context(skip_module(block.module, repeat_batch(block.returned, count)))
             logits = self.model(**inputs).logits
@@ -454,7 +454,7 @@ class EagerExperiment(_ExplainedOutputs):
         """Refuse: this model does not show single heads."""
         raise AttentionError(self.reason)
 
-    run = head_outputs = changed = write = _refuse
+    run = head_outputs = changed_maps = write = _refuse
 
 
 ModelExperiment: TypeAlias = KernelExperiment | EagerExperiment

@@ -129,7 +129,7 @@ def _chosen_word(
     if number is None:
         number = ids[position] if ahead and position < len(ids) else int(logits[row].argmax())
     written = position < len(ids) and ids[position] == number
-    name = tokens[position].text if written else spelled(loaded, number)
+    name = tokens[position].text if written else spell_piece(loaded, number)
     if not ahead and not written and ids[position] != loaded.tokenizer.mask_token_id:
         name += f" ({tokens[position].text})"
     return PredictedToken(row, number, name, position)
@@ -155,7 +155,7 @@ def _vocabulary_number(loaded: LoadedModel, wanted: str) -> int | None:
     return None
 
 
-def spelled(loaded: LoadedModel, number: int) -> str:
+def spell_piece(loaded: LoadedModel, number: int) -> str:
     """A piece of the vocabulary as it is written."""
     text = str(loaded.tokenizer.decode([number])).strip()
     if text and "\ufffd" not in text:

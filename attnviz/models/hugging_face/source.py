@@ -31,7 +31,7 @@ from attnviz.models.hugging_face.load.loading import (
 )
 from attnviz.models.hugging_face.model import LoadedModel
 from attnviz.models.hugging_face.norm import value_vectors
-from attnviz.models.hugging_face.outputs import check_head, choose_outputs, class_name, spelled
+from attnviz.models.hugging_face.outputs import check_head, choose_outputs, class_name, spell_piece
 from attnviz.storage.texts import chunks_by_memory
 
 
@@ -83,7 +83,7 @@ class HuggingFaceModel(LoadedModel, Predicting):
                 without_cache(self.model, inputs),
                 encoded,
                 lambda logits: choose_outputs(self, encoded, logits, wanted),
-                partial(class_name, self.model.config) if self.task else partial(spelled, self),
+                partial(class_name, self.model.config) if self.task else partial(spell_piece, self),
                 self.task,
                 partial(write_on, self, inputs) if self.can_generate else None,
             )

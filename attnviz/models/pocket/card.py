@@ -28,11 +28,6 @@ def read_model_file(path: Path) -> dict[str, Any]:
     return content
 
 
-def read_model_config(folder: Path) -> dict[str, Any]:
-    """Sizes, special pieces and guided head of the pocket model in a folder."""
-    return read_model_file(folder / "config.json")
-
-
 def card_of(name: str) -> str:
     """The card of a shipped model: its data, objective, figures, heads' roles and limits."""
     sections = read_model_file(CARDS[name] / "origin.json")["card"]

@@ -75,7 +75,7 @@ class StoredExperiment(ABC):
                 scores = scores - scores.max(axis=-1, keepdims=True)
                 yield from scores - np.log(np.exp(scores).sum(axis=-1, keepdims=True))
 
-    def changed(self, change: Intervention) -> Attention:
+    def changed_maps(self, change: Intervention) -> Attention:
         """The maps with something switched off; a head that is off still weighs its keys."""
         edit, seen = self._edit([change], None), dict[tuple[str, str], NDArray[np.floating]]()
 
@@ -121,7 +121,7 @@ class StoredExperiment(ABC):
         """How the sum of the outputs' log-probabilities changes with each weight of each map."""
         return self.slopes(log=True)[0]
 
-    def explained(self) -> AttentionGradients:
+    def explain_first(self) -> AttentionGradients:
         """The gradients of the first output's score."""
         gradients, probability = self.slopes(log=False)
         attention = self.attention.with_maps(self.attention.maps, notes=[NOTE])
@@ -149,7 +149,7 @@ class StoredExperiment(ABC):
     def _edit(self, changes: Sequence[Intervention], instead: HeadOutputs | None) -> Watch:
         """The watch that makes each change in its item of a batch."""
 
-        def edited(seen: Attended) -> Array:
+        def edit(seen: Attended) -> Array:
             place = self.places.get(seen.name)
             if place is None:
                 return seen.output
@@ -171,7 +171,7 @@ class StoredExperiment(ABC):
                     output[number, head] = self.model.weights.convert(np.asarray(rows))
             return seen.output if output is None else join_heads(output)
 
-        return edited
+        return edit
 
 
 class PieceExperiment(StoredExperiment):
@@ -196,7 +196,7 @@ class PieceExperiment(StoredExperiment):
         numbers = (vocabulary.token_to_id(piece) for piece in (f"▁{word}", word))
         return next((int(number) for number in numbers if number is not None), None)
 
-    def following(
+    def choose_pieces(
         self, tokens: tuple[Token, ...], ids: list[int], wanted: str | None, side: str, usual: int
     ) -> tuple[PredictedToken, ...]:
         """Pieces that a decoder predicts, each from the row before it.

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnviz.models.pocket.card import FOLDER, read_model_config
+from attnviz.models.pocket.card import FOLDER, read_model_file
 from attnviz.models.pocket.text import SPECIALS
 from attnviz.models.pocket.transformer import StoredWeights
 
@@ -61,7 +61,7 @@ def pack_model(folder: Path = FOLDER) -> bytes:
             high.append((codes >> (bits - 8)).astype(np.int8).tobytes())
             planes = (codes.ravel() >> np.arange(bits - 8)[:, None]) & 1
             low.append(np.packbits(planes.astype(np.uint8), axis=1, bitorder="little").tobytes())
-    config = read_model_config(folder)
+    config = read_model_file(folder / "config.json")
     facts = {
         "tensors": tensors,
         **{name: config[name] for name in ("sizes", "guided", "revision")},

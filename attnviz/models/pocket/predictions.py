@@ -32,11 +32,11 @@ class PocketExperiment(PieceExperiment):
     ) -> None:
         super().__init__(model, query, attention)
         if query.target is None:
-            self.attention, self.outputs = self._masked(attention, wanted)
+            self.attention, self.outputs = self._mask_word(attention, wanted)
         else:
             tokens, ids = attention.main.query_tokens, query.target_ids
             side, usual = ("target", len(ids) - 1) if query.source else ("text", len(ids))
-            self.outputs = self.following(tokens, ids, wanted, side, usual)
+            self.outputs = self.choose_pieces(tokens, ids, wanted, side, usual)
 
     def values(self) -> ValueVectors:
         """What each head makes of each piece of the text that is run, masked where a word is."""
@@ -51,7 +51,7 @@ class PocketExperiment(PieceExperiment):
         watch = self._edit([change], instead)
         return self.model.continue_text(read, prompt, query.language, watch)[0]
 
-    def _masked(
+    def _mask_word(
         self, attention: Attention, wanted: str | None
     ) -> tuple[Attention, tuple[PredictedToken, ...]]:
         """The text with a word masked, and that word."""

@@ -179,11 +179,45 @@ def attend_heads(  # noqa: PLR0913, PLR0917 - one attention of three kinds of mo
     return linear_map(weights, f"{name}.{projections[-1]}", output), shares
 
 
-def feed_forward(weights: Weights, layer: str, inputs: Array) -> Array:
-    """What a layer's feed-forward block adds to each position, of the inputs' shape."""
-    normal = layer_norm(weights, f"{layer}.feed_forward_norm", inputs)
-    inner = gelu(linear_map(weights, f"{layer}.feed_forward.in", normal))
-    return linear_map(weights, f"{layer}.feed_forward.out", inner)
+@dataclass(frozen=True, slots=True)
+class BlockNames:
+    """The names of a block's parts among the weights."""
+
+    attention_norm: str = "self_attention_norm"
+    attention: str = "self_attention"
+    projections: tuple[str, ...] = PROJECTIONS
+    feed_forward_norm: str = "feed_forward_norm"
+    inner: str = "feed_forward.in"
+    outer: str = "feed_forward.out"
+
+
+TRANSLATOR = BlockNames()
+
+
+def feed_forward(
+    weights: Weights, layer: str, inputs: Array, names: BlockNames = TRANSLATOR
+) -> Array:
+    """The update of each position by a layer's feed-forward part, of the inputs' shape."""
+    normal = layer_norm(weights, f"{layer}.{names.feed_forward_norm}", inputs)
+    inner = gelu(linear_map(weights, f"{layer}.{names.inner}", normal))
+    return linear_map(weights, f"{layer}.{names.outer}", inner)
+
+
+def run_block(
+    weights: Weights,
+    layer: str,
+    inputs: Array,
+    heads: int,
+    mask: Array | None = None,
+    watch: Watch | None = None,
+    names: BlockNames = TRANSLATOR,
+) -> tuple[Array, Array]:
+    """Self-attention, then feed-forward, each added to its normalised input; and the weights."""
+    normal = layer_norm(weights, f"{layer}.{names.attention_norm}", inputs)
+    name, own = f"{layer}.{names.attention}", names.projections
+    update, shares = attend_heads(weights, name, normal, normal, mask, heads, watch, inputs, own)
+    inputs = inputs + update
+    return inputs + feed_forward(weights, layer, inputs, names), shares
 
 
 def run_encoder(
@@ -197,12 +231,7 @@ def run_encoder(
     shares = []
     for number in range(sizes.encoder_layers):
         layer = f"encoder.{number}"
-        normal = layer_norm(weights, f"{layer}.self_attention_norm", inputs)
-        update, share = attend_heads(
-            weights, f"{layer}.self_attention", normal, normal, mask, sizes.heads, watch, inputs
-        )
-        inputs = inputs + update
-        inputs = inputs + feed_forward(weights, layer, inputs)
+        inputs, share = run_block(weights, layer, inputs, sizes.heads, mask, watch)
         shares.append(share)
     return layer_norm(weights, "encoder_norm", inputs), shares
 

@@ -223,7 +223,7 @@ def build_attention(
         "target": target.with_tag(query.language)[1] if target else (),
     }
 
-    def made(stream: str, rows: str, columns: str, **names: Any) -> AttentionMap:
+    def build_map(stream: str, rows: str, columns: str, **names: Any) -> AttentionMap:
         queries, keys = sides[rows], sides[columns]
         cut = [layer[:, : len(queries), : len(keys)] for layer in arrays[stream]]
         return AttentionMap(stream, queries, keys, np.stack(cut), **names)
@@ -236,10 +236,10 @@ def build_attention(
         settings: dict[str, Any] = {}
         if target:
             settings["language"] = "unknown" if target.is_foreign else query.language
-        item = made(stream, side, side)
+        item = build_map(stream, side, side)
         return Attention((item,), model.provenance(query.notes, settings), text)
     maps = tuple(
-        made(stream, rows, columns, query_side=rows, key_side=columns)
+        build_map(stream, rows, columns, query_side=rows, key_side=columns)
         for stream, rows, columns in (
             ("cross", "target", "source"),
             ("encoder", "source", "source"),

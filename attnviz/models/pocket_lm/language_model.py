@@ -184,7 +184,7 @@ class CausalExperiment(PieceExperiment):
     ) -> None:
         super().__init__(model, ids, attention)
         tokens = attention.main.query_tokens
-        self.outputs = self.following(tokens, ids, wanted, "text", len(ids))
+        self.outputs = self.choose_pieces(tokens, ids, wanted, "text", len(ids))
 
     def write(self, change: Intervention, instead: HeadOutputs | None = None) -> str | None:
         """The model's continuation of the text."""

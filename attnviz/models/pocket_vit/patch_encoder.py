@@ -11,16 +11,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from attnviz.mechanisms.arrays import Array, namespace, transpose
-from attnviz.models.pocket.transformer import (
-    Watch,
-    Weights,
-    attend_heads,
-    gelu,
-    layer_norm,
-    linear_map,
-)
+from attnviz.models.pocket.transformer import BlockNames, Watch, Weights, layer_norm, run_block
 
 PROJECTIONS = ("attention.query", "attention.key", "attention.value", "output.dense")
+NAMES = BlockNames(
+    attention_norm="layernorm_before",
+    attention="attention",
+    projections=PROJECTIONS,
+    feed_forward_norm="layernorm_after",
+    inner="intermediate.dense",
+    outer="output.dense",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +71,6 @@ def encode_patches(
     shares = []
     for number in range(sizes.layers):
         layer = f"vit.encoder.layer.{number}"
-        normal = layer_norm(weights, f"{layer}.layernorm_before", inputs)
-        name = f"{layer}.attention"
-        update, share = attend_heads(
-            weights, name, normal, normal, None, sizes.heads, watch, inputs, PROJECTIONS
-        )
-        inputs = inputs + update
-        normal = layer_norm(weights, f"{layer}.layernorm_after", inputs)
-        inner = gelu(linear_map(weights, f"{layer}.intermediate.dense", normal))
-        inputs = inputs + linear_map(weights, f"{layer}.output.dense", inner)
+        inputs, share = run_block(weights, layer, inputs, sizes.heads, None, watch, NAMES)
         shares.append(share)
     return layer_norm(weights, "vit.layernorm", inputs), shares

@@ -280,7 +280,7 @@ def seeded_sentence(
         query_input=embedding.embed(queries),
         key_value_input=None if target is None else embedding.embed(keys),
         projections={
-            name: embedding.projected(row, name.removeprefix("w_"), heads)
+            name: embedding.projection_for(row, name.removeprefix("w_"), heads)
             for name in PROJECTIONS
             if row.projected
         },

@@ -170,8 +170,8 @@ class AudioModel(LoadedModel, UnbatchedSource):
         wide = max(1, min(columns, ceil(100 * seconds / config.time_stride)))
         places = [2 + row * columns + n for row in reversed(range(rows)) for n in range(wide)]
         marks = (Token("[CLS]", special=True), Token("[DIST]", special=True))
-        told = f"{rows} bands, the highest first, × {wide} of {config.time_stride / 100:g} s"
-        return (*marks, *patch_tokens(rows, wide)), [0, 1, *places], {"patches": told}
+        patches = f"{rows} bands, the highest first, × {wide} of {config.time_stride / 100:g} s"
+        return (*marks, *patch_tokens(rows, wide)), [0, 1, *places], {"patches": patches}
 
     def _over_itself(self, heard: EncodedRecording) -> Attention:
         region, axes = self.region, {"encoder" if self.writes else "self": (SIDE, SIDE)}
@@ -250,8 +250,10 @@ class AudioModel(LoadedModel, UnbatchedSource):
             notes += ["the text was written greedily by the model, then read in one pass", *cut]
         tokens = label_ids(self.tokenizer, [*prompt, *ids], text)
         if all(token.special for token in tokens[len(prompt) :]):
-            said = "the model wrote nothing about this recording: give --text"
-            raise InputError("the model's tokenizer knows none of the text" if query.text else said)
+            nothing = "the model wrote nothing about this recording: give --text"
+            raise InputError(
+                "the model's tokenizer knows none of the text" if query.text else nothing
+            )
         marked = (replace(token, special=True) for token in tokens[: len(prompt)])
         last = (Token(self.tokenizer.eos_token, special=True) for _ in end)
         both = (*marked, *tokens[len(prompt) :], *last)
