@@ -149,7 +149,6 @@ class VisionModel(UnbatchedSource, Predicting):
         trained, takes = getattr(self.config, "image_size", None), input_names(self.tower)
         if "interpolate_pos_encoding" in takes and pair(trained) != (height, width):
             found["interpolate_pos_encoding"] = True
-        # Some models pad a last patch that the picture fills in part only.
         return found, (-(-height // high), -(-width // wide))
 
     @property
