@@ -58,8 +58,8 @@ def softmax(scores: Array, mask: Mask = None) -> Array:
     xp = namespace(scores)
     if mask is not None:
         scores = xp.where(mask, scores, -xp.inf)
-    highest = xp.max(scores, axis=-1, keepdims=True)
-    if mask is not None:
+    highest = xp.max(scores, axis=-1, keepdims=True)  # subtracted, so that exp cannot overflow
+    if mask is not None:  # −∞ − −∞, in a row that is masked whole, would be NaN
         highest = xp.where(highest > -xp.inf, highest, xp.zeros_like(highest))
     exponentials = xp.exp(scores - highest)
     total = xp.sum(exponentials, axis=-1, keepdims=True)

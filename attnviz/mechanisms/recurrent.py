@@ -145,9 +145,9 @@ def _unit(vectors: Array) -> Array:
 
 
 def _solve_writes(known: Array, beta: Array) -> Array:
-    """(I + known)⁻¹ diag(beta), for beta (…, positions, 1); 16-bit numbers are widened for it."""
+    """(I + known)⁻¹ diag(beta), for beta (…, positions, 1)."""
     xp, dtype = namespace(known), known.dtype
-    if dtype.itemsize < 4:
+    if dtype.itemsize < 4:  # neither library solves in 16 bits
         known, beta = (xp.astype(one, xp.float32) for one in (known, beta))
     identity = array_like(known, np.eye(known.shape[-1]))
     return xp.astype(xp.linalg.solve(identity + known, identity * beta), dtype)

@@ -236,6 +236,7 @@ class SeededEmbedding:
 
     def draw(self, name: str, *shape: int) -> NDArray[np.float64]:
         """Standard normal numbers that depend on the seed, the name and the shape only."""
+        # Python's own hash differs from process to process.
         key = zlib.crc32(name.encode("utf-8", "surrogatepass"))
         return np.random.default_rng([self.seed, key, len(name)]).standard_normal(shape)
 

@@ -148,7 +148,7 @@ def _default_position(encoded: EncodedQuery, ahead: int = 0, mask: int | None = 
 
 def _vocabulary_number(loaded: LoadedModel, wanted: str) -> int | None:
     unknown = loaded.tokenizer.unk_token_id
-    for text in (f" {wanted}", wanted):
+    for text in (f" {wanted}", wanted):  # many tokenizers keep the space before a word
         ids = loaded.tokenizer(text, add_special_tokens=False)["input_ids"]
         if len(ids) == 1 and ids[0] != unknown:
             return int(ids[0])
@@ -158,7 +158,7 @@ def _vocabulary_number(loaded: LoadedModel, wanted: str) -> int | None:
 def spell_piece(loaded: LoadedModel, number: int) -> str:
     """A piece of the vocabulary as it is written."""
     text = str(loaded.tokenizer.decode([number])).strip()
-    if text and "\ufffd" not in text:
+    if text and "\ufffd" not in text:  # which stands for a part of a character
         return text
     return str(loaded.tokenizer.convert_ids_to_tokens(number) or f"<{number}>")
 

@@ -34,6 +34,7 @@ class StoredWeights(Mapping[str, Array]):
 
     def __init__(self, path: Path, dtype: str = "float32", device: str = "cpu") -> None:
         self.dtype, self.device = dtype, device
+        # Read by hand: the default run imports no safetensors.
         try:
             stored = np.memmap(path, dtype=np.uint8, mode="r")
             length = int(stored[:8].view("<u8")[0])

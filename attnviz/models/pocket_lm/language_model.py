@@ -160,6 +160,7 @@ class CausalPocket(StoredModel):
             embedded = self.inputs(given)[0][None]
             states, _ = run_layers(self.weights, self.sizes, embedded, watch, cache)
             scores = to_numpy(self.scores(self.weights, states[0, -1:]))[0]
+            # Of the special pieces, only the end is ever written.
             scores[[number for number in range(len(SPECIALS)) if number != END]] = -np.inf
             if (best := int(scores.argmax())) == END:
                 break

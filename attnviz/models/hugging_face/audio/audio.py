@@ -84,7 +84,7 @@ class AudioModel(LoadedModel, UnbatchedSource):
                 settings["rate"] = f"{given.rate:,} Hz, resampled to {self.rate:,} Hz"
             end, notes = given.start + len(samples) / self.rate, list(given.notes)
             settings["heard"] = f"{given.start:.2f} to {end:.2f} s"
-            if end < given.total - 0.005:
+            if end < given.total - 0.005:  # times are shown with two decimals
                 notes.append(
                     f"only {settings['heard']} of {given.total:.2f} s are heard: --start {end:g} "
                     "goes on"
@@ -112,7 +112,7 @@ class AudioModel(LoadedModel, UnbatchedSource):
     def cut(self, given: Recording) -> NDArray[np.float32]:
         """As much of a recording as the model takes at once, at its own rate."""
         most = getattr(self.extractor, "n_samples", None)
-        if self.has_patches:
+        if self.has_patches:  # the frames of AST are 10 ms apart
             most = self.extractor.max_length * self.rate // 100
         return resample(given.samples, given.rate, self.rate)[:most]
 
