@@ -232,7 +232,7 @@ def place_anyres(read: PicturesRead) -> list[Sheet]:
     for number, (height, width) in enumerate(read.inputs["image_sizes"].tolist()):
         best = select_best_resolution((height, width), read.config.image_grid_pinpoints)
         rows, columns, box = _unpad(best, (height, width), vision.patch_size)
-        # LLaVA-OneVision shrinks tiles above a limit, as `pack_image_features` of transformers does.
+        # LLaVA-OneVision pools too many tiles, as `pack_image_features` of transformers does.
         most = str(getattr(read.config, "vision_aspect_ratio", "")).removeprefix("anyres_max_")
         if most.isdecimal() and (ratio := sqrt(rows * columns / (int(most) * side**2))) > 1.1:
             rows, columns = int(rows // ratio), int(columns // ratio)
@@ -261,7 +261,7 @@ def _unpad(canvas_size: tuple[int, int], size: tuple[int, int], patch: int) -> t
     for axis, (whole, own) in enumerate(zip(canvas_size, size, strict=True)):
         padded = axis == (0 if wide else 1)
         share = grid[1] / size[1] if wide else grid[0] / size[0]
-        # 7 digits, as `unpad_image` of transformers rounds: else some sizes lose a row.
+        # Rounded to 7 digits as in `unpad_image` of transformers.
         cut = (grid[axis] - int(round(own * share, 7))) // 2 if padded else 0
         made = min(int(np.ceil(own * scale)), whole) if padded else whole
         before = (whole - made) // 2
