@@ -24,6 +24,11 @@ from attnviz.mechanisms.dot_product import (
 )
 from attnviz.mechanisms.linear import causal_linear, linear
 
+Mask = Tensor | None
+"""Boolean, True where a query may look; None: everywhere."""
+Attended = tuple[Tensor, Tensor | None]
+"""The output, and the weights where they were asked for."""
+
 
 class ProjectedAttention(nn.Module):
     """The learned maps to queries, keys and values that every attention layer starts with."""
@@ -74,11 +79,11 @@ class SelfAttention(ProjectedAttention):
     def forward(
         self,
         inputs: Tensor,
-        mask: Tensor | None = None,
+        mask: Mask = None,
         *,
-        key_mask: Tensor | None = None,
+        key_mask: Mask = None,
         need_weights: bool = False,
-    ) -> tuple[Tensor, Tensor | None]:
+    ) -> Attended:
         """The inputs (…, positions, size) mixed by attention, (…, positions, head size).
 
         Raises:
@@ -151,11 +156,11 @@ class CrossAttention(ProjectedAttention):
         self,
         target: Tensor,
         source: Tensor,
-        mask: Tensor | None = None,
+        mask: Mask = None,
         *,
-        key_mask: Tensor | None = None,
+        key_mask: Mask = None,
         need_weights: bool = False,
-    ) -> tuple[Tensor, Tensor | None]:
+    ) -> Attended:
         """The source (…, keys, source size) mixed for each target position (…, queries, size).
 
         The output has the shape (…, queries, joined size).
@@ -205,11 +210,11 @@ class MultiHeadAttention(ProjectedAttention):
         query: Tensor,
         key: Tensor | None = None,
         value: Tensor | None = None,
-        mask: Tensor | None = None,
+        mask: Mask = None,
         *,
-        key_mask: Tensor | None = None,
+        key_mask: Mask = None,
         need_weights: bool = False,
-    ) -> tuple[Tensor, Tensor | None]:
+    ) -> Attended:
         """The values (…, keys, value size) mixed for each query (…, queries, size), and projected.
 
         Keys (…, keys, key size) default to the queries, and values to the keys. A query that may
@@ -259,9 +264,9 @@ class LinearAttention(ProjectedAttention):
         key: Tensor | None = None,
         value: Tensor | None = None,
         *,
-        key_mask: Tensor | None = None,
+        key_mask: Mask = None,
         need_weights: bool = False,
-    ) -> tuple[Tensor, Tensor | None]:
+    ) -> Attended:
         """The values (…, keys, size) mixed for each query (…, queries, size) through shared sums.
 
         Keys default to the queries, and values to the keys. There is no mask for single queries:
@@ -290,7 +295,7 @@ def check_context(positions: int, context_length: int | None) -> None:
         )
 
 
-def join_masks(mask: Tensor | None, key_mask: Tensor | None) -> Tensor | None:
+def join_masks(mask: Mask, key_mask: Mask) -> Tensor | None:
     """Both masks as one, broadcastable to (…, queries, keys); None: everything is visible."""
     for given in (mask, key_mask):
         if given is not None and given.dtype != torch.bool:
@@ -304,7 +309,7 @@ def join_masks(mask: Tensor | None, key_mask: Tensor | None) -> Tensor | None:
     return keys if mask is None else mask & keys
 
 
-def join_head_masks(query: Tensor, mask: Tensor | None, key_mask: Tensor | None) -> Tensor | None:
+def join_head_masks(query: Tensor, mask: Mask, key_mask: Mask) -> Tensor | None:
     """The same with an axis for heads, broadcastable to (…, heads, queries, keys)."""
     # The axes of the query tell a mask for each item from one for each head.
     if mask is not None and mask.ndim <= query.ndim:

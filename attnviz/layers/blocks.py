@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from attnviz.core.errors import InputError, UsageError
-from attnviz.layers.attention import MultiHeadAttention
+from attnviz.layers.attention import Attended, Mask, MultiHeadAttention
 from attnviz.mechanisms.positions import sinusoidal_positions
 
 
@@ -120,11 +120,11 @@ class EncoderBlock(nn.Module):
     def forward(
         self,
         inputs: Tensor,
-        mask: Tensor | None = None,
+        mask: Mask = None,
         *,
-        key_mask: Tensor | None = None,
+        key_mask: Mask = None,
         need_weights: bool = False,
-    ) -> tuple[Tensor, Tensor | None]:
+    ) -> Attended:
         """The inputs (…, positions, size) after attention and feed-forward."""
         attended, weights = self.attention(
             self.attention_norm(inputs), mask=mask, key_mask=key_mask, need_weights=need_weights
@@ -153,8 +153,8 @@ class DecoderBlock(nn.Module):
         target: Tensor,
         source: Tensor,
         *,
-        target_mask: Tensor | None = None,
-        source_mask: Tensor | None = None,
+        target_mask: Mask = None,
+        source_mask: Mask = None,
         need_weights: bool = False,
     ) -> tuple[Tensor, tuple[Tensor, Tensor] | None]:
         """The target (…, targets, size) after attention over itself and over an encoded source.
@@ -196,9 +196,7 @@ class VisionTransformerBlock(nn.Module):
         self.embedding = PatchEmbedding(image_size, patch_size, channels, size)
         self.block = EncoderBlock(size, heads, hidden_size, dropout=dropout)
 
-    def forward(
-        self, images: Tensor, *, need_weights: bool = False
-    ) -> tuple[Tensor, Tensor | None]:
+    def forward(self, images: Tensor, *, need_weights: bool = False) -> Attended:
         """The encoded class token and patches of images (…, channels, image size, image size).
 
         The output is (…, 1 + patches, size): 197 positions for 224² pixels in patches of 16².

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from attnviz.core.errors import UsageError, choose
 from attnviz.core.registry import MECHANISMS
-from attnviz.layers.attention import ProjectedAttention
+from attnviz.layers.attention import Mask, ProjectedAttention
 from attnviz.mechanisms.co_attention import co_alternating, co_parallel, co_two_stream
 from attnviz.mechanisms.dot_product import size_of_head
 
@@ -28,8 +28,8 @@ class _CoLayer(nn.Module):
         first: Tensor,
         second: Tensor,
         *,
-        first_mask: Tensor | None = None,
-        second_mask: Tensor | None = None,
+        first_mask: Mask = None,
+        second_mask: Mask = None,
         need_weights: bool = False,
     ) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, ...] | None]:
         """Both sequences (…, positions, size), attended to; the layer describes its weights."""

@@ -17,13 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from attnviz.core.effects import (
-    HeadOutputs,
-    Intervention,
-    PredictedToken,
-    SinkShares,
-    label_of,
-)
+from attnviz.core.effects import HeadOutputs, Intervention, PredictedToken, SinkShares, label_of
 from attnviz.core.errors import AttentionError, ModelError
 from attnviz.core.lens_inputs import AttentionGradients
 from attnviz.core.shared import own_thread

@@ -250,10 +250,7 @@ def build_attention(
         "unknown" if text.is_foreign else language
         for text, language in ((source, OTHER[query.language]), (target, query.language))
     ]
-    settings = {
-        "direction": " to ".join(directions),
-        "translated": query.translated,
-    }
+    settings = {"direction": " to ".join(directions), "translated": query.translated}
     guided = model.config["guided"]
     beyond = bool(source.notes("") or target.notes(""))
     why = "the head trained to align" + (", outside what it was trained for" if beyond else "")

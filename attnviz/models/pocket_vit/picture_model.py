@@ -88,10 +88,7 @@ class PicturePocket(StoredModel):
         scores = to_numpy(self.scores(self.weights, states[:1]))[0].astype(np.float64)
         chances = np.exp(scores - scores.max())
         shares = dict(zip(self.labels, (chances / chances.sum()).tolist(), strict=True))
-        settings = decided(shares) | {
-            "pixels": f"{side} × {side}",
-            "patches": f"{count} × {count}",
-        }
+        settings = decided(shares) | {"pixels": f"{side} × {side}", "patches": f"{count} × {count}"}
         tokens = Token("[CLS]", special=True), *patch_tokens(count, count)
         names = tuple(map(str, range(self.sizes.layers)))
         item: AttentionMap = over_patches(names, stack_layers(layers["self"]), tokens, tokens)

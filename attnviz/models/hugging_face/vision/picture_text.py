@@ -266,11 +266,7 @@ class PictureTextModel(UnbatchedSource):
 
 
 def _patch_map(
-    item: Captured,
-    sheet: Sheet,
-    tokens: tuple[Token, ...],
-    side: str,
-    marks: Mapping[int, str],
+    item: Captured, sheet: Sheet, tokens: tuple[Token, ...], side: str, marks: Mapping[int, str]
 ) -> AttentionMap:
     """The map over one grid: first the keys without a place, then the patches."""
     looks = "queries" if side == "queries" else "text"
