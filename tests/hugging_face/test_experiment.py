@@ -46,7 +46,9 @@ def test_what_a_model_writes_is_what_it_writes_by_itself_until_something_is_off(
     assert experiment.write(Intervention()) == written
 
 
-def test_a_target_is_written_anew_and_a_masked_model_writes_nothing(model_of):
+def test_a_target_is_written_anew_and_a_masked_model_writes_nothing(model_of, monkeypatch):
+    # This model ends no text by itself.
+    monkeypatch.setattr("attnviz.models.hugging_face.inputs.generation.LONGEST", 24)
     model = model_of("t5")
     experiment = model.experiment(PAIR, "all")
     inputs = model.tokenizer(PAIR.text, return_tensors="pt")

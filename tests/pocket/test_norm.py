@@ -71,8 +71,7 @@ def test_a_pair_has_them_for_each_stream():
 
 
 @pytest.mark.slow
-def test_they_need_no_torch_and_gradients_do():
-    for lens, expected in (("norm", False), ("gradient", True)):
-        loaded, done = imported("self", PAIR[0], "--model", "pocket", "--lens", lens, "-q")
-        assert done.status == 0
-        assert ("torch" in loaded) is expected
+def test_they_need_no_torch():
+    loaded, done = imported("self", PAIR[0], "--model", "pocket", "--lens", "norm", "-q")
+    assert done.status == 0
+    assert "torch" not in loaded
