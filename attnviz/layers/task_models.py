@@ -14,7 +14,7 @@ class TextEncoder(nn.Module):
 
     Args:
         layers: how many blocks.
-        padding: the token number that stands for nothing and is never looked at.
+        padding: the token number of padding, which no token attends to.
     """
 
     def __init__(

@@ -13,7 +13,7 @@ Array = Any
 Mask = Array | None
 """A boolean array, True where a query may look; None: everywhere."""
 Dropout = Callable[[Array], Array]
-"""What thins out weights before they are applied; the weights given back are the thinned ones."""
+"""Thins out weights before they are applied; mechanisms return the thinned ones."""
 
 
 def namespace(array: Array) -> Any:

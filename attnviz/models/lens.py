@@ -204,7 +204,7 @@ def open_experiment(source: Source, query: Query, wanted: str | None = None) -> 
 
 
 def explained_by(experiment: Experiment) -> AttentionGradients:
-    """How the outputs of an experiment change with each weight."""
+    """The gradients of an experiment's outputs by each weight."""
     outputs, tokens = experiment.outputs, experiment.attention.main.query_tokens
     return AttentionGradients(
         experiment.attention,

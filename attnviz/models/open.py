@@ -24,8 +24,8 @@ SHIPPED = {
     ),
     "pocket-vit": ("attnviz.models.pocket_vit.picture_model:load_pocket_vit", ()),
 }
-"""The loader of each shipped model, and the fields of an origin that it takes besides a device and a
-precision. The first is the default for texts."""
+"""The loader of each shipped model, and the fields of an origin that it takes besides device and
+dtype. The first is the default for texts."""
 LOADING = ("device", "dtype", "revision", "allow_pickle", "allow_code", "device_map", "adapter")
 """The fields of an origin that say how to load a model."""
 VISION = "pocket-vit"

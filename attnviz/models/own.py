@@ -33,7 +33,7 @@ from attnviz.models import UnbatchedSource, check_device, check_kind, query_text
 # `check_finite` refuses an overflow by name; numpy need not warn too.
 overflowing = np.errstate(over="ignore", invalid="ignore")
 DTYPES = ("float32", "float64", "float16", "bfloat16")
-UNITS = {"less": "share of a row's attention, of which a sink has the rest"}
+UNITS = {"less": "share of a row's attention; the sink has the rest"}
 UNITS["any"] = "weight from 0 to 1; rows sum to anything"
 SIGNED: dict[str, Any] = {"values": "signed", "unit": "affinity, from -1 to 1"}
 

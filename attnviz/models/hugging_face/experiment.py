@@ -148,7 +148,7 @@ class _ExplainedOutputs:
         return AttentionGradients(self.attention, gradients, rows, label, chance)
 
     def spell(self, number: int) -> str:
-        """What a choice is called."""
+        """The name of a choice."""
         return self.asked.spell(number)
 
 
@@ -253,7 +253,7 @@ class KernelExperiment(_ExplainedOutputs):
         }
 
     def write(self, change: Intervention, instead: HeadOutputs | None = None) -> str | None:
-        """What the model writes with something switched off; None: it writes nothing."""
+        """The model's text with parts switched off; None: it writes nothing."""
         if self.asked.write is None:
             return None
         with self._run_guarded(), watch_kernels(self._edit([change], instead)):
@@ -438,7 +438,7 @@ class EagerExperiment(_ExplainedOutputs):
         super().__init__(asked, self.logits)
 
     def slopes(self, score: Score) -> tuple[NDArray[np.floating], ...]:
-        """How a score of the logits changes with each weight of each map."""
+        """The gradients of a score of the logits by each weight of each map."""
         with quiet(), running(self.asked.model, self.asked.what):
             layers = [layer for _, layer in self.layers]
             found = layer_gradients(score(self.logits), layers, self.eager.kind)

@@ -158,13 +158,13 @@ def _vocabulary_number(loaded: LoadedModel, wanted: str) -> int | None:
 def spell_piece(loaded: LoadedModel, number: int) -> str:
     """A piece of the vocabulary as it is written."""
     text = str(loaded.tokenizer.decode([number])).strip()
-    if text and "\ufffd" not in text:  # which stands for a part of a character
+    if text and "\ufffd" not in text:  # a part of a character
         return text
     return str(loaded.tokenizer.convert_ids_to_tokens(number) or f"<{number}>")
 
 
 def class_name(config: Any, number: int) -> str:
-    """What one of a model's classes is called."""
+    """The name of a class."""
     return str((config.id2label or {}).get(number, f"LABEL_{number}"))
 
 

@@ -1,4 +1,4 @@
-"""The cards of the shipped models: what training has written down beside their weights."""
+"""The cards of the shipped models, which training wrote beside their weights."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from attnviz.core.errors import ModelError
 
 FOLDER = Path(__file__).parent / "files"
-"""Where weights, tokenizer, configuration and origin lie."""
+"""The folder of weights, tokenizer, configuration and origin."""
 CARDS = {"pocket": FOLDER} | {
     f"pocket-{kind}": FOLDER.parents[1] / f"pocket_{kind}" / "files" for kind in ("lm", "vit")
 }

@@ -95,14 +95,14 @@ class StoredExperiment(ABC):
     @property
     @abstractmethod
     def choices(self) -> int:
-        """How many there are."""
+        """The number of choices."""
 
     @abstractmethod
     def spell(self, number: int) -> str:
-        """What a choice is called."""
+        """The name of a choice."""
 
     def head_outputs(self) -> HeadOutputs:
-        """What each head puts out, (heads, positions, head size)."""
+        """The output of each head, (heads, positions, head size)."""
         found: dict[tuple[str, str], NDArray[np.floating]] = {}
 
         def note(seen: Attended) -> Array:
@@ -114,11 +114,11 @@ class StoredExperiment(ABC):
         return found
 
     def write(self, change: Intervention, instead: HeadOutputs | None = None) -> str | None:
-        """What the model writes with something switched off; None: it writes nothing."""
+        """The model's text with parts switched off; None: it writes nothing."""
         return None
 
     def gradients(self) -> tuple[NDArray[np.floating], ...]:
-        """How the sum of the outputs' log-probabilities changes with each weight of each map."""
+        """The gradients of the outputs' summed log p by each weight of each map."""
         return self.slopes(log=True)[0]
 
     def explain_first(self) -> AttentionGradients:

@@ -18,10 +18,9 @@ from attnviz.models.pocket.text import MASK, SPECIALS, PocketInputs
 class PocketExperiment(PieceExperiment):
     """The pocket model and a query.
 
-    The encoder's prediction is a word of the text where it is masked, the decoder's the piece
-    after those before it. The wanted one is a token by text or position, or of the decoder "all"
-    tokens of its text; None: the last word of the encoder's text, the last piece of a translation,
-    or what the decoder would write after its text.
+    The encoder predicts a masked word, the decoder the next piece. The wanted output is a token by
+    its text or position, or "all" tokens of the decoder's text. By default it is the last word of
+    the encoder's text, the last piece of a translation, or the next piece after the decoder's text.
     """
 
     model: PocketModel
@@ -39,11 +38,11 @@ class PocketExperiment(PieceExperiment):
             self.outputs = self.choose_pieces(tokens, ids, wanted, side, usual)
 
     def values(self) -> ValueVectors:
-        """What each head makes of each piece of the text that is run, masked where a word is."""
+        """The value vectors of each head, for the text with its mask."""
         return stored_values(self.model, self.given, self.attention)
 
     def write(self, change: Intervention, instead: HeadOutputs | None = None) -> str | None:
-        """The greedy translation, or what the decoder goes on with; the encoder writes nothing."""
+        """The greedy translation or continuation; None: the encoder writes nothing."""
         query = self.given
         if query.target is None:
             return None

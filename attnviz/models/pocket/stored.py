@@ -1,4 +1,4 @@
-"""What the shipped models share: a folder of weights, one forward pass, and their origin."""
+"""The base of the shipped models: a folder of weights, one forward pass, and their origin."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class StoredModel(UnbatchedSource, Predicting):
 
     @abstractmethod
     def read(self, query: Query) -> tuple[Any, Attention]:
-        """What `inputs` takes, and its maps."""
+        """The argument of `inputs` for a query, and its maps."""
 
     @abstractmethod
     def inputs(self, given: Any) -> tuple[Array, ...]:
@@ -90,7 +90,7 @@ class StoredModel(UnbatchedSource, Predicting):
         return stored_head_arithmetic(self, self.read(query)[0], which)
 
     def provenance(self, notes: tuple[str, ...], settings: dict[str, Any]) -> Provenance:
-        """Where maps of this model come from, with notes for the reader."""
+        """The origin of maps of this model, with notes for the reader."""
         revision = self.config.get("revision") or self.origin["revision"]
         return Provenance(
             source="pocket",

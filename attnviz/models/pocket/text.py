@@ -55,11 +55,11 @@ class EncodedText:
         return EncodedText(self.text[:end], self.ids[:RELIABLE], self.tokens[:RELIABLE])
 
     def with_end(self) -> tuple[list[int], tuple[Token, ...]]:
-        """What the encoder reads: the pieces, then <eos>."""
+        """The encoder's input: the pieces, then <eos>."""
         return [*self.ids, END], (*self.tokens, special(END, len(self.text)))
 
     def with_tag(self, language: str) -> tuple[list[int], tuple[Token, ...]]:
-        """What the decoder reads: the language's tag, then the pieces."""
+        """The decoder's input: the language's tag, then the pieces."""
         return [LANGUAGE[language], *self.ids], (special(LANGUAGE[language], 0), *self.tokens)
 
     def notes(self, name: str, model: str = "pocket", reliable: int = RELIABLE) -> list[str]:

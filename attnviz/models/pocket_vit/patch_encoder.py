@@ -44,7 +44,7 @@ class VisionSizes:
 
     @property
     def patches(self) -> int:
-        """How many patches there are down, and across."""
+        """The number of patches in a row and in a column."""
         return self.side // self.patch
 
 

@@ -361,7 +361,7 @@ LAYOUTS = {
         ("blip-2", "instructblip"),
     ),
 }
-"""How image tokens lie in a picture, by name."""
+"""The layouts of image tokens, by name."""
 BY_FAMILY = {family: name for name, row in LAYOUTS.items() for family in row.families}
 
 

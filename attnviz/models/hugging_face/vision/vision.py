@@ -184,7 +184,7 @@ class VisionModel(UnbatchedSource, Predicting):
         return Attention((), provenance, seen=seen)
 
     def _count_tokens(self, inputs: dict[str, Any]) -> int:
-        """How many tokens the model makes of a picture; 0: they are not in one row."""
+        """The number of tokens of a picture; 0: they are not in one row."""
         import torch
 
         # no_grad, not inference mode: BEiT caches its positions, and gradients must pass later.
