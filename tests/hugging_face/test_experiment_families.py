@@ -475,9 +475,9 @@ def test_a_family_without_kernels_is_asked_for_gradients_and_switches_nothing_of
         place = item.layers.index(link.layer)
         row = item.weights[place, link.head, link.query]
         pull = slope[place, link.head, link.query]
-        slope = score_slope(question, own, experiment.outputs, shapes, link, {place})
+        measured = score_slope(question, own, experiment.outputs, shapes, link, {place})
         expected = row[link.key] * (pull[link.key] - row @ pull)
-        np.testing.assert_allclose(expected, slope, rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(expected, measured, rtol=1e-4, atol=1e-6)
 
 
 def test_weights_that_no_gradient_reaches_are_refused_in_one_line():
