@@ -17,7 +17,7 @@ from attnviz.analyses.heads import measure_heads
 from attnviz.analyses.measures.intervals import intervals
 from attnviz.analyses.measures.repetition import WORDS
 from attnviz.core.query import Query
-from attnviz.models.pocket.source import load_pocket
+from attnviz.models.pocket.translator import load_pocket
 
 TRIALS, RESAMPLED, SENTENCES = 20_000, 600, 400
 GOAL = 0.935, 0.965

@@ -22,7 +22,7 @@ from attnviz.core.effects import Intervention, LinkAt
 from attnviz.core.query import Query
 from attnviz.models import Source
 from attnviz.models.lens import explained_by, open_experiment
-from attnviz.models.pocket.source import load_pocket
+from attnviz.models.pocket.translator import load_pocket
 
 LEAST_WEIGHT = 0.02
 DRAWN = 60

@@ -92,7 +92,7 @@ def by_effect(asked: ExperimentRequest, count: int) -> None:
 
 def by_gradient(asked: ExperimentRequest) -> None:
     """The gradient lens."""
-    gradient(KernelExperiment(asked).explained())
+    gradient(KernelExperiment(asked).explain_first())
 
 
 def main(tokens: int) -> None:

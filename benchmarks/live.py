@@ -23,8 +23,8 @@ import numpy as np
 from sacrebleu.metrics import CHRF
 
 from attnviz.core.query import Query
-from attnviz.models.pocket.packed import packed
-from attnviz.models.pocket.source import Pocket
+from attnviz.models.pocket.packed import pack_model
+from attnviz.models.pocket.translator import Pocket
 from attnviz.renderers.page.document import deflated, live_page, live_worker
 from tests.live.conftest import NOTHING, Engine, started
 from tests.live.test_in_browser import START
@@ -40,7 +40,7 @@ TEN_WORDS = (
 
 def main(sentences: Path, pairs: Path, count: int) -> None:
     """Print what was found."""
-    data = packed()
+    data = pack_model()
     page = live_page("attnviz live", data)
     print(f"packed: {len(data) / 1e6:.2f} MB, the page {len(page.encode()) / 1e6:.2f} MB")
     lines = [line.split("\t") for line in pairs.read_text(encoding="utf-8").splitlines()]

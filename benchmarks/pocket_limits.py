@@ -22,9 +22,9 @@ import numpy as np
 
 from attnviz.analyses.alignment import Score
 from attnviz.models.pocket.card import CARDS
-from attnviz.models.pocket.source import Pocket, load_pocket
 from attnviz.models.pocket.text import RELIABLE, SHORT
-from attnviz.models.pocket_lm.source import load_pocket_lm
+from attnviz.models.pocket.translator import Pocket, load_pocket
+from attnviz.models.pocket_lm.language_model import load_pocket_lm
 from attnviz.runs.word_alignment import Aligner
 from attnviz.storage.texts import Text
 from tests.asked import over_itself
@@ -95,7 +95,7 @@ def replaced(record: dict[str, Any], words: Sequence[str], share: float) -> dict
 
 def foreign(pocket: Pocket, texts: Sequence[str]) -> dict[str, float]:
     """The per cent of texts whose language is called unknown, and that are judged at all."""
-    read = pocket.judged([pocket.encode_text(text) for text in texts])
+    read = pocket.judge([pocket.encode_text(text) for text in texts])
     short = [len(text.beginning().text) < SHORT * len(text.ids[:RELIABLE]) for text in read]
     return {
         "texts": len(texts),

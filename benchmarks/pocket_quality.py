@@ -29,8 +29,8 @@ from attnviz.analyses.alignment import (
 from attnviz.analyses.treebank import TreebankStudy
 from attnviz.analyses.words import merge_attention
 from attnviz.models.pocket.model import FOLDER
-from attnviz.models.pocket.source import load_pocket
-from attnviz.models.pocket.text import load_tokenizer
+from attnviz.models.pocket.text import load_piece_tokenizer
+from attnviz.models.pocket.translator import load_pocket
 from attnviz.runs.word_alignment import Aligner
 from attnviz.storage.conllu import read_sentences as read_treebank
 from attnviz.storage.texts import Text
@@ -62,7 +62,7 @@ def unseen(folder: Path, pairs: Path, sentences: Path) -> dict[str, Any]:
     kept = set(read_sentences(sentences))
     chosen = [pair for pair in read_pairs(pairs) if pair.en in kept]
     pocket = load_pocket(folder=folder)
-    tokenizer = load_tokenizer(folder / "tokenizer.json")
+    tokenizer = load_piece_tokenizer(folder / "tokenizer.json")
     return measure(Evaluation(weights, pocket.sizes, tokenizer), chosen)
 
 

@@ -16,7 +16,7 @@ from attnviz.analyses.effects.ablation import replacements
 from attnviz.core.errors import UsageError
 from attnviz.core.query import Query
 from attnviz.models.lens import open_experiment
-from attnviz.models.pocket.source import load_pocket
+from attnviz.models.pocket.translator import load_pocket
 from tests.invoke import attnviz as run
 
 PAIR = ("The red car is fast.", "La voiture rouge est rapide.")

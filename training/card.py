@@ -111,8 +111,9 @@ def _figures(figures: dict[str, Any]) -> list[str]:
 
 def _roles(config: dict[str, Any], roles: dict[str, Any] | None) -> list[str]:
     guided = config["guided"]
-    place = f"layer {guided['layer']} head {guided['head']}"
-    lines = [f"cross    {place}  the alignment head, as it was trained to be"]
+    lines = [
+        f"cross    layer {guided['layer']} head {guided['head']}  the head trained to align",
+    ]
     if not roles:
         return lines
     clear = [item for item in roles["shares"] if item["share"] > CLEAR * item["even"]]

@@ -17,32 +17,35 @@ if TYPE_CHECKING:
 
 POCKET = "pocket"
 SHIPPED = {
-    POCKET: ("attnviz.models.pocket.source:load_pocket", ("causal", "to", "keep_qk")),
-    "pocket-lm": ("attnviz.models.pocket_lm.source:load_pocket_lm", ("keep_qk", "generate")),
-    "pocket-vit": ("attnviz.models.pocket_vit.source:load_pocket_vit", ()),
+    POCKET: ("attnviz.models.pocket.translator:load_pocket", ("causal", "to", "keep_qk")),
+    "pocket-lm": (
+        "attnviz.models.pocket_lm.language_model:load_pocket_lm",
+        ("keep_qk", "generate"),
+    ),
+    "pocket-vit": ("attnviz.models.pocket_vit.picture_model:load_pocket_vit", ()),
 }
-"""What loads each model that ships with the package, and what of an origin it heeds besides a
-device and a precision. Texts are read by the first if no model is named."""
+"""The loader of each shipped model, and the fields of an origin that it takes besides device and
+dtype. The first is the default for texts."""
 LOADING = ("device", "dtype", "revision", "allow_pickle", "allow_code", "device_map", "adapter")
-"""What of an origin says how a model is loaded."""
+"""The fields of an origin that say how to load a model."""
 VISION = "pocket-vit"
-"""What reads pictures where no model is named."""
+"""The default model of pictures."""
 PICTURE_LOADERS = {
     "picture": "attnviz.models.hugging_face.vision.vision:load_vision_model",
     "picture-text": "attnviz.models.hugging_face.vision.picture_text:load_picture_text_model",
 }
-"""What loads any other model of pictures."""
+"""The loaders of other models of pictures."""
 
 
 def is_shipped(origin: Origin) -> bool:
-    """Whether no model of somebody else is asked for, nor what another program computed."""
+    """Whether a shipped model answers, not another model or a file."""
     if origin.model is None:
         return origin.adapter is None and origin.qk is None
     return origin.model in SHIPPED
 
 
 def check_vision(origin: Origin) -> None:
-    """Refuse what reads texts where pictures are to be read."""
+    """Refuse sources of texts for pictures."""
     if is_shipped(origin) and origin.model not in (None, VISION):
         raise UsageError(
             f"'{origin.model}' reads texts, and pictures need a vision model: leave --model out "
@@ -57,7 +60,7 @@ def check_vision(origin: Origin) -> None:
 
 
 def load_shipped(origin: Origin, name: str | None = None) -> Any:
-    """The shipped model of that name, or the one that the origin names, as it asks for it."""
+    """The shipped model of this name, or of the origin's, with the origin's options."""
     path, heeded = SHIPPED[name or origin.model or POCKET]
     terms = {term: getattr(origin, term) for term in ("device", "dtype", *heeded)}
     return Entry("", path).load()(**terms)
@@ -124,7 +127,7 @@ def _model_instead(named: list[str]) -> str:
 
 
 def brings_tokens(origin: Origin) -> bool:
-    """True of a file that can name the tokens of its weights, so that no text is needed."""
+    """True of a file that can name its tokens, so that it needs no text."""
     return origin.weights is not None or origin.qk is not None
 
 
@@ -138,7 +141,7 @@ def name_of(origin: Origin) -> str:
 
 
 def states_of(origin: Origin) -> dict[str, FileState]:
-    """What the disk says of the files that an origin names, by its options."""
+    """The state on disk of the files that an origin names, by option."""
     files = {"--weights": origin.weights, "--qk": origin.qk}
     found = {name: files_state([one]) for name, one in files.items() if isinstance(one, Path)}
     if is_shipped(origin) or origin.qk is not None or isinstance(origin.model, Given):
@@ -153,8 +156,8 @@ def states_of(origin: Origin) -> dict[str, FileState]:
     return found
 
 
-def check_model(origin: Origin) -> None:
-    """Find out whether a model is there and complete, without loading it.
+def find_model(origin: Origin) -> None:
+    """Make sure that a model is there and complete, without loading it.
 
     Raises:
         ModelError: it is not.

@@ -171,6 +171,6 @@ def test_the_shipped_model_is_listed_and_its_card_printed() -> None:
     assert attnviz("models", "-f", "tsv").lines[1].split("\t")[:2] == ["pocket", "shipped"]
     card = attnviz("models", "pocket").text
     assert "CC BY 2.0" in card
-    assert "the alignment head, as it was trained to be" in card
+    assert "the head trained to align" in card
     wrong = attnviz("models", "poket")
     assert (wrong.status, "Did you mean 'pocket'" in wrong.err) == (2, True)

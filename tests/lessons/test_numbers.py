@@ -107,10 +107,10 @@ def test_masking_leaves_the_last_query_alone_and_the_first_with_itself() -> None
 
 
 def test_the_share_not_hidden_stretches_the_full_row_into_the_causal_one() -> None:
-    from attnviz.models.own import SeededEmbedding, split_words
+    from attnviz.models.own import SeededEmbedding, word_tokens
 
     embedding = SeededEmbedding(5, 8)
-    inputs = embedding.embed(split_words("a b c"))
+    inputs = embedding.embed(word_tokens("a b c"))
     query, key = (inputs @ embedding.projection(name) for name in ("query", "key"))
     exponentials = [math.exp(float(query[1] @ key[k]) / math.sqrt(8)) for k in range(3)]
     left = (exponentials[0] + exponentials[1]) / sum(exponentials)
@@ -159,10 +159,10 @@ def softmax(scores: list[float]) -> list[float]:
 
 
 def test_a_temperature_divides_the_scores_before_the_softmax() -> None:
-    from attnviz.models.own import SeededEmbedding, split_words
+    from attnviz.models.own import SeededEmbedding, word_tokens
 
     embedding = SeededEmbedding(1, 8)
-    inputs = embedding.embed(split_words("a b c d"))
+    inputs = embedding.embed(word_tokens("a b c d"))
     query, key = (inputs @ embedding.projection(name) for name in ("query", "key"))
     scores = [float(query[3] @ key[k]) / math.sqrt(8) for k in range(4)]
     for step, entropy, span, largest, answer in temperature_lesson("a b c d", 8, 1).rows:
@@ -381,7 +381,7 @@ def test_induction_is_what_transformers_computes_with_the_heads_zeroed() -> None
     import torch
     from transformers import LlamaForCausalLM
 
-    from attnviz.models.pocket_lm.source import FOLDER, load_pocket_lm
+    from attnviz.models.pocket_lm.language_model import FOLDER, load_pocket_lm
 
     count, random, source = 10, np.random.default_rng(3), load_pocket_lm()
     known = [n for n in range(FEWEST, COMMON) if WORD.fullmatch(source.piece(n))]

@@ -59,7 +59,8 @@ def test_scores_of_words_are_those_of_whispers_own_code(
 ) -> None:
     query = asked(sentence)
     assert query.recording is not None
-    found, heard = attend_query(loaded, query), loaded.hear(query.recording, sentence.samples)[0]
+    found = attend_query(loaded, query)
+    heard, _ = loaded.encode_recording(query.recording, sentence.samples)
     heads, why = loaded.timing_heads(found.main, None)
     assert (heads, why) == (PUBLISHED, "alignment_heads of its generation config")
     scores = WordClock(found.main, sentence.text, 0.02).scores(heads).mean(axis=0)
@@ -145,7 +146,8 @@ def test_three_minutes_are_heard_thirty_seconds_at_a_time(
 def test_weights_equal_those_of_transformers(loaded: AudioModel, sentence: Spoken) -> None:
     query = asked(sentence)
     assert query.recording is not None
-    found, heard = attend_query(loaded, query), loaded.hear(query.recording, sentence.samples)[0]
+    found = attend_query(loaded, query)
+    heard, _ = loaded.encode_recording(query.recording, sentence.samples)
     model = transformers.WhisperForConditionalGeneration.from_pretrained(
         loaded.name, attn_implementation="eager"
     ).eval()

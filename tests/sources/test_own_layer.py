@@ -12,7 +12,7 @@ from attnviz.core.errors import InputError, UsageError
 from attnviz.core.options import Origin
 from attnviz.core.registry import MECHANISMS
 from attnviz.mechanisms.positions import sinusoidal_positions
-from attnviz.models.own import OwnCoLayer, OwnLayer, SeededEmbedding, split_words
+from attnviz.models.own import OwnCoLayer, OwnLayer, SeededEmbedding, word_tokens
 from tests.asked import over_each_other, over_itself, over_source
 
 SOURCE, TARGET = "the red car is fast", "la voiture est rouge"
@@ -41,11 +41,11 @@ def weights_of(attention: Attention) -> np.ndarray:
 
 def test_equal_words_get_equal_vectors_and_their_own_places() -> None:
     embedding = SeededEmbedding(3, 8)
-    tokens = split_words("the cat the")
+    tokens = word_tokens("the cat the")
     drawn = embedding.embed(tokens) - sinusoidal_positions(3, 8)
     assert np.array_equal(drawn[0], drawn[2])
     assert not np.allclose(drawn[0], drawn[1])
-    (alone,) = embedding.embed(split_words("the")) - sinusoidal_positions(1, 8)
+    (alone,) = embedding.embed(word_tokens("the")) - sinusoidal_positions(1, 8)
     assert np.allclose(alone, drawn[0])
 
 
@@ -118,7 +118,7 @@ def test_torch_agrees_with_numpy_in_co_attention(name: str) -> None:
 def test_multi_head_is_scaled_attention_of_slices() -> None:
     size, heads = 12, 3
     embedding = SeededEmbedding(0, size)
-    inputs = embedding.embed(split_words(SOURCE))
+    inputs = embedding.embed(word_tokens(SOURCE))
     query, key = (inputs @ embedding.projection(name) for name in ("query", "key"))
     found = over_itself(own("multi-head", size=size, heads=heads), SOURCE).weights[0]
     for head in range(heads):

@@ -15,7 +15,7 @@ import pytest
 
 from attnviz.core.registry import MECHANISMS
 from attnviz.mechanisms.arrays import softmax, transpose
-from attnviz.mechanisms.working import sigmoid
+from attnviz.mechanisms.formula import logistic
 from attnviz.teach.steps.arithmetic import Steps, arithmetic
 from attnviz.teach.steps.given import (
     EXAMPLES,
@@ -108,7 +108,7 @@ def evaluated(formula: str, steps: Steps) -> np.ndarray | None:
     code = re.sub(r"√(\d+)", r"\1**0.5", code).replace("·", "*").replace("−", "-")
     code = re.sub(r"ln (\d+)", r"log(\1)", code).replace("lambda", "lambda_")
     known = {"softmax": softmax, "transpose": transpose, "tanh": np.tanh, "log": np.log}
-    known |= {"sigmoid": sigmoid} | {matrix.name: matrix.values for matrix in steps}
+    known |= {"sigmoid": logistic} | {matrix.name: matrix.values for matrix in steps}
     known["lambda_"] = known.get("lambda")
     try:
         names = {node.id for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Name)}
@@ -266,7 +266,7 @@ class Reader:
             r"scaled_scores − ln\(keys that the row's mask shows, or 1\)": lambda: (
                 m["scaled_scores"] - np.log(np.maximum(mask.sum(-1, keepdims=True), 1))
             ),
-            r"sigmoid\(biased_scores\) where mask": lambda: sigmoid(m["biased_scores"]) * mask,
+            r"sigmoid\(biased_scores\) where mask": lambda: logistic(m["biased_scores"]) * mask,
             r"the largest of scaled_scores.* so far, 2 keys a tile; 0 before .*": lambda: running(
                 m["scaled_scores"], masked, largest
             ),
@@ -620,20 +620,24 @@ def test_one_head_of_pocket_in_its_own_numbers(texts: tuple, stream: str, rows: 
 
 def test_the_heads_of_a_layer_together_are_what_pocket_adds() -> None:
     from attnviz.core.query import Query
-    from attnviz.mechanisms.working import HeadPlace
-    from attnviz.models.pocket.source import load_pocket
+    from attnviz.mechanisms.formula import HeadPlace
+    from attnviz.models.pocket.translator import load_pocket
 
     pocket, query = load_pocket(), Query("The red car")
     heads = [
-        {part.name: part.value for part in pocket.worked(query, HeadPlace("encoder", "0", h)).parts}
+        {
+            part.name: part.value
+            for part in pocket.head_arithmetic(query, HeadPlace("encoder", "0", h)).parts
+        }
         for h in "012345"
     ]
     bias = pocket.weights["encoder.0.self_attention.output.bias"]
     inputs = heads[0]["layer_input"] + sum(head["added"] for head in heads) + bias
-    from attnviz.models.pocket.network import feed_forward
+    from attnviz.models.pocket.transformer import feed_forward
 
     inputs = inputs + feed_forward(pocket.weights, "encoder.0", inputs)
     after = {
-        part.name: part.value for part in pocket.worked(query, HeadPlace("encoder", "1", "0")).parts
+        part.name: part.value
+        for part in pocket.head_arithmetic(query, HeadPlace("encoder", "1", "0")).parts
     }
     np.testing.assert_allclose(after["layer_input"], inputs, rtol=0, atol=1e-4)

@@ -139,8 +139,8 @@ def audio(
             width = options.output.width
             bands = cache(partial(log_mel, source.cut(given), source.extractor))
             strip = {"heatmap": lambda: draw(found, "heatmap", views, width, above=bands())}
-            picture, framed = None, found.main.key_side == SIDE and not source.patched
-            if source.patched and (options.output.html or options.output.open_page):
+            picture, framed = None, found.main.key_side == SIDE and not source.has_patches
+            if source.has_patches and (options.output.html or options.output.open_page):
                 picture = {"self": as_jpeg(spectrogram(bands()))}
             report.add(Item(found, views, strip if framed else {}, picture=picture))
         else:

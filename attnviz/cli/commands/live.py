@@ -36,10 +36,10 @@ def live(
     if output is not None:
         check_writable(output)
     started = time.perf_counter()
-    from attnviz.models.pocket.packed import packed
+    from attnviz.models.pocket.packed import pack_model
     from attnviz.renderers.page.document import live_page
 
-    data = live_page("attnviz live", packed()).encode()
+    data = live_page("attnviz live", pack_model()).encode()
     path = save_page(output, data, shown=options.output.open_page or output is None)
     if options.output.verbose:
         size, seconds = len(data) / 1e6, time.perf_counter() - started

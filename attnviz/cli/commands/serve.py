@@ -13,7 +13,7 @@ from attnviz.cli.options import OUTPUT, with_options
 from attnviz.cli.output import note, write_bytes
 from attnviz.core.errors import ModelError, UsageError
 from attnviz.core.options import LENS_NAMES, Options, opt
-from attnviz.models.open import check_model, check_origin
+from attnviz.models.open import check_origin, find_model
 
 MEANING = (
     "everyone who can reach this machine and has the address can run its models and send texts; "
@@ -53,7 +53,7 @@ def serve(
             f"--host {host} is no address of this machine alone: {MEANING}. Add --allow-network if "
             "that is meant"
         )
-    check_model(options.origin)
+    find_model(options.origin)
     try:
         from attnviz.runs import serving
     except ModuleNotFoundError as error:

@@ -257,7 +257,7 @@ def _head(sentence: str, target: str | None, origin: Origin, choice: Choice) -> 
     """One head of a model over a sentence, or a pair; of many the one that is seen first."""
     from attnviz.analyses.select import check_selection, select
     from attnviz.core.query import Query
-    from attnviz.mechanisms.working import HeadPlace
+    from attnviz.mechanisms.formula import HeadPlace
     from attnviz.models import SupportsHeadArithmetic, attend_query
     from attnviz.models.open import open_source
     from attnviz.teach.steps.head import head_steps
@@ -278,7 +278,7 @@ def _head(sentence: str, target: str | None, origin: Origin, choice: Choice) -> 
             raise UsageError(f"--{what} {selection}: steps shows one {what}, not {len(known)}")
     layer, head = (known[0] if len(known) == 1 else usual for _, known, usual in names.values())
     which = HeadPlace(item.stream, layer, head)
-    return head_steps(attention, which, source.worked(query, which))
+    return head_steps(attention, which, source.head_arithmetic(query, which))
 
 
 def _sentence(file: str | None, text: str | None) -> str | None:

@@ -15,8 +15,8 @@ from rich.table import Table
 from rich.text import Text
 
 from attnviz.core.errors import UsageError
-from attnviz.mechanisms.working import Formula, Part
-from attnviz.models.own import SeededEmbedding, split_words
+from attnviz.mechanisms.formula import Formula, Part
+from attnviz.models.own import SeededEmbedding, word_tokens
 from attnviz.renderers import Display
 from attnviz.renderers.colors import Limits
 from attnviz.renderers.printable import printable, shorten
@@ -180,7 +180,7 @@ def project_words(
 ) -> tuple[tuple[str, ...], list[NDArray[np.float64]]]:
     """The words of a text, and their queries, keys and values in an untrained layer."""
     check_range("size", size, 1, MOST_FEATURES)
-    tokens = split_words(text)
+    tokens = word_tokens(text)
     embedding = SeededEmbedding(seed, size)
     inputs = embedding.embed(tokens)
     projected = [inputs @ embedding.projection(name) for name in ("query", "key", "value")]

@@ -186,10 +186,10 @@ def groups_lesson(text: str = SENTENCE) -> Lesson:
     kept for a position in a layer, their share of the full number, and the mean change of a layer's
     output as a share of its length.
     """
-    from attnviz.models.pocket.model import PocketModel
-    from attnviz.models.pocket.network import Attended, encode
+    from attnviz.models.pocket.transformer import Attended, run_encoder
+    from attnviz.models.pocket.translator import Pocket
 
-    pocket, seen = PocketModel(), list[Attended]()
+    pocket, seen = Pocket(), list[Attended]()
 
     def watch(attended: Attended) -> Any:
         seen.append(attended)
@@ -197,7 +197,7 @@ def groups_lesson(text: str = SENTENCE) -> Lesson:
 
     heads, size = pocket.sizes.heads, pocket.sizes.size
     ids = pocket.encode_text(text).ids
-    encode(pocket.weights, pocket.sizes, pocket.embed(ids), watch=watch)
+    run_encoder(pocket.weights, pocket.sizes, pocket.embed(ids), watch=watch)
 
     norm = np.linalg.norm
 

@@ -273,7 +273,7 @@ def sinks_lesson(text: str = SENTENCE, size: int = 8) -> Lesson:
 
 def _describe_pocket(text: str) -> str:
     """How many heads of a trained model without a sink use a token as one."""
-    from attnviz.models.pocket.source import load_pocket
+    from attnviz.models.pocket.translator import load_pocket
 
     item = attend_query(load_pocket(), Query(text)).main
     received = item.weights.mean(axis=-2)

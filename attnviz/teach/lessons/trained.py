@@ -14,8 +14,8 @@ from attnviz.teach.lessons.lesson import Curves, Heat, Lesson, check_range
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from attnviz.models.pocket.network import Attended
-    from attnviz.models.pocket_lm.source import CausalPocket
+    from attnviz.models.pocket.transformer import Attended
+    from attnviz.models.pocket_lm.language_model import CausalPocket
 
 DRAWS, WORD, FEWEST, COMMON = 8, re.compile("▁[a-z]{3,8}"), 100, 3000
 """Random words are pieces that match WORD, of the most common ones: numbers FEWEST to COMMON."""
@@ -130,7 +130,7 @@ def induction_lesson(length: int = 16, seed: int = 0) -> Lesson:
     on the previous piece, and of the second on the piece after the earlier copy.
     """
     check_range("length", length, 4, 40)
-    from attnviz.models.pocket_lm.source import load_pocket_lm
+    from attnviz.models.pocket_lm.language_model import load_pocket_lm
 
     model = load_pocket_lm()
     random = np.random.default_rng(seed)

@@ -15,7 +15,7 @@ from attnviz.core.errors import InputError, UsageError, choose
 from attnviz.core.registry import MECHANISMS, Mechanism
 from attnviz.mechanisms.arrays import softmax, transpose
 from attnviz.mechanisms.dot_product import LOWER, causal_mask
-from attnviz.mechanisms.working import SIDES, Part, groups_of, shapes_of, sigmoid, size_of_head
+from attnviz.mechanisms.formula import SIDES, Part, groups_of, logistic, shapes_of, size_of_head
 from attnviz.models.own import SeededEmbedding
 from attnviz.teach.steps.given import DRAWN, TRAPS, CalculationInputs, Floats
 
@@ -31,7 +31,7 @@ class Matrix:
         formula: how it was computed ("query @ keyᵀ"); empty if it was given.
         rows: a name for each row; empty if rows are features.
         stack: names along the first of three axes: "head 0", …
-        axes: its last axes, as in `attnviz.mechanisms.working.Part`.
+        axes: its last axes, as in `attnviz.mechanisms.formula.Part`.
         origin: where it comes from, if no formula made it.
     """
 
@@ -233,7 +233,7 @@ class _Calculation:
         shapes, learned = shapes_of(row, size, self.heads, inputs), dict(given.learned)
         embedding = SeededEmbedding(given.seed, size)
         self.drawn = [name for name in shapes if name not in learned]
-        learned |= {n: embedding.drawn(row, n, shapes[n]) for n in self.drawn}
+        learned |= {n: embedding.draw_parameter(row, n, shapes[n]) for n in self.drawn}
         if self.drawn and given.origin != DRAWN:
             self.notes.append(f"drawn at random, as none was given: {', '.join(self.drawn)}")
         options: dict[str, Any] = {"heads": self.heads} if row.many_heads else {}
@@ -245,7 +245,7 @@ class _Calculation:
             self.add(stored, values)
             if axes.startswith(SIDES):
                 side, letter = (asking, "q") if axes.startswith("queries") else (asked, "k")
-                made = sigmoid(self[side] @ values)
+                made = logistic(self[side] @ values)
                 values = self[self.add(name, made, f"sigmoid({side} @ {stored})", f"{letter}f")]
             options[name] = values
         return options

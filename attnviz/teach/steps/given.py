@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from attnviz.core.errors import InputError
 from attnviz.core.registry import MECHANISMS, Mechanism
-from attnviz.mechanisms.working import SIDES, example_parts, size_of_head
-from attnviz.models.own import SeededEmbedding, split_words
+from attnviz.mechanisms.formula import SIDES, example_parts, size_of_head
+from attnviz.models.own import SeededEmbedding, word_tokens
 from attnviz.storage.matrices import read_examples, read_matrices
 
 Floats = NDArray[np.float64]
@@ -268,8 +268,8 @@ def seeded_sentence(
     `attnviz cross` with a target, whose words are the queries.
     """
     row = MECHANISMS["scaled"] if row is None else row
-    keys = split_words(sentence)
-    queries = keys if target is None else split_words(target)
+    keys = word_tokens(sentence)
+    queries = keys if target is None else word_tokens(target)
     embedding = SeededEmbedding(seed, size)
     size_of_head(size, heads)
     return CalculationInputs(
@@ -277,7 +277,7 @@ def seeded_sentence(
         query_input=embedding.embed(queries),
         key_value_input=None if target is None else embedding.embed(keys),
         projections={
-            name: embedding.projected(row, name.removeprefix("w_"), heads)
+            name: embedding.projection_for(row, name.removeprefix("w_"), heads)
             for name in PROJECTIONS
             if row.projected
         },

@@ -7,12 +7,12 @@ from typing import get_args
 import numpy as np
 
 from attnviz.core.attention_map import Attention
-from attnviz.mechanisms.working import HeadPlace, Worked
+from attnviz.mechanisms.formula import HeadArithmetic, HeadPlace
 from attnviz.teach.steps.arithmetic import Matrix, Stage, Steps, compare_results, operands_of
 
 
-def head_steps(attention: Attention, which: HeadPlace, worked: Worked) -> Steps:
-    """Every matrix of one head over the tokens of a map.
+def head_steps(attention: Attention, which: HeadPlace, worked: HeadArithmetic) -> Steps:
+    """What a head did with the tokens of a map, every matrix by name.
 
     They are computed here and compared with those of the model's own pass.
     """

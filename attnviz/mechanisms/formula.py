@@ -1,7 +1,7 @@
 """A mechanism as one function that yields each of its intermediate arrays by name.
 
-Called, it answers (output, weights). Its `parts` are everything on the way with the formula that
-made it, for whoever shows the arithmetic: `attnviz steps`, the page, the lessons.
+A call returns (output, weights). `parts` yields every array with the formula that made it;
+`attnviz steps`, the page and the lessons show these.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ import numpy as np
 
 from attnviz.core.errors import UsageError
 from attnviz.core.registry import Mechanism
-from attnviz.mechanisms.arrays import Array, Dropout, namespace, softmax
+from attnviz.mechanisms.arrays import Array, Dropout, Mask, namespace, softmax
 
-Given = ParamSpec("Given")
+Arguments = ParamSpec("Arguments")
 
 
 class Part(NamedTuple):
     """One array of a calculation.
 
     Attributes:
-        value: the array; or what makes it, of one that only a reader of the steps needs.
-        formula: how it comes about, of parts by their names: "query @ keyᵀ".
-        axes: its last axes: q(ueries), k(eys), f(eatures), t(iles), g(roups of heads), n (numbers
-            of another kind); what stands before them are heads.
+        value: the array, or a function that makes it where only `parts` needs it.
+        formula: how it is computed, from other parts by name: "query @ keyᵀ".
+        axes: its last axes: q(ueries), k(eys), f(eatures), t(iles), g(roups of heads), n (other
+            numbers). Axes before them are heads.
     """
 
     name: str
@@ -43,11 +43,11 @@ class HeadPlace(NamedTuple):
     head: str
 
 
-class Worked(NamedTuple):
-    """What one head of a model did, part after part; a part without a formula is the model's own.
+class HeadArithmetic(NamedTuple):
+    """What one head of a model computed, in order. A part without a formula comes from the model.
 
     Attributes:
-        seen: what the model's pass itself had, by the name of the part that should be the same.
+        seen: arrays of the model's own pass, by the name of the part that should equal them.
     """
 
     parts: list[Part]
@@ -55,35 +55,35 @@ class Worked(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-Working: TypeAlias = Generator[Part, Array, None]
-"""Yields part after part, and is sent each back."""
+Calculation: TypeAlias = Generator[Part, Array, None]
+"""Yields one part after the other; `send` gives each back, so that a caller can replace it."""
 Projected: TypeAlias = Generator[Part, Array, tuple[Array, Array, Array]]
 
 
-class Formula(Generic[Given]):
-    """A mechanism: called, it answers (output, weights)."""
+class Formula(Generic[Arguments]):
+    """A mechanism: a call returns (output, weights)."""
 
-    def __init__(self, working: Callable[Given, Working]) -> None:
-        self.working = working
+    def __init__(self, working: Callable[Arguments, Calculation]) -> None:
+        self.calculation = working
         update_wrapper(self, working)
 
-    def parts(self, *arrays: Given.args, **options: Given.kwargs) -> Iterator[Part]:
+    def parts(self, *arrays: Arguments.args, **options: Arguments.kwargs) -> Iterator[Part]:
         """Every part in the order of the calculation, "weights" and "output" among them."""
         for part in self._steps(*arrays, **options):
             yield part._replace(value=part.value()) if callable(part.value) else part
 
-    def _steps(self, *arrays: Given.args, **options: Given.kwargs) -> Iterator[Part]:
-        working = self.working(*arrays, **options)
-        part = next(working, None)
+    def _steps(self, *arrays: Arguments.args, **options: Arguments.kwargs) -> Iterator[Part]:
+        calculation = self.calculation(*arrays, **options)
+        part = next(calculation, None)
         while part is not None:
             yield part
             try:
-                part = working.send(part.value)
+                part = calculation.send(part.value)
             except StopIteration:
                 return
 
-    def __call__(self, *arrays: Given.args, **options: Given.kwargs) -> tuple[Array, Array]:
-        """The output and the weights; the weights are None where they were not to be formed."""
+    def __call__(self, *arrays: Arguments.args, **options: Arguments.kwargs) -> tuple[Array, Array]:
+        """The output, and the weights or None where the options ask for none."""
         output = weights = None
         for part in self._steps(*arrays, **options):
             if part.name == "output":
@@ -98,8 +98,7 @@ def shapes_of(
 ) -> dict[str, tuple[int, ...]]:
     """The shapes of a mechanism's further parameters; w_NAME is a projection that makes NAME.
 
-    `inputs` are the features of the queries' and the keys' inputs; None: as many as there are of
-    the projected.
+    `inputs` are the features of the queries' and of the keys' inputs; None: `size` of both.
     """
     known = {"size": size, "heads": heads, "head": size // heads, "half_head": size // heads // 2}
     known |= {"latent": max(size // 2, 1), "turned": 2, "turned_heads": 2 * heads}
@@ -115,11 +114,11 @@ def shapes_of(
 
 
 SIDES = ("queries", "keys")
-"""The first axis of what is of each position."""
+"""The first axis of parameters that have a row for each position."""
 
 
 def example_parts(row: Mechanism, positions: int, size: int, heads: int) -> Iterator[Part]:
-    """Every part of a mechanism over ones: for who wants their names and formulas."""
+    """Every part of a mechanism over arrays of ones, for their names and formulas."""
     options: dict[str, Any] = {"heads": heads} if row.many_heads else {}
     shapes = shapes_of(row, size, heads).values()
     for (name, axes), shape in zip(row.learned.items(), shapes, strict=True):
@@ -129,7 +128,7 @@ def example_parts(row: Mechanism, positions: int, size: int, heads: int) -> Iter
 
 
 def groups_of(row: Mechanism, heads: int) -> int:
-    """How many heads have keys and values of their own; half of an odd number is one."""
+    """How many heads have their own keys and values; half of an odd number is one."""
     return {"all": heads, "one": 1, "half": 1 if heads % 2 else heads // 2}[row.groups]
 
 
@@ -158,10 +157,7 @@ def join_heads(inputs: Array) -> Array:
 def in_heads(
     query: Array, key: Array, value: Array, heads: int, groups: int | None = None
 ) -> Projected:
-    """Queries, keys and values with an axis for heads, or of keys and values for `groups` of them.
-
-    Each is a part of its own where there are several.
-    """
+    """Queries, keys and values with an axis for heads; keys and values may have fewer `groups`."""
     found = []
     for name, inputs, axes in (("query", query, "qf"), ("key", key, "kf"), ("value", value, "kf")):
         count, what = heads, "head"
@@ -169,7 +165,8 @@ def in_heads(
             count, what, axes = groups, "group", "gkf"
         inputs = split_heads(inputs, count)
         if heads > 1:
-            shown = f"{name} in {count} {what}{'s' * (count > 1)} of {inputs.shape[-1]} features"
+            what = what if count == 1 else f"{what}s"
+            shown = f"{name} in {count} {what} of {inputs.shape[-1]} features"
             inputs = yield Part(f"{name}_heads", inputs, shown, axes)
         found.append(inputs)
     return found[0], found[1], found[2]
@@ -178,33 +175,29 @@ def in_heads(
 def scaled_scores(
     query: Array, key: Array, shown: str = "query @ keyᵀ"
 ) -> Generator[Part, Array, Array]:
-    """Products of queries and keys, divided by the root of the head size.
-
-    Queries are divided, which costs less and overflows later; products are made for who looks.
-    """
+    """Products of queries and keys, divided by the root of the head size."""
     key, size = namespace(query).matrix_transpose(key), query.shape[-1]
+    # Dividing the queries costs less than dividing the products, and overflows later.
     yield Part("scores", lambda: query @ key, shown)
     scores = yield Part("scaled_scores", (query / size**0.5) @ key, f"scores / √{size}")
     return scores
 
 
-def weighed(
-    scores: Array, mask: Array | None, shown: str, dropout: Dropout | None = None
+def weigh_keys(
+    scores: Array, mask: Mask, shown: str, dropout: Dropout | None = None
 ) -> Generator[Part, Array, Array]:
-    """The softmax of scores where the mask lets a query look; of it dropout leaves out some."""
-    weights, shown = (
-        softmax(scores, mask),
-        f"softmax({shown}{'' if mask is None else ' where mask'})",
-    )
+    """The softmax of scores where the mask lets a query look, thinned by dropout."""
+    weights, seen = softmax(scores, mask), "" if mask is None else " where mask"
+    shown = f"softmax({shown}{seen})"
     if dropout is not None:
         weights, shown = dropout(weights), f"dropout({shown})"
     return (yield Part("weights", weights, shown))
 
 
-def mixed(
+def join_outputs(
     output: Array, shown: str = "weights @ value", name: str = "output"
 ) -> Generator[Part, Array, Array]:
-    """What every head puts out, (…, heads, queries, features), set side by side."""
+    """The heads' outputs (…, heads, queries, features), side by side."""
     if output.shape[-3] > 1:
         output = yield Part("head_outputs", output, shown, "qf")
         shown = "head_outputs, head beside head"
@@ -212,20 +205,20 @@ def mixed(
     return output
 
 
-def attended(
+def weigh_values(
     scores: Array,
     value: Array,
-    mask: Array | None,
+    mask: Mask,
     shown: str = "scaled_scores",
     dropout: Dropout | None = None,
-) -> Working:
-    """The softmax of scores of several heads, and the values mixed by it."""
-    weights = yield from weighed(scores, mask, shown, dropout)
-    yield from mixed(weights @ value)
+) -> Calculation:
+    """The softmax of the heads' scores, and the values that it mixes."""
+    weights = yield from weigh_keys(scores, mask, shown, dropout)
+    yield from join_outputs(weights @ value)
 
 
-def placed(like: Array, numbers: Array) -> Array:
-    """Numbers of numpy as an array of the same kind, device and (if they are floats) precision."""
+def array_like(like: Array, numbers: Array) -> Array:
+    """Numpy numbers as an array of the same kind and device; floats also get its precision."""
     dtype = like.dtype if np.issubdtype(numbers.dtype, np.floating) else None
     if isinstance(like, np.ndarray):
         return numbers if dtype is None else numbers.astype(dtype)
@@ -242,16 +235,16 @@ def distances(queries: int, keys: int) -> Array:
     return np.arange(keys) - (np.arange(queries)[:, None] + keys - queries)
 
 
-def both(mask: Array | None, other: Array) -> Array:
-    """What two masks leave to see, of which the first may be none."""
+def combine_masks(mask: Mask, other: Array) -> Array:
+    """What both masks show; the first may be None."""
     return other if mask is None else mask & other
 
 
-def seen_keys(values: Array, mask: Array | None, mechanism: str, instead: float = 0.0) -> Array:
-    """Numbers of each key (…, keys, features), or `instead` where it is hidden from all queries.
+def hide_keys(values: Array, mask: Mask, mechanism: str, instead: float = 0.0) -> Array:
+    """Numbers of each key (…, keys, features), or `instead` where the mask hides the key.
 
     Raises:
-        ValueError: a mask that differs from query to query; what runs over keys cannot be shared.
+        ValueError: the mask differs between queries; a running sum over keys serves all of them.
     """
     if mask is None:
         return values
@@ -262,6 +255,6 @@ def seen_keys(values: Array, mask: Array | None, mechanism: str, instead: float 
     return xp.where(kept, values, xp.full_like(values, instead))
 
 
-def sigmoid(inputs: Array) -> Array:
+def logistic(inputs: Array) -> Array:
     """1 / (1 + exp(−x)), in a form that cannot overflow."""
     return 0.5 + 0.5 * namespace(inputs).tanh(0.5 * inputs)

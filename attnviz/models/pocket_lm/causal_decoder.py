@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from attnviz.mechanisms.arrays import Array, namespace
-from attnviz.mechanisms.dot_product import causal_mask, multi_head, size_of_head
-from attnviz.models.pocket.network import Attended, Watch, Weights, linear
+from attnviz.mechanisms.dot_product import causal_mask, size_of_head
+from attnviz.models.pocket.transformer import Watch, Weights, attend_heads, linear_map
 
 EMBEDDING = "model.embed_tokens.weight"
+PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,7 @@ class CausalSizes:
         return cls(*(config[name] for name in (*names.split(), "rope_theta")))
 
 
-def normalise(weights: Weights, name: str, inputs: Array) -> Array:
+def root_mean_square_norm(weights: Weights, name: str, inputs: Array) -> Array:
     """Inputs with a mean square of 1 over their features, then scaled."""
     xp = namespace(inputs)
     square = xp.mean(inputs * inputs, axis=-1, keepdims=True)
@@ -44,7 +46,7 @@ def normalise(weights: Weights, name: str, inputs: Array) -> Array:
 
 
 def angles(like: Array, first: int, last: int, sizes: CausalSizes) -> Array:
-    """By how much each pair of a head's features turns at positions from first to before last.
+    """The angles by which each pair of a head's features turns, from position first to before last.
 
     Returns:
         Radians, shape (positions, 1, head size / 2), in the given array's kind.
@@ -55,7 +57,7 @@ def angles(like: Array, first: int, last: int, sizes: CausalSizes) -> Array:
     return xp.arange(first, last, **place)[:, None, None] * slower
 
 
-def turn(inputs: Array, by: Array, heads: int) -> Array:
+def rotate_pairs(inputs: Array, by: Array, heads: int) -> Array:
     """Queries or keys (…, positions, size) with the pairs of features of each head turned.
 
     A pair is a feature of a head's first half and the one at its place in the second half.
@@ -69,14 +71,14 @@ def turn(inputs: Array, by: Array, heads: int) -> Array:
 
 
 class Cache:
-    """Keys and values (…, positions, size) of what has been read, by layer, to go on from."""
+    """Keys and values (…, positions, size) of the pieces read so far, by layer."""
 
     def __init__(self) -> None:
         self.length = 0
         self.layers: dict[int, tuple[Array, Array]] = {}
 
     def extend(self, layer: int, key: Array, value: Array) -> tuple[Array, Array]:
-        """The keys and values so far, these behind them."""
+        """All keys and values so far, these last."""
         if known := self.layers.get(layer):
             xp = namespace(key)
             key, value = (
@@ -86,43 +88,52 @@ class Cache:
         return key, value
 
 
-def decode(
+def run_layers(
     weights: Weights,
     sizes: CausalSizes,
     inputs: Array,
     watch: Watch | None = None,
     cache: Cache | None = None,
 ) -> tuple[Array, list[Array]]:
-    """What the layers make of embedded pieces (…, queries, size), and each layer's weights.
+    """The last states of embedded pieces (…, queries, size), and each layer's weights.
 
-    With a cache the pieces stand behind those that it holds, and it takes them in.
+    The pieces follow those in the cache, which then holds them too.
     """
     shares, before = [], cache.length if cache else 0
     length = before + inputs.shape[-2]
     mask, by = causal_mask(inputs, inputs.shape[-2], length), angles(inputs, before, length, sizes)
+
+    def rotate(number: int, query: Array, key: Array, value: Array) -> tuple[Array, ...]:
+        query, key = (rotate_pairs(side, by, sizes.heads) for side in (query, key))
+        return query, *((key, value) if cache is None else cache.extend(number, key, value))
+
     for number in range(sizes.layers):
         layer = f"model.layers.{number}"
-        name, normal = f"{layer}.self_attn", normalise(weights, f"{layer}.input_layernorm", inputs)
-        query = turn(linear(weights, f"{name}.q_proj", normal), by, sizes.heads)
-        key = turn(linear(weights, f"{name}.k_proj", normal), by, sizes.heads)
-        value = linear(weights, f"{name}.v_proj", normal)
-        if cache is not None:
-            key, value = cache.extend(number, key, value)
-        output, share = multi_head(query, key, value, mask, heads=sizes.heads)
-        if watch is not None:
-            output = watch(Attended(name, query, key, value, output, share, normal, normal, inputs))
-        inputs = inputs + linear(weights, f"{name}.o_proj", output)
-        normal = normalise(weights, f"{layer}.post_attention_layernorm", inputs)
-        inputs = inputs + feed_forward(weights, f"{layer}.mlp", normal)
+        normal = root_mean_square_norm(weights, f"{layer}.input_layernorm", inputs)
+        update, share = attend_heads(
+            weights,
+            f"{layer}.self_attn",
+            normal,
+            normal,
+            mask,
+            sizes.heads,
+            watch,
+            inputs,
+            PROJECTIONS,
+            partial(rotate, number),
+        )
+        inputs = inputs + update
+        normal = root_mean_square_norm(weights, f"{layer}.post_attention_layernorm", inputs)
+        inputs = inputs + gated_feed_forward(weights, f"{layer}.mlp", normal)
         shares.append(share)
     if cache is not None:
         cache.length = length
-    return normalise(weights, "model.norm", inputs), shares
+    return root_mean_square_norm(weights, "model.norm", inputs), shares
 
 
-def feed_forward(weights: Weights, name: str, inputs: Array) -> Array:
+def gated_feed_forward(weights: Weights, name: str, inputs: Array) -> Array:
     """A feed-forward block whose inner features are gated by SiLU, of the inputs' shape."""
-    gate = linear(weights, f"{name}.gate_proj", inputs)
+    gate = linear_map(weights, f"{name}.gate_proj", inputs)
     silu = 0.5 * gate * (1 + namespace(gate).tanh(0.5 * gate))  # x · sigmoid(x), never overflowing
-    opened = silu * linear(weights, f"{name}.up_proj", inputs)
-    return linear(weights, f"{name}.down_proj", opened)
+    gated = silu * linear_map(weights, f"{name}.up_proj", inputs)
+    return linear_map(weights, f"{name}.down_proj", gated)

@@ -11,9 +11,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from attnviz.mechanisms.arrays import Array, namespace, transpose
-from attnviz.models.pocket.network import Watch, Weights, attend, gelu, linear, normalise
+from attnviz.models.pocket.transformer import BlockNames, Watch, Weights, layer_norm, run_block
 
 PROJECTIONS = ("attention.query", "attention.key", "attention.value", "output.dense")
+NAMES = BlockNames(
+    attention_norm="layernorm_before",
+    attention="attention",
+    projections=PROJECTIONS,
+    feed_forward_norm="layernorm_after",
+    inner="intermediate.dense",
+    outer="output.dense",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,28 +38,20 @@ class VisionSizes:
     @classmethod
     def read(cls, config: Mapping[str, Any]) -> VisionSizes:
         """The sizes that a configuration of transformers tells."""
-        names = (
-            "image_size patch_size hidden_size num_attention_heads intermediate_size "
-            "num_hidden_layers"
-        )
-        return cls(*(config[name] for name in names.split()))
+        sides = (config[f"{name}_size"] for name in ("image", "patch", "hidden"))
+        counts = ("num_attention_heads", "intermediate_size", "num_hidden_layers")
+        return cls(*sides, *(config[name] for name in counts))
 
     @property
     def patches(self) -> int:
-        """How many patches there are down, and across."""
+        """The number of patches in a row and in a column."""
         return self.side // self.patch
 
 
-def embed(weights: Weights, sizes: VisionSizes, pixels: Array) -> Array:
-    """A class token and patches with their places, as the layers take them.
+def embed_patches(weights: Weights, sizes: VisionSizes, pixels: Array) -> Array:
+    """A class token and patches with their positions, (pictures, 1 + patches, size).
 
-    Args:
-        weights: learned arrays by name.
-        sizes: of the model.
-        pixels: red, green and blue from −1 to 1, shape (pictures, side, side, 3).
-
-    Returns:
-        Shape (pictures, 1 + patches, size).
+    Pixels are red, green and blue from −1 to 1, shape (pictures, side, side, 3).
     """
     xp, count = namespace(pixels), sizes.patches
     tiles = xp.reshape(pixels, (-1, count, sizes.patch, count, sizes.patch, 3))
@@ -64,20 +64,13 @@ def embed(weights: Weights, sizes: VisionSizes, pixels: Array) -> Array:
     return xp.concat((first, patches), axis=1) + weights["vit.embeddings.position_embeddings"]
 
 
-def encode(
+def encode_patches(
     weights: Weights, sizes: VisionSizes, inputs: Array, watch: Watch | None = None
 ) -> tuple[Array, list[Array]]:
-    """What the layers make of a picture (…, positions, size), and each layer's weights."""
+    """The last states of an embedded picture (…, positions, size), and each layer's weights."""
     shares = []
     for number in range(sizes.layers):
         layer = f"vit.encoder.layer.{number}"
-        normal = normalise(weights, f"{layer}.layernorm_before", inputs)
-        name = f"{layer}.attention"
-        given = (weights, name, normal, normal, None, sizes.heads, watch, inputs, PROJECTIONS)
-        update, share = attend(*given)
-        inputs = inputs + update
-        normal = normalise(weights, f"{layer}.layernorm_after", inputs)
-        inner = gelu(linear(weights, f"{layer}.intermediate.dense", normal))
-        inputs = inputs + linear(weights, f"{layer}.output.dense", inner)
+        inputs, share = run_block(weights, layer, inputs, sizes.heads, None, watch, NAMES)
         shares.append(share)
-    return normalise(weights, "vit.layernorm", inputs), shares
+    return layer_norm(weights, "vit.layernorm", inputs), shares

@@ -12,21 +12,26 @@ from attnviz.core.effects import HeadOutputs, Intervention
 from attnviz.core.errors import InputError, UsageError
 from attnviz.core.query import Query
 from attnviz.mechanisms.arrays import Array, to_numpy
-from attnviz.models.pocket.experiment import PieceExperiment, SingleInputModel, stacked
-from attnviz.models.pocket.lens_inputs import with_projections
-from attnviz.models.pocket.network import Watch, Weights, predict
-from attnviz.models.pocket.stored import checked
+from attnviz.models.pocket.experiment import PieceExperiment, stack_layers
+from attnviz.models.pocket.stored import StoredModel, add_projections, device_options
 from attnviz.models.pocket.text import (
     END,
     SPECIALS,
     EncodedText,
     encode_text,
-    load_tokenizer,
-    outside,
+    load_piece_tokenizer,
+    outside_note,
     special,
     token,
 )
-from attnviz.models.pocket_lm.network import EMBEDDING, Cache, CausalSizes, decode
+from attnviz.models.pocket.transformer import Watch, Weights, predict_pieces
+from attnviz.models.pocket_lm.causal_decoder import (
+    EMBEDDING,
+    PROJECTIONS,
+    Cache,
+    CausalSizes,
+    run_layers,
+)
 
 FOLDER = Path(__file__).parent / "files"
 """A folder that transformers loads as LlamaForCausalLM, and the origin of the weights."""
@@ -43,21 +48,21 @@ def load_pocket_lm(
     folder: Path = FOLDER,
 ) -> CausalPocket:
     """The small trained English decoder that ships with the package."""
-    return CausalPocket(folder, keep_qk=keep_qk, generate=generate, **checked(device, dtype))
+    return CausalPocket(folder, keep_qk=keep_qk, generate=generate, **device_options(device, dtype))
 
 
-class CausalPocket(SingleInputModel):
+class CausalPocket(StoredModel):
     """The causal pocket model, loaded.
 
-    A text's attention has the stream "causal". Every text begins with <eos>, and a row is that of
-    the piece that it has just read, not of the piece it is about to predict.
+    Its stream is "causal". Every text begins with <eos>. A row belongs to the piece that was just
+    read, not to the piece that is predicted from it.
     """
 
     name = "pocket-lm"
     can_generate = True
     sizes: CausalSizes
     streams = {"causal": "model.layers.{}.self_attn"}  # noqa: RUF012
-    projections = ("q_proj", "k_proj", "v_proj", "o_proj")
+    projections = PROJECTIONS
     turned = True
     normalised = "layer_input / √(its mean square), scaled"
 
@@ -78,19 +83,19 @@ class CausalPocket(SingleInputModel):
         self, weights: Weights, inputs: tuple[Array, ...], watch: Watch | None = None
     ) -> tuple[Array, dict[str, list[Array]]]:
         """The last states, and the weights of the stream "causal"."""
-        states, shares = decode(weights, self.sizes, inputs[0], watch)
+        states, shares = run_layers(weights, self.sizes, inputs[0], watch)
         return states, {"causal": shares}
 
     def scores(self, weights: Weights, states: Array) -> Array:
         """Scores of every piece, by the transposed embedding."""
-        return predict(weights, states, EMBEDDING.removesuffix(".weight"))
+        return predict_pieces(weights, states, EMBEDDING.removesuffix(".weight"))
 
     def experiment(self, query: Query, wanted: str | None = None) -> CausalExperiment:
         """The model with a text before it, to be run with parts of it switched off."""
         return CausalExperiment(self, *self.read(query), wanted)
 
     def read(self, query: Query) -> tuple[list[int], Attention]:
-        """What the model reads, its own continuation of the text included, and its maps."""
+        """The ids that the model reads, its continuation of the text included, and their maps."""
         if query.kind != "self":
             raise UsageError(
                 f"'{self.name}' reads one text: use 'attnviz self TEXT', or --model pocket for two"
@@ -98,17 +103,17 @@ class CausalPocket(SingleInputModel):
         encoded = encode_text(query.text, self.tokenizer, longest=self.longest)
         settings, notes = dict[str, Any](), list[str]()
         if self.generate:
-            encoded, settings, notes = self.continued(encoded)
+            encoded, settings, notes = self.continue_text(encoded)
         ids, tokens = [END, *encoded.ids], (special(END, 0), *encoded.tokens)
         states, layers = self.forward(self.weights, self.inputs(ids))
         notes = [*self.notes(encoded, states), *notes]
-        item = AttentionMap("causal", tokens, tokens, stacked(layers["causal"]))
+        item = AttentionMap("causal", tokens, tokens, stack_layers(layers["causal"]))
         provenance = self.provenance(tuple(notes), settings)
         attention = Attention((item,), provenance, encoded.text, **typed_facts(provenance))
-        return ids, with_projections(self, ids, attention) if self.keep_qk else attention
+        return ids, add_projections(self, ids, attention) if self.keep_qk else attention
 
     def notes(self, encoded: EncodedText, states: Array) -> list[str]:
-        """Where a text is unlike English sentences: in its pieces, its length, or its surprise."""
+        """A note where a text is unlike English: unknown pieces, its length, or its loss."""
         limits = self.origin["limits"]
         notes = encoded.notes("the text", "pocket-lm", limits["pieces"])
         scores = to_numpy(self.scores(self.weights, states[:-1])).astype(np.float64)
@@ -117,10 +122,10 @@ class CausalPocket(SingleInputModel):
         if notes or nats <= limits["nats"]:
             return notes
         surprise = f"{nats:.1f} nats a piece, where 99 % of English sentences have fewer than "
-        return outside("the text", "pocket-lm", [f"{surprise}{limits['nats']}"])
+        return outside_note("the text", "pocket-lm", [f"{surprise}{limits['nats']}"])
 
-    def continued(self, prompt: EncodedText) -> tuple[EncodedText, dict[str, Any], list[str]]:
-        """A prompt with what the model writes after it, and what is told of that."""
+    def continue_text(self, prompt: EncodedText) -> tuple[EncodedText, dict[str, Any], list[str]]:
+        """A prompt with the model's continuation, and settings and notes about it."""
         most, read = self.generate or 0, [END, *prompt.ids]
         if len(read) + most > self.longest:
             raise InputError(
@@ -147,16 +152,15 @@ class CausalPocket(SingleInputModel):
         return EncodedText(text, ids, tuple(tokens)), settings, notes
 
     def write(self, read: list[int], most: int, watch: Watch | None = None) -> list[int]:
-        """The likeliest pieces after others, one by one, up to the end of the sentence.
-
-        What is kept of the pieces before is read again where it may be changed, by a watch.
-        """
+        """The likeliest next pieces, one by one, up to the end of the sentence."""
+        # A watch may change what earlier positions compute, so a cache would be stale.
         cache, new = None if watch else Cache(), list[int]()
         while len(new) < most:
             given = [*read, *new] if cache is None else (new[-1:] or read)
             embedded = self.inputs(given)[0][None]
-            states, _ = decode(self.weights, self.sizes, embedded, watch, cache)
+            states, _ = run_layers(self.weights, self.sizes, embedded, watch, cache)
             scores = to_numpy(self.scores(self.weights, states[0, -1:]))[0]
+            # Of the special pieces, only the end is ever written.
             scores[[number for number in range(len(SPECIALS)) if number != END]] = -np.inf
             if (best := int(scores.argmax())) == END:
                 break
@@ -165,14 +169,13 @@ class CausalPocket(SingleInputModel):
 
     def piece(self, number: int) -> str:
         """A piece as the vocabulary spells it, with a ▁ for the space before a word."""
-        return str(load_tokenizer(self.tokenizer).id_to_token(number))
+        return str(load_piece_tokenizer(self.tokenizer).id_to_token(number))
 
 
 class CausalExperiment(PieceExperiment):
     """The causal pocket model and a text.
 
-    The wanted output is a piece of the text, by its text or position, or "all"; None: the piece
-    that the model would write after it.
+    The wanted output is a piece by its text or position, or "all"; None: the next piece to write.
     """
 
     model: CausalPocket
@@ -182,9 +185,9 @@ class CausalExperiment(PieceExperiment):
     ) -> None:
         super().__init__(model, ids, attention)
         tokens = attention.main.query_tokens
-        self.outputs = self.following(tokens, ids, wanted, "text", len(ids))
+        self.outputs = self.choose_pieces(tokens, ids, wanted, "text", len(ids))
 
     def write(self, change: Intervention, instead: HeadOutputs | None = None) -> str | None:
-        """What the model goes on with."""
+        """The model's continuation of the text."""
         new = self.model.write(self.given, FEW, self._edit([change], instead))
         return "".join(map(self.model.piece, new)).replace("▁", " ")

@@ -1,7 +1,7 @@
-"""One head of a transformers model in its own numbers, whatever the family calls its parts.
+"""One head of a transformers model in its own numbers, for any family.
 
-What went into the kernel is seen in passing, and so is each linear map of the attention before it:
-the one that made a query is found by its numbers, which position may have turned but not stretched.
+Hooks record the input of the kernel and every linear map before it. The map that made a query is
+found by its numbers: positions may turn these, but keep their lengths.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from attnviz.core.errors import AttentionError
 from attnviz.core.shared import own_thread
 from attnviz.mechanisms.arrays import softmax, to_numpy
-from attnviz.mechanisms.working import HeadPlace, Part, Worked
+from attnviz.mechanisms.formula import HeadArithmetic, HeadPlace, Part
 from attnviz.models.hugging_face.capture.kernel import (
     Call,
     layer_names,
@@ -43,41 +43,45 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True, eq=False)
-class _Seen:
-    """One kernel call with what led to it."""
+class _RecordedCall:
+    """One kernel call and the linear maps before it."""
 
     path: str
     call: Call
-    inputs: dict[str, Any]  # what its module, and the layer around it, were called with
+    inputs: dict[str, Any]  # of its module ("attention") and of the layer around it ("layer")
     linears: list[tuple[Any, Tensor, Tensor]] = field(default_factory=list)
     projection: Tensor | None = None  # W_O, (heads × value size, size)
 
 
-def worked_head(asked: EagerInputs, which: HeadPlace) -> Worked:
+def record_head(asked: EagerInputs, which: HeadPlace) -> HeadArithmetic:
     """The numbers of one head, from its layer's input to what it adds to the residual stream."""
     import torch
 
-    with running(asked.part, asked.what), torch.no_grad(), _watching(asked, which.stream) as calls:
+    with (
+        running(asked.part, asked.what),
+        torch.no_grad(),
+        _record_calls(asked, which.stream) as calls,
+    ):
         asked.part(**asked.inputs, use_cache=False, return_dict=True)
     names = layer_names([one.path for one in calls], attending_layers(asked.part.config))
     if which.layer not in names:
         raise AttentionError(
             f"architecture '{asked.kind}' calls no attention kernel in layer {which.layer}, so "
-            "that its numbers are not seen"
+            "its numbers are unknown"
         )
     with torch.no_grad():
-        return _Head(calls[names.index(which.layer)], int(which.head)).worked()
+        return _Head(calls[names.index(which.layer)], int(which.head)).arithmetic()
 
 
 @contextmanager
-def _watching(asked: EagerInputs, stream: str) -> Iterator[list[_Seen]]:
+def _record_calls(asked: EagerInputs, stream: str) -> Iterator[list[_RecordedCall]]:
     """Record each kernel call of a stream, and the linear maps around it."""
     from torch import nn
     from torch.nn.modules.module import register_module_forward_hook
     from transformers.pytorch_utils import Conv1D
 
     paths = {id(module): name for name, module in asked.part.named_modules()}
-    given, made, seen = dict[str, Any](), list[tuple[str, Any, Any, Any]](), list[_Seen]()
+    given, made, seen = dict[str, Any](), list[tuple[str, Any, Any, Any]](), list[_RecordedCall]()
 
     def before(module: Any, inputs: tuple[Any, ...], named: dict[str, Any]) -> None:
         if (path := paths.get(id(module))) is not None:
@@ -89,12 +93,12 @@ def _watching(asked: EagerInputs, stream: str) -> Iterator[list[_Seen]]:
         if isinstance(module, nn.Linear | Conv1D) and inputs:
             made.append((paths.get(id(module), ""), module, inputs[0], output))
 
-    def look(call: Call) -> None:
+    def record(call: Call) -> None:
         path = paths.get(id(call.module))
         if path is not None and match_stream(stream_of(path), asked.encoded.axes) == stream:
             around = {"attention": given.get(path), "layer": given.get(_layer_of(path))}
             own = [item[1:] for item in made if item[0].startswith(path)]
-            seen.append(_Seen(path, call.detached(), around, own))
+            seen.append(_RecordedCall(path, call.detached(), around, own))
         made.clear()
 
     # Global hooks take no keyword arguments; every module has its own for as long as this lasts.
@@ -103,7 +107,7 @@ def _watching(asked: EagerInputs, stream: str) -> Iterator[list[_Seen]]:
         for module in asked.part.modules()
     ]
     hook = register_module_forward_hook(own_thread(after))
-    with suppress(StopForward), hook, watch_kernels(look):
+    with suppress(StopForward), hook, watch_kernels(record):
         try:
             yield seen
         finally:
@@ -112,7 +116,7 @@ def _watching(asked: EagerInputs, stream: str) -> Iterator[list[_Seen]]:
 
 
 def _layer_of(path: str) -> str:
-    """The module that is the layer around an attention: up to the last number of its path."""
+    """The path of the layer around an attention: up to its last number."""
     parts = path.split(".")
     places = [place for place, part in enumerate(parts) if part.isdigit()]
     return ".".join(parts[: places[-1] + 1]) if places else ""
@@ -121,12 +125,12 @@ def _layer_of(path: str) -> str:
 class _Head:
     """The numbers of one head of a call."""
 
-    def __init__(self, seen: _Seen, head: int) -> None:
+    def __init__(self, seen: _RecordedCall, head: int) -> None:
         self.seen, self.call, self.head = seen, seen.call, head
         self.parts: list[Part] = []
         self.notes: list[str] = []
 
-    def worked(self) -> Worked:
+    def arithmetic(self) -> HeadArithmetic:
         """Every part of it in order."""
         call, head = self.call, self.head
         layer, attention = self.seen.inputs["layer"], self.seen.inputs["attention"]
@@ -154,7 +158,7 @@ class _Head:
             matrix = to_numpy(self.seen.projection[head * size : (head + 1) * size])
             self._add("w_output", matrix, "", "ff")
             self._add("added", weights @ value @ matrix, "head_output @ w_output", "qf")
-        return Worked(self.parts, given, tuple(self.notes))
+        return HeadArithmetic(self.parts, given, tuple(self.notes))
 
     def _add(self, name: str, value: Any, shown: str, axes: str) -> None:
         self.parts.append(Part(name, to_numpy(value), shown, axes))
@@ -186,7 +190,7 @@ class _Head:
         return side
 
     def _source(self, inputs: Tensor, name: str, axes: str) -> str:
-        """What a linear map was given, a part of its own where it is none yet."""
+        """The name of a linear map's input; adds a part where there is none yet."""
         for part in self.parts:
             if (
                 part.axes in ("qf", "kf")
@@ -199,7 +203,7 @@ class _Head:
         return called
 
     def _weights(self, scores: NDArray[Any]) -> NDArray[Any]:
-        """The weights as the kernel applies them, and how they come about."""
+        """The kernel's weights, and their formula."""
         sides = (each_token(scores.shape[0]), each_token(scores.shape[1]))
         found = read_call(self.seen.path, self.call, CaptureSpec(PooledGrid(*sides)))
         weights: NDArray[Any] = found.weights[0, self.head]
@@ -223,14 +227,14 @@ class _Head:
 
 
 def _nearness(numbers: Tensor) -> float:
-    """How far, relative to the largest number, what should be equal may be apart."""
+    """The tolerance of equality, relative to the largest number."""
     return DRIFT.get(dtype_of(numbers), 1e-4)
 
 
 def _columns_of(side: Tensor, output: Tensor) -> tuple[slice, str] | None:
-    """The columns of a linear map's output that became a query, and what happened to them.
+    """The columns of a linear map's output that became a query, and what changed them.
 
-    Position turns features without a change of a row's length; some families scale all rows alike.
+    Positions turn features and keep a row's length; some families scale all rows alike.
     """
     size = side.shape[-1]
     if output.shape[0] != side.shape[0] or output.shape[-1] % size:

@@ -12,22 +12,20 @@ from attnviz.core.attention_map import Attention, AttentionMap, Focus
 from attnviz.core.errors import InputError, choose
 from attnviz.core.query import Query
 from attnviz.mechanisms.arrays import to_numpy
-from attnviz.models import Predicting, UnbatchedSource, check_kind
+from attnviz.models import check_kind
 from attnviz.models.pocket.model import FOLDER, OTHER, PocketModel
-from attnviz.models.pocket.network import decode, encode
-from attnviz.models.pocket.stored import checked
+from attnviz.models.pocket.stored import add_projections, device_options
 from attnviz.models.pocket.text import LANGUAGE, EncodedText, PocketInputs
+from attnviz.models.pocket.transformer import run_decoder, run_encoder
 from attnviz.storage.texts import MEMORY_BUDGET, batches, chunks_by_memory
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from attnviz.core.lens_inputs import ValueVectors
-    from attnviz.mechanisms.working import HeadPlace, Worked
     from attnviz.models.pocket.predictions import PocketExperiment
 
 CACHED = 4
-"""Encoded queries that are kept for whoever asks about the same texts again."""
+"""Encoded queries that are kept: a lens asks about the same text again."""
 BATCH_TOKENS = 1024
 """Pieces of a batch at most, padding counted."""
 
@@ -47,17 +45,16 @@ def load_pocket(
     """The small trained English–French encoder–decoder that ships with the package."""
     if to is not None:
         choose(to, LANGUAGE, "language")
-    return Pocket(folder, causal=causal, to=to, keep_qk=keep_qk, **checked(device, dtype))
+    return Pocket(folder, causal=causal, to=to, keep_qk=keep_qk, **device_options(device, dtype))
 
 
-class Pocket(PocketModel, UnbatchedSource, Predicting):
+class Pocket(PocketModel):
     """The pocket model, loaded: a `Source` that supports gradients and values.
 
-    A text's attention ("self") has the stream "encoder", or with `causal` the decoder's "causal";
-    a pair's ("cross") the streams "cross", "encoder" and "decoder", where a missing target is the
-    model's own translation. In a map whose rows belong to the decoder, row 0 is the target
-    language's tag, and every other row is that of the piece it has just read, not of the piece it
-    is about to predict.
+    One text ("self") gives the stream "encoder", or with `causal` the decoder's "causal". A pair
+    ("cross") gives "cross", "encoder" and "decoder"; the model translates where there is no target.
+    Row 0 of a decoder's map is the target language's tag; every other row belongs to the piece that
+    was just read, not to the piece that is predicted from it.
     """
 
     def __init__(self, folder: Path = FOLDER, *, keep_qk: bool = False, **options: Any) -> None:
@@ -77,23 +74,12 @@ class Pocket(PocketModel, UnbatchedSource, Predicting):
         """The model with a text before it, to be run with parts of it switched off."""
         from attnviz.models.pocket.predictions import PocketExperiment
 
-        return PocketExperiment(self, self._encode(query), self._attend_one(query), wanted)
+        return PocketExperiment(self, *self.read(query), wanted)
 
-    def values(self, query: Query) -> ValueVectors:
-        """The values of each piece, through each head's slice of the output projection."""
-        from attnviz.models.pocket.lens_inputs import value_vectors
-
-        return value_vectors(self, self._encode(query), self._attend_one(query))
-
-    def worked(self, query: Query, which: HeadPlace) -> Worked:
-        """The numbers of one head, from its layer's input to what it adds to it."""
-        from attnviz.models.pocket.head import worked_head
-
-        return worked_head(self, self._encode(query), which)
-
-    def _attend_one(self, query: Query) -> Attention:
+    def read(self, query: Query) -> tuple[PocketInputs, Attention]:
+        """A query's pieces and its maps."""
         encoded = self._encode(query)
-        return self._finish(encoded, attend(self, [encoded])[0])
+        return encoded, self._finish(encoded, attend_batch(self, [encoded])[0])
 
     def _encode(self, query: Query) -> PocketInputs:
         if query not in self._encoded:
@@ -105,9 +91,7 @@ class Pocket(PocketModel, UnbatchedSource, Predicting):
     def _finish(self, query: PocketInputs, attention: Attention) -> Attention:
         if not self.keep_qk:
             return attention
-        from attnviz.models.pocket.lens_inputs import with_projections
-
-        return with_projections(self, query, attention)
+        return add_projections(self, query, attention)
 
 
 def attend_batches(
@@ -116,9 +100,9 @@ def attend_batches(
     batch_size: int | None,
     finish: Callable[[PocketInputs, Attention], Attention],
 ) -> Iterator[Attention | InputError]:
-    """The maps of each query in order, read in batches of similar length, then finished.
+    """The maps of each query in order, read in batches of similar length.
 
-    A pair without a target is read in its turn, by itself: the model writes the target first.
+    A pair without a target is read by itself: the model writes the target first.
     """
     found: dict[int, Attention | InputError] = {}
     items: dict[int, Texts] = {}
@@ -127,7 +111,7 @@ def attend_batches(
             items[number] = encode_texts(model, query)
         except InputError as error:
             found[number] = error
-    sizes = [bytes_of(model, items.get(number, ())) for number in range(len(queries))]
+    sizes = [map_bytes(model, items.get(number, ())) for number in range(len(queries))]
     for chunk in chunks_by_memory(sizes, MEMORY_BUDGET):
         # Texts alone and pairs go through different layers; a pair without a target waits.
         for kind, texts in (("self", 1), ("cross", 2)):
@@ -145,11 +129,11 @@ def attend_batches(
             )
             for batch in plan:
                 encoded = with_languages(model, [items[number] for number in batch])
-                found |= zip(batch, map(finish, encoded, attend(model, encoded)), strict=True)
+                found |= zip(batch, map(finish, encoded, attend_batch(model, encoded)), strict=True)
         for number in chunk:
             if number not in found:
                 written = with_translation(model, items[number][0])
-                found[number] = finish(written, attend(model, [written])[0])
+                found[number] = finish(written, attend_batch(model, [written])[0])
             yield found.pop(number)
 
 
@@ -165,7 +149,7 @@ def encode_texts(model: PocketModel, query: Query) -> Texts:
 
 
 def encode_query(model: PocketModel, query: Query) -> PocketInputs:
-    """A query as the model reads it; a missing target is written first."""
+    """A query as the model reads it; the model writes a missing target."""
     texts = encode_texts(model, query)
     if query.kind == "cross" and len(texts) == 1:
         return with_translation(model, texts[0])
@@ -174,7 +158,7 @@ def encode_query(model: PocketModel, query: Query) -> PocketInputs:
 
 def with_translation(model: PocketModel, source: EncodedText) -> PocketInputs:
     """A source and the model's own translation."""
-    (source,) = model.judged([source])
+    (source,) = model.judge([source])
     written, language, notes = model.write(source)
     target = model.encode_text(written, "target")
     notes = [*source.notes("the source"), *notes]
@@ -184,7 +168,7 @@ def with_translation(model: PocketModel, source: EncodedText) -> PocketInputs:
 def with_languages(model: PocketModel, items: Sequence[Texts]) -> list[PocketInputs]:
     """Texts, or pairs, with the languages of what the decoder reads, guessed in one pass."""
     pairs = len(items[0]) == 2
-    flat = model.judged([text for texts in items for text in texts])
+    flat = model.judge([text for texts in items for text in texts])
     items = [*zip(flat[::2], flat[1::2], strict=True)] if pairs else [(text,) for text in flat]
     if not pairs and not model.causal:
         return [PocketInputs(text, notes=tuple(text.notes("the text"))) for (text,) in items]
@@ -204,23 +188,23 @@ def with_languages(model: PocketModel, items: Sequence[Texts]) -> list[PocketInp
     return found
 
 
-def attend(model: PocketModel, queries: Sequence[PocketInputs]) -> list[Attention]:
+def attend_batch(model: PocketModel, queries: Sequence[PocketInputs]) -> list[Attention]:
     """The maps of queries of one kind, from one pass over all of them."""
     weights, sizes = model.weights, model.sizes
     inputs, mask = model.embed_many([query.source_ids for query in queries])
-    memory, encoder = encode(weights, sizes, inputs, mask)
+    memory, encoder = run_encoder(weights, sizes, inputs, mask)
     layers = {"encoder": encoder}
     if queries[0].target:
-        # No mask: no position sees a later one, so none sees the padding behind its text.
+        # No mask: padding stands last and no position sees a later one.
         inputs, _ = model.embed_many([query.target_ids for query in queries])
-        _, decoder, cross = decode(weights, sizes, inputs, memory, mask)
+        _, decoder, cross = run_decoder(weights, sizes, inputs, memory, mask)
         if queries[0].source:
             layers = {"cross": cross, "encoder": encoder, "decoder": decoder}
         else:
             layers = {"causal": decoder}
     arrays = {stream: [to_numpy(layer) for layer in found] for stream, found in layers.items()}
     return [
-        attention_of(
+        build_attention(
             model,
             query,
             {name: [layer[number] for layer in found] for name, found in arrays.items()},
@@ -229,17 +213,17 @@ def attend(model: PocketModel, queries: Sequence[PocketInputs]) -> list[Attentio
     ]
 
 
-def attention_of(
+def build_attention(
     model: PocketModel, query: PocketInputs, arrays: Mapping[str, list[NDArray[np.float32]]]
 ) -> Attention:
     """A query's maps, from each layer's weights (heads, queries, keys) with their padding."""
     source, target = query.source, query.target
     sides = {
-        "source": source.ended()[1] if source else (),
-        "target": target.tagged(query.language)[1] if target else (),
+        "source": source.with_end()[1] if source else (),
+        "target": target.with_tag(query.language)[1] if target else (),
     }
 
-    def made(stream: str, rows: str, columns: str, **names: Any) -> AttentionMap:
+    def build_map(stream: str, rows: str, columns: str, **names: Any) -> AttentionMap:
         queries, keys = sides[rows], sides[columns]
         cut = [layer[:, : len(queries), : len(keys)] for layer in arrays[stream]]
         return AttentionMap(stream, queries, keys, np.stack(cut), **names)
@@ -252,10 +236,10 @@ def attention_of(
         settings: dict[str, Any] = {}
         if target:
             settings["language"] = "unknown" if target.is_foreign else query.language
-        item = made(stream, side, side)
+        item = build_map(stream, side, side)
         return Attention((item,), model.provenance(query.notes, settings), text)
     maps = tuple(
-        made(stream, rows, columns, query_side=rows, key_side=columns)
+        build_map(stream, rows, columns, query_side=rows, key_side=columns)
         for stream, rows, columns in (
             ("cross", "target", "source"),
             ("encoder", "source", "source"),
@@ -266,10 +250,7 @@ def attention_of(
         "unknown" if text.is_foreign else language
         for text, language in ((source, OTHER[query.language]), (target, query.language))
     ]
-    settings = {
-        "direction": " to ".join(directions),
-        "translated": query.translated,
-    }
+    settings = {"direction": " to ".join(directions), "translated": query.translated}
     guided = model.config["guided"]
     beyond = bool(source.notes("") or target.notes(""))
     # Not "the alignment head": a reader would take it that attention learns alignments by itself.
@@ -287,12 +268,12 @@ def attention_of(
 
 
 def lengths_of(texts: Texts) -> tuple[int, ...]:
-    """How many positions each text has, with the special piece around it."""
+    """Positions of each text, with its special piece."""
     return tuple(len(text.ids) + 1 for text in texts)
 
 
-def bytes_of(model: PocketModel, texts: Texts) -> int:
-    """What the maps of a text or a pair take."""
+def map_bytes(model: PocketModel, texts: Texts) -> int:
+    """The memory of the maps of a text or a pair."""
     sizes = model.sizes
     keys, queries = (*lengths_of(texts), 0, 0)[:2]
     cells = sizes.encoder_layers * keys**2 + sizes.decoder_layers * queries * (keys + queries)

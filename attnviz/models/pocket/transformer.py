@@ -29,11 +29,12 @@ if TYPE_CHECKING:
 class StoredWeights(Mapping[str, Array]):
     """Learned arrays by name, from a safetensors file of float16 that is mapped into memory.
 
-    An array is converted when it is first used: a text's own attention never touches the decoder.
+    An array is converted at its first use: the attention of one text never touches the decoder.
     """
 
     def __init__(self, path: Path, dtype: str = "float32", device: str = "cpu") -> None:
         self.dtype, self.device = dtype, device
+        # Read by hand: the default run imports no safetensors.
         try:
             stored = np.memmap(path, dtype=np.uint8, mode="r")
             length = int(stored[:8].view("<u8")[0])
@@ -56,7 +57,7 @@ class StoredWeights(Mapping[str, Array]):
         return len(self.contents)
 
     def raw(self, name: str) -> NDArray[np.float16]:
-        """The array as it lies in the file."""
+        """The array as the file stores it."""
         entry = self.contents[name]
         start, end = entry["data_offsets"]
         return self.stored[start:end].view("<f2").reshape(entry["shape"])
@@ -102,16 +103,16 @@ class TranslatorSizes:
     decoder_layers: int = 4
 
 
-def linear(weights: Weights, name: str, inputs: Array) -> Array:
+def linear_map(weights: Weights, name: str, inputs: Array) -> Array:
     """Inputs (…, inputs) through a learned linear map as (…, outputs), plus its bias if any."""
     xp, weight = namespace(inputs), transpose(weights[f"{name}.weight"])
-    # One product of two matrices: numpy would go through the texts of a batch one by one.
+    # As one product of two matrices: numpy would multiply the texts of a batch one by one.
     outputs = xp.reshape(inputs, (-1, inputs.shape[-1])) @ weight
     outputs = xp.reshape(outputs, (*inputs.shape[:-1], -1))
     return outputs + weights[f"{name}.bias"] if f"{name}.bias" in weights else outputs
 
 
-def normalise(weights: Weights, name: str, inputs: Array) -> Array:
+def layer_norm(weights: Weights, name: str, inputs: Array) -> Array:
     """Inputs with mean 0 and variance 1 over their features, then scaled and shifted (Ba 2016)."""
     xp = namespace(inputs)
     centred = inputs - xp.mean(inputs, axis=-1, keepdims=True)
@@ -125,14 +126,14 @@ def gelu(inputs: Array) -> Array:
     return 0.5 * inputs * (1 + namespace(inputs).tanh(inner))
 
 
-def embed(pieces: Array, positions: Array) -> Array:
+def embed_pieces(pieces: Array, positions: Array) -> Array:
     """Rows of the embedding (…, positions, size), scaled, plus the positions' waves."""
     return pieces * (0.5 * sqrt(pieces.shape[-1])) + positions
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Attended:
-    """One attention of a pass: what it projected, put out (…, positions, size) and weighed."""
+    """One attention of a pass: its projections, outputs (…, positions, size) and weights."""
 
     name: str  # "encoder.0.self_attention"
     query: Array
@@ -140,19 +141,19 @@ class Attended:
     value: Array
     output: Array  # of all heads, side by side, before the output projection
     shares: Array  # (…, heads, queries, keys)
-    inputs: Array | None = None  # what queries are projected from
-    memory: Array | None = None  # what keys and values are
+    inputs: Array | None = None  # queries are projected from these
+    memory: Array | None = None  # keys and values from these
     residual: Array | None = None  # the stream that the output is added to
 
 
 Watch = Callable[[Attended], Array]
-"""Looks at each attention of a pass, and answers with the output that the model goes on with."""
+"""Sees each attention of a pass and returns the output that the model goes on with."""
 
 
 PROJECTIONS = ("query", "key", "value", "output")
 
 
-def attend(  # noqa: PLR0913, PLR0917 - of one layer, called by three
+def attend_heads(  # noqa: PLR0913, PLR0917 - one attention of three kinds of models
     weights: Weights,
     name: str,
     inputs: Array,
@@ -162,46 +163,81 @@ def attend(  # noqa: PLR0913, PLR0917 - of one layer, called by three
     watch: Watch | None = None,
     residual: Array | None = None,
     projections: tuple[str, ...] = PROJECTIONS,
+    prepare: Callable[[Array, Array, Array], tuple[Array, ...]] | None = None,
 ) -> tuple[Array, Array]:
-    """Multi-head attention of inputs over a memory between its four learned projections."""
+    """Multi-head attention of inputs over a memory between its four learned projections.
+
+    `prepare` changes query, key and value before they meet: turned by position, from a cache.
+    """
     pause()
     sides = zip(projections, (inputs, memory, memory), strict=False)
-    query, key, value = (linear(weights, f"{name}.{part}", side) for part, side in sides)
+    query, key, value = (linear_map(weights, f"{name}.{part}", side) for part, side in sides)
+    if prepare is not None:
+        query, key, value = prepare(query, key, value)
     output, shares = multi_head(query, key, value, mask, heads=heads)
     if watch is not None:
         output = watch(Attended(name, query, key, value, output, shares, inputs, memory, residual))
-    return linear(weights, f"{name}.{projections[-1]}", output), shares
+    return linear_map(weights, f"{name}.{projections[-1]}", output), shares
 
 
-def feed_forward(weights: Weights, layer: str, inputs: Array) -> Array:
-    """What a layer's feed-forward block adds to each position, of the inputs' shape."""
-    normal = normalise(weights, f"{layer}.feed_forward_norm", inputs)
-    inner = gelu(linear(weights, f"{layer}.feed_forward.in", normal))
-    return linear(weights, f"{layer}.feed_forward.out", inner)
+@dataclass(frozen=True, slots=True)
+class BlockNames:
+    """The names of a block's parts among the weights."""
+
+    attention_norm: str = "self_attention_norm"
+    attention: str = "self_attention"
+    projections: tuple[str, ...] = PROJECTIONS
+    feed_forward_norm: str = "feed_forward_norm"
+    inner: str = "feed_forward.in"
+    outer: str = "feed_forward.out"
 
 
-def encode(
+TRANSLATOR = BlockNames()
+
+
+def feed_forward(
+    weights: Weights, layer: str, inputs: Array, names: BlockNames = TRANSLATOR
+) -> Array:
+    """The update of each position by a layer's feed-forward part, of the inputs' shape."""
+    normal = layer_norm(weights, f"{layer}.{names.feed_forward_norm}", inputs)
+    inner = gelu(linear_map(weights, f"{layer}.{names.inner}", normal))
+    return linear_map(weights, f"{layer}.{names.outer}", inner)
+
+
+def run_block(
+    weights: Weights,
+    layer: str,
+    inputs: Array,
+    heads: int,
+    mask: Array | None = None,
+    watch: Watch | None = None,
+    names: BlockNames = TRANSLATOR,
+) -> tuple[Array, Array]:
+    """Self-attention, then feed-forward, each added to its normalised input; and the weights."""
+    normal = layer_norm(weights, f"{layer}.{names.attention_norm}", inputs)
+    name, own = f"{layer}.{names.attention}", names.projections
+    update, shares = attend_heads(weights, name, normal, normal, mask, heads, watch, inputs, own)
+    inputs = inputs + update
+    return inputs + feed_forward(weights, layer, inputs, names), shares
+
+
+def run_encoder(
     weights: Weights,
     sizes: TranslatorSizes,
     inputs: Array,
     mask: Array | None = None,
     watch: Watch | None = None,
 ) -> tuple[Array, list[Array]]:
-    """What the encoder makes of a source."""
+    """The encoder's states of an embedded source, and each layer's weights."""
     shares = []
     for number in range(sizes.encoder_layers):
         layer = f"encoder.{number}"
-        normal = normalise(weights, f"{layer}.self_attention_norm", inputs)
-        update, share = attend(
-            weights, f"{layer}.self_attention", normal, normal, mask, sizes.heads, watch, inputs
-        )
-        inputs = inputs + update
-        inputs = inputs + feed_forward(weights, layer, inputs)
+        inputs, share = run_block(weights, layer, inputs, sizes.heads, mask, watch)
         shares.append(share)
-    return normalise(weights, "encoder_norm", inputs), shares
+    return layer_norm(weights, "encoder_norm", inputs), shares
 
 
-def decode(
+def run_decoder(
     weights: Weights,
     sizes: TranslatorSizes,
     inputs: Array,
@@ -209,30 +245,30 @@ def decode(
     mask: Array | None = None,
     watch: Watch | None = None,
 ) -> tuple[Array, list[Array], list[Array]]:
-    """What the decoder makes of an embedded target (…, queries, size) and the encoder's memory.
+    """The decoder's states of an embedded target (…, queries, size), its own weights and cross.
 
-    Mask and watch are those of `encode`; no position sees a later one of the target.
+    The mask hides positions of the memory; no position of the target sees a later one.
     """
     own_shares, cross_shares = [], []
     triangle = causal_mask(inputs, inputs.shape[-2], inputs.shape[-2])
     for number in range(sizes.decoder_layers):
         layer = f"decoder.{number}"
-        normal = normalise(weights, f"{layer}.self_attention_norm", inputs)
-        update, own = attend(
+        normal = layer_norm(weights, f"{layer}.self_attention_norm", inputs)
+        update, own = attend_heads(
             weights, f"{layer}.self_attention", normal, normal, triangle, sizes.heads, watch, inputs
         )
         inputs = inputs + update
-        normal = normalise(weights, f"{layer}.cross_attention_norm", inputs)
-        update, cross = attend(
+        normal = layer_norm(weights, f"{layer}.cross_attention_norm", inputs)
+        update, cross = attend_heads(
             weights, f"{layer}.cross_attention", normal, memory, mask, sizes.heads, watch, inputs
         )
         inputs = inputs + update
         inputs = inputs + feed_forward(weights, layer, inputs)
         own_shares.append(own)
         cross_shares.append(cross)
-    return normalise(weights, "decoder_norm", inputs), own_shares, cross_shares
+    return layer_norm(weights, "decoder_norm", inputs), own_shares, cross_shares
 
 
-def predict(weights: Weights, states: Array, embedding: str = "embedding") -> Array:
+def predict_pieces(weights: Weights, states: Array, embedding: str = "embedding") -> Array:
     """Scores of every piece (…, vocabulary) for states (…, size), by the transposed embedding."""
-    return linear(weights, embedding, states)
+    return linear_map(weights, embedding, states)
