@@ -16,7 +16,7 @@ from typing import Any
 import typer
 
 from attnviz import __version__
-from attnviz.cli.app import COMMANDS, _build, app
+from attnviz.cli.app import COMMANDS, app, build_command
 
 EXIT = {
     "0": "done",
@@ -69,7 +69,7 @@ class Page:
 def pages() -> Iterator[Page]:
     """A page of each command, in the order of the table."""
     for name, entry in COMMANDS.items():
-        command = _build(name)
+        command = build_command(name)
         _, *rest = _paragraphs(command.help)
         usage = command.collect_usage_pieces(typer.Context(command))
         panels: dict[str, list[Line]] = {}
@@ -100,8 +100,8 @@ def main_page() -> Page:
         "",
         summary,
         "attnviz [OPTIONS] COMMAND [ARGS]...",
-        (ALL,),
-        examples=tuple(rest),
+        (*(part for part in rest if not is_example(part)), ALL),
+        examples=tuple(part for part in rest if is_example(part)),
         panels={"Commands": commands, "Options": [own, *more]},
     )
 

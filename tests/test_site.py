@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 
 import attnviz
-from attnviz.cli.app import COMMANDS, _build
+from attnviz.cli.app import COMMANDS, build_command
 from docs import pages
 from docs.pages import DOCS, ROOT, reference
 from tests.invoke import attnviz as run
@@ -57,7 +57,7 @@ def test_a_commands_help_has_two_examples_that_it_understands(name: str) -> None
 def understood(line: str) -> None:
     """Parse a command line as the program would, without doing what it says."""
     _, name, *words = shlex.split(line)
-    _build(name).make_context(name, words)
+    build_command(name).make_context(name, words)
 
 
 PAGES = [file for file in DOCS.glob("*.md") if file.stem not in ("gallery", "plugins")]

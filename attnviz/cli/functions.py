@@ -23,7 +23,7 @@ from attnviz.cli.options import DECLARED
 from attnviz.core.attention_map import Attention
 from attnviz.core.errors import AttnvizError, InputError, UsageError, choose, in_short, in_words
 from attnviz.core.locks import evaluation_mode, model_lock
-from attnviz.core.options import Choice, Given, Many, Origin, names_in
+from attnviz.core.options import Choice, Given, Many, Origin, names_in, refuse_old_option
 from attnviz.core.plugins import INTERRUPTIONS, PluginError, blamed, said
 from attnviz.core.registry import Command
 from attnviz.models.lens import needs_head
@@ -121,6 +121,7 @@ def _asked(options: dict[str, Any], usual: Command) -> tuple[Command, Origin, Ch
     choose(command, ("self", "cross", "co"), "command")
     options = _with_model(options)
     for name in options:
+        refuse_old_option(name, command)
         choose(name, sorted({*DECLARED[Origin], *DECLARED[Choice]}), "option")
 
     def half(kind: Any) -> Any:
@@ -196,6 +197,7 @@ def call(name: str, /, *arguments: Any, **options: Any) -> Any:
     values = dict(zip(positional, arguments, strict=False)) | _with_model(options)
     known = {python_name(item): item.name for item in parameters.values()}
     for option in values:
+        refuse_old_option(option, name)
         choose(option, [item for item in known if item not in PRINTED], "option")
     values = {
         known[option]: Given("texts", *records_of(value))

@@ -1,4 +1,4 @@
-"""A count and a rate on stderr, for work that takes longer than a second."""
+"""A progress bar on stderr: how many texts are done, and how many a second."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 
 @contextmanager
-def advancing(total: int | None = None) -> Iterator[Callable[[int], None]]:
-    """Something to be told how many more texts are done, which then says so on stderr."""
+def progress_bar(total: int | None = None) -> Iterator[Callable[[int], None]]:
+    """A function that takes how many more texts are done, and shows the sum on stderr."""
     started, done = time.monotonic(), 0
     progress = Progress(
         SpinnerColumn(),
@@ -29,9 +29,9 @@ def advancing(total: int | None = None) -> Iterator[Callable[[int], None]]:
         nonlocal done
         done += more
         elapsed = time.monotonic() - started
-        if elapsed <= 1:
+        if elapsed <= 1:  # most runs end within a second, and need no bar
             return
-        left = "" if total is None else f"{_clock((total - done) * elapsed / done)} left"
+        left = "" if total is None else f"{_format_clock((total - done) * elapsed / done)} left"
         of_all = f"{done:,}" if total is None else f"{done:,} of {total:,}"
         rate = f"{done / elapsed:.0f} a second"
         progress.update(task, completed=done, done=of_all, rate=rate, remaining=left)
@@ -43,6 +43,6 @@ def advancing(total: int | None = None) -> Iterator[Callable[[int], None]]:
         progress.stop()
 
 
-def _clock(seconds: float) -> str:
+def _format_clock(seconds: float) -> str:
     minutes, rest = divmod(round(max(seconds, 0)), 60)
     return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"

@@ -23,7 +23,7 @@ from attnviz.cli.output import (
     refuse_binary_on_terminal,
     uninterrupted,
 )
-from attnviz.cli.rejects import rejected
+from attnviz.cli.rejects import reject_of
 from attnviz.cli.sinks import (
     PAGES,
     DataSink,
@@ -78,7 +78,7 @@ class Report(AbstractContextManager["Report"]):
         self.started = time.perf_counter()
         self.open, output = ExitStack(), options.output
         if pictures is None:
-            pictures = {"heatmap": output.heatmap, "grid": output.grid, "links": output.links}
+            pictures = {"heatmap": output.heatmap, "grid": output.grid, "lines": output.lines}
         places = {name: path for name, path in pictures.items() if path is not None}
         given = [value for name, value in options.given if name not in pictures]
         self.format = check_places(options, kind, places, given, many=many)
@@ -238,7 +238,7 @@ class Report(AbstractContextManager["Report"]):
         elif str(error) != self.last_failure:  # a worker that died takes many records with it
             complain(str(error))
         self.last_failure = str(error)
-        self.reject(rejected(record, error))
+        self.reject(reject_of(record, error))
 
     def finish(self, done: str = "") -> None:
         """Complete everything; where no record came to anything, the file of rejects only.
@@ -274,9 +274,9 @@ class Report(AbstractContextManager["Report"]):
         """
         if total is None or self.options.output.quiet or not sys.stderr.isatty():
             return nullcontext(lambda more: None)
-        from attnviz.cli.progress import advancing
+        from attnviz.cli.progress import progress_bar
 
-        return advancing(total())
+        return progress_bar(total())
 
 
 PLAIN: tuple[DataKind, ...] = ("alignment", "scores", "times", "listing")
@@ -305,7 +305,7 @@ def check_places(
         if not (output.html or output.open_page):
             raise UsageError("--keep-qk shows on the page only: add --html FILE or --open")
     if output.width and not pictures and options.collect is None:
-        raise UsageError("--width is that of pictures: add --heatmap, --grid or --links FILE")
+        raise UsageError("--width is that of pictures: add --heatmap, --grid or --lines FILE")
     places = _places(options, kind, pictures, many=many)
     check_apart(places, given)
     if (rejects := options.many.rejects) and rejects.suffix.lower() in OTHERS:

@@ -1,4 +1,4 @@
-"""Texts through a source, each result reported once."""
+"""Run texts through a model and report each result."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 
-from attnviz.cli.inputs import count_records, waiting
+from attnviz.cli.inputs import count_records, stdin_is_ready
 from attnviz.cli.report import Report
 from attnviz.core.errors import AttnvizError
 from attnviz.core.options import Options
@@ -27,9 +27,9 @@ def run_texts(
     options: Options,
     input_file: str | None = None,
 ) -> int:
-    """Attend to texts and write what was asked for; answers the exit status.
+    """Compute the attention of texts, write what was asked for and return the exit status.
 
-    Every usage error is found before a model loads.
+    Usage errors are raised before a model loads.
     """
     check_choice(options.choice)
     check_origin(options.origin, command)
@@ -57,7 +57,7 @@ def report_all(
     report: Report,
     total: Callable[[], int | None] | None = None,
 ) -> int:
-    """Write each result, say each note and failure; answers how many results there were."""
+    """Write each result, note or failure, and return how many results there were."""
     done = 0
     with report.counted(total) as advance:
         for record, outcome in found:
@@ -73,17 +73,17 @@ def report_all(
 
 
 def more_of_stdin(input_file: str | None) -> Callable[[], bool] | None:
-    """What tells whether more of stdin is there already; None where a file is read."""
-    return waiting if input_file in (None, "-") else None
+    """The function that tells whether stdin has more data now; None if a file is read."""
+    return stdin_is_ready if input_file in (None, "-") else None
 
 
 def sharing(options: Options) -> tuple[str, int | None, str | None]:
-    """Who is to do the work, as `open_engine` takes it."""
+    """The arguments of `open_engine`."""
     return options.many.engine, options.many.workers, options.many.ray_address
 
 
 def count_texts(input_file: str | None, command: Command, options: Options) -> int | None:
-    """How many texts a file holds, good and bad; None where that is not known."""
+    """How many texts a file holds, good and bad; None if that is not known."""
     if input_file is None:
         return None
     return count_records(input_file, options.many, pairs=command != "self")

@@ -13,6 +13,7 @@ from attnviz.analyses.effects.ablation import (
     Each,
     Part,
     each_part,
+    head_places,
     measured_parts,
     named_parts,
     predictions,
@@ -44,9 +45,10 @@ class Ablation:
     """What to switch off, and how.
 
     Attributes:
-        heads: "2.0" of the main stream, or "encoder.3.5".
+        heads: "2.0" of the main stream, or "encoder.3.5"; "0" and "0-3" are of the layers chosen.
         links: "rouge>red" in every head of the main stream, or "encoder:the>cat".
         tokens: "red", or "red[3]" where there are several.
+        layer: "2", "0-2" or "encoder.2", switched off where no heads are named.
         each: what to switch off one by one instead.
         by: what takes the place of a head's output.
         wanted: the output to explain; None: every token that is predicted, else one output.
@@ -56,28 +58,32 @@ class Ablation:
     heads: tuple[str, ...] = ()
     links: tuple[str, ...] = ()
     tokens: tuple[str, ...] = ()
+    layer: str | None = None
     each: Each | None = None
     by: By = "zero"
     wanted: str | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:
+        head_places(self.heads, self.layer)
+        named = {"head": self.heads, "layer": self.layer, "link": self.links, "token": self.tokens}
         if self.joint and self.each:
+            clash = next(name for name, value in named.items() if value)
             raise UsageError(
-                "--each switches everything of a kind off one by one: leave --head, --link and "
-                "--token out"
+                f"--each {self.each} switches off one after the other, and --{clash} what it "
+                "names: give one of them"
             )
 
     def parts(self, attention: Attention) -> list[Part]:
         """What is switched off in a text; without a name every head."""
         if self.joint:
-            return named_parts(attention, self.heads, self.links, self.tokens)
+            return named_parts(attention, self.heads, self.links, self.tokens, self.layer)
         return each_part(attention, self.each or "heads")
 
     @property
     def joint(self) -> bool:
         """Whether what was named is also switched off all at once."""
-        return bool(self.heads or self.links or self.tokens)
+        return bool(self.heads or self.layer or self.links or self.tokens)
 
 
 def ablate_text(

@@ -60,7 +60,7 @@ def draw(
         parts = divisions(attention, view.map)
         words = {"title": view.caption, "subtitle": under_title(attention, view.orientation)}
         return fitted(function, view.map, width, **words, divided=parts, **above)
-    if picture == "links":
+    if picture == "lines":
         item, title = few_heads(attention, shown()[0])
         subtitle = under_title(attention, sides(item))
         return fitted(function, item, width, title=title, subtitle=subtitle)

@@ -112,9 +112,9 @@ class Result(Attention):
         """Every head of every layer of the main map, also written to a file if given."""
         return self._draw("grid", file, width)
 
-    def links(self, file: str | Path | None = None, width: Width | None = None) -> Figure:
+    def lines(self, file: str | Path | None = None, width: Width | None = None) -> Figure:
         """Tokens joined by lines, also written to a file if given."""
-        return self._draw("links", file, width)
+        return self._draw("lines", file, width)
 
     def save(self, file: str | Path) -> None:
         """Write the data; the suffix names the format.

@@ -58,9 +58,9 @@ class Watched:
         """As `Result.grid`."""
         return self.attention().grid(file, width)
 
-    def links(self, file: str | Path | None = None, width: Width | None = None) -> Figure:
-        """As `Result.links`."""
-        return self.attention().links(file, width)
+    def lines(self, file: str | Path | None = None, width: Width | None = None) -> Figure:
+        """As `Result.lines`."""
+        return self.attention().lines(file, width)
 
     def overlay(
         self,

@@ -19,7 +19,7 @@ from safetensors.torch import load_file, save_file
 from attnviz.models.hugging_face.inputs import chat
 from attnviz.models.hugging_face.load import checkpoint, imports, model_errors
 from attnviz.models.open import SHIPPED
-from tests.hugging_face.tiny_vision import picture, vit
+from tests.hugging_face.tiny_vision import VISION_BUILDERS, picture
 from tests.invoke import attnviz
 
 CONFIG, TOKENIZER, WORDS = "config.json", "tokenizer_config.json", "tokenizer.json"
@@ -90,8 +90,8 @@ def photo(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def tiny_vit(tmp_path_factory):
-    return vit(tmp_path_factory.mktemp("vit"))
+def tiny_vit(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return VISION_BUILDERS["vit"](tmp_path_factory.mktemp("vit"))
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import zlib
 
 import numpy as np
 
-from attnviz.models.pocket.packed import parts_of, quantised
-from attnviz.models.pocket.source import Pocket
+from attnviz.models.pocket.packed import quantise, split_by_bits
+from attnviz.models.pocket.translator import Pocket
 from attnviz.renderers.page.data import dense
 
 MOST = 9_500_000
@@ -19,8 +19,8 @@ def test_no_weight_is_further_off_than_half_a_step_of_its_row() -> None:
     model = Pocket()
     for name in model.weights:
         weight = np.asarray(model.weights[name])
-        for part, bits in parts_of(name, weight) if weight.ndim == 2 else ():
-            scales, codes = quantised(part, bits)
+        for part, bits in split_by_bits(name, weight) if weight.ndim == 2 else ():
+            scales, codes = quantise(part, bits)
             apart = np.abs(scales[:, None] * codes - part)
             assert (apart <= 0.501 * scales[:, None]).all(), name
             # A step of 10 bits is 1/511 of the largest weight of the row.

@@ -90,7 +90,7 @@ def width_of(path):
 def test_width_is_that_of_every_picture_that_the_shell_and_python_write(tmp_path):
     import attnviz
 
-    places = {name: tmp_path / f"{name}.png" for name in ("heatmap", "grid", "links")}
+    places = {name: tmp_path / f"{name}.png" for name in ("heatmap", "grid", "lines")}
     options = [word for name, path in places.items() for word in (f"--{name}", str(path))]
     assert shell("self", "the cat sat", "-f", "none", "--width", "single", *options).status == 0
     result = attnviz.attend("the cat sat", model="pocket")
@@ -103,7 +103,7 @@ def test_width_is_that_of_every_picture_that_the_shell_and_python_write(tmp_path
 def test_width_without_a_picture_is_refused():
     answer = shell("self", "the cat sat", "--width", "single")
     assert answer.status == 2
-    assert answer.mistake.endswith("add --heatmap, --grid or --links FILE")
+    assert answer.mistake.endswith("add --heatmap, --grid or --lines FILE")
 
 
 def objects(pdf):

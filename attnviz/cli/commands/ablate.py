@@ -22,12 +22,7 @@ from attnviz.models import Source
 from attnviz.models.lens import open_experiment
 from attnviz.models.open import open_source
 from attnviz.renderers.reports import Data
-from attnviz.renderers.text.effects import (
-    ablation_json,
-    ablation_npz,
-    ablation_table,
-    ablation_tsv,
-)
+from attnviz.renderers.text.effects import ablation_json, ablation_npz, ablation_table, ablation_tsv
 from attnviz.runs.ablation import Ablation, AblationStudy, ablate_text, query_for
 from attnviz.storage.documents import dump_json
 from attnviz.storage.texts import BadText, Text
@@ -40,49 +35,51 @@ if TYPE_CHECKING:
     "model", "compute", "causal", "to", "chat", "reading", also=["explain"], writes="ablation"
 )
 def ablate(
-    text: Annotated[str | None, typer.Argument(help="Text, or the source of a pair.")] = None,
-    target: Annotated[str | None, typer.Argument(help="Target of a pair.")] = None,
+    text: Annotated[str | None, typer.Argument(help="Text, or the source text of a pair.")] = None,
+    target: Annotated[str | None, typer.Argument(help="Target text of a pair.")] = None,
     input_file: str | None = INPUT,
+    layer: str | None = opt(
+        CHOICE,
+        "--layer WHICH",
+        "Layers to switch off: 2, 0-3, last, all, encoder.2; with --head 3 those of that head.",
+    ),
     head: list[str] | None = opt(
-        CHOICE, "--head LAYER.HEAD", "Head to switch off: 2.0, encoder.3.5; may be repeated."
+        CHOICE,
+        "--head WHICH",
+        "Heads to switch off: 2.3 is head 3 of layer 2; also 2.3,2.4, encoder.2.3, or 3 or "
+        "0-3 of each layer chosen. Repeatable.",
     ),
     link: list[str] | None = opt(
         CHOICE,
         "--link QUERY>KEY",
-        'Link to cut in every head: "rouge>red", "encoder:the>cat"; may be repeated.',
+        'Link to cut in all heads: "rouge>red", "encoder:the>cat". Repeatable.',
     ),
     token: list[str] | None = opt(
         CHOICE,
         "--token WORD",
-        "Token, or word of several, to hide from all others: red, or red[3] where there are more; "
-        "may be repeated.",
+        "Token or word to hide from all others: red, or red[3] if there are several. Repeatable.",
     ),
     each: Each | None = opt(
-        CHOICE, "--each WHAT", "Switch everything of a kind off, one by one: {choices}."
+        CHOICE, "--each WHAT", "Switch off all {choices}, one after the other."
     ),
     by: By = opt(
         CHOICE,
         "--by HOW",
-        "What a head puts out instead: {choices}. The mean is over the text's positions, or those "
-        "of --reference, from which resample draws.",
+        "What replaces a head's output: {choices}. mean is over the positions of the text, or "
+        "of --reference; resample draws from --reference.",
         default="zero",
     ),
     reference: str | None = opt(
-        CHOICE,
-        "--reference FILE",
-        "Texts whose positions --by mean and resample are taken from.",
-        rare=True,
+        CHOICE, "--reference FILE", "Texts whose positions --by mean and resample use.", rare=True
     ),
-    seed: int = opt(
-        CHOICE, "--seed N", "Seed of what --by resample draws.", default=0, min=0, rare=True
-    ),
-    top: int = opt(OUTPUT, "--top N", "Effects that the table lists.", default=10, min=1),
+    seed: int = opt(CHOICE, "--seed N", "Seed of --by resample.", default=0, min=0, rare=True),
+    top: int = opt(OUTPUT, "--top N", "How many effects the table lists.", default=10, min=1),
     bars: Path | None = opt(OUTPUT, "--bars FILE", "Effects as bars: .png, .svg or .pdf."),
     grid: Path | None = opt(
-        OUTPUT, "--grid FILE", "All heads coloured by effect, with --each heads: a picture."
+        OUTPUT, "--grid FILE", "All heads coloured by effect, as a picture; needs --each heads."
     ),
-    words: Path | None = opt(
-        OUTPUT, "--words FILE", "Text coloured by effect, with --each tokens: a picture.", rare=True
+    highlight: Path | None = opt(
+        OUTPUT, "--highlight FILE", "Text coloured by effect; needs --each tokens.", rare=True
     ),
     *,
     options: Options,
@@ -93,7 +90,7 @@ def ablate(
 
     attnviz ablate "The red car is fast." "La voiture rouge est rapide." --each heads --grid e.png
 
-    attnviz ablate --input pairs.tsv --head 2.0 --head encoder.3.5 --by mean -o effects.npz
+    attnviz ablate --input pairs.tsv --head 2.0,2.1 --head encoder.3.5 --by mean -o effects.npz
 
     attnviz compare before.npz after.npz
     """
@@ -101,14 +98,15 @@ def ablate(
         heads=tuple(head or ()),
         links=tuple(link or ()),
         tokens=tuple(token or ()),
+        layer=layer,
         each=each,
         by=by,
         wanted=options.choice.explain,
         seed=seed,
     )
     texts, many, command = given_texts(text, target, input_file, options)
-    check(asked, reference, grid, words, many=many)
-    pictures = {"bars": bars, "grid": grid, "words": words}
+    check(asked, reference, grid, highlight, many=many)
+    pictures = {"bars": bars, "grid": grid, "highlight": highlight}
     study, lines = AblationStudy(), list[str]()
     total = partial(count_texts, input_file, "cross", options) if many else None
     with Report(options, "ablation", pictures=pictures) as report:
@@ -129,7 +127,7 @@ def ablate(
 
 
 def check(
-    asked: Ablation, reference: str | None, grid: Path | None, words: Path | None, *, many: bool
+    asked: Ablation, reference: str | None, grid: Path | None, highlight: Path | None, *, many: bool
 ) -> None:
     """Refuse what contradicts itself before a model loads."""
     if reference is not None and asked.by == "zero":
@@ -138,10 +136,10 @@ def check(
         raise UsageError("--by resample draws positions from other texts: add --reference FILE")
     if grid is not None and (asked.joint or asked.each not in (None, "heads")):
         raise UsageError("--grid colours every head by its effect: use it with --each heads")
-    if words is not None and (asked.each != "tokens" or many):
+    if highlight is not None and (asked.each != "tokens" or many):
         raise UsageError(
-            "--words colours every token of one text by its effect: use it with TEXT and --each "
-            "tokens"
+            "--highlight colours every token of one text by its effect: use it with TEXT and "
+            "--each tokens"
         )
 
 
@@ -186,10 +184,10 @@ def _data(report: AblationReport, top: int, lines: list[str]) -> Data:
     def drawn(name: str) -> Figure:
         from attnviz.renderers.figures.effects import effect_bars, effect_grid, effect_words
 
-        return {"bars": effect_bars, "grid": effect_grid, "words": effect_words}[name](report)
+        return {"bars": effect_bars, "grid": effect_grid, "highlight": effect_words}[name](report)
 
     kinds = {one.kind for one in report.every}
-    shows = {"grid": {"head"}, "words": {"token"}}  # every part of a kind
+    shows = {"grid": {"head"}, "highlight": {"token"}}  # every part of a kind
     pictures = ["bars", *(name for name, shown in shows.items() if kinds == shown)]
     return data_of(
         *(report, ablation_table, ablation_tsv, ablation_json, top),

@@ -18,7 +18,7 @@ from attnviz.cli.options import CHOICE, ORIGIN, with_options
 from attnviz.cli.report import Report
 from attnviz.cli.sinks import Item
 from attnviz.core.errors import UsageError
-from attnviz.core.options import Options, opt
+from attnviz.core.options import Options, map_options, opt
 from attnviz.core.query import Query
 from attnviz.core.registry import DataKind
 from attnviz.models import attend_query
@@ -36,10 +36,13 @@ if TYPE_CHECKING:
 
     from attnviz.renderers.reports import Data
 
+TIMED = ("textgrid", "vtt")
+"""Formats of words with times."""
+
 
 @with_options(
     *("model", "compute", "stream", "heads", "reduce", "special", "group", "long"),
-    *("pictures", "links", "page", "top"),
+    *("pictures", "lines", "page", "top"),
     writes=("maps", "times", "scores"),
 )
 def audio(
@@ -52,21 +55,21 @@ def audio(
     language: str | None = opt(
         ORIGIN,
         "--language NAME",
-        "What is spoken (en, french), for models that know several; default: what the model says.",
+        "Spoken language (en, french), if the model knows several; default: it decides.",
     ),
     task: str | None = opt(
         ORIGIN,
         "--task NAME",
-        "What such a model is told to do: {choices} (into English).",
+        "Task for such a model: {choices} (into English).",
         choices=("transcribe", "translate"),
     ),
     start: float = opt(
-        ORIGIN, "--start SECONDS", "Where to begin in the recording.", default=0.0, min=0
+        ORIGIN, "--start SECONDS", "Where in the recording to begin.", default=0.0, min=0
     ),
     seconds: int = opt(
         ORIGIN,
         "--seconds SECONDS",
-        "How much of it to hear at most; Whisper hears 30, AST 10.",
+        "How many seconds to read at most; Whisper reads 30, AST 10.",
         default=30,
         min=1,
         max=3600,
@@ -77,15 +80,15 @@ def audio(
     times: Path | None = opt(
         CHOICE,
         "--times FILE",
-        "True times of words (.tsv: word, start, end; .TextGrid; .vtt): how far each head errs.",
+        "True times of words (.tsv: word, start, end; .TextGrid; .vtt), to see how heads err.",
     ),
-    timing: str | None = opt(
-        CHOICE, "--heads WHICH", "Heads that time words, by layer and number: 2.0,3.1."
+    timing_heads: str | None = opt(
+        CHOICE, "--timing-heads WHICH", "Heads that time the words: 2.0,3.1."
     ),
     against: str = opt(
         CHOICE,
         "--against SIDE",
-        "A row times the token that it predicts (output) or has read (input).",
+        "Whether a row times the token that it predicts (output) or has read (input).",
         default="output",
         choices=("input", "output"),
     ),
@@ -103,9 +106,9 @@ def audio(
     attnviz audio speech.wav --model facebook/wav2vec2-base --layer 5 --grid heads.png
     """
     wanted = {options.output.format, (options.output.output or Path()).suffix.lower()[1:]}
-    timed = word_times or not wanted.isdisjoint(("textgrid", "vtt"))
+    timed = word_times or not wanted.isdisjoint(TIMED)
     kind: DataKind = "scores" if times else "times" if timed else "maps"
-    check_request(options, kind, start, timing)
+    check_request(options, kind, start, timing_heads)
     if text is not None:
         check_text(text)
     true = [] if times is None else read_timed_words(times)
@@ -136,13 +139,14 @@ def audio(
             width = options.output.width
             bands = cache(partial(log_mel, source.cut(given), source.extractor))
             strip = {"heatmap": lambda: draw(found, "heatmap", views, width, above=bands())}
-            picture, framed = None, found.main.key_side == SIDE and not source.patched
-            if source.patched and (options.output.html or options.output.open_page):
+            picture, framed = None, found.main.key_side == SIDE and not source.has_patches
+            if source.has_patches and (options.output.html or options.output.open_page):
                 picture = {"self": as_jpeg(spectrogram(bands()))}
             report.add(Item(found, views, strip if framed else {}, picture=picture))
         else:
             settings, item = attention.provenance.settings, attention.main
-            heads, why = source.timing_heads(item, parse_heads(timing) if timing else None)
+            chosen = None if timing_heads is None else parse_heads(timing_heads)
+            heads, why = source.timing_heads(item, chosen)
             report.hold(f"words are timed by heads {spelled(heads)}: {why}")
             median = getattr(source.model.config, "median_filter_width", 7)
             step = settings["seconds of a frame"]
@@ -175,21 +179,22 @@ def check_request(options: Options, kind: DataKind, start: float, timing: str | 
     check_choice(options.choice)
     if timing is not None:
         parse_heads(timing)
-    output, usual = options.output, Options()
     if kind == "maps" and timing is not None:
-        raise UsageError("--heads names heads that time words: add --word-times or --times")
-    shown = (output.heatmap, output.grid, output.links, output.html, output.open_page or None)
-    if kind != "maps" and (options.choice != usual.choice or set(shown) != {None}):
-        raise UsageError(
-            "times of words are data: leave out what chooses, draws and shows maps (--heads "
-            "chooses the heads that time words)"
-        )
+        raise UsageError("--timing-heads names heads that time words: add --word-times or --times")
+    if kind != "maps" and (given := map_options(options)):
+        output, asked = options.output, "--times" if kind == "scores" else "--word-times"
+        if output.format in TIMED:
+            asked = f"-f {output.format}"
+        elif output.output and output.output.suffix.lower()[1:] in TIMED:
+            asked = f"-o {output.output}"
+        heads = "" if given[0] not in ("--layer", "--head") else ", or choose by --timing-heads"
+        raise UsageError(f"{asked} writes times, not maps: leave {given[0]} out{heads}")
 
 
 def parse_heads(text: str) -> Heads:
     """Layers and heads of "2.0,3.1"."""
     if not re.fullmatch(r"\d{1,4}\.\d{1,4}(,\d{1,4}\.\d{1,4})*", text):
-        raise UsageError(f"--heads '{text}' names no heads: write LAYER.HEAD,… (2.0,3.1)")
+        raise UsageError(f"--timing-heads '{text}' names no heads: write 2.0 or 2.0,3.1")
     pairs = (part.split(".") for part in text.split(","))
     return list(dict.fromkeys((int(layer), int(head)) for layer, head in pairs))
 

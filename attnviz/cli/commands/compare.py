@@ -20,7 +20,7 @@ from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.core.effects import SavedEffects
 from attnviz.core.errors import AttnvizError, InputError, UsageError
 from attnviz.core.measures import Comparison
-from attnviz.core.options import Choice, Given, Options, Origin, Width, opt
+from attnviz.core.options import Choice, Given, Options, Origin, Width, map_options, opt
 from attnviz.models.open import check_origin, open_source
 from attnviz.renderers.reports import Data
 from attnviz.renderers.text.comparison import (
@@ -57,7 +57,7 @@ class ComparedSide:
 
 
 @with_options(
-    *("model", "compute", "mechanism", "layer", "causal", "generate", "chat", "long"),
+    *("model", "compute", "mechanism", "causal", "generate", "chat", "long"),
     *("lens", "explain", "stream", "heads", "reduce", "special", "group", "pictures"),
     writes="comparison",
 )
@@ -65,11 +65,12 @@ def compare(
     a: Annotated[
         str,
         typer.Argument(
-            help="Text, a saved map (.npz, .json, .safetensors), or effects (.npz, .json)."
+            help="A text, a saved map (.npz, .json, .safetensors), or saved effects (.npz, .json)."
         ),
     ],
     b: Annotated[
-        str | None, typer.Argument(help="The other; without it the same text or map.")
+        str | None,
+        typer.Argument(help="The other side; default: A with other options."),
     ] = None,
     model_a: str | None = opt(ORIGIN, "--model-a ID_OR_FOLDER", "Model of A, instead of --model."),
     model_b: str | None = opt(ORIGIN, "--model-b ID_OR_FOLDER", "Model of B, instead of --model."),
@@ -89,7 +90,7 @@ def compare(
     ),
     head_a: str | None = opt(CHOICE, "--head-a WHICH", "Heads of A, instead of --head.", rare=True),
     head_b: str | None = opt(CHOICE, "--head-b WHICH", "Heads of B, instead of --head.", rare=True),
-    top: int = opt(OUTPUT, "--top N", "Heads and links to name.", default=10, min=1),
+    top: int = opt(OUTPUT, "--top N", "How many heads and links to name.", default=10, min=1),
     fail_above: float | None = opt(
         OUTPUT,
         "--fail-above NATS",
@@ -101,7 +102,7 @@ def compare(
 ) -> None:
     """Show what changed between two attentions or two ablations.
 
-    Attentions are of texts, models, heads or saved maps, ablations what `attnviz ablate` saved.
+    A and B may be two texts, models, heads or saved maps, or two files of `attnviz ablate`.
 
     attnviz compare "The cat sat on the mat" "The dog sat on the mat"
 
@@ -118,10 +119,7 @@ def compare(
 
     of_a = {"model": model_a, "revision": revision_a, "adapter": adapter_a}
     of_b = {"model": model_b, "revision": revision_b, "adapter": adapter_b}
-    sides = (
-        side(a, of_a, layer_a, head_a),
-        side(a if b is None else b, of_b, layer_b, head_b),
-    )
+    sides = (side(a, of_a, layer_a, head_a), side(a if b is None else b, of_b, layer_b, head_b))
     check_sides(sides)
     saved = _saved_effects(sides, options)
     if saved is not None:
@@ -192,14 +190,12 @@ def _saved_effects(
     if first is None or second is None:
         names = ("A holds effects of an ablation, and B", "B holds effects of an ablation, and A")
         raise UsageError(f"{names[first is None]} does not: give two files of 'attnviz ablate'")
-    output = options.output
-    if any((output.heatmap, output.grid, output.links, output.html, output.open_page)) or any(
-        side.choice != Choice() for side in sides
-    ):
-        raise UsageError(
-            "effects are compared as they were saved: of the other options give only --top, "
-            "--fail-above, -f and -o"
-        )
+    for side in sides:
+        if given := map_options(replace(options, choice=side.choice)):
+            raise UsageError(
+                f"'{side.text}' holds effects, which are compared as they were saved: leave "
+                f"{given[0]} out"
+            )
     return first, second
 
 

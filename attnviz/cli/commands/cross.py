@@ -10,20 +10,21 @@ import typer
 from attnviz.cli.commands.align import AGAINST, SCORE, SYMMETRIZE
 from attnviz.cli.inputs import INPUT, texts_of
 from attnviz.cli.options import MANY_TEXTS, MODELS, PLACES, VIEW, with_options
-from attnviz.core.options import Options
+from attnviz.core.errors import UsageError
+from attnviz.core.options import Options, map_options
 
 
 @with_options(
-    *(*MODELS, *VIEW, *PLACES, "to", "explain", *MANY_TEXTS),
-    writes=("maps", "alignment", "scores"),
+    *(*MODELS, *VIEW, *PLACES, "to", "explain", *MANY_TEXTS), writes=("maps", "alignment", "scores")
 )
 def cross(
     source: Annotated[
-        str | None, typer.Argument(help="Text attended to (keys); - reads tab-separated pairs.")
+        str | None,
+        typer.Argument(help="Source, attended to (keys); - reads pairs from stdin."),
     ] = None,
     target: Annotated[
         str | None,
-        typer.Argument(help="Text that attends (queries); without it the model writes one."),
+        typer.Argument(help="Target, which attends (queries); else the model writes one."),
     ] = None,
     input_file: str | None = INPUT,
     symmetrize: str | None = SYMMETRIZE,
@@ -50,6 +51,9 @@ def cross(
     aligned = options.output.format == "pharaoh" or score is not None
     texts, many = texts_of(given, input_file, options.many, pairs=True, keep_blank=aligned)
     if aligned:
+        if shown := map_options(options, "layer", "head"):
+            how = "-f pharaoh" if score is None else "--score"
+            raise UsageError(f"{how} aligns words and shows no maps: leave {shown[0]} out")
         from attnviz.cli.commands.align import run_alignment
 
         raise typer.Exit(

@@ -56,25 +56,23 @@ if TYPE_CHECKING:
 SORT = opt(
     CHOICE,
     "--sort NAME",
-    "Order: role (the clearest first), layer, or a measure (the largest first).",
+    "Order of the heads: role (clearest first), layer, or a measure (largest first).",
     default="role",
     choices=ORDERS,
 )
 WITH_EFFECT = opt(
     CHOICE,
     "--effect",
-    "Switch off each head by itself, and measure what log p of the output loses, in nats.",
+    "Switch off each head by itself and measure the drop in log p of the output, in nats.",
 )
-BY = opt(CHOICE, "--by HOW", "What a head that is off puts out instead: {choices}.", default="zero")
+BY = opt(CHOICE, "--by HOW", "What replaces a head that is off: {choices}.", default="zero")
 CROSS = opt(
-    ORIGIN,
-    "--cross",
-    "The texts are pairs of source and target: measure how targets attend to sources.",
+    ORIGIN, "--cross", "The texts are pairs: measure how each target attends to its source."
 )
 
 
 @with_options(
-    *("model", "compute", "mechanism", "layer", "weights", "causal", "long"),
+    *("model", "compute", "mechanism", "weights", "causal", "long"),
     *("stream", "heads", "special", "to", "reading", "sharing"),
     writes="heads",
 )
@@ -88,21 +86,21 @@ def heads(
     no_repeat: bool = opt(
         ORIGIN,
         "--no-repeat",
-        "Leave out the second run, over random words said twice, that induction needs.",
+        "Skip the second run over repeated random words, which induction is measured on.",
     ),
     treebank: str | None = opt(
         ORIGIN,
         "--treebank FILE",
-        "Sentences with dependencies (.conllu): which head finds which relation.",
+        "Sentences with dependencies (.conllu), to show which head finds which relation.",
     ),
     role: str | None = opt(
-        CHOICE, "--role NAME", "Only heads of this role: {choices}.", choices=ROLES
+        CHOICE, "--role NAME", "Only heads with this role: {choices}.", choices=ROLES
     ),
     order: str = SORT,
     effect: bool = WITH_EFFECT,
     by: Instead = BY,
     similar: bool = opt(
-        CHOICE, "--similar", "Show which heads look alike instead: Jensen-Shannon divergences."
+        CHOICE, "--similar", "Show instead which heads attend alike, by Jensen-Shannon divergence."
     ),
     overview: Path | None = opt(
         OUTPUT,
@@ -110,12 +108,12 @@ def heads(
         "Roles and measures of all heads as a picture: .png, .svg or .pdf.",
     ),
     scatter: Path | None = opt(
-        OUTPUT, "--scatter FILE", "Heads in a plane, near where they look alike, as a picture."
+        OUTPUT, "--scatter FILE", "Heads in a plane as a picture, close if they attend alike."
     ),
     *,
     options: Options,
 ) -> None:
-    """Show what each head does: a line a head, beside what uniform attention would give.
+    """Show what each head does: one line per head, and what uniform attention would give.
 
     attnviz heads "The cat sat on the mat" --model ./my-bert
 
@@ -128,14 +126,17 @@ def heads(
     check_order(order, role)
     check_effect(order, by, effect=effect)
     if similar and (role is not None or order != "role"):
-        raise UsageError("--similar compares all heads with one another: leave out --role, --sort")
+        clash = "--sort" if role is None else "--role"
+        raise UsageError(f"--similar compares all heads with one another: leave {clash} out")
     if treebank is not None:
-        others = (text, input_file, role, similar, overview, scatter, no_repeat, order != "role",
-                  cross, effect)  # fmt: skip
-        if any(others):
+        others: dict[str, object] = {"TEXT": text, "--input": input_file, "--role": role}
+        others |= {"--similar": similar}
+        others |= {"--overview": overview, "--scatter": scatter, "--no-repeat": no_repeat}
+        others |= {"--sort": order != "role", "--cross": cross, "--effect": effect}
+        if given := [name for name, value in others.items() if value]:
             raise UsageError(
-                "--treebank brings its own sentences and scores every head on them: of the other "
-                "options it takes only where attention comes from, which part, and -f and -o"
+                "--treebank brings its own sentences and scores every head on them: leave "
+                f"{given[0]} out"
             )
         raise typer.Exit(relations(treebank, options))
     texts, many = _texts(text or [], input_file, options, cross=cross)

@@ -37,7 +37,7 @@ def history(
     gif: Path | None = opt(
         OUTPUT,
         "--gif FILE",
-        "One head over the steps: .gif. Of several, the one that drifted most.",
+        "One head over the steps (.gif): the chosen one, or the one that drifts most.",
     ),
     fail_above: float | None = opt(
         OUTPUT,
@@ -49,7 +49,7 @@ def history(
     *,
     options: Options,
 ) -> None:
-    """Show how heads change over a training run, of samples that attnviz.callbacks took.
+    """Show how heads change over a training run, from samples saved by attnviz.callbacks.
 
     attnviz history samples --plot heads.png --html steps.html
 

@@ -57,53 +57,53 @@ def image(
     patch: str | None = opt(
         CHOICE,
         "--patch ROW,COLUMN",
-        "Patch that looks, from 0,0 at the upper left, or all (as data); "
-        "default: the class token, else the mean over patches.",
+        "Patch whose attention is shown, from 0,0 at the upper left, or all (as data); "
+        "default: the class token, or else the mean over all patches.",
     ),
     image_size: str | None = opt(
         ORIGIN,
         "--image-size SIZE",
-        "Pixels to read the picture in: 384, or HEIGHTxWIDTH; "
-        "default: what the model was trained on.",
+        "Size in pixels to read the picture in: 384, or HEIGHTxWIDTH; default: the size that "
+        "the model was trained on.",
         rare=True,
     ),
     text: str | None = opt(
         ORIGIN,
         "--text TEXT",
-        "Text that is read with the pictures, by a model like LLaVA: its tokens look.",
+        "Prompt that a model like LLaVA reads with the pictures; its tokens are the rows.",
     ),
     video: bool = opt(
         ORIGIN,
         "--video",
-        "Read the frames of an animated picture, or all pictures in order, as a video.",
+        "Read the frames of an animated picture, or several pictures in order, as a video.",
         rare=True,
     ),
     token: str | None = opt(
         CHOICE,
         "--token N",
-        "Token of --text, or of what --generate wrote, that looks, from 0, or all; default: the "
-        "last, of what was written all.",
+        "Token of --text or of what --generate wrote whose attention is shown, from 0, or "
+        "all; default: the last, or all that was written.",
     ),
     lens: str = opt(
         CHOICE,
         "--lens NAME",
-        "What to make of the weights first: {choices}.",
+        "What to compute from the weights: {choices}. raw shows them as they are.",
         default="raw",
         choices=LENSES,
     ),
     overlay: Path | None = opt(
         OUTPUT,
         "--overlay FILE",
-        "One head, or the mean over a layer's heads, over the picture; of several words one "
-        "picture each: .png, .svg, .pdf.",
+        "The weights of one head, or the mean over a layer, over the picture: .png, .svg or "
+        ".pdf. Several words get one picture each.",
     ),
     scale: PictureScale = opt(
         OUTPUT,
         "--scale HOW",
-        "Colours up to the largest weight of each picture, or of all: {choices}.",
+        "Colours up to the largest weight of each picture (own) or of all (shared).",
         default="own",
     ),
-    smooth: bool = opt(OUTPUT, "--smooth", "Smooth weights between patches in pictures."),
+    smooth: bool = opt(OUTPUT, "--smooth", "Smooth the weights between patches in pictures."),
     *,
     options: Options,
 ) -> None:
@@ -124,8 +124,10 @@ def image(
     options = replace(options, choice=replace(options.choice, lens=lens))
     files = [Path(file), *map(Path, more or ())]
     check_request(options, patch, image_size, overlay, text, token)
-    if text is None and (video or len(files) > 1 or options.origin.generate is not None):
-        raise UsageError("several pictures, --video and --generate are for --text: give that too")
+    with_text = {"--video": video, "--generate": options.origin.generate}
+    with_text["a second picture"] = len(files) > 1
+    if text is None and (given := [name for name, value in with_text.items() if value]):
+        raise UsageError(f"{given[0]} is read together with --text: give that too")
     from attnviz.models.hugging_face.vision.pictures import parse_size
 
     output = options.output
@@ -200,11 +202,12 @@ def check_request(
     if patch is not None and patch != ALL:
         parse_patch(patch)
     on_screen = options.collect is None and output.format in (None, "table")
-    shown = overlay or output.grid or on_screen
-    if patch == ALL and shown:
+    shown = {"--overlay": overlay, "--grid": output.grid, "-f table": on_screen}
+    if patch == ALL and any(shown.values()):
+        clash = next(name for name, value in shown.items() if value)
         raise UsageError(
-            "--patch all gives every patch's look, which is data: use -f json, csv, …, or choose "
-            "one patch to see"
+            f"--patch all is data, and {clash} shows one patch: use -f json, csv, …, or choose a "
+            "patch"
         )
     if lens == "gradient" and patch is not None:
         raise UsageError(
@@ -217,8 +220,7 @@ def check_request(
         return
     alone = {"--patch": patch, "--image-size": size, "--lens": None if lens == "raw" else lens}
     if given := [option for option, value in alone.items() if value is not None]:
-        way = " or use --lens raw" if given == ["--lens"] else ""
-        raise UsageError(f"{given[0]} is for a picture alone: leave --text out{way}")
+        raise UsageError(f"{given[0]} is for a picture without --text: leave one of them out")
     check_text(text)
 
 

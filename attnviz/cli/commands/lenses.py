@@ -25,14 +25,14 @@ from attnviz.storage.texts import BadText
     "model", "compute", "causal", "to", "chat", "reading", also=["explain"], writes="lenses"
 )
 def lenses(
-    text: Annotated[str | None, typer.Argument(help="Text, or the source of a pair.")] = None,
-    target: Annotated[str | None, typer.Argument(help="Target of a pair.")] = None,
+    text: Annotated[str | None, typer.Argument(help="Text, or the source text of a pair.")] = None,
+    target: Annotated[str | None, typer.Argument(help="Target text of a pair.")] = None,
     input_file: str | None = INPUT,
     seed: int = opt(CHOICE, "--seed N", "Seed of the random scores.", default=0, min=0),
     *,
     options: Options,
 ) -> None:
-    """Show how far each lens can be trusted: its scores of tokens beside hiding them.
+    """Show how far each lens can be trusted: do its scores agree with hiding each token?
 
     attnviz lenses "The red car is fast." "La voiture rouge est rapide."
 

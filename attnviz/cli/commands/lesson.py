@@ -28,15 +28,15 @@ _LIST = ", ".join(LESSONS)
 @with_options("page", writes="lesson")
 def lesson(
     name: Annotated[str | None, typer.Argument(metavar="NAME", help=f"One of {_LIST}.")] = None,
-    length: int | None = opt(GIVEN, "--length N", "Positions, or pairs of delta.", min=1),
+    length: int | None = opt(GIVEN, "--length N", "Positions; in delta, pairs.", min=1),
     size: int | None = opt(GIVEN, "--size N", "Features of a position or head.", min=1),
-    heads: int | None = opt(GIVEN, "--heads N", "Heads of alibi, default 8.", min=1),
+    heads: int | None = opt(GIVEN, "--heads N", "Heads in alibi, default 8.", min=1),
     window: int | None = opt(GIVEN, "--window N", "Positions to either side, default 2.", min=1),
-    steps: int | None = opt(GIVEN, "--steps N", "Steps of training, default 300.", min=1),
+    steps: int | None = opt(GIVEN, "--steps N", "Training steps in training, default 300.", min=1),
     seed: int | None = opt(GIVEN, "--seed N", "Seed of random numbers, default 0.", min=0),
-    text: str | None = opt(GIVEN, "--text TEXT", "Sentence that is attended over."),
+    text: str | None = opt(GIVEN, "--text TEXT", "Sentence to attend over."),
     model: Path | None = opt(
-        GIVEN, "--model -m CONFIG_OR_FOLDER", "Configuration that cache works out."
+        GIVEN, "--model -m CONFIG_OR_FOLDER", "Model configuration that cache computes for."
     ),
     plot: Path | None = opt(OUTPUT, "--plot FILE", "The lesson as a picture: .png, .svg or .pdf."),
     *,
@@ -44,10 +44,11 @@ def lesson(
 ) -> None:
     """Teach one thing about attention in numbers.
 
-    positions, rotary, alibi: how a position is told. scaling, temperature,
-    online, sinks: how scores become weights. masking, padding, window: what
-    may be seen. linear, delta: attention without a softmax. cache, groups:
-    what is kept of the past. training, induction: what is learned.
+    positions, rotary, alibi: how a model knows positions. scaling,
+    temperature, online, sinks: how scores become weights. masking, padding,
+    window: which tokens are visible. linear, delta: attention without a
+    softmax. cache, groups: what is kept of the past. training, induction:
+    what is learned.
 
     attnviz lesson scaling
 
@@ -89,14 +90,14 @@ def _data(result: Lesson) -> Data:
     from attnviz.storage.documents import dump_json
 
     def draw() -> Figure:
-        from attnviz.teach.lessons.drawing import drawn
+        from attnviz.teach.lessons.drawing import draw_lesson
 
-        return drawn(result)
+        return draw_lesson(result)
 
     def page(command: str) -> str:
-        from attnviz.teach.lessons.drawing import page_of
+        from attnviz.teach.lessons.drawing import lesson_page
 
-        return page_of(result, command)
+        return lesson_page(result, command)
 
     lines = ["\t".join(escape(str(c)) for c in row) for row in (result.columns, *result.rows)]
     return Data(

@@ -18,12 +18,14 @@ from attnviz.storage.writing import check_writable
 @with_options(also=["open_page"], report=("said",))
 def live(
     output: Path | None = opt(
-        OUTPUT, "--output -o FILE", "The page: .html. Without it the page is opened, as by --open."
+        OUTPUT,
+        "--output -o FILE",
+        "The page: .html. Without it the page is opened, as with --open.",
     ),
     *,
     options: Options,
 ) -> None:
-    """Write a page with the model inside that answers as one types.
+    """Write a page with a model that answers as you type.
 
     attnviz live
 
@@ -34,10 +36,10 @@ def live(
     if output is not None:
         check_writable(output)
     started = time.perf_counter()
-    from attnviz.models.pocket.packed import packed
+    from attnviz.models.pocket.packed import pack_model
     from attnviz.renderers.page.document import live_page
 
-    data = live_page("attnviz live", packed()).encode()
+    data = live_page("attnviz live", pack_model()).encode()
     path = save_page(output, data, shown=options.output.open_page or output is None)
     if options.output.verbose:
         size, seconds = len(data) / 1e6, time.perf_counter() - started

@@ -13,7 +13,7 @@ from attnviz.cli.options import OUTPUT, with_options
 from attnviz.cli.output import note, write_bytes
 from attnviz.core.errors import ModelError, UsageError
 from attnviz.core.options import LENS_NAMES, Options, opt
-from attnviz.models.open import check_model, check_origin
+from attnviz.models.open import check_origin, find_model
 
 MEANING = (
     "everyone who can reach this machine and has the address can run its models and send texts; "
@@ -27,16 +27,18 @@ LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 @with_options("model", "compute", also=("open_page", "quiet"), report=())
 def serve(
     port: int = opt(
-        OUTPUT, "--port N", "Port to listen on; 0: one that is free.", default=0, min=0, max=65535
+        OUTPUT, "--port N", "Port to listen on; 0 takes a free one.", default=0, min=0, max=65535
     ),
     host: str = opt(OUTPUT, "--host ADDRESS", "Address to listen on.", default="127.0.0.1"),
-    allow_network: bool = opt(OUTPUT, "--allow-network", "Answer other machines too, with --host."),
+    allow_network: bool = opt(
+        OUTPUT, "--allow-network", "Also answer other machines, at the address of --host."
+    ),
     *,
     options: Options,
 ) -> None:
-    """Answer the page in a browser, with any model.
+    """Start a local page that answers, with any model.
 
-    As one types and switches parts of the model off, the page shows what changes.
+    Switch parts of the model off in it, and see what changes.
 
     attnviz serve --model ./my-model --open
 
@@ -51,7 +53,7 @@ def serve(
             f"--host {host} is no address of this machine alone: {MEANING}. Add --allow-network if "
             "that is meant"
         )
-    check_model(options.origin)
+    find_model(options.origin)
     try:
         from attnviz.runs import serving
     except ModuleNotFoundError as error:

@@ -16,6 +16,7 @@ import typer
 from attnviz.cli.options import OUTPUT, with_options
 from attnviz.core.errors import InputError, UsageError
 from attnviz.core.options import Choice, Options, Origin, opt
+from attnviz.core.registry import MECHANISMS, MechanismChoice, parse_mechanism
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,50 +31,51 @@ if TYPE_CHECKING:
 
 GIVEN = "What it is about"
 SIZE = 4
-"""Features of a sentence's vectors: few enough for the eye; --size gives more."""
+"""Features of a sentence's vectors: few enough for the eye; size=N of --mechanism gives more."""
 _SUFFIX = re.compile(r"\.[A-Za-z]\w{0,10}$")
 
 
-@with_options("mechanism", "model", "compute", "stream", "heads", "page", writes="steps")
+@with_options("model", "compute", "stream", "heads", "page", writes="steps")
 def steps(
     file: Annotated[
         str | None,
         typer.Argument(
             metavar="[FILE|SENTENCE]",
-            help="File of matrices (.json, .npz, .safetensors; - is stdin), or a sentence: what "
-            "has a space in it, is no file and does not end like one. Without: a worked example.",
+            help="A file of matrices (.json, .npz, .safetensors; - is stdin), or a sentence in "
+            "quotes. Without it a worked example.",
         ),
     ] = None,
     target: Annotated[
         str | None,
         typer.Argument(metavar="[TARGET]", help="Second sentence, whose words are the queries."),
     ] = None,
-    text: str | None = opt(GIVEN, "--text TEXT", "Sentence, of one word or more."),
+    text: str | None = opt(GIVEN, "--text TEXT", "A sentence, also of a single word."),
     example: str | None = opt(
         GIVEN,
         "--example NAME",
-        "Worked example: self, cross or naive; with a FILE of several, one of them.",
+        "A worked example: self, cross or naive; or one of several in FILE, by name.",
         suggested=("self", "cross", "naive"),
     ),
-    number_of_heads: int = opt(
-        GIVEN, "--heads N", "Heads of the mechanism, default 1.", default=1, min=1
+    mechanism: str | None = opt(
+        GIVEN,
+        "--mechanism NAME",
+        f"Which attention: rotary, or rotary:heads=2,size=8,seed=1 (default: one head, {SIZE} "
+        "features, seed 0); 'attnviz mechanisms' lists the names.",
+        suggested=tuple(MECHANISMS),
     ),
     causal: bool = opt(GIVEN, "--causal", "Hide later positions."),
     mask: str | None = opt(
         GIVEN,
         "--mask ROWS|FILE",
-        "1 where a query may look, a row a query: '1 0 1, 1 1 1'; one row is for all. Or a file "
-        "that holds it as mask.",
+        "1 where a query may look, a row for each: '1 0 1, 1 1 1', or one for all; or a file.",
     ),
     padding: int = opt(GIVEN, "--padding N", "Hide the last N keys.", default=0, min=0, rare=True),
-    size: int | None = opt(GIVEN, "--size N", f"Features of a sentence, default {SIZE}.", min=1),
-    seed: int | None = opt(GIVEN, "--seed N", "Seed of what is drawn, default 0.", min=0),
     scatter: Path | None = opt(
         OUTPUT,
         "--scatter FILE",
-        "Inputs, values and outputs in three dimensions: .png, .svg or .pdf.",
+        "Inputs, values and outputs in three dimensions, as a picture: .png, .svg or .pdf.",
     ),
-    diagram: bool = opt(OUTPUT, "--diagram", "Print the flow of the data as Mermaid text instead."),
+    diagram: bool = opt(OUTPUT, "--diagram", "Print the flow of data as Mermaid text instead."),
     *,
     options: Options,
 ) -> None:
@@ -88,7 +90,7 @@ def steps(
 
     attnviz steps
 
-    attnviz steps "The cat sat" --mechanism rotary --heads 2 --html cat.html
+    attnviz steps "The cat sat" --mechanism rotary:heads=2 --html cat.html
 
     attnviz steps --model pocket --head 2.0 "The red car" "La voiture rouge"
 
@@ -100,13 +102,15 @@ def steps(
         raise UsageError(
             f"--diagram and -f {options.output.format} both want stdout: choose one, or use -o FILE"
         )
-    asked = _Asked(
-        (file, target, text, example), number_of_heads, causal, mask, padding, size, seed
-    )
+    layer = MechanismChoice("") if mechanism is None else parse_mechanism(mechanism)
+    asked = _Asked((file, target, text, example), layer, causal, mask, padding)
     with Report(options, "steps", pictures={"scatter": scatter}) as report:
-        co = (options.origin.mechanism or "").startswith("co-")
-        if scatter and (options.origin.model or number_of_heads > 1 or co):
-            raise UsageError("--scatter draws the values of one head of a mechanism")
+        several = (layer.heads or 1) > 1 or layer.name.startswith("co-")
+        if scatter and (options.origin.model or several):
+            other = "--model" if options.origin.model else f"--mechanism {mechanism}"
+            raise UsageError(
+                f"--scatter draws the values of one head of a mechanism: it is not for {other}"
+            )
         found = asked.of_model(options) if options.origin.model else asked.of_mechanism(options)
         if len(found) > 1 and (scatter or diagram):
             raise UsageError(
@@ -114,10 +118,10 @@ def steps(
                 f"--example, of {', '.join(found)}"
             )
         if report.format != "table" or diagram:
-            from attnviz.teach.steps.show import agreement
+            from attnviz.teach.steps.show import agreement_lines
 
             for result in found.values():
-                for line in (*result.notes, *agreement(result)):
+                for line in (*result.notes, *agreement_lines(result)):
                     report.say(line)
         report.add(_data(found, diagram))
         report.finish("computed")
@@ -128,18 +132,15 @@ class _Asked:
     """What is to be worked, and how."""
 
     given: tuple[str | None, str | None, str | None, str | None]
-    heads: int
+    layer: MechanismChoice
     causal: bool
     mask: str | None
     padding: int
-    size: int | None
-    seed: int | None
 
     def of_model(self, options: Options) -> dict[str, Steps]:
         """One head of a model."""
         file, target, text, example = self.given
-        own = {"--mechanism": options.origin.mechanism, "--mask": self.mask, "--size": self.size}
-        own |= {"--seed": self.seed, "--heads": self.heads > 1, "--padding": self.padding}
+        own = {"--mechanism": self.layer.name, "--mask": self.mask, "--padding": self.padding}
         own |= {"--example": example, "--causal": self.causal and options.origin.model != "pocket"}
         for option, value in own.items():
             if value:
@@ -158,20 +159,19 @@ class _Asked:
         for name in ("layer", "head", "stream"):
             if getattr(options.choice, name) is not None:
                 raise UsageError(f"--{name} chooses a head of a model: add --model ID_OR_FOLDER")
-        found = self._sentences(options) or self._numbers()
+        found = self._sentences() or self._numbers()
         return {
             name: arithmetic(
                 self._masked(given),
-                mechanism=options.origin.mechanism,
-                heads=self.heads,
+                mechanism=self.layer.name or None,
+                heads=self.layer.heads or 1,
                 causal=self.causal,
             )
             for name, given in found.items()
         }
 
-    def _sentences(self, options: Options) -> dict[str, CalculationInputs]:
+    def _sentences(self) -> dict[str, CalculationInputs]:
         """A sentence, or two, with random vectors; nothing where there is none."""
-        from attnviz.core.registry import MECHANISMS
         from attnviz.storage.texts import check_text
 
         file, target, text, example = self.given
@@ -179,25 +179,28 @@ class _Asked:
         if sentence is None:
             if target is not None:
                 raise UsageError("TARGET is a second sentence: give the first one too")
-            if self.size is not None:
-                raise UsageError("--size is for a sentence: a file brings its own numbers")
+            if self.layer.size is not None:
+                raise UsageError(
+                    f"size={self.layer.size} is for a sentence: a file has its own numbers"
+                )
             return {}
         from attnviz.models.own import check_mechanism
         from attnviz.teach.steps.given import seeded_sentence
 
         if example is not None:
-            raise UsageError("--example names a worked example, or one of a file: give no sentence")
-        mechanism = options.origin.mechanism
-        row = MECHANISMS.get(mechanism or "", MECHANISMS["scaled"])
+            also = "a sentence" if text is None else "--text"
+            raise UsageError(
+                f"--example names a worked example, or one of a file: leave {also} out"
+            )
+        row = MECHANISMS[self.layer.name or "scaled"]
         both = "co" in row.commands
-        if mechanism is not None and target is not None and not both:
-            check_mechanism(mechanism, "cross")
+        if self.layer.name and target is not None and not both:
+            check_mechanism(self.layer.name, "cross")
         target = None if target is None else check_text(target, "target")
         if both and target is not None:  # the first text is the first sequence, as of `attnviz co`
             sentence, target = target, sentence
-        given = seeded_sentence(
-            sentence, self.size or SIZE, self.seed or 0, target, row, self.heads
-        )
+        size, seed = self.layer.size or SIZE, self.layer.seed or 0
+        given = seeded_sentence(sentence, size, seed, target, row, self.layer.heads or 1)
         return {"": given}
 
     def _numbers(self) -> dict[str, CalculationInputs]:
@@ -227,8 +230,7 @@ class _Asked:
             raise UsageError(f"--padding {self.padding} leaves none of the {shape[1]} keys")
         if self.mask is not None:
             given = replace(given, mask=_mask(self.mask, shape))
-        seed = given.seed if self.seed is None else self.seed
-        return replace(given, padding=self.padding, seed=seed)
+        return replace(given, padding=self.padding, seed=self.layer.seed or given.seed)
 
 
 def _mask(spelt: str, shape: tuple[int, ...]) -> NDArray[np.bool_]:
@@ -255,7 +257,7 @@ def _head(sentence: str, target: str | None, origin: Origin, choice: Choice) -> 
     """One head of a model over a sentence, or a pair; of many the one that is seen first."""
     from attnviz.analyses.select import check_selection, select
     from attnviz.core.query import Query
-    from attnviz.mechanisms.working import HeadPlace
+    from attnviz.mechanisms.formula import HeadPlace
     from attnviz.models import SupportsHeadArithmetic, attend_query
     from attnviz.models.open import open_source
     from attnviz.teach.steps.head import head_steps
@@ -276,7 +278,7 @@ def _head(sentence: str, target: str | None, origin: Origin, choice: Choice) -> 
             raise UsageError(f"--{what} {selection}: steps shows one {what}, not {len(known)}")
     layer, head = (known[0] if len(known) == 1 else usual for _, known, usual in names.values())
     which = HeadPlace(item.stream, layer, head)
-    return head_steps(attention, which, source.worked(query, which))
+    return head_steps(attention, which, source.head_arithmetic(query, which))
 
 
 def _sentence(file: str | None, text: str | None) -> str | None:
@@ -322,7 +324,7 @@ def _data(found: Mapping[str, Steps], diagram: bool) -> Data:
     def table(display: Display) -> str:
         if diagram:
             return show.mermaid(first)
-        return show.listing(found, display) if more else show.table(first, display)
+        return show.examples_listing(found, display) if more else show.table(first, display)
 
     def figure() -> Figure:
         from attnviz.teach.steps.scatter import scatter

@@ -40,7 +40,7 @@ from attnviz.models.hugging_face.loaded_model import input_names
 from attnviz.models.hugging_face.value_vectors import value_vectors
 from attnviz.models.hugging_face.vision.layouts import BY_FAMILY, family_of_pictures
 from attnviz.models.hugging_face.vision.pictures import load_processor, pair
-from attnviz.models.hugging_face.vision.vision import window_maps, windowed
+from attnviz.models.hugging_face.vision.vision import window_layers, window_maps
 from attnviz.models.lens import apply_lens, explained_by
 
 WORDS, LONGEST = 128, 512  # vocabulary and positions of the copy
@@ -83,7 +83,7 @@ def try_model(asked: ExperimentRequest) -> Trial:
     """Capture a model's attention, apply every lens, and switch a head off."""
     encoded, part = asked.encoded, asked.encoded.part
     try:
-        if windowed(asked.model):
+        if window_layers(asked.model):
             window_maps(asked.model, asked.model.config.model_type, dict(asked.inputs), None)
             return Trial("probe", ("self",))
         captured = capture(part, asked.inputs, encoded.sides, implied=True)

@@ -11,7 +11,7 @@ from attnviz.core.attention_map import IMPLIED, Attention
 from attnviz.core.errors import AttentionError, AttnvizError, InputError, ModelError, UsageError
 from attnviz.core.lens_inputs import ValueVectors
 from attnviz.core.query import Query
-from attnviz.mechanisms.working import HeadPlace, Worked
+from attnviz.mechanisms.formula import HeadArithmetic, HeadPlace
 from attnviz.models import Predicting
 from attnviz.models.hugging_face.batching import (
     FEW,
@@ -36,7 +36,7 @@ from attnviz.models.hugging_face.load.loading import (
     model_class,
 )
 from attnviz.models.hugging_face.loaded_model import LoadedModel
-from attnviz.models.hugging_face.outputs import check_head, choose_outputs, class_name, spelled
+from attnviz.models.hugging_face.outputs import check_head, choose_outputs, class_name, spell_piece
 from attnviz.models.hugging_face.value_vectors import value_vectors
 from attnviz.storage.texts import chunks_by_memory
 
@@ -88,7 +88,7 @@ class HuggingFaceModel(LoadedModel, Predicting):
                 without_cache(self.model, inputs),
                 encoded,
                 lambda logits: choose_outputs(self, encoded, logits, wanted),
-                partial(class_name, self.model.config) if self.task else partial(spelled, self),
+                partial(class_name, self.model.config) if self.task else partial(spell_piece, self),
                 self.task,
                 partial(continue_text, self, inputs) if self.can_generate else None,
             )
@@ -99,14 +99,14 @@ class HuggingFaceModel(LoadedModel, Predicting):
         with quiet():
             return value_vectors(eager_inputs(self, self._encode_whole(query)))
 
-    def worked(self, query: Query, which: HeadPlace) -> Worked:
-        """The numbers of one head, from its layer's input to what it adds to that."""
-        from attnviz.models.hugging_face.head import worked_head
+    def head_arithmetic(self, query: Query, which: HeadPlace) -> HeadArithmetic:
+        """The numbers of one head, from its layer's input to what it adds to it."""
+        from attnviz.models.hugging_face.head_arithmetic import record_head
 
         encoded = self._encode_whole(query)
         inputs = self.tensors(encoded.inputs, encoded.part)
         with quiet():
-            return worked_head(EagerInputs(encoded.part, inputs, encoded), which)
+            return record_head(EagerInputs(encoded.part, inputs, encoded), which)
 
     def _attend_one(self, query: Query) -> Attention | InputError:
         try:

@@ -1,4 +1,4 @@
-"""One head of a trained model as steps: its own numbers, from its layer's input to its output."""
+"""One head of a trained model as steps, from the input of its layer to its own output."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import get_args
 import numpy as np
 
 from attnviz.core.attention_map import Attention
-from attnviz.mechanisms.working import HeadPlace, Worked
-from attnviz.teach.steps.arithmetic import Matrix, Stage, Steps, compare, operands_of
+from attnviz.mechanisms.formula import HeadArithmetic, HeadPlace
+from attnviz.teach.steps.arithmetic import Matrix, Stage, Steps, compare_results, operands_of
 
 
-def head_steps(attention: Attention, which: HeadPlace, worked: Worked) -> Steps:
+def head_steps(attention: Attention, which: HeadPlace, worked: HeadArithmetic) -> Steps:
     """What a head did with the tokens of a map, every matrix by name.
 
-    What the model's own pass had beside it is compared with what is computed here.
+    They are computed here and compared with those of the model's own pass.
     """
     item = next(item for item in attention.maps if item.stream == which.stream)
     queries, keys = (
@@ -30,13 +30,14 @@ def head_steps(attention: Attention, which: HeadPlace, worked: Worked) -> Steps:
             stage = "output"
         rows, columns = (names.get(axis, ()) for axis in axes)
         operands = operands_of(formula, [matrix.name for matrix in matrices])
-        told = (name, values, formula, operands, stage, rows, columns)
-        matrices.append(Matrix(*told, origin="of the model", axes=axes))
+        matrices.append(
+            Matrix(name, values, formula, operands, stage, rows, columns, (), "of the model", axes)
+        )
     order = get_args(Stage)
     matrices.sort(key=lambda matrix: order.index(matrix.stage))
     computed = {matrix.name: matrix.values for matrix in matrices}
     seen = {name: np.asarray(values, dtype=np.float64) for name, values in worked.seen.items()}
-    _, compared = compare(seen, computed)
+    _, compared = compare_results(seen, computed)
     title = f"{attention.provenance.title} · {which.stream} · layer {which.layer} head {which.head}"
     notes = (*attention.provenance.notes, *worked.notes)
     against = "the model's own pass"
