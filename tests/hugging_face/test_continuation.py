@@ -46,9 +46,12 @@ def steps_of(folder, kind, inputs, most):
 
     def write(model):
         return model.generate(
-            **inputs, do_sample=False, num_beams=1, max_new_tokens=most, min_new_tokens=most,
-            output_attentions=True, return_dict_in_generate=True,
-        )  # fmt: skip
+            **(inputs | {"output_attentions": True, "return_dict_in_generate": True}),
+            do_sample=False,
+            num_beams=1,
+            max_new_tokens=most,
+            min_new_tokens=most,
+        )
 
     single, truth = both(model, write)
     assert torch.equal(single.sequences, truth.sequences)
@@ -206,10 +209,8 @@ def test_a_broken_template_is_one_line(writer):
 
 def test_the_command_writes_and_shows_the_whole(folder_of, tmp_path):
     picture = tmp_path / "a.svg"
-    done = attnviz(
-        "self", PROMPT, "--model", folder_of("gpt2"), "--generate", 4, "-f", "json",
-        "--heatmap", picture,
-    )  # fmt: skip
+    asked = ("--model", folder_of("gpt2"), "--generate", 4, "-f", "json")
+    done = attnviz("self", PROMPT, *asked, "--heatmap", picture)
     assert done.status == 0
     found = done.json()
     assert found["text"].startswith(PROMPT)

@@ -16,9 +16,8 @@ from tests.invoke import attnviz
 def test_without_accelerate_there_is_one_line(folder_of, monkeypatch):
     monkeypatch.setattr(devices, "has_accelerate", lambda: False)
     done = attnviz("self", "the car", "--model", folder_of("bert"), "--device-map", "auto")
-    assert (done.status, done.mistake) == (
-        1, "--device-map needs the package accelerate: pip install 'attnviz[big]'",
-    )  # fmt: skip
+    assert done.status == 1
+    assert done.mistake == "--device-map needs the package accelerate: pip install 'attnviz[big]'"
     with pytest.raises(ModelError, match=r"attnviz\[big\]"):
         check_device_map("auto", "auto")
 
@@ -35,9 +34,8 @@ def test_unknown_ways_are_guessed():
 
 def test_other_sources_have_one_device():
     done = attnviz("self", "the car", "--device-map", "auto")
-    assert (done.status, done.mistake) == (
-        2, "--device-map is for large models: --model ID_OR_FOLDER",
-    )  # fmt: skip
+    said = "--device-map is for large models: --model ID_OR_FOLDER"
+    assert (done.status, done.mistake) == (2, said)
 
 
 @pytest.mark.skipif(not has_accelerate(), reason="accelerate is not installed")

@@ -39,12 +39,14 @@ def brute_force(weights, hidden, count):
             (
                 (-float(weight), query, key)
                 for (query, key), weight in np.ndenumerate(head)
-                if query not in hidden.queries and key not in hidden.keys and weight > 0
+                if query not in hidden.queries
+                and key not in hidden.keys
+                and weight > 0
                 and not (hidden.itself and query == key)
             )
         )[:count]
         for head in weights
-    ]  # fmt: skip
+    ]
 
 
 def assert_same(found, expected, weights, atol):
@@ -52,8 +54,9 @@ def assert_same(found, expected, weights, atol):
     assert len(found) == len(expected)
     for head, (own, best) in enumerate(zip(found, expected, strict=True)):
         assert len({(cell.query, cell.key) for cell in own}) == len(own) == len(best)
-        np.testing.assert_allclose([cell.weight for cell in own], [-item[0] for item in best],
-                                   atol=atol)  # fmt: skip
+        np.testing.assert_allclose(
+            [cell.weight for cell in own], [-item[0] for item in best], atol=atol
+        )
         for cell in own:
             assert weights[head, cell.query, cell.key] == pytest.approx(cell.weight, abs=atol)
 
@@ -81,8 +84,10 @@ def test_only_queries_and_keys_of_the_frame_count():
 @pytest.mark.parametrize(("dtype", "atol"), [(torch.float16, 2e-3), (torch.bfloat16, 2e-2)])
 def test_half_precision_misses_nothing_that_rounding_does_not_hide(dtype, atol):
     call, _ = sdpa(tokens=40, sharp=2.0)
-    call = replace(call, **{name: getattr(call, name).to(dtype) for name in
-                            ("query", "key", "value", "output")})  # fmt: skip
+    call = replace(
+        call,
+        **{name: getattr(call, name).to(dtype) for name in ("query", "key", "value", "output")},
+    )
     wide = replace(call, query=call.query.float(), key=call.key.float(), value=call.value.float())
     frame = PooledGrid(split_blocks(0, 40, 5), split_blocks(0, 40, 5))
     whole = PooledGrid(split_blocks(0, 40, 40), split_blocks(0, 40, 40))
@@ -98,8 +103,9 @@ def test_a_kernel_that_does_something_else_is_asked_for_its_rows(monkeypatch):
         output, nothing = call.kernel(module, query, key, value, mask)
         return (output + output.roll(1, dims=1)) / 2, nothing
 
-    odd = replace(call, kernel=mixed, output=mixed(call.module, call.query, call.key, call.value,
-                                                   None)[0])  # fmt: skip
+    odd = replace(
+        call, kernel=mixed, output=mixed(call.module, call.query, call.key, call.value, None)[0]
+    )
     exact_rows = row_weights.exact_rows
     monkeypatch.setattr(
         row_weights, "exact_rows", lambda *given: (asked.append(1), exact_rows(*given))[1]
@@ -194,16 +200,18 @@ def test_links_are_those_of_transformers_own_eager_weights(kind, loaded):
     special = tuple(place for place, token in enumerate(whole.query_tokens) if token.special)
     keys = special if kind == "bert" else tuple({*special, 0})
     for layer in range(len(whole.layers)):
-        own = [[link for link in pooled.links
-                if (link.layer, link.head) == (str(layer), str(head))]
-               for head in range(whole.weights.shape[1])]  # fmt: skip
+        own = [
+            [link for link in pooled.links if (link.layer, link.head) == (str(layer), str(head))]
+            for head in range(whole.weights.shape[1])
+        ]
         best = brute_force(whole.weights[layer], IgnoredPositions(special, keys, itself=True), 6)
         for links, expected in zip(own, best, strict=True):
             assert [(link.query_position, link.key_position) for link in links] == [
                 item[1:] for item in expected
             ]
-            np.testing.assert_allclose([link.weight for link in links],
-                                       [-item[0] for item in expected], atol=1e-5)  # fmt: skip
+            np.testing.assert_allclose(
+                [link.weight for link in links], [-item[0] for item in expected], atol=1e-5
+            )
 
 
 def test_unless_told_otherwise_only_a_tokens_link_to_itself_is_left_out(loaded):

@@ -311,11 +311,7 @@ def test_a_lens_that_does_not_apply_is_left_out_with_the_reason(folders):
 
 @pytest.mark.parametrize(
     ("lens", "part"),
-    [
-        ("gradient", ("--rows", "0-2")),
-        ("norm", ("--window", "0-2")),
-        ("norm", ("--max-size", "4")),
-    ],
+    [("gradient", ("--rows", "0-2")), ("norm", ("--window", "0-2")), ("norm", ("--max-size", "4"))],
 )
 def test_a_part_of_the_attention_is_refused(lens, part, folder_of):
     done = attnviz("self", TEXT, "--model", folder_of("gpt2"), "--lens", lens, *part)

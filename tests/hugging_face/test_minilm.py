@@ -54,8 +54,9 @@ def test_special_tokens_hold_these_shares_by_layer(attention):
 
 
 def test_one_head_links_words_that_the_mean_over_heads_hides(attention):
-    professor, student, published = (attention.tokens.index(word) for word in
-                                     ("professor", "student", "published"))  # fmt: skip
+    professor, student, published = (
+        attention.tokens.index(word) for word in ("professor", "student", "published")
+    )
     last = attention.weights[5]
     assert last[3, student, professor] == pytest.approx(0.74, abs=0.005)
     assert last[3, published, professor] == pytest.approx(0.28, abs=0.005)
@@ -70,11 +71,14 @@ def test_no_head_of_a_long_text_misses_a_link(model, most):
     whole = attend(replace(model, region=Region(max_size=512)), text).main
     special = tuple(place for place, token in enumerate(whole.query_tokens) if token.special)
     hidden = IgnoredPositions(special, special, itself=True)
-    expected = [cell for layer in whole.weights for head in strongest_in_matrices(layer, hidden, 20)
-                for cell in head]  # fmt: skip
+    heads = [strongest_in_matrices(layer, hidden, 20) for layer in whole.weights]
+    expected = [cell for layer in heads for head in layer for cell in head]
     assert len(pooled.links) == 72 * 20
-    np.testing.assert_allclose([link.weight for link in pooled.links],
-                               [cell.weight for cell in expected], atol=1e-5)  # fmt: skip
-    same = [(link.query_position, link.key_position) == (cell.query, cell.key)
-            for link, cell in zip(pooled.links, expected, strict=True)]  # fmt: skip
+    np.testing.assert_allclose(
+        [link.weight for link in pooled.links], [cell.weight for cell in expected], atol=1e-5
+    )
+    same = [
+        (link.query_position, link.key_position) == (cell.query, cell.key)
+        for link, cell in zip(pooled.links, expected, strict=True)
+    ]
     assert np.mean(same) > 0.99

@@ -86,10 +86,9 @@ def test_blocks_sum_over_keys_average_over_queries_and_keep_each_rows_sum(most):
     call, weights = sdpa()
     frame = PooledGrid(split_blocks(0, 21, most), split_blocks(0, 21, most))
     found = read_grid(call, frame)[0]
-    expected = torch.stack([
-        torch.stack([weights[:, a:b, c:d].sum(2).mean(1) for c, d in frame.keys.spans], -1)
-        for a, b in frame.queries.spans
-    ], 1)  # fmt: skip
+    rows = [weights[:, a:b].mean(1) for a, b in frame.queries.spans]
+    columns = [torch.stack([row[:, c:d].sum(1) for c, d in frame.keys.spans], -1) for row in rows]
+    expected = torch.stack(columns, 1)
     torch.testing.assert_close(found, expected, atol=rounding(call), rtol=0)
     torch.testing.assert_close(found.sum(-1), torch.ones(found.shape[:2]), atol=1e-5, rtol=0)
     np.testing.assert_allclose(

@@ -32,7 +32,7 @@ def quantise(plain, how, folder):
             QuantizationConfig,
             QuantizationScheme,
             apply_quantization_config,
-        )  # fmt: skip
+        )
 
         weights = QuantizationArgs(num_bits=8, strategy="channel", symmetric=True)
         scheme = QuantizationScheme(targets=["Linear"], weights=weights)
@@ -63,10 +63,9 @@ def quantise(plain, how, folder):
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory):
-    config = transformers.BertConfig(
-        vocab_size=26, hidden_size=64, num_hidden_layers=2, num_attention_heads=4,
-        intermediate_size=64, max_position_embeddings=32,
-    )  # fmt: skip
+    sizes = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
+    more = {"intermediate_size": 64, "max_position_embeddings": 32}
+    config = transformers.BertConfig(vocab_size=26, **sizes, **more)
     folder = tmp_path_factory.mktemp("plain")
     return save(folder, "BertForSequenceClassification", word_pieces(), config)
 

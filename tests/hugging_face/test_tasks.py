@@ -41,8 +41,9 @@ def with_head(tmp_path_factory):
         elif architecture.startswith(("Bart", "T5")):
             tokenizer = byte_pieces(around=True)
             sizes = SEQ2SEQ if architecture.startswith("Bart") else {**SMALL_T5, **ENDS}
-            kind = getattr(transformers, architecture.removesuffix("ForSequenceClassification")
-                           + "Config")  # fmt: skip
+            kind = getattr(
+                transformers, architecture.removesuffix("ForSequenceClassification") + "Config"
+            )
             config = kind(decoder_start_token_id=2, **sizes, **settings)
         elif architecture.startswith("DistilBert"):
             sizes = {"dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 48, "vocab_size": 26}

@@ -60,11 +60,11 @@ def called(kernel=spelled_out, mask=None, groups=2, causal=False, texts=1, hidde
 def weights_of(call):
     """The weights as a plain kernel spells them out, shape (texts, heads, queries, keys)."""
     given = (call.query, call.key, call.value, call.mask)
-    return torch.cat([
-        spelled_out(call.module, *(one if one is None else one[text % len(one)][None]
-                                   for one in given), **call.options)[1]
-        for text in range(len(call.query))
-    ])  # fmt: skip
+    found = []
+    for text in range(len(call.query)):
+        own = [one if one is None else one[text % len(one)][None] for one in given]
+        found.append(spelled_out(call.module, *own, **call.options)[1])
+    return torch.cat(found)
 
 
 @pytest.mark.parametrize("tile", [2**20, 20 * TOKENS, 3 * TOKENS])
@@ -194,10 +194,9 @@ def test_what_goes_wrong_in_a_thread_is_raised(monkeypatch):
 def test_a_model_computes_the_same_bits_while_it_is_read(monkeypatch):
     monkeypatch.setattr(tiles, "TILE", 40 * 300)
     torch.manual_seed(0)
-    model = LlamaModel(
-        LlamaConfig(vocab_size=50, hidden_size=32, intermediate_size=48, num_hidden_layers=2,
-                    num_attention_heads=4, num_key_value_heads=2)
-    ).eval()  # fmt: skip
+    sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2}
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 2}
+    model = LlamaModel(LlamaConfig(vocab_size=50, **sizes, **heads)).eval()
     given = {"input_ids": torch.randint(0, 50, (1, 300))}
     outputs = []
     model.register_forward_hook(lambda *args: outputs.append(args[2].last_hidden_state))

@@ -182,9 +182,16 @@ def t5(folder: Path) -> Path:
 
 def byt5(folder: Path) -> Path:
     config = transformers.T5Config(
-        vocab_size=384, d_model=32, d_kv=8, d_ff=40, num_layers=1, num_heads=2,
-        decoder_start_token_id=0, pad_token_id=0, eos_token_id=1,
-    )  # fmt: skip
+        vocab_size=384,
+        d_model=32,
+        d_kv=8,
+        d_ff=40,
+        num_layers=1,
+        num_heads=2,
+        decoder_start_token_id=0,
+        pad_token_id=0,
+        eos_token_id=1,
+    )
     return save(folder, "T5ForConditionalGeneration", transformers.ByT5Tokenizer(), config)
 
 
