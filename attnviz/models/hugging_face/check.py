@@ -46,7 +46,7 @@ from attnviz.models.lens import apply_lens, explained_by
 WORDS, LONGEST = 128, 512  # vocabulary and positions of the copy
 MOST_LAYERS = 64  # of a copy of a model whose layers cannot be fewer (they share keys, say)
 MOST_WEIGHTS = 50_000_000  # larger copies are not tried
-NARROWED = (16, 8, 4, 2, 1)  # divisors of widths, tried in turn: some leave a model that cannot be
+NARROWED = (16, 8, 4, 2, 1)  # divisors of widths, tried in turn: not all give a valid model
 NARROWEST = 16  # no divisor makes the hidden size smaller than this
 WIDTH = re.compile(
     r"^(dim|d_(model|ff|kv|inner)|n_(embd|inner)|\w*_width|\w*(hidden|intermediate|head|ffn|embedding|"

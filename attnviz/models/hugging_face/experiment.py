@@ -317,7 +317,7 @@ class KernelExperiment(_ExplainedOutputs):
                     read.append(None)
                     continue
                 check_heads_apart(call, part.config.model_type)
-                read.append(read_call(path, call.detached(), specs[stream]))
+                read.append(read_call(path, call.without_gradients(), specs[stream]))
         layers = group_by_layer([item for item in read if item], sides, part)
         if set(layers) != set(sides):
             raise AttentionError(

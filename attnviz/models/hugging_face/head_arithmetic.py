@@ -98,7 +98,7 @@ def _record_calls(asked: EagerInputs, stream: str) -> Iterator[list[_RecordedCal
         if path is not None and match_stream(stream_of(path), asked.encoded.axes) == stream:
             around = {"attention": given.get(path), "layer": given.get(_layer_of(path))}
             own = [item[1:] for item in made if item[0].startswith(path)]
-            seen.append(_RecordedCall(path, call.detached(), around, own))
+            seen.append(_RecordedCall(path, call.without_gradients(), around, own))
         made.clear()
 
     # Global hooks take no keyword arguments; every module has its own for as long as this lasts.

@@ -155,8 +155,8 @@ class HuggingFaceModel(LoadedModel, Predicting):
             )
         if mixers_of(self.model) and not has_attention(self.model):
             raise AttentionError(
-                f"'{self.name}' has no attention weights, and what its layers amount to, stream "
-                f"'{IMPLIED}', has no gradients, effects or norms: use --lens raw"
+                f"'{self.name}' has no attention weights, and the matrices of its layers, stream "
+                f"'{IMPLIED}', have no gradients, effects or norms: use --lens raw"
             )
         if query not in self._encoded:
             self._encoded.clear()

@@ -134,11 +134,11 @@ def capture(
             )
         found = _eager(model, given, sides, specs)
     if others.matrices:
-        found[IMPLIED] = _implied(others, grids[stream])
+        found[IMPLIED] = _implied_layers(others, grids[stream])
     return [item for items in found.values() for item in items]
 
 
-def _implied(others: ImpliedMatrices, grid: PooledGrid) -> list[Captured]:
+def _implied_layers(others: ImpliedMatrices, grid: PooledGrid) -> list[Captured]:
     names = layer_names(list(others.matrices))
     arrays = dict(zip(names, others.matrices.values(), strict=True))
     heads = dict(zip(names, others.names.values(), strict=True))

@@ -214,12 +214,12 @@ def _scan_of(
             made = plain(*bound.args, **bound.kwargs)
         return (made[0] if isinstance(made, tuple) else made).to(exact)
 
-    def arranged(one: Any) -> Any:
+    def arrange(one: Any) -> Any:
         return one.permute(order)[0] if mixer.by_head else one.permute(order)
 
     def run(mixed: Any) -> Any:
         mixed = (mixed[None] if mixer.by_head else mixed).permute(back)
-        return arranged(run_plain(mixed.contiguous()))
+        return arrange(run_plain(mixed.contiguous()))
 
     given_out = output[0] if isinstance(output, tuple) else output
     few = FEW if mixer.function == SELECTIVE else None  # its plain form loops over tokens
@@ -228,7 +228,7 @@ def _scan_of(
     call |= kept
     for name in {*mixer.off, *STATES} & {*inspect.signature(plain).parameters}:
         call[name] = None
-    own = arranged(values)
+    own = arrange(values)
     count, length, _ = own.shape
 
     def push(first: int, stop: int, numbers: list[int] | None) -> Any:

@@ -42,7 +42,7 @@ class Call:
         """The kernel's output for other values of the same shape."""
         return self.kernel(self.module, self.query, self.key, value, self.mask, **self.options)[0]
 
-    def detached(self) -> Call:
+    def without_gradients(self) -> Call:
         """The same call without gradients."""
         taken = ("query", "key", "value", "output", "weights")
         own = {name: getattr(self, name) for name in taken}

@@ -192,11 +192,11 @@ def continue_text(loaded: LoadedModel, inputs: dict[str, Any]) -> str:
 def new_text(tokenizer: Any, before: list[int], new: list[int]) -> str:
     """The text of new tokens, with a space before it if there is one."""
 
-    def decoded(ids: list[int]) -> str:
+    def decode(ids: list[int]) -> str:
         with tokenizer_errors(tokenizer):
             return str(
                 tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
             )
 
-    start, text = decoded(before), decoded([*before, *new])
-    return text[len(start) :] if text.startswith(start) else decoded(new)
+    start, text = decode(before), decode([*before, *new])
+    return text[len(start) :] if text.startswith(start) else decode(new)
