@@ -132,12 +132,16 @@ def test_both_texts_together_must_fit(pair_folder):
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [("a", "b", "--pair", "c"), ("-", "--pair", "c"), ("--input", "x.txt", "--pair", "c")],
+    ("arguments", "said"),
+    [
+        (("a", "b", "--pair", "c"), "--pair is the second text of one"),
+        (("-", "--pair", "c"), "--pair is the second text of one"),
+        (("--input", "x.txt", "--pair", "c"), "--pair belongs to one TEXT, and --input reads many"),
+    ],
 )
-def test_a_pair_is_two_arguments(arguments):
+def test_a_pair_is_two_arguments(arguments, said):
     done = attnviz("self", *arguments)
-    assert (done.status, done.mistake.split(":")[0]) == (2, "--pair is the second text of one")
+    assert (done.status, done.mistake.split(":")[0]) == (2, said)
 
 
 def test_sources_that_read_one_text_say_so(tmp_path):
