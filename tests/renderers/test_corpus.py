@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from attnviz.renderers import Display
-from attnviz.renderers.data.corpus import ARRAYS, SHOWS, corpus_json, corpus_npz, corpus_tsv
+from attnviz.renderers.data.corpus_data import ARRAYS, SHOWS, corpus_json, corpus_npz, corpus_tsv
 from attnviz.renderers.figures.corpus_overview import corpus_overview
 from attnviz.renderers.figures.figure import figure_bytes
-from attnviz.renderers.text.corpus import corpus_table
+from attnviz.renderers.text.corpus_table import corpus_table
 from tests.renderers.corpus import corpus
 from tests.samples import notes_of
 

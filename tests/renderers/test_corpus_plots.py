@@ -11,7 +11,7 @@ import pytest
 from attnviz.core.corpus_report import StreamReport
 from attnviz.core.measures import Meaning, Role
 from attnviz.renderers.colors import FAINT, INK, NO_ROLE, ROLE_COLORS, color_of
-from attnviz.renderers.figures.corpus_plots import ClassBars, MeasurePlots, RoleLegend
+from attnviz.renderers.figures.corpus_overview import ClassBars, MeasurePlots, RoleLegend
 from attnviz.renderers.figures.figure import points
 from tests.renderers.corpus import corpus
 
@@ -76,11 +76,15 @@ def measured(
     )
 
 
+ONE_WIDE = 4 * (400 + 64) - 64
+"""The width of all plots in which one is 400 pixels wide."""
+
+
 def test_heads_stand_in_the_order_of_their_means_under_a_named_scale() -> None:
     stream = measured(
         [0.4, 0.1], deviation=[0.05, 0.1], low=[0.3, 0.05], high=[0.45, 0.2], uniform=[0.2, 0.25]
     )
-    found = drawn(MeasurePlots(stream, 100, 50, 400, columns=1))
+    found = drawn(MeasurePlots(stream, 100, 50, ONE_WIDE))
     base = 50 + LINE + 8 + 128
     assert found.texts[0] == ("entropy", 100, round(50 + LINE / 2, 3), 7.5, INK, {})
     assert found.texts[1] == ("", 100 + 70 + 12, round(50 + LINE / 2, 3), 5.5, FAINT, {})
@@ -128,16 +132,15 @@ def test_plots_stand_side_by_side_and_below_one_another() -> None:
             for key in ("mean", "deviation", "low", "high", "uniform")
         },
     )
-    part = MeasurePlots(many, 100, 50, 1000, columns=2)
+    part = MeasurePlots(many, 100, 50, 1000)
     pitch = 128 + int(LINE) + 34
-    assert part.height == 3 * pitch
-    assert MeasurePlots(many, 0, 0, 1).columns == 4
+    assert part.height == 2 * pitch
     found = drawn(part)
     places = {text: (x, y) for text, x, y, *_ in found.texts if text in "abcde" and text}
     first = round(50 + LINE / 2, 3)
     assert places["a"] == (100, first)
-    assert places["b"] == (100 + (1000 + 64) / 2, first)
-    assert places["c"] == (100, round(first + pitch, 3))
+    assert places["b"] == (100 + (1000 + 64) / 4, first)
+    assert places["e"] == (100, round(first + pitch, 3))
     assert places["e"] == (100, round(first + 2 * pitch, 3))
     # A plot is as wide as half of the room without the gap between them.
     assert float(np.ptp(found.lines[0][0][..., 0])) == (1000 + 64) / 2 - 64
@@ -172,12 +175,12 @@ def test_of_many_heads_lines_grow_thin_and_have_the_colours_of_their_roles() -> 
     stream = measured([0.1] * 50)
     role = replace(stream.rows[3], roles=(Role("induction", 0.9, 0.1),))
     stream = replace(stream, rows=(*stream.rows[:3], role, *stream.rows[4:]))
-    *_, spread, interval, _ = drawn(MeasurePlots(stream, 0, 0, 200, columns=1)).lines
+    *_, spread, interval, _ = drawn(MeasurePlots(stream, 0, 0, 992)).lines
     assert spread[2] == pytest.approx(0.36 * 200 / 50 * 0.8)
     assert interval[2] == spread[2]
     assert interval[1][3] == ROLE_COLORS["induction"]
     assert set(interval[1]) == {NO_ROLE, ROLE_COLORS["induction"]}
-    thin = drawn(MeasurePlots(measured([0.1] * 400), 0, 0, 200, columns=1)).lines[-2]
+    thin = drawn(MeasurePlots(measured([0.1] * 400), 0, 0, 992)).lines[-2]
     assert thin[2] == 0.4
 
 
@@ -212,7 +215,7 @@ def test_each_layer_is_a_bar_divided_by_what_its_keys_are() -> None:
     np.testing.assert_allclose(
         bars[2][0], [(100 + 250 * place, start + 52 + 6, 250, 22) for place in range(4)]
     )
-    assert found.texts[0][:4] == ("attention by what the key is", 100, round(50 + FIRST, 3), 7.5)
+    assert found.texts[0][:4] == ("attention by class of key", 100, round(50 + FIRST, 3), 7.5)
     names = [text for text in found.texts if text[5] == right]
     assert [name[:3] for name in names] == [
         ("0", 90, round(start + 11, 3)),

@@ -14,11 +14,11 @@ from attnviz.core.attention_map import Attention
 from attnviz.core.errors import InputError
 from attnviz.core.options import Choice
 from attnviz.renderers import Display
-from attnviz.renderers.blocks import strongest
+from attnviz.renderers.blocks import block_peaks
 from attnviz.renderers.colors import NO_VALUE, color_of, colors_of, limits_of, scale_of
 from attnviz.renderers.figures.grid import grid
 from attnviz.renderers.figures.heatmap import heatmap
-from attnviz.renderers.figures.links import lines_of, links
+from attnviz.renderers.figures.lines import choose_lines, lines
 from attnviz.renderers.figures.panels import panels
 from attnviz.renderers.reports import as_bytes, make_renderer
 from attnviz.runs.outputs import views_of
@@ -53,7 +53,7 @@ def test_no_value_is_grey_and_takes_no_part_in_the_scale() -> None:
 
 def test_a_block_shows_its_strongest_value_and_none_where_it_has_none() -> None:
     values = np.array([[np.nan, -3, np.nan, np.nan], [1, 2, np.nan, np.nan]], np.float32)
-    found = strongest(values, 2, 2)
+    found = block_peaks(values, 2, 2)
     assert found[0, 0] == -3
     assert np.isnan(found[0, 1])
 
@@ -122,8 +122,8 @@ def test_pictures_draw_no_value_grey_and_say_so() -> None:
     grey = np.array([*NO_VALUE, 255]) / 255
     np.testing.assert_allclose(image.cmap(image.norm(image.get_array()))[0, 0], grey)
     assert any(GREY in note for note in notes_of(grid(effects_map(), title="x")))
-    assert np.isfinite(lines_of(found).weights).all()
-    assert "nan" not in " ".join(notes_of(links(found, title="x")))
+    assert np.isfinite(choose_lines(found).weights).all()
+    assert "nan" not in " ".join(notes_of(lines(found, title="x")))
 
 
 def test_beside_shares_effects_have_a_signed_scale_of_their_own() -> None:

@@ -8,7 +8,7 @@ from PIL import Image
 from attnviz.core.attention_map import Token
 from attnviz.renderers.colors import INK, LABELLED, SIGNED_SHADES, SPECIAL
 from attnviz.renderers.figures.figure import figure_bytes, ink
-from attnviz.renderers.figures.heatmap import heatmap, number
+from attnviz.renderers.figures.heatmap import cell_number, heatmap
 from tests.samples import notes_of
 
 from .pictures import map_of, picture_and_bar, pixels, shares, tokens
@@ -92,7 +92,7 @@ def test_many_cells_hold_no_numbers():
     ],
 )
 def test_a_number_is_as_short_as_it_can_be(value, digits, text):
-    assert number(value, digits) == text
+    assert cell_number(value, digits) == text
 
 
 @pytest.mark.parametrize(

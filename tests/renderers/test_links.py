@@ -9,7 +9,7 @@ from attnviz.core.attention_map import Token
 from attnviz.renderers.colors import HEAD_COLORS, INK, LABELLED, SPECIAL, color_of, scale_of
 from attnviz.renderers.figures.figure import NOTE_SIZE, TEXT_SIZE, figure_bytes, ink
 from attnviz.renderers.figures.fonts import DPI, typeface
-from attnviz.renderers.figures.links import MOST_HEADS, MOST_LINES, lines_of, links
+from attnviz.renderers.figures.lines import MOST_HEADS, MOST_LINES, choose_lines, lines
 from tests.renderers.pictures import map_of, shares, tokens
 from tests.samples import notes_of
 
@@ -25,9 +25,9 @@ def labels(figure):
 
 def test_every_line_joins_its_query_to_its_key():
     item = map_of([[0.9, 0.1, 0.0], [0.0, 0.2, 0.8], [1.0, 0.0, 0.0]])
-    axes = drawn(links(item, title="t"))
+    axes = drawn(lines(item, title="t"))
     (collection,) = axes.collections
-    tops = [text.get_position()[1] for text in labels(links(item, title="t"))][:3]
+    tops = [text.get_position()[1] for text in labels(lines(item, title="t"))][:3]
     ends = {
         tuple(tops.index(pytest.approx(point[1])) for point in segment)
         for segment in collection.get_segments()
@@ -37,8 +37,8 @@ def test_every_line_joins_its_query_to_its_key():
 
 def test_a_heavier_weight_has_a_thicker_line():
     item = map_of([[0.9, 0.1], [0.3, 0.7]])
-    chosen = lines_of(item)
-    (collection,) = drawn(links(item, title="t")).collections
+    chosen = choose_lines(item)
+    (collection,) = drawn(lines(item, title="t")).collections
     # Drawn from weak to strong.
     assert list(collection.get_linewidths()) == sorted(collection.get_linewidths())
     assert sorted(chosen.weights.tolist()) == pytest.approx([0.1, 0.3, 0.7, 0.9])
@@ -46,7 +46,7 @@ def test_a_heavier_weight_has_a_thicker_line():
 
 def test_the_rule_says_how_many_links_hold_how_much():
     item = map_of([[0.96, 0.04], [0.5, 0.5]])
-    assert lines_of(item).rule == (
+    assert choose_lines(item).rule == (
         "drawn: the 3 strongest of 4 links, from 0.5 up; they hold 98% of the attention"
     )
 
@@ -56,7 +56,7 @@ def test_links_of_special_tokens_are_grey_and_take_no_other_links_place():
     weights = np.full((31, 31), 0.01, dtype=np.float32)
     weights[:, 0] = 0.6
     weights[5, 7] = 0.3
-    chosen = lines_of(map_of(weights, queries, queries))
+    chosen = choose_lines(map_of(weights, queries, queries))
     plain = chosen.places[~chosen.pale]
     assert plain[:, 2:].tolist() == [[5, 7]]
     assert chosen.pale.sum() == 31
@@ -65,13 +65,13 @@ def test_links_of_special_tokens_are_grey_and_take_no_other_links_place():
 
 def test_where_every_token_is_special_none_is_grey():
     special = tuple(Token(name, special=True) for name in "ab")
-    assert not lines_of(map_of([[0.5, 0.5], [0.9, 0.1]], special, special)).pale.any()
+    assert not choose_lines(map_of([[0.5, 0.5], [0.9, 0.1]], special, special)).pale.any()
 
 
 @given(st.integers(0, 50), st.integers(1, 40), st.integers(1, 40))
 def test_no_link_left_out_is_stronger_than_one_that_is_drawn(seed, queries, keys):
     item = map_of(shares(1, 1, queries, keys, seed=seed))
-    chosen = lines_of(item)
+    chosen = choose_lines(item)
     left = item.weights.copy()
     left[tuple(chosen.places.T)] = 0
     assert len(chosen.weights) <= MOST_LINES
@@ -80,7 +80,7 @@ def test_no_link_left_out_is_stronger_than_one_that_is_drawn(seed, queries, keys
 
 
 def test_heads_have_a_colour_each_and_a_name_each():
-    figure = links(map_of(shares(2, 3, 4, 4)), title="t")
+    figure = lines(map_of(shares(2, 3, 4, 4)), title="t")
     (key,) = (axes for axes in figure.axes if axes.get_label() == "legend")
     assert [text.get_text() for text in key.texts] == [
         f"layer {layer} head {head}" for layer in range(2) for head in range(3)
@@ -90,13 +90,13 @@ def test_heads_have_a_colour_each_and_a_name_each():
 
 def test_more_heads_than_colours_are_refused():
     with pytest.raises(ValueError, match="9 heads"):
-        links(map_of(shares(1, MOST_HEADS + 1, 3, 3)), title="t")
+        lines(map_of(shares(1, MOST_HEADS + 1, 3, 3)), title="t")
 
 
 @pytest.mark.parametrize("count", [3, 80, 300])
 @pytest.mark.slow
 def test_labels_never_touch(count):
-    figure = links(map_of(shares(1, 1, count, count)), title="t")
+    figure = lines(map_of(shares(1, 1, count, count)), title="t")
     renderer = figure.canvas.get_renderer()
     boxes = [text.get_window_extent(renderer) for text in labels(figure)]
     for side in ("left", "right"):
@@ -116,14 +116,14 @@ def test_labels_never_touch(count):
 
 def test_signed_values_are_drawn_in_two_colours():
     item = map_of([[0.4, -0.4]], tokens(1), tokens(2), values="signed")
-    (collection,) = drawn(links(item, title="t")).collections
+    (collection,) = drawn(lines(item, title="t")).collections
     colors = collection.get_colors()[:, :3]
     assert not np.allclose(colors[0], colors[1])
 
 
 def test_the_same_map_gives_the_same_bytes():
     item = map_of(shares(1, 2, 5, 5))
-    first, second = (figure_bytes(links(item, title="t"), ".svg") for _ in range(2))
+    first, second = (figure_bytes(lines(item, title="t"), ".svg") for _ in range(2))
     assert first == second
 
 
@@ -133,7 +133,7 @@ def legend_of(figure):
 
 
 def test_one_heads_lines_lie_between_its_labels_and_are_as_heavy_as_its_weights():
-    figure = links(map_of([[0.9, 0.1], [0.3, 0.7]]), title="t")
+    figure = lines(map_of([[0.9, 0.1], [0.3, 0.7]]), title="t")
     axes = drawn(figure)
     (collection,) = axes.collections
     ends = {text.get_horizontalalignment(): text.get_position()[0] for text in labels(figure)}
@@ -164,7 +164,7 @@ def test_one_heads_lines_lie_between_its_labels_and_are_as_heavy_as_its_weights(
 
 def test_a_token_that_is_labelled_or_special_looks_so():
     queries = (Token("a", label="B-PER"), Token("[SEP]", special=True), Token("c"))
-    figure = links(map_of(shares(3, 3), queries, queries), title="t")
+    figure = lines(map_of(shares(3, 3), queries, queries), title="t")
     looks = [(text.get_text(), text.get_color(), text.get_weight()) for text in labels(figure)[:3]]
     assert looks == [
         ("a · B-PER", ink(LABELLED), "bold"),
@@ -177,9 +177,9 @@ def test_heads_have_a_lane_and_a_colour_each():
     weights = np.zeros((2, 2, 2, 2), np.float32)
     weights[..., 0] = 1
     item = map_of(weights)
-    figure = links(item, title="t")
+    figure = lines(item, title="t")
     (collection,) = drawn(figure).collections
-    chosen = lines_of(item)
+    chosen = choose_lines(item)
     order = np.lexsort((np.abs(chosen.weights), ~chosen.pale))
     # Four lanes over three quarters of a row of 32 pixels: 6 pixels apart.
     for segment, color, number in zip(
@@ -196,7 +196,7 @@ def test_heads_have_a_lane_and_a_colour_each():
 
 
 def test_one_layers_heads_are_named_without_it_and_eight_heads_still_have_colours():
-    figure = links(map_of(shares(1, 8, 3, 3)), title="t")
+    figure = lines(map_of(shares(1, 8, 3, 3)), title="t")
     key = legend_of(figure)
     assert [text.get_text() for text in key.texts] == [f"head {head}" for head in range(8)]
     assert {line.get_linewidth() for line in key.lines} == {2.5}
@@ -206,7 +206,7 @@ def test_one_layers_heads_are_named_without_it_and_eight_heads_still_have_colour
 
 
 def test_the_legend_shows_lines_beside_their_names_in_rows_that_fit():
-    figure = links(map_of(shares(1, 8, 3, 3)), title="t")
+    figure = lines(map_of(shares(1, 8, 3, 3)), title="t")
     key = legend_of(figure)
     room = figure.get_size_inches()[0] * 200
     place, row = 20.0, 0
@@ -233,7 +233,7 @@ def test_the_legend_shows_lines_beside_their_names_in_rows_that_fit():
 )
 def test_one_heads_legend_shows_three_weights_of_the_scale(values, names):
     item = map_of([[0.8, 0.1], [0.3, 0.7]], values=values)
-    key = legend_of(links(item, title="t"))
+    key = legend_of(lines(item, title="t"))
     assert [text.get_text() for text in key.texts] == names
     widths = [line.get_linewidth() for line in key.lines]
     assert widths == pytest.approx([0.76, 2.2, 4.0] * (len(names) // 3))
@@ -249,13 +249,13 @@ def test_grey_lines_lie_below_the_others_and_are_half_as_heavy():
     queries = (Token("[CLS]", special=True), *tokens(2))
     weights = np.array([[0.0, 0, 0], [0.6, 0, 0.4], [1.0, 0, 0]])
     item = map_of(weights, queries, queries)
-    (collection,) = drawn(links(item, title="t")).collections
+    (collection,) = drawn(lines(item, title="t")).collections
     grey = [color[:3] == pytest.approx(ink((205, 205, 205))) for color in collection.get_colors()]
     assert grey == [True, True, False]
     # On a scale to .4, that of the words.
     assert scale_of(item) == (0, 0.4)
     assert collection.get_linewidths().tolist() == [2.0, 2.0, 4.0]
-    assert lines_of(item).rule == (
+    assert choose_lines(item).rule == (
         "drawn: the 1 strongest of 4 links, from 0.4 up; they hold 20% of the attention; "
         "grey: links of special tokens as strong, with 80%"
     )
@@ -264,33 +264,33 @@ def test_grey_lines_lie_below_the_others_and_are_half_as_heavy():
 def test_negative_lines_of_several_heads_are_dashed():
     weights = np.array([[[0.5, -0.4]], [[-0.3, 0.2]]], np.float32)[None]
     item = map_of(weights, tokens(1), tokens(2), values="signed")
-    (collection,) = drawn(links(item, title="t")).collections
+    (collection,) = drawn(lines(item, title="t")).collections
     dashed = [style[1] is not None for style in collection.get_linestyles()]
     assert dashed == [False, True, True, False]
     alone = map_of(weights[:, :1], tokens(1), tokens(2), values="signed")
-    (collection,) = drawn(links(alone, title="t")).collections
+    (collection,) = drawn(lines(alone, title="t")).collections
     assert [style[1] for style in collection.get_linestyles()] == [None, None]
-    assert "of the change" in lines_of(alone).rule
+    assert "of the change" in choose_lines(alone).rule
 
 
 @pytest.mark.parametrize(("queries", "count"), [(5, 20), (6, 20), (7, 21), (10, 30), (200, 400)])
 def test_three_links_a_query_are_drawn_within_bounds(queries, count):
     item = map_of(np.full((queries, 10), 0.1, np.float32), tokens(queries), tokens(10))
-    assert len(lines_of(item).weights) == count
-    assert f"the {count} strongest of {queries * 10} links" in lines_of(item).rule
+    assert len(choose_lines(item).weights) == count
+    assert f"the {count} strongest of {queries * 10} links" in choose_lines(item).rule
 
 
 def test_grey_lines_are_bounded_too():
     keys = (*(Token("[PAD]", special=True) for _ in range(5)), Token("a"))
     weights = np.full((100, 6), 0.1, np.float32)
-    chosen = lines_of(map_of(weights, tokens(100), keys))
+    chosen = choose_lines(map_of(weights, tokens(100), keys))
     assert chosen.pale.sum() == MOST_LINES
 
 
 def test_links_below_a_twentieth_of_the_scale_are_not_drawn():
     item = map_of([[0.9, 0.051, 0.049]], tokens(1), tokens(3))
-    assert lines_of(item).weights.tolist() == pytest.approx([0.9, 0.051])
-    nothing = lines_of(map_of(np.zeros((1, 2)), tokens(1), tokens(2)))
+    assert choose_lines(item).weights.tolist() == pytest.approx([0.9, 0.051])
+    nothing = choose_lines(map_of(np.zeros((1, 2)), tokens(1), tokens(2)))
     assert nothing.rule == (
         "drawn: the 0 strongest of 2 links, from 0.05 up; they hold 0% of the attention"
     )
@@ -299,7 +299,7 @@ def test_links_below_a_twentieth_of_the_scale_are_not_drawn():
 def test_where_labels_do_not_fit_those_of_the_strongest_links_are_named():
     weights = np.full((400, 400), 0.0005, np.float32)
     weights[137, 251] = 0.8
-    figure = links(map_of(weights, tokens(400), tokens(400)), title="t")
+    figure = lines(map_of(weights, tokens(400), tokens(400)), title="t")
     sides = {
         side: [text for text in labels(figure) if text.get_horizontalalignment() == side]
         for side in ("right", "left")
@@ -320,7 +320,7 @@ def test_where_labels_do_not_fit_those_of_the_strongest_links_are_named():
 
 
 def test_title_subtitle_and_notes_stand_in_the_figure_in_order():
-    figure = links(map_of(shares(1, 1, 3, 3)), title="what was run", subtitle="left to right")
+    figure = lines(map_of(shares(1, 1, 3, 3)), title="what was run", subtitle="left to right")
     renderer = figure.canvas.get_renderer()
     boxes = [text.get_window_extent(renderer) for text in figure.texts]
     height = figure.get_size_inches()[1] * 200
@@ -338,7 +338,7 @@ def test_title_subtitle_and_notes_stand_in_the_figure_in_order():
 
 
 def test_names_of_a_legend_stand_28_pixels_before_the_next_line():
-    key = legend_of(links(map_of(shares(1, 3, 3, 3)), title="t"))
+    key = legend_of(lines(map_of(shares(1, 3, 3, 3)), title="t"))
     face = typeface([text.get_text() for text in key.texts])
     starts = [line.get_xdata()[0] for line in key.lines]
     widths = [face.width(text.get_text(), NOTE_SIZE) for text in key.texts]
@@ -350,7 +350,7 @@ def test_names_of_a_legend_stand_28_pixels_before_the_next_line():
 def test_lines_of_many_tokens_are_thinner_than_the_room_of_a_token(count):
     weights = np.zeros((count, count), np.float32)
     weights[137, 25] = 1
-    (collection,) = drawn(links(map_of(weights), title="t")).collections
+    (collection,) = drawn(lines(map_of(weights), title="t")).collections
     room = 2600 / count * 72 / DPI
     assert collection.get_linewidths().tolist() == pytest.approx([min(4, 0.75 * room)])
 
@@ -358,7 +358,7 @@ def test_lines_of_many_tokens_are_thinner_than_the_room_of_a_token(count):
 def test_a_side_that_is_much_shorter_is_spread_over_the_height_of_the_other():
     weights = np.zeros((10, 500), np.float32)
     weights[range(10), range(25, 500, 50)] = 1
-    axes = drawn(links(map_of(weights), title="t"))
+    axes = drawn(lines(map_of(weights), title="t"))
     (collection,) = axes.collections
     ends = [(start[1], end[1]) for start, end in collection.get_segments()]
     assert all(abs(start - end) <= 2600 / 500 for start, end in ends)
@@ -369,21 +369,21 @@ def test_a_side_that_is_much_shorter_is_spread_over_the_height_of_the_other():
 
 @pytest.mark.parametrize(("count", "size"), [(97, 7.5), (120, 6.24), (145, 5.5)])
 def test_text_is_as_large_as_the_room_of_a_token_allows(count, size):
-    figure = links(map_of(np.eye(count)), title="t")
+    figure = lines(map_of(np.eye(count)), title="t")
     assert [text.get_size() for text in labels(figure)] == pytest.approx([size] * 2 * count)
     assert len(labels(figure)) == 2 * count
 
 
 def test_where_labels_would_touch_by_a_hair_one_of_two_is_named():
     # A label of the least size takes 17.57 pixels, a token of 150 only 17.33.
-    figure = links(map_of(np.eye(150)), title="t")
+    figure = lines(map_of(np.eye(150)), title="t")
     assert len(labels(figure)) == 150
 
 
 @pytest.mark.parametrize("length", range(1, 13))
 def test_a_legend_ends_before_the_right_edge(length):
     heads = tuple(f"{head:0{length}}" for head in range(8))
-    figure = links(map_of(shares(1, 8, 3, 3), heads=heads), title="t")
+    figure = lines(map_of(shares(1, 8, 3, 3), heads=heads), title="t")
     key = legend_of(figure)
     face = typeface([text.get_text() for text in key.texts])
     for line, text in zip(key.lines, key.texts, strict=True):
@@ -392,7 +392,7 @@ def test_a_legend_ends_before_the_right_edge(length):
 
 
 def test_lines_and_legend_take_the_whole_width_of_the_figure():
-    figure = links(map_of(shares(3, 3)), title="t")
+    figure = lines(map_of(shares(3, 3)), title="t")
     for axes in (drawn(figure), legend_of(figure)):
         box = axes.get_position()
         assert (box.x0, box.x1) == pytest.approx((0, 1), abs=1e-9)

@@ -3,7 +3,7 @@ import numpy as np
 from attnviz.analyses.view import views
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 from attnviz.renderers import Display
-from attnviz.renderers.text.links import LinksRenderer, amount, names
+from attnviz.renderers.text.link_list import LinksRenderer, format_weight, name_tokens
 
 
 def attention(weights, words, **fields):
@@ -34,7 +34,7 @@ def test_top_bounds_the_lines():
 
 
 def test_a_text_that_occurs_twice_carries_its_position():
-    assert names([Token("the"), Token("cat"), Token("the")]) == ["the[0]", "cat", "the[2]"]
+    assert name_tokens([Token("the"), Token("cat"), Token("the")]) == ["the[0]", "cat", "the[2]"]
 
 
 def test_of_several_texts_each_line_names_its_own():
@@ -42,7 +42,12 @@ def test_of_several_texts_each_line_names_its_own():
 
 
 def test_small_weights_keep_two_digits_and_changes_their_sign():
-    assert [amount(0.004321), amount(0.5), amount(-0.2, signed=True), amount(0.2, signed=True)] == [
+    assert [
+        format_weight(0.004321),
+        format_weight(0.5),
+        format_weight(-0.2, signed=True),
+        format_weight(0.2, signed=True),
+    ] == [
         "0.0043",
         "0.50",
         "-0.20",

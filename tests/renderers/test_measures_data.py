@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from attnviz.renderers.data.heads import measures_json, measures_tsv
+from attnviz.renderers.text.head_tables import measures_json, measures_tsv
 from tests.renderers.heads import report
 
 

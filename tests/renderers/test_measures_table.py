@@ -6,7 +6,7 @@ import pytest
 from rich.cells import cell_len
 
 from attnviz.renderers import Display
-from attnviz.renderers.text.heads import measures_table
+from attnviz.renderers.text.head_tables import measures_table
 from tests.renderers.heads import report, row
 
 

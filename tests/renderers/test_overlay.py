@@ -9,11 +9,11 @@ from attnviz.renderers.colors import GLOW, colors_of
 from attnviz.renderers.figures.overlay import (
     Overlaying,
     PictureCrop,
-    blended,
+    blend,
     contact_sheet,
     overlay,
     overlay_grid,
-    resized,
+    resize,
 )
 
 WORDS = {"title": "a model", "subtitle": "where [CLS] looks", "unit": "share"}
@@ -33,7 +33,7 @@ def over(weight, picture=(128, 128, 128), limits=(0.0, 1.0), table=GLOW):
 def test_each_patch_has_the_colour_of_its_weight_and_0_leaves_the_picture_alone() -> None:
     weights = np.array([[0.0, 1.0], [0.5, 0.25]], np.float32)
     picture = np.full((40, 60, 3), (200, 30, 10), np.uint8)
-    found = blended(picture, weights, (0.0, 1.0))
+    found = blend(picture, weights, (0.0, 1.0))
     for row, column in np.ndindex(2, 2):
         part = found[row * 20 : row * 20 + 20, column * 30 : column * 30 + 30]
         assert abs(part - over(float(weights[row, column]), (200, 30, 10))).max() <= 1
@@ -42,7 +42,7 @@ def test_each_patch_has_the_colour_of_its_weight_and_0_leaves_the_picture_alone(
 
 def test_smoothed_weights_flow_into_one_another_and_a_note_says_so() -> None:
     weights = np.array([[0.0, 1.0]], np.float32)
-    step, smooth = (blended(GREY, weights, (0.0, 1.0), smooth=one) for one in (False, True))
+    step, smooth = (blend(GREY, weights, (0.0, 1.0), smooth=one) for one in (False, True))
     assert (len(np.unique(step[0], axis=0)), len(np.unique(smooth[0], axis=0)) > 10) == (2, True)
     figure = overlay(PictureCrop(GREY), weights, how=Overlaying(smooth=True), **WORDS)
     assert any("smoothed between" in text.get_text() for text in figure.texts)
@@ -141,8 +141,8 @@ def test_a_contact_sheet_has_a_tile_under_each_word_or_a_row_of_them_beside_it()
 
 
 def test_a_picture_keeps_its_shape_when_it_is_resized() -> None:
-    assert resized(np.zeros((50, 200, 3), np.uint8), 100).shape == (25, 100, 3)
-    assert resized(np.zeros((1, 900, 3), np.uint8), 100).shape == (1, 100, 3)
+    assert resize(np.zeros((50, 200, 3), np.uint8), 100).shape == (25, 100, 3)
+    assert resize(np.zeros((1, 900, 3), np.uint8), 100).shape == (1, 100, 3)
 
 
 def test_a_patch_without_a_value_is_grey_in_the_overlay_of_its_head() -> None:

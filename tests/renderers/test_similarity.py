@@ -9,7 +9,7 @@ import pytest
 from attnviz.renderers import Display
 from attnviz.renderers.figures.figure import figure_bytes
 from attnviz.renderers.figures.head_plane import head_plane
-from attnviz.renderers.text.heads import similarity_json, similarity_table, similarity_tsv
+from attnviz.renderers.text.head_tables import similarity_json, similarity_table, similarity_tsv
 from tests.renderers.heads import row, similarity
 
 

@@ -16,7 +16,7 @@ from attnviz.analyses.view import views
 from attnviz.core.attention_map import Attention, Token
 from attnviz.renderers import Display
 from attnviz.renderers.printable import two_digits
-from attnviz.renderers.text.console import paragraph
+from attnviz.renderers.text.console import wrap_text
 from attnviz.renderers.text.table import TableRenderer, sparkline, strongest_line
 from tests.samples import RAW, attention_of, checked, odd_words, self_map
 
@@ -141,9 +141,9 @@ def test_several_texts_are_named_and_set_apart() -> None:
 
 
 def test_a_caption_breaks_between_its_parts() -> None:
-    lines = paragraph("one · two · three", 11, between=" · ")
+    lines = wrap_text("one · two · three", 11, between=" · ")
     assert [line.plain for line in lines] == ["one · two", "three"]
-    assert [line.plain for line in paragraph("one", 1)] == ["one"]
+    assert [line.plain for line in wrap_text("one", 1)] == ["one"]
 
 
 def test_bars_are_the_peaks_of_their_keys() -> None:

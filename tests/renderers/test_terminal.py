@@ -13,9 +13,9 @@ from attnviz.renderers.text.heatmap import (
     Layout,
     TerminalGrid,
     TerminalHeatmap,
+    key_ruler,
     layout_of,
-    painted,
-    ruler,
+    paint,
 )
 from tests.renderers.pictures import map_of, shares, tokens
 
@@ -32,7 +32,7 @@ def rgb(value):
 
 
 def test_a_line_holds_two_rows_the_upper_as_ink_the_lower_as_ground():
-    (line,) = painted(np.array([[0.0], [1.0]], dtype=np.float32), (0.0, 1.0), "truecolor")
+    (line,) = paint(np.array([[0.0], [1.0]], dtype=np.float32), (0.0, 1.0), "truecolor")
     (span,) = line.spans
     assert line.plain == "▀"
     assert span.style.color.name == rgb(0.0)
@@ -41,13 +41,13 @@ def test_a_line_holds_two_rows_the_upper_as_ink_the_lower_as_ground():
 
 def test_without_colour_a_line_holds_one_row_in_shades():
     image = np.array([[0.0, 0.1, 0.3, 0.5, 1.0], [np.inf] * 5], dtype=np.float32)
-    assert [line.plain for line in painted(image, (0.0, 1.0), None)] == [" ░▒▓█", "│││││"]
+    assert [line.plain for line in paint(image, (0.0, 1.0), None)] == [" ░▒▓█", "│││││"]
 
 
 def test_negative_values_have_other_shades_and_colours():
     image = np.array([[-1.0, 1.0]], dtype=np.float32)
     for colors in COLORS:
-        (line,) = painted(image, (-1.0, 1.0), colors)
+        (line,) = paint(image, (-1.0, 1.0), colors)
         cells = [(text.plain, str(text.spans)) for text in line.divide([1])]
         assert cells[0] != cells[1]
 
@@ -55,7 +55,7 @@ def test_negative_values_have_other_shades_and_colours():
 @pytest.mark.parametrize("colors", ["256", "standard"])
 def test_on_fewer_colours_a_larger_weight_is_never_lighter(colors):
     values = np.linspace(0, 1, 50, dtype=np.float32)[None]
-    (line,) = painted(values, (0.0, 1.0), colors)
+    (line,) = paint(values, (0.0, 1.0), colors)
     inks = [span.style.color.get_truecolor() for span in line.spans]
     lightness = [0.2 * ink.red + 0.7 * ink.green + 0.1 * ink.blue for ink in inks]
     assert all(after <= before + 12 for before, after in pairwise(lightness))
@@ -89,7 +89,7 @@ def test_the_strongest_weight_of_a_block_is_what_it_shows_and_that_is_said():
 
 
 def test_positions_stand_above_their_columns():
-    line = ruler(30, Layout(1, 1, 2, 2))
+    line = key_ruler(30, Layout(1, 1, 2, 2))
     for position in (0, 2, 28):
         assert line[2 * position :].startswith(str(position))
 

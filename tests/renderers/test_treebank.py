@@ -6,7 +6,7 @@ import json
 
 from attnviz.core.measures import Finding, Relation, TreebankReport
 from attnviz.renderers import Display
-from attnviz.renderers.text.heads import treebank_json, treebank_table, treebank_tsv
+from attnviz.renderers.text.head_tables import treebank_json, treebank_table, treebank_tsv
 from tests.renderers.heads import PROVENANCE
 
 REPORT = TreebankReport(

@@ -22,7 +22,7 @@ from attnviz.models import Source
 from attnviz.models.lens import open_experiment
 from attnviz.models.open import open_source
 from attnviz.renderers.reports import Data
-from attnviz.renderers.text.effects import (
+from attnviz.renderers.text.ablation_table import (
     ablation_json,
     ablation_npz,
     ablation_table,
@@ -184,7 +184,7 @@ def reference_banks(source: Source, file: str, options: Options) -> list[HeadOut
 
 def _data(report: AblationReport, top: int, lines: list[str]) -> Data:
     def drawn(name: str) -> Figure:
-        from attnviz.renderers.figures.effects import effect_bars, effect_grid, effect_words
+        from attnviz.renderers.figures.effect_bars import effect_bars, effect_grid, effect_words
 
         return {"bars": effect_bars, "grid": effect_grid, "words": effect_words}[name](report)
 

@@ -1,8 +1,4 @@
-"""One self-contained interactive page: every head, every weight, no request to anywhere.
-
-The page is a file: it opens from disk without a network, in a notebook's cell or from an e-mail.
-Its scripts and styles are files of their own beside this one, put together when a page is made.
-"""
+"""The interactive page: one file with every head and every weight, which makes no request."""
 
 from __future__ import annotations
 
@@ -12,19 +8,16 @@ from typing import Any
 from attnviz.core.attention_map import Attention, Projections
 from attnviz.core.measures import HeadMeasure
 from attnviz.renderers.page.data import Patches
-from attnviz.renderers.page.document import Extras, Words, assemble, framed, page_document
+from attnviz.renderers.page.document import Extras, Words, assemble, iframe, page_document
 
-__all__ = ["Patches", "assemble", "framed", "page", "page_parts"]
+__all__ = ["Patches", "assemble", "iframe", "page", "page_parts"]
 
 MOST_WEIGHTS = 40_000_000
-"""More weights than these (12 × 12 heads at 512 tokens) are pooled into blocks of tokens."""
+"""With more weights than these (12 × 12 heads at 512 tokens), tokens are pooled into blocks."""
 
 
 def page(attention: Attention, **shown: Any) -> str:
-    """An HTML page with every map of one text, to be looked at in a browser; see `page_parts`.
-
-    Write it as UTF-8.
-    """
+    """An HTML page with every map of one text; see `page_parts`. Write it as UTF-8."""
     return assemble(*page_parts(attention, **shown))
 
 
@@ -39,17 +32,21 @@ def page_parts(
     patches: Mapping[int, Patches] | None = None,
     most_weights: int = MOST_WEIGHTS,
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """What a page shows of one text: its document, and the packed numbers that this names.
+    """A page's document, and the packed numbers that the document refers to by name.
 
-    Weights are kept to within 0.001, where they are few to within 0.00004 (see `codes`). Of maps
-    with more weights than `most_weights` altogether, tokens are pooled into blocks, and each
-    head's strongest links are kept exactly.
+    Weights are rounded by at most 0.001, few weights by at most 0.00004. The page shows the first
+    map first, at the layer and head in focus.
 
-    The first map is shown first, at the layer and head in focus, under a title that says what was
-    run, by default the model. By the number of a map come measures of its heads to sort and filter
-    by; for each query token and each key token the number of its word or None, or nothing where
-    tokens are all there is; the queries and keys behind its scores; and the picture that its keys
-    are patches of. `command` makes the page again.
+    Args:
+        attention: the maps of one text.
+        title: the heading, by default the model.
+        command: the command that makes the page again.
+        measures: by number of a map, measures by which its heads are sorted and filtered.
+        words: by number of a map, each query token's and each key token's word number, or None.
+        projections: by number of a map, the queries and keys behind its scores.
+        patches: by number of a map, the picture whose patches are its keys.
+        most_weights: above so many weights in all, tokens are pooled into blocks, and each head's
+            strongest links are kept exactly.
 
     Raises:
         InputError: words, projections or patches that do not fit their map.

@@ -1,4 +1,4 @@
-"""The page as a widget of a notebook: what a reader selects in it comes back to Python."""
+"""The page as a notebook widget, which sends the reader's selection back to Python."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ export default {
 
 
 class PageWidget(anywidget.AnyWidget):
-    """A page in a frame of its own, and what is selected in it.
+    """A page in an iframe, and the reader's selection.
 
     Attributes:
-        page: the HTML file; its frame may run its scripts and save files, and reaches nothing else.
+        page: the HTML file; its frame may run its scripts and save files, and nothing else.
         selection: "stream", "view", "heads" (each with its "layer" and "head"), and the pinned
             "query" and "key" (each with its "position" and "token", or None); empty until the page
             is shown.

@@ -13,8 +13,8 @@ import pytest
 
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 from attnviz.core.errors import InputError
-from attnviz.renderers.page import Patches, framed, page
-from attnviz.renderers.page.document import KINDS, as_json, joined
+from attnviz.renderers.page import Patches, iframe, page
+from attnviz.renderers.page.document import PAGE_KINDS, join_modules, script_json
 from tests.renderers.page.samples import (
     HOSTILE,
     encoder,
@@ -113,7 +113,7 @@ def test_a_hostile_title_stays_text() -> None:
 
 @pytest.mark.parametrize("text", ["</script>", "<!--", "a&b", "\u2028\u2029", '"\\'])
 def test_json_in_a_page_holds_nothing_that_ends_it_and_reads_back(text: str) -> None:
-    written = as_json({"x": text})
+    written = script_json({"x": text})
     assert not re.search("[<>&\u2028\u2029]", written)
     assert json.loads(written) == {"x": text}
 
@@ -224,13 +224,13 @@ def test_patches_that_do_not_fit_are_refused() -> None:
 
 def test_a_frame_holds_the_whole_page_as_an_attribute() -> None:
     text = page(encoder())
-    ((attributes, _),) = Elements(framed(text)).named("iframe")
+    ((attributes, _),) = Elements(iframe(text)).named("iframe")
     assert attributes["srcdoc"] == text
     assert attributes["sandbox"] == "allow-scripts allow-downloads"
 
 
 def test_modules_keep_their_own_names_when_joined() -> None:
-    script = joined(
+    script = join_modules(
         {
             "one": "const own = 1;\nexport const shared = own;\n",
             "two": 'import { shared } from "./one.js";\nconst own = 2;\nexport { };\n',
@@ -247,9 +247,9 @@ def test_every_script_is_in_the_list_behind_those_it_imports_from() -> None:
     names = {
         item.name.removesuffix(".js") for item in folder.iterdir() if item.name.endswith(".js")
     }
-    used = {kind.instead.get(name, name) for kind in KINDS.values() for name in kind.scripts}
+    used = {kind.instead.get(name, name) for kind in PAGE_KINDS.values() for name in kind.scripts}
     assert names - {"types"} == used
-    for kind in KINDS.values():
+    for kind in PAGE_KINDS.values():
         for place, name in enumerate(kind.scripts):
             source = folder.joinpath(f"{kind.instead.get(name, name)}.js").read_text("utf-8")
             needed = re.findall(r'^import [^;]*from "\./(\w+)\.js"', source, re.MULTILINE)

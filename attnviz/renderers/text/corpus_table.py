@@ -1,4 +1,4 @@
-"""A corpus as tables for the eye, a line a head: measures, positions, classes, examples."""
+"""A corpus as tables, a line for each head: measures, positions, classes, examples."""
 
 from __future__ import annotations
 
@@ -10,55 +10,62 @@ from numpy.typing import NDArray
 from rich.cells import cell_len
 from rich.text import Text
 
-from attnviz.core.corpus_report import CorpusReport, StreamReport
+from attnviz.core.corpus_report import CorpusReport, Pair, StreamReport, TopExample
 from attnviz.core.measures import EFFECT, Meaning, about_effects, mass_note
 from attnviz.renderers import Display
-from attnviz.renderers.data.corpus import of_heads, places
+from attnviz.renderers.data.corpus_data import group_by_head, head_places
 from attnviz.renderers.printable import UNKNOWN, printable, shorten, two_digits
-from attnviz.renderers.text.console import Column, grid, named_line, no_room, paragraph, shown
-from attnviz.renderers.text.heads import in_units
+from attnviz.renderers.text.console import (
+    Column,
+    column_widths,
+    head_grid,
+    label_line,
+    no_room_note,
+    print_parts,
+    wrap_text,
+)
+from attnviz.renderers.text.head_tables import measures_by_unit
 
 
 def _grid(
     stream: StreamReport, columns: dict[str, Column], display: Display, *, role: bool = True
 ) -> list[Text]:
-    """A line a head under the headings and uniform attention, in as many columns as fit."""
-    headings = ("layer", "head", *(("role",) if role else ()))
-    lines, left_out = grid(headings, _names(stream, role=role), columns, display)
-    return [*lines, *no_room(left_out, display)]
+    names = _names(stream)
+    headings: tuple[str, ...] = ("layer", "head")
+    if role:
+        names = [
+            (*name, row.roles[0].name if row.roles else "")
+            for name, row in zip(names, stream.rows, strict=True)
+        ]
+        headings = ("layer", "head", "role")
+    lines, left_out = head_grid(headings, names, columns, display)
+    return [*lines, *no_room_note(left_out, display)]
 
 
-def _names(stream: StreamReport, *, role: bool = False) -> list[tuple[str, ...]]:
-    named = ((row, row.roles[0].name if row.roles else "") for row in stream.rows)
-    return [
-        (printable(row.layer), printable(row.head), *((name,) if role else ()))
-        for row, name in named
-    ]
+def _names(stream: StreamReport) -> list[tuple[str, ...]]:
+    return [(printable(row.layer), printable(row.head)) for row in stream.rows]
 
 
-# What a narrow table keeps first.
-_FIRST = (
-    EFFECT,
-    *("mass", "entropy", "previous-token", "next-token", "self", "special-token", "punctuation"),
-    *("first-token", "same-token", "distance", "sink", "confidence"),
-)
-_SPANS = (
-    *((-16, -9), (-8, -5), (-4, -4), (-3, -3), (-2, -2), (-1, -1), (0, 0)),
-    *((1, 1), (2, 2), (3, 3), (4, 4), (5, 8), (9, 16)),
-)
+_POSITIONS = ("previous-token", "next-token", "self")
+_KEYS = ("special-token", "punctuation", "first-token", "same-token")
+_FIRST = (EFFECT, "mass", "entropy", *_POSITIONS, *_KEYS, "distance", "sink", "confidence")
+"""The columns that a narrow table keeps first."""
+_SINGLE = [(offset, offset) for offset in range(-4, 5)]
+_SPANS = [(-16, -9), (-8, -5), *_SINGLE, (5, 8), (9, 16)]
+"""The first and the last offset of each column."""
 
 
 def corpus_table(report: CorpusReport, show: str, display: Display) -> str:
-    """What a corpus says of each head, a line a head; `show` names a kind of table."""
-    parts = paragraph(printable(report.caption), display.width, "bold")
-    parts += paragraph(_size(report), display.width)
+    """A line for each head; `show` names a kind of table."""
+    parts = wrap_text(printable(report.caption), display.width, "bold")
+    parts += wrap_text(_size(report), display.width)
     for stream in report.streams:
         parts.append(Text())
         if len(report.streams) > 1:
-            parts += paragraph(f"stream {printable(stream.stream)}", display.width, "bold")
-        parts += paragraph(_READING[show](report, stream), display.width, "dim")
+            parts += wrap_text(f"stream {printable(stream.stream)}", display.width, "bold")
+        parts += wrap_text(_READING[show](report, stream), display.width, "dim")
         parts += _LINES[show](stream, display)
-    return shown(parts, display)
+    return print_parts(parts, display)
 
 
 def _size(report: CorpusReport) -> str:
@@ -67,15 +74,15 @@ def _size(report: CorpusReport) -> str:
     return f"{report.texts:,} {report.things} · {tokens:,} tokens{failed}"
 
 
-def _told_measures(report: CorpusReport, stream: StreamReport) -> str:
-    others = "".join(f", {told}" for told in in_units(stream.measures))
+def _measures_reading(report: CorpusReport, stream: StreamReport) -> str:
+    units = ", ".join(["shares", *measures_by_unit(stream.measures)])
     notes = (mass_note(stream.measures), about_effects(report.provenance))
-    told = f"mean ± half the {report.interval}; shares{others}; uniform: every key alike"
-    return "; ".join([told, *filter(None, notes)])
+    reading = f"mean ± half the {report.interval}; {units}; uniform: every key alike"
+    return "; ".join([reading, *filter(None, notes)])
 
 
 _READING: dict[str, Callable[[CorpusReport, StreamReport], str]] = {
-    "measures": _told_measures,
+    "measures": _measures_reading,
     "positions": lambda report, _: (
         "share of attention by distance in patches, rounded, between patches; what is missing to 1 "
         "goes to special tokens"
@@ -87,12 +94,12 @@ _READING: dict[str, Callable[[CorpusReport, StreamReport], str]] = {
         "share of all attention by what the key is: a special token, or a patch by where it lies; "
         "uniform: every key alike"
         if report.things == "pictures"
-        else "share of all attention by what the key is: a special token, a "
-        "punctuation mark, or a word by its rank in this corpus; uniform: every key alike"
+        else "share of all attention by what the key is: a special token, a punctuation mark, or a "
+        "word by its rank in this corpus; uniform: every key alike"
     ),
     "pairs": lambda report, stream: (
-        f"mean weight of query → key over so many occurrences (at "
-        f"least {report.fewest}), among the {stream.paired} most frequent words and marks"
+        f"mean weight of query → key over so many occurrences (at least {report.fewest}), among "
+        f"the {stream.paired} most frequent words and marks"
     ),
     "links": lambda report, _: (
         "the picture in which each head fires most, by its strongest link between two patches, "
@@ -104,26 +111,26 @@ _READING: dict[str, Callable[[CorpusReport, StreamReport], str]] = {
 
 
 def _measures(stream: StreamReport, display: Display) -> list[Text]:
-    columns = {
-        meaning.name: _measure_column(stream, number, meaning)
-        for number, meaning in enumerate(stream.measures)
-    }
-    order = sorted(columns, key=lambda name: _FIRST.index(name) if name in _FIRST else len(_FIRST))
-    return _grid(stream, {name: columns[name] for name in order}, display)
+    measures = sorted(
+        enumerate(stream.measures),
+        key=lambda item: _FIRST.index(item[1].name) if item[1].name in _FIRST else len(_FIRST),
+    )
+    columns = {one.name: _measure_column(stream, number, one) for number, one in measures}
+    return _grid(stream, columns, display)
 
 
 def _measure_column(stream: StreamReport, number: int, meaning: Meaning) -> Column:
-    cells, shades, even = [], [], []
-    for _, _, place in places(stream):
+    cells, shades, uniform = [], [], []
+    for _, _, place in head_places(stream):
         at = (number, *place)
         mean, half = float(stream.mean[at]), float(stream.high[at] - stream.low[at]) / 2
         text = UNKNOWN if math.isnan(mean) else _digits(mean)
         cells.append(text if math.isnan(half) else f"{text}±{_digits(half)}")
         shades.append(0.0 if math.isnan(mean) else max(mean, 0.0) / meaning.top)
-        even.append(_digits(float(stream.uniform[at])))
+        uniform.append(_digits(float(stream.uniform[at])))
     width = max(map(len, cells))
     heading = meaning.name if len(meaning.name) <= width else meaning.short
-    return Column(heading, even, cells, shades)
+    return Column(heading, uniform, cells, shades)
 
 
 def _digits(value: float) -> str:
@@ -154,9 +161,9 @@ def _positions(stream: StreamReport, display: Display) -> list[Text]:
 def _classes(stream: StreamReport, display: Display) -> list[Text]:
     columns = {}
     for number, name in enumerate(stream.classes):
-        shares, even = stream.class_shares[number], stream.class_even[number]
-        if even.any():
-            columns[name] = _share_column(_HEADINGS.get(name, name), shares, stream, even)
+        shares, uniform = stream.class_shares[number], stream.class_even[number]
+        if uniform.any():
+            columns[name] = _share_column(_HEADINGS.get(name, name), shares, stream, uniform)
     return _grid(stream, columns, display)
 
 
@@ -174,54 +181,58 @@ def _share_column(
     heading: str,
     shares: NDArray[np.float64],
     stream: StreamReport,
-    even: NDArray[np.float64] | None = None,
+    uniform: NDArray[np.float64] | None = None,
 ) -> Column:
-    at = [place for *_, place in places(stream)]
+    at = [place for *_, place in head_places(stream)]
     found = [float(shares[place]) for place in at]
-    of_even = [] if even is None else [two_digits(float(even[place])) for place in at]
-    return Column(heading, of_even, [two_digits(value) for value in found], found)
+    even = [] if uniform is None else [two_digits(float(uniform[place])) for place in at]
+    return Column(heading, even, [two_digits(value) for value in found], found)
 
 
 def _pairs(stream: StreamReport, display: Display) -> list[Text]:
-    pairs = of_heads(stream.pairs)
+    pairs = group_by_head(stream.pairs)
 
-    def told(layer: str, head: str, room: int) -> str:
+    def format_pairs(at: tuple[str, str], room: int) -> str:
         line = ""
-        for pair in pairs.get((layer, head), ()):
-            words = f"{shorten(printable(pair.query), 12)} → {shorten(printable(pair.key), 12)}"
-            text = f"{words} {two_digits(pair.mean)} ({pair.count:,})"
-            joined = f"{line}   {text}" if line else text
-            if cell_len(joined) > room:
+        for pair in pairs.get(at, ()):
+            text = f"{_arrow(pair)} {two_digits(pair.mean)} ({pair.count:,})"
+            longer = f"{line}   {text}" if line else text
+            if cell_len(longer) > room:
                 break
-            line = joined
+            line = longer
         return line or UNKNOWN
 
-    return list(_listed(stream, display, told))
+    return list(_head_lines(stream, display, format_pairs))
 
 
 def _links(stream: StreamReport, display: Display) -> list[Text]:
-    first = {(item.layer, item.head): item for item in stream.firings if item.rank == 1}
+    strongest = {(item.layer, item.head): item for item in stream.firings if item.rank == 1}
 
-    def told(layer: str, head: str, room: int) -> str:
-        if (layer, head) not in first:
+    def format_link(at: tuple[str, str], room: int) -> str:
+        if at not in strongest:
             return UNKNOWN
-        item = first[layer, head]
-        words = f"{shorten(printable(item.query), 12)} → {shorten(printable(item.key), 12)}"
-        start = f"{two_digits(item.weight)} {words.ljust(22)} {printable(item.id)}: "
+        item = strongest[at]
+        start = f"{two_digits(item.weight)} {_arrow(item).ljust(22)} {printable(item.id)}: "
         return shorten(start + printable(" ||| ".join(item.texts)), room)
 
-    return list(_listed(stream, display, told))
+    return list(_head_lines(stream, display, format_link))
 
 
-def _listed(
-    stream: StreamReport, display: Display, told: Callable[[str, str, int], str]
+def _arrow(item: Pair | TopExample) -> str:
+    return f"{shorten(printable(item.query), 12)} → {shorten(printable(item.key), 12)}"
+
+
+def _head_lines(
+    stream: StreamReport,
+    display: Display,
+    format_head: Callable[[tuple[str, str], int], str],
 ) -> Iterator[Text]:
     names = [("layer", "head"), *_names(stream)]
-    widths = [max(map(cell_len, column)) for column in zip(*names, strict=True)]
-    yield Text(named_line(names[0], widths).plain, style="dim", no_wrap=True)
+    widths = column_widths(names)
+    yield Text(label_line(names[0], widths).plain, style="dim", no_wrap=True)
     room = display.width - sum(widths) - 3
-    for row, shown_names in zip(stream.rows, names[1:], strict=True):
-        yield named_line(shown_names, widths).append("  " + told(row.layer, row.head, room))
+    for row, own in zip(stream.rows, names[1:], strict=True):
+        yield label_line(own, widths).append("  " + format_head((row.layer, row.head), room))
 
 
 _LINES: dict[str, Callable[[StreamReport, Display], list[Text]]] = {
