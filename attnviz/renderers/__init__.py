@@ -20,23 +20,14 @@ Views = Callable[[], "Sequence[View]"]
 
 @dataclass(frozen=True, slots=True)
 class Display:
-    """Where text will be read.
+    """Where text will be read."""
 
-    Attributes:
-        width: cells of a line.
-        colors: rich's name of a colour system; None: no colours.
-        many: True where several texts may come.
-        first: the first text's number among the records of the input.
-        begun: True where an interrupted run has already written the beginning.
-        rows: how many rows a table shows at most; 0: all.
-    """
-
-    width: int = 80
-    colors: str | None = None
-    many: bool = False
-    first: int = 0
-    begun: bool = False
-    rows: int = 0
+    width: int = 80  # cells of a line
+    colors: str | None = None  # rich's name of a colour system; None: no colours
+    many: bool = False  # several texts may come
+    first: int = 0  # the first text's number among the records of the input
+    begun: bool = False  # an interrupted run has already written the beginning
+    rows: int = 0  # the most rows of a table; 0: all
 
     def more_rows_note(self, count: int) -> str:
         """A line that says how many of a table's rows are shown; empty if all are."""

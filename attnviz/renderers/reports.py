@@ -78,30 +78,20 @@ def picture_suffix(path: Path, picture: str = "") -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Data:
-    """The forms of a command's result; None for a form that it does not have.
-
-    Attributes:
-        text: a table for people.
-        rows: a header and rows, tab-separated; no field has a tab or a line break.
-        document: one JSON document.
-        lines: JSON documents, one a line, where they differ from `document` on one line.
-        page: an HTML page that names the given command line.
-        about: a text for a picture's metadata.
-        value: the report itself.
-    """
+    """The forms of a command's result; None for a form that it does not have."""
 
     text: Callable[[Display], str] | None = None
-    rows: Callable[[], str] | None = None
+    rows: Callable[[], str] | None = None  # tab-separated; no field has a tab or a line break
     document: Callable[[], str] | None = None
-    lines: Callable[[], str] | None = None
+    lines: Callable[[], str] | None = None  # JSON Lines, unless it is the document on one line
     arrays: Callable[[], bytes] | None = None
     links: Callable[[], str] | None = None
     textgrid: Callable[[], str] | None = None
     vtt: Callable[[], str] | None = None
     figures: Mapping[str, Callable[[], Figure]] = field(default_factory=dict)
-    page: Callable[[str], str] | None = None
-    about: str = ""
-    value: Any = None
+    page: Callable[[str], str] | None = None  # HTML that names the given command line
+    about: str = ""  # for a picture's metadata
+    value: Any = None  # the report itself
 
 
 class TextReport:
@@ -112,7 +102,7 @@ class TextReport:
     def __init__(self, display: Display) -> None:
         self.display, self.count = display, 0
 
-    def add(self, data: Data, views: Views) -> str | bytes:
+    def add(self, data: Any, views: Views) -> str | bytes:
         """The form of one more report."""
         self.count += 1
         return self._join(self._write(data))  # type: ignore[no-any-return]
@@ -121,7 +111,7 @@ class TextReport:
         """Nothing more."""
         return ""
 
-    def _write(self, data: Data) -> Any:
+    def _write(self, data: Any) -> Any:
         write = getattr(data, self.form)
         if write is None:
             raise UsageError("this data cannot be written in this format: choose -f json")
@@ -136,21 +126,15 @@ class JsonReport(TextReport):
     """One document; for an input that may hold several, a list."""
 
     def _join(self, written: str) -> str:
-        return json_list_part(written, self.count) if self.display.many else written
+        if not self.display.many:
+            return written
+        return ("[" if self.count == 1 else ",\n") + written.rstrip("\n")
 
     def finish(self) -> str:
         """The end of the list."""
-        return json_list_end(self.count) if self.display.many else ""
-
-
-def json_list_part(document: str, number: int) -> str:
-    """A document as number 1, 2, … of a JSON list."""
-    return ("[" if number == 1 else ",\n") + document.rstrip("\n")
-
-
-def json_list_end(count: int) -> str:
-    """The end of a JSON list of so many documents."""
-    return "]\n" if count else "[]\n"
+        if not self.display.many:
+            return ""
+        return "]\n" if self.count else "[]\n"
 
 
 class JsonLinesReport(TextReport):

@@ -26,12 +26,10 @@ def corpus_tsv(report: CorpusReport, show: str) -> str:
     header, rows_of = SHOWS[show]
     lines: list[Iterable[str]] = [("stream", "layer", "head", *header)]
     for stream in report.streams:
-        lines += [map(_field, (stream.stream, *row)) for row in rows_of(stream)]
+        for row in rows_of(stream):
+            fields = (six_digits(x) if isinstance(x, float) else str(x) for x in row)
+            lines.append((stream.stream, *fields))
     return tsv(lines)
-
-
-def _field(value: Any) -> str:
-    return six_digits(value) if isinstance(value, float) else str(value)
 
 
 def head_places(stream: StreamReport) -> Iterator[tuple[str, str, tuple[int, int]]]:
@@ -103,31 +101,18 @@ SHOWS: dict[str, tuple[tuple[str, ...], Callable[[StreamReport], _Rows]]] = {
 
 
 def corpus_json(report: CorpusReport) -> str:
-    """Everything, stream by stream and head by head.
-
-    {"schema", "kind": "corpus", "caption", "texts", "failed", "interval", "streams": [{"stream",
-    "tokens", "measures": [{"name", "unit", …}], "offsets", "classes", "paired", "heads": [{"layer",
-    "head", "roles", "measures": [{"name", "mean", "sd", "low", "high", "uniform", "texts"}],
-    "positions", "classes", "pairs", "links"}]}], "provenance", "notes"}
-    """
+    """Everything, stream by stream and head by head, with the tables of `SHOWS` for each head."""
     streams = [_stream_document(stream) for stream in report.streams]
     return dump_json({**_head(report), **_curve(report.curve), "streams": streams}) + "\n"
 
 
 def _curve(curve: PruneCurve | None) -> dict[str, Any]:
-    """{"prune_curve": {"unit", "texts", "off": […], "orders": [{"by", "heads", "losses"}]}}."""
     if curve is None:
         return {}
-    orders = [
-        {
-            "by": name,
-            "heads": [f"{at.stream}.{at.layer}.{at.head}" for at in order],
-            "losses": losses,
-        }
-        for name, order, losses in zip(
-            curve.names, curve.orders, curve.losses.tolist(), strict=True
-        )
-    ]
+    orders = []
+    for name, order, losses in zip(curve.names, curve.orders, curve.losses.tolist(), strict=True):
+        heads = [f"{at.stream}.{at.layer}.{at.head}" for at in order]
+        orders.append({"by": name, "heads": heads, "losses": losses})
     about = {"unit": "nats per output", "texts": curve.texts, "off": list(curve.off)}
     return {"prune_curve": {**about, "orders": orders}}
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from attnviz.core.attention_map import Attention, AttentionMap
+from attnviz.core.attention_map import Attention
 from attnviz.renderers import Display, Views
-from attnviz.renderers.reports import csv_text, json_list_end, json_list_part
+from attnviz.renderers.reports import JsonReport, csv_text
 from attnviz.storage.archive import ArchiveWriter
 from attnviz.storage.documents import HIDDEN, dump_json, dump_line, to_document
 from attnviz.storage.parquet import ParquetWriter
@@ -45,28 +45,20 @@ def report_json(kind: str, **parts: Any) -> str:
 
 def weight_rows(attention: Attention) -> Iterator[tuple[str, ...]]:
     """A row for each weight of each map: layer by layer, head by head, query by query."""
-    name = escape(attention.id)
     for item in attention.maps:
-        yield from ((name, escape(item.stream), *row) for row in _map_rows(item))
-
-
-def _map_rows(item: AttentionMap) -> Iterator[tuple[str, ...]]:
-    queries, keys = (
-        [
-            (str(item.position(axis, place)), escape(token.text))
-            for place, token in enumerate(tokens)
-        ]
-        for axis, tokens in enumerate((item.query_tokens, item.key_tokens))
-    )
-    heads = [escape(head) for head in item.heads]
-    for layer, of_layer in zip(map(escape, item.layers), item.weights, strict=True):
-        for head, of_head in zip(heads, of_layer, strict=True):
+        queries, keys = (
+            [(str(item.position(axis, i)), escape(token.text)) for i, token in enumerate(tokens)]
+            for axis, tokens in enumerate((item.query_tokens, item.key_tokens))
+        )
+        for layer, head in np.ndindex(item.weights.shape[:2]):
+            names = (attention.id, item.stream, item.layers[layer], item.heads[head])
+            place, weights = tuple(map(escape, names)), item.weights[layer, head]
             # astype(str) gives the shortest text from which each float32 can be read back.
-            texts = of_head.astype(str)
-            texts[np.isnan(of_head)] = ""
+            texts = weights.astype(str)
+            texts[np.isnan(weights)] = ""
             for query, row in zip(queries, texts.tolist(), strict=True):
                 for key, weight in zip(keys, row, strict=True):
-                    yield (layer, head, *query, *key, weight)
+                    yield (*place, *query, *key, weight)
 
 
 class TsvRenderer:
@@ -104,7 +96,7 @@ class NoRenderer:
         """Nothing."""
         return ""
 
-    def finish(self) -> str:
+    def finish(self) -> str | bytes:
         """Nothing."""
         return ""
 
@@ -117,22 +109,11 @@ class JsonLinesRenderer(NoRenderer):
         return dump_line(to_document(attention))
 
 
-class JsonRenderer:
+class JsonRenderer(JsonReport):
     """One document for one text; for an input that may hold several, a list."""
 
-    def __init__(self, display: Display) -> None:
-        self.many = display.many
-        self.count = 0
-
-    def add(self, attention: Attention, views: Views) -> str:
-        """The text's document."""
-        self.count += 1
-        document = dump_json(to_document(attention))
-        return json_list_part(document, self.count) if self.many else document + "\n"
-
-    def finish(self) -> str:
-        """The end of the list."""
-        return json_list_end(self.count) if self.many else ""
+    def _write(self, data: Attention) -> str:
+        return dump_json(to_document(data)) + "\n"
 
 
 class NpzRenderer:

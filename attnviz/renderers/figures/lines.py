@@ -118,7 +118,15 @@ def lines(
         _column(name, side, drawn.places[:, axis], height / len(side) if crowded else spacing, face)
         for name, side, axis in zip(axis_names(attention_map), sides, (2, 3), strict=True)
     )
-    notes = (drawn.rule, *_naming_note(left, right), *missing_font_note(face))
+    notes = [drawn.rule]
+    thinned = [
+        f"{len(column.named)} of {len(column.tokens)} {what}"
+        for column, what in ((left, "queries"), (right, "keys"))
+        if len(column.named) < len(column.tokens)
+    ]
+    if thinned:
+        notes.append(f"named: {' and '.join(thinned)}, those of the strongest links first")
+    notes += missing_font_note(face)
     around = int(left.room + right.room) + 2 * (_EDGE + _GAP)
     width = fit.width or around + _BETWEEN
     if width < around + _LEAST_BETWEEN:
@@ -154,28 +162,16 @@ def choose_lines(item: AttentionMap) -> LinkLines:
     others = others[np.argsort(-flat[others], kind="stable")[:MOST_LINES]]
     chosen = np.concatenate([kept, others])
     places = np.stack(np.unravel_index(chosen, size.shape), axis=-1)
-    rule = _rule(item, len(kept), int((~pale).sum()), least, pale[chosen], flat[chosen])
-    return LinkLines(places, item.weights.ravel()[chosen], pale[chosen], rule)
-
-
-def _rule(
-    item: AttentionMap,
-    count: int,
-    available: int,
-    least: float,
-    pale: NDArray[np.bool_],
-    sizes: NDArray[np.float32],
-) -> str:
-    total = float(np.nansum(np.abs(item.weights), dtype=np.float64)) or 1.0
+    total = float(flat.sum(dtype=np.float64)) or 1.0
+    held, held_by_special = (float(flat[x].sum(dtype=np.float64)) / total for x in (kept, others))
     what = "attention" if item.values == "share" else "change"
-    what = "sum of all sizes" if item.stream == IMPLIED else what
-    plain = float(sizes[~pale].sum(dtype=np.float64)) / total
-    words = f"drawn: the {count} strongest of {available} links"
-    words += f", from {least:.2g} up; they hold {plain:.0%} of the {what}"
-    if pale.any():
-        held = float(sizes[pale].sum(dtype=np.float64)) / total
-        words += f"; grey: links of special tokens as strong, with {held:.0%}"
-    return words
+    if item.stream == IMPLIED:
+        what = "sum of all sizes"
+    rule = f"drawn: the {len(kept)} strongest of {(~pale).sum()} links"
+    rule += f", from {least:.2g} up; they hold {held:.0%} of the {what}"
+    if len(others):
+        rule += f"; grey: links of special tokens as strong, with {held_by_special:.0%}"
+    return LinkLines(places, item.weights.ravel()[chosen], pale[chosen], rule)
 
 
 def _column(
@@ -198,15 +194,6 @@ def _column(
     room = max(face.width(texts[place], size, bold=bool(tokens[place].label)) for place in named)
     room = max(room, face.width(name, size))
     return _Column(name, size, tokens, texts, tuple(sorted(named)), room, step)
-
-
-def _naming_note(left: _Column, right: _Column) -> tuple[str, ...]:
-    counts = [
-        f"{len(column.named)} of {len(column.tokens)} {what}"
-        for column, what in ((left, "queries"), (right, "keys"))
-        if len(column.named) < len(column.tokens)
-    ]
-    return (f"named: {' and '.join(counts)}, those of the strongest links first",) if counts else ()
 
 
 def _legend(item: AttentionMap) -> list[tuple[str, dict[str, Any]]]:
@@ -248,7 +235,7 @@ def _frame_lines(
     width: int,
     height: int,
     head: tuple[str, str],
-    notes: tuple[str, ...],
+    notes: list[str],
     legend: list[tuple[str, dict[str, Any]]],
     face: Typeface,
 ) -> tuple[Figure, Any]:
@@ -298,11 +285,8 @@ def _draw(
         weight = float(drawn.weights[number])
         share = abs(weight) / top
         shift = (layer * heads + head - (count - 1) / 2) * lane
-        rows = [
-            column.height(place) + shift
-            for column, place in zip(columns, (query, key), strict=True)
-        ]
-        segments.append(list(zip(ends, rows, strict=True)))
+        left, right = columns[0].height(query) + shift, columns[1].height(key) + shift
+        segments.append([(ends[0], left), (ends[1], right)])
         thin = 0.5 if drawn.pale[number] else 1.0
         thick = _line_width(share, widest) * thin * min(1.0, spacing / 16 + 0.3)
         widths.append(min(thick, 0.75 * spacing * 72 / DPI))  # neighbours stay apart

@@ -81,6 +81,14 @@ class Overlaying:
         notes = [note for note, holds in conditions.items() if holds]
         return ("; ".join(notes),) if notes else ()
 
+    def scale_of(
+        self, weights: NDArray[np.float32], values: Values, unit: str
+    ) -> tuple[Limits, str]:
+        """The scale of several pictures and its unit."""
+        if self.scale == "shared":
+            return limits_of(weights, values), unit
+        return (-1.0 if values == "signed" else 0.0, 1.0), "share of the picture's largest weight"
+
 
 PLAIN = Overlaying()
 
@@ -99,10 +107,10 @@ def picture_crop(picture: Any) -> PictureCrop:
             f"{picture.shape}"
         )
     if isinstance(picture, str | PathLike):
-        return PictureCrop(np.asarray(read_picture(Path(picture))))
-    return PictureCrop(
-        np.asarray(picture.convert("RGB") if isinstance(picture, Image.Image) else picture)
-    )
+        picture = read_picture(Path(picture))
+    elif isinstance(picture, Image.Image):
+        picture = picture.convert("RGB")
+    return PictureCrop(np.asarray(picture))
 
 
 @own_settings()
@@ -128,7 +136,8 @@ def overlay(
     over = blend(picture, weights, limits, smooth=how.smooth, blank=seen.blank)
     both = over if seen.blank else np.concatenate([picture, gap, over], axis=1)
     notes = how.notes(several=False, blank=seen.blank)
-    frame = Frame(title, subtitle, notes, unit, limits, face, table=_table(limits, seen))
+    table = _table(limits, blank=seen.blank)
+    frame = Frame(title, subtitle, notes, unit, limits, face, table=table)
     figure, axes = frame_image(both, both.shape[1], height, frame)
     axes.spines[:].set_visible(False)
     if seen.outlined is not None:
@@ -156,18 +165,15 @@ def overlay_grid(  # noqa: PLR0913 - all of them by name
     Weights have the shape (layers, heads, rows, columns), NaN where a layer has fewer heads.
     `columns` names the second axis.
     """
-    limits = _limits(weights[np.isfinite(weights)], values, how)
-    unit = _unit(unit, how)
+    limits, unit = how.scale_of(weights[np.isfinite(weights)], values, unit)
     face = typeface([title, subtitle, unit, *layers, *heads])
     room = min(_WIDEST_GRID // len(heads) - _GRID_GAP, _LARGEST_TILE)
     height, width = seen.pixels.shape[:2]
     room = min(room, int((_TALLEST_GRID // len(layers) - _GRID_GAP) * max(width / height, 1)))
     tile = resize(seen.pixels, max(room, _SMALLEST_TILE))
-    down, across = (
-        GridSide(len(names), 1, 1, length, _GRID_GAP)
-        for names, length in zip((layers, heads), tile.shape, strict=False)
-    )
-    high, wide = (side.tile + _GRID_GAP for side in (down, across))
+    down = GridSide(len(layers), 1, 1, tile.shape[0], _GRID_GAP)
+    across = GridSide(len(heads), 1, 1, tile.shape[1], _GRID_GAP)
+    high, wide = tile.shape[0] + _GRID_GAP, tile.shape[1] + _GRID_GAP
     there = np.isfinite(weights).any(axis=(2, 3))
     tiles = [
         _Tile(layer * high, head * wide, tile, weights[layer, head])
@@ -175,7 +181,7 @@ def overlay_grid(  # noqa: PLR0913 - all of them by name
     ]
     image = _paste_tiles((down.pixels, across.pixels), tiles, limits, how, blank=seen.blank)
     notes, place = how.notes(several=True, blank=seen.blank), tile_room(layers, face)
-    table = _table(limits, seen)
+    table = _table(limits, blank=seen.blank)
     frame = Frame(title, subtitle, notes, unit, limits, face, *place, table=table)
     figure, axes = frame_image(image, across.pixels, down.pixels, frame)
     _write_largest(axes, tiles, tile.shape[1], how, face)
@@ -204,8 +210,8 @@ def contact_sheet(
     columns). With several, each word is a row with its name on the left.
     """
     flat = [tile for row in tiles for tile in row]
-    limits = _limits(np.concatenate([shares.ravel() for _, shares in flat]), "share", how)
-    unit = _unit(unit, how)
+    every = np.concatenate([shares.ravel() for _, shares in flat])
+    limits, unit = how.scale_of(every, "share", unit)
     face = typeface([title, subtitle, unit, *words, *columns])
     in_rows, line = len(columns) > 1, int(line_height(TEXT_SIZE)) + 8
     across = len(columns) if in_rows else min(len(flat), max(4, isqrt(2 * len(flat))))
@@ -278,20 +284,9 @@ def _paste_tiles(
     return image
 
 
-def _limits(weights: NDArray[np.float32], values: Values, how: Overlaying) -> Limits:
-    """The scale of several pictures: that of all weights, or of shares of each one's largest."""
-    if how.scale == "shared":
-        return limits_of(weights, values)
-    return (-1.0 if values == "signed" else 0.0), 1.0
-
-
-def _unit(unit: str, how: Overlaying) -> str:
-    return unit if how.scale == "shared" else "share of the picture's largest weight"
-
-
-def _table(limits: Limits, seen: PictureCrop | None = None) -> NDArray[np.uint8] | None:
+def _table(limits: Limits, *, blank: bool = False) -> NDArray[np.uint8] | None:
     """The colours over a picture, on which the blues of shares would hardly be visible."""
-    return None if limits[0] < 0 or (seen is not None and seen.blank) else GLOW
+    return None if limits[0] < 0 or blank else GLOW
 
 
 def _write_largest(

@@ -80,7 +80,8 @@ def panels(
         raise TooWide(0)
     angle = label_angle(columns, face)
     labels, overhang = label_room(columns, angle, face)
-    limits = _limits(maps)
+    alike = [scale_of(item) for item in maps if item.values == maps[0].values]
+    limits = max(alike, key=lambda one: one[1])
     units = {item.unit for item in maps}
     scales = [_limits_of(item, limits) for item in maps]
     own_notes = [
@@ -112,12 +113,6 @@ def panels(
     return figure
 
 
-def _limits(maps: Sequence[AttentionMap]) -> Limits:
-    alike = [scale_of(item) for item in maps if item.values == maps[0].values]
-    top = max(high for _, high in alike)
-    return (-top if any(low < 0 for low, _ in alike) else 0.0), top
-
-
 def _limits_of(item: AttentionMap, limits: Limits) -> Limits:
     """The scale of a panel: the common one, unless only one of the two is signed."""
     return limits if (item.values == "signed") == (limits[0] < 0) else scale_of(item)
@@ -136,32 +131,19 @@ def _place(
             placed.append(_Panel(item, rows, columns, across, 0))
             across += apart
         else:
-            own = _short(rows, item.query_tokens, face)
-            placed.append(_Panel(item, own, _first(columns, len(item.key_tokens)), 0, below + _GAP))
+            tokens, count = item.query_tokens, len(item.key_tokens)
+            texts, every = tuple(axis_label(one, face) for one in tokens), tuple(range(len(tokens)))
+            cell = max(rows.cell, int(line_height(rows.size)) + 2)
+            own = TokenAxis(tokens, texts, 1, cell, rows.size, 1, every)
+            first = replace(
+                columns,
+                tokens=columns.tokens[:count],
+                texts=columns.texts[:count],
+                shown=tuple(place for place in columns.shown if place < count),
+            )
+            placed.append(_Panel(item, own, first, 0, below + _GAP))
             below += _GAP + own.pixels
     return placed
-
-
-def _short(rows: TokenAxis, tokens: Sequence[Any], face: Typeface) -> TokenAxis:
-    texts = tuple(axis_label(token, face) for token in tokens)
-    return replace(
-        rows,
-        tokens=tuple(tokens),
-        texts=texts,
-        block=1,
-        cell=max(rows.cell, int(line_height(rows.size)) + 2),
-        step=1,
-        shown=tuple(range(len(tokens))),
-    )
-
-
-def _first(columns: TokenAxis, count: int) -> TokenAxis:
-    return replace(
-        columns,
-        tokens=columns.tokens[:count],
-        texts=columns.texts[:count],
-        shown=tuple(place for place in columns.shown if place < count),
-    )
 
 
 def _draw(
@@ -190,13 +172,9 @@ def _draw(
         axes.set_xticks([])
     draw_borders(axes, rows, columns)
     write_numbers(axes, weights, rows, columns, replace(frame, limits=limits))
-    _name(axes, panel, frame, above=angle is not None)
-
-
-def _name(axes: Axes, panel: _Panel, frame: Frame, *, above: bool) -> None:
-    where = (0.0, 1 + (frame.top - 2) / panel.rows.pixels)
-    if not above:
-        where = (1 + 12 / panel.columns.pixels, 0.5)
-    looks: dict[str, Any] = {"va": "top" if above else "center", "transform": axes.transAxes}
-    name = frame.face.drawable(panel.map.stream)
-    write(axes, where, name, frame.face, TEXT_SIZE, bold=True, clip_on=False, gid="panel", **looks)
+    looks: dict[str, Any] = {"va": "top", "transform": axes.transAxes, "gid": "panel"}
+    where = (0.0, 1 + (frame.top - 2) / rows.pixels)
+    if angle is None:
+        looks["va"], where = "center", (1 + 12 / columns.pixels, 0.5)
+    name = face.drawable(panel.map.stream)
+    write(axes, where, name, face, TEXT_SIZE, bold=True, clip_on=False, **looks)

@@ -85,9 +85,15 @@ def _stream(stream: StreamReport, atlas: Atlas, pictures: Mapping[str, bytes]) -
 
 def _text(text: SourceText) -> list[Any]:
     """A text's name, its query words and, where they differ, its key words; no names of patches."""
+
+    def word(raw: str) -> str:
+        # A leading space or tab stays, since the page joins the words of a sentence.
+        before = raw[: len(raw) - len(raw.lstrip(" \t"))][:1]
+        return before + printable(raw[len(before) :])
+
     if text.seen:
         return [printable(text.id), []]
-    queries, keys = ([_word(word) for word in side] for side in (text.queries, text.keys))
+    queries, keys = ([*map(word, side)] for side in (text.queries, text.keys))
     return [printable(text.id), queries, *([keys] if keys != queries else [])]
 
 
@@ -97,11 +103,6 @@ def _picture(text: SourceText, pictures: Mapping[str, bytes]) -> dict[str, Any]:
     data = base64.b64encode(pictures.get(text.id, b"")).decode("ascii")
     image = f"data:image/jpeg;base64,{data}" if data else ""
     return {"special": special, "rows": rows, "columns": columns, "image": image}
-
-
-def _word(word: str) -> str:
-    before = word[: len(word) - len(word.lstrip(" \t"))][:1]
-    return before + printable(word[len(before) :])
 
 
 def _head(

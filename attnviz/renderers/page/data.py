@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise, product
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,9 +38,8 @@ FINE_LEVELS, SHARE_LEVELS, SIGNED_LEVELS = 32767, 1020, 510
 SHARE_MARK, SIGNED_MARK, NO_VALUE = 255, 127, -32768
 
 
-@dataclass(frozen=True, slots=True)
-class Codes:
-    """The codes of one map."""
+class Codes(NamedTuple):
+    """The codes of one map, packed layer by layer."""
 
     scale: float
     levels: int
@@ -164,22 +163,17 @@ def pool_to_fit(item: AttentionMap, room: int) -> AttentionMap:
 
     An axis of 64 tokens or fewer stays whole.
     """
-    rows, columns = _block_lengths(item, room)
-    return item if rows == columns == 1 else pool(item, rows, columns)
-
-
-def _block_lengths(item: AttentionMap, room: int) -> tuple[int, int]:
     layers, heads, queries, keys = item.weights.shape
     room = max(room // (layers * heads), 1)
     if queries * keys <= room:
-        return 1, 1
+        return item
     if queries <= _SMALLEST_AXIS or keys <= _SMALLEST_AXIS:
         length = -(-queries * keys // room)
-        return (1, length) if queries <= _SMALLEST_AXIS else (length, 1)
+        return pool(item, 1, length) if queries <= _SMALLEST_AXIS else pool(item, length, 1)
     length = 2
     while -(-queries // length) * -(-keys // length) > room and length < max(queries, keys):
         length += 1
-    return length, length
+    return pool(item, length, length)
 
 
 def pool(item: AttentionMap, rows: int, columns: int) -> AttentionMap:

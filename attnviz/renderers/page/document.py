@@ -62,18 +62,13 @@ LIVE_SCRIPTS = (
 
 @dataclass(frozen=True, slots=True)
 class PageKind:
-    """A kind of page: its template, styles and scripts.
-
-    Attributes:
-        sources: further sources that its content security policy allows.
-        replaced: scripts of this kind in place of the usual ones, by name.
-    """
+    """A kind of page: its template, styles and scripts."""
 
     template: str = "page.html"
     styles: tuple[str, ...] = STYLES
     scripts: tuple[str, ...] = SCRIPTS
-    sources: str = ""
-    replaced: Mapping[str, str] = field(default_factory=dict)
+    sources: str = ""  # that its content security policy allows beside itself
+    replaced: Mapping[str, str] = field(default_factory=dict)  # scripts that take others' places
 
 
 PAGE_KINDS = {
@@ -126,14 +121,14 @@ def live_page(title: str, packed: bytes) -> str:
 
 def live_worker() -> str:
     """The engine's script, for a worker."""
-    modules = {name: _read(f"live/{name}.js") for name in LIVE_SCRIPTS}
+    modules = {name: read_part(f"live/{name}.js") for name in LIVE_SCRIPTS}
     return f"(async () => {{\n{join_modules(modules)}\n}})();"
 
 
 def plain_page(title: str, body: str) -> str:
     """A page of words, tables and pictures without scripts; `body` is escaped markup."""
-    style = _read("styles/plain.css")
-    return Template(_read("plain.html")).substitute(
+    style = read_part("styles/plain.css")
+    return Template(read_part("plain.html")).substitute(
         title=html.escape(title), body=body, style=style, hash=policy_hash(style)
     )
 
@@ -185,23 +180,26 @@ def join_modules(modules: Mapping[str, str]) -> str:
 @cache
 def _code(name: str) -> tuple[Template, str, str, str]:
     kind = PAGE_KINDS[name]
-    style = "\n".join(_read(f"styles/{one}.css") for one in kind.styles)
+    style = "\n".join(read_part(f"styles/{one}.css") for one in kind.styles)
     scripts = {one: kind.replaced.get(one, one) for one in kind.scripts}
-    script = join_modules({one: _read(f"scripts/{file}.js") for one, file in scripts.items()})
+    script = join_modules({one: read_part(f"scripts/{file}.js") for one, file in scripts.items()})
     policy = (
         f"default-src 'none'; script-src '{policy_hash(script)}'; "
         f"style-src '{policy_hash(style)}'; img-src data: blob:; base-uri 'none'; "
         f"form-action 'none'{kind.sources}"
     )
-    return Template(_read(kind.template)), style, script, policy
+    return Template(read_part(kind.template)), style, script, policy
 
 
-def _read(name: str) -> str:
+def read_part(name: str) -> str:
+    """A template, script or style of this folder."""
     return files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
 Blobs = dict[str, str]
 Words = Sequence[int | None]
+MOST_WEIGHTS = 40_000_000
+"""With more weights than these (12 × 12 heads at 512 tokens), tokens are pooled into blocks."""
 _LONGEST_TEXT = 200
 _FEW = 400_000
 """Up to so many weights take two bytes each: a megabyte at most."""
@@ -217,18 +215,37 @@ class Extras:
     patches: Mapping[int, Patches]
 
 
-def page_document(
-    attention: Attention, extras: Extras, title: str, command: str, most_weights: int
+def page_parts(
+    attention: Attention,
+    *,
+    title: str = "",
+    command: str = "",
+    measures: Mapping[int, Sequence[HeadMeasure]] | None = None,
+    words: Mapping[int, tuple[Words, Words]] | None = None,
+    projections: Mapping[int, Projections] | None = None,
+    patches: Mapping[int, Patches] | None = None,
+    most_weights: int = MOST_WEIGHTS,
 ) -> tuple[dict[str, Any], Blobs]:
-    """The document, and packed numbers in base64 under the names that the document uses."""
+    """A page's document, and packed numbers in base64 under the names that the document uses.
+
+    Weights are rounded by at most 0.001, few weights by at most 0.00004. Above `most_weights` in
+    all, tokens are pooled into blocks, and each head's strongest links are kept exactly. The title
+    is by default the model; `command` makes the page again. By the number of a map come measures to
+    sort its heads by; word numbers of its queries and its keys, None outside words; the queries and
+    keys behind its scores; and the picture whose patches are its keys.
+
+    Raises:
+        InputError: words, projections or patches that do not fit their map.
+    """
+    beside = Extras(measures or {}, words or {}, projections or {}, patches or {})
     blobs: Blobs = {}
     total = sum(item.weights.size for item in attention.maps)
     maps = []
     for number, item in enumerate(attention.maps):
         room = item.weights.size * most_weights // total if total > most_weights else total
-        maps.append(_map(attention, number, extras, room, fine=total <= _FEW, blobs=blobs))
+        maps.append(_map(attention, number, beside, room, fine=total <= _FEW, blobs=blobs))
     provenance = attention.provenance
-    masses = filter(None, dict.fromkeys(map(mass_note, extras.measures.values())))
+    masses = filter(None, dict.fromkeys(map(mass_note, beside.measures.values())))
     # The target comes first, since its tokens attend.
     texts = (attention.text, attention.target, attention.source)
     document = {
@@ -358,12 +375,10 @@ def _token(token: Token, gap_before: str) -> dict[str, Any]:
 
 
 def _measure(measure: HeadMeasure) -> dict[str, Any]:
-    values = [
-        [round(value, 4) if np.isfinite(value) else None for value in layer]
-        for layer in measure.values.tolist()
-    ]
-    fields = {name: getattr(measure, name) for name in ("name", "unit", "low", "high")}
-    return {**fields, "values": values}
+    document = {name: getattr(measure, name) for name in ("name", "unit", "low", "high")}
+    rows = measure.values.tolist()
+    values = [[round(one, 4) if np.isfinite(one) else None for one in row] for row in rows]
+    return {**document, "values": values}
 
 
 def _links(item: AttentionMap) -> list[list[list[list[Any]]]]:

@@ -58,7 +58,9 @@ _SPANS = [(-16, -9), (-8, -5), *_SINGLE, (5, 8), (9, 16)]
 def corpus_table(report: CorpusReport, show: str, display: Display) -> str:
     """A line for each head; `show` names a kind of table."""
     parts = wrap_text(printable(report.caption), display.width, "bold")
-    parts += wrap_text(_size(report), display.width)
+    size = f"{report.texts:,} {report.things} · {report.streams[0].tokens:,} tokens"
+    failed = f" · {report.failed:,} could not be read" if report.failed else ""
+    parts += wrap_text(size + failed, display.width)
     for stream in report.streams:
         parts.append(Text())
         if len(report.streams) > 1:
@@ -66,12 +68,6 @@ def corpus_table(report: CorpusReport, show: str, display: Display) -> str:
         parts += wrap_text(_READING[show](report, stream), display.width, "dim")
         parts += _LINES[show](stream, display)
     return print_parts(parts, display)
-
-
-def _size(report: CorpusReport) -> str:
-    tokens = report.streams[0].tokens
-    failed = f" · {report.failed:,} could not be read" if report.failed else ""
-    return f"{report.texts:,} {report.things} · {tokens:,} tokens{failed}"
 
 
 def _measures_reading(report: CorpusReport, stream: StreamReport) -> str:

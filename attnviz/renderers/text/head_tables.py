@@ -66,19 +66,17 @@ def measures_table(report: HeadReport, display: Display, keep: str | None = None
 def _column(report: HeadReport, meaning: Meaning) -> Column:
     found = [row.values.get(meaning.name, math.nan) for row in report.rows]
     even = [row.uniform.get(meaning.name, math.nan) for row in report.rows]
+    cells = []
+    for row, value in zip(report.rows, found, strict=True):
+        low, high = row.intervals.get(meaning.name, (math.nan, math.nan))
+        half = "" if math.isnan(high - low) else f"±{(high - low) / 2:.2f}"
+        cells.append(format_measure(value, meaning) + half)
     return Column(
         meaning.short.rjust(5 if meaning.unit == "tokens" else 4),
         [format_measure(value, meaning) for value in even],
-        [_format_value(row, value, meaning) for row, value in zip(report.rows, found, strict=True)],
+        cells,
         [0.0 if math.isnan(value) else max(value, 0.0) / meaning.top for value in found],
     )
-
-
-def _format_value(row: HeadRow, value: float, meaning: Meaning) -> str:
-    """The value of a measure; a mean over texts with half its interval."""
-    low, high = row.intervals.get(meaning.name, (math.nan, math.nan))
-    half = "" if math.isnan(high - low) else f"±{(high - low) / 2:.2f}"
-    return format_measure(value, meaning) + half
 
 
 def measures_by_unit(measures: Iterable[Meaning]) -> list[str]:

@@ -248,7 +248,10 @@ def head_thumbnails(item: AttentionMap, display: Display) -> list[Text]:
     for first in range(0, len(item.heads), beside):
         band = small[:, first : first + beside].repeat(layout.width, axis=-1)
         band = band.repeat(layout.height, axis=-2)
-        lines += [Text(), _header(item.heads[first : first + beside], band, margin)]
+        width = band.shape[-1] + 1
+        heads = [shorten(printable(name), width - 1) for name in item.heads[first : first + beside]]
+        header = "head".ljust(margin) + "".join(name.ljust(width) for name in heads)
+        lines += [Text(), Text(header, style="dim")]
         lines += _head_rows(band, names, margin, display, limits)
     lines += [Text(), scale_legend(item, display.colors, limits)]
     if layout.rows * layout.columns > 1:
@@ -272,12 +275,6 @@ def _thumbnail_layout(item: AttentionMap, room: int, *, colored: bool) -> tuple[
     shown = -(-keys // columns)
     stretch = max(min(width // shown, 2 if colored else 3), 1)
     return beside, Layout(rows, columns, stretch, stretch if colored else 1)
-
-
-def _header(names: tuple[str, ...], band: NDArray[np.float32], margin: int) -> Text:
-    width = band.shape[-1] + 1
-    cells = "".join(shorten(printable(name), width - 1).ljust(width) for name in names)
-    return Text("head".ljust(margin) + cells, style="dim")
 
 
 def _head_rows(

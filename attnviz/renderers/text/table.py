@@ -47,7 +47,8 @@ def matrix(item: AttentionMap, width: int, *, colored: bool) -> list[RenderableT
     """
     sign = 1 if item.values == "signed" else 0
     keys = len(item.key_tokens)
-    plain, numbered = label_width(item.query_tokens), numbered_width(item.query_tokens)
+    plain = max(row_label(token).cell_len for token in item.query_tokens)
+    numbered = numbered_width(item.query_tokens)
     if plain + 1 + keys * (5 + sign) <= width:
         lines = _word_matrix(item, width - plain - 1, colored=colored)
         return [*lines, *_scale_notes(item, colored=colored)]
@@ -78,11 +79,6 @@ def row_label(token: Token) -> Text:
     if token.label:
         return Text.assemble((text, "bold yellow"), (f" {printable(token.label)}", "yellow"))
     return Text(text, style="dim" if token.special else "")
-
-
-def label_width(tokens: Iterable[Token]) -> int:
-    """Cells of the widest row label."""
-    return max(row_label(token).cell_len for token in tokens)
 
 
 def numbered_width(tokens: tuple[Token, ...]) -> int:
@@ -156,7 +152,12 @@ def _position_matrix(item: AttentionMap, *, colored: bool) -> list[Text]:
 
 
 def _shade_matrix(item: AttentionMap, room: int, *, colored: bool) -> Table:
-    table = _table(["", _ruler(len(item.key_tokens)), ""])
+    keys = range(len(item.key_tokens))
+    ruler = "".join(str(key % 10) for key in keys)
+    if len(keys) > 10:
+        tens = "".join(str(key // 10) if key and key % 10 == 0 else " " for key in keys)
+        ruler = f"{tens}\n{ruler}"
+    table = _table(["", Text(ruler, style="dim"), ""])
     limits = scale_of(item)
     for label, row in zip(_numbered_labels(item.query_tokens), item.weights[0, 0], strict=True):
         shades = Text()
@@ -175,12 +176,6 @@ def _strongest_key(item: AttentionMap, row: NDArray[np.float32]) -> Text:
     best = int(np.nanargmax(np.abs(row)))
     word = shorten(printable(item.key_tokens[best].text), LONGEST_LINK - 8)
     return Text(f" → {word} {two_digits(float(row[best]))}")
-
-
-def _ruler(keys: int) -> Text:
-    units = "".join(str(key % 10) for key in range(keys))
-    tens = "".join(str(key // 10) if key and key % 10 == 0 else " " for key in range(keys))
-    return Text(f"{tens}\n{units}" if keys > 10 else units, style="dim")
 
 
 def shade_level(value: float, limits: Limits) -> int:
