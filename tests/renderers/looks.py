@@ -177,10 +177,12 @@ ROWS = [row(place // 12, place % 12, 0.9 if place % 3 else 0.1) for place in ran
 FIGURES: dict[str, Callable[[], Figure]] = {
     "corpus": lambda: corpus_overview(corpus()),
     "corpus-many": lambda: corpus_overview(corpus(3, 14, 2)),
+    "corpus-wide": lambda: corpus_overview(corpus(3, 1, 40)),
     "effect-bars": lambda: effect_bars(ablation(4)),
     "effect-grid": lambda: effect_grid(ablation()),
     "effect-words": lambda: effect_words(ablation()),
     "grid": lambda: grid(map_of(shares(2, 3, 5, 9)), **T),
+    "grid-layers": lambda: grid(map_of(shares(80, 17, 8, 8)), **T),
     "grid-narrow": lambda: grid(
         map_of(shares(3, 20, 30, 2), layers=("encoder.layers.0.self_attention", "b", "c")), **T
     ),
@@ -196,6 +198,7 @@ FIGURES: dict[str, Callable[[], Figure]] = {
     "heatmap-pooled": lambda: heatmap(map_of(shares(1600, 900)), **T),
     "heatmap-signed": lambda: fit_width(heatmap, signed_map(), "double", **T),
     "lines": lambda: lines(map_of(shares(4, 5), ROW, tokens(5)), **T),
+    "lines-eight": lambda: lines(map_of(shares(1, 8, 3, 3)), **T),
     "lines-heads": lambda: lines(map_of(shares(2, 3, 4, 4), ROW, ROW), **T),
     "lines-long": lambda: fit_width(
         lines,
@@ -273,10 +276,7 @@ MAPS: dict[str, tuple[Any, Attention]] = {
     "shades": (TableRenderer, attention_of(map_of(shares(4, 45)))),
     "strongest": (TableRenderer, attention_of(map_of(shares(9, 150)))),
     "signed": (TableRenderer, SIGNED),
-    "signed-shades": (
-        TableRenderer,
-        attention_of(map_of(weights_of((1, 1, 3, 30), signed=True), values="signed")),
-    ),
+    "signed-shades": (TableRenderer, attention_of(SIGNED_ROWS)),
     "heatmap": (TerminalHeatmap, attention_of(map_of(shares(7, 90), tokens(7)))),
     "heatmap-signed": (TerminalHeatmap, SIGNED),
     "grid": (TerminalGrid, attention_of(map_of(shares(3, 12, 60, 30)))),

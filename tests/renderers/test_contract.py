@@ -158,11 +158,6 @@ def test_every_picture_is_complete(name: str) -> None:
     check_picture(name, PICTURES[name])
 
 
-@pytest.mark.parametrize("suffix", PICTURE_SUFFIXES)
-def test_a_picture_is_named_by_its_suffix(suffix: str) -> None:
-    assert picture_suffix(Path(f"x{suffix.upper()}")) == suffix
-
-
 def test_what_is_no_picture_is_refused() -> None:
     with pytest.raises(UsageError, match=r"\.png, \.svg, \.pdf"):
         picture_suffix(Path("x.jpg"))

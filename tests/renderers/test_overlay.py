@@ -10,7 +10,6 @@ from attnviz.renderers.figures.overlay import (
     Overlaying,
     PictureCrop,
     blend,
-    contact_sheet,
     overlay,
     overlay_grid,
     resize,
@@ -46,25 +45,6 @@ def test_smoothed_weights_flow_into_one_another_and_a_note_says_so() -> None:
     assert (len(np.unique(step[0], axis=0)), len(np.unique(smooth[0], axis=0)) > 10) == (2, True)
     figure = overlay(PictureCrop(GREY), weights, how=Overlaying(smooth=True), **WORDS)
     assert any("smoothed between" in text.get_text() for text in figure.texts)
-
-
-def test_the_picture_stands_beside_its_overlay_unsmoothed() -> None:
-    weights = np.array([[0.0, 0.9]], np.float32)
-    image = image_of(overlay(PictureCrop(GREY), weights, **WORDS))
-    width = (image.shape[1] - 24) // 2
-    assert (image[:, :width] == 128).all()
-    laid_over = image[:, width + 24 :]
-    assert len(np.unique(laid_over.reshape(-1, 3), axis=0)) == 2
-
-
-def test_the_patch_that_looks_is_outlined_in_both() -> None:
-    figure = overlay(PictureCrop(GREY, (0, 1, 1, 2)), np.array([[0.2, 0.9]], np.float32), **WORDS)
-    outlines = [patch for patch in figure.axes[0].patches if patch.get_gid() == "looking patch"]
-    image = image_of(figure)
-    width = (image.shape[1] - 24) // 2
-    lefts = sorted({round(patch.get_x() + 0.5) for patch in outlines})
-    assert lefts == [width // 2, width + 24 + width // 2]
-    assert all(patch.get_height() == image.shape[0] for patch in outlines)
 
 
 def test_a_grid_has_a_tile_for_each_head_on_one_scale_where_that_is_asked_for() -> None:
@@ -116,28 +96,6 @@ def test_many_heads_stay_within_the_page() -> None:
 
 def words_of(figure):
     return [text.get_text() for text in figure.axes[0].texts if text.get_gid() == "word"]
-
-
-def test_a_contact_sheet_has_a_tile_under_each_word_or_a_row_of_them_beside_it() -> None:
-    shares = np.array([[0.0, 0.1], [0.9, 0.2]], np.float32)
-    one = contact_sheet([[(PictureCrop(GREY), shares)]] * 6, list("abcdef"), [""], **WORDS)
-    assert words_of(one) == list("abcdef")
-    names = [text for text in one.axes[0].texts if text.get_gid() == "word"]
-    assert len({round(text.get_position()[1]) for text in names}) == 2
-    tall = PictureCrop(np.zeros((60, 20, 3), np.uint8))
-    rows = contact_sheet(
-        [[(PictureCrop(GREY), shares), (tall, shares[:1])]] * 3,
-        list("abc"),
-        ["tiles", "whole"],
-        **WORDS,
-    )
-    assert words_of(rows) == ["tiles", "whole", "a", "b", "c"]
-    named = [text for text in rows.axes[0].texts if text.get_gid() == "word"]
-    (left, top), (right, _) = (text.get_position() for text in named[:2])
-    image, first = image_of(rows), round(top) + 7
-    cell = image[first, round(right) - 30]  # the upper right one
-    assert abs(cell - over(0.1 / 0.9)).max() <= 1
-    assert left < 0
 
 
 def test_a_picture_keeps_its_shape_when_it_is_resized() -> None:

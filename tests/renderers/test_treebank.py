@@ -25,25 +25,6 @@ REPORT = TreebankReport(
 )
 
 
-def test_the_best_head_stands_beside_the_best_offset() -> None:
-    text = treebank_table(REPORT, Display(width=80))
-    line = next(line for line in text.splitlines() if line.startswith("det"))
-    assert line.split() == ["det", "40", "+1", ".60", "2.8", ".81", "0.1", ".55"]
-
-
-def test_only_a_head_that_beats_the_offset_is_bold() -> None:
-    text = treebank_table(REPORT, Display(width=80, colors="standard"))
-    line = next(line for line in text.splitlines() if line.startswith("det"))
-    assert line.count("\x1b[1m") == 1
-    assert "\x1b[1m  2.8 .81" in line
-
-
-def test_rare_relations_are_left_to_the_data_and_it_is_said() -> None:
-    text = treebank_table(REPORT, Display(width=80))
-    assert "dep " not in text
-    assert "1 relation with fewer than 10 cases" in text
-
-
 def test_it_fits_fifty_columns() -> None:
     assert max(map(len, treebank_table(REPORT, Display(width=50)).splitlines())) <= 50
 
