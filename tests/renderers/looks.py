@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import pairwise
@@ -30,9 +31,9 @@ from attnviz.core.effects import (
     PruneCurve,
     SavedEffects,
 )
-from attnviz.core.measures import HISTORY, History
+from attnviz.core.measures import HISTORY, History, Role
 from attnviz.renderers import Display
-from attnviz.renderers.data.corpus_data import SHOWS, corpus_tsv
+from attnviz.renderers.data.corpus_data import SHOWS, corpus_json, corpus_tsv
 from attnviz.renderers.figures.corpus_overview import corpus_overview
 from attnviz.renderers.figures.effect_bars import effect_bars, effect_grid, effect_words
 from attnviz.renderers.figures.figure import fit_width
@@ -51,6 +52,7 @@ from attnviz.renderers.figures.overlay import (
 )
 from attnviz.renderers.figures.panels import panels
 from attnviz.renderers.figures.prune_curve import prune_curve
+from attnviz.renderers.page import Patches, page_parts
 from attnviz.renderers.text import ablation_table, comparison, head_tables, history_table, lenses
 from attnviz.renderers.text.corpus_table import corpus_table
 from attnviz.renderers.text.heatmap import TerminalGrid, TerminalHeatmap
@@ -58,6 +60,15 @@ from attnviz.renderers.text.link_list import LinksRenderer
 from attnviz.renderers.text.table import TableRenderer
 from tests.renderers.corpus import corpus
 from tests.renderers.heads import report, row, similarity
+from tests.renderers.page.samples import (
+    WORDS,
+    encoder,
+    pair,
+    picture,
+    previous_token,
+    random_map,
+    with_projections,
+)
 from tests.renderers.pictures import map_of, shares, tokens
 from tests.renderers.test_treebank import REPORT
 from tests.samples import attention_of, effects, effects_map, self_map, weights_of
@@ -148,6 +159,21 @@ def heads_of(layers: int, heads: int) -> list[Any]:
     return [row(*at, 0.9 if at == (0, 1) else 0.2) for at in np.ndindex(layers, heads)]
 
 
+def with_roles() -> Any:
+    """A corpus whose heads have a role, or two alike, or none."""
+    (stream,) = corpus().streams
+    roles = (Role("induction", 0.81, 0.1), Role("self", 0.7, 0.2), Role("self", 0.6, 0.2), None)
+    rows = [replace(one, roles=(role,) if role else ())
+            for one, role in zip(stream.rows, roles, strict=True)]  # fmt: skip
+    return replace(corpus(), streams=(replace(stream, rows=tuple(rows)),))
+
+
+def two_streams() -> Any:
+    """A corpus of many layers, with a second stream of other numbers."""
+    first, other = corpus(3, 14, 2), corpus(4, 2, 2).streams[0]
+    return replace(first, streams=(first.streams[0], replace(other, stream="cross")))
+
+
 def signed_map() -> Any:
     item = effects_map()
     return item.with_weights(item.weights[:1, 1:2], layers=("0",), heads=("1",))
@@ -175,8 +201,8 @@ def sheet(columns: list[str]) -> Figure:
 GRID = {"layers": ("0", "5"), "heads": ("0", "1", "2"), "unit": "share", **T}
 ROWS = [row(place // 12, place % 12, 0.9 if place % 3 else 0.1) for place in range(20)]
 FIGURES: dict[str, Callable[[], Figure]] = {
-    "corpus": lambda: corpus_overview(corpus()),
-    "corpus-many": lambda: corpus_overview(corpus(3, 14, 2)),
+    "corpus": lambda: corpus_overview(with_roles()),
+    "corpus-many": lambda: corpus_overview(two_streams()),
     "corpus-wide": lambda: corpus_overview(corpus(3, 1, 40)),
     "effect-bars": lambda: effect_bars(ablation(4)),
     "effect-grid": lambda: effect_grid(ablation()),
@@ -283,16 +309,39 @@ MAPS: dict[str, tuple[Any, Attention]] = {
     "grid-signed": (TerminalGrid, effects()),
     "links": (LinksRenderer, attention_of(self_map(["the", "cat", "the"], 2, 2))),
 }
+
+
+def page_text(found: Attention, **parts: Any) -> str:
+    """A page's document without colours, with the names of its packed numbers."""
+    document, blobs = page_parts(found, **parts)
+    document = {name: x for name, x in document.items() if name not in ("schemes", "head_colors")}
+    return json.dumps([document, sorted(blobs)], ensure_ascii=False, indent=1)
+
+
 DATA: dict[str, Callable[[], str]] = {
     "ablation.tsv": lambda: ablation_table.ablation_tsv(ablation(4)),
     "comparison-effects.tsv": lambda: comparison.effects_tsv(compared_effects()),
     "comparison-effects.json": lambda: comparison.effects_json(compared_effects()),
+    "prune curve": lambda: corpus_json(replace(corpus(3), curve=curve(), streams=())),
     "heads.tsv": lambda: head_tables.measures_tsv(report()),
     "heads.json": lambda: head_tables.measures_json(report()),
     "history.tsv": lambda: history_table.history_tsv(history(("self",))),
     "history.json": lambda: history_table.history_json(history(("self",))),
     "lenses.tsv": lambda: lenses.lenses_tsv(lens_report(3)),
     "lenses.json": lambda: lenses.lenses_json(lens_report(3)),
+    "page encoder": lambda: page_text(
+        encoder(),
+        measures={0: [previous_token(encoder())]},
+        words={0: (WORDS, WORDS)},
+        command="attnviz x",
+    ),
+    "page pair": lambda: page_text(pair()),
+    "page pooled": lambda: page_text(random_map(1, 2, 100), most_weights=5000),
+    "page query-key": lambda: page_text(
+        with_projections()[0], projections={0: with_projections()[1]}, title="a title"
+    ),
+    "page effects": lambda: page_text(effects()),
+    "page patches": lambda: page_text(picture()[0], patches={0: Patches(b"RIFF", 2, 2, 1)}),
     "similarity.tsv": lambda: head_tables.similarity_tsv(similarity()),
     **{f"corpus-{name}.tsv": lambda name=name: corpus_tsv(corpus(3), name) for name in SHOWS},
 }

@@ -124,12 +124,9 @@ class Ragged(Forgetful):
         (Format("A row.", f"{__name__}:Forgetful", ""), "good"),
         (Format("A row.", f"{__name__}:Endless", ""), "good"),
         (Format("A row.", f"{__name__}:Ragged", ""), "good"),
-        (Format("A row.", f"{__name__}:Nowhere", ""), "good"),
-        (Format("A row.", FORMATS["json"].target, "json"), "json"),
         (Format("A row.", FORMATS["json"].target, ".png"), "json"),
         (Format("A row.", FORMATS["json"].target, ".json", binary=True), "json"),
         (Format("A row.", FORMATS["json"].target, ".json", grows=True), "json"),
-        (FORMATS["json"], "Jason"),
     ],
 )
 def test_an_incomplete_row_fails(entry: Format, name: str) -> None:

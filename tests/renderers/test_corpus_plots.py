@@ -1,4 +1,4 @@
-"""Where the parts of a corpus' picture lie, in pixels."""
+"""The scales, the bars and the legends of a corpus' picture where they depend on the numbers."""
 
 from __future__ import annotations
 
@@ -14,64 +14,45 @@ from attnviz.renderers.colors import NO_ROLE, ROLE_COLORS
 from attnviz.renderers.figures.corpus_overview import ClassBars, MeasurePlots
 from tests.renderers.corpus import corpus
 
-# Lines of text in pixels: 1.25 times 7.5 and 6.5 points at 200 pixels to the inch.
-LINE, NOTE = 1.25 * 7.5 * 200 / 72, 1.25 * 6.5 * 200 / 72
-FIRST = 0.6 * 7.5 * 200 / 72
-"""The middle of a heading."""
-
 
 class Recorder:
     """A canvas that keeps what it is asked to draw; each letter is ten pixels wide."""
 
-    def __init__(self) -> None:
+    def __init__(self, part: Any) -> None:
         self.face = self
-        self.texts: list[tuple[Any, ...]] = []
-        self.lines: list[tuple[np.ndarray, Any, float, dict[str, Any]]] = []
-        self.filled: list[tuple[list[Any], Any, str]] = []
+        self.texts: list[str] = []
+        self.lines: list[tuple[np.ndarray, Any, float]] = []
+        self.tops: set[float] = set()
+        part.draw(self)
 
     def width(self, text: str, size: float) -> float:
         return 10.0 * len(text)
 
-    def text(self, x: float, y: float, text: str, size: float, color: Any, **how: str) -> float:
-        self.texts.append((text, round(float(x), 3), round(float(y), 3), size, color, how))
+    def text(self, x: float, y: float, text: str, size: float, *how: Any, **more: Any) -> float:
+        self.texts.append(text)
         return self.width(text, size)
 
     def strokes(self, ends: np.ndarray, colors: Any, width: float, **looks: Any) -> None:
-        self.lines.append((ends, colors, width, looks))
+        self.lines.append((ends, colors, width))
 
     def boxes(self, boxes: list[Any], colors: Any, label: str) -> None:
-        self.filled.append((boxes, colors, label))
+        if label.startswith("legend"):
+            self.tops.add(boxes[0][1])
 
 
-def drawn(part: Any) -> Recorder:
-    found = Recorder()
-    part.draw(found)
-    return found
-
-
-def measured(
-    mean: list[float], unit: str = "share", name: str = "entropy", **arrays: list[float]
-) -> StreamReport:
-    """A stream of one layer and one measure, spread and interval 0 unless given."""
-    heads = len(mean)
-    stream = corpus().streams[0]
-    shaped = {
-        key: np.array(arrays.get(key, mean if key in ("low", "high") else [0.0] * heads)).reshape(
-            1, 1, heads
-        )
-        for key in ("deviation", "low", "high", "uniform")
-    }
-    rows = tuple(
-        replace(stream.rows[0], layer="0", head=str(head), roles=()) for head in range(heads)
-    )
+def measured(mean: list[float], unit: str, spread: float = 0, even: float = 0) -> StreamReport:
+    """A stream of one layer and one measure, without intervals."""
+    stream, heads = corpus().streams[0], len(mean)
+    row = replace(stream.rows[0], layer="0", roles=())
+    filled = {"deviation": spread, "uniform": even}
     return replace(
         stream,
         layers=("0",),
         heads=tuple(map(str, range(heads))),
-        measures=(Meaning(name, name[:4], unit, "", "", 1.0),),
-        mean=np.array([[mean]]),
-        rows=rows,
-        **shaped,
+        measures=(Meaning("entropy", "entr", unit, "", "", 1.0),),
+        rows=tuple(replace(row, head=str(head)) for head in range(heads)),
+        **{name: np.array([[mean]]) for name in ("mean", "low", "high")},
+        **{name: np.full((1, 1, heads), value) for name, value in filled.items()},
     )
 
 
@@ -83,7 +64,6 @@ def measured(
         ([0.2, 0.3], "share", 0.3, 0, ["0", "1"]),
         ([0.2, 0.3], "share", 0, 0.6, ["0", "1"]),
         ([0.2, 0.51], "nats", 0, 0, ["0", "0.6"]),
-        ([1.0, 2.4], "nats", 0, 0, ["0", "3"]),
         ([-1.2, 2.4], "tokens", 0.2, 0, ["−2", "0", "3"]),
         ([-1.2, -0.4], "tokens", 0, -1, ["−2", "0", "1"]),
         ([0.2, 2.4], "tokens", 0.5, 0, ["0", "3"]),
@@ -93,48 +73,34 @@ def measured(
 def test_a_scale_ends_at_round_numbers_around_means_and_their_spread(
     mean: list[float], unit: str, spread: float, uniform: float, ticks: list[str]
 ) -> None:
-    stream = measured(mean, unit, deviation=[spread] * 2, uniform=[uniform] * 2)
-    found = drawn(MeasurePlots(stream, 0, 0, 400))
-    assert [text[0] for text in found.texts[2:]] == ticks
-    assert found.texts[1][0] == ("" if unit == "share" else unit)
+    found = Recorder(MeasurePlots(measured(mean, unit, spread, uniform), 0, 0, 400))
+    assert found.texts[1:] == ["" if unit == "share" else unit, *ticks]
     assert len(found.lines[-2][0]) == sum(np.isfinite(mean))
 
 
 def test_of_many_heads_lines_grow_thin_and_have_the_colours_of_their_roles() -> None:
-    stream = measured([0.1] * 50)
+    stream = measured([0.1] * 50, "share")
     role = replace(stream.rows[3], roles=(Role("induction", 0.9, 0.1),))
     stream = replace(stream, rows=(*stream.rows[:3], role, *stream.rows[4:]))
-    *_, spread, interval, _ = drawn(MeasurePlots(stream, 0, 0, 992)).lines
-    assert spread[2] == pytest.approx(0.36 * 200 / 50 * 0.8)
-    assert interval[2] == spread[2]
-    assert interval[1][3] == ROLE_COLORS["induction"]
+    # A plot is 200 pixels wide.
+    *_, spread, interval, _ = Recorder(MeasurePlots(stream, 0, 0, 992)).lines
+    assert spread[2] == interval[2] == pytest.approx(0.36 * 200 / 50 * 0.8)
+    assert [color == ROLE_COLORS["induction"] for color in interval[1]].index(True) == 3
     assert set(interval[1]) == {NO_ROLE, ROLE_COLORS["induction"]}
-    thin = drawn(MeasurePlots(measured([0.1] * 400), 0, 0, 992)).lines[-2]
-    assert thin[2] == 0.4
+    assert Recorder(MeasurePlots(measured([0.1] * 400, "share"), 0, 0, 992)).lines[-2][2] == 0.4
 
 
-CLASSES = ("special", "punctuation", "rank 1-10", "rarer")
-
-
-def classed(layers: int = 2, even: tuple[float, ...] = (0.25, 0.25, 0.25, 0.25)) -> StreamReport:
-    """Shares of four classes: all layers alike, of two heads that differ."""
-    shares = np.array([[0.4, 0.6], [0.1, 0.1], [0.3, 0.1], [0.2, 0.2]])
-    return replace(
-        corpus().streams[0],
-        layers=tuple(map(str, range(layers))),
-        classes=CLASSES,
-        class_shares=np.repeat(shares[:, None], layers, axis=1),
-        class_even=np.broadcast_to(np.array(even)[:, None, None], (4, layers, 2)),
-    )
-
-
-def test_many_layers_have_thin_bars_without_numbers_and_every_second_name() -> None:
-    for layers, bar in ((13, 21), (12, 22), (30, 9), (99, 5)):
-        part = ClassBars(classed(layers), 0, 0, 1000)
-        found = drawn(part)
-        assert found.filled[-1][0][0][3] == bar
-        assert any(text[0].endswith("%") for text in found.texts) == (bar > 16)
-        assert part.height == int(LINE + 2 * NOTE + 12 + (bar + 4) * (layers + 1) + 8)
-        step = -(-NOTE // (bar + 4))
-        names = [text[0] for text in found.texts if text[5] == {"align": "right"}]
-        assert names == [*(str(n) for n in range(layers) if n % step == 0), "uniform"]
+def test_a_share_is_written_and_a_legend_goes_on_in_its_line_only_where_they_fit() -> None:
+    shares = np.array([[0.4, 0.6], [0.1, 0.1], [0.3, 0.1], [0.2, 0.2]])[:, None]
+    even = np.array([0.5, 0.0, 0.25, 0.25])[:, None, None].repeat(2, axis=2)
+    classes = ("special", "punctuation", "rank 1-10", "rarer")
+    stream = replace(corpus().streams[0], layers=("0",), classes=classes, class_shares=shares,
+                     class_even=even)  # fmt: skip
+    side = 0.62 * 1.25 * 6.5 * 200 / 72
+    # "10%" is 30 pixels wide and needs 8 more; so with each name of the legend and its square.
+    two = sum(side + 30 + 10 * len(name) for name in ("special tokens", "10 most frequent words"))
+    for width, written, lines in ((381, True, 3), (380, False, 3), (two, True, 2), (10, False, 3)):
+        found = Recorder(ClassBars(stream, 0, 0, width))  # type: ignore[arg-type]
+        assert ("10%" in found.texts) == written, width
+        assert len(found.tops) == lines, width
+    assert len(Recorder(ClassBars(stream, 0, 0, 10_000)).tops) == 1

@@ -18,7 +18,6 @@ from attnviz.renderers.page.document import PAGE_KINDS, join_modules, script_jso
 from tests.renderers.page.samples import (
     HOSTILE,
     encoder,
-    encoder_page,
     hostile,
     picture,
     random_map,
@@ -127,41 +126,6 @@ def test_a_layer_of_random_heads_at_512_tokens_takes_its_twelfth_of_48_megabytes
     assert len(page(random_map(1, 12, 512))) - fixed <= (48e6 - fixed) / 12
 
 
-def test_the_page_says_where_its_numbers_come_from_and_how_to_make_it_again() -> None:
-    provenance = Provenance(
-        "hugging face",
-        "bert",
-        True,
-        settings={"revision": "abc"},
-        steps=("layer 2",),
-        notes=("pooled",),
-        versions={"torch": "2.13"},
-    )
-    found = document(
-        page(Attention(encoder().maps, provenance), command="attnviz self x --html y.html")
-    )
-    facts = dict(found["provenance"])
-    assert facts["model"] == "bert"
-    assert facts["revision"] == "abc"
-    assert facts["steps"] == "layer 2"
-    assert facts["torch"] == "2.13"
-    assert found["notes"] == ["pooled"]
-    assert found["command"] == "attnviz self x --html y.html"
-
-
-def test_measures_are_told_head_by_head_and_what_is_not_known_as_nothing() -> None:
-    (found,) = document(encoder_page())["maps"][0]["measures"]
-    assert (found["name"], found["low"], found["high"]) == ("previous-token", "never", "always")
-    assert found["values"][0][0] is None
-    diagonal = np.diagonal(encoder().weights[1, 2], -1)
-    assert found["values"][1][2] == pytest.approx(diagonal.mean(), abs=1e-4)
-
-
-def test_tokens_of_one_word_are_told_as_runs() -> None:
-    found = document(encoder_page())["maps"][0]
-    assert found["queries"]["words"] == found["keys"]["words"] == [0, 1, 2, 2, 3, 4, 5]
-
-
 def test_words_of_one_token_each_are_no_choice() -> None:
     single = (None, 0, 1, 2, 3, 4, None)
     found = document(page(encoder(), words={0: (single, ())}))["maps"][0]
@@ -174,16 +138,6 @@ def test_word_numbers_that_do_not_fit_are_refused() -> None:
         page(encoder(), words={0: ((0, 0, 1), ())})
 
 
-def test_a_lens_is_told_apart_from_its_stream() -> None:
-    item = encoder().main
-    lens = AttentionMap("encoder · rollout", item.query_tokens, item.key_tokens, item.weights)
-    maps = document(page(Attention((item, lens), Provenance("x", "y"))))["maps"]
-    assert [(found["stream"], found["lens"]) for found in maps] == [
-        ("encoder", ""),
-        ("encoder", "rollout"),
-    ]
-
-
 def test_maps_of_one_stream_are_told_apart_by_their_layers() -> None:
     item = encoder().main
     later = item.with_weights(item.weights[:1], layers=("2",))
@@ -192,20 +146,6 @@ def test_maps_of_one_stream_are_told_apart_by_their_layers() -> None:
         "encoder, layers 0 to 1",
         "encoder, layers 2 to 2",
     ]
-
-
-def test_large_maps_are_pooled_and_keep_their_strongest_links() -> None:
-    attention = random_map(1, 2, 100)
-    found = document(page(attention, most_weights=5000))["maps"][0]
-    assert found["queries"]["block"] == found["keys"]["block"] == 2
-    query, from_, key, to, weight = found["links"][0][1][0]
-    weights = attention.main.weights[0, 1]
-    assert weights[query, key] == weights.max()
-    assert (from_, to, weight) == (
-        f"word{query}",
-        f"word{key}",
-        round(float(weights.max()), 4),
-    )
 
 
 def test_projections_that_do_not_fit_are_refused() -> None:
