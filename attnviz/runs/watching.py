@@ -98,11 +98,11 @@ class Watched:
             Overlaying,
             overlay,
             overlay_grid,
-            shown_picture,
+            picture_crop,
         )
 
         model, wanted, names = self._facts
-        seen = shown_picture(picture)
+        seen = picture_crop(picture)
         ratio = seen.pixels.shape[0] / seen.pixels.shape[1]
         rows, columns, maps = word_maps(self.seen, wanted.batch or 0, wanted, names, word, ratio)
         means = ["heads"]

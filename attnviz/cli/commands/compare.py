@@ -302,7 +302,7 @@ def _data(
 
 def _picture(found: Comparison, subtitle: str, picture: str, width: Width | None) -> Figure:
     from attnviz.core.registry import PICTURES
-    from attnviz.renderers.figures.figure import fitted
+    from attnviz.renderers.figures.figure import fit_width
 
     item, title = found.map, "B − A"
     if picture == "heatmap":
@@ -317,4 +317,4 @@ def _picture(found: Comparison, subtitle: str, picture: str, width: Width | None
             layers=(item.layers[layer],),
             heads=(item.heads[head],),
         )
-    return fitted(PICTURES[picture].load(), item, width, title=title, subtitle=subtitle)
+    return fit_width(PICTURES[picture].load(), item, width, title=title, subtitle=subtitle)

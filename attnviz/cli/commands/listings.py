@@ -43,7 +43,7 @@ def listing(
         return "".join(
             "  ".join([*(c.ljust(n) for c, n in zip(row, widths, strict=False)), row[-1]]) + "\n"
             for row in shown[: display.rows or None]
-        ) + display.left_out(len(shown))
+        ) + display.more_rows_note(len(shown))
 
     def document() -> str:
         from attnviz.storage.documents import spelt
