@@ -202,8 +202,6 @@ GRID = {"layers": ("0", "5"), "heads": ("0", "1", "2"), "unit": "share", **T}
 ROWS = [row(place // 12, place % 12, 0.9 if place % 3 else 0.1) for place in range(20)]
 FIGURES: dict[str, Callable[[], Figure]] = {
     "corpus": lambda: corpus_overview(with_roles()),
-    "corpus-many": lambda: corpus_overview(two_streams()),
-    "corpus-wide": lambda: corpus_overview(corpus(3, 1, 40)),
     "effect-bars": lambda: effect_bars(ablation(4)),
     "effect-grid": lambda: effect_grid(ablation()),
     "effect-words": lambda: effect_words(ablation()),
