@@ -47,11 +47,10 @@ from attnviz.models.watch.lineage import (
     Lineage,
     Mark,
     Softmax,
+    TorchCall,
     Whole,
-    name_of,
-    tensors_in,
 )
-from attnviz.models.watch.products import LINEAR, MIXED, Mixture, joined, mixture_of
+from attnviz.models.watch.products import LINEAR, MIXED, Mixture, join_pieces, mixture_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -229,30 +228,29 @@ class Watching(TorchFunctionMode):
             # Under the mode, so that the attention in it is seen like any other.
             with self:
                 return OPEN_MULTI_HEAD(*args, **kwargs)
-        name = name_of(func)
-        given = (name in DROPOUTS and self._before_dropout(name, args, kwargs)) or args
+        call = TorchCall(func, args, kwargs)
+        call = (call.name in DROPOUTS and self._before_dropout(call)) or call
         result = func(*args, **kwargs)
         if self.plain == 0:
-            self._look(func, name, given, kwargs, result)
+            self._look(call, result)
         return result
 
     @_aside
-    def _look(self, func: Any, name: str, args: Any, kwargs: Any, result: Any) -> None:
-        found = None
-        if name in PRODUCTS:
-            found = mixture_of(self.lineage, name, args, kwargs, result)
-        if func is functional.scaled_dot_product_attention:
-            self._kernel(SDPA, func, args, kwargs, result)
+    def _look(self, call: TorchCall, result: Any) -> None:
+        name = call.name
+        found = mixture_of(self.lineage, call, result) if name in PRODUCTS else None
+        if call.func is functional.scaled_dot_product_attention:
+            self._kernel(SDPA, call.func, call.args, call.kwargs, result)
         elif found is not None:
             self._product(found)
         elif name in MIXING:
-            marks = map(self.lineage.softmax, tensors_in((*args, *kwargs.values())))
+            marks = map(self.lineage.softmax, call.tensors())
             scored = [mark for mark in marks if mark is not None and mark.same_input is not None]
             if len(scored) > (name not in PRODUCTS | PROJECTIONS):
                 self._refuse(scored[0].whole, MIXED)
         elif name in SOFTMAXES:
             self.seen.softmaxes += 1
-        self.lineage.add(func, name, args, kwargs, result)
+        self.lineage.add(call, result)
         if found is not None and not found.why:
             self.lineage.marks[result] = _made(self.lineage.of(result), found)
 
@@ -264,14 +262,16 @@ class Watching(TorchFunctionMode):
         self.seen.failures[path or "function"] = reason_of(error)
 
     @_aside
-    def _before_dropout(self, name: str, args: Any, kwargs: Any) -> Any:
-        """The arguments, those that dropout changes in place as they were before."""
-        in_place = kwargs.get("inplace") is True or (len(args) > 3 and args[3] is True)
-        if (in_place or name.endswith("_")) and args and self.lineage.softmax(args[0]) is not None:
-            copy = args[0].clone()
-            self.lineage.marks[copy] = self.lineage.of(args[0])
-            return (copy, *args[1:])
-        return args
+    def _before_dropout(self, call: TorchCall) -> TorchCall:
+        """The call of a dropout, what it changes in place as it was before."""
+        args = call.args
+        in_place = call.kwargs.get("inplace") is True or (len(args) > 3 and args[3] is True)
+        in_place = in_place or call.name.endswith("_")
+        if not in_place or not args or self.lineage.softmax(args[0]) is None:
+            return call
+        copy = args[0].clone()
+        self.lineage.marks[copy] = self.lineage.of(args[0])
+        return replace(call, args=(copy, *args[1:]))
 
     def replaced(self, kernel: Kernel, run: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """A fused function that torch does not dispatch is called."""
@@ -292,7 +292,7 @@ class Watching(TorchFunctionMode):
         call = KernelCall(kernel, run, given, made)
         query, key, _ = call.inputs
         facts = {
-            "route": f"{name_of(run)}, probed",
+            "route": f"{run.__name__}, probed",
             "same_input": self.lineage.is_same_input(query, key),
             "dropped": call.dropout,
         }
@@ -318,7 +318,7 @@ class Watching(TorchFunctionMode):
                 whole.turn, whole.kept = None, []
             whole.turn = whole.turn or self._turn()
             whole.done = whole.turn is None or found.part is None
-            if whole.turn is not None and (all_of_it := joined(found, softmax)) is not None:
+            if whole.turn is not None and (all_of_it := join_pieces(found, softmax)) is not None:
                 self._keep_mixture(all_of_it, softmax, whole.turn)
 
     def _keep_mixture(self, found: Mixture, softmax: Softmax, turn: tuple[str, int]) -> None:
@@ -512,8 +512,10 @@ def _made(mark: Mark, found: Mixture) -> Mark:
     if softmax is None or softmax.same_input is not None:
         return replace(mark, product=None)
     # The softmax may be of features: then this is what queries of linear attention meet.
-    queries = frozenset() if found.queries is None else frozenset([found.queries])
-    return replace(mark, made=softmax.whole, axes={**mark.axes, "queries": queries})
+    labels = list(mark.labels)
+    if found.queries is not None:
+        labels[found.queries] |= {"queries"}
+    return replace(mark, made=softmax.whole, labels=tuple(labels))
 
 
 def _off(call: Call, grid: PooledGrid, weights: NDArray[np.float32]) -> float | None:
