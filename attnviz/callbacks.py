@@ -26,7 +26,7 @@ from attnviz.core.shared import in_evaluation_mode
 from attnviz.runs.watching import watch
 from attnviz.storage.archive import dump_archive
 from attnviz.storage.matrices import read_bytes
-from attnviz.storage.saved import read_any
+from attnviz.storage.saved_maps import read_any
 from attnviz.storage.writing import output_errors, write_file
 
 if TYPE_CHECKING:

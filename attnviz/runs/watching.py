@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from attnviz.models.watch.maps import Names
-    from attnviz.models.watch.watching import Wanted, WatchLog
+    from attnviz.models.watch.observer import Wanted, WatchLog
 
 
 class Watched:
@@ -196,7 +196,7 @@ def watch(  # noqa: PLR0913 - what a caller may choose, by name
 
     from attnviz.models.hugging_face.capture.region import Region
     from attnviz.models.watch.maps import Names
-    from attnviz.models.watch.watching import Wanted, watching
+    from attnviz.models.watch.observer import Wanted, observe
 
     if model is not None and not isinstance(model, torch.nn.Module):
         raise UsageError(f"watch needs a torch.nn.Module, not {type(model).__name__}")
@@ -215,5 +215,5 @@ def watch(  # noqa: PLR0913 - what a caller may choose, by name
     queries, keys = (tokens if given is None else given for given in (query_tokens, key_tokens))
     names = Names(queries, keys, split)
     title = "code" if model is None else type(model).__name__
-    with watching(model, wanted, eager=eager) as seen:
+    with observe(model, wanted, eager=eager) as seen:
         yield Watched(title, wanted, seen, names)

@@ -22,7 +22,7 @@ from attnviz.renderers.figures.links import lines_of, links
 from attnviz.renderers.figures.panels import panels
 from attnviz.renderers.reports import as_bytes, make_renderer
 from attnviz.runs.outputs import views_of
-from attnviz.storage.saved import read_any
+from attnviz.storage.saved_maps import read_any
 from tests.samples import effects, effects_map, notes_of, same, self_map
 
 GREY = "grey: no value, the query sees nothing else"

@@ -283,3 +283,14 @@ def join_pieces(found: Mixture, softmax: Softmax) -> Mixture | None:
     made = _mixture(_Factor(canvas, letters, mark), values, product, letters[keys])
     offs = [off for *_, off in whole.pieces if off is not None]
     return replace(made, off=max(offs, default=None), part=None)
+
+
+def mark_mixture(mark: Mark, found: Mixture) -> Mark:
+    """The mark of a product in which a softmax mixed values."""
+    if found.softmax is None or found.softmax.same_input is not None:
+        return replace(mark, product=None)
+    # The softmax may be of features: then queries of linear attention meet this product.
+    labels = list(mark.labels)
+    if found.queries is not None:
+        labels[found.queries] |= {"queries"}
+    return replace(mark, made=found.softmax.whole, labels=tuple(labels))
