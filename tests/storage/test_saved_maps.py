@@ -14,9 +14,17 @@ from attnviz.core.errors import InputError
 from attnviz.core.registry import FORMATS
 from attnviz.renderers import Display
 from attnviz.renderers.reports import as_bytes
-from attnviz.storage import saved as module
+from attnviz.storage import saved_maps as module
 from attnviz.storage.documents import from_document, to_document
-from attnviz.storage.saved_maps import Saved, open_saved, openers, pick, read_all, shard_path, shards_of
+from attnviz.storage.saved_maps import (
+    Saved,
+    open_saved,
+    openers,
+    pick,
+    read_all,
+    shard_path,
+    shards_of,
+)
 from tests.samples import attention_of, same, self_map
 
 KINDS = ("npz", "parquet", "jsonl", "json")
