@@ -38,7 +38,7 @@ from attnviz.models.watch.kernels import (
     Kernel,
     KernelCall,
     may_fuse,
-    replaced_kernels,
+    replace_kernels,
 )
 from attnviz.models.watch.lineage import TorchCall, Whole
 from attnviz.models.watch.products import Mixture
@@ -474,7 +474,7 @@ def observe(model: Any, wanted: Wanted, *, eager: bool = False) -> Iterator[Watc
         stack.callback(_discard, warnings.filters, warnings.filters[0])
         stack.callback(register_module_forward_pre_hook(mode.enter).remove)
         stack.callback(register_module_forward_hook(mode.leave, always_call=True).remove)
-        stack.enter_context(replaced_kernels(mode.run_kernel))
+        stack.enter_context(replace_kernels(mode.run_kernel))
         if eager:
             stack.enter_context(torch.compiler.set_stance("force_eager"))
         stack.enter_context(mode)
