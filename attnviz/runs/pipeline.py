@@ -253,7 +253,7 @@ def load(file: str | Path) -> list[Result]:
         InputError: it cannot be read, or holds no attention that is known.
     """
     from attnviz.storage.matrices import read_bytes
-    from attnviz.storage.saved import read_any
+    from attnviz.storage.saved_maps import read_any
 
     if not isinstance(file, str | Path):
         raise UsageError(f"load needs the name of a file, not {in_short(file)}")

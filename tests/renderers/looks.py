@@ -168,12 +168,6 @@ def with_roles() -> Any:
     return replace(corpus(), streams=(replace(stream, rows=tuple(rows)),))
 
 
-def two_streams() -> Any:
-    """A corpus of many layers, with a second stream of other numbers."""
-    first, other = corpus(3, 14, 2), corpus(4, 2, 2).streams[0]
-    return replace(first, streams=(first.streams[0], replace(other, stream="cross")))
-
-
 def signed_map() -> Any:
     item = effects_map()
     return item.with_weights(item.weights[:1, 1:2], layers=("0",), heads=("1",))

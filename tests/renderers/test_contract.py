@@ -21,7 +21,7 @@ from attnviz.renderers.reports import (
     picture_suffix,
 )
 from attnviz.runs.outputs import draw, views_of
-from attnviz.storage.saved import read_attention
+from attnviz.storage.saved_maps import read_attention
 from tests.samples import attention_of, self_map
 
 TEXTS = [

@@ -25,7 +25,7 @@ from attnviz.renderers.data.maps import (
 )
 from attnviz.renderers.reports import as_bytes
 from attnviz.storage.archive import ArchiveReader
-from attnviz.storage.saved import read_attention
+from attnviz.storage.saved_maps import read_attention
 from tests.samples import attention_of, attentions, checked, few, same, self_map
 
 DATA = ("json", "jsonl", "csv", "tsv", "npz", "parquet")

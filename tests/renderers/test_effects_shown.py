@@ -20,7 +20,7 @@ from attnviz.renderers.figures.heatmap import heatmap
 from attnviz.renderers.figures.lines import choose_lines, lines
 from attnviz.renderers.reports import as_bytes, make_renderer
 from attnviz.runs.outputs import views_of
-from attnviz.storage.saved import read_any
+from attnviz.storage.saved_maps import read_any
 from tests.samples import effects, effects_map, notes_of, same
 
 GREY = "grey: no value, the query sees nothing else"

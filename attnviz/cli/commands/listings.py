@@ -46,10 +46,10 @@ def listing(
         ) + display.more_rows_note(len(shown))
 
     def document() -> str:
-        from attnviz.storage.documents import spelt
+        from attnviz.storage.documents import escape_hidden
 
         found = [dict(zip(columns, row, strict=True)) for row in values]
-        return spelt(json.dumps(found, ensure_ascii=False, indent=2)) + "\n"
+        return escape_hidden(json.dumps(found, ensure_ascii=False, indent=2)) + "\n"
 
     return Data(
         text=table,
