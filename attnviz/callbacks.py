@@ -1,8 +1,8 @@
-"""A training run watched: every so many steps one fixed batch is read, measured, kept and logged.
+"""Samples the attention of a model while it trains: every N steps, on one fixed batch.
 
-`Recorder` is for a loop of one's own, `AttentionCallback` for transformers' Trainer and
-`LightningCallback` for Lightning, each made when it is first asked for. None of them changes the
-run: it keeps its random state, its modes, its gradients and its bits.
+Use `Recorder` in a loop of your own, `AttentionCallback` with transformers' Trainer, and
+`LightningCallback` with Lightning. None of them changes the run: random state, modes, gradients and
+results keep their bits.
 """
 
 from __future__ import annotations
@@ -26,39 +26,39 @@ from attnviz.core.locks import evaluation_mode
 from attnviz.runs.watching import watch
 from attnviz.storage.archive import dump_archive
 from attnviz.storage.matrices import read_bytes
-from attnviz.storage.saved import read_any
+from attnviz.storage.saved_maps import read_any
 from attnviz.storage.writing import output_errors, write_file
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PICTURE = "attention/heads"
-"""What the picture of all heads is logged as; measures are attention/MEASURE/LAYER.HEAD."""
+"""The name of the picture of all heads in a log; measures are attention/MEASURE/LAYER.HEAD."""
 INNER = ("tb_writer", "_wandb", "_ml_flow")
-"""Where the integrations of transformers' Trainer hold what they log to."""
+"""Attributes in which the integrations of transformers' Trainer keep their logger."""
 
 
 class Recorder:
-    """Reads a probe batch every so many steps: maps into a folder, measures to the run's loggers.
+    """Reads a probe batch every N steps: saves its maps, and logs their measures.
 
-    Of a run in several processes one has a recorder, and a model whose parameters are sharded over
-    them cannot be sampled.
+    In a run of several processes only one should have a recorder. A model whose parameters are
+    sharded over them cannot be sampled.
 
     Args:
-        model: an `nn.Module`, called in evaluation mode as model(**probe_batch) of a mapping,
-            model(*probe_batch) of a tuple or list, else model(probe_batch).
+        model: an `nn.Module`. It is called in evaluation mode: model(**probe_batch) for a mapping,
+            model(*probe_batch) for a tuple or list, else model(probe_batch).
         probe_batch: the same at every sample; its tensors are moved to the model's device.
-        folder: where each sample becomes step-00000100.npz. A run that is resumed goes on in its
-            own: samples of later steps stay until the run comes to them again and replaces them.
-        every: steps from one sample to the next; steps that it does not divide do nothing.
-        max_size: tokens a side of a map at most; longer ones are kept and measured in blocks.
+        folder: each sample becomes a file there, as step-00000100.npz. A resumed run continues in
+            its folder: samples of later steps stay until the run reaches them and replaces them.
+        every: steps from one sample to the next; other steps do nothing.
+        max_size: the most tokens on a side of a map; longer maps are kept and measured in blocks.
         only: patterns of module paths, as `watch` takes them.
         tokens: names for queries and keys.
         batch: which item of the probe batch is read.
-        call: what runs the model instead: call(model, probe_batch).
+        call: runs the model instead: call(model, probe_batch).
         loggers: a SummaryWriter, a run of Weights & Biases, mlflow, a logger of Lightning, or a
             trainer that has some; or a list of these. None: the open runs of Weights & Biases and
-            MLflow. A step's scalars join what is logged there next.
+            MLflow. They get a step's scalars together with what is logged next.
 
     Raises:
         UsageError: an option out of its range.
@@ -93,10 +93,10 @@ class Recorder:
         self.noted = set[str]()
 
     def step(self, number: int) -> Path | None:
-        """Take a sample if the step is due; answers its file.
+        """Take a sample if the step is due, and return its file.
 
-        No error ends the training: where there is no sample a warning says why, once for each
-        reason, and the next one is tried again.
+        An error never ends the training. A warning tells why there is no sample, once for each
+        reason, and the next sample is tried again.
         """
         if number % self.every or number == self.done:
             return None
@@ -130,7 +130,7 @@ class Recorder:
         import torch
 
         device = next((one.device for one in self.model.parameters()), torch.device("cpu"))
-        with _undisturbed(self.model, device), watch(self.model, eager=True, **self.wanted) as seen:
+        with _protect_run(self.model, device), watch(self.model, eager=True, **self.wanted) as seen:
             self.call(self.model, _on(device, self.probe))
         result = seen.attention()
         settings = {**result.provenance.settings, "step": number}
@@ -174,8 +174,8 @@ def _on(device: Any, batch: Any) -> Any:
 
 
 @contextmanager
-def _undisturbed(model: Any, device: Any) -> Iterator[None]:
-    """Evaluation without gradients; behind it modes and random state are what they were."""
+def _protect_run(model: Any, device: Any) -> Iterator[None]:
+    """Evaluation without gradients, after which modes and random state are restored."""
     import torch
 
     devices = [device] if device.type == "cuda" else []
@@ -184,7 +184,7 @@ def _undisturbed(model: Any, device: Any) -> Iterator[None]:
 
 
 def open_loggers(given: Any) -> list[Any]:
-    """What can be logged to now, of what was given for it."""
+    """The loggers among what was given, or the open runs where nothing was."""
     if given is None:
         wandb, mlflow = map(sys.modules.get, ("wandb", "mlflow"))
         running = getattr(mlflow, "active_run", lambda: None)()
@@ -202,13 +202,13 @@ def open_loggers(given: Any) -> list[Any]:
 
 def _log(logger: Any, step: int, values: Mapping[str, float], figure: Figure) -> None:
     """Log to a SummaryWriter, a run of Weights & Biases, mlflow or a logger of Lightning."""
-    inner = getattr(logger, "experiment", None)  # what a logger of Lightning stands before
+    inner = getattr(logger, "experiment", None)  # the logger that Lightning's wraps
     if hasattr(logger, "add_scalar"):
         for name, value in values.items():
             logger.add_scalar(name, value, step)
     elif hasattr(logger, "log_metrics"):
         logger.log_metrics(dict(values), step=step)
-    else:  # the run counts its steps in its own way, and says when one is complete
+    else:  # commit=False: the training decides when a step of Weights & Biases is complete
         image = getattr(sys.modules.get("wandb"), "Image", lambda picture: picture)
         picture = image(_pixels(figure))
         if hasattr(logger, "define_metric"):
@@ -225,7 +225,7 @@ def _log(logger: Any, step: int, values: Mapping[str, float], figure: Figure) ->
 
 
 def _pixels(figure: Any) -> Any:
-    """What Weights & Biases takes, which knows matplotlib's own figures alone by their class."""
+    """A figure as Weights & Biases takes it: it knows only pyplot's own figures."""
     figure.canvas.draw()
     return np.asarray(figure.canvas.buffer_rgba())
 
@@ -233,14 +233,14 @@ def _pixels(figure: Any) -> Any:
 class _Callback:
     def __init__(self, probe_batch: Any, folder: str | Path, **options: Any) -> None:
         self.given, self.options = (probe_batch, folder), options
-        Recorder(None, probe_batch, folder, **options)  # what is wrong with them is said at once
+        Recorder(None, probe_batch, folder, **options)  # so that wrong options fail at once
         self.recorder: Recorder | None = None
 
     def begin(self, model: Any, step: int, **options: Any) -> None:
         self.recorder = Recorder(model, *self.given, **{**options, **self.options})
         self.recorder.step(step)
 
-    def reached(self, step: int) -> None:
+    def take_step(self, step: int) -> None:
         if self.recorder is not None:
             self.recorder.step(step)
 
@@ -253,7 +253,7 @@ class _OfTrainer(_Callback):
             self.begin(about["model"], state.global_step)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **about: Any) -> None:
-        self.reached(state.global_step)
+        self.take_step(state.global_step)
 
 
 class _OfLightning(_Callback):
@@ -264,14 +264,14 @@ class _OfLightning(_Callback):
             self.begin(module, trainer.global_step, loggers=trainer)
 
     def on_train_batch_end(self, trainer: Any, module: Any, *about: Any) -> None:
-        self.reached(trainer.global_step)
+        self.take_step(trainer.global_step)
 
 
 CLASSES: dict[str, tuple[type, tuple[str, ...], str]] = {
     "AttentionCallback": (_OfTrainer, ("transformers",), "TrainerCallback"),
     "LightningCallback": (_OfLightning, ("lightning.pytorch", "pytorch_lightning"), "Callback"),
 }
-"""The classes made on first use: what they do, and the packages that may have their base."""
+"""Classes made on first use: their events, the packages that may have the base, and its name."""
 
 
 def __getattr__(name: str) -> Any:
@@ -280,7 +280,7 @@ def __getattr__(name: str) -> Any:
     if name not in CLASSES:
         raise AttributeError(f"module 'attnviz.callbacks' has no attribute '{name}'")
     events, packages, base = CLASSES[name]
-    # A program that has imported one of several packages means that one.
+    # The package that the program has imported goes first.
     for package in sorted(packages, key=lambda one: one not in sys.modules):
         try:
             bases = events, getattr(import_module(package), base)

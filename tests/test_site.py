@@ -20,7 +20,7 @@ from docs import pages
 from docs.pages import DOCS, ROOT, reference
 from tests.invoke import attnviz as run
 
-MADE = pages.made()
+MADE = pages.generated_pages()
 SHARED = reference.shared()
 MANUAL = {path: text for path, text in SHARED.items() if path.endswith(".1")}
 
@@ -99,7 +99,7 @@ def test_the_gallery_shows_twenty_pictures_with_commands_that_are_understood() -
 
 def test_pictures_of_the_gallery_are_what_their_commands_draw(tmp_path: Path) -> None:
     names = ("links.png", "window.png")
-    for path, content in pages.drawn(*names).items():
+    for path, content in pages.draw_gallery(*names).items():
         (tmp_path / "new.png").write_bytes(content)
         with Image.open(tmp_path / "new.png") as new, Image.open(DOCS / path) as kept:
             assert new.size == kept.size

@@ -10,7 +10,7 @@ from attnviz.cli.sinks import Item
 from attnviz.core.errors import AttnvizError, UsageError, choose, in_words
 from attnviz.core.registry import DataKind
 from attnviz.renderers import Display
-from attnviz.renderers.reports import Data, format_of, formats_of, make_renderer, rendered
+from attnviz.renderers.reports import Data, format_of, formats_of, make_renderer, render_all
 from attnviz.runs.outputs import save_figure
 from attnviz.storage.writing import write_file
 
@@ -100,7 +100,7 @@ class Findings:
             raise UsageError(f"{self.command} gives no {name}, but {in_words(formats)}")
         many = len(self.items) > 1
         renderer = make_renderer(name, display or Display(many=many), self.kind)
-        return rendered(renderer, ((item.data, item.views) for item in self.items))
+        return render_all(renderer, ((item.data, item.views) for item in self.items))
 
     def __str__(self) -> str:
         return self.table()

@@ -27,7 +27,7 @@ from attnviz.storage.texts.lines import (
     LineReader,
     open_lines,
     read_file,
-    unbroken,
+    whole_lines,
 )
 
 _open: list[LineReader] = []
@@ -41,7 +41,7 @@ def stdin_lines(longest: int = LONGEST) -> Iterator[bytes]:
     buffer: Any = sys.stdin.buffer
     lines = open_lines(getattr(buffer, "raw", buffer), "stdin", longest=longest)
     _open[:] = [] if lines.packed else [lines]
-    yield from unbroken(lines, "stdin")
+    yield from whole_lines(lines, "stdin")
 
 
 def stdin_is_ready() -> bool:

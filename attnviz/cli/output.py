@@ -140,7 +140,7 @@ def inputs_among(given: Iterable[str]) -> Iterator[Path]:
             elif path.exists():
                 yield path
             elif path.suffix:
-                from attnviz.storage.saved import shards_of
+                from attnviz.storage.saved_maps import shards_of
 
                 yield from shards_of(path)
 

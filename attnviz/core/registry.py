@@ -459,7 +459,7 @@ FORMATS: dict[str, Format] = {
     ),
     "links": Format(
         "The strongest links between words, one a line: no special tokens, sinks or diagonal.",
-        "attnviz.renderers.text.links:LinksRenderer",
+        "attnviz.renderers.text.link_list:LinksRenderer",
     ),
     "pharaoh": Format(
         "The links of a pair's words on one line, as word aligners write them: 0-0 2-1.",
@@ -519,7 +519,7 @@ PICTURES: dict[str, Entry] = {
     ),
     "lines": Entry(
         "Two columns of tokens joined by lines, the heavier the larger the weight.",
-        "attnviz.renderers.figures.links:links",
+        "attnviz.renderers.figures.lines:lines",
     ),
 }
 

@@ -251,7 +251,7 @@ def _open_file(origin: Origin, path: Path | Given) -> Source:
     from attnviz.models.saved import Dumped, MatrixSource, Results, SavedMaps
     from attnviz.storage.dumps import is_foreign, read_dump
     from attnviz.storage.matrices import read_bytes
-    from attnviz.storage.saved import holds_attention, read_attention
+    from attnviz.storage.saved_maps import holds_attention, read_attention
 
     if isinstance(path, Given):
         return Results(path.things)

@@ -23,7 +23,7 @@ from attnviz.core.fingerprints import fingerprint_files, model_checksum
 from attnviz.core.options import Given, Options
 from attnviz.models.open import states_of
 from attnviz.storage.documents import dump_json
-from attnviz.storage.saved import shard_path, shards_of
+from attnviz.storage.saved_maps import shard_path, shards_of
 from attnviz.storage.writing import write_file
 
 SCHEMA = 1

@@ -48,7 +48,7 @@ def draw(
     A heat map may have a spectrogram `above` its columns.
     """
     from attnviz.analyses.view import describe_run, few_heads, orientation, sides, under_title
-    from attnviz.renderers.figures.figure import fitted
+    from attnviz.renderers.figures.figure import fit_width
 
     shown = shown or views_of(attention)
     function = PICTURES[picture].load()
@@ -59,14 +59,14 @@ def draw(
         view = pictured[0]
         parts = divisions(attention, view.map)
         words = {"title": view.caption, "subtitle": under_title(attention, view.orientation)}
-        return fitted(function, view.map, width, **words, divided=parts, **above)
+        return fit_width(function, view.map, width, **words, divided=parts, **above)
     if picture == "lines":
         item, title = few_heads(attention, shown()[0])
         subtitle = under_title(attention, sides(item))
-        return fitted(function, item, width, title=title, subtitle=subtitle)
+        return fit_width(function, item, width, title=title, subtitle=subtitle)
     item = attention.main
     title, subtitle = describe_run(attention, item), under_title(attention, orientation(item))
-    return fitted(function, item, width, title=title, subtitle=subtitle)
+    return fit_width(function, item, width, title=title, subtitle=subtitle)
 
 
 def draw_side_by_side(
@@ -74,10 +74,10 @@ def draw_side_by_side(
 ) -> Figure:
     """A text through every lens, one panel each."""
     from attnviz.analyses.view import orientation, under_title
-    from attnviz.renderers.figures.figure import fitted
+    from attnviz.renderers.figures.figure import fit_width
     from attnviz.renderers.figures.panels import panels
 
-    return fitted(
+    return fit_width(
         panels,
         [view.map for view in shown],
         width,

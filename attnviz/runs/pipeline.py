@@ -23,7 +23,7 @@ from attnviz.core.registry import LENSES, Command, Needs
 from attnviz.models import Source
 from attnviz.models.lens import ALL_LENSES, Ask, apply_lens, ask_source, needs_head, no_model
 from attnviz.renderers import Display, Views
-from attnviz.renderers.reports import as_bytes, format_of, make_renderer, rendered
+from attnviz.renderers.reports import as_bytes, format_of, make_renderer, render_all
 from attnviz.runs.outputs import draw, page_html, save_figure, views_of
 from attnviz.storage.pictures import read_picture
 from attnviz.storage.texts import BadText, Text
@@ -123,7 +123,7 @@ class Result(Attention):
             UsageError: a suffix that is no format's.
         """
         renderer = make_renderer(format_of(path := Path(file)), Display())
-        write_file(path, rendered(renderer, [(self, self._views)]))
+        write_file(path, render_all(renderer, [(self, self._views)]))
 
     def to_dict(self) -> dict[str, Any]:
         """All maps as plain values in the layout that `xarray.Dataset.from_dict` reads."""
@@ -180,9 +180,9 @@ class Result(Attention):
         return page_html(self, most_weights=NOTEBOOK_WEIGHTS, shown=self._views)
 
     def _repr_html_(self) -> str:
-        from attnviz.renderers.page import framed
+        from attnviz.renderers.page import iframe
 
-        return framed(self._notebook_page())
+        return iframe(self._notebook_page())
 
     def _repr_mimebundle_(self, **wanted: Any) -> Any:
         """The widget, where anywidget is installed; else None, for a notebook to ask on."""
@@ -253,7 +253,7 @@ def load(file: str | Path) -> list[Result]:
         InputError: it cannot be read, or holds no attention that is known.
     """
     from attnviz.storage.matrices import read_bytes
-    from attnviz.storage.saved import read_any
+    from attnviz.storage.saved_maps import read_any
 
     if not isinstance(file, str | Path):
         raise UsageError(f"load needs the name of a file, not {in_short(file)}")

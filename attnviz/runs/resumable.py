@@ -21,7 +21,7 @@ from attnviz.core.notices import notify
 from attnviz.renderers import Numbering, Renderer, Views
 from attnviz.renderers.reports import as_bytes
 from attnviz.runs.journal import Journal, Progress, check_same_options, read_journal
-from attnviz.storage.saved import shard_path, shards_of
+from attnviz.storage.saved_maps import shard_path, shards_of
 from attnviz.storage.writing import PartialFile, beside, check_writable
 
 SECONDS = 0.5

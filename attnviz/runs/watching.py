@@ -18,20 +18,20 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from attnviz.models.watch.maps import Names
-    from attnviz.models.watch.watching import Wanted, WatchLog
+    from attnviz.models.watch.observer import Wanted, WatchLog
 
 
 class Watched:
-    """What was seen in a block, also while it still runs."""
+    """The attention seen in a block, also while the block still runs."""
 
     def __init__(self, model: str, wanted: Wanted, seen: WatchLog, names: Names) -> None:
         self._facts = model, wanted, names
         self.seen = seen
 
     def attention(self) -> Result:
-        """The maps: one for each stream and shape, its layers named by the module that called.
+        """The maps, one for each stream and shape, with layers named by the module that called.
 
-        Of a module that was called more than once they are `path#1`, `path#2`, ….
+        The layers of a module that was called more than once are `path#1`, `path#2`, ….
 
         Raises:
             AttentionError: there are none, and why.
@@ -73,21 +73,20 @@ class Watched:
     ) -> Figure:
         """Where a picture attends to a word, as DAAM shows it (Tang et al., 2023).
 
-        Of each call whose queries are places of a picture and whose keys are the text (`tokens=`;
-        `split=` where both are one sequence): the share of a place's attention that the word gets,
-        its pieces and repetitions added up, as a mean over heads. Maps of several resolutions are
-        brought to the finest: a place of a coarser map stands for all that it covers, and nothing
-        is smoothed. The calls of a module are its steps. Where a batch has items with and without
-        the text, for guidance, `watch(..., batch=1)` says which is looked at.
+        It reads calls whose queries are places of a picture and whose keys are the text (`tokens=`;
+        `split=` where both are one sequence). A place shows the share of its attention that goes to
+        the word, with the word's pieces and repetitions added up, as a mean over heads. Coarser
+        maps are enlarged to the finest without smoothing. The calls of a module are its steps. With
+        guidance a batch has items with and without the text: `watch(..., batch=1)` chooses one.
 
         Args:
             word: one or more words as they are written, found by the text of the tokens, or the
                 number of a token.
             file: a .png, .svg or .pdf.
-            picture: what was made: a file, an image, or an array of bytes (height, width, 3). Its
-                sides say how places lie; None: in a square, and the colours are shown alone.
-            steps: a mean over the calls of each module, or each.
-            layers: a mean over modules, or each.
+            picture: the picture that was made: a file, an image, or an array of bytes (height,
+                width, 3). Its sides give the layout of places; None: a square, without a picture.
+            steps: show the mean over the calls of each module, or each.
+            layers: show the mean over modules, or each.
 
         Raises:
             UsageError: no such word, or no map of a picture against the text.
@@ -98,19 +97,21 @@ class Watched:
             Overlaying,
             overlay,
             overlay_grid,
-            shown_picture,
+            picture_crop,
         )
 
         model, wanted, names = self._facts
-        seen = shown_picture(picture)
+        seen = picture_crop(picture)
         ratio = seen.pixels.shape[0] / seen.pixels.shape[1]
         rows, columns, maps = word_maps(self.seen, wanted.batch or 0, wanted, names, word, ratio)
         means = ["heads"]
         if steps == "mean":
-            means[:0] = [f"{len(columns)} steps"] * (len(columns) > 1)
+            if len(columns) > 1:
+                means.insert(0, f"{len(columns)} steps")
             columns, maps = ["mean"], known_mean(maps, 1, keepdims=True)
         if layers == "mean":
-            means[:0] = [f"{len(rows)} layers"] * (len(rows) > 1)
+            if len(rows) > 1:
+                means.insert(0, f"{len(rows)} layers")
             rows, maps = ["mean"], known_mean(maps, 0, keepdims=True)
         said: dict[str, Any] = {
             "title": f"{model} · “{word}”",
@@ -158,35 +159,35 @@ def watch(  # noqa: PLR0913 - what a caller may choose, by name
     max_bytes: int = 2**31,
     eager: bool = False,
 ) -> Iterator[Watched]:
-    """Every attention that PyTorch code computes in a block, read as it runs and left as it is.
+    """Read every attention that PyTorch code computes in a block, without changing any of it.
 
-    Seen are `F.scaled_dot_product_attention`, `F.multi_head_attention_forward` and the modules of
-    torch, flex_attention, `xformers.ops.memory_efficient_attention` and `flash_attn_func`, and
-    attention written by hand: a softmax over keys that meets values in a product (matmul, bmm,
-    baddbmm, einsum, @). What ran keeps its bits, its random state and its gradients. Calls of
-    other threads are not seen, and neither is what torch.compile or TorchScript has compiled. What
-    is checkpointed is seen again where it runs again, in its backward pass.
+    It sees `F.scaled_dot_product_attention`, `F.multi_head_attention_forward` and the modules of
+    torch, flex_attention, `xformers.ops.memory_efficient_attention`, `flash_attn_func`, and
+    attention written by hand: a softmax over keys whose result is multiplied with values (matmul,
+    bmm, baddbmm, einsum, @). Results keep their bits, and the run its random state and gradients.
+    It does not see other threads, nor code that torch.compile or TorchScript has compiled. It sees
+    checkpointed code a second time, when that runs again in the backward pass.
 
     Args:
-        model: an `nn.Module`, whose calls alone are read and named by their paths in it; None:
-            every call in the block, named from the class of the outermost module.
+        model: an `nn.Module`: only its calls are read, and named by their paths in it. None: every
+            call in the block, named from the class of the outermost module.
         only: patterns of module paths ("decoder.*.cross_attn").
-        first: how many calls of each module are kept at most.
-        every: of each module's calls the first, and then every so many-th.
+        first: the most calls to keep of each module.
+        every: keep the first and then every N-th call of each module.
         tokens: names for queries and keys. A map of another number of tokens shows their numbers.
         query_tokens: names for queries alone.
         key_tokens: names for keys alone.
         split: how many tokens of a joint sequence of text and picture are text (Flux: the first;
-            Stable Diffusion 3: the last, as `split=-77`). Its quarters are streams, "text-to-text"
-            to "image-to-image", whose rows sum to what they give to that part; `tokens` are the
-            text's. Every sequence longer than that is taken for a joint one, so `only=` should
-            leave out what is not.
-        batch: which item of a batch, or "all", which `.records()` gives one by one.
-        max_size: blocks a side that a map has at most.
+            Stable Diffusion 3: the last, as `split=-77`). Its quarters become streams,
+            "text-to-text" to "image-to-image"; their rows sum to the attention to that part, and
+            `tokens` name the text. Every longer sequence counts as joint: leave out others by
+            `only=`.
+        batch: which item of a batch, or "all": `.records()` gives them one by one.
+        max_size: the most blocks on a side of a map.
         rows: the first and last query of exact rows.
         window: the first and last token of queries and keys.
-        max_bytes: of all maps together; calls beyond are counted in a note.
-        eager: run what was compiled uncompiled, so that it is seen.
+        max_bytes: memory for all maps; a note counts the calls beyond it.
+        eager: run compiled code uncompiled, so that it is seen.
 
     Raises:
         UsageError: an option out of its range.
@@ -196,7 +197,7 @@ def watch(  # noqa: PLR0913 - what a caller may choose, by name
 
     from attnviz.models.hugging_face.capture.region import Region
     from attnviz.models.watch.maps import Names
-    from attnviz.models.watch.watching import Wanted, watching
+    from attnviz.models.watch.observer import Wanted, observe
 
     if model is not None and not isinstance(model, torch.nn.Module):
         raise UsageError(f"watch needs a torch.nn.Module, not {type(model).__name__}")
@@ -215,5 +216,5 @@ def watch(  # noqa: PLR0913 - what a caller may choose, by name
     queries, keys = (tokens if given is None else given for given in (query_tokens, key_tokens))
     names = Names(queries, keys, split)
     title = "code" if model is None else type(model).__name__
-    with watching(model, wanted, eager=eager) as seen:
+    with observe(model, wanted, eager=eager) as seen:
         yield Watched(title, wanted, seen, names)

@@ -1,8 +1,8 @@
 """Several texts' attention in one .npz archive that loads without pickle.
 
-Member "attnviz" is a JSON text: a list of documents without their weights, one a line. The weights
-of map m of text t are the float32 member "t/m/stream", so that `numpy.load(file)["0/0/self"]` needs
-nothing of this package. Weights are written as they come, the list at the end.
+Member "attnviz" is a JSON list of documents without their weights, one on each line. The weights of
+map m of text t are the float32 member "t/m/stream", so `numpy.load(file)["0/0/self"]` works without
+this package. Weights are written as they come, the list at the end.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ INDEX = "attnviz"
 ENCODINGS = {"<": "utf-32-le", ">": "utf-32-be"}
 CHUNK = 1 << 18
 LONGEST = 64 << 20
-"""Characters of a text's document without its weights at most."""
+"""The most characters of a text's document without its weights."""
 DAMAGE = (
     *(zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError),
     *(ValueError, LookupError, TypeError, AttributeError),
@@ -57,16 +57,15 @@ DAMAGE = (
 
 
 class ArchiveWriter:
-    """An archive in the making: what `add` and `finish` return, joined, is its bytes.
+    """Writes an archive: its bytes are what `add` and `finish` return, one after the other.
 
-    They are the same for the same maps. Of the texts written only their documents are held,
-    compressed, until the end.
+    The same maps give the same bytes. Only the documents are held until the end, compressed.
     """
 
     def __init__(self) -> None:
         self.out = ByteBuffer()
         self.archive = zipfile.ZipFile(self.out, "w")
-        self.index = _Packed()
+        self.index = _CompressedText()
         self.count = 0
 
     def add(self, attention: Attention) -> bytes:
@@ -86,7 +85,7 @@ class ArchiveWriter:
         with self._open(INDEX) as member:
             header = {"descr": f"<U{self.index.length}", "fortran_order": False, "shape": ()}
             np.lib.format.write_array_header_1_0(member, header)
-            for text in self.index.unpacked():
+            for text in self.index.pieces():
                 member.write(text.encode("utf-32-le"))
         self.archive.close()
         return self.out.take()
@@ -100,7 +99,7 @@ class ArchiveWriter:
 
 
 class ArchiveReader:
-    """The texts of an archive, of which only what is asked for is read."""
+    """The texts of an archive, each read when it is asked for."""
 
     def __init__(self, file: IO[bytes], where: str = "the .npz archive") -> None:
         self.where = where
@@ -113,7 +112,7 @@ class ArchiveReader:
                 "for matrices of your own use 'attnviz self --weights FILE'"
             ) from error
         except DAMAGE as error:
-            raise self._damaged(error) from error
+            raise self._damage_error(error) from error
 
     def ids(self) -> Iterator[str]:
         """The texts' ids in order."""
@@ -132,16 +131,16 @@ class ArchiveReader:
             with self.archive.open(f"{INDEX}.npy") as member:
                 yield from _list_items(_texts(member))
         except DAMAGE as error:
-            raise self._damaged(error) from error
+            raise self._damage_error(error) from error
 
     def _read(self, number: int, line: bytes) -> Attention:
         def weights(position: int, stream: str, named: Shape) -> NDArray[Any]:
             name = _member(number, position, stream)
             try:
                 shape = shape_of(self.archive, f"{name}.npy")
-                if not fits(shape, named):
-                    told = ", ".join("any" if size is None else str(size) for size in named)
-                    raise ValueError(f"member '{name}' has the shape {shape}, not ({told})")
+                if not shape_fits(shape, named):
+                    wanted = ", ".join("any" if size is None else str(size) for size in named)
+                    raise ValueError(f"member '{name}' has the shape {shape}, not ({wanted})")
                 return read_numbers(read_member(self.archive, f"{name}.npy"), f"member '{name}'")
             except DAMAGE as error:
                 raise InputError(f"damaged: {error}") from error
@@ -149,18 +148,18 @@ class ArchiveReader:
         place = f"text {number} of {self.where}"
         return from_document(parse_json(line, f"member '{INDEX}'"), place, weights)
 
-    def _damaged(self, error: Exception) -> InputError:
+    def _damage_error(self, error: Exception) -> InputError:
         return InputError(f"{self.where} is damaged: {error}")
 
 
-def fits(shape: Sequence[int], wanted: Sequence[int | None]) -> bool:
-    """Whether a shape is the one wanted, of which None may be any size."""
+def shape_fits(shape: Sequence[int], wanted: Sequence[int | None]) -> bool:
+    """Whether a shape is the wanted one, in which None may be any size."""
     sizes = zip(wanted, shape, strict=False)
     return len(shape) == len(wanted) and all(want in (None, size) for want, size in sizes)
 
 
 def shape_of(archive: zipfile.ZipFile, name: str) -> tuple[int, ...]:
-    """The shape of an array by its header alone; a ValueError where there is less than it says."""
+    """The shape of an array from its header; a ValueError where the member holds less than that."""
     with archive.open(name) as member:
         shape, kind = _header(member)
     needed, held = math.prod(shape) * kind.itemsize, archive.getinfo(name).file_size
@@ -170,7 +169,7 @@ def shape_of(archive: zipfile.ZipFile, name: str) -> tuple[int, ...]:
 
 
 def read_member(archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
-    """The array of a member, where it fits into memory; nothing in it is run."""
+    """The array of a member, if it fits into memory; pickled objects are refused."""
     check_room(archive.getinfo(name).file_size, f"member '{name}'")
     with archive.open(name) as member, warnings.catch_warnings(action="ignore"):
         found: NDArray[Any] = np.lib.format.read_array(member, allow_pickle=False)
@@ -191,7 +190,7 @@ def dump_archive(attentions: Sequence[Attention]) -> bytes:
     return b"".join([*map(writer.add, attentions), writer.finish()])
 
 
-class _Packed:
+class _CompressedText:
     def __init__(self) -> None:
         self.packer = zlib.compressobj(1)
         self.parts: list[bytes] = []
@@ -201,7 +200,7 @@ class _Packed:
         self.length += len(text)
         self.parts.append(self.packer.compress(text.encode()))
 
-    def unpacked(self) -> Iterator[str]:
+    def pieces(self) -> Iterator[str]:
         """The text in pieces; nothing can be added afterwards."""
         unpacker, decoder = zlib.decompressobj(), codecs.getincrementaldecoder("utf-8")()
         for part in (*self.parts, self.packer.flush()):
@@ -212,7 +211,7 @@ class _Packed:
 
 
 def _texts(member: IO[bytes]) -> Iterator[str]:
-    """The one text in a numpy array, in pieces: it may be larger than memory."""
+    """The text in a numpy array in pieces, as it may be larger than memory."""
     shape, kind = _header(member)
     if shape != () or kind.kind != "U":
         raise ValueError(f"member '{INDEX}' is no text")
@@ -222,7 +221,7 @@ def _texts(member: IO[bytes]) -> Iterator[str]:
 
 
 def _list_items(texts: Iterator[str]) -> Iterator[bytes]:
-    """The JSON of each item of a list, whether there is one a line or all are on one."""
+    """The JSON of each item of a list, on lines of their own or all on one."""
     lines = (line.encode() for line in _lines(texts))
     first = next(lines, b"")
     if first.endswith(b","):

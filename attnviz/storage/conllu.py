@@ -1,7 +1,7 @@
-"""Sentences with dependencies out of CoNLL-U (universaldependencies.org/format.html).
+"""Sentences with dependencies from CoNLL-U (universaldependencies.org/format.html).
 
-Only what is needed here is read: the text, the words with their places in it, heads and relations.
-Empty nodes (8.1) belong to the enhanced graph and are left out.
+Read are the text, the words with their places in it, heads and relations. Empty nodes (8.1) belong
+to the enhanced graph and are left out.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ class Sentence:
     """One sentence of a treebank.
 
     Attributes:
-        words: syntactic words with their places in the text; one that is not written as such, as
-            in French "du" = "de le", has an empty place.
-        heads: for each word the index of the word it depends on, -1 for the root.
-        relations: for each word what it is to its head ("nsubj").
+        words: syntactic words with their places in the text; the place is empty where a word is not
+            written as such, as in French "du" = "de le".
+        heads: the index of the word that each word depends on, -1 for the root.
+        relations: the relation of each word to its head ("nsubj").
     """
 
     text: str
@@ -37,7 +37,7 @@ class Sentence:
 
 
 def read_sentences(lines: Iterable[bytes], name: str) -> Iterator[Sentence]:
-    """The sentences of raw lines; an InputError says which line is no CoNLL-U."""
+    """The sentences in raw lines; an InputError names a line that is no CoNLL-U."""
     block: list[str] = []
     first = 1
     for number, raw in enumerate(lines, 1):
@@ -47,7 +47,7 @@ def read_sentences(lines: Iterable[bytes], name: str) -> Iterator[Sentence]:
             raise InputError(f"line {number} of {name} is not valid UTF-8") from error
         if line.strip():
             first = first if block else number
-            block.append(_checked(line, f"line {number} of {name}"))
+            block.append(_check_columns(line, f"line {number} of {name}"))
         elif block:
             yield _sentence(block, f"line {first} of {name}")
             block = []
@@ -55,8 +55,8 @@ def read_sentences(lines: Iterable[bytes], name: str) -> Iterator[Sentence]:
         yield _sentence(block, f"line {first} of {name}")
 
 
-def _checked(line: str, where: str) -> str:
-    """The line where it has ten columns between tabs; the library would take any number."""
+def _check_columns(line: str, where: str) -> str:
+    """A line, if it has ten columns between tabs; the library would accept any number."""
     if line.startswith("#"):
         return line
     count = line.count("\t") + 1
@@ -82,7 +82,7 @@ def _sentence(block: list[str], where: str) -> Sentence:
     if not all(ROOT <= head < len(words) for head in heads):
         raise InputError(f"the sentence at {where} has a head outside it")
     surface = list(_surface(rows))
-    text = rows.metadata.get("text") or "".join(map(_written, surface)).strip()
+    text = rows.metadata.get("text") or "".join(map(_surface_text, surface)).strip()
     relations = tuple(row["deprel"] for row in words)
     return Sentence(text, _place(surface, text), heads, relations, where)
 
@@ -106,14 +106,14 @@ def _surface(rows: list[Any]) -> Iterator[Surface]:
                 yield row, [row]
 
 
-def _written(surface: Surface) -> str:
+def _surface_text(surface: Surface) -> str:
     row, _ = surface
     spaced = (row.get("misc") or {}).get("SpaceAfter") != "No"
-    return str(row["form"]) + " " * spaced
+    return f"{row['form']} " if spaced else str(row["form"])
 
 
 def _place(surface: list[Surface], text: str) -> tuple[Token, ...]:
-    """The words with their places, found in order of the text."""
+    """The words with their places, searched in the order of the text."""
     words: list[Token] = []
     end = 0
     for row, parts in surface:

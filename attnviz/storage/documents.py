@@ -1,6 +1,6 @@
-"""One text's attention as a JSON document (schema 1, laid out in docs/files.md), and back.
+"""One text's attention as a JSON document (schema 1, see docs/files.md), and back.
 
-JSON is written so that it is safe to show on a terminal.
+The JSON is safe to show on a terminal.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from attnviz.core.attention_map import (
     Attention,
     AttentionMap,
     Focus,
-    Provenance,
     Token,
     typed_facts,
 )
@@ -35,8 +34,8 @@ SMALL = 1 << 26
 """Bytes that fit into any memory."""
 WeightsReader = Callable[[int, str, Shape], Any]
 HIDDEN = "\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"
-"""Control, direction and invisible characters as a range for a regular expression: data spells
-them out, so that a token can neither style nor reorder a terminal."""
+"""Control, direction and invisible characters as a range for a regular expression. Data escapes
+them, so that a token can neither style nor reorder a terminal."""
 
 _UNSAFE = re.compile(f"[{HIDDEN}\ud800-\udfff]")
 _IDENTITY = re.compile(rb'\{"schema":1,"id":("(?:[^"\\]|\\.)*"),')
@@ -57,11 +56,11 @@ def dump_line(document: Any) -> bytes:
     data = orjson.dumps(document, option=option)
     if data.isascii() and b"\x7f" not in data:
         return data  # as most are, whose megabytes of numbers need no second look
-    return spelt(data.decode()).encode()
+    return escape_hidden(data.decode()).encode()
 
 
-def spelt(json_text: str) -> str:
-    """JSON with its characters that hide or turn text, and halves of characters, spelt out."""
+def escape_hidden(json_text: str) -> str:
+    """JSON text in which characters that hide or reorder text, and lone surrogates, are escaped."""
     return _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", json_text)
 
 
@@ -82,9 +81,9 @@ def check_words(words: Any, name: str, where: str) -> None:
 def read_numbers(
     value: Any, what: str, dtype: Any = np.float32, *, absent: bool = False
 ) -> NDArray[Any]:
-    """Real numbers as an array; an InputError where `what` is anything else, texts too.
+    """Real numbers as an array; an InputError where `what` is anything else.
 
-    Where some may be `absent`, null stands for NaN.
+    With `absent`, null stands for NaN.
     """
     try:
         found = np.asarray(value)
@@ -131,7 +130,7 @@ def to_document(attention: Attention) -> dict[str, Any]:
             for name in LINK_LISTS
             if (links := getattr(attention, name))
         },
-        "provenance": _plain(facts | {"focus": focus}),
+        "provenance": _to_json_types(facts | {"focus": focus}),
     }
 
 
@@ -142,7 +141,9 @@ def to_dataset(attention: Attention) -> dict[str, Any]:
     """
     document = to_document(attention)
     coords, variables = dict[str, Any](), dict[str, Any]()
-    for name, item, about in zip(_names(attention), attention.maps, document["maps"], strict=True):
+    for name, item, about in zip(
+        _variable_names(attention), attention.maps, document["maps"], strict=True
+    ):
         weights = about.pop("weights")
         tokens = ([token.text for token in side] for side in (item.query_tokens, item.key_tokens))
         dims = tuple(f"{name}_{axis}" for axis in ("layer", "head", "query", "key"))
@@ -171,7 +172,7 @@ def from_dataset(found: Mapping[str, Any]) -> Attention:
     return from_document(document, "the dataset", lambda number, *_: arrays[number])
 
 
-def _names(attention: Attention) -> list[str]:
+def _variable_names(attention: Attention) -> list[str]:
     streams = [item.stream for item in attention.maps]
     return [
         stream if streams.count(stream) == 1 else f"{stream}_{number}"
@@ -205,12 +206,12 @@ def _token_document(token: Token) -> dict[str, Any]:
     return {**document, "special": token.special, **label}
 
 
-def _plain(value: Any) -> Any:
+def _to_json_types(value: Any) -> Any:
     """Mappings, tuples and numpy scalars as what JSON knows."""
     if isinstance(value, Mapping):
-        return {str(name): _plain(item) for name, item in value.items()}
+        return {str(name): _to_json_types(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [_to_json_types(item) for item in value]
     return value.item() if isinstance(value, np.generic) else value
 
 
@@ -219,8 +220,8 @@ def from_document(
 ) -> Attention:
     """The attention that a document holds.
 
-    Its weights may be nested lists or an array, also a flat one with a "shape"; or they are what
-    `read_weights` answers for the number of each map, its stream and its shape, of which None is
+    Its weights may be nested lists or an array, also a flat one with a "shape". Otherwise
+    `read_weights` returns them for the number of a map, its stream and its shape, in which None is
     not known. An InputError names the record (`where`) and the field that does not fit.
     """
     from attnviz.storage.schema import Document, fit, fit_provenance, measured_of
@@ -260,7 +261,7 @@ def from_document(
 
 
 def identity_of(line: bytes) -> str:
-    """The id in a document's JSON, seldom at the cost of reading all of it."""
+    """The id in a document's JSON, usually without parsing the rest."""
     found = _IDENTITY.match(line)
     document = {"id": parse_json(found[1], "id")} if found else parse_json(line, "the document")
     if not isinstance(document, Mapping):
@@ -295,10 +296,3 @@ def _read_map(number: int, item: MapDocument, read_weights: WeightsReader | None
         starts=item.starts,
         links=links_of(item.links),
     )
-
-
-def read_provenance(document: Any, where: str = "the document") -> Provenance:
-    """The provenance in a document; what is missing stays unknown."""
-    from attnviz.storage.schema import fit_provenance
-
-    return fit_provenance(document, where)

@@ -1,6 +1,6 @@
 """Attention that another program saved as arrays by name: BertViz, transformers, notebooks.
 
-A file (.npz, .safetensors or JSON of nested lists) holds one array for a stream, or one a layer:
+A file (.npz, .safetensors or JSON of nested lists) holds one array for a stream or for each layer:
 
     attention, attentions, weights, attn            attention_0, attentions.1, layer_0, layer.1
     encoder_attention, decoder_attention, cross_attention, each with or without a final s
@@ -46,8 +46,8 @@ class Dump(Attention):
     """Attention that another program saved.
 
     Attributes:
-        unnamed: notes on tokens without names, which texts given later may name.
-        ends_early: True of links, which end where the last one does and not where the words do.
+        unnamed: notes on tokens without names; a text that is given later may name them.
+        ends_early: whether the maps may end before the text does, as a list of links does.
     """
 
     unnamed: tuple[str, ...] = ()
@@ -55,7 +55,7 @@ class Dump(Attention):
 
 
 def holds_dump(names: Sequence[str]) -> bool:
-    """True where one of the names is that of attention."""
+    """Whether one of the names is a name of attention."""
     return any(_NAME.fullmatch(name) for name in names)
 
 
@@ -88,12 +88,12 @@ def attention_of(found: Mapping[str, Any], where: str, identity: str = "0") -> D
 
 
 def token_of(text: str) -> Token:
-    """A token that knows whether it stands for text."""
+    """A token, special if it stands for no text."""
     return Token(text, special=text in MARKS)
 
 
-def numbered(count: int) -> tuple[Token, ...]:
-    """Tokens that are called by their positions."""
+def number_tokens(count: int) -> tuple[Token, ...]:
+    """Tokens named by their positions."""
     return tuple(Token(str(position)) for position in range(count))
 
 
@@ -104,7 +104,7 @@ def _attention(views: Sequence[tuple[AttentionMap, bool]], where: str, identity:
 
 
 def file_provenance(where: str, notes: tuple[str, ...]) -> Provenance:
-    """Where attention out of a file came from: the file's own name."""
+    """The provenance of attention from a file: the file's name."""
     return Provenance("file", where.strip("'").rpartition("/")[2], notes=notes)
 
 
@@ -148,8 +148,8 @@ def _from_arrays(
     sides = ("target", "source") if stream == "cross" else ("text", "text")
     item = AttentionMap(
         stream,
-        queries or numbered(weights.shape[2]),
-        keys or numbered(weights.shape[3]),
+        queries or number_tokens(weights.shape[2]),
+        keys or number_tokens(weights.shape[3]),
         weights,
         layers=layers,
         query_side=sides[0],
@@ -196,7 +196,7 @@ def _tokens(
 
 
 def _refuse_transposed(weights: NDArray[np.float32], where: str) -> None:
-    """Refuse keys down and queries across, which would read as the opposite of what they say."""
+    """Refuse keys as rows and queries as columns, which would read as the opposite."""
     rows, columns = (weights.sum(axis=axis, dtype=np.float64) for axis in (-1, -2))
     if np.allclose(columns, 1, atol=1e-2) and not np.allclose(rows, 1, atol=1e-2):
         raise InputError(

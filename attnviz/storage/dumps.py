@@ -1,6 +1,6 @@
-"""Attention that other programs saved: the content of a file says what it is.
+"""Attention that other programs saved, recognised by the content of a file.
 
-Arrays by name are in dump_tensors. Text is Pharaoh lines, an alignment a line:
+dump_tensors reads arrays by name. Text is read as Pharaoh lines, one alignment on each:
 
     0-0 1-2 2-1    source-target, counted from 0; i-j:0.9 carries a probability
 """
@@ -25,7 +25,7 @@ from attnviz.storage.dump_tensors import (
     attention_of,
     file_provenance,
     holds_dump,
-    numbered,
+    number_tokens,
 )
 from attnviz.storage.matrices import Archive, read_safetensors
 
@@ -34,11 +34,11 @@ _LINK = rf"\d{{1,18}}-\d{{1,18}}(?::{_PROBABILITY})?"
 PHARAOH = re.compile(rf"\s*{_LINK}(?:\s+{_LINK})*\s*")
 END = "</s>"
 LONGEST = 100_000
-"""No sentence has more tokens; a larger number is no position."""
+"""Tokens of a sentence at most: a larger number is no position."""
 
 
 def read_dump(data: bytes, where: str) -> Iterator[Dump]:
-    """Every text's attention in another program's file; an InputError where it is not known."""
+    """Every text's attention in another program's file; an InputError where it is unknown."""
     name = where.strip("'")
     if data.startswith(ZIP):
         yield attention_of(Archive(data, name), where)
@@ -51,13 +51,13 @@ def read_dump(data: bytes, where: str) -> Iterator[Dump]:
 
 
 def is_safetensors(data: bytes) -> bool:
-    """True for the format's own beginning: the length of a JSON header, then the header."""
+    """Whether the data begin like the format: the length of a JSON header, then the header."""
     length = int.from_bytes(data[:8], "little")
     return len(data) > 9 and 2 <= length <= len(data) - 8 and data[8:9] == b"{"
 
 
 def is_dump(data: bytes) -> bool:
-    """True where arrays go by the names of attention, or where lines are alignments."""
+    """Whether arrays have names of attention, or lines are alignments."""
     try:
         names = _names(data)
         if names is not None:
@@ -69,7 +69,7 @@ def is_dump(data: bytes) -> bool:
 
 
 def is_foreign(data: bytes) -> bool:
-    """True for a dump that is no file of matrices, whose names are weights, w_query and w_key."""
+    """Whether it is a dump, and no file of matrices (named weights, w_query and w_key)."""
     try:
         names = _names(data) or []
     except (InputError, *DAMAGE):
@@ -89,7 +89,7 @@ def _names(data: bytes) -> list[str] | None:
 
 
 def _json_names(found: Any) -> list[str]:
-    """Names in an object or in the first of several; nested lists alone are attention."""
+    """The names in an object or in the first of several; bare nested lists are attention."""
     if isinstance(found, list) and found:
         return ["attention"] if isinstance(found[0], list) else _json_names(found[0])
     return list(found) if isinstance(found, Mapping) else []
@@ -128,16 +128,16 @@ def _from_text(data: bytes, where: str) -> Iterator[Dump]:
             continue
         if not PHARAOH.fullmatch(line):
             raise InputError(f"{place} holds no alignment, as other lines do: '{line[:60]}'")
-        yield _aligned(line, str(number), place, where)
+        yield _read_alignment(line, str(number), place, where)
 
 
 def _is_pharaoh(lines: Sequence[str]) -> bool:
-    """True where the first line that is not blank is an alignment."""
+    """Whether the first line that is not blank is an alignment."""
     return bool(PHARAOH.fullmatch(next((line for line in lines if line.strip()), "")))
 
 
-def _aligned(line: str, identity: str, at: str, where: str) -> Dump:
-    """The links of a line as one head, with a row a target word, up to the largest position."""
+def _read_alignment(line: str, identity: str, at: str, where: str) -> Dump:
+    """The links of a line as one head: a row for each target word up to the largest position."""
     links: dict[tuple[int, int], float] = {}
     for part in line.split():
         pair, _, strength = part.partition(":")
@@ -152,8 +152,8 @@ def _aligned(line: str, identity: str, at: str, where: str) -> Dump:
         weights[place] = strength_of
     item = AttentionMap(
         "cross",
-        numbered(weights.shape[0]),
-        numbered(weights.shape[1]),
+        number_tokens(weights.shape[0]),
+        number_tokens(weights.shape[1]),
         weights[None, None],
         query_side="target",
         key_side="source",

@@ -1,4 +1,4 @@
-"""Matrices by name out of a file that somebody else wrote: .json, .npz or .safetensors."""
+"""Matrices by name from a file that somebody else wrote: .json, .npz or .safetensors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TEXTS = ("tokens", "query_tokens", "key_tokens")
 
 
 def open_file(path: Path, buffering: int = -1) -> BinaryIO:
-    """A file, open for reading; InputError where it cannot be."""
+    """A file, open for reading; an InputError where that fails."""
     try:
         return path.open("rb", buffering=buffering)
     except IsADirectoryError as error:
@@ -39,7 +39,7 @@ def open_file(path: Path, buffering: int = -1) -> BinaryIO:
 
 
 def read_bytes(path: Path) -> bytes:
-    """A file's content; InputError where it cannot be read to its end."""
+    """A file's content; an InputError where it cannot be read to its end."""
     with open_file(path) as file:
         try:
             check_room(os.fstat(file.fileno()).st_size, f"'{path}'")
@@ -49,7 +49,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 class Matrices(Mapping[str, Any]):
-    """Numbers and lists of words by name; large ones of an archive are read once asked for."""
+    """Numbers and lists of words by name; large arrays of an archive are read on demand."""
 
     def __init__(self, found: Mapping[str, Any], path: Path) -> None:
         self.found, self.path = found, path
@@ -122,7 +122,7 @@ def _npz_errors(path: Path | str) -> Iterator[None]:
 def read_matrices(path: Path, data: bytes | None = None) -> Matrices:
     """Numbers and lists of words by name; an InputError where a file holds anything else.
 
-    Data that are no file's are known by how they begin.
+    The suffix tells the format, or the first bytes where `data` is given.
     """
     suffix = path.suffix.lower()
     if data is not None:
@@ -138,30 +138,30 @@ def _read_json(data: bytes, path: Path) -> Mapping[str, Any]:
     document = parse_json(data, f"'{path}'")
     if not isinstance(document, dict):
         raise InputError(f"'{path}' holds no matrices by name: its JSON is not an object")
-    return _texts_left_out(document)
+    return _without_texts(document)
 
 
 def read_examples(path: Path, data: bytes | None = None) -> dict[str, tuple[str, Matrices]]:
-    """What a JSON file holds under several names, each with what it says it is about.
+    """The named examples in a JSON file, each with its "about" and its matrices.
 
-    Nothing where a file has its matrices on top.
+    There are none where the file has its matrices at the top level.
     """
     if data is None and path.suffix.lower() == ".json":
         data = read_bytes(path)
     try:
         document = orjson.loads(data or b"")
     except orjson.JSONDecodeError:
-        return {}  # whoever reads its matrices says so
+        return {}  # reading its matrices reports the error
     document = document.get("examples", document) if isinstance(document, dict) else {}
     parts = document.items() if isinstance(document, dict) else ()
     return {
-        name: (str(part.get("about", "")), Matrices(_texts_left_out(part), path))
+        name: (str(part.get("about", "")), Matrices(_without_texts(part), path))
         for name, part in parts
         if isinstance(part, dict)
     }
 
 
-def _texts_left_out(document: dict[str, Any]) -> dict[str, Any]:
+def _without_texts(document: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in document.items() if not isinstance(value, str)}
 
 

@@ -1,8 +1,8 @@
-"""Several texts' attention in one Parquet file (parquet.apache.org), one row a text.
+"""Several texts' attention in one Parquet file (parquet.apache.org), one row for each text.
 
-Columns: id, record (its number in the input), text, source, target, provenance (JSON) and maps, a
-list of structs with the fields of a JSON document's maps, where "shape" says how to fold the flat
-"weights": (layers, heads, queries, keys). The schema is written down in docs/files.md.
+Columns: id, record (its number in the input), text, source, target, provenance (JSON) and maps.
+maps is a list of structs with the fields of a JSON document's maps; "shape" tells how to fold the
+flat "weights": (layers, heads, queries, keys). See docs/files.md for the schema.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MAGIC = b"PAR1"
 VERSION = 1
 MISSING = "Parquet needs the package pyarrow: pip install 'attnviz[parquet]'"
 ROWS, BYTES = 256, 16 << 20
-"""Texts and bytes of weights to a row group at most, unless a single text has more."""
+"""Texts and bytes of weights in a row group at most, unless a single text has more."""
 ABOUT = {
     b"attnviz.schema": str(VERSION).encode(),
     b"attnviz.description": (
@@ -37,7 +37,7 @@ ABOUT = {
 
 
 class ParquetWriter:
-    """A file in the making: what `add` and `finish` return, joined, is its bytes."""
+    """Writes a file: its bytes are what `add` and `finish` return, one after the other."""
 
     def __init__(self) -> None:
         try:
@@ -54,7 +54,7 @@ class ParquetWriter:
         self.bytes = 0
 
     def add(self, attention: Attention, record: int) -> bytes:
-        """One more text; returns a row group where it fills one, else nothing."""
+        """Add a text; returns a row group if that is full now, else nothing."""
         self.rows.append(_to_row(attention, record))
         self.bytes += sum(item.weights.nbytes for item in attention.maps)
         if len(self.rows) == ROWS or self.bytes >= BYTES:
@@ -76,7 +76,7 @@ class ParquetWriter:
 
 
 class ParquetReader:
-    """The texts of a file, of which only what is asked for is read."""
+    """The texts of a file, each read when it is asked for."""
 
     def __init__(self, file: IO[bytes], where: str = "the Parquet file") -> None:
         try:
@@ -84,14 +84,14 @@ class ParquetReader:
             from pyarrow.parquet import ParquetFile
         except ImportError as error:
             raise InputError(MISSING) from error
-        # What a damaged file may raise besides comes out of reading its metadata.
+        # Reading the metadata of a damaged file raises any of these.
         self.damage = (ArrowException, OSError, ValueError, TypeError, LookupError)
         self.where = where
         try:
             self.file = ParquetFile(file)
             version = (self.file.schema_arrow.metadata or {}).get(b"attnviz.schema", b"").decode()
         except self.damage as error:
-            raise self._damaged(error) from error
+            raise self._damage_error(error) from error
         if version != str(VERSION):
             raise InputError(
                 f"{where} is a Parquet file of schema {version or 'unknown'}: "
@@ -137,11 +137,11 @@ class ParquetReader:
                 row = {name: rows[name][place] for name in rows.column_names}
                 maps = row.pop("maps", None)
                 plain = {name: value.as_py() for name, value in row.items()}
-                yield plain if maps is None else plain | {"maps": _plain(maps)}
+                yield plain if maps is None else plain | {"maps": _plain_maps(maps)}
         except self.damage as error:
-            raise self._damaged(error) from error
+            raise self._damage_error(error) from error
 
-    def _damaged(self, error: Exception) -> InputError:
+    def _damage_error(self, error: Exception) -> InputError:
         return InputError(f"{self.where} is damaged: {' '.join(str(error).split())}")
 
 
@@ -195,8 +195,8 @@ def _to_row(attention: Attention, record: int) -> dict[str, Any]:
     return {**lists, **document, "record": record, "provenance": provenance, "maps": maps}
 
 
-def _plain(maps: Any) -> Any:
-    """The structs of a row as a document's maps; weights never become numbers of Python's."""
+def _plain_maps(maps: Any) -> Any:
+    """The structs of a row as a document's maps; weights stay arrays: Python numbers are slow."""
     import pyarrow as pa
 
     if not isinstance(maps, pa.ListScalar) or not pa.types.is_struct(maps.type.value_type):

@@ -1,4 +1,4 @@
-"""Pictures from files: the one place where a file of somebody else's is opened as a picture."""
+"""Pictures from files; nothing else in the package opens a file as a picture."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "AVIF", "JPEG2000")
-"""The formats that are read, whatever a file is called. Pillow knows others that start a program
-(EPS runs Ghostscript) or read further files."""
+"""The formats that are read, whatever a file's name. Others of Pillow's start a program (EPS runs
+Ghostscript) or read further files."""
 MOST_PIXELS = 1 << 26
-"""Pixels of a picture; of one in colours, 256 MiB."""
+"""Pixels of a picture at most; in colours they take 256 MiB."""
 MOST_FRAMES = 64
 """Frames of a video at most: each has hundreds of patches."""
 
@@ -25,10 +25,10 @@ MOST_FRAMES = 64
 def open_picture(
     file: Path | IO[bytes], name: str, formats: tuple[str, ...] = FORMATS
 ) -> Iterator[Image]:
-    """A picture whose pixels are not read yet; what Pillow raises meanwhile is one line.
+    """A picture whose pixels are not read yet.
 
     Raises:
-        InputError: it is damaged, too large or of another format; the line begins with the name.
+        InputError: it is damaged, too large or of another format, whatever Pillow raised for it.
     """
     from PIL import Image, UnidentifiedImageError
 
@@ -51,7 +51,7 @@ def open_picture(
 
 
 def read_picture(path: Path) -> Image:
-    """A picture from a file, upright, in red, green and blue; what is transparent is white."""
+    """A picture from a file, upright, in RGB, with white where it is transparent."""
     if not path.is_file():
         what = "is a folder, not a picture" if path.is_dir() else "does not exist"
         raise InputError(f"'{path}' {what}")
@@ -59,7 +59,7 @@ def read_picture(path: Path) -> Image:
 
 
 def upright_picture(file: Path | IO[bytes], name: str, formats: tuple[str, ...] = FORMATS) -> Image:
-    """The same of an open file, which errors call by a name; formats are Pillow's names."""
+    """The same for an open file; errors begin with `name`, and formats are Pillow's names."""
     from PIL import ImageOps
 
     with open_picture(file, name, formats) as opened:
@@ -96,7 +96,7 @@ def read_frames(paths: Sequence[Path]) -> list[Image]:
 
 
 def on_white(picture: Image) -> Image:
-    """A picture in red, green and blue; what is transparent is white."""
+    """A picture in RGB, with white where it is transparent."""
     from PIL import Image
 
     if not picture.has_transparency_data:

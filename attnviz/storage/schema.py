@@ -1,6 +1,6 @@
-"""What a saved document may hold: checked here for every format and every command that reads one.
+"""What a saved document may hold, checked for every format and every command that reads one.
 
-The layout is told in docs/files.md. Fields that are not known are left unread.
+docs/files.md describes the layout. Unknown fields are ignored.
 """
 
 from __future__ import annotations
@@ -113,15 +113,15 @@ class AblationDocument(Struct):
 
 
 def fit(value: Any, kind: type[Made], where: str, under: str = "") -> Made:
-    """The value as that type; an InputError names the field's path, what it is and should be."""
+    """The value as that type; an InputError names the field, the type found and the one needed."""
     try:
         return convert(value, kind)
     except ValidationError as error:
         found = _AT.fullmatch(str(error))
         assert found
         path = ".".join(part for part in (under, found[2]) if part)
-        told = found[1][:1].lower() + found[1][1:].replace("`", "'")
-        raise InputError(f"{where}: {path}{': ' * bool(path)}{told}") from error
+        reason = found[1][:1].lower() + found[1][1:].replace("`", "'")
+        raise InputError(": ".join(filter(None, (where, path, reason)))) from error
 
 
 def fit_provenance(found: Any, where: str) -> Provenance:

@@ -1,8 +1,8 @@
-"""Words with the times at which they are spoken: as .tsv, Praat's .TextGrid and WebVTT's .vtt.
+"""Words with the times at which they are spoken, from and to .tsv, Praat's .TextGrid and .vtt.
 
-Every form is read and written: .tsv has the columns word, start and end (seconds); a TextGrid's
-first tier of intervals is read, blank ones left out (Boersma, "TextGrid file formats"); of a .vtt
-each cue is one word (W3C, "WebVTT").
+A .tsv has the columns word, start and end (seconds). Of a TextGrid the first tier of intervals is
+read, without blank ones (Boersma, "TextGrid file formats"). Each cue of a .vtt is one word (W3C,
+"WebVTT").
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ class TimedWord:
 
 
 def read_timed_words(path: Path) -> list[TimedWord]:
-    """The words of a file, which follow one another.
+    """The words of a file in order.
 
     Raises:
-        InputError: it is none of the three, or its times run backwards.
+        InputError: it is none of the three, or its words overlap.
     """
     reader = READERS.get(path.suffix.lower())
     if reader is None:
@@ -109,7 +109,7 @@ READERS: dict[str, Callable[[str], Iterator[TimedWord]]] = {
 def as_textgrid(words: Sequence[TimedWord], end: float) -> str:
     """A short TextGrid of one tier, "words", up to the recording's end; silence is blank.
 
-    Praat knows no interval without a length: words that have none are left out.
+    Words without a length are left out, as Praat has no such intervals.
     """
     edges = pairwise([TimedWord("", 0, 0), *words, TimedWord("", max(end, words[-1].end), end)])
     silent_or_said = (

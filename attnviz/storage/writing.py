@@ -12,10 +12,9 @@ from pathlib import Path
 from attnviz.core.errors import OutputError
 
 LONGEST = 230
-"""Bytes of a file's name that leave room for what is put around it."""
+"""Bytes of a file's name, with room left for a prefix and a suffix."""
 PARTS = ("partial", *(f"partial-{number}" for number in range(1, 100)))
-"""The kinds of a draft: the first that no run holds, which is the first of all but for one file
-that several runs write at once."""
+"""The kinds of a draft. Each further run that writes the same file meanwhile takes the next."""
 
 
 def check_writable(path: Path) -> None:
@@ -31,14 +30,14 @@ def check_writable(path: Path) -> None:
         if not folder.is_dir():
             raise OutputError(f"cannot write '{path}': there is no folder '{folder}'")
         # It is made beside its place, unless that is a device.
-        needed = [path] * bool(mode) + [folder] * (stat.S_ISREG(mode) or not mode)
-        if not all(os.access(item, os.W_OK) for item in needed):
+        may_replace = os.access(folder, os.W_OK) or (mode and not stat.S_ISREG(mode))
+        if not may_replace or (mode and not os.access(path, os.W_OK)):
             raise OutputError(f"cannot write '{path}': permission denied")
 
 
 @contextmanager
 def output_errors(path: Path) -> Iterator[None]:
-    """Turn what the system says went wrong into an OutputError of the file."""
+    """Turn an error of the system into an OutputError that names the file."""
     try:
         yield
     except OSError as error:
@@ -63,12 +62,11 @@ def beside(path: Path, kind: str) -> Path:
 
 
 class PartialFile(AbstractContextManager["PartialFile"]):
-    """A file of which every byte is in its place as soon as it is written.
+    """A draft, hidden beside its file, that is moved into place whole or else removed.
 
-    It is hidden beside its own place and moved there as a whole, or else removed when its context
-    ends. What a killed run has left of it is taken up by the next. While it is open, no other run
-    can have it. Devices and pipes (/dev/null, a process substitution) have no place beside them and
-    are written as they are.
+    Every byte is in the draft as soon as it is written, and the next run goes on with what a killed
+    run has left. While it is open, no other run can have it. Devices and pipes (/dev/null, process
+    substitution) are written directly.
     """
 
     def __init__(self, path: Path, size: int = 0, kinds: Iterable[str] = ("unfinished",)) -> None:

@@ -12,7 +12,7 @@ import pytest
 from attnviz.analyses.effects.ablation import each_part, named_parts
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 from attnviz.core.errors import UsageError
-from attnviz.storage.saved import read_effects
+from attnviz.storage.saved_maps import read_effects
 from tests.invoke import Done, attnviz
 
 PAIR = ("The red car is fast.", "La voiture rouge est rapide.")

@@ -25,7 +25,7 @@ from attnviz.storage import documents, matrices
 from attnviz.storage.archive import dump_archive
 from attnviz.storage.documents import dump_json, parse_json, to_document
 from attnviz.storage.parquet import ABOUT, ParquetWriter
-from attnviz.storage.saved import holds_attention, read_any, read_attention
+from attnviz.storage.saved_maps import holds_attention, read_any, read_attention
 from tests.invoke import attnviz
 from tests.samples import attention_of, checked, self_map
 

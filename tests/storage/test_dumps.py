@@ -10,7 +10,7 @@ from safetensors.numpy import save
 from attnviz.core.errors import InputError
 from attnviz.storage.archive import dump_archive
 from attnviz.storage.dumps import is_dump
-from attnviz.storage.saved import read_any
+from attnviz.storage.saved_maps import read_any
 from tests.samples import attention_of, checked, self_map, weights_of
 
 WORDS = ["a", "b", "c"]

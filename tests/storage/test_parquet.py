@@ -17,7 +17,7 @@ from attnviz.core.attention_map import Attention, Link
 from attnviz.core.errors import InputError, OutputError
 from attnviz.storage import parquet
 from attnviz.storage.parquet import ParquetReader, ParquetWriter
-from attnviz.storage.saved import holds_attention, read_attention
+from attnviz.storage.saved_maps import holds_attention, read_attention
 from tests.samples import attention_of, attentions, checked, few, same, self_map
 
 several = st.lists(attentions(), min_size=1, max_size=3)

@@ -24,7 +24,7 @@ from attnviz.renderers import Display
 from attnviz.renderers.data.maps import JsonLinesRenderer, JsonRenderer
 from attnviz.storage.archive import ArchiveReader, dump_archive
 from attnviz.storage.documents import dump_json, from_document, to_document
-from attnviz.storage.saved import holds_attention, read_attention
+from attnviz.storage.saved_maps import holds_attention, read_attention
 from tests.samples import attention_of, attentions, checked, few, same, self_map
 
 several = st.lists(attentions(), min_size=1, max_size=3)

@@ -19,7 +19,7 @@ from attnviz.core.attention_map import Attention, Focus, Link, Provenance, Token
 from attnviz.core.errors import InputError
 from attnviz.storage.documents import dump_json, to_document
 from attnviz.storage.parquet import ABOUT
-from attnviz.storage.saved import read_any
+from attnviz.storage.saved_maps import read_any
 from tests.invoke import attnviz
 from tests.samples import attention_of, self_map
 

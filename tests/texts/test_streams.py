@@ -17,7 +17,7 @@ from attnviz.storage.texts.lines import (
     FileFormat,
     LineReader,
     open_lines,
-    unbroken,
+    whole_lines,
 )
 
 
@@ -49,7 +49,7 @@ def test_a_line_longer_than_every_chunk_is_one_line() -> None:
 
 def test_nothing_is_read_before_it_is_wanted() -> None:
     stream = io.BytesIO(b"line\n" * 1_000_000)
-    lines = unbroken(open_lines(stream, "a"), "a")
+    lines = whole_lines(open_lines(stream, "a"), "a")
     next(lines)
     assert stream.tell() <= 1 << 17
 
@@ -69,7 +69,7 @@ def test_a_gzip_file_cut_anywhere_gives_whole_lines_and_then_one_error(cut: int)
     data = gzip.compress(CONTENT, mtime=0)[:cut]
 
     def lines() -> Iterator[bytes]:
-        yield from unbroken(open_lines(io.BytesIO(data), "'a.gz'", packed=True), "'a.gz'")
+        yield from whole_lines(open_lines(io.BytesIO(data), "'a.gz'", packed=True), "'a.gz'")
 
     *texts, last = read_texts(lines(), "'a.gz'", FileFormat())
     assert [text.text for text in texts if isinstance(text, Text)] == whole[: len(texts)]
@@ -83,7 +83,7 @@ def test_most_of_a_cut_gzip_file_is_read() -> None:
     data = gzip.compress(CONTENT)[:-20]
     found = []
     with pytest.raises(BrokenFileError):
-        found.extend(list(unbroken(_collect(data, found), "a")))
+        found.extend(list(whole_lines(_collect(data, found), "a")))
     assert len(found) > 350
 
 
@@ -97,11 +97,11 @@ def test_a_damaged_gzip_file_is_named_so() -> None:
     data = bytearray(gzip.compress(CONTENT))
     data[-6] ^= 1
     with pytest.raises(BrokenFileError, match="its gzip is damaged"):
-        list(unbroken(open_lines(io.BytesIO(data), "a"), "a"))
+        list(whole_lines(open_lines(io.BytesIO(data), "a"), "a"))
     data = bytearray(gzip.compress(CONTENT))
     data[300:400] = bytes(100)
     with pytest.raises(BrokenFileError, match="its gzip is damaged"):
-        list(unbroken(open_lines(io.BytesIO(data), "a"), "a"))
+        list(whole_lines(open_lines(io.BytesIO(data), "a"), "a"))
 
 
 def test_a_disk_that_fails_is_named_with_the_line() -> None:
@@ -113,7 +113,7 @@ def test_a_disk_that_fails_is_named_with_the_line() -> None:
             return chunk
 
     with pytest.raises(BrokenFileError) as raised:
-        list(unbroken(open_lines(Failing(b"a\nb\nc"), "'a'"), "'a'"))
+        list(whole_lines(open_lines(Failing(b"a\nb\nc"), "'a'"), "'a'"))
     assert str(raised.value) == "'a' cannot be read after line 2: Input/output error"
 
 

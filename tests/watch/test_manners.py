@@ -20,7 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from attnviz import load, watch
 from attnviz.core.errors import AttentionError, UsageError
-from attnviz.models.watch.lineage import MOST_INPUTS, Lineage
+from attnviz.models.watch.lineage import MOST_INPUTS, Lineage, TorchCall
 from tests.watch.models import (
     HEADS,
     SIZE,
@@ -155,7 +155,7 @@ def test_what_a_state_was_made_of_is_not_remembered_for_ever() -> None:
     for _ in range(3 * MOST_INPUTS):
         other = torch.zeros(1)
         made = state + other
-        lineage.add(torch.add, "add", (state, other), {}, made)
+        lineage.add(TorchCall(torch.add, (state, other), {}), made)
         state = made
         assert len(lineage.of(state).inputs) <= MOST_INPUTS
     assert lineage.is_same_input(state, state)

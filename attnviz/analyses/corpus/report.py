@@ -18,7 +18,6 @@ from attnviz.analyses.measures.intervals import LEVEL, intervals
 from attnviz.core.corpus_report import CorpusReport, Pair, StreamReport, TopExample
 from attnviz.core.effects import HeadAt
 from attnviz.core.measures import EFFECT, Meaning
-from attnviz.storage.documents import read_provenance
 
 SHOWN = 10
 FEWEST = 5
@@ -29,7 +28,9 @@ def report_of(aggregates: Aggregates, order: str = "role") -> CorpusReport:
     """The report on a corpus."""
     first = aggregates.first
     assert first is not None
-    provenance = read_provenance(first["provenance"])
+    from attnviz.storage.schema import fit_provenance
+
+    provenance = fit_provenance(first["provenance"], "the document")
     things = "pictures" if aggregates.vocabulary.pictures else "texts"
     return CorpusReport(
         caption=first["caption"],

@@ -22,7 +22,12 @@ from attnviz.models import Source
 from attnviz.models.lens import open_experiment
 from attnviz.models.open import open_source
 from attnviz.renderers.reports import Data
-from attnviz.renderers.text.effects import ablation_json, ablation_npz, ablation_table, ablation_tsv
+from attnviz.renderers.text.ablation_table import (
+    ablation_json,
+    ablation_npz,
+    ablation_table,
+    ablation_tsv,
+)
 from attnviz.runs.ablation import Ablation, AblationStudy, ablate_text, query_for
 from attnviz.storage.documents import dump_json
 from attnviz.storage.texts import BadText, Text
@@ -182,7 +187,7 @@ def reference_banks(source: Source, file: str, options: Options) -> list[HeadOut
 
 def _data(report: AblationReport, top: int, lines: list[str]) -> Data:
     def drawn(name: str) -> Figure:
-        from attnviz.renderers.figures.effects import effect_bars, effect_grid, effect_words
+        from attnviz.renderers.figures.effect_bars import effect_bars, effect_grid, effect_words
 
         return {"bars": effect_bars, "grid": effect_grid, "highlight": effect_words}[name](report)
 

@@ -26,7 +26,7 @@ from attnviz.models.open import LOADING, is_shipped, name_of, region_of
 from attnviz.runs.outputs import draw, views_of
 from attnviz.runs.pictures import as_jpeg
 from attnviz.runs.pipeline import apply_choice, check_choice
-from attnviz.storage.documents import spelt
+from attnviz.storage.documents import escape_hidden
 from attnviz.storage.texts import check_text
 from attnviz.storage.timed_words import TimedWord, as_textgrid, as_vtt, read_timed_words
 
@@ -261,4 +261,4 @@ def spectrogram(bands: NDArray[np.float32]) -> Image:
 
 
 def _json(document: dict[str, Any]) -> str:
-    return spelt(json.dumps(document, ensure_ascii=False, indent=2)) + "\n"
+    return escape_hidden(json.dumps(document, ensure_ascii=False, indent=2)) + "\n"

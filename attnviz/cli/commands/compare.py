@@ -176,7 +176,7 @@ def _saved_effects(
 ) -> tuple[SavedEffects, SavedEffects] | None:
     """The effects of two saved ablations; None where neither side is one."""
     from attnviz.storage.matrices import read_bytes
-    from attnviz.storage.saved import read_effects
+    from attnviz.storage.saved_maps import read_effects
 
     def effects(side: ComparedSide) -> SavedEffects | None:
         if isinstance(side.text, Given):  # a result, or the document of an ablation
@@ -214,7 +214,7 @@ def judge(differences: Sequence[tuple[str, float]], what: str, limit: float | No
 
 def _saved(name: str) -> Attention:
     from attnviz.storage.matrices import read_bytes
-    from attnviz.storage.saved import read_any
+    from attnviz.storage.saved_maps import read_any
 
     if isinstance(name, Given):
         attention: Attention = name.things[0]
@@ -302,7 +302,7 @@ def _data(
 
 def _picture(found: Comparison, subtitle: str, picture: str, width: Width | None) -> Figure:
     from attnviz.core.registry import PICTURES
-    from attnviz.renderers.figures.figure import fitted
+    from attnviz.renderers.figures.figure import fit_width
 
     item, title = found.map, "B − A"
     if picture == "heatmap":
@@ -317,4 +317,4 @@ def _picture(found: Comparison, subtitle: str, picture: str, width: Width | None
             layers=(item.layers[layer],),
             heads=(item.heads[head],),
         )
-    return fitted(PICTURES[picture].load(), item, width, title=title, subtitle=subtitle)
+    return fit_width(PICTURES[picture].load(), item, width, title=title, subtitle=subtitle)

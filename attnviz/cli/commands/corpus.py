@@ -259,8 +259,8 @@ def _state(task: ShardTask, checkpoint: CorpusCheckpoint | None, report: Report)
 
 
 def _data(report: CorpusReport, show: str, top: int | None) -> Data:
-    from attnviz.renderers.data import corpus as data
-    from attnviz.renderers.text.corpus import corpus_table
+    from attnviz.renderers.data import corpus_data as data
+    from attnviz.renderers.text.corpus_table import corpus_table
 
     streams = (replace(stream, rows=stream.rows[:top]) for stream in report.streams)
     first = replace(report, streams=tuple(streams))

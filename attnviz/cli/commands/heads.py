@@ -27,10 +27,11 @@ from attnviz.core.options import Options, opt
 from attnviz.core.registry import Command
 from attnviz.models import Source
 from attnviz.models.open import brings_tokens, check_origin, open_source
-from attnviz.renderers.data.heads import measures_json, measures_tsv
 from attnviz.renderers.reports import Data
-from attnviz.renderers.text.heads import (
+from attnviz.renderers.text.head_tables import (
+    measures_json,
     measures_table,
+    measures_tsv,
     similarity_json,
     similarity_table,
     similarity_tsv,

@@ -21,7 +21,7 @@ from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.core.errors import InputError, UsageError
 from attnviz.core.measures import DRIFT, History
 from attnviz.core.options import Options, opt
-from attnviz.renderers.text.history import history_json, history_table, history_tsv
+from attnviz.renderers.text.history_table import history_json, history_table, history_tsv
 from attnviz.runs.pipeline import apply_choice, check_choice
 
 if TYPE_CHECKING:
@@ -106,14 +106,14 @@ def _named(step: int, sample: Attention) -> Iterator[AttentionMap]:
 
 
 def _plot(found: History) -> Figure:
-    from attnviz.renderers.figures.history import history_figure
+    from attnviz.renderers.figures.head_history import history_figure
 
     return history_figure(found)
 
 
 def _frames(found: History, samples: Samples) -> Figure:
     """One head in each sample on one scale: the figure of the last one, with all as its frames."""
-    from attnviz.renderers.figures.history import frames
+    from attnviz.renderers.figures.head_history import head_frames
 
     most = int(np.nan_to_num(found.values[DRIFT]).sum(axis=0).argmax())
     _, layer, head = found.heads[most]
@@ -130,4 +130,4 @@ def _frames(found: History, samples: Samples) -> Figure:
     which = f"layer {layer} head {head}"
     if len(found.heads) > 1:
         which += f", which drifted most of {len(found.heads)}"
-    return frames(maps, found.provenance.title, which)
+    return head_frames(maps, found.provenance.title, which)

@@ -43,13 +43,13 @@ def listing(
         return "".join(
             "  ".join([*(c.ljust(n) for c, n in zip(row, widths, strict=False)), row[-1]]) + "\n"
             for row in shown[: display.rows or None]
-        ) + display.left_out(len(shown))
+        ) + display.more_rows_note(len(shown))
 
     def document() -> str:
-        from attnviz.storage.documents import spelt
+        from attnviz.storage.documents import escape_hidden
 
         found = [dict(zip(columns, row, strict=True)) for row in values]
-        return spelt(json.dumps(found, ensure_ascii=False, indent=2)) + "\n"
+        return escape_hidden(json.dumps(found, ensure_ascii=False, indent=2)) + "\n"
 
     return Data(
         text=table,

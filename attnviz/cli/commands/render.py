@@ -17,7 +17,7 @@ from attnviz.cli.run import report_all
 from attnviz.core.errors import InputError
 from attnviz.core.options import Options, opt
 from attnviz.runs.pipeline import apply_choice, check_choice
-from attnviz.storage.saved import Opener, open_saved, openers, pick, read_all
+from attnviz.storage.saved_maps import Opener, open_saved, openers, pick, read_all
 
 
 def replay(file: str, record: str | None, options: Options) -> int:

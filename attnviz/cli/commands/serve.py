@@ -60,7 +60,7 @@ def serve(
         raise ModelError(
             f"'attnviz serve' needs the package {error.name}: pip install 'attnviz[serve]'"
         ) from error
-    from attnviz.renderers.page.document import answering, assemble
+    from attnviz.renderers.page.document import assemble, live_document
     from attnviz.runs.answering import Answers
 
     with closing(serving.listening(host, port)) as listener:
@@ -76,7 +76,7 @@ def serve(
             note(f"Ctrl-C ends it{f'; {MEANING}' * (not _is_loopback(host))}")
         answers = Answers(options.origin)
         names = [one["name"] for one in answers.models()]
-        page = assemble(answering("attnviz serve", LENS_NAMES, names), {}, "serve")
+        page = assemble(live_document("attnviz serve", LENS_NAMES, names), {}, "serve")
         with opened_in_browser(address) if options.output.open_page else nullcontext():
             serving.serve(listener, answers, door, page)
 

@@ -1,4 +1,4 @@
-"""attnviz watch: a program run as Python runs it, and the attention that it computes."""
+"""attnviz watch: runs a program as Python does, and shows the attention that it computes."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from attnviz.runs.watching import Watched
 
 NOTHING_SEEN = 4
-"""The status where files were asked for, the program ended with 0 and there is nothing to write."""
+"""The exit status where files were asked for, the program ended with 0, and nothing was seen."""
 
 PACKAGE = str(Path(__file__).parents[2]) + os.sep
-"""Where this package lies, whose frames a program's traceback does not show."""
+"""This package's folder; its frames are removed from a program's traceback."""
 
 
 @with_options("pictures", "lines", "page", "long", "range", report=("data", "said"))
@@ -96,8 +96,8 @@ def watch(
     silent = replace(options, output=replace(options.output, format="none"))
     here, process = Path.cwd(), os.getpid()
     with Report(silent, many=batch == "all") as report:
-        # What sees torch's functions is made of torch, which is therefore imported before the
-        # program does it: variables that torch reads then must be set outside of the program.
+        # This imports torch before the program does: variables that torch reads at its import must
+        # be set outside of the program.
         from attnviz.runs.watching import watch as watching
 
         with watching(
@@ -119,7 +119,8 @@ def watch(
             _write(watched, Path(program[0]).name, report)
         except AttentionError as error:
             complain(str(error))
-            status = status or NOTHING_SEEN * bool(_files(options))
+            if _files(options):
+                status = status or NOTHING_SEEN
         except OutputError as error:
             complain(str(error))
             status = status or error.status
@@ -127,31 +128,32 @@ def watch(
 
 
 def _write(watched: Watched, name: str, report: Report) -> None:
-    """Write what was seen in a program of that name, and say how much that is."""
+    """Write the attention seen in the program of that name, and note how much it is."""
     named = [
         replace(found, provenance=replace(found.provenance, model=name))
         for found in watched.records()
     ]
     report_all(((None, found) for found in named), report)
     seen, written = watched.seen, ", ".join(_files(report.options))
-    paths, calls = list(seen.calls), sum(seen.calls.values())
+    calls, paths = sum(seen.calls.values()), list(seen.calls)
+    shown = ", ".join(paths[:4]) + (f" and {len(paths) - 4} more" if len(paths) > 4 else "")
     report.say(
-        f"{calls} call{'s' * (calls != 1)} of attention by {', '.join(paths[:4])}"
-        f"{f' and {len(paths) - 4} more' * (len(paths) > 4)}; {len(seen.kept)} kept"
+        f"{calls} {'call' if calls == 1 else 'calls'} of attention by {shown}; "
+        f"{len(seen.kept)} kept"
         + (f": {written}" if written else ", and written by -o, --html, --heatmap or --grid FILE")
     )
     report.say_done("program and maps")
 
 
 def _files(options: Options) -> list[str]:
-    """The files that were asked for."""
+    """The files to write."""
     output = options.output
     places = (output.output, output.heatmap, output.grid, output.lines, output.html)
     return [str(place) for place in places if place]
 
 
 def _status_of(program: list[str], *, module: bool) -> int:
-    """Run a program as the main one, and answer its exit status."""
+    """Run a program as the main module, and return its exit status."""
     name, *words = program
     before = sys.argv, sys.path, sys.stdout, sys.stderr
     answers: dict[int, Any] = {
@@ -162,7 +164,7 @@ def _status_of(program: list[str], *, module: bool) -> int:
     folder = os.getcwd() if module else os.path.dirname(os.path.realpath(name))  # noqa: PTH109, PTH120
     sys.argv = ["-m" if module else name, *words]
     sys.path = list(sys.path) if sys.flags.safe_path else [folder, *sys.path[1:]]
-    # It stays the main module, which Python takes down last, and closes its files in order.
+    # Afterwards it stays the main module: Python takes that down last, and closes its files.
     main = sys.modules["__main__"] = ModuleType("__main__")
     vars(main)["__builtins__"] = builtins
     try:
@@ -195,13 +197,13 @@ def _status_of(program: list[str], *, module: bool) -> int:
         sys.argv, sys.path, sys.stdout, sys.stderr = before
         try:
             sys.stdout.flush()
-        except (OSError, ValueError):  # who read it has gone, or the program has closed it
+        except (OSError, ValueError):  # the reader is gone, or the program has closed it
             sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
     return 0
 
 
 def _run_module(name: str) -> None:
-    """Run a module as `python -m` does, which runs this very function of the library."""
+    """Run a module with the library function that `python -m` itself uses."""
     import runpy
 
     try:
@@ -216,7 +218,7 @@ def _run_module(name: str) -> None:
 
 
 def _terminate(number: int, _: Any) -> None:
-    """End the program by SIGTERM, but so that what was seen is kept."""
+    """End the program at a SIGTERM in a way that keeps what was seen."""
     raise SystemExit(128 + number)
 
 

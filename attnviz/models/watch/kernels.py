@@ -1,7 +1,7 @@
-"""Fused attention functions: one call of each as a `Call` that can be made again.
+"""Fused attention functions: each call of one as a `Call` that can be repeated with other values.
 
-Whatever the function, its queries, keys and values come out as (1, heads, tokens, size), of one
-item of the batch, and other values are sent through the very call that ran, without its dropout.
+Queries, keys and values of one item of the batch come out as (1, heads, tokens, size), whatever the
+function. A call is repeated exactly as it ran, but without dropout.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class Kernel:
 
     Attributes:
         parameters: the names of its arguments in order, the first three query, key and value.
-        dropout, mask, scale, causal: the names of these arguments; "" where it takes none.
-        tokens_first: whether heads stand behind the tokens.
-        own: what is given otherwise when it is called again, so that it returns its output alone.
+        dropout, mask, scale, causal: the names of these arguments; "" where it has none.
+        tokens_first: whether the axis of tokens stands before that of heads.
+        own: arguments to change when it is called again, so that it returns its output alone.
     """
 
     parameters: str
@@ -60,12 +60,12 @@ KERNELS = {
         own=(("return_attn_probs", False),),
     ),
 }
-"""Fused functions that are no torch functions: while watching, they are replaced where they are."""
+"""Fused functions that torch does not dispatch: they are replaced while the block is watched."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KernelCall:
-    """One call of a fused function, of a whole batch, its arguments by name."""
+    """One call of a fused function for a whole batch, with its arguments by name."""
 
     kernel: Kernel
     run: Callable[..., Any]
@@ -74,7 +74,7 @@ class KernelCall:
 
     @property
     def inputs(self) -> list[Any]:
-        """Query, key and value as they were given."""
+        """Query, key and value as given."""
         return [self.given[name] for name in self.kernel.parameters.split()[:3]]
 
     @property
@@ -83,13 +83,12 @@ class KernelCall:
         return bool(self.given.get(self.kernel.dropout))
 
     def calls(self) -> tuple[int, Callable[[int], Call]]:
-        """How many items the batch has, and each as a call."""
+        """The number of items in the batch, and a function that makes a call of each."""
         return self._heads_first(self.inputs[0]).shape[0], self._item
 
     def _item(self, number: int) -> Call:
-        """One item of the batch, with the heads before the tokens."""
-        inputs = [_plain(tensor, self.output.dtype) for tensor in self.inputs]
-        one = [_one(self._heads_first(tensor), number) for tensor in inputs]
+        inputs = [_detach(tensor, self.output.dtype) for tensor in self.inputs]
+        one = [_item_of(self._heads_first(tensor), number) for tensor in inputs]
         names = self.kernel.parameters.split()[:3]
         whole = self.given | dict(zip(names, inputs, strict=True))
         whole |= {name: value for name, value in self.kernel.own if name in whole}
@@ -100,17 +99,17 @@ class KernelCall:
         if alone:
             whole |= {names[0]: one[0], names[1]: one[1], "attn_mask": mask}
 
-        def mixed(*call: Any, **_options: Any) -> Any:
+        def mix(*call: Any, **_options: Any) -> Any:
             values = call[3] if alone else self._as_given(call[3], inputs[2])
             output = self.run(**{**whole, names[2]: values})
-            return (_one(self._heads_first(output), 0 if alone else number).transpose(1, 2),)
+            return (_item_of(self._heads_first(output), 0 if alone else number).transpose(1, 2),)
 
-        output = _one(self._heads_first(self.output.detach()), number).transpose(1, 2)
+        output = _item_of(self._heads_first(self.output.detach()), number).transpose(1, 2)
         options = {
             "scaling": self.given.get(self.kernel.scale),
             "is_causal": bool(self.given.get(self.kernel.causal, False)),
         }
-        return Call(mixed, None, one[0], one[1], one[2], mask, options, output.contiguous())
+        return Call(mix, None, one[0], one[1], one[2], mask, options, output.contiguous())
 
     def _heads_first(self, tensor: Any) -> Any:
         """A tensor as (batch, heads, tokens, size)."""
@@ -119,42 +118,42 @@ class KernelCall:
         return tensor.reshape(-1, 1 if tensor.ndim < 4 else tensor.shape[-3], *tensor.shape[-2:])
 
     def _as_given(self, values: Any, like: Any) -> Any:
-        """Values of one item as those of every item, shaped as they were given."""
+        """Values of one item, repeated for every item, in the shape of those given."""
         if like.ndim == 4:
-            values = self._heads_first(values)  # which puts them back as well
+            values = self._heads_first(values)  # the same exchange of axes puts them back
         else:
             values = values[0 if like.ndim > 3 else (0, 0)]
         return values.expand(like.shape)
 
     def _mask(self, number: int) -> Any:
-        """The mask of one item, shape (1, heads or 1, queries, keys), where it is a tensor."""
+        """The mask of one item, shape (1, heads or 1, queries, keys), if there is one."""
         mask = self.given.get(self.kernel.mask)
         if mask is None:
             return None
-        mask = _plain(mask, self.output.dtype if mask.is_floating_point() else mask.dtype)
+        mask = _detach(mask, self.output.dtype if mask.is_floating_point() else mask.dtype)
         if self.inputs[0].ndim == mask.ndim == 3:  # (batch, queries, keys): one head
             mask = mask[:, None]
         while mask.ndim < 4:
             mask = mask[None]
-        return _one(mask.flatten(0, -4), number)
+        return _item_of(mask.flatten(0, -4), number)
 
 
-def _one(tensor: Any, number: int) -> Any:
-    """An item of a batch, as a batch; all share it where there is but one."""
+def _item_of(tensor: Any, number: int) -> Any:
+    """One item of a batch as a batch of one; a batch of one is shared by all items."""
     return tensor[number : number + 1] if len(tensor) > 1 else tensor
 
 
-def _plain(tensor: Any, dtype: Any) -> Any:
-    """A tensor without its history; one of inference mode copied, as it could not be derived."""
+def _detach(tensor: Any, dtype: Any) -> Any:
+    """A tensor without its history; copied in inference mode, as it could not be derived there."""
     tensor = tensor.detach()
     return (tensor.clone() if tensor.is_inference() else tensor).to(dtype)
 
 
 @contextmanager
-def replaced_kernels(look: Callable[..., Any]) -> Iterator[None]:
+def replace_kernels(look: Callable[..., Any]) -> Iterator[None]:
     """Send the calls of fused functions that torch does not dispatch to `look`.
 
-    A function is replaced in every module that has it by name, as most import it from its own.
+    A function is replaced in every module that holds it: most programs import it by name.
     """
     places = []
     for (home, name), kernel in KERNELS.items():
@@ -183,11 +182,11 @@ OPEN_MULTI_HEAD: Callable[..., Any] = FunctionType(
     _INSIDE,
     argdefs=functional.multi_head_attention_forward.__defaults__,
 )
-"""`F.multi_head_attention_forward` without the test that hides from a mode what it calls."""
+"""`F.multi_head_attention_forward` without the test that hides its own calls from a mode."""
 
 
 def may_fuse(module: Any) -> bool:
-    """Whether a module of torch, run plainly, could take its fused path, which cannot be seen."""
+    """Whether a module of torch could take its fused path, which cannot be seen."""
     if module.training or not torch.backends.mha.get_fastpath_enabled():
         return False
     if torch.is_grad_enabled() and any(part.requires_grad for part in module.parameters()):

@@ -1,12 +1,13 @@
-"""What a tensor was made of: whether it is a softmax, scores, or a projection of which input.
+"""How each tensor was made: whether it is a softmax, scores, or a projection, and of which input.
 
-Each result of a torch function gets a mark, made of the marks of its arguments. Marks hold no
-tensors but one (what a dropout was given), are kept apart from the tensors and go when these go.
+Each result of a torch function gets a mark, computed from the marks of its arguments. Marks stand
+beside the tensors and go when these go. The only tensors in them are weights before dropout.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, MutableMapping
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
@@ -24,7 +25,7 @@ VIEWS = _names(
     " t adjoint unsqueeze squeeze flatten unflatten __getitem__ narrow select expand expand_as"
     " split chunk unbind tensor_split"
 )
-"""What moves or takes out cells and changes none."""
+"""Functions that move or select cells and change none."""
 
 DROPOUTS = _names("dropout dropout_ alpha_dropout alpha_dropout_ feature_dropout feature_dropout_")
 
@@ -34,16 +35,16 @@ CELLWISE = DROPOUTS | _names(
     " where clamp clamp_ clip clamp_min tril tril_ triu triu_ __setitem__ requires_grad_"
     " index_fill index_fill_"
 )
-"""What masks, drops, scales or casts cells where they are."""
+"""Functions that mask, drop, scale or cast each cell where it is."""
 
 SAME = VIEWS | _names(
     "to type type_as float half bfloat16 double cpu cuda contiguous clone detach data dropout"
     " repeat repeat_interleave"
 )
-"""What leaves an input the same input."""
+"""Functions whose result counts as the same input."""
 
 SCORING = _names("add add_ sub sub_ neg tanh cat pow")
-"""What scores may go through, besides views and masks, on their way to a softmax."""
+"""Functions that scores may pass, besides views and masks, on their way to a softmax."""
 
 PRODUCTS = _names("matmul __matmul__ bmm mm mv baddbmm addmm einsum")
 SOFTMAXES = {"softmax": 1, "special_softmax": 1, "softmin": 1, "gumbel_softmax": 4}
@@ -51,115 +52,86 @@ SOFTMAXES = {"softmax": 1, "special_softmax": 1, "softmin": 1, "gumbel_softmax":
 PROJECTIONS = _names("linear conv1d conv2d conv3d")
 
 FEATURES_LAST = _names("embedding layer_norm rms_norm gru lstm rnn_tanh rnn_relu")
-"""What has features on its last axis."""
+"""Functions whose result has features on its last axis."""
 
 PICKS = {"topk": 2, "sort": 1, "gather": 1, "take_along_dim": 2}
-"""What takes cells out by rank or number, and which of its arguments is the axis."""
+"""Functions that select cells by rank or number, and which of their arguments is the axis."""
 
 MOST_INPUTS = 64
-"""Sources that are told apart; of more, as a long loop has them, only whether all are the same."""
+"""A tensor of more inputs, as a long loop makes them, keeps one hash for all of them."""
 
 _ANY_AXES = "αβγδεζηθ"
 """The letters of the axes that an einsum writes as an ellipsis."""
 
 _numbers = count(1)
 
-Axes = Mapping[str, frozenset[int]]
-"""Which axes of a tensor have a label; a label that is not there is not known of any axis.
+Labels = tuple[frozenset[str], ...]
+"""What is known of each axis of a tensor.
 
-    feature: made of features: a projection's last axis, and the axes it is split into (heads).
-    merged: batch and heads in one.
-    left, right: of a product of two activations, what the first or the second factor alone has.
-    ranked: cells that were taken out by rank or number.
-    keys, queries: of a softmax and what became of it; queries also of what it made of values.
+    feature: it consists of features: the last axis of a projection, and the axes it is split into.
+    merged: batch and heads in one axis.
+    left, right: in a product of two activations only the first or the second factor has it.
+    ranked: its cells were selected by rank or number.
+    keys, queries: of a softmax and its results; queries also of the values that it mixed.
 """
-
 
 SIDES = ("left", "right")
 
 
-@dataclass(slots=True, eq=False)
-class Whole:
-    """A softmax when it was made; all that is taken of it shares this.
+@dataclass(frozen=True, slots=True)
+class TorchCall:
+    """A torch function, and the arguments that it was called with."""
 
-    Attributes:
-        axes, heads: those of its result, of this `shape`, as a `Mark` has them.
-        why: why it was refused when it met a product; "" where it was not.
-        turn: the module that let it meet values, and which of its calls that is.
-        kept: what was kept of it.
-        pieces: what met values where that was a part of it: which cells, the weights, how far off.
-        done: whether all of it has met values.
-    """
+    func: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
 
-    shape: tuple[int, ...]
-    axes: Axes
-    heads: tuple[int, bool]
-    why: str = ""
-    turn: tuple[str, int] | None = None
-    kept: list[Any] = field(default_factory=list)
-    pieces: list[tuple[Any, torch.Tensor, float | None]] = field(default_factory=list)
-    done: bool = False
+    @property
+    def name(self) -> str:
+        """The function's name; a property (x.mT) has its own."""
+        name = str(getattr(self.func, "__name__", ""))
+        return str(self.func.__self__.__name__) if name == "__get__" else name
 
+    def tensors(self) -> list[torch.Tensor]:
+        """The tensors among the arguments, and in lists of them."""
+        return list(tensors_in((*self.args, *self.kwargs.values())))
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Softmax:
-    """What became of a softmax so far.
+    def axis(self, place: int, rank: int, usual: int | None = -1) -> Any:
+        """The axis, by name or as the argument at a place, counted from 0."""
+        given = (*self.args[place : place + 1], self.kwargs.get("dim"), self.kwargs.get("axis"))
+        axis = next((one for one in (*given, usual) if one is not None), None)
+        return None if axis is None else axis % rank
 
-    Attributes:
-        whole: what it was.
-        same_input: whether what scored, a product of two activations, were two projections of the
-            same; None where the scores were no such product.
-        constant: whether it was made of parameters alone.
-        ranked: whether its keys were taken out by rank or number.
-        cells: which cells of the whole these are, as the strides of a tensor on no device.
-        undropped: the same tensor without dropout, where one was active.
-    """
+    def drops(self) -> bool:
+        """Whether this dropout is active."""
+        given = dict(zip(("input", "p", "training"), self.args, strict=False)) | self.kwargs
+        return bool(given.get("training", given.get("train", True)) and given.get("p", 0.5) > 0)
 
-    whole: Whole
-    same_input: bool | None
-    constant: bool
-    ranked: bool
-    cells: torch.Tensor | None
-    undropped: torch.Tensor | None = None
+    def factors(self) -> tuple[list[torch.Tensor], list[str]] | None:
+        """The two factors of a product, and the letters of their axes and of the result's."""
+        factors = self.tensors()
+        if self.name in ("baddbmm", "addmm"):
+            factors = factors[1:]
+        written = self.args[0] if self.name == "einsum" else None
+        if len(factors) != 2 or not isinstance(written, str | None):
+            return None
+        return factors, _equation(written, factors[0].ndim, factors[1].ndim)
 
+    def apply_to(self, tensor: torch.Tensor, other: torch.Tensor) -> Any:
+        """Call it again with another tensor in place of one."""
+        return self.func(
+            *(other if item is tensor else item for item in self.args),
+            **{key: other if item is tensor else item for key, item in self.kwargs.items()},
+        )
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Mark:
-    """What is known of a tensor.
-
-    Attributes:
-        source: a number for its contents: what is computed alike of the same has the same.
-        inputs: the sources of what the projections nearest to it were given.
-        is_parameter: whether it is a parameter, or a view of one.
-        constant: whether it was made of parameters alone.
-        product: of a product of two activations, scaled or masked perhaps, whether they were made
-            of the same; None where it is no such product.
-        picked: whether each query may have its own cells of it, taken out by rank or number.
-        axes: what is known of its axes.
-        heads: of a merged axis, how many heads it has, and whether they stand before the batch.
-        made: the softmax, not of a product, that made it of values.
-    """
-
-    source: int
-    inputs: frozenset[int]
-    softmax: Softmax | None = None
-    is_parameter: bool = False
-    constant: bool = False
-    product: bool | None = None
-    picked: bool = False
-    axes: Axes = field(default_factory=dict)
-    heads: tuple[int, bool] = (1, False)
-    made: Whole | None = None
-
-    def has(self, axis: int, *labels: str) -> bool:
-        """Whether an axis has one of these labels."""
-        return any(axis in self.axes.get(label, ()) for label in labels)
-
-
-def name_of(func: Any) -> str:
-    """A torch function by name; a property (x.mT) by its own."""
-    name = str(getattr(func, "__name__", ""))
-    return str(func.__self__.__name__) if name == "__get__" else name
+    def views(self, tensor: torch.Tensor, other: torch.Tensor, number: int) -> list[Any]:
+        """The views it makes of another tensor, on no device; None where it copies instead."""
+        try:
+            made = list(tensors_in([self.apply_to(tensor, other)]))
+        except Exception:  # indices on another device, for one
+            return [None] * number
+        home = other.untyped_storage()._cdata
+        return [one if one.untyped_storage()._cdata == home else None for one in made]
 
 
 def tensors_in(args: Any) -> Iterator[torch.Tensor]:
@@ -171,10 +143,87 @@ def tensors_in(args: Any) -> Iterator[torch.Tensor]:
             yield from (part for part in item if isinstance(part, torch.Tensor))
 
 
-def dropout_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether a dropout called with these arguments is active."""
-    given = dict(zip(("input", "p", "training"), args, strict=False)) | kwargs
-    return bool(given.get("training", given.get("train", True)) and given.get("p", 0.5) > 0)
+@dataclass(slots=True, eq=False)
+class Whole:
+    """A softmax as it was made; everything taken from it shares this.
+
+    Attributes:
+        labels, heads: those of its result, of this `shape`, as a `Mark` has them.
+        why: why it was refused when it met a product; "" where it was not.
+        turn: the module that let it meet values, and the number of its call.
+        kept: the calls captured of it.
+        pieces: the parts that met values: which cells, the weights, and the largest difference.
+        done: whether all of it has met values.
+    """
+
+    shape: tuple[int, ...]
+    labels: Labels
+    heads: tuple[int, bool]
+    why: str = ""
+    turn: tuple[str, int] | None = None
+    kept: list[Any] = field(default_factory=list)
+    pieces: list[tuple[Any, torch.Tensor, float | None]] = field(default_factory=list)
+    done: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Softmax:
+    """A softmax, or a part of one, after the functions that it has passed so far.
+
+    Attributes:
+        whole: the softmax as it was made.
+        same_input: whether its scores, a product of two activations, are of two projections of the
+            same input; None where the scores were no such product.
+        constant: whether it was made of parameters alone.
+        ranked: whether its keys were selected by rank or number.
+        cells: which cells of the whole these are, as the strides of a tensor on no device.
+        undropped: the same tensor without dropout, where one was active.
+    """
+
+    whole: Whole
+    same_input: bool | None
+    constant: bool
+    ranked: bool
+    cells: torch.Tensor | None
+    undropped: torch.Tensor | None = None
+
+    @property
+    def has_queries(self) -> bool:
+        """Whether it was known at the softmax which axis is the queries'."""
+        axes = zip(self.whole.labels, self.whole.shape, strict=True)
+        return any("queries" in own and size > 1 for own, size in axes)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Mark:
+    """What is known of a tensor.
+
+    Attributes:
+        source: a number for its contents: the same computation on the same tensors has the same.
+        inputs: the sources that the nearest projections before it were given.
+        is_parameter: whether it is a parameter, or a view of one.
+        constant: whether it was made of parameters alone.
+        product: whether the factors of this product of two activations, perhaps scaled or masked
+            since, were made of the same inputs; None where it is no such product.
+        picked: whether each query may have its own cells of it, selected by rank or number.
+        heads: how many heads a merged axis has, and whether they stand before the batch.
+        made: the softmax, not of a product, that mixed values into it.
+    """
+
+    source: int
+    inputs: frozenset[int]
+    labels: Labels = ()
+    softmax: Softmax | None = None
+    is_parameter: bool = False
+    constant: bool = False
+    product: bool | None = None
+    picked: bool = False
+    heads: tuple[int, bool] = (1, False)
+    made: Whole | None = None
+
+    def has(self, *labels: str) -> bool:
+        """Whether some axis has one of these labels."""
+        return any(not own.isdisjoint(labels) for own in self.labels)
 
 
 class Lineage:
@@ -184,12 +233,13 @@ class Lineage:
         self.marks: MutableMapping[torch.Tensor, Mark] = WeakTensorKeyDictionary()
 
     def of(self, tensor: torch.Tensor) -> Mark:
-        """A tensor's mark; one not seen before is an input."""
+        """A tensor's mark; a tensor without one is an input."""
         mark = self.marks.get(tensor)
-        if mark is None:
+        if mark is None or len(mark.labels) != tensor.ndim:  # some change a shape in place
             number = next(_numbers)
             is_parameter = isinstance(tensor, torch.nn.Parameter)
-            mark = Mark(number, frozenset([number]), is_parameter=is_parameter)
+            labels = (frozenset[str](),) * tensor.ndim
+            mark = Mark(number, frozenset([number]), labels, is_parameter=is_parameter)
             self.marks[tensor] = mark
         return mark
 
@@ -202,45 +252,38 @@ class Lineage:
         mark = self.marks.get(tensor) if isinstance(tensor, torch.Tensor) else None
         return None if mark is None else mark.softmax
 
-    def add(
-        self, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
-    ) -> None:
-        """Mark what a function made; called after it ran, with torch functions not followed."""
-        given = [*tensors_in(args), *tensors_in(kwargs.values())]
-        results = list(tensors_in([result]))
-        if name == "__setitem__":
-            results = given[:1]
-        if not given or not results or not (results[0].is_floating_point()):
+    def add(self, call: TorchCall, result: Any) -> None:
+        """Mark the results of a function that ran; torch functions must not be followed here."""
+        name, given = call.name, call.tensors()
+        results = given[:1] if name == "__setitem__" else list(tensors_in([result]))
+        if not given or not results or not results[0].is_floating_point():
             return
         marks = [self.of(tensor) for tensor in given]
-        mark = _joined(name, given, marks)
-        chain = next((at for at, old in enumerate(marks) if old.softmax is not None), None)
+        mark = _origin(name, given, marks)
         if name in VIEWS:
-            moved = _moved(func, (args, kwargs), given[0], marks[0], results)
-            parts = [replace(mark, axes=axes, heads=heads) for axes, heads in moved]
-        elif name in PRODUCTS and (factors := factors_of(name, args, kwargs)):
-            parts = [_of_product(mark, *factors, list(map(self.of, factors[0])))]
+            parts = _view_marks(call, given[0], marks[0], mark, results)
+        elif name in PRODUCTS and (found := call.factors()):
+            parts = [_product_mark(mark, *found, [self.of(factor) for factor in found[0]])]
         else:
-            parts = [_of_cells(name, (args, kwargs), mark, given, marks, results[0].ndim)]
-            parts *= len(results)
+            parts = [_cellwise_mark(call, mark, given, marks, results[0].ndim)] * len(results)
+        chain = next((at for at, old in enumerate(marks) if old.softmax is not None), None)
         if name in SOFTMAXES:
             usual = -1 if name == "gumbel_softmax" else None
-            axis = _axis_of((args, kwargs), SOFTMAXES[name], result.ndim, usual)
+            axis = call.axis(SOFTMAXES[name], result.ndim, usual)
             if axis is not None:
-                parts = [_new_softmax(axis, result, parts[0], marks[0])]
+                parts = [_softmax_mark(axis, result, parts[0], marks[0])]
         elif chain is not None and name in VIEWS | CELLWISE | set(PICKS):
-            followed = _follow(func, name, (args, kwargs), given[chain], marks[chain], results)
+            softmaxes = _follow_softmax(call, given[chain], marks[chain], results)
             parts = [
-                replace(part, softmax=softmax if "keys" in part.axes else None)
-                for part, softmax in zip(parts, followed, strict=False)
+                replace(part, softmax=one) for part, one in zip(parts, softmaxes, strict=False)
             ]
         for tensor, part in zip(results, parts, strict=False):
             if not isinstance(tensor, torch.nn.Parameter):  # which an optimizer changes in place
                 self.marks[tensor] = part
 
 
-def _joined(name: str, given: list[torch.Tensor], marks: list[Mark]) -> Mark:
-    """The mark of what a function makes of arguments with these marks, but for its axes."""
+def _origin(name: str, given: list[torch.Tensor], marks: list[Mark]) -> Mark:
+    """The mark of a function's result without its labels."""
     first = marks[0]
     picked = name in PICKS or (
         # One index serves every query; an index of several axes may be each query's own.
@@ -252,230 +295,176 @@ def _joined(name: str, given: list[torch.Tensor], marks: list[Mark]) -> Mark:
         if name != "repeat":
             return mark
         return replace(mark, is_parameter=False, constant=first.is_parameter or first.constant)
-    source = hash((name, *(mark.source for mark in marks)))
     constant = all(mark.is_parameter or mark.constant for mark in marks)
+    mark = Mark(hash((name, *(mark.source for mark in marks))), frozenset(), constant=constant)
     activations = [mark for mark in marks if not mark.is_parameter]
-    product, made = None, None
-    if name in PROJECTIONS:
-        return Mark(source, frozenset([first.source]), constant=constant, product=first.product)
     scores = next((mark for mark in marks if mark.product is not None), first)
+    if name in PROJECTIONS:
+        return replace(mark, inputs=frozenset([first.source]), product=first.product)
     if name in PRODUCTS and len(marks) > 1:
         if any(mark.is_parameter or mark.constant for mark in marks) and scores.product is not None:
-            product = scores.product  # heads of scores, mixed by what does not depend on the input
+            mark = replace(mark, product=scores.product)  # a constant matrix mixes heads of scores
         elif len(activations) == len(marks):
-            product = marks[-2].inputs == marks[-1].inputs
-        else:
-            sources = frozenset(mark.source for mark in activations or marks)
-            return Mark(source, sources, constant=constant)
-    elif name in CELLWISE | SCORING or name in PICKS:
-        product, made = scores.product, first.made
-        picked = picked or first.picked
-    inputs = frozenset[int]().union(*(mark.inputs for mark in activations))
+            mark = replace(mark, product=marks[-2].inputs == marks[-1].inputs)
+        else:  # a projection, written as a product
+            return replace(mark, inputs=frozenset(one.source for one in activations or marks))
+    elif name in CELLWISE | SCORING | set(PICKS):
+        mark = replace(mark, product=scores.product, made=first.made, picked=picked or first.picked)
+    inputs = frozenset[int]().union(*(one.inputs for one in activations))
     if len(inputs) > MOST_INPUTS:
         inputs = frozenset([hash(inputs)])
-    known: dict[str, Any] = {"constant": constant, "product": product, "made": made}
-    return Mark(source, inputs or frozenset([source]), picked=picked, **known)
+    return replace(mark, inputs=inputs or frozenset([mark.source]))
 
 
-def _of_product(mark: Mark, factors: Sequence[torch.Tensor], written: Any, marks: Any) -> Mark:
-    """The mark of a product of two factors with what is known of its axes."""
-    *sides, out = equation(written, factors)
+def _product_mark(mark: Mark, factors: Any, letters: list[str], marks: list[Mark]) -> Mark:
+    """A product's mark: its axes have the labels of the factors' axes of the same letter."""
+    *sides, out = letters
     fixed = [
         one.is_parameter or (one.constant and other.product is not None)
         for one, other in zip(marks, reversed(marks), strict=True)
     ]
-    labels = dict[str, set[str]]()
-    if not any(fixed):
-        labels = {"left": set(sides[0]) - set(sides[1]), "right": set(sides[1]) - set(sides[0])}
-    for side, tensor, one, is_fixed in zip(sides, factors, marks, fixed, strict=True):
-        if is_fixed:  # each place on an axis of a parameter is a feature of its own
-            shape = enumerate(tensor.shape)
-            own = {side[at] for at, size in shape if size > 1 and tensor.stride(at)}
-            labels["feature"] = labels.get("feature", set()) | own
-            continue
-        scored = one.product is not None and any(fixed)
-        for label in ("feature", "merged", *(SIDES if scored else ())):
-            if label in one.axes:
-                own = {side[at] for at in one.axes[label]}
-                labels[label] = labels.get(label, set()) | own
-        if one.axes.get("merged"):
-            mark = replace(mark, heads=one.heads)
-    axes = {
-        label: frozenset(at for at, letter in enumerate(out) if letter in letters)
-        for label, letters in labels.items()
-    }
-    return replace(mark, axes=axes)
+    labels = defaultdict[str, set[str]](set)
+    for at, (tensor, one) in enumerate(zip(factors, marks, strict=True)):
+        scored = SIDES if any(fixed) and one.product is not None else ()
+        for axis, letter in enumerate(sides[at]):
+            if not fixed[at]:
+                labels[letter] |= one.labels[axis] & {"feature", "merged", *scored}
+            elif tensor.shape[axis] > 1 and tensor.stride(axis):  # of a parameter all are features
+                labels[letter].add("feature")
+            if not any(fixed) and letter not in sides[1 - at]:
+                labels[letter].add(SIDES[at])
+    heads = next((one.heads for one in reversed(marks) if one.has("merged")), mark.heads)
+    return replace(mark, labels=tuple(frozenset(labels[letter]) for letter in out), heads=heads)
 
 
-def _of_cells(
-    name: str, called: Any, mark: Mark, given: list[torch.Tensor], marks: list[Mark], rank: int
+def _cellwise_mark(
+    call: TorchCall, mark: Mark, given: list[torch.Tensor], marks: list[Mark], rank: int
 ) -> Mark:
-    """The mark of what is neither a view nor a product with what is known of its axes."""
-    like = [one for tensor, one in zip(given, marks, strict=True) if tensor.ndim == rank]
-    like = sorted((one for one in like if not one.is_parameter), key=lambda one: not one.axes)
-    axes = dict(like[0].axes) if like else {}
-    heads = like[0].heads if like else mark.heads
-    for label in SIDES:
-        if known := [one.axes[label] for one in like if label in one.axes]:
-            axes[label] = frozenset.intersection(*known)
+    """The mark of what is neither a view nor a product: its axes have their arguments' labels."""
+    name = call.name
+    like = [
+        one
+        for tensor, one in zip(given, marks, strict=True)
+        if tensor.ndim == rank and not one.is_parameter
+    ]
+    # A mask knows nothing of its axes; where several arguments know a label they must agree.
+    labels = [set[str]() for _ in range(rank)]
+    for label in frozenset[str]().union(*(own for one in like for own in one.labels)):
+        known = [one for one in like if one.has(label)]
+        for axis in range(rank):
+            if all(label in one.labels[axis] for one in known):
+                labels[axis].add(label)
+    heads = next((one.heads for one in like if any(one.labels)), mark.heads)
     if name in PROJECTIONS:
         axis = rank - 1 - (0 if name == "linear" else int(name[4]))
-        if not axes.get("left") or any(axis in axes.get(side, ()) for side in SIDES):
+        if not any("left" in own for own in labels) or not labels[axis].isdisjoint(SIDES):
             mark = replace(mark, product=None)  # of scores it mixes heads alone
-        axes = {label: which - {axis} for label, which in axes.items()}
-        axes["feature"] = axes.get("feature", frozenset()) | {axis}
+        labels[axis] = {"feature"}
     elif name in FEATURES_LAST:
-        axes["feature"] = axes.get("feature", frozenset()) | {rank - 1}
+        labels[rank - 1].add("feature")
     elif name in PICKS:
-        axes["ranked"] = axes.get("ranked", frozenset()) | {_axis_of(called, PICKS[name], rank)}
+        labels[call.axis(PICKS[name], rank)].add("ranked")
     elif name == "cat":
         parts = len({one.source for one in marks}), len({id(tensor) for tensor in given})
         # The parts of the features stand one after the other: each is a head.
-        if _axis_of(called, 1, rank, 0) == 0 and parts == (1, heads[0]) and heads[1]:
-            axes["merged"] = frozenset([0])
-    return replace(mark, axes=axes, heads=heads)
+        if call.axis(1, rank, 0) == 0 and parts == (1, heads[0]) and heads[1]:
+            labels[0] = {"merged"}
+    return replace(mark, labels=tuple(map(frozenset, labels)), heads=heads)
 
 
-def _axis_of(called: Any, place: int, rank: int, usual: int | None = -1) -> Any:
-    """The axis that a function was called with, by name or as its argument at a place."""
-    args, kwargs = called
-    given = (*args[place : place + 1], kwargs.get("dim"), kwargs.get("axis"), usual)
-    axis = next((one for one in given if one is not None), None)
-    return None if axis is None else axis % rank
+def _view_marks(
+    call: TorchCall, tensor: torch.Tensor, old: Mark, mark: Mark, results: list[torch.Tensor]
+) -> list[Mark]:
+    """The marks of views: an axis has the labels that all axes have along which it runs."""
+    start = torch.empty(tensor.shape, device="meta")
+    marks = []
+    for result, view in zip(results, call.views(tensor, start, len(results)), strict=True):
+        if view is None:
+            marks.append(replace(mark, labels=(frozenset[str](),) * result.ndim))
+            continue
+        labels, heads = [], old.heads
+        for size, step in zip(view.shape, view.stride(), strict=True):
+            along = _axes_along(start, size, step)
+            own = [old.labels[axis] for axis, _ in along]
+            labels.append(set(frozenset.intersection(*own) if own else ()))
+            features = ["feature" in one for one in own]
+            # Behind the first axis it may be heads that are repeated.
+            if sorted(features) == [False, True] and (along[0][0] == 0 or tensor.ndim == 3):
+                labels[-1].add("merged")
+                heads = along[features.index(True)][1], features[0]
+        split = [axis for axis, one in enumerate(labels) if "merged" in one]
+        if len(split) == 2:  # batch and heads apart again
+            for axis in split:
+                labels[axis].discard("merged")
+            labels[split[not heads[1]]].add("feature")
+        marks.append(replace(mark, labels=tuple(map(frozenset, labels)), heads=heads))
+    first = results[0]
+    if len(results) > 1 and first.ndim == tensor.ndim:
+        smaller = (old.labels[at] for at, size in enumerate(first.shape) if size < tensor.shape[at])
+        if any("feature" in one for one in smaller):  # the parts of the features may be heads
+            marks = [replace(one, heads=(len(results), True)) for one in marks]
+    return marks
 
 
-def _viewed(
-    func: Any, called: Any, tensor: torch.Tensor, start: torch.Tensor, count: int
-) -> list[torch.Tensor | None]:
-    """What a view makes of a tensor on no device; None where it copies, as it merges axes."""
-    try:
-        made = list(tensors_in([_again(func, called, tensor, start)]))
-    except Exception:  # indices on another device, for one
-        return [None] * count
-    home = start.untyped_storage()._cdata
-    return [one if one.untyped_storage()._cdata == home else None for one in made]
+def _axes_along(start: torch.Tensor, size: int, step: int) -> list[tuple[int, int]]:
+    """The axes of a tensor along which an axis of its view runs, and how many cells of each."""
+    end = step * (size - 1) + 1
+    spans = (
+        (axis, max(own, step), min(own * length, end))
+        for axis, (length, own) in enumerate(zip(start.shape, start.stride(), strict=True))
+    )
+    return [(axis, -(-last // first)) for axis, first, last in spans if first < last]
 
 
-def _moved(
-    func: Any, called: Any, tensor: torch.Tensor, mark: Mark, results: list[torch.Tensor]
-) -> list[tuple[Axes, tuple[int, bool]]]:
-    """Where a view brings the axes with labels, for each of its results, and the heads merged."""
-    found = [dict[str, frozenset[int]]() for _ in results]
-    heads = [mark.heads] * len(results)
-    for label, which in mark.axes.items():
-        if label not in ("feature", "keys") and any(tensor.shape[at] == 1 for at in which):
-            continue  # nothing tells it from others of size 1
-        strides, size = [0] * tensor.ndim, 1
-        for at in sorted(which, reverse=True):
-            strides[at], size = size, size * tensor.shape[at]
-        start = torch.empty_strided(tensor.shape, strides, device="meta")
-        made = _viewed(func, called, tensor, start, len(results))
-        for at, (result, one) in enumerate(zip(results, made, strict=True)):
-            if one is not None:
-                sizes = zip(one.shape, one.stride(), strict=True)
-                found[at][label] = frozenset(
-                    axis for axis, (size, step) in enumerate(sizes) if size > 1 and step
-                )
-            elif label == "feature":
-                more, heads[at] = _merged(tensor.shape, result.shape, which, mark.heads)
-                found[at] |= more
-    for at, axes in enumerate(found):
-        if len(split := sorted(axes.get("merged", ()))) == 2:  # taken apart again
-            axes["feature"] = axes.get("feature", frozenset()) | {split[not heads[at][1]]}
-            del axes["merged"]
-    if len(results) > 1 and _smaller(results[0], tensor, found[0].get("feature", frozenset())):
-        heads = [(len(results), True)] * len(results)  # parts of the features, perhaps heads
-    return list(zip(found, heads, strict=True))
-
-
-def _smaller(part: torch.Tensor, whole: torch.Tensor, axes: frozenset[int]) -> bool:
-    return part.ndim == whole.ndim and any(part.shape[at] < whole.shape[at] for at in axes)
-
-
-def _merged(
-    before: Sequence[int], after: Sequence[int], which: frozenset[int], heads: tuple[int, bool]
-) -> tuple[Axes, tuple[int, bool]]:
-    """Whether a view makes one axis of batch and heads, which is made of features."""
-    first = 0 in which
-    if len(before) > 1 and (*after,) == (before[0] * before[1], *before[2:]):
-        if first != (1 in which):
-            rest = frozenset(at - 1 for at in which if at > 1)
-            return {"merged": frozenset([0]), "feature": rest}, (before[not first], first)
-    elif len(before) == len(after) == 3 and before[0] == after[0] and which == {2}:
-        # (tokens, batch, features) as (tokens, batch · heads, size)
-        return {"merged": frozenset([1]), "feature": which}, (after[1] // max(before[1], 1), False)
-    return {}, heads
-
-
-def _new_softmax(axis: int, result: torch.Tensor, mark: Mark, scores: Mark) -> Mark:
+def _softmax_mark(axis: int, result: torch.Tensor, mark: Mark, scores: Mark) -> Mark:
     """The mark of a softmax over an axis of scores."""
-    axes = {label: which for label, which in mark.axes.items() if label in ("feature", "merged")}
-    axes["keys"] = frozenset([axis])
-    left, right = (mark.axes.get(side) for side in SIDES)
-    queries = right if left and axis in left else left if right and axis in right else None
-    if queries is not None:  # of several axes the last, behind heads
-        behind = queries - axes.get("feature", frozenset()) or queries
-        axes["queries"] = frozenset(sorted(behind)[-1:])
-    whole = Whole(tuple(result.shape), axes, mark.heads)
+    labels = [set(own & {"feature", "merged"}) for own in mark.labels]
+    labels[axis].add("keys")
+    for side, other in (SIDES, SIDES[::-1]):
+        if side in mark.labels[axis]:
+            queries = [at for at, own in enumerate(mark.labels) if other in own]
+            # Among several axes the queries are the last, behind the heads.
+            queries = [at for at in queries if "feature" not in labels[at]] or queries
+            for at in queries[-1:]:
+                labels[at].add("queries")
+    mark = replace(mark, labels=tuple(map(frozenset, labels)))
+    whole = Whole(tuple(result.shape), mark.labels, mark.heads)
     cells = torch.empty(result.shape, device="meta")
-    ranked = mark.has(axis, "ranked")
-    softmax = Softmax(whole, scores.product, mark.constant, ranked, cells)
-    return replace(mark, softmax=softmax, axes=axes)
+    ranked = "ranked" in scores.labels[axis]
+    return replace(mark, softmax=Softmax(whole, scores.product, mark.constant, ranked, cells))
 
 
-def _follow(
-    func: Any, name: str, called: Any, tensor: torch.Tensor, mark: Mark, results: list[torch.Tensor]
+def _follow_softmax(
+    call: TorchCall, tensor: torch.Tensor, mark: Mark, results: list[torch.Tensor]
 ) -> list[Softmax | None]:
-    """What each result of a function is as a softmax; None where it is none any more."""
-    old = mark.softmax
+    """Each result of a function as a softmax; None where it is none any more."""
+    old, name, number = mark.softmax, call.name, len(results)
     assert old is not None
-    cells, undropped = [old.cells] * len(results), [old.undropped]
     if name in PICKS:
-        ranked = mark.has(_axis_of(called, PICKS[name], tensor.ndim), "keys")
+        ranked = "keys" in mark.labels[call.axis(PICKS[name], tensor.ndim)]
         return [replace(old, ranked=old.ranked or ranked, cells=None)]
+    cells, undropped = [old.cells] * number, [old.undropped] * number
     if name in VIEWS:
         if old.cells is not None:
-            cells = _viewed(func, called, tensor, old.cells, len(results))
+            cells = call.views(tensor, old.cells, number)
     elif results[0].shape != tensor.shape:
         return [None]
     if name in DROPOUTS:
-        if old.undropped is None and dropout_of(*called):
+        if old.undropped is None and call.drops():
             undropped = [tensor.detach()]
     elif old.undropped is not None:
         # What works in place must not reach what the model itself may still use.
-        copy = old.undropped.clone() if name not in VIEWS else old.undropped
-        made = _again(func, called, tensor, copy)
+        copy = old.undropped if name in VIEWS else old.undropped.clone()
+        made = call.apply_to(tensor, copy)
         undropped = [copy] if name == "__setitem__" else list(tensors_in([made]))
-    undropped = undropped * len(results) if len(undropped) == 1 else undropped
     return [
         replace(old, cells=place, undropped=whole)
         for place, whole in zip(cells, undropped, strict=True)
     ]
 
 
-def _again(func: Any, called: Any, tensor: torch.Tensor, other: torch.Tensor) -> Any:
-    """The function once more, with another tensor in the place of one."""
-    args, kwargs = called
-    return func(
-        *(other if item is tensor else item for item in args),
-        **{key: other if item is tensor else item for key, item in kwargs.items()},
-    )
-
-
-def factors_of(
-    name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[list[torch.Tensor], str | None] | None:
-    """The two factors of a product, and its equation where it is an einsum."""
-    factors = list(tensors_in((*args, *kwargs.values())))
-    if name in ("baddbmm", "addmm"):
-        factors = factors[1:]
-    written = args[0] if name == "einsum" else None
-    return (factors, written) if len(factors) == 2 and isinstance(written, str | None) else None
-
-
-def equation(written: str | None, factors: Sequence[torch.Tensor]) -> list[str]:
-    """The axes of two factors and their product as letters; of a matrix product where none is."""
-    ranks = [tensor.ndim for tensor in factors]
+def _equation(written: str | None, *ranks: int) -> list[str]:
+    """The axes of two factors and their product as letters; without an equation of a matmul's."""
     if written is None:
         left = "...qk" if ranks[0] > 1 else "k"
         right = "...kd" if ranks[1] > 1 else "k"
@@ -484,10 +473,11 @@ def equation(written: str | None, factors: Sequence[torch.Tensor]) -> list[str]:
     if not arrow:
         letters = sorted(set(left) - {",", "."})
         out = "..." + "".join(letter for letter in letters if left.count(letter) == 1)
-    hidden = [
-        rank - len(side.replace(".", "")) for rank, side in zip(ranks, left.split(","), strict=True)
-    ]
+    sides = left.split(",")
+    hidden = [rank - len(side.replace(".", "")) for rank, side in zip(ranks, sides, strict=True)]
     lead = _ANY_AXES[: max(hidden)]
-    sides = zip(left.split(","), hidden, strict=True)
-    own = [side.replace("...", lead[len(lead) - rank :]) for side, rank in sides]
+    own = [
+        side.replace("...", lead[len(lead) - rank :])
+        for side, rank in zip(sides, hidden, strict=True)
+    ]
     return [*own, out.replace("...", lead)]

@@ -1,4 +1,4 @@
-"""What was seen becomes maps: calls of one stream and shape are the layers of one."""
+"""Makes maps of captured calls: calls of the same stream and shape are layers of one map."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from attnviz.models.hugging_face.capture.region import PooledGrid, TokenBlocks, 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from attnviz.models.watch.watching import CapturedCall, Wanted, WatchLog
+    from attnviz.models.watch.observer import CapturedCall, Wanted, WatchLog
 
 COMPILED = "compiled code ran, which cannot be seen: watch(..., eager=True) runs it uncompiled"
 
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What the tokens are called; None: by their numbers.
+    """The texts of the tokens; None: their numbers.
 
-    `split` is how many tokens of a joint sequence are text; below 0: the last ones.
+    `split` is how many tokens of a joint sequence are text; negative: the last ones.
     """
 
     queries: Sequence[str] | None = None
@@ -41,16 +41,16 @@ def attention_of(seen: WatchLog, item: int, model: str, wanted: Wanted, names: N
     """The maps of one item of the batch.
 
     Raises:
-        AttentionError: nothing was seen or kept, in words that say why.
-        UsageError: the names are as many as no map has tokens.
+        AttentionError: nothing was seen or kept, and why.
+        UsageError: no map has as many tokens as there are names.
     """
-    own = _kept(seen, item, wanted, names)
+    own = _select_calls(seen, item, wanted, names)
     groups: dict[object, list[CapturedCall]] = {}
     for kept in own:
         groups.setdefault((_stream(kept), kept.grid, kept.weights.shape), []).append(kept)
     maps = tuple(_map_of(group, seen, names) for group in groups.values())
     _check_names(own, names)
-    notes = dict.fromkeys((*_notes(own, seen), *(COMPILED for _ in range(seen.compiled))))
+    notes = dict.fromkeys(_notes(own, seen))
     compared = [kept.off for kept in own if kept.off is not None]
     settings = {"attention": ", ".join(dict.fromkeys(kept.route for kept in own))}
     if compared:
@@ -68,11 +68,11 @@ def attention_of(seen: WatchLog, item: int, model: str, wanted: Wanted, names: N
     return Attention(maps, provenance, id=str(item))
 
 
-def _kept(seen: WatchLog, item: int, wanted: Wanted, names: Names) -> list[CapturedCall]:
-    """What was kept of one item, joint sequences in their quarters."""
+def _select_calls(seen: WatchLog, item: int, wanted: Wanted, names: Names) -> list[CapturedCall]:
+    """The captured calls of one item, joint sequences in their quarters."""
     own = [kept for kept in seen.kept if kept.item == item]
     if not own:
-        raise AttentionError(_why_none(seen, wanted))
+        raise AttentionError(next(_reasons_for_none(seen, wanted)))
     if names.split is None:
         return own
     parts = [part for kept in own for part in _quarters(kept, names.split)]
@@ -86,7 +86,7 @@ def _kept(seen: WatchLog, item: int, wanted: Wanted, names: Names) -> list[Captu
 
 
 def _quarters(kept: CapturedCall, split: int) -> list[CapturedCall]:
-    """Which of text and image attends to which, in a joint sequence; another call as it is."""
+    """A joint sequence as text-to-text, text-to-image and so on; any other call unchanged."""
     length = kept.sides[0]
     if _stream(kept) == "cross" or not abs(split) < length:
         return [kept]
@@ -120,14 +120,14 @@ def word_maps(
 ) -> tuple[list[str], list[str], NDArray[np.float32]]:
     """How much each place of a picture attends to a word: modules, calls, and means over heads.
 
-    The shape is (modules, calls, rows, columns), of the finest map; a place of a coarser one stands
-    for all that it covers. NaN where a module made fewer calls. `ratio` is height over width.
+    The means have the shape (modules, calls, rows, columns) of the finest map; a place of a coarser
+    map is repeated. They are NaN where a module made fewer calls. `ratio` is height over width.
     """
     if names.keys is None:
         raise UsageError("an overlay needs the text's tokens: watch(..., tokens=[…])")
     places = _places(list(names.keys), word)
     found = {}
-    for kept in _kept(seen, item, wanted, names):
+    for kept in _select_calls(seen, item, wanted, names):
         if _stream(kept) not in ("cross", "image-to-text") or kept.sides[1] != len(names.keys):
             continue
         if kept.grid.keys.length > 1 or kept.grid.queries.start:
@@ -151,7 +151,7 @@ def word_maps(
 
 
 def _places(tokens: list[str], word: str | int) -> list[int]:
-    """The keys that a word stands for, every time that it is there."""
+    """The positions of a word's tokens, for every time that it occurs."""
     if isinstance(word, int):
         if not 0 <= word < len(tokens):
             raise UsageError(f"token {word} does not exist: there are 0 to {len(tokens) - 1}")
@@ -170,7 +170,7 @@ def _places(tokens: list[str], word: str | int) -> list[int]:
 
 
 def _picture_shape(kept: CapturedCall, ratio: float) -> tuple[int, int]:
-    """Rows and columns of the queries, in blocks; blocks lie in rows."""
+    """Rows and columns of a picture whose places, in blocks within its rows, are the queries."""
     count, block = kept.sides[0], kept.grid.queries.length
     divisors = (rows for rows in range(1, count + 1) if count % rows == 0)
     rows = min(divisors, key=lambda rows: abs(math.log(rows * rows / (count * ratio))))
@@ -183,7 +183,7 @@ def _picture_shape(kept: CapturedCall, ratio: float) -> tuple[int, int]:
 
 
 def _stream(kept: CapturedCall) -> str:
-    """Which attention it is, by where queries and keys come from and what the weights leave out."""
+    """The kind of attention, by the inputs of queries and keys, and by the zeros in the weights."""
     if kept.part:
         return kept.part
     queries, keys = kept.sides
@@ -221,8 +221,8 @@ def _map_of(group: Sequence[CapturedCall], seen: WatchLog, names: Names) -> Atte
     made = as_map(captured, tokens, *sides)
     return replace(
         made,
-        query_tokens=_numbered(made.query_tokens, first.grid.queries, given[0]),
-        key_tokens=_numbered(made.key_tokens, first.grid.keys, given[1]),
+        query_tokens=_number_blocks(made.query_tokens, first.grid.queries, given[0]),
+        key_tokens=_number_blocks(made.key_tokens, first.grid.keys, given[1]),
     )
 
 
@@ -236,10 +236,10 @@ def _tokens(names: Sequence[str] | None, length: int) -> tuple[Token, ...]:
     return tuple(map(Token, names))
 
 
-def _numbered(
+def _number_blocks(
     tokens: tuple[Token, ...], axis: TokenBlocks, names: Sequence[str] | None
 ) -> tuple[Token, ...]:
-    """Blocks of tokens without names by their numbers alone, which are not said twice."""
+    """Tokens without names in blocks, each named by its first and last number."""
     if axis.length == 1 or (names is not None and len(names) >= axis.stop):
         return tokens
     spans = ((first, stop - 1) for first, stop in axis.spans)
@@ -257,10 +257,7 @@ def _check_names(own: Sequence[CapturedCall], names: Names) -> None:
 
 
 def _notes(own: Sequence[CapturedCall], seen: WatchLog) -> Iterator[str]:
-    for kept in own:
-        note = region_note(kept.grid, kept.sides)
-        if note:
-            yield note
+    yield from filter(None, (region_note(kept.grid, kept.sides) for kept in own))
     for ignored in dict.fromkeys(kept.ignored for kept in own):
         some = [kept.links for kept in own if kept.ignored == ignored]
         if most := max((len(head) for links in some for head in links), default=0):
@@ -274,7 +271,7 @@ def _notes(own: Sequence[CapturedCall], seen: WatchLog) -> Iterator[str]:
     other = sum(kept.off is None and not kept.dropped for kept in own)
     if other:
         yield f"{other} of {len(own)} calls could not be compared with the output"
-    yield from _refused(seen)
+    yield from _refusals(seen)
     if seen.unsure:
         yield (
             f"{seen.unsure} calls have batch and heads on one axis, and the number of heads is not "
@@ -284,35 +281,37 @@ def _notes(own: Sequence[CapturedCall], seen: WatchLog) -> Iterator[str]:
         yield f"attention of '{path}' could not be read: {why}"
     if seen.dropped:
         yield f"{seen.dropped} further calls were not kept: their maps would not fit into max_bytes"
+    if seen.compiled:
+        yield COMPILED
 
 
-def _refused(seen: WatchLog) -> Iterator[str]:
-    """What was no attention between tokens that can be shown, and why."""
+def _refusals(seen: WatchLog) -> Iterator[str]:
+    """How many softmaxes were no attention between tokens, by the reason."""
     return (f"{count} {why}" for why, count in seen.refused.items() if count)
 
 
-def _why_none(seen: WatchLog, wanted: Wanted) -> str:
-    """Why there is no map, in one line."""
-    path, why = next(iter(seen.failures.items()), ("", ""))
-    paths = ", ".join(list(seen.calls)[:5]) + ", …" * (len(seen.calls) > 5)
-    reasons = (
-        (seen.failures, f"attention of '{path}' could not be read: {why}"),
-        (seen.dropped, f"none of {seen.dropped} maps fits into max_bytes={wanted.most_bytes:,}"),
-        (seen.compiled, COMPILED),
-        (list(_refused(seen)), "; ".join(_refused(seen))),
-        (
-            seen.calls,
+def _reasons_for_none(seen: WatchLog, wanted: Wanted) -> Iterator[str]:
+    """Why there is no map, the most telling reason first."""
+    for path, why in seen.failures.items():
+        yield f"attention of '{path}' could not be read: {why}"
+    if seen.dropped:
+        yield f"none of {seen.dropped} maps fits into max_bytes={wanted.most_bytes:,}"
+    if seen.compiled:
+        yield COMPILED
+    if refusals := "; ".join(_refusals(seen)):
+        yield refusals
+    if seen.calls:
+        paths = ", ".join([*seen.calls][:5])
+        yield (
             f"none of the calls seen is wanted (only={', '.join(wanted.only) or '*'}); they were "
-            f"made by {paths}",
-        ),
-        (
-            seen.softmaxes,
+            f"made by {paths}{', …' if len(seen.calls) > 5 else ''}"
+        )
+    if seen.softmaxes:
+        yield (
             f"no attention was seen: {seen.softmaxes} softmaxes ran, and none of them met values "
-            "in a product as it was (a classifier's, a gate's, weights that were normalised again)",
-        ),
+            "in a product as it was (a classifier's, a gate's, weights that were normalised again)"
+        )
+    yield (
+        "no attention was seen: nothing ran in the block, or nothing that has a softmax over keys "
+        "(one written out as exponentials is not recognised)"
     )
-    nothing = (
-        "nothing ran in the block, or nothing that has a softmax over keys (one written out as "
-        "exponentials is not recognised)"
-    )
-    return next((why for told, why in reasons if told), f"no attention was seen: {nothing}")

@@ -11,7 +11,7 @@ from math import nan, prod
 from typing import Any
 
 from attnviz.models.hugging_face.capture.kernel import Call
-from attnviz.models.watch.lineage import Lineage, Mark, Softmax, equation, factors_of
+from attnviz.models.watch.lineage import Lineage, Mark, Softmax, TorchCall
 
 LINEAR = "products of linear attention: it has no softmax over keys, and so no weights to show"
 MIXED = (
@@ -30,29 +30,29 @@ OWN = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Mixture:
-    """Weights (…, queries, keys) that met values (…, keys, size), which made the output.
+    """Weights (…, queries, keys) that met values (…, keys, size), and the output they made.
 
     Attributes:
-        softmax: what the weights are of.
-        output: the product; what was added to it is taken off.
-        given: the values as they were given.
-        part: the weights as they were given, where they are a part of the softmax.
+        softmax: where the weights come from.
+        given: the values as the product was given them.
+        why: why this is no attention between tokens; "" where it is, and only then what follows.
+        output: the product, without what was added to it.
+        part: the weights as they were given, where they are only a part of the softmax.
         heads: how many there are, where batch and heads are one axis; None: not known.
-        queries: which axis of the product as it was made is that of the queries.
+        queries: which axis of the product, as it was made, is the queries'.
         off: the largest difference between weights times values and the output, where it is known.
-        why: why it is no attention between tokens; "" where it is.
     """
 
     softmax: Softmax | None
+    given: Any
+    why: str = ""
     weights: Any = None
     value: Any = None
     output: Any = None
-    given: Any = None
     part: Any = None
     heads: int | None = None
     queries: int | None = None
     off: float | None = None
-    why: str = ""
 
     @property
     def dropout(self) -> bool:
@@ -60,37 +60,37 @@ class Mixture:
         return self.softmax is not None and self.softmax.undropped is not None
 
     def calls(self, heads: int) -> tuple[int, Callable[[int], Call]]:
-        """How many items the batch has, and each as a call whose kernel is the product.
+        """The number of items in the batch, and a function that makes a call of each.
 
         `heads` is how many there are, where batch and heads are one axis.
         """
         lead, dtype = self.output.shape[:-2], self.output.dtype
         weights, value, output = (
-            _batched(side.expand(*lead, *side.shape[-2:]), heads).to(dtype)
+            _with_batch(side.expand(*lead, *side.shape[-2:]), heads).to(dtype)
             for side in (self.weights, self.value, self.output)
         )
 
         def item(number: int) -> Call:
             own = weights[number : number + 1]
 
-            def mixed(*call: Any, **_options: Any) -> Any:
+            def mix(*call: Any, **_options: Any) -> Any:
                 return ((own @ call[3]).transpose(1, 2),)
 
-            # Nothing is known of queries and keys but how many there are.
+            # Of queries and keys only their number is known.
             query, key = (own.new_zeros((*own.shape[:2], count, 1)) for count in own.shape[2:])
             made = output[number : number + 1].transpose(1, 2).contiguous()
             options = {"is_causal": False}
-            return Call(mixed, None, query, key, value[number : number + 1], None, options, made)
+            return Call(mix, None, query, key, value[number : number + 1], None, options, made)
 
         return len(weights), item
 
     def difference(self) -> float:
         """The largest difference between weights times values and the output."""
-        mixed = self.weights.float() @ self.value.float()
-        return float((mixed - self.output.float()).abs().max())
+        product = self.weights.float() @ self.value.float()
+        return float((product - self.output.float()).abs().max())
 
 
-def _batched(tensor: Any, heads: int) -> Any:
+def _with_batch(tensor: Any, heads: int) -> Any:
     """A tensor (…, rows, columns) as (batch, heads, rows, columns)."""
     tensor = tensor.clone() if tensor.is_inference() else tensor
     if tensor.ndim == 3:
@@ -98,56 +98,70 @@ def _batched(tensor: Any, heads: int) -> Any:
     return tensor.flatten(0, -4) if tensor.ndim > 3 else tensor[None, None]
 
 
-def mixture_of(
-    lineage: Lineage, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
-) -> Mixture | None:
-    """Attention, where a product is contracted over the keys of a softmax among its factors."""
-    found = factors_of(name, args, kwargs)
-    if found is None:
-        return None
-    factors, written = found
-    if name in ("baddbmm", "addmm"):
-        before = args[0] if args else kwargs["input"]
-        beta, alpha = kwargs.get("beta", 1), kwargs.get("alpha", 1)
-        # With a beta of 0 what was added may be anything, NaN included.
-        result = (result - beta * before if beta else result) / alpha
-    *sides, out = equation(written, factors)
-    marks = [lineage.of(tensor) for tensor in factors]
-    for at in (0, 1):
-        weights, values = (_Factor(factors[i], sides[i], marks[i]) for i in (at, 1 - at))
-        keys = _keys(weights, values, out)
-        if keys is not None and not _is_constant_mixing(weights, values, keys):
-            return _mixture(weights, values, _Factor(result, out, Mark(0, frozenset())), keys)
-        for letter in set(weights.axes) & set(values.axes) - set(out):
-            if values.mark.made is not None and values.has(letter, "queries"):
-                return Mixture(None, given=values.tensor, why=LINEAR)
-            if weights.mark.softmax is not None and weights.has(letter, "queries"):
-                return Mixture(weights.mark.softmax, given=values.tensor, why=ACROSS)
-    return None
+_UNKNOWN = Mark(0, frozenset())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Factor:
-    """A tensor of a product, its axes as letters, and what is known of it."""
+    """A factor of a product or its result, its axes as letters, and what is known of it."""
 
     tensor: Any
     axes: str
-    mark: Mark
+    mark: Mark = _UNKNOWN
 
     def has(self, letter: str, *labels: str) -> bool:
-        return letter in self.axes and self.mark.has(self.axes.index(letter), *labels)
+        at = self.axes.find(letter)
+        return 0 <= at < len(self.mark.labels) and not self.mark.labels[at].isdisjoint(labels)
+
+    def size(self, letter: str) -> int:
+        return int(self.tensor.shape[self.axes.index(letter)])
+
+    def aligned(self, letters: Sequence[str]) -> Any:
+        """The tensor with its axes in this order; those that it has not have the size 1."""
+        own = [self.axes.index(letter) for letter in letters if letter in self.axes]
+        tensor = self.tensor.detach().permute(own)
+        for at, letter in enumerate(letters):
+            if letter not in self.axes:
+                tensor = tensor.unsqueeze(at)
+        return tensor
+
+
+def mixture_of(lineage: Lineage, call: TorchCall, result: Any) -> Mixture | None:
+    """Attention, where a product is contracted over the keys of a softmax among its factors."""
+    found = call.factors()
+    if found is None:
+        return None
+    factors, (*sides, out) = found
+    if call.name in ("baddbmm", "addmm"):
+        before = call.args[0] if call.args else call.kwargs["input"]
+        beta, alpha = call.kwargs.get("beta", 1), call.kwargs.get("alpha", 1)
+        # With a beta of 0 what was added may be anything, NaN included.
+        result = (result - beta * before if beta else result) / alpha
+    pair = [
+        _Factor(tensor, side, lineage.of(tensor))
+        for tensor, side in zip(factors, sides, strict=True)
+    ]
+    for weights, values in (pair, pair[::-1]):
+        keys = _keys(weights, values, out)
+        if keys is not None and not _is_constant_mixing(weights, values, keys):
+            return _mixture(weights, values, _Factor(result, out), keys)
+        for letter in set(weights.axes) & set(values.axes) - set(out):
+            if values.mark.made is not None and values.has(letter, "queries"):
+                return Mixture(None, values.tensor, LINEAR)
+            if weights.mark.softmax is not None and weights.has(letter, "queries"):
+                return Mixture(weights.mark.softmax, values.tensor, ACROSS)
+    return None
 
 
 def _keys(weights: _Factor, values: _Factor, out: str) -> str | None:
-    """The axis over which a product adds up, where it is that of a softmax's keys."""
+    """The axis over which a product adds up, where it is the axis of a softmax's keys."""
     contracted = [letter for letter in weights.axes if letter not in out]
     if weights.mark.softmax is None or len(contracted) != 1 or contracted[0] not in values.axes:
         return None
-    place = weights.axes.index(contracted[0])
-    own = weights.mark.axes.get("keys", frozenset())
-    # Nothing tells an axis of one key from others of size 1.
-    is_keys = place in own or (not own and weights.tensor.shape[place] == 1)
-    return contracted[0] if is_keys else None
+    (letter,) = contracted
+    # Nothing distinguishes an axis of one key from others of size 1.
+    single = not weights.mark.has("keys") and weights.size(letter) == 1
+    return letter if single or weights.has(letter, "keys") else None
 
 
 def _is_constant_mixing(weights: _Factor, values: _Factor, keys: str) -> bool:
@@ -163,62 +177,66 @@ def _is_constant_mixing(weights: _Factor, values: _Factor, keys: str) -> bool:
 
 def _mixture(weights: _Factor, values: _Factor, product: _Factor, keys: str) -> Mixture:
     """Weights, values and product with their axes in order: batch, heads, queries, keys or size."""
-    softmax, own = weights.mark.softmax, weights.axes
+    softmax, axes, given = weights.mark.softmax, weights.axes, values.tensor
     assert softmax is not None
     summary = softmax.same_input is None and values.mark.product is not None
-    if summary and (values.has(keys, "left", "right") or "left" not in values.mark.axes):
-        return Mixture(softmax, given=values.tensor, why=LINEAR)
-    known = weights.mark.axes.get("queries")
-    # What only the weights have are queries; of several such axes the last, behind heads.
-    alone = [letter for letter in own if letter not in values.axes and letter != keys]
-    queries = own[max(known)] if known else alone[-1] if alone else "?"
-    lead = [letter for letter in own if letter not in (keys, queries)]
+    if summary and (values.has(keys, "left", "right") or not values.mark.has("left")):
+        return Mixture(softmax, given, LINEAR)
+    # Only the weights have the queries; of several such axes they are the last, behind heads.
+    known = [letter for letter in axes if weights.has(letter, "queries")]
+    alone = [letter for letter in axes if letter not in values.axes and letter != keys]
+    queries = (known or alone or ["?"])[-1]
+    lead = [letter for letter in axes if letter not in (keys, queries)]
     heads = [at for at in lead if weights.has(at, "feature") or values.has(at, "feature")]
-    single = queries == "?" or weights.tensor.shape[own.index(queries)] == 1
-    plain = [at for at in lead if at not in heads and weights.tensor.shape[own.index(at)] > 1]
+    items = [at for at in lead if at not in heads and weights.size(at) > 1]
     if (
         queries in values.axes
         or softmax.ranked
-        or (single and values.mark.picked)
-        or (queries == "?" and known is not None and len(plain) > 1)
+        or (values.mark.picked and (queries == "?" or weights.size(queries) == 1))
+        or (queries == "?" and softmax.has_queries and len(items) > 1)
     ):
-        return Mixture(softmax, given=values.tensor, why=OWN)
+        return Mixture(softmax, given, OWN)
     lead.sort(key=lambda letter: letter in heads)
-    merged = next(
-        (side for side in (values, weights) for at in lead if side.has(at, "merged")), None
+    sizes = [letter for letter in values.axes if letter not in axes] or ["!"]
+    shown = weights if softmax.undropped is None else replace(weights, tensor=softmax.undropped)
+    mixed, value, output = (
+        side.aligned([*lead, *wanted]).flatten(len(lead) + 1)
+        for side, wanted in (
+            (shown, [queries, keys]),
+            (values, [keys, *sizes]),
+            (product, [queries, *sizes]),
+        )
     )
-    sizes = [letter for letter in values.axes if letter not in own] or ["!"]
-    place = None
-    if merged is not None:
-        place = next(at for at, letter in enumerate(lead) if merged.has(letter, "merged"))
-        if weights.tensor.shape[own.index(lead[place])] % merged.mark.heads[0]:
-            place = None
-    shown = weights.tensor if softmax.undropped is None else softmax.undropped
-    sides = [
-        _as(tensor.detach(), letters, [*lead, *wanted]).flatten(len(lead) + 1)
-        for tensor, letters, wanted in (
-            (shown, own, [queries, keys]),
-            (values.tensor, values.axes, [keys, *sizes]),
-            (product.tensor, product.axes, [queries, *sizes]),
-        )
-    ]
+    merged = [
+        (at, side.mark.heads)
+        for side in (values, weights)
+        for at, letter in enumerate(lead)
+        if side.has(letter, "merged")
+    ][:1]
     count = None
-    if place is not None:
-        assert merged is not None
-        sides = [_taken_apart(side, place, len(lead), merged.mark.heads) for side in sides]
-    elif len(lead) == 1:
-        unknown = not any(
-            "feature" in side.mark.axes for side in (weights, values) if lead[0] in side.axes
+    if merged and weights.size(lead[merged[0][0]]) % merged[0][1][0] == 0:
+        mixed, value, output = (
+            _split_merged(side, len(lead), *merged[0]) for side in (mixed, value, output)
         )
-        count = None if unknown else len(sides[2]) if heads else 1
-    place_out = product.axes.index(queries) if queries in product.axes else None
-    part = shown.detach() if shown.numel() < prod(softmax.whole.shape) else None
-    shown, value, output = sides
-    return Mixture(softmax, shown, value, output, values.tensor, part, count, place_out)
+    elif len(lead) == 1 and any(
+        side.mark.has("feature") for side in (weights, values) if lead[0] in side.axes
+    ):
+        count = len(output) if heads else 1
+    return Mixture(
+        softmax,
+        given,
+        "",
+        mixed,
+        value,
+        output,
+        shown.tensor.detach() if shown.tensor.numel() < prod(softmax.whole.shape) else None,
+        count,
+        product.axes.index(queries) if queries in product.axes else None,
+    )
 
 
-def _taken_apart(tensor: Any, place: int, rank: int, heads: tuple[int, bool]) -> Any:
-    """A tensor with batch and heads on an axis as two axes, the heads behind the batch."""
+def _split_merged(tensor: Any, rank: int, place: int, heads: tuple[int, bool]) -> Any:
+    """A tensor whose axis of batch and heads is two axes, the heads at `rank`."""
     count, first = heads
     if tensor.shape[place] == 1:
         tensor = tensor.unsqueeze(place)
@@ -227,48 +245,52 @@ def _taken_apart(tensor: Any, place: int, rank: int, heads: tuple[int, bool]) ->
     return tensor.movedim(place if first else place + 1, rank)
 
 
-def joined(found: Mixture, softmax: Softmax) -> Mixture | None:
-    """The softmax that this is a part of, once it met values; None: this part did before."""
-    whole, cells, (keys,) = softmax.whole, softmax.cells, softmax.whole.axes["keys"]
+def join_pieces(found: Mixture, softmax: Softmax) -> Mixture | None:
+    """All parts of a softmax that have met values, as one; None: this part was among them."""
+    whole, cells = softmax.whole, softmax.cells
     if found.part is None or cells is None:
         return found
     place = cells.shape, cells.stride(), cells.storage_offset()
     if any(place == other for other, *_ in whole.pieces):
         return None
     whole.pieces.append((place, found.part, None if found.dropout else found.difference()))
+    (keys,) = (at for at, labels in enumerate(whole.labels) if "keys" in labels)
+    others = [at for at in range(len(whole.shape)) if at != keys]
     rows = found.part.numel() // found.weights.shape[-1]
-    if len(whole.pieces) == 1 and rows * whole.shape[keys] == prod(whole.shape):
-        return found  # with fewer keys, as where a sink is left out
+    # One piece of every row has fewer keys, as where a sink is left out.
+    alone = len(whole.pieces) == 1 and rows * whole.shape[keys] == prod(whole.shape)
+    if alone or not others:
+        return found
     canvas = found.part.new_full((prod(whole.shape),), nan)
     for where, weights, _ in whole.pieces:
         canvas.as_strided(*where).copy_(weights)
     canvas = canvas.view(whole.shape)
-    others = [axis for axis in range(canvas.ndim) if axis != keys]
-    if not others:
-        return found
-    queries = max(whole.axes.get("queries") or others)
-    for axis in (queries, keys):
+    queries = [at for at, labels in enumerate(whole.labels) if "queries" in labels] or others
+    for axis in (queries[-1], keys):
         met = ~canvas.isnan().movedim(axis, 0).flatten(1).all(1)
         canvas = canvas.index_select(axis, met.nonzero().flatten())
-    letters = "abcdefghijklm"[: canvas.ndim]
-    filled = canvas.nan_to_num(0)
+    canvas = canvas.nan_to_num(0)
     if softmax.undropped is not None:
-        softmax = replace(softmax, undropped=filled)
-    mark = Mark(0, frozenset(), softmax, axes=whole.axes, heads=whole.heads)
+        softmax = replace(softmax, undropped=canvas)
+    letters = "abcdefghijklm"[: canvas.ndim]
+    mark = Mark(0, frozenset(), whole.labels, softmax, heads=whole.heads)
+    # Only the order of the axes is wanted, for which the values may be nothing.
     nothing = canvas.new_zeros(()).expand(*canvas.shape, 1)
     values, product = (
-        _Factor(nothing.select(at, 0), f"{letters}!".replace(letters[at], ""), Mark(0, frozenset()))
-        for at in (queries, keys)
+        _Factor(nothing.select(at, 0), f"{letters}!".replace(letters[at], ""))
+        for at in (queries[-1], keys)
     )
-    made = _mixture(_Factor(filled, letters, mark), values, product, letters[keys])
+    made = _mixture(_Factor(canvas, letters, mark), values, product, letters[keys])
     offs = [off for *_, off in whole.pieces if off is not None]
     return replace(made, off=max(offs, default=None), part=None)
 
 
-def _as(tensor: Any, letters: str, wanted: Sequence[str]) -> Any:
-    """A tensor's axes in another order; those that it has not have the size 1."""
-    tensor = tensor.permute([letters.index(letter) for letter in wanted if letter in letters])
-    for at, letter in enumerate(wanted):
-        if letter not in letters:
-            tensor = tensor.unsqueeze(at)
-    return tensor
+def mark_mixture(mark: Mark, found: Mixture) -> Mark:
+    """The mark of a product in which a softmax mixed values."""
+    if found.softmax is None or found.softmax.same_input is not None:
+        return replace(mark, product=None)
+    # The softmax may be of features: then queries of linear attention meet this product.
+    labels = list(mark.labels)
+    if found.queries is not None:
+        labels[found.queries] |= {"queries"}
+    return replace(mark, made=found.softmax.whole, labels=tuple(labels))

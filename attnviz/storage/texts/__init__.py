@@ -1,6 +1,6 @@
-"""Texts as they come in, one at a time, and which of them are read together.
+"""Texts one at a time, and which of them are computed together.
 
-That is decided by their number and lengths alone, so that it is reproducible.
+Only their number and lengths decide that, so that results are reproducible.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from attnviz.core.errors import InputError
 
 CHUNK_SIZE = 1024
-"""Records in a chunk, on which alone their numbers depend. Batched by length, 2,000 sentences carry
-7 % of padding in chunks of 1024 and 25 % in chunks of 256."""
+"""Records in a chunk; results depend on nothing else. Batched by length, 2,000 sentences have
+7 % padding in chunks of 1024, and 25 % in chunks of 256."""
 CHUNK_LENGTHS = 1 << 25
-"""The sum of squared lengths, in characters, at which a chunk is full: long texts have large maps,
-and a worker returns those of a whole chunk at once."""
+"""The sum of squared lengths, in characters, at which a chunk is full: a worker returns all maps of
+a chunk at once, and long texts have large maps."""
 MEMORY_BUDGET = 2**29
 """Bytes of maps that are held at once."""
 
@@ -84,9 +84,9 @@ def chunks(
     size: int = CHUNK_SIZE,
     ready: Callable[[], bool] | None = None,
 ) -> Iterator[list[Text | BadText]]:
-    """Consecutive records, `size` at a time, fewer where they are long, and at the end.
+    """Consecutive records, at most `size` at a time, and fewer where they are long.
 
-    A chunk also ends where `ready`, called after each record, says that none is waiting.
+    `ready`, called after each record, tells whether another is waiting; if not, the chunk ends.
     """
     chunk, lengths = list[Text | BadText](), 0
     for text in texts:
@@ -102,7 +102,7 @@ def chunks(
 
 
 def chunks_by_memory(sizes: Sequence[int], budget: int) -> Iterator[range]:
-    """Records in order, as many at a time as fit into the budget of bytes, but one at least."""
+    """Consecutive records, as many at a time as fit into the budget of bytes, at least one."""
     first, held = 0, 0
     for number, size in enumerate(sizes):
         if number > first and held + size > budget:
@@ -123,8 +123,8 @@ def batches(
 ) -> Iterator[list[int]]:
     """Records of similar length together, shortest first.
 
-    A batch has so many tokens at most, padding counted, and `most` records; with `even` only
-    records of equal lengths come together.
+    A batch has at most that many `tokens`, padding included, and at most `most` records. With
+    `even` all its records have equal lengths.
     """
     batch, widest = list[int](), Lengths()
     for own, number in sorted((lengths(number), number) for number in numbers):

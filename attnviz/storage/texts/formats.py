@@ -34,7 +34,7 @@ def format_of_file(path: PurePath) -> str | None:
 
 
 def check_reading(reading: FileFormat) -> None:
-    """Refuse columns of plain lines, which have none, with a UsageError."""
+    """Raise a UsageError where columns of plain lines are asked for: they have none."""
     if reading.columns and reading.input_format == "txt":
         raise UsageError(
             "--columns is for .csv, .tsv and .jsonl, plain lines have none: "
@@ -43,9 +43,9 @@ def check_reading(reading: FileFormat) -> None:
 
 
 def read_texts(lines: Iterable[bytes], name: str, reading: FileFormat) -> Iterator[Text | BadText]:
-    """Each raw line or row as a text; one that cannot be used comes as a BadText.
+    """Each raw line or row as a text; one that cannot be used is a BadText.
 
-    Where the file breaks off, that is a last BadText. Blank lines are left out.
+    Where the file breaks off, the last item is a BadText. Blank lines are left out.
 
     Raises:
         AttnvizError: a table without the columns that are needed.

@@ -40,13 +40,13 @@ class FileFormat:
 
 
 class BrokenFileError(InputError):
-    """A file that could be read up to some line only."""
+    """A file that can only be read up to some line."""
 
     line = 0
 
     @classmethod
     def after(cls, name: str, line: int, reason: str) -> BrokenFileError:
-        """The error of a file after a line. One that is pickled is made of its message alone."""
+        """The error of a file after a line; no __init__ of its own, as pickle gives the message."""
         error = cls(f"{name} cannot be read after line {line}: {reason}")
         error.line = line
         return error
@@ -63,8 +63,8 @@ class Readable(Protocol):
 class LineReader:
     """The lines of a stream as they come, each with its end.
 
-    A buffered reader of Python's would do, but it cannot say whether a line is there without
-    waiting for one: of a pipe, each line is shown as soon as it comes.
+    Python's own buffered reader cannot tell whether a line is there without waiting for one, and a
+    pipe's lines are to be shown as soon as they come.
     """
 
     def __init__(
@@ -88,8 +88,8 @@ class LineReader:
                 self.complete.append(b"".join((*pieces, line, b"\n")))
                 pieces.clear()
             if last:
-                held = held * bool(pieces) + len(last)
                 pieces.append(last)
+                held = len(last) if len(pieces) == 1 else held + len(last)
                 if held > self.longest:
                     raise OverflowError(
                         f"the next one is longer than {self.longest >> 20} MiB: "
@@ -108,7 +108,7 @@ def _read(stream: Readable, size: int = CHUNK) -> bytes:
     return chunk
 
 
-class _Rejoined(io.RawIOBase):
+class _RejoinedStream(io.RawIOBase):
     def __init__(self, start: bytes, stream: Readable) -> None:
         self.start, self.stream = start, stream
 
@@ -126,15 +126,16 @@ class _Rejoined(io.RawIOBase):
 def open_lines(
     stream: Readable, name: str, *, packed: bool = False, longest: int = LONGEST
 ) -> LineReader:
-    """The lines of a stream, unpacked where it is gzip, as it has to be where it is `packed`.
+    """The lines of a stream, unpacked where it is gzip.
 
-    A BrokenFileError says that it is not.
+    Raises:
+        BrokenFileError: it should be `packed`, and is no gzip.
     """
     start = b""
     while len(start) < len(MAGIC) and (more := _read(stream)):
         start += more
     if start.startswith(MAGIC):
-        file = io.BufferedReader(_Rejoined(start, stream), CHUNK)
+        file = io.BufferedReader(_RejoinedStream(start, stream), CHUNK)
         unpacked: Any = SimpleNamespace(read=gzip.GzipFile(fileobj=file, mode="rb").read1)
         return LineReader(unpacked, b"", longest, packed=True)
     if packed:
@@ -142,8 +143,8 @@ def open_lines(
     return LineReader(stream, start, longest)
 
 
-def unbroken(lines: LineReader, name: str) -> Iterator[bytes]:
-    """The lines; a last one that is cut off in the middle of gzip is none.
+def whole_lines(lines: LineReader, name: str) -> Iterator[bytes]:
+    """The lines, without a last one that gzip cuts off.
 
     Raises:
         BrokenFileError: the rest cannot be read.
@@ -167,7 +168,7 @@ def read_file(
 ) -> Iterator[bytes]:
     """The lines of an open file, plain or gzip, which is closed at their end."""
     with file:
-        yield from unbroken(open_lines(file, name, packed=packed, longest=longest), name)
+        yield from whole_lines(open_lines(file, name, packed=packed, longest=longest), name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +193,7 @@ class Line:
 
     @property
     def blank(self) -> bool:
-        """Nothing stands there that could be seen."""
+        """Whether there is nothing but spaces."""
         return not self.raw or self.raw.isspace()
 
 

@@ -1,7 +1,7 @@
 """Texts out of tables: which column holds what, by its name in a header or by its number.
 
-In CSV (RFC 4180) a row may go over several lines. In TSV a tab always parts columns and quotes are
-letters, as cut and awk see it.
+In CSV (RFC 4180) a row may span several lines. In TSV a tab always separates columns and quotes are
+letters, as in cut and awk.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from attnviz.storage.texts.lines import (
 SHOWN = 8
 """Columns of a file that a message names at most."""
 ROW_LINES = 10_000
-"""Lines that a row may go over, so that a quote never closed does not take in the whole file."""
+"""Lines of a row at most, so that a quote that is never closed does not swallow the whole file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,17 +40,16 @@ class Row(Line):
 
 
 def tsv_rows(lines: Iterable[bytes], name: str) -> Iterator[Row]:
-    """Each line, parted at its tabs."""
+    """Each line, split at its tabs."""
     for line in number_lines(lines, name):
         yield Row(line.number, line.line, line.raw, name, tuple(line.raw.split("\t")))
 
 
 def csv_rows(lines: Iterable[bytes], name: str, longest: int = LONGEST) -> Iterator[Row]:
-    """Each row; where a quote goes wrong only the line that opened it is lost, and is a problem.
+    """Each row; a quote that is never closed costs only the line that opens it.
 
-    The lines after it are read again. Where one of them opens a quote that its own end does not
-    close, the lines below would go wrong as they just did, so that it is a problem at once: no line
-    is read more than twice.
+    The lines after it are read again, one by one: a second such quote among them would fail as the
+    first did, so it fails at once. No line is read more than twice.
     """
     csv.field_size_limit(2**31 - 1)  # as many letters as the module can count everywhere
     source = decode_lines(lines)
@@ -94,10 +93,12 @@ def _problem(error: csv.Error, lines: int) -> str:
 
 
 def parse_columns(asked: str, *, pairs: bool) -> dict[str, str]:
-    """The column of each role in words like `text=sentence,id=key`; a name, or a number from 1.
+    """The column of each role in `text=sentence,id=key`: a name, or a number from 1.
 
-    With `pairs` the roles are source, target, id and labels, else text, id and labels. A UsageError
-    where it is not written like this.
+    With `pairs` the roles are source, target, id and labels, else text, id and labels.
+
+    Raises:
+        UsageError: it is not written like this.
     """
     roles = ("source", "target", "id", "labels") if pairs else ("text", "id", "labels")
     found: dict[str, str] = {}
@@ -123,7 +124,7 @@ def parse_columns(asked: str, *, pairs: bool) -> dict[str, str]:
 
 
 def read_table(rows: Iterable[Row], name: str, reading: FileFormat) -> Iterator[Text | BadText]:
-    """The texts of a table; one with tabs may do without a header."""
+    """The texts of a table; one of texts or pairs with tabs needs no header."""
     rows, columns, pairs = iter(rows), reading.columns, reading.pairs
     first = next((row for row in rows if not row.blank), None)
     if first is None:
@@ -153,7 +154,7 @@ def _bare_text(row: Row, *, pairs: bool, most: int) -> Text:
 
 
 def _row_text(row: Row, first: Row, places: Mapping[str, int], before: int, main: str) -> Text:
-    """The text of a row; a column that is missing at its end is left empty, one too many is not."""
+    """The text of a row; columns missing at its end are empty, and one too many is an error."""
     if row.problem:
         raise InputError(f"{row.where} is not CSV: {row.problem}")
     width = len(first.fields)
@@ -193,7 +194,7 @@ def _find_places(
     if main not in places:
         needed = "source=NAME,target=NAME" if pairs else "text=NAME"
         raise InputError(
-            f"{name} has no column '{main}', only {_listed(fields)}: say --columns {needed}, "
+            f"{name} has no column '{main}', only {_list_names(fields)}: say --columns {needed}, "
             "with numbers from 1 where the first line is no header"
         )
     if not pairs:
@@ -204,7 +205,7 @@ def _find_places(
 def _by_name(
     names: Sequence[str], asked: Mapping[str, str], main: str, name: str
 ) -> dict[str, int]:
-    """The place of each role that the header has; those asked for it must have."""
+    """The place of each role in the header; those that were asked for must be there."""
     places = {}
     for role in (main, "target", "id", "labels"):
         wanted = asked.get(role, role)
@@ -215,18 +216,18 @@ def _by_name(
         elif role in asked:
             raise UsageError(
                 f"--columns {role}={wanted}: {name} has no column '{wanted}', only "
-                f"{_listed(names)}.{did_you_mean(wanted, names[:SHOWN])}"
+                f"{_list_names(names)}.{did_you_mean(wanted, names[:SHOWN])}"
             )
     return places
 
 
 def count(number: int, what: str) -> str:
     """The number with its noun."""
-    return f"{number} {what}{'s' * (number != 1)}"
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
-def _listed(names: Sequence[str]) -> str:
-    """Names cut for a message: a first line may hold anything."""
+def _list_names(names: Sequence[str]) -> str:
+    """Names, shortened for a message: a first line may hold anything."""
     cut = [name if len(name) <= 40 else f"{name[:39]}…" for name in names[:SHOWN]]
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     return ", ".join(f"'{name}'" for name in cut) + more

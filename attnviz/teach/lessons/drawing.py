@@ -30,15 +30,15 @@ from attnviz.renderers.figures.figure import (
     colormap,
     draw_image,
     figure_bytes,
-    framed,
+    frame_image,
     ink,
     line_height,
     own_settings,
     write,
 )
 from attnviz.renderers.figures.fonts import DPI, Typeface, typeface
-from attnviz.renderers.figures.heatmap import number, write_cells
-from attnviz.renderers.page.plain import plain_page
+from attnviz.renderers.figures.heatmap import cell_number, write_cells
+from attnviz.renderers.page.document import plain_page
 from attnviz.renderers.printable import printable, shorten
 from attnviz.teach.lessons.lesson import Curves, Heat, Lesson, column_heading, format_cell
 
@@ -169,7 +169,7 @@ def _draw_alone(title: str, panel: Heat, face: Typeface) -> Figure:
     )
     # Values below the scale are drawn white: NaN has no cell.
     shown = np.where(np.isnan(panel.values), panel.limits[0] - 1, panel.values)
-    figure, axes = framed(shown, wide * across, tall * down, frame)
+    figure, axes = frame_image(shown, wide * across, tall * down, frame)
     _set_labels(axes, texts, (tall, wide), face)
     if min(tall, wide) >= ROOMY_CELL:
         _write_numbers(axes, panel.values, panel.limits, face)
@@ -190,7 +190,7 @@ def _set_labels(
 
 
 def _write_numbers(axes: Axes, values: NDArray[Any], limits: Limits, face: Typeface) -> None:
-    texts = [["" if np.isnan(value) else number(value, 2) for value in row] for row in values]
+    texts = [["" if np.isnan(value) else cell_number(value, 2) for value in row] for row in values]
     write_cells(axes, values, texts, limits, face.font(NOTE_SIZE))
 
 

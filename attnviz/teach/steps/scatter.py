@@ -20,7 +20,7 @@ from attnviz.renderers.figures.figure import (
     NOTE_SIZE,
     TEXT_SIZE,
     ink,
-    overlap,
+    overlap_area,
     own_settings,
     points,
 )
@@ -183,7 +183,7 @@ def _freest_box(x: float, y: float, width: float, taken: Sequence[Box]) -> Box:
         )
     ]
     boxes = [(left, bottom, left + width, bottom + height) for left, bottom in sides]
-    return min(boxes, key=lambda box: sum(overlap(box, other) for other in taken))
+    return min(boxes, key=lambda box: sum(overlap_area(box, other) for other in taken))
 
 
 def _draw_frame(axes: Axes3D, placed: Points) -> None:

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from attnviz.renderers import Display
 from attnviz.renderers.printable import printable, shorten
-from attnviz.renderers.text.console import shaded, shown
+from attnviz.renderers.text.console import print_parts, shade_text
 from attnviz.storage.documents import dump_json
 from attnviz.teach.steps.arithmetic import ROUNDED, Matrix, Steps
 
@@ -41,7 +41,7 @@ def table(steps: Steps, display: Display) -> str:
         lines.append(Text())
         blocks = [_block(one, display) for matrix in stage for one in matrix.slices()]
         lines += _place_side_by_side(blocks, display.width)
-    return shown(lines, display)
+    return print_parts(lines, display)
 
 
 def agreement_lines(steps: Steps) -> list[str]:
@@ -60,7 +60,7 @@ def examples_listing(examples: Mapping[str, Steps], display: Display) -> str:
         found = f"{given - off} of {given} results as given" if given else "no results given"
         lines.append(Text(f"  {printable(name)}: {found}"))
     tables = [table(steps, display) for steps in examples.values()]
-    return "\n".join([shown(lines, display), *tables])
+    return "\n".join([print_parts(lines, display), *tables])
 
 
 def _place_side_by_side(blocks: Sequence[list[Text]], width: int) -> Iterator[Text]:
@@ -108,7 +108,7 @@ def _block(matrix: Matrix, display: Display) -> list[Text]:
             cell = cells[row][column] if min(row, column) >= 0 else ELISION
             padded = cell.rjust(cell_width if column >= 0 else 1)
             if matrix.name.startswith("weights") and cell != ELISION:
-                texts.append(shaded(padded, float(matrix.values[row, column]), display))
+                texts.append(shade_text(padded, float(matrix.values[row, column]), display))
             else:
                 texts.append(Text(padded))
         lines.append(_line(label, label_width, texts, gutter))

@@ -1,4 +1,4 @@
-"""Every head over the steps of a training run: entropy, drift and role, a small picture each."""
+"""Every head over the steps of a training run: a small picture of entropy, drift and role."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from attnviz.renderers.figures.canvas import EDGE, Box, Canvas, full_canvas
 from attnviz.renderers.figures.figure import (
     NOTE_SIZE,
     ShownFigure,
-    footing,
-    heading,
+    flow_lines,
     height_of,
-    in_lines,
     line_height,
+    note_paragraphs,
     own_settings,
+    title_paragraphs,
 )
 from attnviz.renderers.figures.fonts import typeface
 from attnviz.renderers.figures.heatmap import heatmap
@@ -30,7 +30,7 @@ _PAPER: Color = (247, 248, 250)
 _LINES: dict[str, Color] = {"entropy": INK, DRIFT: (200, 32, 64)}
 _GAP, _BAND, _PAD = 14, 12, 8
 _WIDEST, _NARROWEST, _ALL = 300, 110, 2200
-"""Pixels of a head's picture, and of all heads side by side as far as that goes."""
+"""Pixels of a head's picture at most and at least, and of all heads side by side if possible."""
 _LONGEST_NAME = 28
 
 
@@ -61,8 +61,9 @@ def history_figure(found: History) -> Figure:
     legend = [*((words[name], color) for name, color in _LINES.items())]
     legend += [(role, ROLE_COLORS[role]) for role in shown] + [("no role", UNNAMED)]
     width = int(max(names + len(heads) * (cell + _GAP), 1000))
-    places = in_lines((40 + face.width(text, NOTE_SIZE) + 26 for text, _ in legend), width)
-    head, foot = heading(face, found.caption, reading, width), footing(face, notes, width)
+    places = flow_lines((40 + face.width(text, NOTE_SIZE) + 26 for text, _ in legend), width)
+    head = title_paragraphs(face, found.caption, reading, width)
+    foot = note_paragraphs(face, notes, width)
     start = EDGE + height_of(head) + 0.8 * line
     top = start + (places[-1][1] + 3.6) * line
     high = tall + _BAND + _GAP
@@ -77,14 +78,16 @@ def history_figure(found: History) -> Figure:
     for number, (stream, layer, name) in enumerate(found.heads):
         x = left + heads.index(name) * (cell + _GAP)
         y = top + rows.index((stream, layer)) * high
-        _head(canvas, found, number, (x, y, cell, tall), roof)
+        _draw_head(canvas, found, number, (x, y, cell, tall), roof)
     below = top + len(rows) * high - _GAP + 0.9 * line
     canvas.text(left, below, f"step {ends[0]}", NOTE_SIZE, FAINT)
     canvas.text(left + cell, below, ends[1], NOTE_SIZE, FAINT, align="right")
     return canvas.figure
 
 
-def _head(canvas: Canvas, found: History, number: int, box: Box, roof: Mapping[str, float]) -> None:
+def _draw_head(
+    canvas: Canvas, found: History, number: int, box: Box, roof: Mapping[str, float]
+) -> None:
     x, y, wide, tall = box
     steps = np.array(found.steps, dtype=float)
     along = (steps - steps[0]) / (np.ptp(steps) or 1) * (wide - 2 * _PAD) + _PAD
@@ -99,13 +102,13 @@ def _head(canvas: Canvas, found: History, number: int, box: Box, roof: Mapping[s
         heights = y + tall - _PAD / 2 - values / roof[measure] * (tall - _PAD)
         way = np.stack([x + along, heights], axis=-1)[known]
         canvas.strokes(way[None], color, 1.6, label=measure)
-        if known.sum() == 1:  # a line needs two
+        if known.sum() == 1:  # a line needs two points
             canvas.boxes([(*(way[0] - 4), 8, 8)], color, measure)
 
 
 @own_settings()
-def frames(maps: Mapping[int, AttentionMap], model: str, which: str) -> Figure:
-    """One head at each step as a heat map, all on one scale; the last holds all as its frames."""
+def head_frames(maps: Mapping[int, AttentionMap], model: str, which: str) -> Figure:
+    """One head at each step as a heat map, all on one scale; the last has all as its frames."""
     limits = max((scale_of(item) for item in maps.values()), key=lambda one: one[1])
     last = ShownFigure()
     made = []

@@ -1,8 +1,8 @@
-"""Saved attention out of a file, or out of its shards, of which only what is asked for is read.
+"""Reads saved attention from a file or from its shards, and no more of it than is asked for.
 
-A file of lines, an archive and a Parquet file give their texts one by one, and a single one without
-the others' weights; any other file is read at once. Shards of maps.npz are maps-00000.npz,
-maps-00001.npz and so on.
+JSON lines, .npz and Parquet give their texts one by one, and a single text without the weights of
+the others; any other file is read at once. Shards of maps.npz are maps-00000.npz, maps-00001.npz
+and so on.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ Opener = Callable[[], AbstractContextManager[Saved]]
 
 @dataclass(frozen=True, slots=True)
 class SavedLines:
-    """A JSON document a line; the lines before are skipped, not read."""
+    """One JSON document on each line; lines before the wanted one are not parsed."""
 
     file: IO[bytes]
     where: str
@@ -79,8 +79,8 @@ class SavedLines:
 
 
 @dataclass(frozen=True)
-class Loaded(Saved):
-    """Texts of a file that can only be read at once."""
+class LoadedMaps(Saved):
+    """The texts of a file that is read at once."""
 
     found: Sequence[Attention]
 
@@ -102,7 +102,7 @@ def open_saved(file: IO[bytes], where: str) -> Saved:
         if file.read(1) and holds_attention(first):
             return SavedLines(file, where)
         file.seek(0)
-    return Loaded(list(read_any(file.read(), where)))
+    return LoadedMaps(list(read_any(file.read(), where)))
 
 
 @contextmanager
@@ -113,7 +113,7 @@ def read_from(path: Path) -> Iterator[Saved]:
 
 
 def openers(path: Path) -> list[Opener]:
-    """What opens the file or, where there are only shards called after it, each of those."""
+    """A function that opens the file, or one for each of its shards where only these exist."""
     paths = [path] if path.exists() else shards_of(path) or [path]
     return [partial(read_from, path) for path in paths]
 
@@ -126,9 +126,10 @@ def read_all(files: Iterable[Opener]) -> Iterator[Attention]:
 
 
 def pick(files: Sequence[Opener], record: str, where: str) -> list[Attention]:
-    """The texts of an id or, where there are none, the one of that number, counted from 0.
+    """The texts with an id or, without one, the text of that number, counted from 0.
 
-    An InputError where there is neither.
+    Raises:
+        InputError: there is neither.
     """
     for opened in _likely_first(files, record):
         with opened() as saved:
@@ -148,7 +149,7 @@ def pick(files: Sequence[Opener], record: str, where: str) -> list[Attention]:
 
 
 def _likely_first(files: Sequence[Opener], record: str) -> Sequence[Opener]:
-    """The shards, first the one where a text is whose id is its number."""
+    """The shards, first the one that holds this text if ids are numbers from 0."""
     if len(files) < 2 or not is_number(record):
         return files
     with files[0]() as saved:
@@ -158,14 +159,14 @@ def _likely_first(files: Sequence[Opener], record: str) -> Sequence[Opener]:
 
 
 def read_any(data: bytes, where: str) -> Iterator[Attention]:
-    """Every text's attention in a file of any program; an InputError where it is not known."""
+    """Every text's attention in a file of this or another program; an InputError if unknown."""
     if not holds_attention(data) and is_dump(data):
         return read_dump(data, where)
     return read_attention(data, where)
 
 
 def read_attention(data: bytes, where: str) -> Iterator[Attention]:
-    """Every text's attention in a file that attnviz wrote; an InputError where it did not."""
+    """Every text's attention in a file that attnviz wrote; an InputError if it did not."""
     if not data.strip():
         raise InputError(f"{where} is empty")
     if data.startswith((ZIP, MAGIC)):
@@ -179,7 +180,8 @@ def read_attention(data: bytes, where: str) -> Iterator[Attention]:
 def read_effects(data: bytes, where: str) -> SavedEffects | None:
     """The effects of an ablation in a file; None where it holds something else.
 
-    An InputError where it holds those of several texts, or what does not fit.
+    Raises:
+        InputError: it holds those of several texts, or a field of a wrong type.
     """
     try:
         if data.startswith(ZIP):
@@ -201,7 +203,7 @@ def read_effects(data: bytes, where: str) -> SavedEffects | None:
 
 
 def _documents(data: bytes, where: str) -> Iterator[tuple[str, Any]]:
-    """Every document in JSON text, and where it stands: one, a list of them, or one a line."""
+    """Every document in JSON text with its place: a single one, a list, or one on each line."""
     if not data.lstrip().startswith((b"{", b"[")):
         raise InputError(
             f"{where} holds no saved maps: it is neither .npz nor JSON, and "
@@ -223,7 +225,7 @@ def _documents(data: bytes, where: str) -> Iterator[tuple[str, Any]]:
 
 
 def holds_attention(data: bytes) -> bool:
-    """True where the bytes look like saved attention rather than like matrices of another kind."""
+    """Whether the bytes look like saved attention, and not like other matrices."""
     if data.startswith(ZIP):
         return _is_archive(io.BytesIO(data), damaged=False)
     if data.startswith(MAGIC):
@@ -236,7 +238,7 @@ def holds_attention(data: bytes) -> bool:
 
 
 def _is_archive(file: IO[bytes], *, damaged: bool) -> bool:
-    """Whether this package wrote it; of a damaged one that is not known."""
+    """Whether this package wrote it; where it is damaged, the answer is `damaged`."""
     try:
         return f"{INDEX}.npy" in zipfile.ZipFile(file).namelist()
     except DAMAGE:
@@ -251,7 +253,7 @@ def shard_path(path: Path, number: int) -> Path:
 
 
 def shards_of(path: Path) -> list[Path]:
-    """The shards that there are, by number."""
+    """The shards that exist, by number."""
     name = re.compile(rf"{re.escape(path.stem)}-(\d{{5,}}){re.escape(path.suffix)}")
     siblings = path.parent.iterdir() if path.parent.is_dir() else ()
     found = [match for item in siblings if (match := name.fullmatch(item.name))]

@@ -1,4 +1,4 @@
-"""Effects of what was switched off: as bars, as a grid of heads, as a coloured text."""
+"""Effects of switching parts off: as bars, as a grid of heads, as a coloured text."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ READING = (
     "orange hinders it"
 )
 MOST = 60
-"""Bars of a picture at most, the largest effects first."""
+"""The most bars of a picture, the largest effects first."""
 _WIDTH, _NARROWEST = 1500, 760
 _CELL = (96, 52)
 _LONGEST_NAME = 44
@@ -141,9 +141,9 @@ def effect_words(report: AblationReport) -> Figure:
         ground = _color(one, limits)
         canvas.boxes([box], ground, one.label)
         middle = EDGE + x + wide / 2
-        told = nats(one.effect)
-        canvas.text(middle, top + at + line * 0.27, word, TEXT_SIZE, ink_on(ground), align="center")
-        canvas.text(middle, top + at + line * 0.63, told, 5.5, ink_on(ground), align="center")
+        ink, effect = ink_on(ground), nats(one.effect)
+        canvas.text(middle, top + at + line * 0.27, word, TEXT_SIZE, ink, align="center")
+        canvas.text(middle, top + at + line * 0.63, effect, 5.5, ink, align="center")
     _ramp(canvas, EDGE, top + y + 20, limits)
     return canvas.figure
 
@@ -161,10 +161,10 @@ def _color(one: Effect, limits: Limits) -> Color:
 def _cell(canvas: Canvas, box: Box, one: Effect, limits: Limits) -> None:
     ground = _color(one, limits)
     canvas.boxes([box], ground, one.label)
-    told = nats(one.effect)
-    if canvas.face.width(told, NOTE_SIZE) + 8 < box[2] and box[3] > points(NOTE_SIZE):
+    effect = nats(one.effect)
+    if canvas.face.width(effect, NOTE_SIZE) + 8 < box[2] and box[3] > points(NOTE_SIZE):
         middle = box[0] + box[2] / 2, box[1] + box[3] / 2
-        canvas.text(*middle, told, NOTE_SIZE, ink_on(ground), align="center")
+        canvas.text(*middle, effect, NOTE_SIZE, ink_on(ground), align="center")
 
 
 def _ramp(canvas: Canvas, left: float, middle: float, limits: Limits) -> None:

@@ -1,7 +1,7 @@
-"""Two columns of tokens with lines between them, the heavier the line the larger the weight.
+"""Two columns of tokens with lines between them: the larger the weight, the heavier the line.
 
-The bipartite picture of attention is Vig 2019, "A Multiscale Visualization of Attention in the
-Transformer Model". Here only the strongest links are drawn, and the picture says which those are.
+This bipartite picture is that of Vig 2019, "A Multiscale Visualization of Attention in the
+Transformer Model". Here only the strongest links are drawn, and a note gives the rule.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ from attnviz.renderers.figures.figure import (
     Fit,
     TooWide,
     blank_page,
-    footing,
-    heading,
+    flow_lines,
     height_of,
-    in_lines,
     ink,
     line_height,
-    missing_note,
+    missing_font_note,
+    note_paragraphs,
     own_settings,
+    title_paragraphs,
     write,
 )
 from attnviz.renderers.figures.fonts import DPI, Typeface, typeface
-from attnviz.renderers.figures.heatmap import axis_names, label, label_words
+from attnviz.renderers.figures.heatmap import axis_label, axis_names, label_words
 from attnviz.renderers.printable import two_digits
 
 MOST_HEADS = len(HEAD_COLORS)
 LINES_A_QUERY, FEWEST_LINES, MOST_LINES = 3, 20, 400
 FAINTEST = 0.05
-"""Links below this share of the scale are not drawn."""
+"""Weaker links, as a share of the scale, are not drawn."""
 PALE: Color = (205, 205, 205)
 
 _EDGE, _GAP, _BETWEEN, _TALLEST, _ROOMY = 20, 12, 620, 2600, 32
@@ -61,9 +61,9 @@ _WIDEST, _NARROWEST, _LANES = 4.0, 0.4, 0.75
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LinkLines:
-    """The links that are drawn, strongest first, and which these are in words.
+    """The links to draw, strongest first, and the rule in words.
 
-    A place, shape (links, 4), is layer, head, query and key. Links of special tokens are pale.
+    Places, shape (links, 4), are layer, head, query and key. Links of special tokens are pale.
     """
 
     places: NDArray[np.intp]
@@ -83,19 +83,19 @@ class _Column:
     step: float  # from one token to the next
 
     def height(self, place: int) -> float:
-        """Where a token stands, from above."""
+        """Pixels from the top to a token."""
         return (place + 0.5) * self.step
 
 
 @own_settings()
-def links(
+def lines(
     attention_map: AttentionMap, *, title: str, subtitle: str = "", fit: Fit = FREE
 ) -> Figure:
     """Queries on the left, keys on the right, and a line for each strong link.
 
-    One head is drawn in the colours of the scale, several in a colour each. Lines of special
-    tokens are grey and below the others. Where tokens outnumber the lines of text that fit, those
-    with the strongest links are named, and the picture says how many.
+    One head has the colours of the scale; several have a colour each. Lines of special tokens are
+    grey and lie below the others. If not all tokens can be named, those with the strongest links
+    are, and a note says how many.
 
     Raises:
         ValueError: more heads over all layers than colours, of which there are eight.
@@ -103,7 +103,7 @@ def links(
     layers, heads = attention_map.weights.shape[:2]
     if layers * heads > MOST_HEADS:
         raise ValueError(f"{layers * heads} heads are more than {MOST_HEADS} colours")
-    drawn = lines_of(attention_map)
+    drawn = choose_lines(attention_map)
     sides = (attention_map.query_tokens, attention_map.key_tokens)
     words = (word for side in sides for token in side for word in label_words(token))
     legend = _legend(attention_map)
@@ -112,32 +112,39 @@ def links(
         float(_ROOMY), (_TALLEST_IN_PAPER if fit.width else _TALLEST) / max(map(len, sides))
     )
     height = int(spacing * max(map(len, sides)))
-    # Where both sides cannot have all the room they want, the shorter one is spread over it.
+    # If the longer side has less than its usual room, the shorter one is spread over the same.
     crowded = spacing < _ROOMY
     left, right = (
         _column(name, side, drawn.places[:, axis], height / len(side) if crowded else spacing, face)
         for name, side, axis in zip(axis_names(attention_map), sides, (2, 3), strict=True)
     )
-    notes = (drawn.rule, *_naming(left, right), *missing_note(face))
+    notes = [drawn.rule]
+    thinned = [
+        f"{len(column.named)} of {len(column.tokens)} {what}"
+        for column, what in ((left, "queries"), (right, "keys"))
+        if len(column.named) < len(column.tokens)
+    ]
+    if thinned:
+        notes.append(f"named: {' and '.join(thinned)}, those of the strongest links first")
+    notes += missing_font_note(face)
     around = int(left.room + right.room) + 2 * (_EDGE + _GAP)
     width = fit.width or around + _BETWEEN
     if width < around + _LEAST_BETWEEN:
         raise TooWide(0)
-    figure, axes = _framed(width, height, (title, subtitle), notes, legend, face)
+    figure, axes = _frame_lines(width, height, (title, subtitle), notes, legend, face)
     axes.set(xlim=(0, width), ylim=(height, 0))
     start, end = _EDGE + left.room + _GAP, width - _EDGE - right.room - _GAP
     _draw(axes, attention_map, drawn, (start, end), (left, right))
-    _name(axes, left, start - _GAP, "right", face)
-    _name(axes, right, end + _GAP, "left", face)
+    _write_tokens(axes, left, start - _GAP, "right", face)
+    _write_tokens(axes, right, end + _GAP, "left", face)
     return figure
 
 
-def lines_of(item: AttentionMap) -> LinkLines:
+def choose_lines(item: AttentionMap) -> LinkLines:
     """The links to draw, and the rule in words.
 
-    Of the links between ordinary tokens, three for each query at most (20 at least, 400 at most),
-    the strongest, none below a twentieth of the scale. Links of special tokens are drawn wherever
-    they are as strong as the weakest of these.
+    The strongest links between ordinary tokens: three times as many as queries, but from 20 to 400,
+    and none below a twentieth of the scale. Then links of special tokens that are as strong.
     """
     size = np.nan_to_num(np.abs(item.weights))
     special = np.array([token.special for token in item.query_tokens])[:, None] | np.array(
@@ -151,38 +158,26 @@ def lines_of(item: AttentionMap) -> LinkLines:
     kept = plain[np.argsort(-flat[plain], kind="stable")[:budget]]
     least = float(flat[kept].min()) if len(kept) else FAINTEST * top
     others = np.flatnonzero(pale & (flat >= least))
-    # A sink may be linked from everywhere; the strongest of its lines tell that already.
+    # Every query may attend to a sink; its strongest lines suffice to show that.
     others = others[np.argsort(-flat[others], kind="stable")[:MOST_LINES]]
     chosen = np.concatenate([kept, others])
     places = np.stack(np.unravel_index(chosen, size.shape), axis=-1)
-    rule = _rule(item, len(kept), int((~pale).sum()), least, pale[chosen], flat[chosen])
-    return LinkLines(places, item.weights.ravel()[chosen], pale[chosen], rule)
-
-
-def _rule(
-    item: AttentionMap,
-    count: int,
-    available: int,
-    least: float,
-    pale: NDArray[np.bool_],
-    sizes: NDArray[np.float32],
-) -> str:
-    total = float(np.nansum(np.abs(item.weights), dtype=np.float64)) or 1.0
+    total = float(flat.sum(dtype=np.float64)) or 1.0
+    held, held_by_special = (float(flat[x].sum(dtype=np.float64)) / total for x in (kept, others))
     what = "attention" if item.values == "share" else "change"
-    what = "sum of all sizes" if item.stream == IMPLIED else what
-    plain = float(sizes[~pale].sum(dtype=np.float64)) / total
-    words = f"drawn: the {count} strongest of {available} links"
-    words += f", from {least:.2g} up; they hold {plain:.0%} of the {what}"
-    if pale.any():
-        held = float(sizes[pale].sum(dtype=np.float64)) / total
-        words += f"; grey: links of special tokens as strong, with {held:.0%}"
-    return words
+    if item.stream == IMPLIED:
+        what = "sum of all sizes"
+    rule = f"drawn: the {len(kept)} strongest of {(~pale).sum()} links"
+    rule += f", from {least:.2g} up; they hold {held:.0%} of the {what}"
+    if len(others):
+        rule += f"; grey: links of special tokens as strong, with {held_by_special:.0%}"
+    return LinkLines(places, item.weights.ravel()[chosen], pale[chosen], rule)
 
 
 def _column(
     name: str, tokens: tuple[Token, ...], linked: NDArray[np.intp], step: float, face: Typeface
 ) -> _Column:
-    texts = tuple(label(token, face) for token in tokens)
+    texts = tuple(axis_label(token, face) for token in tokens)
     size = min(TEXT_SIZE, max(_SMALLEST, 0.8 * step * 72 / DPI))
     apart = line_height(size) * 0.92 / step
     if apart <= 1:
@@ -199,15 +194,6 @@ def _column(
     room = max(face.width(texts[place], size, bold=bool(tokens[place].label)) for place in named)
     room = max(room, face.width(name, size))
     return _Column(name, size, tokens, texts, tuple(sorted(named)), room, step)
-
-
-def _naming(left: _Column, right: _Column) -> tuple[str, ...]:
-    told = [
-        f"{len(column.named)} of {len(column.tokens)} {what}"
-        for column, what in ((left, "queries"), (right, "keys"))
-        if len(column.named) < len(column.tokens)
-    ]
-    return (f"named: {' and '.join(told)}, those of the strongest links first",) if told else ()
 
 
 def _legend(item: AttentionMap) -> list[tuple[str, dict[str, Any]]]:
@@ -245,18 +231,18 @@ def _line_width(share: float, widest: float = _WIDEST) -> float:
     return _NARROWEST + (widest - _NARROWEST) * min(share, 1.0)
 
 
-def _framed(
+def _frame_lines(
     width: int,
     height: int,
     head: tuple[str, str],
-    notes: tuple[str, ...],
+    notes: list[str],
     legend: list[tuple[str, dict[str, Any]]],
     face: Typeface,
 ) -> tuple[Figure, Any]:
     room = width - 2 * _EDGE
-    above, below = heading(face, *head, room), footing(face, notes, room)
+    above, below = title_paragraphs(face, *head, room), note_paragraphs(face, notes, room)
     names = [face.drawable(name) for name, _ in legend]
-    places = in_lines((44 + face.width(name, NOTE_SIZE) + 28 for name in names), room)
+    places = flow_lines((44 + face.width(name, NOTE_SIZE) + 28 for name in names), room)
     line = int(line_height(NOTE_SIZE)) + 6
     lines = line * (places[-1][1] + 1)
     top = _EDGE + height_of(above) + 14 + int(line_height(TEXT_SIZE))
@@ -288,7 +274,7 @@ def _draw(
     heads, spacing = item.weights.shape[1], min(column.step for column in columns)
     count = item.weights.shape[0] * heads
     several = count > 1
-    # Heads that agree would hide one another: each has a lane of its own.
+    # Heads that agree would hide one another, so each has its own lane.
     lane = _LANES * spacing / count if several else 0.0
     widest = min(_WIDEST, max(lane * 72 / DPI, 3 * _NARROWEST)) if several else _WIDEST
     top = scale_of(item)[1]
@@ -299,11 +285,8 @@ def _draw(
         weight = float(drawn.weights[number])
         share = abs(weight) / top
         shift = (layer * heads + head - (count - 1) / 2) * lane
-        rows = [
-            column.height(place) + shift
-            for column, place in zip(columns, (query, key), strict=True)
-        ]
-        segments.append(list(zip(ends, rows, strict=True)))
+        left, right = columns[0].height(query) + shift, columns[1].height(key) + shift
+        segments.append([(ends[0], left), (ends[1], right)])
         thin = 0.5 if drawn.pale[number] else 1.0
         thick = _line_width(share, widest) * thin * min(1.0, spacing / 16 + 0.3)
         widths.append(min(thick, 0.75 * spacing * 72 / DPI))  # neighbours stay apart
@@ -315,7 +298,7 @@ def _draw(
     axes.add_collection(LineCollection(segments, capstyle="round", **looks))
 
 
-def _name(axes: Any, column: _Column, place: float, side: str, face: Typeface) -> None:
+def _write_tokens(axes: Any, column: _Column, place: float, side: str, face: Typeface) -> None:
     looks: dict[str, Any] = {"ha": side}
     where = place, -6.0
     write(axes, where, column.name, face, column.size, FAINT, va="bottom", **looks)

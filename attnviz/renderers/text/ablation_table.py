@@ -1,8 +1,7 @@
-"""What was switched off and what that changed: for the eye, as rows, as JSON and as arrays."""
+"""Effects of switching parts off, as text, as rows, as JSON and as arrays."""
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -10,14 +9,15 @@ from itertools import zip_longest
 from typing import Any
 
 import numpy as np
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from attnviz.core.effects import AblationReport, Effect, Prediction
 from attnviz.renderers import Display
+from attnviz.renderers.data.corpus_data import npz_bytes
 from attnviz.renderers.data.maps import SCHEMA, tsv
-from attnviz.renderers.printable import UNKNOWN, exact, nats, printable, shorten, two_digits
-from attnviz.renderers.text.console import paragraph, shown
+from attnviz.renderers.printable import UNKNOWN, all_digits, nats, printable, shorten, two_digits
+from attnviz.renderers.text.console import introduction, more_note, print_parts, wrap_text
 from attnviz.storage.documents import dump_json
 
 READING = (
@@ -27,48 +27,43 @@ READING = (
 BAR = 20
 EIGHTHS = " ▏▎▍▌▋▊▉█"
 SLIGHT = 0.05
-"""Nats below which a change of an output is not listed."""
+"""Outputs that change by fewer nats are not listed."""
 NO_VALUE = f"{UNKNOWN}: nothing else was left to see"
 WORDS, NUMBERS = ("kind", "label", "stream", "layer", "side"), ("head", "query", "key", "position")
-"""What an effect is of, and where that is."""
+"""The fields that name the part of an effect: texts, then whole numbers."""
 
 
 def ablation_table(report: AblationReport, top: int, show: Display) -> str:
-    """The effects, the largest first, then what the outputs and the written text have become."""
+    """The effects, the largest first, then the outputs and the written text before and after."""
     means = any(one.interval for one in report.effects)
-    told = (READING, report.instead, "behind each mean its 95 % interval" if means else "")
-    parts = [
-        *paragraph(printable(report.caption), show.width, "bold"),
-        *paragraph("; ".join(filter(None, told)), show.width, "dim"),
-        Text(),
-    ]
+    reading = (READING, report.instead, "behind each mean its 95 % interval" if means else "")
+    caption = printable(report.caption)
+    parts = introduction(caption, "; ".join(filter(None, reading)), show.width)
     order = sorted(report.effects, key=lambda one: (math.isnan(one.effect), -abs(one.effect)))
     joint = [report.together] if report.together and report.summed else []
     parts += _bars([*joint, *report.summed, *order[:top]], report.texts, show)
-    if len(order) > top:
-        more = f"and {len(order) - top} more: --top {len(order)}, or -f tsv"
-        parts += paragraph(more, show.width, "dim")
+    parts += more_note(len(order), top, show.width)
     if report.predictions:
         parts += [Text(), *_predictions(report.predictions, show)]
     if report.wrote is not None:
         before, after = (printable(text.strip()) or "nothing" for text in report.wrote)
-        # A causal model goes on after its text.
-        on = report.maps.main.query_side == "text"
-        was, now = ("went on", "goes on") if on else ("wrote", "writes")
+        # A causal model continues its text; others write one of their own.
+        continues = report.maps.main.query_side == "text"
+        was, now = ("went on", "goes on") if continues else ("wrote", "writes")
         lines = [f"it {was}:  {before}", f"it {now}: {after}"]
         parts.append(Text())
         for line in lines if before != after else [f"it still {now}: {after}"]:
-            parts += paragraph(line, show.width)
-    return shown(parts, show)
+            parts += wrap_text(line, show.width)
+    return print_parts(parts, show)
 
 
 def ablation_tsv(report: AblationReport) -> str:
-    """A line an effect: what was off, where it is, nats, interval and texts."""
+    """A line for each effect: the part and its place, nats, interval and texts."""
     lines: list[tuple[str, ...]] = [(*WORDS, *NUMBERS, "effect_nats", "low", "high", "texts")]
     for one in report.every:
         numbers = (one.effect, *(one.interval or (math.nan, math.nan)))
-        places = (_at(one, name) for name in (*WORDS, *NUMBERS))
-        lines.append((*places, *map(exact, numbers), str(one.texts)))
+        places = (_place_field(one, name) for name in (*WORDS, *NUMBERS))
+        lines.append((*places, *map(all_digits, numbers), str(one.texts)))
     return tsv(lines)
 
 
@@ -78,12 +73,12 @@ def ablation_json(report: AblationReport) -> str:
 
 
 def ablation_npz(report: AblationReport) -> bytes:
-    """Arrays with an entry a part, all together last, readable without pickle.
+    """Arrays with an entry for each part, all parts together last, readable without pickle.
 
-    "effect" and "interval" (low, high) are in nats, NaN where there is none, "of_outputs" has a
-    column for each of "outputs". "kind", "label", "stream", "layer", "side" are texts; "head",
-    "query", "key", "position" numbers, -1 where they say nothing. "heads/STREAM" holds the effects
-    of single heads as (layers, heads). Member "attnviz" is a list of the one JSON document.
+    "effect" and "interval" (low, high) are in nats, NaN where unknown; "of_outputs" has a column
+    for each of "outputs". "kind", "label", "stream", "layer", "side" are texts; "head", "query",
+    "key", "position" are numbers, -1 where unknown. "heads/STREAM" holds the effects of single
+    heads, shape (layers, heads). Member "attnviz" is a list with the JSON document.
     """
     every = report.every
     outputs = np.full((len(every), len(report.explained)), np.nan)
@@ -95,8 +90,11 @@ def ablation_npz(report: AblationReport) -> bytes:
         "texts": np.array([one.texts for one in every]),
         "of_outputs": outputs,
         "outputs": np.array(report.explained, dtype=str),
-        **{name: np.array([_at(one, name) for one in every]) for name in WORDS},
-        **{name: np.array([int(_at(one, name) or -1) for one in every]) for name in NUMBERS},
+        **{name: np.array([_place_field(one, name) for one in every]) for name in WORDS},
+        **{
+            name: np.array([int(_place_field(one, name) or -1) for one in every])
+            for name in NUMBERS
+        },
         "attnviz": np.array(dump_json([_document(report)])),
     }
     for stream in {one.place["stream"]: None for one in report.effects if one.kind == "head"}:
@@ -107,9 +105,7 @@ def ablation_npz(report: AblationReport) -> bytes:
             if one.kind == "head" and one.place["stream"] == stream:
                 found[layers.index(str(one.place["layer"])), int(one.place["head"])] = one.effect
         members[f"heads/{str(stream).replace('/', '_')}"] = found
-    file = io.BytesIO()
-    np.savez_compressed(file, **members)
-    return file.getvalue()
+    return npz_bytes(**members)
 
 
 def _document(report: AblationReport) -> dict[str, Any]:
@@ -134,17 +130,17 @@ def _document(report: AblationReport) -> dict[str, Any]:
     }
 
 
-def _at(effect: Effect, name: str) -> str:
+def _place_field(effect: Effect, name: str) -> str:
     return str(getattr(effect, name) if name in WORDS[:2] else effect.place.get(name, ""))
 
 
 def _bars(effects: Sequence[Effect], texts: int, show: Display) -> list[Text]:
-    """A line an effect: its name, nats, its interval and texts where there are several, a bar."""
+    """A line for each effect: its name, nats, its interval and number of texts, and a bar."""
     most = max([SLIGHT, *(abs(one.effect) for one in effects if not math.isnan(one.effect))])
     ranges = [" to ".join(map(nats, one.interval or ())) for one in effects]
     if any(one.texts != texts for one in effects):
-        counts = [f"  {one.texts} text{'s' * (one.texts != 1)}" for one in effects]
-        ranges = [(a + b).strip() for a, b in zip(ranges, counts, strict=True)]
+        counts = ["1 text" if one.texts == 1 else f"{one.texts} texts" for one in effects]
+        ranges = ["  ".join(filter(None, two)) for two in zip(ranges, counts, strict=True)]
     wide = max(map(len, ranges))
     room = max(show.width - 12 - (wide + 2 if wide else 0), 12)
     names = [shorten(printable(one.label), min(room, 48)) for one in effects]
@@ -152,7 +148,7 @@ def _bars(effects: Sequence[Effect], texts: int, show: Display) -> list[Text]:
     lines = []
     for one, name, between in zip(effects, names, ranges, strict=True):
         style = {"together": "bold", "sum": "dim"}.get(one.kind, "")
-        line = Text(name + " " * (width - cell_len(name)), style, no_wrap=True)
+        line = Text(set_cell_size(name, width), style, no_wrap=True)
         lines.append(line)
         if math.isnan(one.effect):
             line.append(f"       {NO_VALUE}", "dim")
@@ -166,14 +162,15 @@ def _bars(effects: Sequence[Effect], texts: int, show: Display) -> list[Text]:
 
 
 def _predictions(every: Sequence[Prediction], show: Display) -> list[Text]:
-    """The likeliest choices before and after, of each output that changed."""
+    """For each output that changed, its likeliest tokens before and after."""
+    # NaN counts as a change.
     changed = [one for one in every if not abs(one.after - one.before) < SLIGHT]
-    told = f"outputs that changed by {SLIGHT} nats or more: {len(changed)} of {len(every)}"
-    lines = paragraph(told, show.width, "dim")
+    heading = f"outputs that changed by {SLIGHT} nats or more: {len(changed)} of {len(every)}"
+    lines = wrap_text(heading, show.width, "dim")
     for one in changed:
         name = printable(one.name) + ("" if one.position is None else f" ({one.position})")
-        told = f"{name}  log p {nats(one.before)} → {nats(one.after)}"
-        lines += paragraph(told, show.width, "bold")
+        change = f"{name}  log p {nats(one.before)} → {nats(one.after)}"
+        lines += wrap_text(change, show.width, "bold")
         rows = [
             [f"{two_digits(p)} {printable(word)}" for word, p in likeliest] or [UNKNOWN]
             for likeliest in (one.likeliest_before, one.likeliest_after)
@@ -185,6 +182,6 @@ def _predictions(every: Sequence[Prediction], show: Display) -> list[Text]:
                 if line.cell_len > 8 and line.cell_len + 2 + cell_len(cell) > show.width:
                     lines.append(line)
                     line = Text(" " * 8)
-                line.append("  " + cell + " " * (width - cell_len(cell)))
+                line.append("  " + set_cell_size(cell, width))
             lines.append(line)
     return lines

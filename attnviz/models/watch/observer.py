@@ -1,8 +1,8 @@
-"""A block of code watched: every attention in it is read as it runs, and nothing is changed.
+"""Reads every attention in a block of code as it runs, and changes nothing.
 
-torch functions are seen by a mode, which belongs to the thread that entered it; the modules that
-call them by hooks on all modules. What is read again is read without gradients, outside the mode
-and without drawing by chance.
+A mode sees torch functions; it belongs to the thread that entered it. Hooks on all modules tell
+which module calls. What is read again is read without gradients, outside the mode and without
+random numbers.
 """
 
 from __future__ import annotations
@@ -31,52 +31,42 @@ from attnviz.models.hugging_face.capture.kernel import Call
 from attnviz.models.hugging_face.capture.passes import CaptureSpec, read_call
 from attnviz.models.hugging_face.capture.probe import exact_rows
 from attnviz.models.hugging_face.capture.region import PooledGrid, Region, grids_of
+from attnviz.models.watch import lineage, products
 from attnviz.models.watch.kernels import (
     OPEN_MULTI_HEAD,
     SDPA,
     Kernel,
     KernelCall,
     may_fuse,
-    replaced_kernels,
+    replace_kernels,
 )
-from attnviz.models.watch.lineage import (
-    DROPOUTS,
-    PRODUCTS,
-    PROJECTIONS,
-    SOFTMAXES,
-    Lineage,
-    Mark,
-    Softmax,
-    Whole,
-    name_of,
-    tensors_in,
-)
-from attnviz.models.watch.products import LINEAR, MIXED, Mixture, joined, mixture_of
+from attnviz.models.watch.lineage import TorchCall, Whole
+from attnviz.models.watch.products import Mixture
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
 HEADS = ("num_heads", "n_heads", "n_head", "nhead", "heads", "num_attention_heads")
-"""What a module calls the number of its heads."""
+"""What modules call the number of their heads."""
 
 FUSED = (torch.nn.TransformerEncoder, torch.nn.TransformerEncoderLayer, torch.nn.MultiheadAttention)
 """The modules of torch that have a fused path, which hides the attention in it."""
 
-MIXING = PRODUCTS | PROJECTIONS | {"add", "sub", "add_", "sub_"}
-"""What may mix the weights of several heads before they meet the values."""
+MIXING = lineage.PRODUCTS | lineage.PROJECTIONS | {"add", "sub", "add_", "sub_"}
+"""Functions that may mix the weights of several heads before they meet the values."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is kept of what is seen.
+    """What to keep.
 
     Attributes:
         only: patterns of module paths; none: every module.
-        first, every: of each module's calls every so many-th, and at most so many.
+        first, every: of each module's calls every N-th, and at most so many.
         batch: which item; None: every one.
         region: which part of each call's attention, and in how many blocks.
-        most_bytes: of the maps together; further ones are counted.
+        most_bytes: of all maps together; further ones are only counted.
     """
 
     only: tuple[str, ...] = ()
@@ -92,9 +82,10 @@ class CapturedCall:
     """The attention of one call, of one item of its batch.
 
     Attributes:
-        path: the module that called; `call` is which of its calls it was, from 1.
+        path: the module that called; `call` is the number of its call, from 1.
         sides: how many queries and keys there are.
         weights: shape (heads, query blocks, key blocks).
+        ignored: what does not count among the links.
         off: the largest difference between weights times values and the output; None: not compared.
         same_input: whether queries and keys were made of the same.
         dropped: whether dropout was active; the weights are those before it.
@@ -106,7 +97,7 @@ class CapturedCall:
     grid: PooledGrid
     weights: NDArray[np.float32]
     links: tuple[Strongest, ...]
-    ignored: IgnoredPositions  # what does not count among the links
+    ignored: IgnoredPositions
     off: float | None
     route: str
     same_input: bool
@@ -123,12 +114,12 @@ class WatchLog:
     """What was seen so far.
 
     Attributes:
-        kept: what was kept, in order of the calls.
+        kept: the captured calls in order; `bytes` is what their weights take.
         calls: how many calls each module made, kept or not.
-        failures: why a call could not be read, in words.
+        failures: why a call could not be read, by the module that called.
         dropped: how many calls did not fit into the memory allowed.
-        softmaxes: how many softmaxes there were, whatever became of them.
-        refused: what was no attention between tokens that can be shown, by the reason.
+        softmaxes: how many softmaxes there were, of any kind.
+        refused: softmaxes that are no attention between tokens, counted by the reason.
         unsure: how many calls had batch and heads in one axis, and no known number of heads.
         compiled: whether compiled code ran, which cannot be seen.
     """
@@ -145,10 +136,10 @@ class WatchLog:
 
 
 def _aside(method: Callable[..., Any]) -> Callable[..., Any]:
-    """A method that only observes what runs: its errors are noted, and go no further."""
+    """A method that must not disturb what runs: it notes its errors instead of raising them."""
 
     @wraps(method)
-    def observed(self: Watching, *args: Any) -> Any:
+    def observe_aside(self: AttentionObserver, *args: Any) -> Any:
         if torch.compiler.is_compiling() or get_ident() != self.thread:
             return None
         try:
@@ -156,53 +147,49 @@ def _aside(method: Callable[..., Any]) -> Callable[..., Any]:
             with torch._C.DisableTorchFunction(), torch.inference_mode(mode=False), torch.no_grad():
                 return method(self, *args)
         except Exception as error:
-            self.failed(error)
+            self.note_failure(error)
             return None
 
-    return observed
+    return observe_aside
 
 
-class Watching(TorchFunctionMode):
-    """Sees torch functions; `seen` holds what came of it."""
+class AttentionObserver(TorchFunctionMode):
+    """Sees every torch function, and keeps the attention among them in `seen`."""
 
     def __init__(self, model: Any, wanted: Wanted) -> None:
         super().__init__()
-        self.wanted, self.seen = wanted, WatchLog()
-        self.lineage = Lineage()
+        self.model, self.wanted, self.seen = model, wanted, WatchLog()
+        self.lineage = lineage.Lineage()
         self.thread = get_ident()
-        self.modules = list[Any]()
+        self.modules = list[Any]()  # those that run, the innermost last
         self.plain = 0  # how deep in a pass that is not read
-        self.names = dict[int, tuple[Any, str]]()  # of modules by their ids, and a weak reference
+        # By id and a weak reference: a module's own __eq__ and __hash__ may do anything.
+        self.names = dict[int, tuple[Any, str]]()
         self.roots = Counter[str]()
-        self.model = model
         if model is not None:
-            self._name(model, "")
+            self._add_names(model, "")
 
     @_aside
-    def _name(self, module: Any, path: str) -> None:
-        """Name a module and those in it by their paths, asking none of them for anything."""
+    def _add_names(self, module: Any, path: str) -> None:
+        """Name a module and those in it by their paths, without calling any code of theirs."""
         module = vars(module)["_modules"].get("_orig_mod", module)  # what torch.compile was given
-        if self._named(module):
-            return
-        self.names[id(module)] = ref(module), path or type(module).__name__
-        for name, part in vars(module)["_modules"].items():
-            if part is not None:
-                self._name(part, f"{path}.{name}" if path else name)
+        if not self._name_of(module):
+            self.names[id(module)] = ref(module), path or type(module).__name__
+            for name, part in vars(module)["_modules"].items():
+                if part is not None:
+                    self._add_names(part, f"{path}.{name}" if path else name)
 
-    def _named(self, module: Any) -> str:
+    def _name_of(self, module: Any) -> str:
         known, name = self.names.get(id(module), (None, ""))
         return name if known is not None and known() is module else ""
-
-    # --- the modules that call
 
     @_aside
     def enter(self, module: Any, _: Any) -> None:
         """A module begins."""
-        if self.model is None and not self.modules and not self._named(module):
+        if self.model is None and not self.modules and not self._name_of(module):
             kind = type(vars(module)["_modules"].get("_orig_mod", module)).__name__
-            number = self.roots[kind]
+            self._add_names(module, f"{kind}{self.roots[kind] or ''}")
             self.roots[kind] += 1
-            self._name(module, f"{kind}{number or ''}")
         self.modules.append(module)
 
     @_aside
@@ -213,12 +200,9 @@ class Watching(TorchFunctionMode):
 
     @property
     def path(self) -> str | None:
-        """The module that calls, the innermost that has a path; None: it is not of the model."""
-        named = map(self._named, reversed(self.modules))
-        outside = "function" if self.model is None else None
-        return next((name for name in named if name), outside)
-
-    # --- the functions that are called
+        """The innermost module with a path, which calls; None: it is not of the model."""
+        names = map(self._name_of, reversed(self.modules))
+        return next((name for name in names if name), "function" if self.model is None else None)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -229,34 +213,36 @@ class Watching(TorchFunctionMode):
             # Under the mode, so that the attention in it is seen like any other.
             with self:
                 return OPEN_MULTI_HEAD(*args, **kwargs)
-        name = name_of(func)
-        given = (name in DROPOUTS and self._before_dropout(name, args, kwargs)) or args
+        call = TorchCall(func, args, kwargs)
+        call = (call.name in lineage.DROPOUTS and self._before_dropout(call)) or call
         result = func(*args, **kwargs)
         if self.plain == 0:
-            self._look(func, name, given, kwargs, result)
+            self._look(call, result)
         return result
 
     @_aside
-    def _look(self, func: Any, name: str, args: Any, kwargs: Any, result: Any) -> None:
+    def _look(self, call: TorchCall, result: Any) -> None:
+        name = call.name
         found = None
-        if name in PRODUCTS:
-            found = mixture_of(self.lineage, name, args, kwargs, result)
-        if func is functional.scaled_dot_product_attention:
-            self._kernel(SDPA, func, args, kwargs, result)
+        if name in lineage.PRODUCTS:
+            found = products.mixture_of(self.lineage, call, result)
+        if call.func is functional.scaled_dot_product_attention:
+            self._keep_kernel(SDPA, call.func, call.args, call.kwargs, result)
         elif found is not None:
-            self._product(found)
+            self._keep_product(found)
         elif name in MIXING:
-            marks = map(self.lineage.softmax, tensors_in((*args, *kwargs.values())))
+            marks = map(self.lineage.softmax, call.tensors())
             scored = [mark for mark in marks if mark is not None and mark.same_input is not None]
-            if len(scored) > (name not in PRODUCTS | PROJECTIONS):
-                self._refuse(scored[0].whole, MIXED)
-        elif name in SOFTMAXES:
+            needed = 1 if name in lineage.PRODUCTS | lineage.PROJECTIONS else 2
+            if len(scored) >= needed:
+                self._refuse(scored[0].whole, products.MIXED)
+        elif name in lineage.SOFTMAXES:
             self.seen.softmaxes += 1
-        self.lineage.add(func, name, args, kwargs, result)
+        self.lineage.add(call, result)
         if found is not None and not found.why:
-            self.lineage.marks[result] = _made(self.lineage.of(result), found)
+            self.lineage.marks[result] = products.mark_mixture(self.lineage.of(result), found)
 
-    def failed(self, error: Exception) -> None:
+    def note_failure(self, error: Exception) -> None:
         """Note why something could not be read, once for each module that calls."""
         path = None
         with suppress(Exception):
@@ -264,76 +250,76 @@ class Watching(TorchFunctionMode):
         self.seen.failures[path or "function"] = reason_of(error)
 
     @_aside
-    def _before_dropout(self, name: str, args: Any, kwargs: Any) -> Any:
-        """The arguments, those that dropout changes in place as they were before."""
-        in_place = kwargs.get("inplace") is True or (len(args) > 3 and args[3] is True)
-        if (in_place or name.endswith("_")) and args and self.lineage.softmax(args[0]) is not None:
-            copy = args[0].clone()
-            self.lineage.marks[copy] = self.lineage.of(args[0])
-            return (copy, *args[1:])
-        return args
+    def _before_dropout(self, call: TorchCall) -> TorchCall:
+        """The call of a dropout, with a copy of the weights that it is about to change in place."""
+        args = call.args
+        in_place = call.kwargs.get("inplace") is True or (len(args) > 3 and args[3] is True)
+        in_place = in_place or call.name.endswith("_")
+        if not in_place or not args or self.lineage.softmax(args[0]) is None:
+            return call
+        copy = args[0].clone()
+        self.lineage.marks[copy] = self.lineage.of(args[0])
+        return replace(call, args=(copy, *args[1:]))
 
-    def replaced(self, kernel: Kernel, run: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """A fused function that torch does not dispatch is called."""
+    def run_kernel(self, kernel: Kernel, run: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Run a fused function that torch does not dispatch, and read it."""
         if torch.compiler.is_compiling() or get_ident() != self.thread:
             return run(*args, **kwargs)
         with torch._C.DisableTorchFunction():
             result = run(*args, **kwargs)
         if not self.plain:
-            self._kernel(kernel, run, args, kwargs, result)
+            self._keep_kernel(kernel, run, args, kwargs, result)
         return result
 
-    # --- reading
-
     @_aside
-    def _kernel(self, kernel: Kernel, run: Any, args: Any, kwargs: Any, output: Any) -> None:
+    def _keep_kernel(self, kernel: Kernel, run: Any, args: Any, kwargs: Any, output: Any) -> None:
         given = dict(zip(kernel.parameters.split(), args, strict=False)) | kwargs
         made = output[0] if isinstance(output, tuple) else output
         call = KernelCall(kernel, run, given, made)
         query, key, _ = call.inputs
         facts = {
-            "route": f"{name_of(run)}, probed",
+            "route": f"{run.__name__}, probed",
             "same_input": self.lineage.is_same_input(query, key),
             "dropped": call.dropout,
         }
         if turn := self._turn():
             self._read(turn, call.calls, facts)
 
-    def _product(self, found: Mixture) -> None:
-        """Keep the weights that met values, all that met them of one softmax together."""
+    def _keep_product(self, found: Mixture) -> None:
+        """Keep the weights that met values; all parts of one softmax make one map."""
         context = self.lineage.of(found.given).made
-        if found.why == LINEAR and context is not None:
+        if found.why == products.LINEAR and context is not None:
             self._forget(context)
             context.done = False
-            self._refuse(context, LINEAR)
+            self._refuse(context, products.LINEAR)
         if found.softmax is None:
             return
         softmax, whole = found.softmax, found.softmax.whole
         if found.why:
             self._refuse(whole, found.why)
-        elif not whole.done:  # else the same weights met other values
-            self.seen.refused[whole.why] -= bool(whole.why)
+        if found.why or whole.done:  # done: the same weights met other values before
+            return
+        if whole.why:
+            self.seen.refused[whole.why] -= 1
             whole.why = ""
-            if found.part is not None and softmax.cells is None:  # nothing tells which part it is
-                whole.turn, whole.kept = None, []
-            whole.turn = whole.turn or self._turn()
-            whole.done = whole.turn is None or found.part is None
-            if whole.turn is not None and (all_of_it := joined(found, softmax)) is not None:
-                self._keep_mixture(all_of_it, softmax, whole.turn)
-
-    def _keep_mixture(self, found: Mixture, softmax: Softmax, turn: tuple[str, int]) -> None:
+        if found.part is not None and softmax.cells is None:  # which part it is, is not known
+            whole.turn, whole.kept = None, []
+        whole.turn = whole.turn or self._turn()
+        whole.done = whole.turn is None or found.part is None
+        if whole.turn is None or (joined := products.join_pieces(found, softmax)) is None:
+            return
         facts = {
             "route": "softmax, as it met the values",
             "same_input": softmax.same_input is not False,
-            "dropped": found.dropout,
-            "off": found.off,
+            "dropped": joined.dropout,
+            "off": joined.off,
         }
-        heads = self._heads(found)
-        self._forget(softmax.whole)
-        softmax.whole.kept = self._read(turn, lambda: found.calls(heads), facts)
+        heads = self._heads(joined)
+        self._forget(whole)
+        whole.kept = self._read(whole.turn, lambda: joined.calls(heads), facts)
 
     def _refuse(self, whole: Whole, why: str) -> None:
-        """Note that a softmax, whose weights were not kept, is no attention between tokens."""
+        """Note that a softmax, unless its weights were kept, is no attention between tokens."""
         if self.path is not None and not (whole.done or whole.kept or whole.why):
             whole.why = why
             self.seen.refused[why] += 1
@@ -350,23 +336,23 @@ class Watching(TorchFunctionMode):
         if found.heads is not None or found.output.ndim != 3:
             return found.heads or 1
         caller = self.modules[-1] if self.modules else None
-        named = (getattr_static(caller, name, None) for name in HEADS)
-        counts = (number for number in named if isinstance(number, int) and number > 0)
-        heads = next((number for number in counts if len(found.output) % number == 0), None)
+        counts = (getattr_static(caller, name, None) for name in HEADS)
+        whole = (number for number in counts if isinstance(number, int) and number > 0)
+        heads = next((number for number in whole if len(found.output) % number == 0), None)
         self.seen.unsure += heads is None and len(found.output) > 1
         return heads or 1
 
     def _turn(self) -> tuple[str, int] | None:
-        """The module that calls, and which of its calls it is; None: it is not wanted."""
-        path, wanted, seen = self.path, self.wanted, self.seen
+        """The module that calls, and the number of its call; None: this call is not wanted."""
+        path, wanted = self.path, self.wanted
         if path is None:
             return None
-        seen.calls[path] += 1
-        number = seen.calls[path]
+        self.seen.calls[path] += 1
+        number = self.seen.calls[path]
         # Patterns are of paths in the model, whatever its name is.
         inside = path if self.model is not None else path.partition(".")[2]
-        both = [(name, pattern) for name in (path, inside) for pattern in wanted.only]
-        if wanted.only and not any(fnmatchcase(*one) for one in both):
+        pairs = [(name, pattern) for name in (path, inside) for pattern in wanted.only]
+        if pairs and not any(fnmatchcase(*pair) for pair in pairs):
             return None
         turn, rest = divmod(number - 1, wanted.every)
         late = wanted.first is not None and turn >= wanted.first
@@ -375,7 +361,7 @@ class Watching(TorchFunctionMode):
     def _read(
         self, turn: tuple[str, int], open_call: Callable[[], Any], facts: dict[str, Any]
     ) -> list[CapturedCall]:
-        """Keep what is wanted of a call; what cannot be read stops no model."""
+        """Keep what is wanted of a call; one that cannot be read does not stop the model."""
         (path, number), wanted, seen = turn, self.wanted, self.seen
         made = list[CapturedCall]()
         try:
@@ -383,52 +369,47 @@ class Watching(TorchFunctionMode):
             for item in range(batch) if wanted.batch is None else [wanted.batch]:
                 if item >= batch:
                     raise AttentionError(f"batch={item} does not exist: {batch} items")
-                kept = self._keep(path, call_of(item), facts)
-                seen.bytes += kept.weights.nbytes
-                if seen.bytes > wanted.most_bytes:
-                    seen.bytes -= kept.weights.nbytes
+                kept = replace(self._capture(path, call_of(item), facts), call=number, item=item)
+                if seen.bytes + kept.weights.nbytes > wanted.most_bytes:
                     seen.dropped += 1
                     break
-                made.append(replace(kept, call=number, item=item))
+                seen.bytes += kept.weights.nbytes
+                made.append(kept)
         except Exception as error:
-            self.failed(error)
+            self.note_failure(error)
         seen.kept += made
         return made
 
-    def _keep(self, path: str, call: Call, facts: dict[str, Any]) -> CapturedCall:
-        if facts["dropped"]:  # what ran is not what can be made again
+    def _capture(self, path: str, call: Call, facts: dict[str, Any]) -> CapturedCall:
+        if facts["dropped"]:  # with dropout the same output cannot be made again
             call = replace(call, output=call.mix(call.value).contiguous())
         sides = call.query.shape[2], call.key.shape[2]
         region = self.wanted.region
         grid = grids_of({"": sides}, region, region.max_size)[""]
-        spec = CaptureSpec(
-            grid,
-            region.links if grid.is_pooled else 0,
-            IgnoredPositions(itself=facts["same_input"] and sides[0] == sides[1]),
+        ignored = IgnoredPositions(itself=facts["same_input"] and sides[0] == sides[1])
+        found = read_call(
+            path, call, CaptureSpec(grid, region.links if grid.is_pooled else 0, ignored)
         )
-        found = read_call(path, call, spec)
         if found.broken is not None:
             raise AttentionError(f"head {found.broken} is NaN or infinite")
         check_values(found.weights, "share", path)
         off = facts.get("off")
         if off is None and not facts["dropped"]:
-            off = _off(call, grid, found.weights)
+            off = _difference(call, grid, found.weights)
         return CapturedCall(
             path,
             sides,
             grid,
             found.weights[0],
             found.links,
-            spec.ignored,
+            ignored,
             dtype=str(call.output.dtype).removeprefix("torch."),
             device=call.output.device.type,
             **(facts | {"off": off}),
         )
 
-    # --- what torch fuses
-
-    def unfused(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """A module's forward that is run a second time, apart, where it could be fused.
+    def run_twice(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """A module's forward that runs a second time, apart, where torch could fuse it.
 
         The model gets what it would get without watching; the second run is what is seen.
         """
@@ -438,7 +419,7 @@ class Watching(TorchFunctionMode):
             if torch.compiler.is_compiling():
                 return original(module, *args, **kwargs)
             modes = _get_current_function_mode_stack()  # type: ignore[no-untyped-call]
-            watched = self in modes and all(isinstance(mode, Watching) for mode in modes)
+            watched = self in modes and all(isinstance(mode, AttentionObserver) for mode in modes)
             if self.plain or not watched or not self._may_fuse(module):
                 return original(module, *args, **kwargs)
             self.plain += 1
@@ -452,7 +433,7 @@ class Watching(TorchFunctionMode):
                 with torch.no_grad():
                     original(module, *args, **kwargs)
             except Exception as error:
-                self.failed(error)
+                self.note_failure(error)
             finally:
                 torch.backends.mha.set_fastpath_enabled(True)
             return output
@@ -464,12 +445,12 @@ class Watching(TorchFunctionMode):
         return may_fuse(module)
 
 
-_ACTIVE = list[Watching]()
+_ACTIVE = list[AttentionObserver]()
 
 
 @contextmanager
-def watching(model: Any, wanted: Wanted, *, eager: bool = False) -> Iterator[WatchLog]:
-    """What is seen of the attention in a block of code; all is as before when it ends.
+def observe(model: Any, wanted: Wanted, *, eager: bool = False) -> Iterator[WatchLog]:
+    """Watch a block of code; everything is as before when it ends.
 
     Args:
         model: whose calls are read; None: all calls of this thread.
@@ -479,7 +460,7 @@ def watching(model: Any, wanted: Wanted, *, eager: bool = False) -> Iterator[Wat
     Raises:
         UsageError: another thread is watching; what they replace could not be put back in order.
     """
-    mode = Watching(model, wanted)
+    mode = AttentionObserver(model, wanted)
     if {other.thread for other in _ACTIVE} - {mode.thread}:
         raise UsageError("another thread is watching: one thread at a time can")
     with ExitStack() as stack:
@@ -487,37 +468,27 @@ def watching(model: Any, wanted: Wanted, *, eager: bool = False) -> Iterator[Wat
         stack.callback(_ACTIVE.remove, mode)
         for kind in FUSED:
             stack.callback(setattr, kind, "forward", kind.forward)
-            kind.forward = mode.unfused(kind.forward)  # type: ignore[method-assign]
+            kind.forward = mode.run_twice(kind.forward)  # type: ignore[method-assign]
         # torch warns that a compiled module runs such hooks twice, which harms none of these.
         warnings.filterwarnings("ignore", ".*global hooks on modules", UserWarning)
-        stack.callback(_remove, warnings.filters, warnings.filters[0])
+        stack.callback(_discard, warnings.filters, warnings.filters[0])
         stack.callback(register_module_forward_pre_hook(mode.enter).remove)
         stack.callback(register_module_forward_hook(mode.leave, always_call=True).remove)
-        stack.enter_context(replaced_kernels(mode.replaced))
+        stack.enter_context(replace_kernels(mode.run_kernel))
         if eager:
             stack.enter_context(torch.compiler.set_stance("force_eager"))
         stack.enter_context(mode)
         yield mode.seen
 
 
-def _remove(items: Any, item: Any) -> None:
-    """Take an item out of a list, if it is still in it."""
+def _discard(items: Any, item: Any) -> None:
+    """Take an item out of a list, if it is still there: the program may have removed it."""
     with suppress(ValueError):
         items.remove(item)
 
 
-def _made(mark: Mark, found: Mixture) -> Mark:
-    """The mark of what a softmax made of values."""
-    softmax = found.softmax
-    if softmax is None or softmax.same_input is not None:
-        return replace(mark, product=None)
-    # The softmax may be of features: then this is what queries of linear attention meet.
-    queries = frozenset() if found.queries is None else frozenset([found.queries])
-    return replace(mark, made=softmax.whole, axes={**mark.axes, "queries": queries})
-
-
-def _off(call: Call, grid: PooledGrid, weights: NDArray[np.float32]) -> float | None:
-    """How far weights times values lie off what a call returned, in all rows or in four of them."""
+def _difference(call: Call, grid: PooledGrid, weights: NDArray[np.float32]) -> float | None:
+    """How far weights times values are from what a call returned, in all rows or in four."""
     length, heads = call.query.shape[2], call.query.shape[1]
     if not grid.is_pooled and weights.shape[2:] == (length, call.key.shape[2]):
         places = torch.arange(length)

@@ -14,9 +14,17 @@ from attnviz.core.errors import InputError
 from attnviz.core.registry import FORMATS
 from attnviz.renderers import Display
 from attnviz.renderers.reports import as_bytes
-from attnviz.storage import saved as module
+from attnviz.storage import saved_maps as module
 from attnviz.storage.documents import from_document, to_document
-from attnviz.storage.saved import Saved, open_saved, openers, pick, read_all, shard_path, shards_of
+from attnviz.storage.saved_maps import (
+    Saved,
+    open_saved,
+    openers,
+    pick,
+    read_all,
+    shard_path,
+    shards_of,
+)
 from tests.samples import attention_of, same, self_map
 
 KINDS = ("npz", "parquet", "jsonl", "json")
@@ -96,7 +104,7 @@ def test_other_texts_are_not_unpacked(
 ) -> None:
     files = openers(written(tmp_path / f"a.{kind}", texts(list("abcdef"))))
     made: list[str] = []
-    room = "attnviz.storage.archive" if kind == "npz" else "attnviz.storage.saved"
+    room = "attnviz.storage.archive" if kind == "npz" else "attnviz.storage.saved_maps"
     real = module.from_document
 
     def noted(document: dict[str, str], *rest: Any) -> Attention:

@@ -1,4 +1,4 @@
-"""A corpus as data: one tidy table, one JSON document, or arrays with everything."""
+"""A corpus as data: a tidy table, a JSON document, or arrays."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import numpy as np
 from attnviz.core.corpus_report import CorpusReport, Pair, StreamReport, TopExample
 from attnviz.core.effects import PruneCurve
 from attnviz.core.measures import mass_note
-from attnviz.renderers.data.heads import plain
 from attnviz.renderers.data.maps import SCHEMA, tsv
+from attnviz.renderers.printable import six_digits
 from attnviz.storage.documents import dump_json
 
 Example = TypeVar("Example", Pair, TopExample)
@@ -22,20 +22,18 @@ _Rows = Iterator[tuple[Any, ...]]
 
 
 def corpus_tsv(report: CorpusReport, show: str) -> str:
-    """One table, a header and a line for each head and what is shown of it."""
+    """One table with a header and a line for each head and item of a kind in `SHOWS`."""
     header, rows_of = SHOWS[show]
     lines: list[Iterable[str]] = [("stream", "layer", "head", *header)]
     for stream in report.streams:
-        lines += [map(_field, (stream.stream, *row)) for row in rows_of(stream)]
+        for row in rows_of(stream):
+            fields = (six_digits(x) if isinstance(x, float) else str(x) for x in row)
+            lines.append((stream.stream, *fields))
     return tsv(lines)
 
 
-def _field(value: Any) -> str:
-    return plain(value) if isinstance(value, float) else str(value)
-
-
-def places(stream: StreamReport) -> Iterator[tuple[str, str, tuple[int, int]]]:
-    """Layer, head and place in the arrays of each head, as the heads are sorted."""
+def head_places(stream: StreamReport) -> Iterator[tuple[str, str, tuple[int, int]]]:
+    """Layer, head and place in the arrays of each head, in the report's order."""
     for row in stream.rows:
         place = stream.layers.index(row.layer), stream.heads.index(row.head)
         yield row.layer, row.head, place
@@ -43,7 +41,7 @@ def places(stream: StreamReport) -> Iterator[tuple[str, str, tuple[int, int]]]:
 
 def _measures(stream: StreamReport) -> _Rows:
     arrays = (stream.mean, stream.deviation, stream.low, stream.high, stream.uniform)
-    for layer, head, place in places(stream):
+    for layer, head, place in head_places(stream):
         for number, meaning in enumerate(stream.measures):
             at = (number, *place)
             numbers = (float(array[at]) for array in arrays)
@@ -52,7 +50,7 @@ def _measures(stream: StreamReport) -> _Rows:
 
 def _positions(stream: StreamReport) -> _Rows:
     first, last = stream.offsets[0], stream.offsets[-1]
-    for layer, head, place in places(stream):
+    for layer, head, place in head_places(stream):
         shares = [float(share) for share in stream.offset_shares[(slice(None), *place)]]
         if first:  # no distance is below 0
             yield layer, head, f"<{first}", math.nan, shares[0]
@@ -63,13 +61,13 @@ def _positions(stream: StreamReport) -> _Rows:
 
 
 def _classes(stream: StreamReport) -> _Rows:
-    for layer, head, place in places(stream):
+    for layer, head, place in head_places(stream):
         for number, name in enumerate(stream.classes):
             at = (number, *place)
             yield layer, head, name, float(stream.class_shares[at]), float(stream.class_even[at])
 
 
-def of_heads(items: Sequence[Example]) -> dict[tuple[str, str], list[Example]]:
+def group_by_head(items: Sequence[Example]) -> dict[tuple[str, str], list[Example]]:
     """Pairs or links by layer and head, in their order."""
     found: dict[tuple[str, str], list[Example]] = {}
     for item in items:
@@ -78,15 +76,15 @@ def of_heads(items: Sequence[Example]) -> dict[tuple[str, str], list[Example]]:
 
 
 def _pairs(stream: StreamReport) -> _Rows:
-    pairs = of_heads(stream.pairs)
-    for layer, head, _ in places(stream):
+    pairs = group_by_head(stream.pairs)
+    for layer, head, _ in head_places(stream):
         for pair in pairs.get((layer, head), ()):
             yield layer, head, pair.query, pair.key, pair.mean, pair.count
 
 
 def _links(stream: StreamReport) -> _Rows:
-    firings = of_heads(stream.firings)
-    for layer, head, _ in places(stream):
+    firings = group_by_head(stream.firings)
+    for layer, head, _ in head_places(stream):
         for item in firings.get((layer, head), ()):
             text = " ||| ".join(item.texts)
             yield layer, head, item.rank, item.weight, item.query, item.key, item.id, text
@@ -99,37 +97,24 @@ SHOWS: dict[str, tuple[tuple[str, ...], Callable[[StreamReport], _Rows]]] = {
     "pairs": (("query", "key", "mean", "count"), _pairs),
     "links": (("rank", "weight", "query", "key", "id", "text"), _links),
 }
-"""What a table can show: its columns behind stream, layer and head, and what fills them."""
+"""The kinds of tables: their columns behind stream, layer and head, and the function of rows."""
 
 
 def corpus_json(report: CorpusReport) -> str:
-    """Everything, stream by stream and head by head.
-
-    {"schema", "kind": "corpus", "caption", "texts", "failed", "interval", "streams": [{"stream",
-    "tokens", "measures": [{"name", "unit", …}], "offsets", "classes", "paired", "heads": [{"layer",
-    "head", "roles", "measures": [{"name", "mean", "sd", "low", "high", "uniform", "texts"}],
-    "positions", "classes", "pairs", "links"}]}], "provenance", "notes"}
-    """
+    """Everything, stream by stream and head by head, with the tables of `SHOWS` for each head."""
     streams = [_stream_document(stream) for stream in report.streams]
     return dump_json({**_head(report), **_curve(report.curve), "streams": streams}) + "\n"
 
 
 def _curve(curve: PruneCurve | None) -> dict[str, Any]:
-    """{"prune_curve": {"unit", "texts", "off": […], "orders": [{"by", "heads", "losses"}]}}."""
     if curve is None:
         return {}
-    orders = [
-        {
-            "by": name,
-            "heads": [f"{at.stream}.{at.layer}.{at.head}" for at in order],
-            "losses": losses,
-        }
-        for name, order, losses in zip(
-            curve.names, curve.orders, curve.losses.tolist(), strict=True
-        )
-    ]
-    told = {"unit": "nats per output", "texts": curve.texts, "off": list(curve.off)}
-    return {"prune_curve": {**told, "orders": orders}}
+    orders = []
+    for name, order, losses in zip(curve.names, curve.orders, curve.losses.tolist(), strict=True):
+        heads = [f"{at.stream}.{at.layer}.{at.head}" for at in order]
+        orders.append({"by": name, "heads": heads, "losses": losses})
+    about = {"unit": "nats per output", "texts": curve.texts, "off": list(curve.off)}
+    return {"prune_curve": {**about, "orders": orders}}
 
 
 def _head(report: CorpusReport) -> dict[str, Any]:
@@ -169,28 +154,30 @@ def _stream_document(stream: StreamReport) -> dict[str, Any]:
     }
 
 
-ARRAYS = (
-    *("mean", "deviation", "low", "high", "uniform", "texts"),
-    *("by_offset", "offset_shares", "class_shares", "class_even"),
-)
+_OF_MEASURES = ("mean", "deviation", "low", "high", "uniform", "texts")
+ARRAYS = (*_OF_MEASURES, "by_offset", "offset_shares", "class_shares", "class_even")
 
 
 def corpus_npz(report: CorpusReport) -> bytes:
-    """Arrays that end in the axes (layers, heads), readable without pickle.
+    """Arrays whose last axes are (layers, heads), readable without pickle.
 
-    Of stream s they are "s/mean", "s/deviation", … (`ARRAYS`); member "attnviz" is a JSON text
-    that names the streams, their layers, heads, measures, offsets and classes, with the pairs and
-    the links.
+    The arrays of stream s are "s/mean", "s/deviation", … (`ARRAYS`). Member "attnviz" is a JSON
+    text with the names of their axes, the pairs and the links.
     """
     members: dict[str, Any] = {}
-    names = []
+    streams = []
     for number, stream in enumerate(report.streams):
         members |= {f"{number}/{name}": getattr(stream, name) for name in ARRAYS}
         axes = ("stream", "layers", "heads", "tokens", "offsets", "classes", "paired")
-        lists = {name: [asdict(item) for item in getattr(stream, name)]
-                 for name in ("measures", "pairs", "firings")}  # fmt: skip
-        names.append({**{name: getattr(stream, name) for name in axes}, **lists})
-    members["attnviz"] = np.array(dump_json({**_head(report), "streams": names}))
+        lists = ("measures", "pairs", "firings")
+        document = {name: getattr(stream, name) for name in axes}
+        document |= {name: [asdict(item) for item in getattr(stream, name)] for name in lists}
+        streams.append(document)
+    return npz_bytes(**members, attnviz=np.array(dump_json({**_head(report), "streams": streams})))
+
+
+def npz_bytes(**members: Any) -> bytes:
+    """The members of an .npz archive as its bytes."""
     file = io.BytesIO()
     np.savez_compressed(file, **members)
     return file.getvalue()

@@ -1,4 +1,4 @@
-"""Heads over the steps of a training run: for the eye, as rows and as JSON."""
+"""Heads over the steps of a training run, as text, as rows and as JSON."""
 
 from __future__ import annotations
 
@@ -6,14 +6,21 @@ from dataclasses import asdict
 
 import numpy as np
 from numpy.typing import NDArray
+from rich.cells import set_cell_size
 from rich.text import Text
 
 from attnviz.core.measures import DRIFT, HISTORY, History
 from attnviz.renderers import Display
-from attnviz.renderers.data.heads import plain
 from attnviz.renderers.data.maps import report_json, tsv
-from attnviz.renderers.printable import UNKNOWN, decimals, printable, short_paths, shorten
-from attnviz.renderers.text.console import paragraph, shown
+from attnviz.renderers.printable import (
+    UNKNOWN,
+    decimals,
+    printable,
+    short_paths,
+    shorten,
+    six_digits,
+)
+from attnviz.renderers.text.console import column_widths, introduction, print_parts
 from attnviz.renderers.text.table import sparkline
 
 READING = (
@@ -21,40 +28,35 @@ READING = (
     "attention; drift: divergence from the sample before, in nats, over the steps and at the last"
 )
 SHORTEST_NAME = 10
-"""Characters of a layer's name that are left in a narrow table."""
+"""Characters of a layer's name that a narrow table keeps at least."""
 BARS = 10
 
 
 def history_table(found: History, show: Display) -> str:
-    """A line a head: its role and measures in the first and in the last sample, and its drift."""
-    parts = paragraph(printable(found.caption), show.width, "bold")
+    """A line for each head: its role and measures in the first and last sample, and its drift."""
     short, common = short_paths([layer for _, layer, _ in found.heads])
     reading = f"layers: {printable(common)}; {READING}" if common else READING
-    parts += [*paragraph(reading, show.width, "dim"), Text()]
+    parts = introduction(printable(found.caption), reading, show.width)
     several = len({stream for stream, _, _ in found.heads}) > 1
-    names = [
-        [printable(short[layer]), head, *([stream] if several else [])]
-        for stream, layer, head in found.heads
-    ]
-    columns = ["layer", "head", *(["stream"] if several else []), "role"]
-    columns += ["entropy", "sink", "previous", DRIFT]
     top = float(np.nan_to_num(found.values[DRIFT]).max())
-    lines = []
-    for number, name in enumerate(names):
+    lines = [["layer", "head", "stream", "role", "entropy", "sink", "previous", DRIFT]]
+    for number, (stream, layer, head) in enumerate(found.heads):
         cells = [_ends(found.values[measure][:, number]) for measure in HISTORY[:-1]]
         drift = np.nan_to_num(found.values[DRIFT][:, number])[1:]
         bars = sparkline(drift, min(len(drift), BARS), top) if len(drift) else ""
         cells.append(f"{bars} {decimals(found.values[DRIFT][-1, number], 4)}".strip())
-        lines.append([*name, found.roles[-1][number] or UNKNOWN, *cells])
-    widths = [max(len(line[place]) for line in [columns, *lines]) for place in range(len(columns))]
+        role = found.roles[-1][number] or UNKNOWN
+        lines.append([printable(short[layer]), head, stream, role, *cells])
+    if not several:
+        for line in lines:
+            del line[2]
+    widths = column_widths(lines)
     room = show.width - sum(widths[1:]) - 2 * len(widths[1:])
     widths[0] = min(widths[0], max(room, SHORTEST_NAME))
-    for style, line in [("dim", columns), *(("", line) for line in lines)]:
-        cells = [
-            shorten(cell, width).ljust(width) for cell, width in zip(line, widths, strict=True)
-        ]
-        parts.append(Text("  ".join(cells).rstrip(), style, no_wrap=True))
-    return shown(parts, show)
+    for line in lines:
+        text = "  ".join(map(set_cell_size, map(shorten, line, widths), widths))
+        parts.append(Text(text.rstrip(), "dim" if line is lines[0] else "", no_wrap=True))
+    return print_parts(parts, show)
 
 
 def _ends(values: NDArray[np.float64]) -> str:
@@ -67,13 +69,13 @@ def history_tsv(found: History) -> str:
     lines: list[tuple[str, ...]] = [("step", "stream", "layer", "head", "role", *HISTORY)]
     for place, step in enumerate(found.steps):
         for number, head in enumerate(found.heads):
-            numbers = (plain(float(found.values[name][place, number])) for name in HISTORY)
+            numbers = (six_digits(float(found.values[name][place, number])) for name in HISTORY)
             lines.append((str(step), *head, found.roles[place][number], *numbers))
     return tsv(lines)
 
 
 def history_json(found: History) -> str:
-    """{"schema", "caption", "steps", "heads": [{"stream", "layer", "head", "roles", …}], …}."""
+    """One document: the steps, and for each head its roles and measures at each step."""
     return report_json(
         "history",
         caption=found.caption,
