@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 
 import attnviz
+from attnviz.api.collected import Findings
 from attnviz.callbacks import Recorder, sample_files
-from attnviz.cli.findings import Findings
 from attnviz.core.errors import OutputError
 from attnviz.runs.pipeline import Result
 from attnviz.runs.watching import Watched
@@ -30,7 +30,7 @@ WRITES = r"\.write_(?:bytes|text)\(|\.savefig\(|\bmkstemp\(|\bumask\(|\bopen\([^
 """What opens a file to write, or learns how it should be opened."""
 BESIDES = {
     "cli/commands/watch.py": ['open(os.devnull, "w"'],
-    "cli/sinks.py": ["mkstemp("],  # of a page without a name
+    "cli/destinations.py": ["mkstemp("],  # of a page without a name
     "models/hugging_face/load/imports.py": ['open("wb"'],  # of os.devnull
     "renderers/figures/figure.py": [".savefig("],  # into memory
     "storage/archive.py": ['open(entry, "w"'],  # in memory

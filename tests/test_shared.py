@@ -25,7 +25,7 @@ from attnviz import attend, attend_many
 from attnviz.analyses.corpus.accumulators import Aggregates
 from attnviz.analyses.corpus.words import vocabulary_of
 from attnviz.core.errors import AttnvizError, UsageError
-from attnviz.core.options import Choice, Given, Options, Origin
+from attnviz.core.options import Choice, InMemoryModel, Options, Origin
 from attnviz.core.shared import ModelState, files_state, in_turn
 from attnviz.models.hugging_face.capture.kernel import watch_kernels
 from attnviz.models.hugging_face.load import imports
@@ -292,7 +292,7 @@ def test_what_the_disk_says_of_files(tmp_path: Path) -> None:
 
 def test_values_that_stand_for_different_things_differ_by_both_signs() -> None:
     one, other = object(), object()
-    first, same, second = Given("a", one), Given("a", one), Given("a", other)
+    first, same, second = InMemoryModel(one), InMemoryModel(one), InMemoryModel(other)
     assert first == same
     assert not first != same  # noqa: SIM202 - both signs are asked
     assert first != second
@@ -482,7 +482,7 @@ def test_nor_with_another_model_in_memory(load: Any, tmp_path: Path) -> None:
     texts.write_text("\n".join(TEXTS))
 
     def options(model: Any) -> dict[str, str]:
-        return run_options("self", Options(Origin(model=Given("BertModel", model))), texts)
+        return run_options("self", Options(Origin(model=InMemoryModel(model))), texts)
 
     model, tokenizer = load("bert")
     other, _ = load("bert", dtype=torch.bfloat16)

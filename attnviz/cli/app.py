@@ -17,7 +17,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
 from typer.exceptions import TyperException
 
-from attnviz import __version__
+from attnviz.core import __version__
 from attnviz.core.errors import AttnvizError, did_you_mean
 from attnviz.core.plugins import BROKEN, blamed, said
 from attnviz.core.registry import FORMATS, CommandEntry

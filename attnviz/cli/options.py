@@ -10,14 +10,24 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import Field, fields, replace
+from dataclasses import Field, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_type_hints
+from typing import Annotated, Any, Literal, get_args
 
 import typer
 
 from attnviz.core.errors import UsageError, in_words
-from attnviz.core.options import Choice, Given, Many, Option, Options, Origin, Output, names_in
+from attnviz.core.options import (
+    DECLARED,
+    Choice,
+    Many,
+    Option,
+    Options,
+    Origin,
+    Output,
+    names_in,
+    opt,
+)
 from attnviz.core.registry import DataKind
 from attnviz.renderers.reports import formats_of
 
@@ -45,12 +55,13 @@ LARGEST = 10**9
 """No number of anything is larger; an array of more than memory holds is refused in its place."""
 
 
-def _declared(half: Any) -> dict[str, tuple[Any, Option]]:
-    types = get_type_hints(half)
-    return {item.name: (types[item.name], item.metadata["option"]) for item in fields(half)}
+INPUT = opt(
+    "Options",
+    "--input -i FILE",
+    "Texts from .txt (one a line), .jsonl, .csv or .tsv, also .gz; - is stdin.",
+)
 
 
-DECLARED = {half: _declared(half) for half in HALVES}
 OPTIONS = {name: option for of_half in DECLARED.values() for name, (_, option) in of_half.items()}
 """The declaration of every shared option."""
 
@@ -108,7 +119,7 @@ def _given(values: dict[str, Any], written: Collection[str]) -> Iterator[tuple[s
     """What may name a file that is read: every word and path that is not where results go."""
     for name, value in values.items():
         for one in value if isinstance(value, list) else [value]:
-            if isinstance(one, str | Path) and name not in written and not isinstance(one, Given):
+            if isinstance(one, str | Path) and name not in written:
                 yield name, str(one)
 
 
@@ -149,7 +160,7 @@ def with_options(
         ]
 
         @functools.wraps(command)
-        def run(collect: Any = None, **values: Any) -> None:
+        def run(**values: Any) -> None:
             for name, value in values.items():
                 if type(value) is int and abs(value) > LARGEST and not name.endswith("seed"):
                     option = name.replace("_", "-")
@@ -163,7 +174,7 @@ def with_options(
             )
             if "top" not in offered[Origin]:  # what is not listed is not looked for
                 origin = replace(origin, top=0)
-            command(**values, options=Options(origin, choice, output, many, given, collect))
+            command(**values, options=Options(origin, choice, output, many, given))
 
         declared = {name: OPTIONS[name] for options in offered.values() for name in options}
         declared |= {

@@ -6,9 +6,9 @@ type says what it may be. A command offers whole groups of them (`attnviz.cli.op
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Union, get_args, get_type_hints
 
 from attnviz.core.errors import UsageError
 from attnviz.core.registry import LENSES, MECHANISMS
@@ -31,32 +31,54 @@ LENS_NAMES = ("raw", *LENSES, "all")
 """What --lens can be: the weights themselves, a lens, or all of them side by side."""
 
 
-class Given(str):
-    """A name that brings along what it names: a loaded model, texts or maps that Python has.
+class InMemory:
+    """What this process has in memory; two are equal where they hold the very same objects."""
 
-    Two are equal where they bring along the very same things.
-    """
-
-    __slots__ = ("things",)
-    things: tuple[Any, ...]
-
-    def __new__(cls, name: str, *things: Any) -> Given:
-        """The name, and what it names."""
-        made = super().__new__(cls, name)
-        made.things = things
-        return made
+    def objects(self) -> tuple[Any, ...]:
+        """What it holds."""
+        raise NotImplementedError
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Given) and [*map(id, self.things)] == [*map(id, other.things)]
-
-    def __ne__(self, other: object) -> bool:  # a str has one of its own, by letters
-        return not self == other
+        # By identity: models and arrays compare slowly, or element by element.
+        return type(other) is type(self) and self._places() == other._places()
 
     def __hash__(self) -> int:
-        return hash((*map(id, self.things),))
+        return hash(self._places())
+
+    def _places(self) -> tuple[int, ...]:
+        return tuple(map(id, self.objects()))
 
     def __reduce__(self) -> Any:
         raise UsageError(f"{self} is in this process alone: leave workers and engine out")
+
+
+@dataclass(frozen=True, eq=False)
+class InMemoryModel(InMemory):
+    """A model of transformers, with the tokenizer or processor that reads its inputs."""
+
+    model: Any
+    reader: Any = None
+
+    def objects(self) -> tuple[Any, ...]:
+        """The model and its reader."""
+        return self.model, self.reader
+
+    def __str__(self) -> str:
+        return type(self.model).__name__
+
+
+@dataclass(frozen=True, eq=False)
+class InMemoryMaps(InMemory):
+    """Attention that was computed before, a text each."""
+
+    maps: tuple[Any, ...]
+
+    def objects(self) -> tuple[Any, ...]:
+        """The attention of each text."""
+        return self.maps
+
+    def __str__(self) -> str:
+        return "results"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +130,7 @@ def opt(group: str, usage: str, text: str, *, default: object = None, **more: An
 class Origin:
     """Where attention comes from."""
 
-    model: str | None = opt(
+    model: str | InMemoryModel | None = opt(
         "model", "--model -m ID_OR_FOLDER", "Hugging Face model, or one of 'attnviz models'."
     )
     adapter: str | None = opt(
@@ -123,7 +145,7 @@ class Origin:
         "Untrained own layer; 'attnviz mechanisms' lists them.",
         suggested=tuple(MECHANISMS),
     )
-    weights: Path | None = opt(
+    weights: Path | InMemoryMaps | None = opt(
         "weights",
         "--weights FILE",
         "Your own matrices or a saved map: .npz, .safetensors or .json.",
@@ -399,7 +421,6 @@ class Options:
 
     Attributes:
         given: every argument and option that may name a file to be read, with its parameter's name.
-        collect: what takes the results in the place of stdout; None: they are printed.
     """
 
     origin: Origin = field(default_factory=Origin)
@@ -407,10 +428,29 @@ class Options:
     output: Output = field(default_factory=Output)
     many: Many = field(default_factory=Many)
     given: tuple[tuple[str, str], ...] = ()
-    collect: Any = None
 
 
 def names_in(literal: object) -> tuple[str, ...]:
     """The names that a Literal type, or such a type or None, allows; none for other types."""
     found = [name for part in (literal, *get_args(literal)) for name in get_args(part)]
     return tuple(dict.fromkeys(name for name in found if isinstance(name, str)))
+
+
+def _declared(half: Any) -> dict[str, tuple[Any, Option]]:
+    types = get_type_hints(half)
+    return {
+        item.name: (_shell_type(types[item.name]), item.metadata["option"]) for item in fields(half)
+    }
+
+
+def _shell_type(annotation: Any) -> Any:
+    """What of a type a shell can give: nothing that lies in Python's memory."""
+    parts = get_args(annotation)
+    rest = [one for one in parts if not (isinstance(one, type) and issubclass(one, InMemory))]
+    return annotation if len(rest) == len(parts) else Union[*rest]
+
+
+DECLARED: dict[Any, dict[str, tuple[Any, Option]]] = {
+    half: _declared(half) for half in (Origin, Choice, Output, Many)
+}
+"""The type and the declaration of every shared option, by the part that it belongs to."""

@@ -125,7 +125,7 @@ class Answers:
     @property
     def own(self) -> str:
         """The model that is asked unless another is named."""
-        return name_of(self.origin) if self.origin.adapter else self.origin.model or POCKET
+        return str(name_of(self.origin) if self.origin.adapter else self.origin.model or POCKET)
 
     def models(self) -> list[dict[str, Any]]:
         """The models that may be asked: the given one, those that ship, those in the cache."""

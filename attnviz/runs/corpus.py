@@ -1,8 +1,4 @@
-"""What each head does over a whole corpus: chunks of texts become aggregates, and these a report.
-
-A run keeps its state beside the file NAME that it will write, as '.NAME.unfinished': one archive of
-the aggregates and of how far it has come, replaced as a whole between two chunks.
-"""
+"""What each head does over a whole corpus: chunks become aggregates, and these a report."""
 
 from __future__ import annotations
 
@@ -10,119 +6,176 @@ import io
 import os
 import pickle
 import tempfile
-import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING
 
-import numpy as np
-import orjson
-from msgspec import Struct, ValidationError, convert
-
-from attnviz.analyses.corpus.accumulators import Aggregates
-from attnviz.analyses.corpus.report import report_of
-from attnviz.analyses.corpus.words import Vocabulary, WordCounts, vocabulary_of
-from attnviz.analyses.masks import without_implied
+from attnviz.analyses.corpus.report import orders_of, report_of
+from attnviz.analyses.corpus.words import PATCHES, Vocabulary, WordCounts, vocabulary_of
+from attnviz.analyses.heads import check_order
 from attnviz.core.corpus_report import CorpusReport
-from attnviz.core.errors import AttnvizError, InputError, OutputError, is_number
-from attnviz.core.notices import joined, kind_of, notify
+from attnviz.core.errors import AttnvizError, InputError, OutputError, UsageError, is_number
+from attnviz.core.notices import notify
+from attnviz.core.options import Options
+from attnviz.core.registry import Command
+from attnviz.models.open import check_origin, check_vision
+from attnviz.renderers.reports import Data
+from attnviz.runs.corpus_state import (
+    CorpusCheckpoint,
+    CorpusState,
+    OnFailure,
+    Shard,
+    ShardTask,
+)
+from attnviz.runs.effects import EffectChunk, Instead, curve_of, kept_for_curve
 from attnviz.runs.engines.shards import Engine
-from attnviz.runs.journal import Count, check_same_options, checksum_of
-from attnviz.runs.many_texts import AttendChunk, Chunk, Record, chunk_name, with_shards
-from attnviz.storage.archive import DAMAGE
+from attnviz.runs.head_measures import check_effect
+from attnviz.runs.inputs import CorpusInput
+from attnviz.runs.journal import checksum_of, run_options
+from attnviz.runs.many_texts import AttendChunk, Record, chunk_name, engine_for, with_shards
+from attnviz.runs.pictures import thumbnails
+from attnviz.runs.pipeline import check_choice
+from attnviz.runs.rejects import rejected
+from attnviz.runs.reporting import RunReport
 from attnviz.storage.documents import dump_json
 from attnviz.storage.matrices import read_bytes
 from attnviz.storage.texts import CHUNK_SIZE, Text, chunks
-from attnviz.storage.writing import beside, write_file
 
-SECONDS = 2.0
-"""Between two checkpoints at least: as much work may be done twice."""
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SHOWS = ("measures", "positions", "classes", "pairs", "links")
+"""What tables and rows may hold."""
 PICTURES = 32
 """Pictures in a chunk: each takes as long as many sentences."""
-_MEMBER = "checkpoint"
-REACHED = ("records", "failed", "rejects", "notes")
-"""What of a state is not its aggregates."""
-Shard = tuple[int, Chunk]
-"""A chunk of records and the number of its first in the corpus, from 0."""
-OnFailure = Callable[[Record, AttnvizError], str]
-"""Told of a record that failed; answers its line in the file of rejects, if there is one."""
 
 
 @dataclass(frozen=True, slots=True)
-class ShardResult:
-    """What a shard gave: aggregates, failed records with why, and notes with counts of texts."""
+class CorpusRequest:
+    """What is measured over a corpus, and what of it is shown.
 
-    aggregates: Aggregates
-    failures: Sequence[tuple[Record, AttnvizError]]
-    notes: Mapping[str, int]
+    Attributes:
+        show: what tables and rows hold.
+        top: heads in tables and rows; None: all.
+        frequencies: a file that says how frequent words are; None: as in the texts.
+        overview: every head is drawn, which takes texts.
+        curve: heads are switched off one after another.
+        samples: texts are kept in which a head attends strongly, usually and weakly.
+    """
 
-
-@dataclass(frozen=True, slots=True)
-class ShardTask:
-    """The work on a shard: it can be pickled, and opens the model in the process where it runs."""
-
-    attend: AttendChunk
-    vocabulary: Vocabulary
+    cross: bool = False
+    order: str = "role"
+    effect: bool = False
+    by: Instead = "zero"
+    show: str = "measures"
+    top: int | None = None
+    frequencies: Path | None = None
+    overview: bool = False
+    curve: bool = False
     samples: bool = False
 
-    def empty(self) -> Aggregates:
-        """Aggregates of no text, to merge others into."""
-        return Aggregates(self.vocabulary, samples=self.samples)
+    def __post_init__(self) -> None:
+        check_order(self.order, None)
+        check_effect(self.order, self.by, effect=self.effect)
+        if self.curve and not self.effect:
+            raise UsageError("--prune-curve switches heads off by their effects: add --effect")
 
-    def __call__(self, shard: Shard) -> ShardResult:
-        """The aggregates of a shard's texts."""
-        first, chunk = shard
-        aggregates = self.empty()
-        failures: list[tuple[Record, AttnvizError]] = []
-        notes: Counter[str] = Counter()
-        results = zip(chunk, self.attend(chunk), strict=True)
-        for number, (record, result) in enumerate(results, first):
-            if isinstance(result, AttnvizError):
-                failures.append((record, result))
-                continue
-            shares = without_implied(result)
-            try:
-                aggregates.add(shares, number)
-                notes.update(shares.provenance.notes)
-            except InputError as error:
-                failures.append((record, InputError(f"{record.where}: {error}")))
-        aggregates.failed = len(failures)
-        return ShardResult(aggregates, failures, notes)
+    def command(self, given: CorpusInput) -> Command:
+        """The command whose models can read the corpus."""
+        return "picture" if given.pictures else "cross" if self.cross else "self"
+
+    def check(self, given: CorpusInput, options: Options) -> None:
+        """Refuse what cannot be done before a model loads."""
+        check_choice(options.choice)
+        if given.pictures:
+            check_vision(options.origin)
+            many = options.many
+            texts_only = {
+                "--cross": self.cross,
+                "--effect": self.effect,
+                "--frequencies": self.frequencies,
+                "--overview": self.overview,
+                "--show pairs": self.show == "pairs",
+                "--columns": many.columns,
+                "--input-format": many.input_format,
+            }
+            if named := [option for option, value in texts_only.items() if value]:
+                raise UsageError(f"{named[0]} is for texts, and these are pictures: leave it out")
+        check_origin(options.origin, self.command(given))
+
+    def question(self, given: CorpusInput, options: Options) -> dict[str, str]:
+        """Everything that decides the result, by the names that a user knows, for --resume."""
+        assert given.file is not None
+        found = run_options(f"corpus {self.command(given)}", options, given.file)
+        if self.effect:
+            found["--effect"] = self.by
+        if self.samples:
+            found["--atlas"] = "given"
+        if self.frequencies is not None:
+            found["the checksum of --frequencies"] = checksum_of(read_bytes(self.frequencies))
+        if given.pictures:
+            sizes = "\n".join(f"{path.stat().st_size} {path}" for path in given.pictures)
+            found["the pictures"] = checksum_of(os.fsencode(sizes))
+        return found
 
 
-@dataclass
-class CorpusState:
-    """What is known of the records that are done."""
-
-    aggregates: Aggregates
-    records: int = 0
-    failed: int = 0
-    rejects: str = ""
-    notes: dict[str, int] = field(default_factory=dict)
-
-    def add(self, chunk: Chunk, found: ShardResult | AttnvizError, on_failure: OnFailure) -> None:
-        """Add the next shard's records."""
-        if isinstance(found, AttnvizError):
-            failures: Sequence[tuple[Record, AttnvizError]] = [(item, found) for item in chunk]
-            self.aggregates.failed += len(chunk)
+def report_corpus(
+    asked: CorpusRequest,
+    given: CorpusInput,
+    options: Options,
+    report: RunReport,
+    *,
+    checkpoint: CorpusCheckpoint | None = None,
+) -> None:
+    """Report what each head does over a corpus; a checkpoint keeps the state meanwhile."""
+    if given.others:
+        report.say(f"{given.others} files that are no pictures are left out")
+    vocabulary, texts, total = _read(asked, given)
+    what = options.origin, options.choice, asked.command(given), options.many.batch_size
+    attend = EffectChunk(*what, asked.by) if asked.effect else AttendChunk(*what)
+    task, kept = ShardTask(attend, vocabulary, samples=asked.samples), list[Record]()
+    state = CorpusState(task.empty())
+    if options.many.resume and checkpoint is not None:
+        if (earlier := checkpoint.restore(task)) is None:
+            report.say("nothing to resume: starting from the first text")
         else:
-            failures = found.failures
-            self.aggregates.merge(found.aggregates)
-            self._add_notes(found.notes)
-        for record, error in failures:
-            self.rejects += on_failure(record, error)
-            self.failed += 1
-        self.records += len(chunk)
+            state = earlier
+            report.reject(state.rejects.encode(), state.failed)
+    left = None if total is None else total - state.records
 
-    def _add_notes(self, notes: Mapping[str, int]) -> None:
-        """Notes that differ in their numbers only become one, with ranges."""
-        for text, count in notes.items():
-            same = next((one for one in self.notes if kind_of(one) == kind_of(text)), text)
-            before = self.notes.pop(same, 0)
-            self.notes[joined(same, text)] = before + count
+    def on_failure(record: Record, error: AttnvizError) -> str:
+        report.skip(record, error)
+        return "" if options.many.rejects is None else rejected(record, error).decode()
+
+    with engine_for(options.many) as engine, report.counted(lambda: left) as advance:
+        found = study(
+            *(task, kept_for_curve(texts, kept) if asked.curve else texts, engine),
+            state=state,
+            checkpoint=checkpoint,
+            on_failure=on_failure,
+            advance=advance,
+            order=asked.order,
+        )
+        if found is not None and asked.curve and isinstance(attend, EffectChunk):
+            orders = partial(orders_of, state.aggregates)
+            found = replace(found, curve=curve_of(attend, kept, found, orders, engine))
+    if found is not None:
+        report.add(_corpus_data(found, asked))
+    report.finish(f"{state.records} {'pictures' if given.pictures else 'texts'}")
+
+
+def _read(
+    asked: CorpusRequest, given: CorpusInput
+) -> tuple[Vocabulary, Iterator[Record], int | None]:
+    if given.pictures:
+        return Vocabulary({}, (), PATCHES), given.open(), given.count()
+    if asked.frequencies is None:
+        return read_twice(given)
+    return read_frequencies(asked.frequencies), given.open(), given.count()
 
 
 def study(
@@ -173,76 +226,17 @@ def shards(records: Iterable[Record], done: int = 0, size: int = CHUNK_SIZE) -> 
         raise InputError(f"the unfinished run has {done} records, its input {number}: start again")
 
 
-class SavedState(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a checkpoint holds beside arrays."""
-
-    question: dict[str, str]
-    records: Count
-    failed: Count
-    rejects: str
-    notes: dict[str, Count]
-    checksum: str  # of all else
-
-
-def _checksum(document: Mapping[str, Any], arrays: Mapping[str, Any]) -> str:
-    named = (part for name in sorted(arrays) for part in (name.encode(), arrays[name].tobytes()))
-    return checksum_of(dump_json(document).encode(), *named)
-
-
-class CorpusCheckpoint:
-    """The file that a run's state is kept in."""
-
-    def __init__(self, path: Path, options: Mapping[str, str]) -> None:
-        self.path, self.place = path, beside(path, "unfinished")
-        self.options, self.saved_at = options, time.monotonic()
-
-    def restore(self, task: ShardTask) -> CorpusState | None:
-        """The state that an earlier run has left; None where it has left nothing."""
-        if not self.place.is_file():
-            return None
-        try:
-            with self.place.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-                arrays = dict(archive)
-            document = orjson.loads(str(arrays.pop(_MEMBER)))
-            found = convert(document, SavedState)
-            if document.pop("checksum") != _checksum(document, arrays):
-                raise ValueError("a number is another than was written")
-            check_same_options(found.question, self.options, self.path)
-            aggregates = Aggregates.from_arrays(arrays, task.vocabulary)
-            return CorpusState(aggregates, **{name: document[name] for name in REACHED})
-        except (*DAMAGE, MemoryError, ValidationError) as error:
-            raise InputError(f"'{self.place}' is damaged: remove it to start again") from error
-
-    def save(self, state: CorpusState) -> None:
-        """Put the run's state on the disk, unless that was just done."""
-        if time.monotonic() - self.saved_at < SECONDS:
-            return
-        document = {"question": {**self.options}, **{n: getattr(state, n) for n in REACHED}}
-        arrays: dict[str, Any] = state.aggregates.to_arrays()
-        document["checksum"] = _checksum(document, arrays)
-        arrays[_MEMBER] = np.array(dump_json(document))
-        file = io.BytesIO()
-        np.savez(file, **arrays)
-        write_file(self.place, file.getvalue(), durably=True)
-        self.saved_at = time.monotonic()
-
-    def discard(self) -> None:
-        """Remove it: the run is complete."""
-        self.place.unlink(missing_ok=True)
-
-
 def read_twice(
-    open_texts: Callable[[], Iterator[Record]], file: str
+    given: CorpusInput,
 ) -> tuple[Vocabulary, Iterator[Record], int]:
     """The frequent words of a corpus, its texts, and how many of them, good and bad, there are.
 
     What can be read only once, such as stdin, is kept in a temporary file meanwhile.
     """
     counts, number = WordCounts(), 0
-    once = file == "-" or not Path(file).is_file()
     with temporary_file_errors():
-        kept = tempfile.TemporaryFile() if once else None  # noqa: SIM115  # `_kept` closes it
-    for text in open_texts():
+        kept = None if given.rereads else tempfile.TemporaryFile()  # noqa: SIM115  # `_kept` closes it
+    for text in given.open():
         number += 1
         if isinstance(text, Text):
             counts.add(text.text)
@@ -250,7 +244,7 @@ def read_twice(
         if kept is not None:
             with temporary_file_errors(kept):
                 pickle.dump(text, kept)
-    texts = open_texts() if kept is None else _kept(kept)
+    texts = given.open() if kept is None else _kept(kept)
     return counts.vocabulary(), texts, number
 
 
@@ -293,3 +287,38 @@ def read_frequencies(path: Path) -> Vocabulary:
             )
         counts[word.lower()] += int(count)
     return vocabulary_of(counts.items())
+
+
+def _corpus_data(report: CorpusReport, asked: CorpusRequest) -> Data:
+    from attnviz.renderers.data import corpus as data
+    from attnviz.renderers.text.corpus import corpus_table
+
+    streams = (replace(stream, rows=stream.rows[: asked.top]) for stream in report.streams)
+    first = replace(report, streams=tuple(streams))
+
+    def overview() -> Figure:
+        from attnviz.renderers.figures.corpus_overview import corpus_overview
+
+        return corpus_overview(report)
+
+    def curve() -> Figure:
+        from attnviz.renderers.figures.prune_curve import prune_curve
+
+        assert report.curve is not None
+        return prune_curve(report.curve)
+
+    def page(command: str) -> str:
+        from attnviz.renderers.page.atlas import atlas_page
+
+        return atlas_page(report, command, thumbnails(report))
+
+    return Data(
+        text=lambda display: corpus_table(first, asked.show, display),
+        rows=lambda: data.corpus_tsv(first, asked.show),
+        document=lambda: data.corpus_json(report),
+        arrays=lambda: data.corpus_npz(report),
+        figures={"overview": overview} | ({"prune_curve": curve} if report.curve else {}),
+        page=page if asked.samples else None,
+        about=dump_json(asdict(report.provenance)),
+        value=report,
+    )

@@ -17,9 +17,9 @@ import orjson
 from msgspec import Meta, Struct, ValidationError, convert
 from msgspec.structs import asdict
 
-from attnviz import __version__
+from attnviz.core import __version__
 from attnviz.core.errors import InputError, UsageError, is_number
-from attnviz.core.options import Given, Options
+from attnviz.core.options import InMemoryModel, Options
 from attnviz.core.shared import files_state, model_checksum
 from attnviz.models.open import states_of
 from attnviz.storage.documents import dump_json
@@ -134,8 +134,8 @@ def run_options(command: str, options: Options, input_file: Path) -> dict[str, s
     for name, state in states.items():
         if state:
             given[f"the state of {name}'s files"] = checksum_of(repr(state).encode())
-    if isinstance(options.origin.model, Given):
-        given["the weights of --model"] = model_checksum(options.origin.model.things[0])
+    if isinstance(options.origin.model, InMemoryModel):
+        given["the weights of --model"] = model_checksum(options.origin.model.model)
     told = {name: str(value) for name, value in given.items() if value is not None}
     # A file's name may be no UTF-8, which JSON has to be.
     return {name: one.encode(errors="backslashreplace").decode() for name, one in told.items()}

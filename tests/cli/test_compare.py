@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from attnviz.cli.commands.compare import _matching
+from attnviz.runs.comparing import _matching
 from attnviz.core.errors import UsageError
 from attnviz.core.registry import PICTURES
 from attnviz.runs.pipeline import load

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw
 
-from attnviz.cli.inputs import pictures_in
+from attnviz.runs.inputs import pictures_in
 from attnviz.core.errors import InputError
 from attnviz.runs import corpus, pictures
 from tests.cli.test_corpus import interrupt_after

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from attnviz.cli.app import run
-from attnviz.cli.inputs import count_records, texts_of
+from attnviz.runs.inputs import count_records, texts_of
 from attnviz.core.errors import AttnvizError, InputError, UsageError
 from attnviz.core.options import Many
 from attnviz.storage.texts import BadText, Text

@@ -194,7 +194,7 @@ def test_what_fails_while_a_report_is_made_leaves_no_draft(
     def fail(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(report, "PageSink", fail)
+    monkeypatch.setattr(report, "PageFiles", fail)
     more = ("-o", tmp_path / "a.npz", "--html", tmp_path / "a.html")
     assert attnviz("self", "a b", *OWN, *more).status == 130
     assert list(tmp_path.iterdir()) == []

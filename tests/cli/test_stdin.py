@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from attnviz.cli import inputs as stdin
-from attnviz.cli.inputs import stdin_lines, waiting
+from attnviz.runs.inputs import stdin_lines, waiting
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from attnviz.cli import app
-from attnviz.cli.output import interrupt
+from attnviz.cli.places import interrupt
 from tests.fuzz import world
 from tests.fuzz.invariants import broken
 from tests.fuzz.run import Case, prepare, run_in

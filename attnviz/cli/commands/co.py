@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from attnviz.cli.inputs import INPUT, texts_of
-from attnviz.cli.options import ORIGIN, PLACES, VIEW, with_options
+from attnviz.cli.options import INPUT, ORIGIN, PLACES, VIEW, with_options
 from attnviz.core.errors import UsageError
 from attnviz.core.options import Options, opt
 from attnviz.core.registry import CO_VARIANTS
@@ -34,14 +33,11 @@ def co(
     attnviz co "What colour is it" "The car is red" --variant two-stream --grid heads.png
     """
     from attnviz.cli.run import run_texts
+    from attnviz.runs.inputs import texts_of
 
     if a is not None and a != "-" and b is None:
         raise UsageError("co-attention needs two texts: attnviz co A B")
     given = [text for text in (a, b) if text is not None]
-    texts, many = texts_of(given, input_file, options.many, pairs=True)
+    texts = texts_of(given, input_file, options.many, pairs=True)
     origin = replace(options.origin, mechanism=f"co-{variant}")
-    raise typer.Exit(
-        run_texts(
-            "co", texts, many=many, options=replace(options, origin=origin), input_file=input_file
-        )
-    )
+    raise typer.Exit(run_texts("co", texts, replace(options, origin=origin)))

@@ -8,8 +8,7 @@ from typing import Annotated
 import typer
 
 from attnviz.cli.commands.align import AGAINST, SCORE, SYMMETRIZE
-from attnviz.cli.inputs import INPUT, texts_of
-from attnviz.cli.options import MANY_TEXTS, MODELS, PLACES, VIEW, with_options
+from attnviz.cli.options import INPUT, MANY_TEXTS, MODELS, PLACES, VIEW, with_options
 from attnviz.core.options import Options
 
 
@@ -42,17 +41,16 @@ def cross(
     """
     from attnviz.cli.run import run_texts
     from attnviz.models.open import brings_tokens
+    from attnviz.runs.inputs import given_texts, texts_of
     from attnviz.storage.texts import Text
 
     given = [text for text in (source, target) if text is not None]
     if brings_tokens(options.origin) and not given and input_file is None:
-        raise typer.Exit(run_texts("cross", [Text("0", "")], many=False, options=options))
+        raise typer.Exit(run_texts("cross", given_texts(Text("0", "")), options))
     aligned = options.output.format == "pharaoh" or score is not None
-    texts, many = texts_of(given, input_file, options.many, pairs=True, keep_blank=aligned)
+    texts = texts_of(given, input_file, options.many, pairs=True, keep_blank=aligned)
     if aligned:
-        from attnviz.cli.commands.align import run_alignment
+        from attnviz.cli.commands.align import align_texts
 
-        raise typer.Exit(
-            run_alignment(texts, options, input_file, symmetrize, against, score, many=many)
-        )
-    raise typer.Exit(run_texts("cross", texts, many=many, options=options, input_file=input_file))
+        raise typer.Exit(align_texts(texts, symmetrize, against, score, options))
+    raise typer.Exit(run_texts("cross", texts, options))

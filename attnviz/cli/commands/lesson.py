@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from attnviz.cli.commands.listings import listing, write_listing
+from attnviz.cli.commands.listings import write_listing
 from attnviz.cli.options import OUTPUT, with_options
-from attnviz.core.errors import UsageError, choose
+from attnviz.core.errors import choose
 from attnviz.core.options import Options, opt
 from attnviz.core.registry import LESSONS
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from attnviz.renderers.reports import Data
-    from attnviz.teach.lessons.lesson import Lesson
+from attnviz.renderers.reports import listing
 
 GIVEN = "What it is about"
 _LIST = ", ".join(LESSONS)
@@ -54,6 +47,7 @@ def lesson(
     attnviz lesson positions --plot positions.png
     """
     from attnviz.cli.report import Report
+    from attnviz.teach.lessons.teaching import lesson_data, teach
 
     if name is None:
         rows = [(one, row.summary) for one, row in LESSONS.items()]
@@ -64,47 +58,5 @@ def lesson(
     wanted |= {"steps": steps, "seed": seed, "text": text, "model": model}
     given = {option: value for option, value in wanted.items() if value is not None}
     with Report(options, "lesson", pictures={"plot": plot}) as report:
-        report.add(_data(_teach(name, given)))
+        report.add(lesson_data(teach(name, given)))
         report.finish("taught")
-
-
-def _teach(name: str, given: Mapping[str, Any]) -> Lesson:
-    if "text" in given:
-        from attnviz.storage.texts import check_text
-
-        check_text(given["text"])
-    teach = LESSONS[name].load()
-    known = inspect.signature(teach).parameters
-    for option in given:
-        if option not in known:
-            takes = ", ".join(f"--{parameter}" for parameter in known)
-            raise UsageError(f"--{option} means nothing to lesson '{name}', which takes {takes}")
-    result: Lesson = teach(**given)
-    return result
-
-
-def _data(result: Lesson) -> Data:
-    from attnviz.renderers.data.maps import escape
-    from attnviz.renderers.reports import Data
-    from attnviz.storage.documents import dump_json
-
-    def draw() -> Figure:
-        from attnviz.teach.lessons.drawing import drawn
-
-        return drawn(result)
-
-    def page(command: str) -> str:
-        from attnviz.teach.lessons.drawing import page_of
-
-        return page_of(result, command)
-
-    lines = ["\t".join(escape(str(c)) for c in row) for row in (result.columns, *result.rows)]
-    return Data(
-        text=result.table,
-        rows=lambda: "".join(f"{line}\n" for line in lines),
-        document=lambda: dump_json(result.data()) + "\n",
-        page=page,
-        figures={"plot": draw},
-        about=result.title,
-        value=result,
-    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,50 +11,10 @@ from attnviz.cli.options import ORIGIN, with_options
 from attnviz.core.errors import UsageError, choose
 from attnviz.core.options import Options, opt
 from attnviz.core.registry import MECHANISMS
+from attnviz.renderers.reports import listing
 
 if TYPE_CHECKING:
-    from attnviz.renderers import Display
     from attnviz.renderers.reports import Data
-
-
-def listing(
-    columns: Sequence[str], values: Sequence[Sequence[Any]], *, titled: bool = False
-) -> Data:
-    """Rows as data: an aligned table, tab-separated lines, JSON objects.
-
-    Shares stay numbers in JSON; elsewhere they have three digits.
-    """
-    import json
-
-    from attnviz.renderers.printable import printable
-    from attnviz.renderers.reports import Data
-
-    def spelled(cell: Any) -> str:
-        """A number in three digits; a name may come from a folder, which anything may be called."""
-        text = f"{cell:.3f}" if isinstance(cell, float) else str(cell)
-        return printable(text) if text else ""
-
-    rows = [list(map(spelled, row)) for row in values]
-
-    def table(display: Display) -> str:
-        shown = [columns, *rows] if titled else rows
-        widths = [max(map(len, column)) for column in list(zip(*shown, strict=True))[:-1]]
-        return "".join(
-            "  ".join([*(c.ljust(n) for c, n in zip(row, widths, strict=False)), row[-1]]) + "\n"
-            for row in shown[: display.rows or None]
-        ) + display.left_out(len(shown))
-
-    def document() -> str:
-        from attnviz.storage.documents import spelt
-
-        found = [dict(zip(columns, row, strict=True)) for row in values]
-        return spelt(json.dumps(found, ensure_ascii=False, indent=2)) + "\n"
-
-    return Data(
-        text=table,
-        rows=lambda: "".join("\t".join(row) + "\n" for row in [columns, *rows]),
-        document=document,
-    )
 
 
 def write_listing(data: Data, options: Options) -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import typer
 
+from attnviz.cli.destinations import PAGES, save_page
 from attnviz.cli.options import OUTPUT, with_options
-from attnviz.cli.output import note
-from attnviz.cli.sinks import PAGES, save_page
+from attnviz.cli.places import note
 from attnviz.core.errors import UsageError
 from attnviz.core.options import Options, opt
 from attnviz.storage.writing import check_writable

@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 
 from attnviz.cli.options import OUTPUT, with_options
-from attnviz.cli.output import note, write_bytes
+from attnviz.cli.places import note, write_bytes
 from attnviz.core.errors import ModelError, UsageError
 from attnviz.core.options import LENS_NAMES, Options, opt
 from attnviz.models.open import check_model, check_origin

@@ -10,6 +10,7 @@ from typing import Any
 from attnviz.core.attention_map import IMPLIED, Attention
 from attnviz.core.errors import AttentionError, AttnvizError, InputError, ModelError, UsageError
 from attnviz.core.lens_inputs import ValueVectors
+from attnviz.core.options import InMemoryModel
 from attnviz.core.query import Query
 from attnviz.mechanisms.working import HeadPlace, Worked
 from attnviz.models import Predicting
@@ -160,7 +161,7 @@ class HuggingFaceModel(LoadedModel, Predicting):
 
 
 def load_model(
-    name: str,
+    name: str | InMemoryModel,
     *,
     generate: int | None = None,
     chat: bool = False,
@@ -172,7 +173,7 @@ def load_model(
 
     def kind_of(config: Any) -> Any:
         if generate is not None:
-            return writer_class(config, name)
+            return writer_class(config, str(name))
         return model_class(config, with_head=with_head)
 
     load_reader: Callable[..., Any] = partial(load_tokenizer, allow_code=terms.allow_code)
@@ -192,7 +193,7 @@ def load_model(
         check_family(model.config, 0)
     family = family_of(model)
     return HuggingFaceModel(
-        name=name,
+        name=str(name),
         model=model,
         tokenizer=parts.reader,
         family=family,
