@@ -9,19 +9,19 @@ if TYPE_CHECKING:
     from attnviz import callbacks as callbacks
     from attnviz.api.attention import attend as attend
     from attnviz.api.attention import attend_many as attend_many
+    from attnviz.api.attention import audio as audio
+    from attnviz.api.attention import image as image
     from attnviz.api.attention import unload as unload
     from attnviz.api.collected import Findings as Findings
     from attnviz.api.measures import align as align
     from attnviz.api.measures import corpus as corpus
     from attnviz.api.measures import heads as heads
     from attnviz.api.measures import history as history
-    from attnviz.api.measures import lenses as lenses
-    from attnviz.api.media import audio as audio
-    from attnviz.api.media import image as image
     from attnviz.api.questions import ablate as ablate
     from attnviz.api.questions import compare as compare
-    from attnviz.api.teaching import lesson as lesson
-    from attnviz.api.teaching import steps as steps
+    from attnviz.api.questions import lenses as lenses
+    from attnviz.api.questions import lesson as lesson
+    from attnviz.api.questions import steps as steps
     from attnviz.core.attention_map import Attention as Attention
     from attnviz.core.attention_map import AttentionMap as AttentionMap
     from attnviz.core.attention_map import Focus as Focus
@@ -37,12 +37,10 @@ if TYPE_CHECKING:
     from attnviz.runs.watching import watch as watch
 
 _PLACES = {
-    "api.attention": "attend attend_many unload",
+    "api.attention": "attend attend_many audio image unload",
     "api.collected": "Findings",
-    "api.measures": "align corpus heads history lenses",
-    "api.media": "audio image",
-    "api.questions": "ablate compare",
-    "api.teaching": "lesson steps",
+    "api.measures": "align corpus heads history",
+    "api.questions": "ablate compare lenses lesson steps",
     "callbacks": "callbacks",
     "core.attention_map": "Attention AttentionMap Focus Provenance Token",
     "core.errors": "AttnvizError",

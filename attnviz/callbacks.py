@@ -22,7 +22,7 @@ import numpy as np
 from attnviz.analyses.history import HistoryStudy
 from attnviz.core.errors import UsageError, reason_of
 from attnviz.core.shared import in_evaluation_mode
-from attnviz.runs.training_history import read_sample, sample_files
+from attnviz.runs.changes import read_sample, sample_files
 from attnviz.runs.watching import watch
 from attnviz.storage.archive import dump_archive
 from attnviz.storage.writing import output_errors, write_file

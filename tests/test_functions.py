@@ -16,9 +16,8 @@ import pytest
 
 import attnviz
 from attnviz import attend, attend_many
-from attnviz.api.arguments import WRITTEN
+from attnviz.api.arguments import WRITTEN, AttendOptions
 from attnviz.api.collected import Findings
-from attnviz.api.options import AttendOptions
 from attnviz.cli.app import COMMANDS
 from attnviz.core.errors import AttnvizError, InputError, UsageError
 from attnviz.core.options import DECLARED, Choice, Many, Origin
@@ -79,7 +78,7 @@ def test_what_the_shell_can_do_python_can_by_the_same_names() -> None:
             names |= {renamed} if name in ("input_file", "order") else set()
             written = {name, name.split("_")[0]} & {*WRITTEN} or name in ("width", "links")
             assert names & taken or name in PRINTED or written, (command, name)
-            (here,) = names & taken or {""}
+            here = next(iter(names & taken), "")
             parameter = inspect.signature(function).parameters.get(here)
             if parameter is not None and parameter.kind is parameter.KEYWORD_ONLY:
                 usual = "default" if isinstance(item.default, str) else item.default

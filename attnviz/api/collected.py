@@ -12,7 +12,7 @@ from attnviz.core.notices import hold, notices_to
 from attnviz.core.options import Options
 from attnviz.core.registry import DataKind
 from attnviz.renderers.reports import Data, Item
-from attnviz.runs.outputs import Answer
+from attnviz.runs.outputs import Presentable
 from attnviz.runs.reporting import item_of
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from attnviz.storage.texts import BadText, Text
 
 
-class Findings(Answer):
+class Findings(Presentable):
     """What a function found, in every form in which the command line could have written it.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""What heads do in texts, corpora, alignments and training runs; and how far lenses agree."""
+"""What heads do in texts, corpora, alignments and training runs."""
 
 from __future__ import annotations
 
@@ -8,37 +8,33 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from attnviz.api.arguments import (
+    AlignOptions,
+    CorpusOptions,
+    HeadsOptions,
     Nats,
-    NotNegative,
     Positive,
+    SelectionOptions,
     Texts,
     public,
     read_options,
     read_texts,
     records_of,
 )
-from attnviz.api.asked_again import asked_again
 from attnviz.api.collected import Findings, collecting
-from attnviz.api.options import (
-    AlignOptions,
-    CorpusOptions,
-    ExperimentOptions,
-    HeadsOptions,
-    SelectionOptions,
-)
 from attnviz.core.attention_map import Attention
 from attnviz.core.errors import InputError, UsageError, choose, in_short
 from attnviz.core.options import InMemoryMaps, Options
-from attnviz.models.open import check_origin
-from attnviz.runs.ablation import report_lenses
-from attnviz.runs.comparing import check_changes
-from attnviz.runs.corpus import SHOWS, CorpusRequest, report_corpus
-from attnviz.runs.corpus_state import CorpusCheckpoint
-from attnviz.runs.effects import Instead
-from attnviz.runs.head_measures import HeadsRequest, check_heads, report_heads, report_relations
+from attnviz.runs.changes import check_changes, last_drifts, training_history
+from attnviz.runs.corpus import SHOWS, CorpusCheckpoint, CorpusRequest, report_corpus
+from attnviz.runs.head_measures import (
+    HeadsRequest,
+    Instead,
+    check_heads,
+    report_heads,
+    report_relations,
+)
 from attnviz.runs.inputs import CorpusInput, corpus_input
-from attnviz.runs.pipeline import Result, check_choice
-from attnviz.runs.training_history import last_drifts, training_history
+from attnviz.runs.pipeline import check_choice
 from attnviz.runs.word_alignment import (
     check_alignment,
     read_gold_file,
@@ -254,34 +250,4 @@ def history(
         item, found = training_history(folder, how.choice)
         report.add(item)
     check_changes(last_drifts(found), "heads", fail_above)
-    return report.found
-
-
-@public
-def lenses(
-    text: str | Texts | Result | None = None,
-    target: str | None = None,
-    *,
-    input: str | None = None,  # noqa: A002 - as the option is called
-    seed: NotNegative = 0,
-    **options: Unpack[ExperimentOptions],
-) -> Findings:
-    """How far each lens can be trusted: its scores of tokens beside hiding them.
-
-    Args:
-        text: a text, the source of a pair, a list of texts or pairs, or a result of `attend`.
-        target: the target of a pair.
-        input: a file of texts instead.
-        seed: seed of the random scores.
-        options: those of `attnviz lenses`, by name.
-    """
-    again = asked_again(text, target, options)
-    how = read_options(again.options)
-    command = again.command(input)
-    texts = read_texts(
-        "lenses", again.text, input, how.many, target=again.target, pairs=command == "cross"
-    )
-    check_origin(how.origin, command)
-    with collecting("lenses", "lenses", how) as report:
-        report_lenses(texts, command, seed, how, report)
     return report.found

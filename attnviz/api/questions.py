@@ -1,32 +1,35 @@
-"""Questions about attention: what changes without a part, and between two texts or models."""
+"""Questions: what changes without a part, between two texts or models; and how it is computed."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Unpack
 
 from attnviz.analyses.effects.ablation import Each
 from attnviz.api.arguments import (
+    CompareOptions,
+    ExperimentOptions,
     Nats,
     NotNegative,
     Positive,
+    StepsOptions,
     Texts,
     name_parts,
     public,
     read_options,
     read_texts,
 )
-from attnviz.api.asked_again import asked_again
 from attnviz.api.collected import Findings, collecting
-from attnviz.api.options import CompareOptions, ExperimentOptions
 from attnviz.core.attention_map import Attention
 from attnviz.core.effects import By, SavedEffects
-from attnviz.core.errors import UsageError, in_short
-from attnviz.core.options import InMemoryMaps, Width
+from attnviz.core.errors import UsageError, choose, in_short
+from attnviz.core.options import InMemoryMaps, Options, Width
+from attnviz.core.registry import LESSONS, Command
 from attnviz.models.open import check_origin
-from attnviz.runs.ablation import Ablation, check_reference, report_ablation
-from attnviz.runs.comparing import (
+from attnviz.runs.ablation import Ablation, check_reference, report_ablation, report_lenses
+from attnviz.runs.changes import (
     check_changes,
     effects_compared,
     maps_compared,
@@ -35,6 +38,34 @@ from attnviz.runs.comparing import (
 )
 from attnviz.runs.pipeline import Result
 from attnviz.storage.saved import read_effects
+from attnviz.teach.lessons.teaching import lesson_data, teach
+from attnviz.teach.steps.request import StepsRequest
+
+
+@dataclass(frozen=True, slots=True)
+class AskedText:
+    """A text or texts, a target, and the options of their model."""
+
+    text: Any
+    target: str | None
+    options: Mapping[str, Any]
+
+    def command(self, file: str | None) -> Command:
+        """The command that reads them: files and lists may hold pairs."""
+        several = self.text is not None and not isinstance(self.text, str)
+        return "cross" if self.target is not None or file is not None or several else "self"
+
+
+def asked_again(text: Any, target: str | None, options: ExperimentOptions) -> AskedText:
+    """The text with its options; a result gives both, as far as options do not say otherwise."""
+    if not isinstance(text, Attention):
+        return AskedText(text, target, options)
+    if not isinstance(text, Result) or text.again is None:
+        raise UsageError("only what attend() gave can be run again: give its text and model")
+    origin, taken = text.again.origin, ExperimentOptions.__annotations__
+    known = {name: getattr(origin, name) for name in taken if hasattr(origin, name)}
+    return AskedText(text.source or text.text, text.target, {**known, **options})
+
 
 Parts = str | Sequence[str | tuple[str | int, ...]] | None
 """Names of heads ("2.0", (2, 0)), links ("rouge>red", ("rouge", "red")) or tokens ("red[3]")."""
@@ -98,6 +129,36 @@ def ablate(
     check_reference(asked, given=others is not None)
     with collecting("ablate", "ablation", how) as report:
         report_ablation(asked, texts, command, how, report, reference=others, top=top)
+    return report.found
+
+
+@public
+def lenses(
+    text: str | Texts | Result | None = None,
+    target: str | None = None,
+    *,
+    input: str | None = None,  # noqa: A002 - as the option is called
+    seed: NotNegative = 0,
+    **options: Unpack[ExperimentOptions],
+) -> Findings:
+    """How far each lens can be trusted: its scores of tokens beside hiding them.
+
+    Args:
+        text: a text, the source of a pair, a list of texts or pairs, or a result of `attend`.
+        target: the target of a pair.
+        input: a file of texts instead.
+        seed: seed of the random scores.
+        options: those of `attnviz lenses`, by name.
+    """
+    again = asked_again(text, target, options)
+    how = read_options(again.options)
+    command = again.command(input)
+    texts = read_texts(
+        "lenses", again.text, input, how.many, target=again.target, pairs=command == "cross"
+    )
+    check_origin(how.origin, command)
+    with collecting("lenses", "lenses", how) as report:
+        report_lenses(texts, command, seed, how, report)
     return report.found
 
 
@@ -175,3 +236,99 @@ def _side(name: str, given: Any) -> str | InMemoryMaps | SavedEffects:
     if not isinstance(given, str):
         raise UsageError(f"{name}={in_short(given)} is no text and no name of a file")
     return given
+
+
+@public
+def steps(
+    file: str | None = None,
+    target: str | None = None,
+    *,
+    text: str | None = None,
+    example: str | None = None,
+    heads: Positive = 1,
+    causal: bool = False,
+    mask: str | None = None,
+    padding: NotNegative = 0,
+    size: Positive | None = None,
+    seed: NotNegative | None = None,
+    diagram: bool = False,
+    **options: Unpack[StepsOptions],
+) -> Findings:
+    """The arithmetic of attention, matrix by matrix.
+
+    Args:
+        file: a file of matrices (.json, .npz, .safetensors), or a sentence: what has a space in
+            it, is no file and does not end like one. None: a worked example.
+        target: a second sentence, whose words are the queries.
+        text: a sentence, also of one word.
+        example: a worked example: "self", "cross" or "naive"; of a file with several, one of them.
+        heads: heads of the mechanism.
+        causal: hide later positions.
+        mask: 1 where a query may look, a row a query: "1 0 1, 1 1 1"; or a file that holds it.
+        padding: hide so many of the last keys.
+        size: features of a sentence's vectors, by default 4.
+        seed: seed of what is drawn.
+        diagram: a table is the flow of the data, as Mermaid text.
+        options: those of `attnviz steps`, by name.
+
+    Returns:
+        Every matrix; the picture "scatter"; a page.
+    """
+    how = read_options(options)
+    asked = StepsRequest(
+        file=file,
+        target=target,
+        text=text,
+        example=example,
+        heads=heads,
+        causal=causal,
+        mask=mask,
+        padding=padding,
+        size=size,
+        seed=seed,
+        diagram=diagram,
+    )
+    with collecting("steps", "steps", how) as report:
+        report.add(asked.data(how))
+    return report.found
+
+
+@public
+def lesson(
+    name: str,
+    *,
+    length: Positive | None = None,
+    size: Positive | None = None,
+    heads: Positive | None = None,
+    window: Positive | None = None,
+    steps: Positive | None = None,
+    seed: NotNegative | None = None,
+    text: str | None = None,
+    model: Path | None = None,
+) -> Findings:
+    """One thing about attention in numbers.
+
+    Args:
+        name: one of `attnviz lesson --help`: "scaling", "masking", "induction", ….
+        length: positions, or pairs of "delta".
+        size: features of a position or head.
+        heads: heads of "alibi".
+        window: positions to either side.
+        steps: steps of training.
+        seed: seed of random numbers.
+        text: the sentence that is attended over.
+        model: the configuration, or the folder with it, that "cache" works out.
+
+    Returns:
+        The numbers; the picture "plot"; a page.
+    """
+    choose(name, LESSONS, "lesson")
+    wanted: dict[str, Any] = {"length": length, "size": size, "heads": heads, "window": window}
+    wanted |= {"steps": steps, "seed": seed, "text": text, "model": model}
+    given = {option: value for option, value in wanted.items() if value is not None}
+    for option, value in given.items():
+        if isinstance(value, int) and value > 10**9 and option != "seed":
+            raise UsageError(f"{option}={value}: no more than 1,000,000,000 can be asked for")
+    with collecting("lesson", "lesson", Options()) as report:
+        report.add(lesson_data(teach(name, given)))
+    return report.found

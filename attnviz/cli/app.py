@@ -25,7 +25,7 @@ from attnviz.core.registry import FORMATS, CommandEntry
 COMMANDS: dict[str, CommandEntry] = {
     "self": CommandEntry("Show how a text attends to itself.", "self:self_command"),
     "cross": CommandEntry("Show how a target attends to a source.", "cross:cross"),
-    "co": CommandEntry("Show how two texts attend to each other.", "co:co"),
+    "co": CommandEntry("Show how two texts attend to each other.", "cross:co"),
     "image": CommandEntry("Show where in a picture a vision model looks.", "image:image"),
     "audio": CommandEntry(
         "Show when a speech model listens, and when each word is spoken.", "audio:audio"
@@ -34,16 +34,16 @@ COMMANDS: dict[str, CommandEntry] = {
     "ablate": CommandEntry(
         "Show what changes when heads, links or tokens are switched off.", "ablate:ablate"
     ),
-    "lenses": CommandEntry("Show how far each lens can be trusted.", "lenses:lenses"),
+    "lenses": CommandEntry("Show how far each lens can be trusted.", "ablate:lenses"),
     "compare": CommandEntry("Show what changed between two attentions.", "compare:compare"),
     "heads": CommandEntry("Show what each head does.", "heads:heads"),
     "corpus": CommandEntry("Show what each head does over a whole corpus.", "corpus:corpus"),
     "align": CommandEntry("Align the words of sentence pairs.", "align:align"),
-    "history": CommandEntry("Show how heads change over a training run.", "history:history"),
+    "history": CommandEntry("Show how heads change over a training run.", "compare:history"),
     "steps": CommandEntry("Show the arithmetic of attention, matrix by matrix.", "steps:steps"),
-    "lesson": CommandEntry("Teach one thing about attention in numbers.", "lesson:lesson"),
+    "lesson": CommandEntry("Teach one thing about attention in numbers.", "steps:lesson"),
     "live": CommandEntry(
-        "Write a page with the model inside that answers as one types.", "live:live"
+        "Write a page with the model inside that answers as one types.", "serve:live"
     ),
     "render": CommandEntry("Turn a saved map into any output.", "render:render"),
     "serve": CommandEntry("Answer the page in a browser, with any model.", "serve:serve"),

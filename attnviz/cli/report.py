@@ -10,7 +10,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,8 +49,7 @@ from attnviz.renderers.reports import (
     picture_suffix,
 )
 from attnviz.runs.inputs import PICTURES
-from attnviz.runs.rejects import rejected
-from attnviz.runs.reporting import item_of
+from attnviz.runs.reporting import item_of, rejected
 from attnviz.storage.writing import PARTS, PartialFile, check_writable
 
 if TYPE_CHECKING:
@@ -280,9 +279,7 @@ class Report(AbstractContextManager["Report"]):
         """
         if total is None or self.options.output.quiet or not sys.stderr.isatty():
             return nullcontext(lambda more: None)
-        from attnviz.cli.progress import advancing
-
-        return advancing(total())
+        return show_progress(total())
 
 
 def doubts(given: Iterable[tuple[str, str]]) -> Iterator[str]:
@@ -295,6 +292,47 @@ def doubts(given: Iterable[tuple[str, str]]) -> Iterator[str]:
     words = [text for text in texts if text.strip() and len(text.split()) == 1 and text != "-"]
     if len(words) == len(texts) > 2:
         yield f"{len(texts)} texts of one word each: quote a sentence to make it one text"
+
+
+@contextmanager
+def show_progress(total: int | None = None) -> Iterator[Callable[[int], None]]:
+    """A function to call with the number of further texts that are done: stderr shows them."""
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    started, done = time.monotonic(), 0
+    progress = Progress(
+        SpinnerColumn(),
+        TextColumn("{task.fields[done]} texts"),
+        TextColumn("{task.fields[rate]}"),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[remaining]}"),
+        console=Console(stderr=True, force_jupyter=False),
+        transient=True,
+    )
+    task = progress.add_task("texts", total=total, done="0", rate="", remaining="")
+
+    def advance(more: int) -> None:
+        nonlocal done
+        done += more
+        elapsed = time.monotonic() - started
+        if elapsed <= 1:
+            return
+        left = "" if total is None else f"{_clock((total - done) * elapsed / done)} left"
+        of_all = f"{done:,}" if total is None else f"{done:,} of {total:,}"
+        rate = f"{done / elapsed:.0f} a second"
+        progress.update(task, completed=done, done=of_all, rate=rate, remaining=left)
+        progress.start()
+
+    try:
+        yield advance
+    finally:
+        progress.stop()
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(max(seconds, 0)), 60)
+    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
 
 
 PLAIN: tuple[DataKind, ...] = ("alignment", "scores", "times", "listing")

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from attnviz.renderers.page import Patches
 
 
-class Answer:
+class Presentable:
     """What Python gets: results in every form in which the command line could write them."""
 
     __slots__ = ()

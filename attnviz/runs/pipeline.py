@@ -25,7 +25,7 @@ from attnviz.models import Source
 from attnviz.models.lens import ALL_LENSES, Ask, apply_lens, ask_source, needs_head, no_model
 from attnviz.renderers import Views
 from attnviz.renderers.reports import Item
-from attnviz.runs.outputs import Answer, draw, page_html, save_figure, views_of
+from attnviz.runs.outputs import Presentable, draw, page_html, save_figure, views_of
 from attnviz.storage.pictures import read_picture
 from attnviz.storage.texts import BadText, Text
 
@@ -47,7 +47,7 @@ Made = TypeVar("Made")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Attended:
+class AttentionRequest:
     """How a text was attended to, so that it can be done again."""
 
     origin: Origin
@@ -61,7 +61,7 @@ class Attended:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Result(Attention, Answer):
+class Result(Attention, Presentable):
     """The attention of one text, with its pictures and files; shown as a page in a notebook.
 
     Attributes:
@@ -74,7 +74,7 @@ class Result(Attention, Answer):
 
     choice: Choice = field(default_factory=Choice)
     selection: dict[str, Any] = field(default_factory=dict, init=False)
-    again: Attended | None = None
+    again: AttentionRequest | None = None
     item: Item | None = None
 
     def _answered(self) -> tuple[str, DataKind, Sequence[Item]]:

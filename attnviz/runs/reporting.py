@@ -5,6 +5,7 @@ The command line has a report that prints and writes files, Python one that coll
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -84,3 +85,27 @@ def good_results(
                 report.skip(record, made)
             else:
                 yield record, made
+
+
+def rejected(record: Text | BadText | None, error: AttnvizError) -> bytes:
+    """A record that came to nothing as a line of the file of rejects; nothing where it has none."""
+    if record is None:
+        return b""
+    return reject_line(record.line, record.where, str(error), record.raw)
+
+
+def reject_line(number: int, where: str, reason: str, raw: str) -> bytes:
+    r"""One JSON line: {"line":2,"reason":"the text is empty","text":" "}.
+
+    `jq -r .text rejects.jsonl` gives the lines back, to be mended and fed again.
+    """
+    from attnviz.storage.documents import dump_json
+    from attnviz.storage.texts import is_utf8
+
+    said = reason.removeprefix(f"{where}: ")
+    if where:
+        said = said.replace(where, f"line {number}")
+    record = {"line": number, "reason": said, "text": raw}
+    if is_utf8(said) and is_utf8(raw):
+        return dump_json(record).encode() + b"\n"
+    return json.dumps(record, separators=(",", ":")).encode() + b"\n"

@@ -5,9 +5,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from attnviz.runs.comparing import _matching
 from attnviz.core.errors import UsageError
 from attnviz.core.registry import PICTURES
+from attnviz.runs.changes import _matching
 from attnviz.runs.pipeline import load
 from tests.invoke import attnviz
 

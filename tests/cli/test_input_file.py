@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from attnviz.cli.app import run
-from attnviz.runs.inputs import count_records, texts_of
 from attnviz.core.errors import AttnvizError, InputError, UsageError
 from attnviz.core.options import Many
+from attnviz.runs.inputs import count_records, texts_of
 from attnviz.storage.texts import BadText, Text
 from tests.invoke import OWN, attnviz
 

@@ -254,7 +254,7 @@ def test_options_say_what_was_given_unless_it_is_written(
 ) -> None:
     found: list[Options] = []
 
-    def take(*_: object, options: Options, **__: object) -> int:
+    def take(_: object, __: object, options: Options) -> int:
         found.append(options)
         return 0
 

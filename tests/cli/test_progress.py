@@ -5,10 +5,10 @@ import time
 from collections.abc import Iterator
 
 import pytest
+import rich.console
 from rich.console import Console
 
-from attnviz.cli import progress
-from attnviz.cli.progress import advancing
+from attnviz.cli.report import show_progress
 from tests.invoke import OWN, attnviz
 
 
@@ -17,7 +17,7 @@ def screen(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
     """What a terminal behind stderr would be shown."""
     written = io.StringIO()
     terminal = Console(file=written, force_terminal=True, width=80, color_system=None)
-    monkeypatch.setattr(progress, "Console", lambda **_: terminal)
+    monkeypatch.setattr(rich.console, "Console", lambda **_: terminal)
     return written
 
 
@@ -29,7 +29,7 @@ def clock(monkeypatch: pytest.MonkeyPatch, step: float) -> None:
 
 def test_short_work_shows_no_progress(screen: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
     clock(monkeypatch, 0.01)
-    with advancing() as advance:
+    with show_progress() as advance:
         for _ in range(3):
             advance(1)
     assert "texts" not in screen.getvalue()
@@ -39,7 +39,7 @@ def test_long_work_is_counted_with_its_rate(
     screen: io.StringIO, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock(monkeypatch, 0.6)
-    with advancing() as advance:
+    with show_progress() as advance:
         for _ in range(3):
             advance(1)
     assert "3 texts" in screen.getvalue()
@@ -50,7 +50,7 @@ def test_work_of_a_known_size_says_how_long_it_will_take(
     screen: io.StringIO, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock(monkeypatch, 60)
-    with advancing(1200) as advance:
+    with show_progress(1200) as advance:
         advance(300)
     assert "300 of 1,200 texts" in screen.getvalue()
     assert "5 a second" in screen.getvalue()

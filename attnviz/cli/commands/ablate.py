@@ -1,4 +1,4 @@
-"""attnviz ablate."""
+"""attnviz ablate and attnviz lenses."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from attnviz.cli.report import Report
 from attnviz.core.effects import By
 from attnviz.core.errors import UsageError
 from attnviz.core.options import Options, opt
-from attnviz.runs.ablation import Ablation, check_reference, report_ablation
+from attnviz.runs.ablation import Ablation, check_reference, report_ablation, report_lenses
 from attnviz.runs.inputs import texts_of, texts_or_pairs
 
 
@@ -105,4 +105,27 @@ def ablate(
             top=top,
             single="jsonl" in report.formats,
         )
+    raise typer.Exit(report.status)
+
+
+@with_options(
+    "model", "compute", "causal", "to", "chat", "reading", also=["explain"], writes="lenses"
+)
+def lenses(
+    text: Annotated[str | None, typer.Argument(help="Text, or the source of a pair.")] = None,
+    target: Annotated[str | None, typer.Argument(help="Target of a pair.")] = None,
+    input_file: str | None = INPUT,
+    seed: int = opt(CHOICE, "--seed N", "Seed of the random scores.", default=0, min=0),
+    *,
+    options: Options,
+) -> None:
+    """Show how far each lens can be trusted: its scores of tokens beside hiding them.
+
+    attnviz lenses "The red car is fast." "La voiture rouge est rapide."
+
+    attnviz lenses --input sample_inputs/pairs.tsv -f json -o lenses.json
+    """
+    texts, command = texts_or_pairs(text, target, input_file, options)
+    with Report(options, "lenses", pictures={}) as report:
+        report_lenses(texts, command, seed, options, report)
     raise typer.Exit(report.status)

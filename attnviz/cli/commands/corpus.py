@@ -14,9 +14,8 @@ from attnviz.cli.options import CHOICE, OUTPUT, with_options
 from attnviz.cli.report import Report
 from attnviz.core.errors import UsageError
 from attnviz.core.options import Options, opt
-from attnviz.runs.corpus import SHOWS, CorpusRequest, report_corpus
-from attnviz.runs.corpus_state import CorpusCheckpoint
-from attnviz.runs.effects import Instead
+from attnviz.runs.corpus import SHOWS, CorpusCheckpoint, CorpusRequest, report_corpus
+from attnviz.runs.head_measures import Instead
 from attnviz.runs.inputs import corpus_input
 from attnviz.runs.resumable import can_resume
 

@@ -13,8 +13,13 @@ from attnviz.cli.report import Report
 from attnviz.core.errors import UsageError
 from attnviz.core.options import Options, opt
 from attnviz.models.open import brings_tokens
-from attnviz.runs.effects import Instead
-from attnviz.runs.head_measures import HeadsRequest, check_heads, report_heads, report_relations
+from attnviz.runs.head_measures import (
+    HeadsRequest,
+    Instead,
+    check_heads,
+    report_heads,
+    report_relations,
+)
 from attnviz.runs.inputs import given_texts, texts_of
 from attnviz.storage.texts import Text
 

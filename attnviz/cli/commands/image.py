@@ -10,8 +10,7 @@ import typer
 from attnviz.cli.options import CHOICE, ORIGIN, OUTPUT, with_options
 from attnviz.cli.report import Report
 from attnviz.core.options import LENS_NAMES, Options, PictureScale, opt
-from attnviz.runs.picture_looks import PictureRequest, look_at_pictures
-from attnviz.runs.pictures import ALL
+from attnviz.runs.pictures import ALL, PictureRequest, look_at_pictures
 from attnviz.runs.reporting import hold_notes
 
 LENSES = tuple(name for name in LENS_NAMES if name != ALL)

@@ -1,15 +1,18 @@
-"""`attnviz steps`: the arithmetic of attention, matrix by matrix."""
+"""attnviz steps and attnviz lesson."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from attnviz.cli.commands.listings import write_listing
 from attnviz.cli.options import OUTPUT, with_options
-from attnviz.core.errors import UsageError
+from attnviz.core.errors import UsageError, choose
 from attnviz.core.options import Options, opt
+from attnviz.core.registry import LESSONS
+from attnviz.renderers.reports import listing
 from attnviz.teach.steps.request import SIZE, StepsRequest
 
 GIVEN = "What it is about"
@@ -98,3 +101,50 @@ def steps(
     with Report(options, "steps", pictures={"scatter": scatter}) as report:
         report.add(asked.data(options))
         report.finish("computed")
+
+
+_LIST = ", ".join(LESSONS)
+
+
+@with_options("page", writes="lesson")
+def lesson(
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help=f"One of {_LIST}.")] = None,
+    length: int | None = opt(GIVEN, "--length N", "Positions, or pairs of delta.", min=1),
+    size: int | None = opt(GIVEN, "--size N", "Features of a position or head.", min=1),
+    heads: int | None = opt(GIVEN, "--heads N", "Heads of alibi, default 8.", min=1),
+    window: int | None = opt(GIVEN, "--window N", "Positions to either side, default 2.", min=1),
+    steps: int | None = opt(GIVEN, "--steps N", "Steps of training, default 300.", min=1),
+    seed: int | None = opt(GIVEN, "--seed N", "Seed of random numbers, default 0.", min=0),
+    text: str | None = opt(GIVEN, "--text TEXT", "Sentence that is attended over."),
+    model: Path | None = opt(
+        GIVEN, "--model -m CONFIG_OR_FOLDER", "Configuration that cache works out."
+    ),
+    plot: Path | None = opt(OUTPUT, "--plot FILE", "The lesson as a picture: .png, .svg or .pdf."),
+    *,
+    options: Options,
+) -> None:
+    """Teach one thing about attention in numbers.
+
+    positions, rotary, alibi: how a position is told. scaling, temperature,
+    online, sinks: how scores become weights. masking, padding, window: what
+    may be seen. linear, delta: attention without a softmax. cache, groups:
+    what is kept of the past. training, induction: what is learned.
+
+    attnviz lesson scaling
+
+    attnviz lesson positions --plot positions.png
+    """
+    from attnviz.cli.report import Report
+    from attnviz.teach.lessons.teaching import lesson_data, teach
+
+    if name is None:
+        rows = [(one, row.summary) for one, row in LESSONS.items()]
+        write_listing(listing(("lesson", "summary"), rows), options)
+        return
+    choose(name, LESSONS, "lesson")
+    wanted: dict[str, Any] = {"length": length, "size": size, "heads": heads, "window": window}
+    wanted |= {"steps": steps, "seed": seed, "text": text, "model": model}
+    given = {option: value for option, value in wanted.items() if value is not None}
+    with Report(options, "lesson", pictures={"plot": plot}) as report:
+        report.add(lesson_data(teach(name, given)))
+        report.finish("taught")

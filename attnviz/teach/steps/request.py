@@ -9,22 +9,58 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
+import numpy as np
+
+from attnviz.core.attention_map import Attention
 from attnviz.core.errors import InputError, UsageError, choose
 from attnviz.core.notices import notify
 from attnviz.core.options import Choice, Options, Origin
+from attnviz.mechanisms.working import HeadPlace, Worked
+from attnviz.teach.steps.arithmetic import Matrix, Stage, Steps, compare, operands_of
 
 if TYPE_CHECKING:
-    import numpy as np
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
     from attnviz.core.registry import Command
     from attnviz.renderers import Display
     from attnviz.renderers.reports import Data
-    from attnviz.teach.steps.arithmetic import Steps
     from attnviz.teach.steps.given import CalculationInputs
+
+
+def head_steps(attention: Attention, which: HeadPlace, worked: Worked) -> Steps:
+    """What a head did with the tokens of a map, every matrix by name.
+
+    What the model's own pass had beside it is compared with what is computed here.
+    """
+    item = next(item for item in attention.maps if item.stream == which.stream)
+    queries, keys = (
+        tuple(token.text for token in side) for side in (item.query_tokens, item.key_tokens)
+    )
+    names = {"q": queries, "k": keys}
+    matrices: list[Matrix] = []
+    for name, values, formula, axes in worked.parts:
+        stage: Stage = "scores" if axes == "qk" else "projected"
+        if not formula:
+            stage = "projections" if axes == "ff" else "inputs"
+        elif name in ("head_output", "added"):
+            stage = "output"
+        rows, columns = (names.get(axis, ()) for axis in axes)
+        operands = operands_of(formula, [matrix.name for matrix in matrices])
+        told = (name, values, formula, operands, stage, rows, columns)
+        matrices.append(Matrix(*told, origin="of the model", axes=axes))
+    order = get_args(Stage)
+    matrices.sort(key=lambda matrix: order.index(matrix.stage))
+    computed = {matrix.name: matrix.values for matrix in matrices}
+    seen = {name: np.asarray(values, dtype=np.float64) for name, values in worked.seen.items()}
+    _, compared = compare(seen, computed)
+    title = f"{attention.provenance.title} · {which.stream} · layer {which.layer} head {which.head}"
+    notes = (*attention.provenance.notes, *worked.notes)
+    against = "the model's own pass"
+    return Steps(title, tuple(matrices), queries, keys, notes, compared, against=against)
+
 
 SIZE = 4
 """Features of a sentence's vectors: few enough for the eye; --size gives more."""
@@ -202,7 +238,7 @@ def _head(sentence: str, target: str | None, origin: Origin, choice: Choice) -> 
     from attnviz.mechanisms.working import HeadPlace
     from attnviz.models import SupportsHeadArithmetic, attend_query
     from attnviz.models.open import open_source
-    from attnviz.teach.steps.head import head_steps
+    from attnviz.teach.steps.request import head_steps
 
     check_selection(choice.layer, choice.head)
     command: Command = "self" if target is None else "cross"
