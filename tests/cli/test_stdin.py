@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from attnviz.cli import inputs as stdin
+from attnviz.runs import inputs as stdin
 from attnviz.runs.inputs import stdin_lines, waiting
 
 

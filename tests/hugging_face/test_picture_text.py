@@ -64,7 +64,9 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> Any:
     @cache
     def make(family: str) -> Any:
         made = PICTURE_FAMILIES[family].build(root / family)
-        return load_picture_text_model(made if isinstance(made, InMemoryModel) else str(made), device="cpu")
+        return load_picture_text_model(
+            made if isinstance(made, InMemoryModel) else str(made), device="cpu"
+        )
 
     return make
 
