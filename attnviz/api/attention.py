@@ -65,19 +65,19 @@ def attend(
         if not isinstance(given, str) and (given is not None or what == "text"):
             kind = type(given).__name__
             raise UsageError(f"the {what} is of type {kind}: attend_many takes several texts")
-    command, asked = _asked(options, "self" if target is None else "cross")
+    command, asked = _read_request(options, "self" if target is None else "cross")
     if not brings_tokens(asked.origin):
         check_text(text)
         if target is not None:
             check_text(target, "target")
-    return _attended(asked.origin, command, Text("0", text, target), asked.choice)
+    return _attend_text(asked.origin, command, Text("0", text, target), asked.choice)
 
 
-def _attended(origin: Origin, command: Command, text: Text, choice: Choice) -> Result:
+def _attend_text(origin: Origin, command: Command, text: Text, choice: Choice) -> Result:
     with in_evaluation(origin.model):
         source = source_for(origin, command, with_head=needs_head(choice.lens))
         found = attend_one(source, text, choice, command)
-    return replace(found, again=AttentionRequest(origin, command, text, _attended))
+    return replace(found, again=AttentionRequest(origin, command, text, _attend_text))
 
 
 @public
@@ -98,7 +98,7 @@ def attend_many(
     """
     records = records_of(texts)
     pairs = any(isinstance(record, Text) and record.target is not None for record in records)
-    command, asked = _asked(options, "cross" if pairs else "self")
+    command, asked = _read_request(options, "cross" if pairs else "self")
     origin = asked.origin
     work = AttendChunk(origin, asked.choice, command, batch_size)
 
@@ -112,7 +112,7 @@ def attend_many(
                     return
                 if isinstance(outcome, Result) and isinstance(record, Text):
                     outcome = replace(
-                        outcome, again=AttentionRequest(origin, command, record, _attended)
+                        outcome, again=AttentionRequest(origin, command, record, _attend_text)
                     )
                 yield outcome
 
@@ -124,7 +124,7 @@ def unload() -> None:
     close_sources()
 
 
-def _asked(options: AttendOptions, usual: Command) -> tuple[Command, Options]:
+def _read_request(options: AttendOptions, usual: Command) -> tuple[Command, Options]:
     command: Command = options.get("command") or usual
     asked = read_options(options, top=Origin().top)
     check_choice(asked.choice)

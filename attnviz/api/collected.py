@@ -34,7 +34,7 @@ class Findings(Presentable):
         self.notes: list[str] = []
         self.errors: list[AttnvizError] = []
 
-    def _answered(self) -> tuple[str, DataKind, Sequence[Item]]:
+    def _results(self) -> tuple[str, DataKind, Sequence[Item]]:
         """What found it, the kind of its data, and each result."""
         return self.command, self.kind, self.items
 

@@ -31,8 +31,8 @@ from attnviz.models.open import check_origin
 from attnviz.runs.ablation import Ablation, check_reference, report_ablation, report_lenses
 from attnviz.runs.changes import (
     check_changes,
-    effects_compared,
-    maps_compared,
+    effect_changes,
+    map_changes,
     saved_effects,
     sides_of,
 )
@@ -56,7 +56,7 @@ class AskedText:
         return "cross" if self.target is not None or file is not None or several else "self"
 
 
-def asked_again(text: Any, target: str | None, options: ExperimentOptions) -> AskedText:
+def ask_again(text: Any, target: str | None, options: ExperimentOptions) -> AskedText:
     """The text with its options; a result gives both, as far as options do not say otherwise."""
     if not isinstance(text, Attention):
         return AskedText(text, target, options)
@@ -107,7 +107,7 @@ def ablate(
     Returns:
         A row an effect; pictures "bars" and, of every head or token, "grid" or "words".
     """
-    again = asked_again(text, target, options)
+    again = ask_again(text, target, options)
     how = read_options(again.options)
     asked = Ablation(
         heads=name_parts("heads", heads, "."),
@@ -150,7 +150,7 @@ def lenses(
         seed: seed of the random scores.
         options: those of `attnviz lenses`, by name.
     """
-    again = asked_again(text, target, options)
+    again = ask_again(text, target, options)
     how = read_options(again.options)
     command = again.command(input)
     texts = read_texts(
@@ -217,9 +217,9 @@ def compare(
     effects = saved_effects(sides)
     with collecting("compare", "comparison" if effects is None else "changes", how) as report:
         if effects is None:
-            data, changes = maps_compared(sides, top, width)
+            data, changes = map_changes(sides, top, width)
         else:
-            data, changes = effects_compared(effects, top)
+            data, changes = effect_changes(effects, top)
         report.add(data)
     check_changes(changes, "heads" if effects is None else "effects", fail_above)
     return report.found
@@ -230,7 +230,7 @@ def _side(name: str, given: Any) -> str | InMemoryMaps | SavedEffects:
     if isinstance(given, Attention):
         return InMemoryMaps((given,))
     if isinstance(given, Findings) and given.kind == "ablation":
-        effects = read_effects(given.written("json"), name)
+        effects = read_effects(given.render_as("json"), name)
         assert effects is not None
         return effects
     if not isinstance(given, str):

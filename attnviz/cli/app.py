@@ -189,7 +189,7 @@ class ReaderGoneError(Exception):
 def exit_status_of(run: Any) -> int:
     """Run a command and answer its exit status; a user's mistake becomes one line on stderr."""
     try:
-        status = _caught(run)
+        status = _status_of(run)
     except BaseException as error:
         if received and isinstance(error, Exception):
             status = INTERRUPTED  # a library made something else of it
@@ -201,7 +201,7 @@ def exit_status_of(run: Any) -> int:
     return status_of_signal() if status == INTERRUPTED else status
 
 
-def _caught(run: Any) -> int:
+def _status_of(run: Any) -> int:
     try:
         status = run()
         sys.stdout.flush()
@@ -211,7 +211,7 @@ def _caught(run: Any) -> int:
         return error.status
     except TyperException as error:
         # Without any arguments the help has been shown already, and nothing is left to say.
-        if message := _worded(error):
+        if message := _word_error(error):
             complain(message)
         return error.exit_code
     except (ReaderGoneError, BrokenPipeError):
@@ -224,7 +224,7 @@ def _caught(run: Any) -> int:
         complain(f"not enough memory ({error}): choose less text, fewer heads or a smaller --size")
         return 1
     except OSError as error:
-        if (line := _refused(error)) is None:
+        if (line := _refusal_of(error)) is None:
             raise
         complain(line)
         if error.errno == errno.ENOSPC:
@@ -232,7 +232,7 @@ def _caught(run: Any) -> int:
         return 1
 
 
-def _refused(error: OSError) -> str | None:
+def _refusal_of(error: OSError) -> str | None:
     """What the system refused, in one line; None: nothing that a user can mend."""
     if error.filename is not None:  # too long a name, a loop of links, gone meanwhile
         return f"cannot use '{_short(str(error.filename))}': {error.strerror}"
@@ -261,7 +261,7 @@ def _short(name: str) -> str:
     return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
 
 
-def _worded(error: TyperException) -> str:
+def _word_error(error: TyperException) -> str:
     """What typer says, as this package would."""
     message = error.format_message()
     option = getattr(error, "option_name", None)

@@ -80,7 +80,7 @@ class NumberedFiles:
 
     def rename_only(self) -> None:
         """Give the file of the only result the name that was asked for."""
-        if self.path is not None and self.many and (first := numbered(self.path, 0)).exists():
+        if self.path is not None and self.many and (first := numbered_path(self.path, 0)).exists():
             write_file(self.path, first.read_bytes())
             first.unlink()
             self.many = False
@@ -98,13 +98,15 @@ class PictureFiles(NumberedFiles):
 
     def add(self, item: Item) -> None:
         """Draw the result's picture."""
-        write_file(numbered(self.file, self.count) if self.many else self.file, self._drawn(item))
+        write_file(
+            numbered_path(self.file, self.count) if self.many else self.file, self._draw(item)
+        )
         self.count += 1
 
     def finish(self) -> None:
         """Nothing more: every picture is already complete."""
 
-    def _drawn(self, item: Item) -> bytes:
+    def _draw(self, item: Item) -> bytes:
         from attnviz.renderers.figures.figure import figure_bytes
 
         if self.picture in item.figures:
@@ -134,13 +136,13 @@ class PageFiles(NumberedFiles):
         page = page_of(item, command_line())
         if page is None:
             return
-        path = numbered(self.path, self.count - 1) if self.many and self.path else self.path
+        path = numbered_path(self.path, self.count - 1) if self.many and self.path else self.path
         save_page(path, as_bytes(page), shown=self.shown and not self.waits)
 
     def finish(self) -> None:
         """Show the first page, and say that it is the first, where there were more texts."""
         if self.shown and self.waits and self.path is not None:
-            show(numbered(self.path, 0) if self.many else self.path)
+            show(numbered_path(self.path, 0) if self.many else self.path)
         if self.shown and self.count > 1:
             note("--open shows the first text; --html FILE writes a page for each")
 
@@ -149,7 +151,7 @@ RunOutput = DataOutput | PictureFiles | PageFiles
 """One place that results go to."""
 
 
-def numbered(path: Path, count: int) -> Path:
+def numbered_path(path: Path, count: int) -> Path:
     """The file of one text of many, counted from 0."""
     return path.with_name(f"{path.stem}-{count}{path.suffix}")
 

@@ -66,7 +66,7 @@ OPTIONS = {name: option for of_half in DECLARED.values() for name, (_, option) i
 """The declaration of every shared option."""
 
 
-def completing(names: Iterable[str]) -> Callable[[str], list[str]]:
+def completion_of(names: Iterable[str]) -> Callable[[str], list[str]]:
     """Shell completion over a fixed list."""
     listed = list(names)
     return lambda incomplete: [name for name in listed if name.startswith(incomplete)]
@@ -96,7 +96,7 @@ def option_of(
         "max": declared.max,
     }
     if declared.suggested:
-        settings["autocompletion"] = completing(declared.suggested)
+        settings["autocompletion"] = completion_of(declared.suggested)
     words = {"choices": in_words(choices) if choices else "", "suffixes": ", ".join(suffixes)}
     text = declared.help
     for name, value in words.items():
@@ -106,7 +106,7 @@ def option_of(
     ]
 
 
-def _own(parameter: inspect.Parameter) -> inspect.Parameter:
+def _own_parameter(parameter: inspect.Parameter) -> inspect.Parameter:
     """A command's own parameter, whose option may be declared like a shared one."""
     if isinstance(parameter.default, Field):
         declared: Option = parameter.default.metadata["option"]
@@ -115,7 +115,7 @@ def _own(parameter: inspect.Parameter) -> inspect.Parameter:
     return parameter
 
 
-def _given(values: dict[str, Any], written: Collection[str]) -> Iterator[tuple[str, str]]:
+def _named_files(values: dict[str, Any], written: Collection[str]) -> Iterator[tuple[str, str]]:
     """What may name a file that is read: every word and path that is not where results go."""
     for name, value in values.items():
         for one in value if isinstance(value, list) else [value]:
@@ -146,7 +146,7 @@ def with_options(
     def decorate(command: Callable[..., None]) -> Any:
         signature = inspect.signature(command, eval_str=True)
         parameters = [
-            _own(item) for item in signature.parameters.values() if item.name != "options"
+            _own_parameter(item) for item in signature.parameters.values() if item.name != "options"
         ]
         parameters += [
             inspect.Parameter(
@@ -167,7 +167,7 @@ def with_options(
                     raise UsageError(
                         f"--{option} {value}: no more than {LARGEST:,} can be asked for"
                     )
-            given = tuple(_given(values, offered[Output].keys() | {"rejects"}))
+            given = tuple(_named_files(values, offered[Output].keys() | {"rejects"}))
             origin, choice, output, many = (
                 half(**{name: values.pop(name) for name in options})
                 for half, options in offered.items()

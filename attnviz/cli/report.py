@@ -25,7 +25,7 @@ from attnviz.cli.destinations import (
     RunOutput,
     check_own,
     display_of_stdout,
-    numbered,
+    numbered_path,
     open_resumable,
 )
 from attnviz.cli.places import (
@@ -49,7 +49,7 @@ from attnviz.renderers.reports import (
     picture_suffix,
 )
 from attnviz.runs.inputs import PICTURES
-from attnviz.runs.reporting import item_of, rejected
+from attnviz.runs.reporting import item_of, reject_of
 from attnviz.storage.writing import PARTS, PartialFile, check_writable
 
 if TYPE_CHECKING:
@@ -243,7 +243,7 @@ class Report(AbstractContextManager["Report"]):
         if str(error) != self.last_failure:  # a worker that died takes many records with it
             complain(str(error))
         self.last_failure = str(error)
-        self.reject(rejected(record, error))
+        self.reject(reject_of(record, error))
 
     def finish(self, done: str = "") -> None:
         """Complete everything; where no record came to anything, the file of rejects only.
@@ -394,7 +394,7 @@ def _places(
     for place in places:
         check_writable(place.path)
         if place.several:  # the last of many has the longest name
-            check_writable(numbered(place.path, 99_999))
+            check_writable(numbered_path(place.path, 99_999))
     return places
 
 

@@ -1,4 +1,4 @@
-"""One text or many with parts of a model switched off, and lenses tested by hiding tokens."""
+"""One text or many with parts of a model switched off, and lenses agreement_of by hiding tokens."""
 
 from __future__ import annotations
 
@@ -308,13 +308,13 @@ def report_lenses(
     """Report how each lens's scores of tokens agree with hiding these tokens."""
     source = open_source(options.origin, command, with_head=True)
 
-    def tested(text: Text) -> TextFaithfulness:
+    def agreement_of(text: Text) -> TextFaithfulness:
         query = query_for(text)
         experiment = open_experiment(source, query, options.choice.explain)
         scores = scores_of(explained_by(experiment), partial(ask_source, source, query))
         return faithfulness(scores, seed)
 
-    results = _each_text(texts.records, tested)
+    results = _each_text(texts.records, agreement_of)
     found = [one for _, one in good_results(results, report, texts.total)]
     if found:
         result = lens_report(found)

@@ -128,9 +128,7 @@ def _effects_of(side: ComparedSide) -> SavedEffects | None:
     return read_effects(read_bytes(Path(side.given)), f"'{side.given}'")
 
 
-def effects_compared(
-    saved: tuple[SavedEffects, SavedEffects], top: int
-) -> tuple[Data, list[Change]]:
+def effect_changes(saved: tuple[SavedEffects, SavedEffects], top: int) -> tuple[Data, list[Change]]:
     """What changed between two ablations, and by how much each effect did."""
     found = compare_effects(*saved)
     both = ((one, other) for one, other in found.pairs if one and other)
@@ -138,7 +136,7 @@ def effects_compared(
     return data_of(found, effects_table, effects_tsv, effects_json, top), changes
 
 
-def maps_compared(sides: Sides, top: int, width: Width | None = None) -> tuple[Data, list[Change]]:
+def map_changes(sides: Sides, top: int, width: Width | None = None) -> tuple[Data, list[Change]]:
     """What changed between two attentions, and by how much each head did."""
     load = cache(open_source)
 
@@ -149,7 +147,7 @@ def maps_compared(sides: Sides, top: int, width: Width | None = None) -> tuple[D
         return apply_choice(_saved_maps(side), side.choice)
 
     first, second = attend(sides[0]), attend(sides[1])
-    maps = _matching(first, second)
+    maps = _pair_maps(first, second)
     found = compare_maps(*maps, top=top)
     notes = tuple(dict.fromkeys((*first.provenance.notes, *second.provenance.notes)))
     for text in notes:
@@ -173,7 +171,7 @@ def _saved_maps(side: ComparedSide) -> Attention:
     return found[0]
 
 
-def _matching(first: Attention, second: Attention) -> tuple[AttentionMap, AttentionMap]:
+def _pair_maps(first: Attention, second: Attention) -> tuple[AttentionMap, AttentionMap]:
     """The main map of A and B's of the same stream; where each has only one, those."""
     wanted = first.main.stream
     same = [item for item in second.maps if item.stream == wanted]

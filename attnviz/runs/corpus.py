@@ -36,13 +36,13 @@ from attnviz.core.registry import Command
 from attnviz.models.open import check_origin, check_vision
 from attnviz.renderers.reports import Data
 from attnviz.runs.engines.shards import Engine
-from attnviz.runs.head_measures import EffectChunk, Instead, check_effect, curve_of, kept_for_curve
+from attnviz.runs.head_measures import EffectChunk, Instead, check_effect, curve_of, keep_for_curve
 from attnviz.runs.inputs import CorpusInput
 from attnviz.runs.journal import Count, check_same_options, checksum_of, run_options
 from attnviz.runs.many_texts import AttendChunk, Chunk, Record, chunk_name, engine_for, with_shards
 from attnviz.runs.pictures import thumbnails
 from attnviz.runs.pipeline import check_choice
-from attnviz.runs.reporting import RunReport, rejected
+from attnviz.runs.reporting import RunReport, reject_of
 from attnviz.storage.archive import DAMAGE
 from attnviz.storage.documents import dump_json
 from attnviz.storage.matrices import read_bytes
@@ -296,11 +296,11 @@ def report_corpus(
 
     def on_failure(record: Record, error: AttnvizError) -> str:
         report.skip(record, error)
-        return "" if options.many.rejects is None else rejected(record, error).decode()
+        return "" if options.many.rejects is None else reject_of(record, error).decode()
 
     with engine_for(options.many) as engine, report.counted(lambda: left) as advance:
         found = study(
-            *(task, kept_for_curve(texts, kept) if asked.curve else texts, engine),
+            *(task, keep_for_curve(texts, kept) if asked.curve else texts, engine),
             state=state,
             checkpoint=checkpoint,
             on_failure=on_failure,
@@ -382,7 +382,7 @@ def read_twice(
     """
     counts, number = WordCounts(), 0
     with temporary_file_errors():
-        kept = None if given.rereads else tempfile.TemporaryFile()  # noqa: SIM115  # `_kept` closes it
+        kept = None if given.rereads else tempfile.TemporaryFile()  # noqa: SIM115  # `_read_back` closes it
     for text in given.open():
         number += 1
         if isinstance(text, Text):
@@ -391,7 +391,7 @@ def read_twice(
         if kept is not None:
             with temporary_file_errors(kept):
                 pickle.dump(text, kept)
-    texts = given.open() if kept is None else _kept(kept)
+    texts = given.open() if kept is None else _read_back(kept)
     return counts.vocabulary(), texts, number
 
 
@@ -410,7 +410,7 @@ def temporary_file_errors(file: IO[bytes] | None = None) -> Iterator[None]:
         ) from error
 
 
-def _kept(file: IO[bytes]) -> Iterator[Record]:
+def _read_back(file: IO[bytes]) -> Iterator[Record]:
     with temporary_file_errors(file):
         size = file.seek(0, os.SEEK_END)
     with file:

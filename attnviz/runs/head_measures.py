@@ -99,9 +99,9 @@ class EffectChunk(AttendChunk):
             if isinstance(found, AttnvizError):
                 yield found
             else:
-                yield made_of(record, partial(self._measured, found))
+                yield made_of(record, partial(self._with_effects, found))
 
-    def _measured(self, found: Result, text: Text) -> Result:
+    def _with_effects(self, found: Result, text: Text) -> Result:
         experiment, explained, instead = self.experiment(text)
         shown = {
             (item.stream, at, n) for item in found.maps for at in item.layers for n in item.heads
@@ -169,7 +169,7 @@ class PruneChunk:
         return found
 
 
-def kept_for_curve(records: Iterable[Record], kept: list[Record]) -> Iterator[Record]:
+def keep_for_curve(records: Iterable[Record], kept: list[Record]) -> Iterator[Record]:
     """The records as they come; those that a curve may be drawn of are kept."""
     for number, record in enumerate(records):
         if len(kept) < ENOUGH // 2 + CURVE_TEXTS and (number < ENOUGH or not gives_order(number)):

@@ -147,7 +147,7 @@ def check_same_options(before: Mapping[str, str], now: Mapping[str, str], path: 
         if before.get(name) != now.get(name):
             raise UsageError(
                 f"'{path}' was started with different options: {name} was "
-                f"{_quoted(before.get(name))} and is {_quoted(now.get(name))}; "
+                f"{_quote(before.get(name))} and is {_quote(now.get(name))}; "
                 "give the same, or leave --resume out to start again"
             )
 
@@ -163,5 +163,5 @@ def _fingerprint(path: Path) -> dict[str, Any]:
     return {"the input's size": size, "the input's checksum": checksum}
 
 
-def _quoted(value: str | None) -> str:
+def _quote(value: str | None) -> str:
     return "not given" if value is None else f"'{value}'"

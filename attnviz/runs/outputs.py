@@ -43,22 +43,22 @@ class Presentable:
 
     __slots__ = ()
 
-    def _answered(self) -> tuple[str, DataKind, Sequence[Item]]:
+    def _results(self) -> tuple[str, DataKind, Sequence[Item]]:
         """What found it, the kind of its data, and each result."""
         raise NotImplementedError
 
     def table(self, width: int = 100, rows: int = 0) -> str:
         """A table for the eye, at most so many columns wide; `rows` at most, 0: all."""
-        many = len(self._answered()[2]) > 1
-        return self.written("table", Display(width, many=many, rows=rows)).decode()
+        many = len(self._results()[2]) > 1
+        return self.render_as("table", Display(width, many=many, rows=rows)).decode()
 
     def to_json(self) -> Any:
         """Everything as plain values: what the shell writes as JSON."""
-        return json.loads(self.written("json"))
+        return json.loads(self.render_as("json"))
 
     def to_rows(self) -> list[dict[str, str]]:
         """The rows that the shell writes, by column."""
-        header, *rows = (line.split("\t") for line in self.written("tsv").decode().splitlines())
+        header, *rows = (line.split("\t") for line in self.render_as("tsv").decode().splitlines())
         return [dict(zip(header, row, strict=True)) for row in rows]
 
     def to_pandas(self) -> DataFrame:
@@ -73,12 +73,12 @@ class Presentable:
             raise UsageError("to_pandas() needs pandas: pip install pandas") from error
         import io
 
-        tsv = io.BytesIO(self.written("tsv"))
+        tsv = io.BytesIO(self.render_as("tsv"))
         return pandas.read_csv(tsv, sep="\t", quoting=3, keep_default_na=False, na_values=[""])
 
     def picture(self, name: str = "", file: str | Path | None = None) -> Figure:
         """A picture by its name, by default the first, also written to a file if given."""
-        command, _, items = self._answered()
+        command, _, items = self._results()
         figures = items[0].figures if items else {}
         if not figures:
             raise UsageError(f"{command} draws no picture")
@@ -87,7 +87,7 @@ class Presentable:
 
     def page(self, file: str | Path | None = None) -> str:
         """One interactive HTML file of the first result, also written to a file if given."""
-        command, _, items = self._answered()
+        command, _, items = self._results()
         page = page_of(items[0]) if items else None
         if page is None:
             raise UsageError(f"{command} makes no page")
@@ -101,11 +101,11 @@ class Presentable:
         Raises:
             UsageError: a suffix that is no format's.
         """
-        write_file(Path(file), self.written(format_of(Path(file), self._answered()[1])))
+        write_file(Path(file), self.render_as(format_of(Path(file), self._results()[1])))
 
-    def written(self, name: str, display: Display | None = None) -> bytes:
+    def render_as(self, name: str, display: Display | None = None) -> bytes:
         """The data in a format; "table" is the first that the kind of data has."""
-        command, kind, items = self._answered()
+        command, kind, items = self._results()
         formats = formats_of(kind)
         if name == "table":
             name = next(iter(formats))
@@ -238,7 +238,7 @@ def page_data(
         return word_numbers(tokens, text) if text else []
 
     return page_parts(
-        _focused(attention, (shown or views_of(attention))()),
+        _with_focus(attention, (shown or views_of(attention))()),
         title=" · ".join([provenance.title, *provenance.steps]),
         command=command,
         measures={
@@ -268,7 +268,7 @@ def page_data(
     )
 
 
-def _focused(attention: Attention, shown: Sequence[View]) -> Attention:
+def _with_focus(attention: Attention, shown: Sequence[View]) -> Attention:
     as_chosen = not any(view.second for view in shown)
     found = {
         item.stream: first_focus(attention, item, as_chosen=as_chosen)

@@ -65,7 +65,7 @@ def look_through(source: Source, query: Query, choice: Choice, patch: str | None
     """A picture's attention over itself through the lens asked for, every layer and head of it."""
     attend = partial(attend_query, source, query)
     if choice.lens == "flow":
-        return flow_shown(attend(), patch)
+        return flow_of_query(attend(), patch)
     experiments: list[Experiment] = []
 
     def ask(needs: Needs) -> AttentionGradients | ValueVectors:
@@ -84,7 +84,7 @@ def look_through(source: Source, query: Query, choice: Choice, patch: str | None
     return replace(found, maps=(found.map_of(name),))
 
 
-def flow_shown(attention: Attention, patch: str | None) -> Attention:
+def flow_of_query(attention: Attention, patch: str | None) -> Attention:
     """The flow to the query that is shown: all pairs of a picture take half an hour."""
     from attnviz.analyses.lenses.flow import MOST_SOLVES, flow
 

@@ -77,7 +77,7 @@ class Result(Attention, Presentable):
     again: AttentionRequest | None = None
     item: Item | None = None
 
-    def _answered(self) -> tuple[str, DataKind, Sequence[Item]]:
+    def _results(self) -> tuple[str, DataKind, Sequence[Item]]:
         """What found it, the kind of its data, and itself in every form."""
         usual = {name: partial(self._draw, name, None, None) for name in PICTURES}
         item = Item(self, self._views, usual) if self.item is None else self.item

@@ -153,7 +153,7 @@ def _times_data(
     settings, item = attention.provenance.settings, attention.main
     chosen = parse_heads(asked.timing_heads) if asked.timing_heads else None
     heads, why = source.timing_heads(item, chosen)
-    report.hold(f"words are timed by heads {spelled(heads)}: {why}")
+    report.hold(f"words are timed by heads {head_names(heads)}: {why}")
     median = getattr(source.model.config, "median_filter_width", 7)
     step = settings["seconds of a frame"]
     clock = WordClock(item, attention.text or "", step, asked.start, median, asked.against)
@@ -164,7 +164,7 @@ def _times_data(
         "provenance": asdict(attention.provenance),
     }
     if true:
-        report.hold(note := how_chosen(len(true)))
+        report.hold(note := selection_note(len(true)))
         return errors_data(timing_errors(clock, heads, true), {**about, "note": note})
     words = clock.spoken(heads)
     if short := sum(word.end == word.start for word in words):
@@ -180,7 +180,7 @@ def parse_heads(text: str) -> Heads:
     return list(dict.fromkeys((int(layer), int(head)) for layer, head in pairs))
 
 
-def spelled(heads: Heads) -> str:
+def head_names(heads: Heads) -> str:
     """Such as "2.0,3.1"."""
     return ",".join(f"{layer}.{head}" for layer, head in heads)
 
@@ -196,7 +196,7 @@ def times_data(words: list[TimedWord], end: float, about: dict[str, Any]) -> Dat
     )
 
 
-def how_chosen(count: int) -> str:
+def selection_note(count: int) -> str:
     """What is to be known of the best set of that many words."""
     if count < ENOUGH:
         return f"no best set of heads is chosen by {count} words: it takes {ENOUGH} at least"
@@ -214,7 +214,7 @@ def errors_data(
     asked, best, every = found
     named = {"as asked": asked} | ({"best set": best} if best else {})
     rows = [*named.items(), *(("", one) for one in every)]
-    cells = [(name, spelled(one.heads), one.error, one.start, one.end) for name, one in rows]
+    cells = [(name, head_names(one.heads), one.error, one.start, one.end) for name, one in rows]
     made = listing(("set", "heads", "error", "start_error", "end_error"), cells, titled=True)
     table, heads = made.text, best.heads if best else None
     line = f'\n"alignment_heads": {json.dumps(heads)}\n' if heads else ""

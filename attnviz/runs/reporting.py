@@ -87,7 +87,7 @@ def good_results(
                 yield record, made
 
 
-def rejected(record: Text | BadText | None, error: AttnvizError) -> bytes:
+def reject_of(record: Text | BadText | None, error: AttnvizError) -> bytes:
     """A record that came to nothing as a line of the file of rejects; nothing where it has none."""
     if record is None:
         return b""

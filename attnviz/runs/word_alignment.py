@@ -152,7 +152,7 @@ class Aligner:
             if isinstance(back, InputError):
                 yield back
             else:
-                yield _joined(how, forward, there, self.matrix(back))
+                yield _join_directions(how, forward, there, self.matrix(back))
 
     def _read(
         self, source: Source, pairs: Sequence[Text], batch_size: int | None = None
@@ -171,7 +171,7 @@ class Aligner:
     def _in_words(self, attention: Attention) -> Attention:
         if attention.main.stream != "cross":
             raise UsageError(f"'{attention.provenance.model}' gives no cross-attention to align by")
-        cross = shifted(attention.main) if self.against == "output" else attention.main
+        cross = shift_rows(attention.main) if self.against == "output" else attention.main
         return merge_attention(replace(attention, maps=(cross,)))
 
     def matrix(self, attention: Attention) -> AttentionMap:
@@ -183,12 +183,14 @@ class Aligner:
         return reduce_map(select(attention, None, layer, head).main, "mean", "both")
 
 
-def shifted(item: AttentionMap) -> AttentionMap:
+def shift_rows(item: AttentionMap) -> AttentionMap:
     """The map with each row set against the token that it predicts: the one after it."""
     return item.with_weights(item.weights[:, :, :-1], query_tokens=item.query_tokens[1:])
 
 
-def _joined(how: str, attention: Attention, forward: AttentionMap, back: AttentionMap) -> Aligned:
+def _join_directions(
+    how: str, attention: Attention, forward: AttentionMap, back: AttentionMap
+) -> Aligned:
     """The links of both directions, and how far these agree."""
     one = _one_way(forward)
     other = frozenset((source, target) for target, source in _one_way(back))
@@ -270,7 +272,7 @@ def check_alignment(options: Options, how: str | None, against: str) -> AlignChu
     return AlignChunk(options.origin, *what)
 
 
-def _aligned(
+def _align_all(
     work: AlignChunk, texts: TextInput, engine: Engine
 ) -> Iterator[tuple[Record, Aligned | AttnvizError]]:
     read = chunks(texts.records, ready=texts.ready)
@@ -284,7 +286,7 @@ def report_links(work: AlignChunk, texts: TextInput, options: Options, report: R
     """
     done, doubtful = 0, list[Record]()
     with engine_for(options.many) as engine, report.counted(texts.total) as advance:
-        for record, aligned in _aligned(work, texts, engine):
+        for record, aligned in _align_all(work, texts, engine):
             advance(1)
             data = links_data(getattr(record, "id", str(done)), aligned)
             done += 1
@@ -350,7 +352,7 @@ def report_scores(
     """Report precision, recall and error of every layer and head, best first, and of all."""
     scores, count = Scores(), 0
     with engine_for(options.many) as engine, report.counted(texts.total) as advance:
-        for count, (record, aligned) in enumerate(_aligned(work, texts, engine), 1):
+        for count, (record, aligned) in enumerate(_align_all(work, texts, engine), 1):
             advance(1)
             if count > len(gold):
                 raise InputError(f"the gold file has {len(gold)} lines, fewer than there are pairs")

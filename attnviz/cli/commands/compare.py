@@ -13,9 +13,9 @@ from attnviz.core.errors import UsageError
 from attnviz.core.options import Options, opt
 from attnviz.runs.changes import (
     check_changes,
-    effects_compared,
+    effect_changes,
     last_drifts,
-    maps_compared,
+    map_changes,
     saved_effects,
     sides_of,
     training_history,
@@ -87,9 +87,9 @@ def compare(
     effects = saved_effects(sides, draws=any(draws))
     with Report(options, "comparison" if effects is None else "changes") as report:
         if effects is None:
-            data, changes = maps_compared(sides, top, output.width)
+            data, changes = map_changes(sides, top, output.width)
         else:
-            data, changes = effects_compared(effects, top)
+            data, changes = effect_changes(effects, top)
         report.add(data)
         report.finish("compared")
     check_changes(changes, "heads" if effects is None else "effects", fail_above)

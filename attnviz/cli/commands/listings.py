@@ -45,18 +45,18 @@ def mechanisms(*, options: Options) -> None:
     write_listing(listing(("mechanism", "commands", "summary"), rows), options)
 
 
-def _checked(name: str) -> Data:
+def _model_facts(name: str) -> Data:
     """What is known of a model: a line for each fact, an object in JSON."""
     from attnviz.models.hugging_face.check import check_model
     from attnviz.storage.documents import dump_json
 
     found = check_model(name)
-    rows = [(fact, _told(fact, value)) for fact, value in found.items()]
+    rows = [(fact, _format_fact(fact, value)) for fact, value in found.items()]
     document = dump_json(found) + "\n"
     return replace(listing(("fact", "value"), rows), document=lambda: document)
 
 
-def _told(fact: str, value: Any) -> str:
+def _format_fact(fact: str, value: Any) -> str:
     """A fact in words."""
     from attnviz.models.hugging_face.load.devices import format_bytes
 
@@ -97,7 +97,7 @@ def models(
             raise UsageError("--check looks at one model, and a card is of another: give one")
         if check in CARDS:
             raise UsageError(f"'{check}' is inside: 'attnviz models {check}' prints its card")
-        write_listing(_checked(check), options)
+        write_listing(_model_facts(check), options)
         return
     if name is not None:
         choose(name, CARDS, "model with a card")
