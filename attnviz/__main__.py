@@ -15,23 +15,21 @@ if TYPE_CHECKING:
 def main() -> None:
     """Run the command line and leave.
 
-    Collecting garbage while heavy packages load, and taking them down object by object at the end,
-    would cost a run with a model a third of its time.
+    Garbage collection while heavy packages load, and Python's clean-up at the end, would take a
+    third of the time of a run with a model.
     """
     _answer_signals(_leave)
     import gc
     import warnings
 
-    watched = sys.argv[1:2] == ["watch"]  # the program in it finds Python as it always is
+    watched = sys.argv[1:2] == ["watch"]  # its program needs an ordinary Python
     if not watched:
         gc.disable()
-    if not (
-        watched or sys.warnoptions
-    ):  # a library's, of its own code; what matters here is a note or an error
-        warnings.simplefilter("ignore")
-        sys.warnoptions.append("ignore")  # which workers inherit
+    if not (watched or sys.warnoptions):
+        warnings.simplefilter("ignore")  # libraries warn of their own code
+        sys.warnoptions.append("ignore")  # for worker processes
     _open_closed_streams()
-    if not watched or sys.argv[2:] in (["--help"], ["-h"]):  # which has signs that ASCII lacks
+    if not watched or sys.argv[2:] in (["--help"], ["-h"]):  # help has characters that ASCII lacks
         sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
     folder = os.environ.get("MPLCONFIGDIR")
     from attnviz.cli.app import interrupt, run
@@ -39,29 +37,30 @@ def main() -> None:
     status = run(sys.argv[1:], lambda: _answer_signals(interrupt))
     _answer_signals(_leave)
     sys.stderr.flush()
-    if watched:  # its threads and what it has registered for the end are waited for
+    if watched:  # sys.exit() waits for the program's threads and runs its atexit functions
         sys.exit(status)
     if (made := os.environ.get("MPLCONFIGDIR")) and made != folder:
         import shutil
 
-        shutil.rmtree(made, ignore_errors=True)  # matplotlib's; atexit does not run
+        # matplotlib made it for this run; its atexit function does not run before os._exit()
+        shutil.rmtree(made, ignore_errors=True)
     os._exit(status)
 
 
 def _leave(number: int, frame: FrameType | None) -> None:
-    """End at once: nothing is open yet, or everything is closed."""
+    """End at once, while nothing is open."""
     os._exit(128 + number)
 
 
 def _answer_signals(answer: Callable[[int, FrameType | None], None]) -> None:
-    """Answer Ctrl-C and SIGTERM so, unless whoever started this process has them ignored."""
+    """Set the handler of Ctrl-C and SIGTERM, unless the parent process ignores them (nohup)."""
     for number in (signal.SIGINT, signal.SIGTERM):
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, answer)
 
 
 def _open_closed_streams() -> None:
-    """Stand in for a stream that the shell closed (`>&-`), which Python would leave as None."""
+    """Open the null device for streams that the shell closed (`>&-`): Python sets them to None."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115

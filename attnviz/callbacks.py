@@ -21,7 +21,7 @@ import numpy as np
 
 from attnviz.analyses.history import HistoryStudy
 from attnviz.core.errors import UsageError, reason_of
-from attnviz.core.shared import in_evaluation_mode
+from attnviz.core.locks import evaluation_mode
 from attnviz.runs.changes import read_sample, sample_files
 from attnviz.runs.watching import watch
 from attnviz.storage.archive import dump_archive
@@ -177,7 +177,7 @@ def _undisturbed(model: Any, device: Any) -> Iterator[None]:
     import torch
 
     devices = [device] if device.type == "cuda" else []
-    with torch.random.fork_rng(devices), torch.no_grad(), in_evaluation_mode(model):
+    with torch.random.fork_rng(devices), torch.no_grad(), evaluation_mode(model):
         yield
 
 

@@ -1,4 +1,4 @@
-"""What MkDocs adds to the pages of this folder: those made of the code and of the root's files."""
+"""Pages that MkDocs adds to those of this folder, generated from the code and the root's files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def on_config(config: Any) -> Any:
 
 
 def _at(entries: Any, title: str) -> Any:
-    """What stands under a title of the navigation; None where it does not occur."""
+    """The entries under a title of the navigation; None if there is no such title."""
     for entry in entries if isinstance(entries, list) else []:
         for name, inside in entry.items() if isinstance(entry, dict) else ():
             if found := inside if name == title else _at(inside, title):
@@ -37,10 +37,10 @@ def _at(entries: Any, title: str) -> Any:
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Add the pages that no file holds, and the gallery's pictures as they are drawn now."""
+    """Add the generated pages, and draw the gallery's pictures anew."""
     from mkdocs.structure.files import File
 
-    contents: dict[str, str | bytes] = {**made(), **drawn()}
+    contents: dict[str, str | bytes] = {**generated_pages(), **draw_gallery()}
     for notebook in (DOCS / "notebooks").glob("*.ipynb"):
         contents |= notebook_page(notebook)
     for path, content in contents.items():
@@ -51,10 +51,10 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_post_build(config: Any) -> None:
-    """Refuse pages that would load anything from another host: the site is read from disk.
+    """Check that no page loads anything from another host, since the site is read from disk.
 
     Raises:
-        RuntimeError: one would.
+        RuntimeError: a page does.
     """
     loads = re.compile(r"<(?:script|img|iframe|source|link)\b[^>]*?(?:src|href)=\"?https?:[^>]*>")
     for page in Path(config.site_dir).rglob("*.html"):
@@ -93,8 +93,8 @@ def gallery() -> dict[str, str]:
     return dict(found)
 
 
-def drawn(*names: str) -> dict[str, bytes]:
-    """The pictures of the gallery, or some of them, small enough to be kept.
+def draw_gallery(*names: str) -> dict[str, bytes]:
+    """The pictures of the gallery, or some of them, as small files.
 
     Raises:
         RuntimeError: a command fails.
@@ -108,12 +108,12 @@ def drawn(*names: str) -> dict[str, bytes]:
             if not names or name in names:
                 if run([*shlex.split(command), "-f", "none", "-q"]):
                     raise RuntimeError(f"this command of the gallery fails: attnviz {command}")
-                pictures[f"gallery/{name}"] = smaller(Path(name))
+                pictures[f"gallery/{name}"] = shrink(Path(name))
     return pictures
 
 
-def smaller(file: Path) -> bytes:
-    """A picture as a small .png."""
+def shrink(file: Path) -> bytes:
+    """A picture as a .png of 256 colours."""
     from PIL import Image
 
     kept = io.BytesIO()
@@ -123,8 +123,8 @@ def smaller(file: Path) -> bytes:
     return kept.getvalue()
 
 
-def made() -> dict[str, str]:
-    """The pages made of the command line, of Python's functions and of the files of the root."""
+def generated_pages() -> dict[str, str]:
+    """The pages of the command line, of Python's functions and of the root's files."""
     found = {f"commands/{page.name}.md": reference.markdown(page) for page in reference.pages()}
     found["commands/index.md"] = commands_index()
     found["reference.md"] = python_reference()
@@ -149,7 +149,7 @@ def made() -> dict[str, str]:
 
 
 def root_file(name: str) -> str:
-    """A file of the root, with links as they are from here."""
+    """A file of the root, with links as the site needs them."""
     text = (ROOT / name).read_text(encoding="utf-8")
     text = re.sub(r"\]\(docs/", "](", text)
     text = re.sub(
@@ -159,10 +159,10 @@ def root_file(name: str) -> str:
 
 
 def commands_index() -> str:
-    """The commands in one table, and what holds of all of them."""
+    """The commands in one table, with their exit statuses and environment variables."""
     rows = [f"| [{page.name}]({page.name}.md) | {page.summary} |" for page in reference.pages()]
     exits = [f"| {code} | {text} |" for code, text in reference.EXIT.items()]
-    heeded = [f"| `{name}` | {text} |" for name, text in reference.ENVIRONMENT.items()]
+    variables = [f"| `{name}` | {text} |" for name, text in reference.ENVIRONMENT.items()]
     return "\n\n".join(
         [
             "# Command line",
@@ -173,7 +173,7 @@ def commands_index() -> str:
             "## Exit status",
             "| status | meaning |\n|---|---|\n" + "\n".join(exits),
             "## Environment",
-            "| variable | meaning |\n|---|---|\n" + "\n".join(heeded),
+            "| variable | meaning |\n|---|---|\n" + "\n".join(variables),
         ]
     )
 
@@ -203,13 +203,13 @@ def python_reference() -> str:
     for name in functions:
         function = getattr(attnviz, name)
         signature = inspect.signature(function)
-        own = [_shown(item) for item in signature.parameters.values() if item.name != "options"]
+        own = [_signature(item) for item in signature.parameters.values() if item.name != "options"]
         parts += [f"## attnviz.{name}", f"`{name}({', '.join(own)}, …)`"]
         parts.append(_sections(inspect.getdoc(function) or ""))
         (shared,) = get_args(get_type_hints(function).get("options")) or (None,)
         rows = []
         for option, kind in get_type_hints(shared).items() if shared else ():
-            shown = _shown(inspect.Parameter(option, KEYWORD, annotation=kind))
+            shown = _signature(inspect.Parameter(option, KEYWORD, annotation=kind))
             about = declared.get(option, (None, None))[1]
             choices = about and (about.choices or names_in(declared[option][0]))
             text = about.help.replace("{choices}", in_words(choices or ("",))) if about else ""
@@ -235,12 +235,12 @@ def _sections(text: str) -> str:
     return re.sub(r"^    (\w+): ", r"- `\1`: ", text, flags=re.MULTILINE).replace("\n    ", "\n")
 
 
-def _shown(parameter: Any) -> str:
+def _signature(parameter: Any) -> str:
     text = str(parameter).replace("'", "")
     text = re.sub(r"\b(?:pathlib|typing|collections\.abc|attnviz(?:\.\w+)+)\.(?=[A-Z])", "", text)
     return re.sub(r"Optional\[(Literal\[[^]]*\])\]", r"\1 | None", text)
 
 
 if __name__ == "__main__":
-    for path, content in drawn(*sys.argv[1:]).items():
+    for path, content in draw_gallery(*sys.argv[1:]).items():
         (DOCS / path).write_bytes(content)

@@ -1,8 +1,8 @@
-"""The command line as reference pages and manual pages, from the very options that it parses.
+"""Reference pages and manual pages, generated from the options that the command line parses.
 
-Nothing here is written twice: a command's synopsis, options, examples and summary are read off the
-command that typer builds. `pages.py` makes pages of the site of them, `hatch_build.py` manual pages
-and shell completions of the wheel.
+A command's synopsis, options, examples and summary are those of the command that typer builds.
+`pages.py` turns them into pages of the site, `hatch_build.py` into manual pages and completions of
+the wheel.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 import typer
 
 from attnviz import __version__
-from attnviz.cli.app import COMMANDS, _build, app
+from attnviz.cli.app import COMMANDS, app, build_command
 
 EXIT = {
     "0": "done",
@@ -25,12 +25,12 @@ EXIT = {
     "130": "interrupted by Ctrl-C",
     "143": "ended by SIGTERM",
 }
-"""What each exit status means."""
+"""The meaning of each exit status."""
 ALL = (
-    "Data goes to stdout and everything that is said to stderr. Layers, heads, tokens and texts "
-    "count from 0. Each command has a manual page of its own."
+    "Data goes to stdout; progress, notes and errors go to stderr. Layers, heads, tokens and texts "
+    "count from 0. Each command has its own manual page."
 )
-"""What holds of every command."""
+"""A paragraph for all commands."""
 OF_A_PROGRAM = (
     "The exit status is the program's; 2 where attnviz was asked wrongly; 4 where files were asked "
     "for, no attention was seen, and the program itself ended with 0."
@@ -41,12 +41,12 @@ ENVIRONMENT = {
     "HF_HOME": "where models of the Hugging Face hub are kept",
     "HF_HUB_OFFLINE": "1: only folders and models kept already are loaded",
 }
-"""What is heeded of the environment."""
+"""The environment variables that attnviz reads."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """An argument or an option: how it is written, what it is, its range and default."""
+    """An argument or an option: its names, its help, its range and default."""
 
     names: tuple[str, ...]
     metavar: str
@@ -56,7 +56,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Page:
-    """All there is to say of a command."""
+    """The page of a command."""
 
     name: str
     summary: str
@@ -67,9 +67,9 @@ class Page:
 
 
 def pages() -> Iterator[Page]:
-    """A page of each command, in the order of the table."""
+    """A page for each command, in the order of the table."""
     for name, entry in COMMANDS.items():
-        command = _build(name)
+        command = build_command(name)
         _, *rest = _paragraphs(command.help)
         usage = command.collect_usage_pieces(typer.Context(command))
         panels: dict[str, list[Line]] = {}
@@ -100,14 +100,14 @@ def main_page() -> Page:
         "",
         summary,
         "attnviz [OPTIONS] COMMAND [ARGS]...",
-        (ALL,),
-        examples=tuple(rest),
+        (*(part for part in rest if not is_example(part)), ALL),
+        examples=tuple(part for part in rest if is_example(part)),
         panels={"Commands": commands, "Options": [own, *more]},
     )
 
 
 def is_example(paragraph: str) -> bool:
-    """Whether a paragraph of a command's help is a command line."""
+    """True where a paragraph of a command's help is a command line."""
     return re.match(r"(attnviz|\w+ .*\| attnviz) \S", paragraph) is not None
 
 
@@ -182,12 +182,9 @@ def roff(page: Page) -> str:
     summary = page.summary[:1].lower() + page.summary[1:].rstrip(".")
     lines = [
         f'.TH {title.upper()} 1 "" "attnviz {__version__}" "attnviz manual"',
-        *(".nh", ".ad l"),
-        *(
-            ".SH NAME",
-            f"{_plain(title)} \\- {_plain(summary)}",
-        ),
-        *(".SH SYNOPSIS", f"\\fB{_plain(page.synopsis)}\\fR"),
+        ".nh\n.ad l",
+        f".SH NAME\n{_plain(title)} \\- {_plain(summary)}",
+        f".SH SYNOPSIS\n\\fB{_plain(page.synopsis)}\\fR",
     ]
     if page.text:
         lines.append(".SH DESCRIPTION")
@@ -216,7 +213,7 @@ def roff(page: Page) -> str:
 
 
 def _flowing(text: str) -> list[str]:
-    """Text that is filled, none of whose lines is taken for a request."""
+    """Wrapped text in which roff reads no line as a request."""
     wrapped = textwrap.wrap(text.replace("`", ""), 76, break_on_hyphens=False)
     return _lines("\n".join(wrapped))
 
@@ -230,14 +227,14 @@ def _plain(text: str) -> str:
     return re.sub(r"[^\x00-\x7f]", lambda found: f"\\[u{ord(found[0]):04X}]", text)
 
 
-# What a wheel has beside the package
+# The files of a wheel beside the package
 
 COMPLETIONS = {
     "bash": "share/bash-completion/completions/attnviz",
     "zsh": "share/zsh/site-functions/_attnviz",
     "fish": "share/fish/vendor_completions.d/attnviz.fish",
 }
-"""Where each shell looks for what completes a command."""
+"""Where each shell looks for completions."""
 
 
 def shared() -> dict[str, str]:
@@ -249,7 +246,7 @@ def shared() -> dict[str, str]:
         script = get_completion_script(
             prog_name="attnviz", complete_var="_ATTNVIZ_COMPLETE", shell=shell
         )
-        # zsh reads the file at the first completion, and takes what it then does for the answer.
+        # zsh reads the file at the first completion and uses that run's output as the answer.
         found[path] = script + ("\n_attnviz_completion\n" if shell == "zsh" else "\n")
     return found
 

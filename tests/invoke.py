@@ -58,10 +58,11 @@ class Done:
 
 
 @contextmanager
-def _streams(stdin: bytes) -> Iterator[tuple[io.TextIOWrapper, io.StringIO]]:
+def _streams(stdin: bytes, *, together: bool) -> Iterator[tuple[io.TextIOWrapper, io.StringIO]]:
     kept, main = (sys.stdin, sys.stdout, sys.stderr), sys.modules["__main__"]
     out, err = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.StringIO()
-    sys.stdin, sys.stdout, sys.stderr = io.TextIOWrapper(io.BytesIO(stdin)), out, err
+    sys.stdin, sys.stdout = io.TextIOWrapper(io.BytesIO(stdin)), out
+    sys.stderr = out if together else err
     try:
         yield out, err
     finally:
@@ -69,9 +70,9 @@ def _streams(stdin: bytes) -> Iterator[tuple[io.TextIOWrapper, io.StringIO]]:
         sys.modules["__main__"] = main
 
 
-def attnviz(*arguments: Any, stdin: bytes = b"") -> Done:
-    """Run in this process, which costs milliseconds."""
-    with _streams(stdin) as (out, err):
+def attnviz(*arguments: Any, stdin: bytes = b"", together: bool = False) -> Done:
+    """Run in this process, which costs milliseconds; `together`: stderr goes to stdout too."""
+    with _streams(stdin, together=together) as (out, err):
         status = run([str(argument) for argument in arguments])
         out.flush()
     assert isinstance(out.buffer, io.BytesIO)

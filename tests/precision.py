@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from attnviz.core.attention_map import Attention
-from attnviz.models.hugging_face.source import HuggingFaceModel
+from attnviz.models.hugging_face.text_model import HuggingFaceModel
 
 TIMES = 4
 """How many times the error of one float32 reading that of another may be."""

@@ -16,7 +16,7 @@ from attnviz.analyses.effects.ablation import replacements
 from attnviz.core.errors import UsageError
 from attnviz.core.query import Query
 from attnviz.models.lens import open_experiment
-from attnviz.models.pocket.source import load_pocket
+from attnviz.models.pocket.translator import load_pocket
 from tests.invoke import attnviz as run
 
 PAIR = ("The red car is fast.", "La voiture rouge est rapide.")
@@ -44,7 +44,7 @@ def test_it_writes_what_the_command_writes(named: Findings, suffix: str, tmp_pat
 
 @pytest.mark.slow
 def test_pictures_are_those_of_the_command(tmp_path: Path) -> None:
-    pictures = {"grid": "heads", "words": "tokens"}
+    pictures = {"grid": "heads", "highlight": "tokens"}
     for picture, each in pictures.items():
         theirs, own = tmp_path / f"a-{picture}.svg", tmp_path / f"b-{picture}.svg"
         how = ("--each", each, f"--{picture}", theirs, "-f", "none")
@@ -52,7 +52,7 @@ def test_pictures_are_those_of_the_command(tmp_path: Path) -> None:
         found = attnviz.ablate(*PAIR, each=each)  # type: ignore[arg-type]
         found.picture(picture, own)
         assert own.read_text().count("<path") == theirs.read_text().count("<path") > 10
-        other = "words" if picture == "grid" else "grid"
+        other = "highlight" if picture == "grid" else "grid"
         with pytest.raises(UsageError, match=f"unknown picture '{other}': choose from bars"):
             found.picture(other)
         assert found.picture("bars").axes
@@ -110,15 +110,18 @@ def test_positions_are_drawn_in_the_order_of_the_table() -> None:
 @pytest.mark.parametrize(
     ("how", "message"),
     [
-        ({"heads": [(9, 9)]}, r"there is no head 9\.9 in stream 'cross'"),
+        ({"heads": [(9, 9)]}, "layer 9 does not exist"),
         ({"links": [("rouge", "y")]}, "--link 'rouge>y'"),
         ({"tokens": ["blue"]}, "--token 'blue'"),
         ({"by": "median"}, "unknown by 'median'"),
         ({"each": "words"}, "unknown each 'words'"),
-        ({"each": "heads", "tokens": ["red"]}, "switches everything of a kind off"),
+        (
+            {"each": "heads", "tokens": ["red"]},
+            "--each heads switches off one after the other, and --token",
+        ),
         ({"by": "resample"}, "draws positions from other texts"),
         ({"reference": ["a"]}, "add --by mean"),
-        ({"layer": 3}, "unknown option 'layer'"),
+        ({"heads": [3], "layer": 9}, "layer 9 does not exist"),
         ({"modle": "x"}, "unknown option 'modle'"),
         ({"mechanism": "multi-head"}, "unknown option 'mechanism'"),
     ],

@@ -22,7 +22,7 @@ DOORS = re.findall(
     re.DOTALL | re.MULTILINE,
 )
 SECURITY = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
-PATHS = re.findall(r"`((?:attnviz|tests|docs)/[\w./]+)`", TEXT + SECURITY)
+PATHS = re.findall(r"`((?:attnviz|tests|fuzz|benchmarks|docs)/[\w./]+)`", TEXT + SECURITY)
 
 
 def test_every_door_has_its_example() -> None:

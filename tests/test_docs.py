@@ -1,9 +1,8 @@
-"""The pages of docs/, run as a reader would run them, like the README's blocks.
+"""Further pages of docs/, whose numbers depend a little on the processor; see `test_readme`.
 
-What stands under `$ command` must be what it prints, and a ```text block what the ```python block
-above it prints. Numbers may differ by one in their last digit, and bars by what follows from it:
-other processors round otherwise. ```sh blocks are not run.
-`python -m tests.test_docs` writes what is printed now into the pages.
+The lines under `$ command` are its output, a ```text block is the output of the ```python block
+above it. Numbers may differ by one in their last digit, and bars accordingly. `python -m
+tests.test_docs` writes the present output into the pages.
 """
 
 from __future__ import annotations

@@ -50,8 +50,6 @@ NAMES = {
     ("ablate", "head"): "heads",
     ("ablate", "link"): "links",
     ("ablate", "token"): "tokens",
-    ("audio", "timing"): "heads",
-    ("steps", "number_of_heads"): "heads",
 }
 """What a parameter of a command is called in Python, where that is another name."""
 
@@ -74,7 +72,7 @@ def test_what_the_shell_can_do_python_can_by_the_same_names() -> None:
             usual = {"input_file": "input", "order": "sort"}.get(name, name)
             here = NAMES.get((command, name), usual)
             if here not in taken:
-                written = name in WRITTEN or name in ("width", "links", "words")
+                written = name in WRITTEN or name in ("width", "lines", "highlight")
                 assert written or name in PRINTED, (command, name)
             elif here in own and here not in ("prune_curve", "atlas", "file"):
                 default = inspect.signature(function).parameters[here].default
@@ -186,7 +184,7 @@ def test_a_table_in_a_notebook_is_text_and_prints_nothing(
 def test_pictures_show_themselves_in_a_notebook() -> None:
     for figure in (
         attend(TEXT).heatmap(),
-        attend(TEXT).links(),
+        attend(TEXT).lines(),
         attnviz.heads(TEXT).picture("scatter"),
         attnviz.lesson("scaling").picture(),
     ):
@@ -227,7 +225,7 @@ def test_notes_come_along_and_nothing_is_printed(capfd: pytest.CaptureFixture[st
     [
         (lambda: attnviz.heads(TEXT, srt="x"), "unknown option 'srt'"),
         (lambda: attnviz.heads(TEXT, sort="rle"), "Did you mean 'role'"),
-        (lambda: attend(TEXT, size=0), "size=0 is out of range: at least 1"),
+        (lambda: attend(TEXT, max_size=0), "max_size=0 is out of range: at least 1"),
         (lambda: attend(TEXT, seed=2**64), "out of range: 0 to 18446744073709551615"),
         (lambda: attend(TEXT, causal=1), "causal=1 is no bool"),
         (lambda: attend(TEXT, layer=1.5), "layer=1.5 is no str"),
@@ -389,16 +387,16 @@ def test_models_stay_loaded_until_they_are_let_go(
     real = many_texts.open_source
 
     def open_source(origin: Origin, *how: Any, **more: Any) -> Any:
-        loads.append(origin.seed)
+        loads.append(origin.layer and origin.layer.seed)
         return real(origin, *how, **more)
 
     monkeypatch.setattr(many_texts, "open_source", open_source)
     attnviz.unload()
     for seed in (0, 0, 1, 0, 2, 0, 1):  # the one that was asked longest ago goes
-        attend("the cat sat", mechanism="multi-head", seed=seed)
+        attend("the cat sat", mechanism=f"multi-head:seed={seed}")
     assert loads == [0, 1, 2, 1]
     attnviz.unload()
-    attend("the cat sat", mechanism="multi-head", seed=1)
+    attend("the cat sat", mechanism="multi-head:seed=1")
     assert loads == [0, 1, 2, 1, 1]
 
 

@@ -15,8 +15,8 @@ from attnviz.analyses.measures.intervals import intervals, means_over
 from attnviz.core.effects import Effect, HeadAt, Intervention, PruneCurve, log_probabilities
 from attnviz.core.query import Query
 from attnviz.models.lens import open_experiment
-from attnviz.models.pocket.source import load_pocket
-from attnviz.models.pocket_lm.source import load_pocket_lm
+from attnviz.models.pocket.translator import load_pocket
+from attnviz.models.pocket_lm.language_model import load_pocket_lm
 from attnviz.renderers.figures.prune_curve import prune_curve
 from attnviz.runs import effects
 from attnviz.runs.ablation import mean_effect
@@ -27,7 +27,7 @@ PAIRS = [
     ("the black cat is sleeping .", "le chat noir dort ."),
     ("he does not want to go home .", "il ne veut pas rentrer ."),
 ]
-BENCHMARK = Path(__file__).parent / "benchmarks" / "effects_pocket.py"
+BENCHMARK = Path(__file__).parents[1] / "benchmarks" / "effects_pocket.py"
 
 
 @pytest.fixture

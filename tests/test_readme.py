@@ -1,25 +1,29 @@
 """The blocks of the README and of the pages that guide a reader, run as a newcomer would run them.
 
-Each page has a folder of its own, in which its commands follow each other. In a ```console block a
-line after `$ ` is run by bash, and what follows must be what it prints (stdout and stderr
-together); a line `…` stands for any lines. A ```python block is run as one script. The ```make
-blocks are the Makefile of the folder, in which also lie three checkpoints of a tiny model,
-`checkpoints/step-1000` to `-3000`. Blocks of another kind (```sh: setting up, which CI itself does)
-are not run. `python -m tests.test_readme` writes what the commands print now into the blocks that
-have no `…`. Pages whose numbers may differ from processor to processor are those of `test_docs`.
+The commands of a page run one after the other in a folder of its own. In a ```console block a line
+after `$ ` is a command, run by bash unless it is attnviz alone; the lines below it are its output,
+stdout and stderr together, where `…` stands for any lines. A ```python block is one script. The
+```make blocks are the Makefile of the folder, which also has three checkpoints of a tiny model,
+`checkpoints/step-1000` to `-3000`. Other blocks (```sh: setting up, which CI does) do not run.
+`python -m tests.test_readme` writes the present output into blocks without `…`. `test_docs` has the
+pages whose numbers depend on the processor.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
+import warnings
 from pathlib import Path
 
 import pytest
+
+from tests.invoke import attnviz
 
 pytestmark = [pytest.mark.models, pytest.mark.slow]
 
@@ -67,12 +71,12 @@ def furnished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def folder(furnished: Path, tmp_path: Path) -> Path:
-    """A copy of it, in which a page's commands follow each other as in a reader's session."""
+    """A copy of it for the commands of one page."""
     return shutil.copytree(furnished, tmp_path / "session")
 
 
 def furnish(place: Path, *, models: bool = True) -> None:
-    """Lay into a folder what the README's commands take for granted."""
+    """Put the files that the commands expect into a folder."""
     shutil.copytree(ROOT / "sample_inputs", place / "sample_inputs")
     rules = (rule for page in PAGES for rule in blocks(page, "make"))
     (place / "Makefile").write_text("\n".join(rules), encoding="utf-8")
@@ -123,8 +127,28 @@ def test_the_readme_is_short() -> None:
     assert len(PAGES[0].read_text("utf-8").splitlines()) <= 150
 
 
+PROCESSES = ("watch", "serve")
+"""Commands that change the process they run in, or wait in it for a signal."""
+
+
+def plain_words(command: str) -> list[str]:
+    """The arguments of a command line that is attnviz alone; nothing where a shell is needed."""
+    words = shlex.split(command) if not set(command) & set("$*`~|<>;&\n") else []
+    alone = words[:1] == ["attnviz"] and words[1:2] and words[1] not in PROCESSES
+    return words[1:] if alone else []
+
+
 def printed(command: str, folder: Path) -> str:
-    """What a command prints when it is run in a folder, on no terminal."""
+    """What a command prints when it is run in a folder, on no terminal.
+
+    attnviz alone runs in this process: most of a command's time is that of importing torch.
+    """
+    if words := plain_words(command):
+        with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # as the program does, see attnviz/__main__.py
+            patch.chdir(folder)
+            patch.delenv("COLUMNS", raising=False)
+            return attnviz(*words, together=True).text
     environment = {
         name: value
         for name, value in os.environ.items()

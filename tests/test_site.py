@@ -16,12 +16,12 @@ import pytest
 from PIL import Image
 
 import attnviz
-from attnviz.cli.app import COMMANDS, _build
+from attnviz.cli.app import COMMANDS, build_command
 from docs import pages
 from docs.pages import DOCS, ROOT, reference
 from tests.invoke import attnviz as run
 
-MADE = pages.made()
+MADE = pages.generated_pages()
 SHARED = reference.shared()
 MANUAL = {path: text for path, text in SHARED.items() if path.endswith(".1")}
 
@@ -58,7 +58,7 @@ def test_a_commands_help_has_two_examples_that_it_understands(name: str) -> None
 def understood(line: str) -> None:
     """Parse a command line as the program would, without doing what it says."""
     _, name, *words = shlex.split(line)
-    _build(name).make_context(name, words)
+    build_command(name).make_context(name, words)
 
 
 PAGES = [file for file in DOCS.glob("*.md") if file.stem not in ("gallery", "plugins")]
@@ -103,7 +103,7 @@ def test_the_gallery_shows_twenty_pictures_with_commands_that_are_understood() -
 
 def test_pictures_of_the_gallery_are_what_their_commands_draw(tmp_path: Path) -> None:
     names = ("links.png", "window.png")
-    for path, content in pages.drawn(*names).items():
+    for path, content in pages.draw_gallery(*names).items():
         (tmp_path / "new.png").write_bytes(content)
         with Image.open(tmp_path / "new.png") as new, Image.open(DOCS / path) as kept:
             assert new.size == kept.size

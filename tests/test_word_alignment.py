@@ -102,7 +102,7 @@ def test_against_output_moves_each_row_to_the_token_that_it_predicts() -> None:
 def test_the_head_in_focus_is_read_unless_another_is_chosen() -> None:
     wrong = FORWARD[:, :, :, ::-1]
     source = Fixed({"a b": np.concatenate([wrong, FORWARD], axis=1)})
-    source.focus = {"cross": Focus("0", "1", "the alignment head")}
+    source.focus = {"cross": Focus("0", "1", "trained to align")}
     assert Aligner(source, source, "forward").links(PAIR) == {(0, 0), (1, 1), (0, 2)}
     chosen = Aligner(source, source, "forward", head="0")
     assert chosen.links(PAIR) == {(1, 0), (0, 1), (1, 2)}

@@ -112,7 +112,7 @@ def _figures(figures: dict[str, Any]) -> list[str]:
 def _roles(config: dict[str, Any], roles: dict[str, Any] | None) -> list[str]:
     guided = config["guided"]
     lines = [
-        f"cross    layer {guided['layer']} head {guided['head']}  the alignment head",
+        f"cross    layer {guided['layer']} head {guided['head']}  the head trained to align",
     ]
     if not roles:
         return lines

@@ -16,9 +16,9 @@ import numpy as np
 import torch
 from torch.nn.functional import cross_entropy, dropout
 
-from attnviz.models.pocket.network import predict
-from attnviz.models.pocket.text import END, SPECIALS, load_tokenizer
-from attnviz.models.pocket_lm.network import EMBEDDING, CausalSizes, decode
+from attnviz.models.pocket.text import END, SPECIALS, load_piece_tokenizer
+from attnviz.models.pocket.transformer import predict_pieces
+from attnviz.models.pocket_lm.causal_decoder import EMBEDDING, CausalSizes, run_layers
 from training.batches import IGNORED
 from training.corpus import read_pairs, read_sentences, without
 from training.finish import origin_of
@@ -130,7 +130,7 @@ def train(asked: Namespace, sizes: CausalSizes | None = None) -> None:
     unseen = read_sentences(asked.unseen) if asked.unseen else []
     pairs = read_pairs(asked.data)
     seen = list(dict.fromkeys(pair.en for pair in without(pairs, unseen)))
-    tokenizer = load_tokenizer(asked.tokenizer)
+    tokenizer = load_piece_tokenizer(asked.tokenizer)
     recipe, settings = Recipe(), settings_of(asked)
     sizes = replace(sizes or CausalSizes(), vocabulary=tokenizer.get_vocab_size())
     run = Run(
@@ -180,8 +180,8 @@ def losses(weights: dict[str, Tensor], sizes: CausalSizes, batch: Text) -> Causa
     device = weights[EMBEDDING].device
     ids, back = (torch.from_numpy(part).to(device) for part in batch)
     read, expected, back = ids[:, :-1], ids[:, 1:], back[:, :-1]
-    states, shares = decode(weights, sizes, dropout(weights[EMBEDDING][read], DROPPED))
-    scores = predict(weights, states, EMBEDDING.removesuffix(".weight"))
+    states, shares = run_layers(weights, sizes, dropout(weights[EMBEDDING][read], DROPPED))
+    scores = predict_pieces(weights, states, EMBEDDING.removesuffix(".weight"))
     following = cross_entropy(
         scores.float().flatten(0, 1), expected.flatten(), ignore_index=IGNORED
     )

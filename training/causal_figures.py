@@ -11,10 +11,10 @@ import numpy as np
 
 from attnviz.mechanisms.dot_product import join_heads, split_heads
 from attnviz.models.pocket.card import ATTRIBUTION
-from attnviz.models.pocket.network import Attended
 from attnviz.models.pocket.text import END, SPECIALS
-from attnviz.models.pocket_lm.network import CausalSizes
-from attnviz.models.pocket_lm.source import CausalPocket, load_pocket_lm
+from attnviz.models.pocket.transformer import Attended
+from attnviz.models.pocket_lm.causal_decoder import CausalSizes
+from attnviz.models.pocket_lm.language_model import CausalPocket, load_pocket_lm
 from training.corpus import checksum, read_pairs, read_sentences
 from training.finish import float16, write_json
 

@@ -9,8 +9,15 @@ import numpy as np
 import torch
 from torch.nn.functional import cross_entropy
 
-from attnviz.models.pocket.network import TranslatorSizes, Weights, decode, embed, encode, predict
 from attnviz.models.pocket.text import END, LANGUAGE, PAD
+from attnviz.models.pocket.transformer import (
+    TranslatorSizes,
+    Weights,
+    embed_pieces,
+    predict_pieces,
+    run_decoder,
+    run_encoder,
+)
 from training.batches import IGNORED
 from training.corpus import Pair
 from training.objective import waves
@@ -85,19 +92,19 @@ class Evaluation:
 
     def _embed(self, ids: Tensor) -> Tensor:
         positions = waves(ids.shape[1], self.sizes.size, self.device)
-        embedded: Tensor = embed(self.weights["embedding.weight"][ids], positions)
+        embedded: Tensor = embed_pieces(self.weights["embedding.weight"][ids], positions)
         return embedded
 
     def _read(self, texts: list[str]) -> tuple[Tensor, Tensor]:
         source = self._side_by_side([[*ids, END] for ids in self._ids(texts)], PAD)
         mask = (source != PAD)[:, None, None, :]
-        return encode(self.weights, self.sizes, self._embed(source), mask)[0], mask
+        return run_encoder(self.weights, self.sizes, self._embed(source), mask)[0], mask
 
     def _scores(
         self, target: Tensor, memory: Tensor, mask: Tensor, *, last: bool = False
     ) -> Tensor:
-        states = decode(self.weights, self.sizes, self._embed(target), memory, mask)[0]
-        scores: Tensor = predict(self.weights, states[:, -1:] if last else states).float()
+        states = run_decoder(self.weights, self.sizes, self._embed(target), memory, mask)[0]
+        scores: Tensor = predict_pieces(self.weights, states[:, -1:] if last else states).float()
         return scores
 
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnviz.models.pocket.network import TranslatorSizes
-from attnviz.models.pocket.text import SPECIALS, load_tokenizer
+from attnviz.models.pocket.text import SPECIALS, load_piece_tokenizer
+from attnviz.models.pocket.transformer import TranslatorSizes
 from training.card import told
 from training.corpus import checksum, read_pairs
 from training.objective import (
@@ -102,7 +102,7 @@ def finish(
         from training.evaluation import Evaluation, measure
 
         weights = {name: array.detach() for name, array in weights.items()}
-        evaluation = Evaluation(weights, sizes, load_tokenizer(tokenizer), settings.device)
+        evaluation = Evaluation(weights, sizes, load_piece_tokenizer(tokenizer), settings.device)
         origin["figures"]["unseen"] = measure(evaluation, unseen)
     write_json(origin | told(origin, model), model / "origin.json")
 

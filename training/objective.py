@@ -15,8 +15,15 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from attnviz.mechanisms.positions import sinusoidal_positions
-from attnviz.models.pocket.network import TranslatorSizes, Weights, decode, embed, encode, predict
 from attnviz.models.pocket.text import PAD
+from attnviz.models.pocket.transformer import (
+    TranslatorSizes,
+    Weights,
+    embed_pieces,
+    predict_pieces,
+    run_decoder,
+    run_encoder,
+)
 from training.batches import IGNORED, Batch
 
 if TYPE_CHECKING:
@@ -98,16 +105,18 @@ def losses(weights: Weights, sizes: TranslatorSizes, positions: Tensor, batch: T
     """
     mask = (batch.source != PAD)[:, None, None, :]
     table = weights["embedding.weight"]
-    source = embed(table[batch.source], positions[: batch.source.shape[1]])
-    memory, own = encode(weights, sizes, source, mask)
-    target = embed(table[batch.target], positions[: batch.target.shape[1]])
-    states, _, cross = decode(weights, sizes, target, memory, mask)
-    translation = _mean_loss(predict(weights, states).flatten(0, 1), batch.expected.flatten())
+    source = embed_pieces(table[batch.source], positions[: batch.source.shape[1]])
+    memory, own = run_encoder(weights, sizes, source, mask)
+    target = embed_pieces(table[batch.target], positions[: batch.target.shape[1]])
+    states, _, cross = run_decoder(weights, sizes, target, memory, mask)
+    translation = _mean_loss(
+        predict_pieces(weights, states).flatten(0, 1), batch.expected.flatten()
+    )
     shares = cross[GUIDED_LAYER][:, GUIDED_HEAD].float()
     guided = torch.clamp(batch.guide.sum(), min=1.0)
     guide = -(batch.guide * torch.log(shares + 1e-6)).sum() / guided
     read = memory.flatten(0, 1)[batch.hidden_at]
-    hidden = _mean_loss(predict(weights, read), batch.hidden)
+    hidden = _mean_loss(predict_pieces(weights, read), batch.hidden)
     repeats = repeats_loss(own[REPEATS_LAYER][:, REPEATS_HEAD].float(), batch.spelling)
     total = translation + GUIDE_SHARE * guide + HIDDEN_SHARE * hidden + REPEATS_SHARE * repeats
     return Losses(total, translation, guide, hidden, repeats)

@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from torch.nn.functional import cross_entropy
 
-from attnviz.models.pocket.network import linear
-from attnviz.models.pocket_vit.network import VisionSizes, embed, encode
+from attnviz.models.pocket.transformer import linear_map
+from attnviz.models.pocket_vit.patch_encoder import VisionSizes, embed_patches, encode_patches
 from training.batches import IGNORED
 from training.drawings import SHAPES, Scene, draw, of_patches
 from training.finish import origin_of
@@ -100,8 +100,10 @@ def losses(weights: dict[str, Tensor], sizes: VisionSizes, batch: Pictures) -> P
     """Every loss of one batch, by the same forward pass that answers the command line."""
     device = weights["classifier.weight"].device
     pixels, expected, owners = (torch.from_numpy(part).to(device) for part in batch)
-    states, shares = encode(weights, sizes, embed(weights, sizes, pixels / 127.5 - 1))
-    scores, owner = linear(weights, "classifier", states).float(), owners.flatten(1).long()
+    states, shares = encode_patches(
+        weights, sizes, embed_patches(weights, sizes, pixels / 127.5 - 1)
+    )
+    scores, owner = linear_map(weights, "classifier", states).float(), owners.flatten(1).long()
     shape = cross_entropy(scores[:, 0], expected[:, 0])
     own = torch.where(owner > 0, expected.gather(1, (owner - 1).clamp(min=0)), IGNORED)
     patches = cross_entropy(scores[:, 1:].flatten(0, 1), own.flatten(), ignore_index=IGNORED)

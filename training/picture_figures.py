@@ -9,8 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnviz.models.pocket_vit.network import VisionSizes, embed
-from attnviz.models.pocket_vit.source import PicturePocket, flat, load_pocket_vit, pixels
+from attnviz.models.pocket_vit.patch_encoder import VisionSizes, embed_patches
+from attnviz.models.pocket_vit.picture_model import (
+    PicturePocket,
+    flat_share,
+    load_pocket_vit,
+    square_pixels,
+)
 from attnviz.storage.pictures import read_picture
 from training.corpus import checksum
 from training.drawings import SHAPES, Scene
@@ -127,9 +132,11 @@ def measure(model: PicturePocket, scene: Scene, photographs: list[Path]) -> dict
         for layer in range(model.sizes.layers)
         for head in range(model.sizes.heads)
     ]
-    flatness = [flat(one.astype(np.float32) / np.float32(127.5) - 1) for one in pictures.pixels]
+    flatness = [
+        flat_share(one.astype(np.float32) / np.float32(127.5) - 1) for one in pictures.pixels
+    ]
     photos = [
-        flat(pixels(part, model.sizes.side))
+        flat_share(square_pixels(part, model.sizes.side))
         for path in photographs
         for part in ninths(read_picture(path))
     ]
@@ -163,7 +170,7 @@ def parts(model: PicturePocket, pictures: Pictures, start: int) -> tuple[Any, di
     cut: list[Any] = [part[start : start + AT_ONCE] for part in pictures]
     some = Pictures(*cut)
     given = some.pixels.astype(np.float32) / np.float32(127.5) - 1
-    inputs = embed(model.weights, model.sizes, given)
+    inputs = embed_patches(model.weights, model.sizes, given)
     states, layers = model.forward(model.weights, (inputs,))
     right = model.scores(model.weights, states[:, 0]).argmax(-1) == some.shapes[:, 0]
     weights = np.stack(layers["self"], axis=1)

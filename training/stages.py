@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnviz.models.pocket.network import TranslatorSizes
-from attnviz.models.pocket.text import load_tokenizer
+from attnviz.models.pocket.text import load_piece_tokenizer
+from attnviz.models.pocket.transformer import TranslatorSizes
 from training.aligner import Aligner
 from training.batches import Batch, Examples, Recipe, batches
 from training.corpus import Pair, read_pairs, read_sentences, split_words, without
@@ -42,7 +42,7 @@ def train(asked: Namespace, sizes: TranslatorSizes | None = None) -> None:
     recipe = Recipe()
     settings = settings_of(asked)
     sizes = replace(
-        sizes or TranslatorSizes(), vocabulary=load_tokenizer(tokenizer).get_vocab_size()
+        sizes or TranslatorSizes(), vocabulary=load_piece_tokenizer(tokenizer).get_vocab_size()
     )
     weights = start(asked.start_from, sizes, settings)
     run = Run(settings, weights, translation(sizes, settings, recipe.longest + 1))
@@ -50,7 +50,7 @@ def train(asked: Namespace, sizes: TranslatorSizes | None = None) -> None:
         run.resume(asked.output)
     with Reporter(settings, run.step) as reporter:
         reporter.note(f"{len(seen)} pairs; aligning their words")
-        examples = Examples(load_tokenizer(tokenizer), seen, align(seen), recipe)
+        examples = Examples(load_piece_tokenizer(tokenizer), seen, align(seen), recipe)
         source = batches(examples, settings.seed, run.step, settings.pieces)
         if not follow(run, source, reporter, asked):
             return

@@ -22,6 +22,7 @@ from typing import (
 )
 
 from attnviz.core.errors import InputError, UsageError, choose, in_short, in_words
+from attnviz.core.locks import evaluation_mode, model_lock
 from attnviz.core.options import (
     DECLARED,
     Choice,
@@ -40,9 +41,9 @@ from attnviz.core.options import (
     Over,
     Reduce,
     Special,
+    refuse_old_option,
 )
 from attnviz.core.plugins import INTERRUPTIONS, PluginError, blamed, said
-from attnviz.core.shared import in_evaluation_mode, in_turn
 from attnviz.runs.inputs import TextInput, texts_of
 from attnviz.storage.texts import BadText, Text, check_text
 
@@ -65,20 +66,12 @@ class ModelOptions(TypedDict, total=False):
     allow_code: bool
 
 
-class LayerOptions(TypedDict, total=False):
-    """An untrained layer of one's own."""
-
-    mechanism: str | None
-    size: int
-    heads: int
-    seed: int
-
-
 class FileOptions(TypedDict, total=False):
     """Weights, or queries and keys, that a file holds."""
 
     weights: str | Path | None
     qk: str | Path | None
+    seed: int
 
 
 class SelectionOptions(TypedDict, total=False):
@@ -125,9 +118,10 @@ class SharingOptions(TypedDict, total=False):
     ray_address: str | None
 
 
-class AttendOptions(ModelOptions, LayerOptions, FileOptions, LensOptions, ViewOptions, total=False):
+class AttendOptions(ModelOptions, FileOptions, LensOptions, ViewOptions, total=False):
     """What `attend` and `attend_many` take."""
 
+    mechanism: str | None
     command: Literal["self", "cross", "co"] | None
     causal: bool
     generate: int | None
@@ -142,11 +136,10 @@ class AttendOptions(ModelOptions, LayerOptions, FileOptions, LensOptions, ViewOp
     labels: str | Sequence[str] | None
 
 
-class CorpusOptions(
-    ModelOptions, LayerOptions, SelectionOptions, ReadingOptions, SharingOptions, total=False
-):
+class CorpusOptions(ModelOptions, SelectionOptions, ReadingOptions, SharingOptions, total=False):
     """What `corpus` takes."""
 
+    mechanism: str | None
     causal: bool
     to: Language | None
     max_size: int | None
@@ -175,9 +168,10 @@ class AlignOptions(ModelOptions, ReadingOptions, SharingOptions, total=False):
     head: Which
 
 
-class CompareOptions(ModelOptions, LayerOptions, LensOptions, ViewOptions, total=False):
+class CompareOptions(ModelOptions, LensOptions, ViewOptions, total=False):
     """What `compare` takes."""
 
+    mechanism: str | None
     causal: bool
     generate: int | None
     chat: bool
@@ -207,8 +201,6 @@ class AudioOptions(ModelOptions, ViewOptions, total=False):
 class StepsOptions(ModelOptions, SelectionOptions, total=False):
     """What `steps` takes."""
 
-    mechanism: str | None
-
 
 P = ParamSpec("P")
 Answer = TypeVar("Answer")
@@ -230,7 +222,10 @@ NotNegative = Annotated[int, Range(0)]
 Nats = Annotated[float, Range(0)]
 OPENERS = ("model", "tokenizer", "processor")
 OPTIONS = {name: found for half in (Origin, Choice, Many) for name, found in DECLARED[half].items()}
-PICTURES = (*("bars", "gif", "grid", "heatmap", "overlay", "overview", "plot", "scatter"),)
+PICTURES = (
+    *("bars", "gif", "grid", "heatmap", "highlight", "lines", "overlay", "overview", "plot"),
+    "scatter",
+)
 WRITTEN = {
     **{name: f"call .picture('{name}', FILE) on what it returns" for name in PICTURES},
     "output": "call .save(FILE) on what it returns",
@@ -246,6 +241,7 @@ def public(function: Callable[P, Answer]) -> Callable[P, Answer]:
 
     What a plug-in raises that no caller would catch becomes an error of attnviz.
     """
+    command = "self" if function.__name__.startswith("attend") else function.__name__
 
     @functools.wraps(function)
     def run(*arguments: P.args, **given: P.kwargs) -> Answer:
@@ -255,6 +251,7 @@ def public(function: Callable[P, Answer]) -> Callable[P, Answer]:
         for name in options:
             if name in WRITTEN and name not in shared:
                 raise UsageError(f"{name}= is an option of the shell: {WRITTEN[name]}")
+            refuse_old_option(name, command)
             choose(name, [*kinds, *shared], "option")
         values = {name: check_value(name, value, kinds[name]) for name, value in bound.items()}
         checked = {
@@ -309,7 +306,7 @@ def read_options(options: Mapping[str, Any], *, top: int = 0) -> Options:
 def in_evaluation(model: str | InMemoryModel | None) -> Iterator[None]:
     """Have a model when no other thread does; one from Python in evaluation mode meanwhile."""
     loaded = model.model if isinstance(model, InMemoryModel) else None
-    with in_turn(model if loaded is None else loaded), in_evaluation_mode(loaded):
+    with model_lock(model if loaded is None else loaded), evaluation_mode(loaded):
         yield
 
 

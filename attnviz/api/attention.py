@@ -201,7 +201,7 @@ def audio(
     seconds: Positive = 30,
     word_times: bool = False,
     times: Path | None = None,
-    heads: str | None = None,
+    timing_heads: str | None = None,
     against: Literal["input", "output"] = "output",
     **options: Unpack[AudioOptions],
 ) -> Result | Findings:
@@ -216,7 +216,7 @@ def audio(
         seconds: how much to hear at most; Whisper hears 30, AST 10.
         word_times: when each word is spoken, by the heads that the model names.
         times: a file of true times (.tsv, .TextGrid, .vtt): how far each head errs.
-        heads: the heads that time words: "2.0,3.1".
+        timing_heads: the heads that time words: "2.0,3.1".
         against: a row times the token that it predicts ("output") or has read ("input").
         options: those of `attnviz audio`, by name.
 
@@ -236,7 +236,7 @@ def audio(
         seconds=seconds,
         word_times=word_times,
         times=times,
-        timing_heads=heads,
+        timing_heads=timing_heads,
         against=against,
     )
     how = read_options(options, top=Origin().top)

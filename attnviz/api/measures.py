@@ -30,6 +30,7 @@ from attnviz.runs.head_measures import (
     HeadsRequest,
     Instead,
     check_heads,
+    check_treebank,
     report_heads,
     report_relations,
 )
@@ -97,8 +98,9 @@ def heads(
         text = [Text(one.id, one.text or one.source or "", one.target) for one in maps]
     check_heads(how, asked.command)
     if treebank is not None:
-        if text is not None or input is not None or no_repeat or asked != _PLAIN:
-            raise UsageError("treebank= brings its own sentences: leave texts and measures out")
+        others = {"text": text, "input": input, "role": role, "similar": similar}
+        others |= {"no_repeat": no_repeat, "sort": sort != "role", "cross": cross}
+        check_treebank({**others, "effect": effect})
         with collecting("heads", "heads", how) as report:
             report_relations(treebank, how, report)
         return report.found
@@ -106,9 +108,6 @@ def heads(
     with collecting("heads", "heads", how) as report:
         report_heads(asked, texts, how, report)
     return report.found
-
-
-_PLAIN = HeadsRequest(compares=True)
 
 
 def _are_maps(value: Any) -> bool:

@@ -77,6 +77,7 @@ def ablate(
     target: str | None = None,
     *,
     input: str | None = None,  # noqa: A002 - as the option is called
+    layer: str | None = None,
     heads: Parts = None,
     links: Parts = None,
     tokens: Parts = None,
@@ -93,7 +94,8 @@ def ablate(
         text: a text, the source of a pair, a list of texts or pairs, or a result of `attend`.
         target: the target of a pair.
         input: a file of texts instead.
-        heads: heads to switch off: "2.0", (2, 0), "encoder.3.5".
+        layer: layers to switch off: 2, "0-3", "last", "encoder.2"; with `heads` their layers.
+        heads: heads to switch off: "2.0", (2, 0), "encoder.3.5"; or "3" of each layer chosen.
         links: links to cut in every head: "rouge>red", ("rouge", "red"), "encoder:the>cat".
         tokens: tokens, or words of several, to hide from all others: "red", "red[3]".
         each: switch everything of a kind off, one by one.
@@ -105,7 +107,7 @@ def ablate(
         options: those of `attnviz ablate`, by name.
 
     Returns:
-        A row an effect; pictures "bars" and, of every head or token, "grid" or "words".
+        A row an effect; pictures "bars" and, of every head or token, "grid" or "highlight".
     """
     again = ask_again(text, target, options)
     how = read_options(again.options)
@@ -113,6 +115,7 @@ def ablate(
         heads=name_parts("heads", heads, "."),
         links=name_parts("links", links, ">"),
         tokens=name_parts("tokens", tokens, ""),
+        layer=layer,
         each=each,
         by=by,
         wanted=how.choice.explain,
@@ -214,7 +217,7 @@ def compare(
     choices = {"layer": layer_a, "head": head_a}, {"layer": layer_b, "head": head_b}
     first = _side("a", a)
     sides = sides_of((first, first if b is None else _side("b", b)), how, origins, choices)
-    effects = saved_effects(sides)
+    effects = saved_effects(sides, how)
     with collecting("compare", "comparison" if effects is None else "changes", how) as report:
         if effects is None:
             data, changes = map_changes(sides, top, width)
@@ -245,12 +248,10 @@ def steps(
     *,
     text: str | None = None,
     example: str | None = None,
-    heads: Positive = 1,
+    mechanism: str | None = None,
     causal: bool = False,
     mask: str | None = None,
     padding: NotNegative = 0,
-    size: Positive | None = None,
-    seed: NotNegative | None = None,
     diagram: bool = False,
     **options: Unpack[StepsOptions],
 ) -> Findings:
@@ -262,12 +263,10 @@ def steps(
         target: a second sentence, whose words are the queries.
         text: a sentence, also of one word.
         example: a worked example: "self", "cross" or "naive"; of a file with several, one of them.
-        heads: heads of the mechanism.
+        mechanism: which attention: "rotary", "rotary:heads=2,size=8,seed=1".
         causal: hide later positions.
         mask: 1 where a query may look, a row a query: "1 0 1, 1 1 1"; or a file that holds it.
         padding: hide so many of the last keys.
-        size: features of a sentence's vectors, by default 4.
-        seed: seed of what is drawn.
         diagram: a table is the flow of the data, as Mermaid text.
         options: those of `attnviz steps`, by name.
 
@@ -280,12 +279,10 @@ def steps(
         target=target,
         text=text,
         example=example,
-        heads=heads,
+        mechanism=mechanism,
         causal=causal,
         mask=mask,
         padding=padding,
-        size=size,
-        seed=seed,
         diagram=diagram,
     )
     with collecting("steps", "steps", how) as report:

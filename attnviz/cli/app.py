@@ -19,6 +19,7 @@ from typer.exceptions import TyperException
 
 from attnviz.core import __version__
 from attnviz.core.errors import AttnvizError, did_you_mean
+from attnviz.core.options import refuse_old_option
 from attnviz.core.plugins import BROKEN, blamed, said
 from attnviz.core.registry import FORMATS, CommandEntry
 
@@ -42,11 +43,9 @@ COMMANDS: dict[str, CommandEntry] = {
     "history": CommandEntry("Show how heads change over a training run.", "compare:history"),
     "steps": CommandEntry("Show the arithmetic of attention, matrix by matrix.", "steps:steps"),
     "lesson": CommandEntry("Teach one thing about attention in numbers.", "steps:lesson"),
-    "live": CommandEntry(
-        "Write a page with the model inside that answers as one types.", "serve:live"
-    ),
-    "render": CommandEntry("Turn a saved map into any output.", "render:render"),
-    "serve": CommandEntry("Answer the page in a browser, with any model.", "serve:serve"),
+    "live": CommandEntry("Write a page with a model that answers as you type.", "serve:live"),
+    "render": CommandEntry("Turn saved attention into any other output.", "render:render"),
+    "serve": CommandEntry("Start a local page that answers, with any model.", "serve:serve"),
     "models": CommandEntry("List the models found on this machine.", "listings:models"),
     "mechanisms": CommandEntry("List the attention mechanisms.", "listings:mechanisms"),
 }
@@ -63,26 +62,26 @@ PANELS = {
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 """What ends a run early: Ctrl-C, and what a system or a scheduler sends."""
 received: list[int] = []
-"""The signals that have ended the run; a library may have made another error of the first."""
+"""The signals that ended the run. A library may have raised another error since."""
 
 
 def interrupt(number: int, frame: FrameType | None) -> None:
-    """End the run, of either signal as Python does of Ctrl-C."""
+    """End the run on SIGTERM as Python does on Ctrl-C."""
     received.append(number)
     raise KeyboardInterrupt
 
 
 def status_of_signal() -> int:
-    """The exit status of a run that was interrupted, as a shell counts it: 130, or 143 by TERM."""
+    """The exit status of an interrupted run: 130 after Ctrl-C, 143 after SIGTERM, as in a shell."""
     return 128 + (received[0] if received else signal.SIGINT)
 
 
 INTERRUPTED = 130
-"""What typer answers to a KeyboardInterrupt, whatever signal it came by."""
+"""The status that typer gives a KeyboardInterrupt, whichever signal raised it."""
 LONGEST_SAID = 2000
-"""Characters of a line on stderr."""
+"""Characters of a line on stderr, at most."""
 LONGEST_NAME = 200
-"""Characters of a file's name that a message shows."""
+"""Characters of a file's name that a message shows, at most."""
 
 
 class Commands(TyperGroup):
@@ -93,7 +92,7 @@ class Commands(TyperGroup):
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """A command's name and summary, which is all that a listing needs; None if unknown."""
+        """A command with name and summary only, enough to list it; None if unknown."""
         if cmd_name not in COMMANDS:
             return None
         panel = next((one for one, names in PANELS.items() if cmd_name in names.split()), None)
@@ -101,14 +100,14 @@ class Commands(TyperGroup):
         return TyperCommand(cmd_name, short_help=summary, rich_help_panel=panel)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The command that the first argument names, built with all its options."""
+        """The command that the first argument names, with all its options."""
         name, *rest = args
         if name not in COMMANDS:
             raise WrongCommand(
                 f"unknown command '{name}': choose from {', '.join(COMMANDS)}."
                 f"{did_you_mean(name, COMMANDS)}"
             )
-        return name, _build(name), rest
+        return name, build_command(name), rest
 
     def main(self, *args: Any, **settings: Any) -> Any:
         """Run and exit with the status."""
@@ -131,7 +130,7 @@ class Command(TyperCommand):
     """The names of the parameters that --help only lists."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Print the help, and one line a panel for the options that it does not explain."""
+        """Print the help, then the names of the options that it leaves to --help-all."""
         params: list[Any] = self.params
         rare = [item for item in params if item.name in self.rare]
         for item in rare:
@@ -150,11 +149,12 @@ class Command(TyperCommand):
 
 def _list_rare(panels: Mapping[str, list[str]]) -> None:
     from rich.console import Console
+    from rich.padding import Padding
 
     console = Console(highlight=False)
     console.print(" More options, which --help-all explains:")
     for panel, names in panels.items():
-        console.print(f"   {panel}: {' '.join(names)}", no_wrap=True, overflow="ellipsis")
+        console.print(Padding(f"{panel}: {' '.join(names)}", (0, 0, 0, 3)))
     console.print()
 
 
@@ -183,16 +183,16 @@ class WrongCommand(TyperException):
 
 
 class ReaderGoneError(Exception):
-    """Whoever read stdout has seen enough, as `head` does."""
+    """The reader of stdout has closed it, as `head` does."""
 
 
 def exit_status_of(run: Any) -> int:
-    """Run a command and answer its exit status; a user's mistake becomes one line on stderr."""
+    """Run a command and return its exit status; a user's mistake becomes one line on stderr."""
     try:
         status = _status_of(run)
     except BaseException as error:
         if received and isinstance(error, Exception):
-            status = INTERRUPTED  # a library made something else of it
+            status = INTERRUPTED  # a library turned the KeyboardInterrupt into this error
         elif package := blamed(error):
             complain(f"the plug-in {package} failed: {said(error)}")
             status = 1
@@ -210,21 +210,21 @@ def _status_of(run: Any) -> int:
         complain(str(error))
         return error.status
     except TyperException as error:
-        # Without any arguments the help has been shown already, and nothing is left to say.
-        if message := _word_error(error):
+        # Without arguments typer has shown the help, and the message is empty.
+        if message := _message_of(error):
             complain(message)
         return error.exit_code
     except (ReaderGoneError, BrokenPipeError):
-        # What is still buffered has nowhere to go either.
+        # Python would flush the buffer as it ends, and fail again.
         _forget_stdout()
         return 0
     except KeyboardInterrupt:
         return INTERRUPTED
     except MemoryError as error:
-        complain(f"not enough memory ({error}): choose less text, fewer heads or a smaller --size")
+        complain(f"not enough memory ({error}): choose less text or a smaller layer")
         return 1
     except OSError as error:
-        if (line := _refusal_of(error)) is None:
+        if (line := _system_message(error)) is None:
             raise
         complain(line)
         if error.errno == errno.ENOSPC:
@@ -232,24 +232,24 @@ def _status_of(run: Any) -> int:
         return 1
 
 
-def _refusal_of(error: OSError) -> str | None:
-    """What the system refused, in one line; None: nothing that a user can mend."""
-    if error.filename is not None:  # too long a name, a loop of links, gone meanwhile
-        return f"cannot use '{_short(str(error.filename))}': {error.strerror}"
-    if error.errno == errno.ENOENT:  # the working folder alone has no name
+def _system_message(error: OSError) -> str | None:
+    """One line about an error of the system; None if a user cannot mend it."""
+    if error.filename is not None:  # the name is too long, a loop of links, or gone by now
+        return f"cannot use '{_shorten_name(str(error.filename))}': {error.strerror}"
+    if error.errno == errno.ENOENT:  # only the working folder's error has no file name
         return "the working folder does not exist any more: cd into another"
-    # Data is guarded where it is written; help and version are typer's to print.
+    # Data handles a full disk where it is written; typer prints help and version without that.
     return f"cannot write: {error.strerror}" if error.errno == errno.ENOSPC else None
 
 
 def complain(message: str) -> None:
-    """Say what went wrong, in one line on stderr."""
+    """Print an error as one line on stderr."""
     line = " ".join(part.strip() for part in message.splitlines() if part.strip())
-    sys.stderr.write(f"attnviz: error: {legible(line)}\n")
+    sys.stderr.write(f"attnviz: error: {printable_line(line)}\n")
 
 
-def legible(text: str) -> str:
-    """What is said on stderr: nothing hidden in it, and of what quotes a whole file both ends."""
+def printable_line(text: str) -> str:
+    """A line for stderr, without control characters; a very long one keeps both ends."""
     from attnviz.renderers.printable import printable
 
     half = LONGEST_SAID // 2
@@ -257,19 +257,23 @@ def legible(text: str) -> str:
     return printable(cut)
 
 
-def _short(name: str) -> str:
+def _shorten_name(name: str) -> str:
     return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
 
 
-def _word_error(error: TyperException) -> str:
-    """What typer says, as this package would."""
+def _message_of(error: TyperException) -> str:
+    """The message of a typer error, in this package's words."""
     message = error.format_message()
     option = getattr(error, "option_name", None)
     if option and message.startswith("No such option"):
+        try:
+            refuse_old_option(option, getattr(getattr(error, "ctx", None), "info_name", ""))
+        except AttnvizError as old:
+            return str(old)
         guess = did_you_mean(option, getattr(error, "possibilities", None) or ())
         return f"unknown option '{option}'.{guess or ' --help-all lists them'}"
-    told = str(getattr(error, "message", ""))
-    chosen = re.fullmatch(r"(?:Value error, )?'(.*)' is not one of (.*)", told, re.DOTALL)
+    text = str(getattr(error, "message", ""))
+    chosen = re.fullmatch(r"(?:Value error, )?'(.*)' is not one of (.*)", text, re.DOTALL)
     names = getattr(getattr(error, "param", None), "opts", None)
     if chosen and names:
         choices = re.findall("'(.*?)'", chosen[2])
@@ -281,20 +285,20 @@ def _word_error(error: TyperException) -> str:
 
 
 def _forget_stdout() -> None:
-    """Send what stdout still holds nowhere, so that leaving does not fail on it again."""
+    """Drop what stdout still holds, so that Python does not fail to flush it at the end."""
     import os
 
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _build(name: str) -> Any:
-    """One command as typer makes it from its function, with the table's summary as first line."""
+def build_command(name: str) -> Any:
+    """The typer command made of a function, with the summary of the table."""
     single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     function = COMMANDS[name].load()
-    # Options behind a program that is watched are the program's.
+    # `watch` leaves options behind the script to the script.
     settings = {"allow_interspersed_args": name != "watch"}
-    told = {"help": function.__doc__, "short_help": COMMANDS[name].summary}
-    single.command(name, cls=Command, context_settings=settings, **told)(function)
+    texts = {"help": function.__doc__, "short_help": COMMANDS[name].summary}
+    single.command(name, cls=Command, context_settings=settings, **texts)(function)
     made: Any = typer.main.get_command(single)
     made.rare = getattr(function, "rare", ())
     made.params.append(_help_all())
@@ -327,13 +331,15 @@ def attnviz(
     attnviz self "The professor who supervised the student published the paper"
 
     attnviz cross "The red car is fast" "La voiture rouge est rapide"
+
+    COMMAND --help explains a command and its usual options, COMMAND --help-all every option.
     """
     for problem in BROKEN:
-        sys.stderr.write(f"note: {legible(problem)}\n")
+        sys.stderr.write(f"note: {printable_line(problem)}\n")
 
 
 def run(arguments: list[str], begin: Callable[[], None] | None = None) -> int:
-    """Run the command line and answer its exit status; `begin` is called once errors are caught."""
+    """Run the command line and return its status; `begin` is called once errors are caught."""
 
     def work() -> int:
         if begin is not None:

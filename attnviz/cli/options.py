@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 import typer
+from typer.models import OptionInfo
 
 from attnviz.core.errors import UsageError, in_words
 from attnviz.core.options import (
@@ -28,7 +29,7 @@ from attnviz.core.options import (
     names_in,
     opt,
 )
-from attnviz.core.registry import DataKind
+from attnviz.core.registry import LARGEST, DataKind
 from attnviz.renderers.reports import formats_of
 
 ORIGIN = "Where attention comes from"
@@ -40,47 +41,43 @@ HALVES = {Origin: ORIGIN, Choice: CHOICE, Output: OUTPUT, Many: MANY}
 PANELS: dict[str, str] = {"long": CHOICE, "range": CHOICE, "top": OUTPUT}
 """Groups that stand in another panel than the rest of their part."""
 REPORT: tuple[str, ...] = ("stdout", "data", "said")
-"""What every command offers that writes data; one whose stdout is a program's has no format."""
+"""Options of every command that writes data."""
 MODELS: tuple[str, ...] = (
-    *("model", "compute", "mechanism", "layer", "weights", "generate", "projections", "long"),
+    *("model", "compute", "mechanism", "weights", "generate", "projections", "long"),
 )
-"""Where a text's attention may come from."""
+"""Options that say where the attention of a text comes from."""
 VIEW: tuple[str, ...] = ("lens", "stream", "heads", "reduce", "labels", "special", "group")
-"""What may be made of the maps of a text."""
-PLACES: tuple[str, ...] = ("pictures", "links", "page", "top")
-"""Where maps may go, beside what every command writes."""
+"""Options that choose and change maps."""
+PLACES: tuple[str, ...] = ("pictures", "lines", "page", "top")
+"""Options of pictures, pages and lists of links."""
 MANY_TEXTS: tuple[str, ...] = ("reading", "sharing", "files")
 ONE_OF = Literal
-LARGEST = 10**9
-"""No number of anything is larger; an array of more than memory holds is refused in its place."""
 
 
 INPUT = opt(
     "Options",
     "--input -i FILE",
-    "Texts from .txt (one a line), .jsonl, .csv or .tsv, also .gz; - is stdin.",
+    "Read texts from a file: .txt (one a line), .jsonl, .csv, .tsv, each also .gz; - is stdin.",
 )
-
-
 OPTIONS = {name: option for of_half in DECLARED.values() for name, (_, option) in of_half.items()}
 """The declaration of every shared option."""
 
 
-def completion_of(names: Iterable[str]) -> Callable[[str], list[str]]:
+def complete_from(names: Iterable[str]) -> Callable[[str], list[str]]:
     """Shell completion over a fixed list."""
     listed = list(names)
     return lambda incomplete: [name for name in listed if name.startswith(incomplete)]
 
 
 def one_of(names: Iterable[str]) -> Any:
-    """The type of one name of a table: typer completes it and refuses others."""
+    """A type of these names only: typer completes them and refuses others."""
     return ONE_OF[tuple(names)]
 
 
 def option_of(
     annotation: Any, declared: Option, panel: str, kinds: tuple[DataKind, ...] = ("maps",)
 ) -> Any:
-    """The annotation from which typer makes an option."""
+    """An option as typer reads it from an annotation."""
     choices = declared.choices or names_in(annotation)
     suffixes: list[str] = []
     if declared.group in ("stdout", "data"):
@@ -96,7 +93,7 @@ def option_of(
         "max": declared.max,
     }
     if declared.suggested:
-        settings["autocompletion"] = completion_of(declared.suggested)
+        settings["autocompletion"] = complete_from(declared.suggested)
     words = {"choices": in_words(choices) if choices else "", "suffixes": ", ".join(suffixes)}
     text = declared.help
     for name, value in words.items():
@@ -107,16 +104,26 @@ def option_of(
 
 
 def _own_parameter(parameter: inspect.Parameter) -> inspect.Parameter:
-    """A command's own parameter, whose option may be declared like a shared one."""
+    """A parameter of the command itself; its option may be declared with `opt`."""
     if isinstance(parameter.default, Field):
         declared: Option = parameter.default.metadata["option"]
         annotation = option_of(parameter.annotation, declared, declared.group)
-        return parameter.replace(default=parameter.default.default, annotation=annotation)
+        # A keyword, since the panels of the help may put it behind shared options.
+        return parameter.replace(
+            kind=parameter.KEYWORD_ONLY, default=parameter.default.default, annotation=annotation
+        )
     return parameter
 
 
-def _named_files(values: dict[str, Any], written: Collection[str]) -> Iterator[tuple[str, str]]:
-    """What may name a file that is read: every word and path that is not where results go."""
+def _place_in_help(parameter: inspect.Parameter) -> int:
+    """Arguments first, then panels in one order in every command."""
+    panels, about = [*HALVES.values()], parameter.annotation.__metadata__[0]
+    panel = about.rich_help_panel if isinstance(about, OptionInfo) else None
+    return panels.index(panel) if panel in panels else -1
+
+
+def _files_named(values: dict[str, Any], written: Collection[str]) -> Iterator[tuple[str, str]]:
+    """The values that may name a file to read: texts and paths that are no outputs."""
     for name, value in values.items():
         for one in value if isinstance(value, list) else [value]:
             if isinstance(one, str | Path) and name not in written:
@@ -158,6 +165,7 @@ def with_options(
             for half, options in offered.items()
             for name, annotation in options.items()
         ]
+        parameters.sort(key=_place_in_help)
 
         @functools.wraps(command)
         def run(**values: Any) -> None:
@@ -167,12 +175,12 @@ def with_options(
                     raise UsageError(
                         f"--{option} {value}: no more than {LARGEST:,} can be asked for"
                     )
-            given = tuple(_named_files(values, offered[Output].keys() | {"rejects"}))
+            given = tuple(_files_named(values, offered[Output].keys() | {"rejects"}))
             origin, choice, output, many = (
                 half(**{name: values.pop(name) for name in options})
                 for half, options in offered.items()
             )
-            if "top" not in offered[Origin]:  # what is not listed is not looked for
+            if "top" not in offered[Origin]:  # finding the strongest links costs time
                 origin = replace(origin, top=0)
             command(**values, options=Options(origin, choice, output, many, given))
 

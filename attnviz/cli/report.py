@@ -104,7 +104,7 @@ class Report(AbstractContextManager["Report"]):
         self.started = time.perf_counter()
         self.open, output = ExitStack(), options.output
         if pictures is None:
-            pictures = {"heatmap": output.heatmap, "grid": output.grid, "links": output.links}
+            pictures = {"heatmap": output.heatmap, "grid": output.grid, "lines": output.lines}
         places = {name: path for name, path in pictures.items() if path is not None}
         given = [value for name, value in options.given if name not in pictures]
         self.format = check_places(options, kind, places, given, many=many)
@@ -174,7 +174,7 @@ class Report(AbstractContextManager["Report"]):
             self.resumable.leave()
         self.open.__exit__(*error)
         if self.failed and not self.last_failure and error[0] is None:
-            records = f"{self.failed} record{'s' * (self.failed > 1)}"
+            records = f"{self.failed} record{'s' if self.failed > 1 else ''}"
             complain(f"{records} came to nothing in the run that this one continues")
 
     @property
@@ -279,14 +279,14 @@ class Report(AbstractContextManager["Report"]):
         """
         if total is None or self.options.output.quiet or not sys.stderr.isatty():
             return nullcontext(lambda more: None)
-        return show_progress(total())
+        return progress_bar(total())
 
 
 def doubts(given: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """What may be a mistake in the texts of a command line, its arguments by parameter."""
+    """Notes on arguments that may be mistakes: a text that names a file, or single words."""
     texts = [value for name, value in given if name in ("text", "source", "target")]
     for text in texts:
-        # Which is no error of a text that is longer than a name can be.
+        # os.path, since Path.is_file() raises where a text is longer than a name can be.
         if text != "-" and os.path.isfile(text):  # noqa: PTH113
             yield f"'{text}' is read as text and is also a file: --input {text} reads the file"
     words = [text for text in texts if text.strip() and len(text.split()) == 1 and text != "-"]
@@ -295,8 +295,8 @@ def doubts(given: Iterable[tuple[str, str]]) -> Iterator[str]:
 
 
 @contextmanager
-def show_progress(total: int | None = None) -> Iterator[Callable[[int], None]]:
-    """A function to call with the number of further texts that are done: stderr shows them."""
+def progress_bar(total: int | None = None) -> Iterator[Callable[[int], None]]:
+    """A function that takes how many more texts are done, and shows the sum on stderr."""
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
@@ -316,9 +316,9 @@ def show_progress(total: int | None = None) -> Iterator[Callable[[int], None]]:
         nonlocal done
         done += more
         elapsed = time.monotonic() - started
-        if elapsed <= 1:
+        if elapsed <= 1:  # most runs end within a second, and need no bar
             return
-        left = "" if total is None else f"{_clock((total - done) * elapsed / done)} left"
+        left = "" if total is None else f"{_format_clock((total - done) * elapsed / done)} left"
         of_all = f"{done:,}" if total is None else f"{done:,} of {total:,}"
         rate = f"{done / elapsed:.0f} a second"
         progress.update(task, completed=done, done=of_all, rate=rate, remaining=left)
@@ -330,7 +330,7 @@ def show_progress(total: int | None = None) -> Iterator[Callable[[int], None]]:
         progress.stop()
 
 
-def _clock(seconds: float) -> str:
+def _format_clock(seconds: float) -> str:
     minutes, rest = divmod(round(max(seconds, 0)), 60)
     return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
 
@@ -361,7 +361,7 @@ def check_places(
         if not (output.html or output.open_page):
             raise UsageError("--keep-qk shows on the page only: add --html FILE or --open")
     if output.width and not pictures:
-        raise UsageError("--width is that of pictures: add --heatmap, --grid or --links FILE")
+        raise UsageError("--width is that of pictures: add --heatmap, --grid or --lines FILE")
     places = _places(options, kind, pictures, many=many)
     check_apart(places, given)
     if (rejects := options.many.rejects) and rejects.suffix.lower() in OTHERS:

@@ -1,4 +1,4 @@
-"""Texts through a source, each result reported once."""
+"""Run texts through a model and report each result."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from attnviz.storage.texts import chunks
 
 
 def run_texts(command: Command, texts: TextInput, options: Options) -> int:
-    """Attend to texts and write what was asked for; answers the exit status.
+    """Compute the attention of texts, write what was asked for and return the exit status.
 
-    Every usage error is found before a model loads.
+    Usage errors are raised before a model loads.
     """
     check_choice(options.choice)
     check_origin(options.origin, command)
@@ -46,7 +46,7 @@ def report_all(
     report: Report,
     total: Callable[[], int | None] | None = None,
 ) -> int:
-    """Write each result, say each note and failure; answers how many results there were."""
+    """Write each result, note or failure, and return how many results there were."""
     done = 0
     for _, outcome in good_results(found, report, total):
         done += 1

@@ -206,7 +206,7 @@ class Experiment(Protocol):
         """
         ...
 
-    def changed(self, change: Intervention) -> Attention:
+    def changed_maps(self, change: Intervention) -> Attention:
         """The maps with something switched off; a head that is off still weighs its keys."""
         ...
 

@@ -1,7 +1,7 @@
-"""What a user can ask for, as plain values: the same for the shell and for Python.
+"""The options that commands share, as plain values.
 
-Each field is declared once: its `Option` says how the command line spells and explains it, and its
-type says what it may be. A command offers whole groups of them (`attnviz.cli.options`).
+Each field declares one option: its type says which values it takes, its `Option` how the command
+line spells and explains it. Commands take groups of them (`attnviz.cli.options`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_type_hints
 
 from attnviz.core.errors import UsageError
-from attnviz.core.registry import LENSES, MECHANISMS
+from attnviz.core.registry import LARGEST_SEED, LENSES, MECHANISMS, MechanismChoice, parse_mechanism
 
 Device = Literal["auto", "cpu", "cuda", "mps"]
 DeviceMap = Literal["auto", "balanced", "sequential"]
@@ -26,9 +26,8 @@ EngineName = Literal["local", "ray"]
 Width = Literal["single", "double"]
 PictureScale = Literal["own", "shared"]
 
-LARGEST_SEED = 2**64 - 1
 LENS_NAMES = ("raw", *LENSES, "all")
-"""What --lens can be: the weights themselves, a lens, or all of them side by side."""
+"""The values of --lens."""
 
 
 class InMemory:
@@ -83,16 +82,16 @@ class InMemoryMaps(InMemory):
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """How the command line spells and explains a field.
+    """How the command line spells and explains an option.
 
     Attributes:
-        group: the options that it is offered with; of a command's own option the panel of the help.
-        usage: "--format -f NAME": its names and what stands for its value; a flag has none.
-        help: a noun phrase; "{choices}" stands for what the field may be.
-        min: the least number; a seed has 64 bits at most.
-        choices: the names of a table that it may be; a Literal type says so by itself.
-        suggested: names that a shell completes, among other values.
-        rare: --help lists it by name only; --help-all explains it.
+        group: commands take options by group; for a command's own option, the panel of the help.
+        usage: its names and metavar, "--format -f NAME"; a flag has no metavar.
+        help: "{choices}" stands for the values that the type allows.
+        min: the least number.
+        choices: the values, if they are names of a table and not of a Literal type.
+        suggested: values that the shell completes; others are allowed too.
+        rare: --help gives its name only, and --help-all explains it.
     """
 
     group: str
@@ -106,19 +105,19 @@ class Option:
 
     @property
     def names(self) -> list[str]:
-        """Long and short."""
+        """The long and the short name."""
         return [word for word in self.usage.split() if word.startswith("-")]
 
     @property
     def metavar(self) -> str | None:
-        """What stands for its value; None: it is a flag."""
+        """The placeholder for its value; None for a flag."""
         return self.usage.removeprefix(" ".join(self.names)).strip() or None
 
 
 def opt(group: str, usage: str, text: str, *, default: object = None, **more: Any) -> Any:
-    """A default value that carries its `Option`: of a field here, or of a command's parameter.
+    """The default of a field or parameter, which carries its `Option`.
 
-    Without a default a flag is off and anything else None; `more` are further fields of `Option`.
+    Without a default a flag is False and anything else None. `more` are further fields of `Option`.
     """
     option = Option(group, usage, text, **more)
     if default is None and option.metavar is None:
@@ -131,61 +130,67 @@ class Origin:
     """Where attention comes from."""
 
     model: str | InMemoryModel | None = opt(
-        "model", "--model -m ID_OR_FOLDER", "Hugging Face model, or one of 'attnviz models'."
+        "model",
+        "--model -m ID_OR_FOLDER",
+        "A Hugging Face model, by id or folder, or one that 'attnviz models' lists.",
     )
     adapter: str | None = opt(
         "model",
         "--adapter ID_OR_FOLDER",
-        "Merge an adapter (LoRA and its like, peft) into --model, by default the one it names.",
+        "Adapter (LoRA and others, peft) to merge into --model, by default the one it names.",
         rare=True,
     )
     mechanism: str | None = opt(
         "mechanism",
         "--mechanism NAME",
-        "Untrained own layer; 'attnviz mechanisms' lists them.",
+        "An untrained layer: linear, or linear:heads=4,size=64,seed=0 ('attnviz mechanisms').",
         suggested=tuple(MECHANISMS),
     )
     weights: Path | InMemoryMaps | None = opt(
         "weights",
         "--weights FILE",
-        "Your own matrices or a saved map: .npz, .safetensors or .json.",
+        "Attention from a file: your own matrices or a saved map (.npz, .safetensors, .json).",
         rare=True,
     )
     qk: Path | None = opt(
         "weights",
         "--qk FILE",
-        "Queries and keys that another program dumped: .npz, .safetensors or .json.",
+        "Queries and keys that another program dumped (.npz, .safetensors, .json).",
         rare=True,
     )
-    causal: bool = opt("causal", "--causal", "Hide every later token.")
-    size: int = opt("layer", "--size N", "Features of an own layer.", default=64, min=1, rare=True)
-    heads: int = opt("layer", "--heads N", "Heads of an own layer.", default=4, min=1, rare=True)
+    causal: bool = opt("causal", "--causal", "Causal mask: hide every later token.")
     seed: int = opt(
-        "layer", "--seed N", "Seed of an own layer.", default=0, min=0, max=LARGEST_SEED, rare=True
+        "weights",
+        "--seed N",
+        "Seed of random inputs for --weights.",
+        default=0,
+        min=0,
+        max=LARGEST_SEED,
+        rare=True,
     )
     device: Device = opt("compute", "--device NAME", "{choices}.", default="auto", rare=True)
     device_map: DeviceMap | None = opt(
         "model",
         "--device-map HOW",
-        "Spread a model larger than one device: {choices} (accelerate).",
+        "How to spread a model that is larger than one device: {choices} (needs accelerate).",
         rare=True,
     )
     dtype: Dtype | None = opt(
-        "compute", "--dtype NAME", "{choices}. On a processor the first is the default.", rare=True
+        "compute", "--dtype NAME", "Precision: {choices}; on a CPU float32.", rare=True
     )
     revision: str | None = opt(
         "model", "--revision NAME", "Branch, tag or commit of a model on the hub.", rare=True
     )
     allow_pickle: bool = opt(
-        "model", "--allow-pickle", "Load pickled weights of a model that you trust.", rare=True
+        "model", "--allow-pickle", "Load pickled weights, of a model that you trust.", rare=True
     )
     allow_code: bool = opt(
-        "model", "--allow-code", "Run the code that a model you trust brings along.", rare=True
+        "model", "--allow-code", "Run code that comes with a model, if you trust it.", rare=True
     )
     generate: int | None = opt(
         "generate",
         "--generate N",
-        "Tokens that the model writes at most; its output is shown with the text.",
+        "Let the model write N tokens at most, and show them with the text.",
         min=1,
     )
     chat: bool = opt(
@@ -200,8 +205,7 @@ class Origin:
     channels: str = opt(
         "projections",
         "--channels WHICH",
-        "Of layers without attention that mix channel by channel (Mamba, RWKV): mean, 3, 0,2 or "
-        "0-3, all.",
+        "Channels of layers that mix them singly (Mamba, RWKV): mean, all, 3, 0,2 or 0-3.",
         default="mean",
         suggested=("mean", "all"),
         rare=True,
@@ -209,22 +213,22 @@ class Origin:
     max_size: int | None = opt(
         "long",
         "--max-size N",
-        "Rows and columns of a map at most; a longer text is shown in blocks. Default 1024, "
-        "fewer where many heads would fill the memory.",
+        "Rows and columns of a map at most; a longer text is shown in blocks of tokens. "
+        "Default 1024, or fewer if many heads would fill the memory.",
         min=1,
         rare=True,
     )
     rows: str | None = opt(
-        "range", "--rows A-B", "Only tokens A to B attend, counted from 0: exact.", rare=True
+        "range", "--rows A-B", "Only tokens A to B as rows, counted from 0: exact.", rare=True
     )
     window: str | None = opt(
-        "range", "--window A-B", "Only tokens A to B attend, and to each other.", rare=True
+        "range", "--window A-B", "Only tokens A to B as rows and columns.", rare=True
     )
     top: int = opt(
         "top",
         "--top N",
-        "Strongest links that -f links lists, without special tokens and the diagonal; of a "
-        "text in blocks found for each head, which 0 spares.",
+        "Strongest links that -f links lists, without special tokens and the diagonal. In a "
+        "text shown in blocks each head is searched for them; 0 skips that.",
         default=20,
         min=0,
         rare=True,
@@ -233,29 +237,34 @@ class Origin:
         "to", "--to LANGUAGE", "Language of the target for the pocket model: {choices}."
     )
 
+    @property
+    def layer(self) -> MechanismChoice | None:
+        """The untrained layer that --mechanism names."""
+        return None if self.mechanism is None else parse_mechanism(self.mechanism)
+
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Which part of the attention is wanted."""
+    """Which part of the attention to show, and how."""
 
     lens: str = opt(
         "lens",
         "--lens NAME",
-        "What to make of the weights first: {choices}; all shows them side by side.",
+        "What to compute from the weights: {choices} (all lenses side by side).",
         default="raw",
         choices=LENS_NAMES,
     )
     explain: str | None = opt(
         "explain",
         "--target WHAT",
-        "What is explained: a class, a token (its text, red[3] or its number from 0), next:WORD "
-        "for what could come next, or 'all' tokens, each predicted from those before it, the "
-        "default of effects.",
+        "The output to explain: a class; a token by its text (red, red[3]) or number from 0; "
+        "next:WORD, a possible next token; or all, each token predicted from those before it. "
+        "Effects explain all by default.",
     )
     check: int = opt(
         "explain",
         "--check N",
-        "Links of --lens effect that are measured, by cutting each, beside the estimate.",
+        "Links of --lens effect to measure, by cutting each, beside the estimates.",
         default=20,
         min=0,
         rare=True,
@@ -263,11 +272,12 @@ class Choice:
     stream: str | None = opt(
         "stream", "--stream NAME", "One stream: encoder, decoder, cross, …", rare=True
     )
-    layer: str | None = opt("heads", "--layer WHICH", "Layers from 0: 3, 0,2 or 0-3, last, all.")
+    layer: str | None = opt("heads", "--layer WHICH", "Layers from 0: 3, 0,2, 0-3, last or all.")
     head: str | None = opt(
         "heads",
         "--head WHICH",
-        "Heads from 0: 2.3 (head 3 of layer 2), 2.3,4.1, or 3, 0,2, 0-3, last, all of each layer.",
+        "Heads: 2.3 is head 3 of layer 2, 2.3,2.4 are two; or 3, 0,2, 0-3, last or all, in "
+        "each layer chosen.",
     )
     reduce: Reduce = opt(
         "reduce", "--reduce HOW", "Combine heads and layers: {choices}.", default="none", rare=True
@@ -278,85 +288,79 @@ class Choice:
     labels: str | None = opt(
         "labels",
         "--labels TEXT",
-        'A label for each token or word, "O" for none: "B-PER O O".',
+        'A label for each token or word, O for none: "B-PER O O".',
         rare=True,
     )
     special: Special = opt(
         "special",
         "--special HOW",
-        "Special tokens: {choices} (rows sum to 1 without them).",
+        "Special tokens, such as [CLS]: {choices} (drop, then scale rows to sum to 1).",
         default="keep",
     )
     group: str | None = opt(
         "group",
         "--group WHAT",
-        "Merge tokens: words, sentences, or a file with a piece of text a line.",
+        "Merge tokens into words, sentences, or the pieces that a file lists, one a line.",
         suggested=("words", "sentences"),
         rare=True,
     )
-    words: bool = opt("group", "--words", "Short for --group words.")
+    words: bool = opt("group", "--words", "Merge the tokens of each word; short for --group words.")
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Where results go.
+    """Where results go; a command's kind of data decides the values of --format and --output."""
 
-    What --format and --output may be follows from the kind of data that a command writes.
-    """
-
-    format: str | None = opt("stdout", "--format -f NAME", "What stdout gets: {choices}.")
+    format: str | None = opt("stdout", "--format -f NAME", "What to print: {choices}.")
     output: Path | None = opt(
         "data",
         "--output -o FILE",
-        "Data file: {suffixes}. Like every FILE written, it replaces an older one.",
+        "Data file, whose suffix names the format: {suffixes}. An existing FILE is replaced.",
     )
     heatmap: Path | None = opt(
-        "pictures",
-        "--heatmap FILE",
-        "One matrix as a picture: .png, .svg or .pdf.",
+        "pictures", "--heatmap FILE", "One attention matrix as a picture: .png, .svg or .pdf."
     )
     grid: Path | None = opt(
-        "pictures", "--grid FILE", "Every head as a picture: .png, .svg or .pdf."
+        "pictures", "--grid FILE", "All heads side by side as a picture: .png, .svg or .pdf."
     )
     width: Width | None = opt(
         "pictures",
         "--width COLUMN",
-        "Lay pictures out for a paper's column: {choices} (85 or 178 mm), text at its usual size.",
+        "Draw for a paper's column, {choices} (85 or 178 mm wide), with text at its usual size.",
         rare=True,
     )
-    links: Path | None = opt(
-        "links",
-        "--links FILE",
-        "Tokens joined by lines, eight heads at most in colours: .png, .svg or .pdf.",
+    lines: Path | None = opt(
+        "lines",
+        "--lines FILE",
+        "Tokens joined by lines as a picture, up to eight heads in colours: .png, .svg or .pdf.",
         rare=True,
     )
     html: Path | None = opt(
         "page",
         "--html FILE",
-        "Everything as one interactive page: .html. Of many texts, and of pictures, FILE-0, "
-        "FILE-1, …: such files of attnviz are replaced, others refused.",
+        "Everything as one interactive page: .html; of several texts FILE-0, FILE-1, …",
     )
     overwrite: bool = opt(
-        "page", "--overwrite", "Replace files FILE-0, … that others made, too.", rare=True
+        "page", "--overwrite", "Replace FILE-0, … of other programs, too.", rare=True
     )
-    open_page: bool = opt("page", "--open", "Show the interactive page in a browser.", rare=True)
+    open_page: bool = opt("page", "--open", "Open the interactive page in a browser.", rare=True)
     max_rows: int = opt(
         "data",
         "--max-rows N",
-        "Rows that a table shows at most; 0: all.",
+        "Rows that a table shows at most; 0 shows all.",
         default=500,
         min=0,
         rare=True,
     )
-    quiet: bool = opt("said", "--quiet -q", "No notes and no progress on stderr.")
+    quiet: bool = opt("said", "--quiet -q", "Print no notes and no progress on stderr.")
     verbose: bool = opt(
-        "said", "--verbose -v", "Say on stderr what is done, and how fast.", rare=True
+        "said", "--verbose -v", "Report each step and its speed on stderr.", rare=True
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Many:
-    """How many texts are read and worked through."""
+    """How to read many texts and share the work."""
 
     columns: str | None = opt(
         "reading",
@@ -367,26 +371,26 @@ class Many:
     input_format: InputFormat | None = opt(
         "reading",
         "--input-format NAME",
-        "{choices}, where no suffix tells (stdin is txt).",
+        "Format of the input if its suffix does not tell: {choices}. stdin is txt by default.",
         rare=True,
     )
     max_line: int = opt(
-        "reading", "--max-line MIB", "Longest line or row to read.", default=64, min=1, rare=True
+        "reading", "--max-line MIB", "Longest line to read, in MiB.", default=64, min=1, rare=True
     )
     on_error: OnError = opt(
         "reading",
         "--on-error HOW",
-        "A line that fails: {choices} (skip says so).",
+        "What to do about a line that fails: {choices}. skip notes it and goes on.",
         default="skip",
         rare=True,
     )
     rejects: Path | None = opt(
-        "reading", "--rejects FILE", "Lines that failed, with reasons, as .jsonl.", rare=True
+        "reading", "--rejects FILE", "File for lines that failed, with reasons: .jsonl.", rare=True
     )
     batch_size: int | None = opt(
         "sharing",
         "--batch-size N",
-        "Texts that a model reads at once at most; by default as many as fit.",
+        "Texts that the model reads at once, at most; by default as many as fit.",
         min=1,
         rare=True,
     )
@@ -396,31 +400,32 @@ class Many:
     engine: EngineName = opt(
         "sharing",
         "--engine NAME",
-        "What runs the workers: {choices} (needs the extra ray).",
+        "What runs the workers: {choices} (ray needs the extra ray).",
         default="local",
         rare=True,
     )
     ray_address: str | None = opt(
-        "sharing", "--ray-address ADDRESS", "A Ray cluster to join; else one is started.", rare=True
+        "sharing", "--ray-address ADDRESS", "Ray cluster to join; else one is started.", rare=True
     )
     shard_size: int | None = opt(
         "files",
         "--shard-size N",
-        "Texts to a file: -o maps.npz becomes maps-00000.npz, maps-00001.npz, …",
+        "Texts per data file: -o maps.npz becomes maps-00000.npz, maps-00001.npz, …",
         min=1,
         rare=True,
     )
     resume: bool = opt(
-        "files", "--resume", "Continue an interrupted run with the same -o FILE.", rare=True
+        "files", "--resume", "Continue an interrupted run that has the same -o FILE.", rare=True
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Everything that was asked for by shared options.
+    """The values of all shared options.
 
     Attributes:
-        given: every argument and option that may name a file to be read, with its parameter's name.
+        given: arguments and options that may name a file to read, each with its parameter's name.
+        collect: takes the results in Python; None prints them.
     """
 
     origin: Origin = field(default_factory=Origin)
@@ -428,12 +433,56 @@ class Options:
     output: Output = field(default_factory=Output)
     many: Many = field(default_factory=Many)
     given: tuple[tuple[str, str], ...] = ()
+    collect: Any = None
+
+
+def map_options(options: Options, *allowed: str) -> list[str]:
+    """The options that were given of those that choose, draw or show maps, such as "--heatmap"."""
+    places = ("pictures", "lines", "page")
+    return [
+        option.names[0]
+        for part in (options.choice, options.output)
+        for item in fields(part)
+        for option in (item.metadata["option"],)
+        if (part is options.choice or option.group in places)
+        and item.name not in allowed
+        and getattr(part, item.name) != item.default
+    ]
 
 
 def names_in(literal: object) -> tuple[str, ...]:
-    """The names that a Literal type, or such a type or None, allows; none for other types."""
+    """The names that a Literal type allows, also beside None; none for other types."""
     found = [name for part in (literal, *get_args(literal)) for name in get_args(part)]
     return tuple(dict.fromkeys(name for name in found if isinstance(name, str)))
+
+
+_LAYERS = "self cross co compare corpus heads steps"
+OLD_OPTIONS: tuple[tuple[str, str, str, str], ...] = (
+    ("--heads", "audio", "--timing-heads", "2.0,3.1"),
+    ("--heads", _LAYERS, "--mechanism", "NAME:heads=4"),
+    ("--size", _LAYERS, "--mechanism", "NAME:size=64"),
+    ("--seed", "co compare corpus steps", "--mechanism", "NAME:seed=0"),
+    ("--variant", "co", "--mechanism", "co-parallel"),
+    ("--links", "self cross co audio watch render", "--lines", "FILE"),
+    ("--words", "ablate", "--highlight", "FILE"),
+    ("--replicates", "corpus", "", "intervals need no drawn samples any more: leave it out"),
+    ("--bootstrap-seed", "corpus", "", "intervals need no drawn samples any more: leave it out"),
+    ("--special", "align", "", "it changed nothing: leave it out"),
+)
+"""Each old option, the commands that had it, and the new one with a value, or why there is none."""
+
+
+def refuse_old_option(name: str, command: str) -> None:
+    """Refuse an option of an earlier version, "--links" or from Python "links".
+
+    Raises:
+        UsageError: the message names what to write instead.
+    """
+    in_python = not name.startswith("-")
+    for old, commands, new, value in OLD_OPTIONS:
+        if name in (old, old[2:].replace("-", "_")) and command in commands.split():
+            known = f'{new[2:].replace("-", "_")}="{value}"' if in_python else f"{new} {value}"
+            raise UsageError(f"unknown option '{name}': {f'write {known}' if new else value}")
 
 
 def _declared(half: Any) -> dict[str, tuple[Any, Option]]:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, ClassVar, Literal
 
+from attnviz.core.errors import UsageError, choose, did_you_mean
 from attnviz.core.plugins import INTERRUPTIONS, PluginError, add_rows, said
 
 Command = Literal["self", "cross", "co", "picture"]
@@ -457,7 +459,7 @@ FORMATS: dict[str, Format] = {
     ),
     "links": Format(
         "The strongest links between words, one a line: no special tokens, sinks or diagonal.",
-        "attnviz.renderers.text.links:LinksRenderer",
+        "attnviz.renderers.text.link_list:LinksRenderer",
     ),
     "pharaoh": Format(
         "The links of a pair's words on one line, as word aligners write them: 0-0 2-1.",
@@ -515,9 +517,9 @@ PICTURES: dict[str, Entry] = {
         "Every head of every layer side by side on one scale.",
         "attnviz.renderers.figures.grid:grid",
     ),
-    "links": Entry(
+    "lines": Entry(
         "Two columns of tokens joined by lines, the heavier the larger the weight.",
-        "attnviz.renderers.figures.links:links",
+        "attnviz.renderers.figures.lines:lines",
     ),
 }
 
@@ -638,44 +640,58 @@ LENSES: dict[str, Lens] = {
 }
 
 LESSONS: dict[str, LessonEntry] = {
-    "positions": LessonEntry("Sinusoidal position encoding as a heat map.", "distance:positions"),
-    "rotary": LessonEntry(
-        "Rotary positions: scores depend on distance alone, and fade with it.", "distance:rotary"
+    "positions": LessonEntry(
+        "Sinusoidal position encoding as a heat map.", "distance:positions_lesson"
     ),
-    "alibi": LessonEntry("Biases by distance: ALiBi's slopes, and T5's ranges.", "distance:alibi"),
+    "rotary": LessonEntry(
+        "Rotary positions: scores depend on distance alone, and fade with it.",
+        "distance:rotary_lesson",
+    ),
+    "alibi": LessonEntry(
+        "Biases by distance: ALiBi's slopes, and T5's ranges.", "distance:alibi_lesson"
+    ),
     "scaling": LessonEntry(
-        "Scaled against unscaled softmax as the head size grows.", "softmax:scaling"
+        "Scaled against unscaled softmax as the head size grows.", "softmax:scaling_lesson"
     ),
     "temperature": LessonEntry(
-        "One row of scores, softened and sharpened by a temperature.", "softmax:temperature"
+        "One row of scores, softened and sharpened by a temperature.", "softmax:temperature_lesson"
     ),
     "online": LessonEntry(
-        "Softmax tile by tile equals the whole, with its running maximum and sum.", "softmax:online"
+        "Softmax tile by tile equals the whole, with its running maximum and sum.",
+        "softmax:online_lesson",
     ),
-    "sinks": LessonEntry("A sink lets a head that finds nothing look at nothing.", "softmax:sinks"),
-    "masking": LessonEntry("Full against causal attention over the same scores.", "masks:masking"),
-    "padding": LessonEntry("Why a padded batch needs a key mask.", "masks:padding"),
+    "sinks": LessonEntry(
+        "A sink lets a head that finds nothing look at nothing.", "softmax:sinks_lesson"
+    ),
+    "masking": LessonEntry(
+        "Full against causal attention over the same scores.", "masks:masking_lesson"
+    ),
+    "padding": LessonEntry("Why a padded batch needs a key mask.", "masks:padding_lesson"),
     "window": LessonEntry(
-        "A sliding window: what one layer sees, and how far several reach.", "masks:window"
+        "A sliding window: what one layer sees, and how far several reach.", "masks:window_lesson"
     ),
     "linear": LessonEntry(
-        "Standard against linear attention: time and memory as the length grows.", "linear:linear"
+        "Standard against linear attention: time and memory as the length grows.",
+        "linear:linear_lesson",
     ),
     "delta": LessonEntry(
-        "Linear attention forgets; the delta rule corrects what its state says.", "linear:delta"
+        "Linear attention forgets; the delta rule corrects what its state says.",
+        "linear:delta_lesson",
     ),
     "cache": LessonEntry(
-        "The key-value cache: what is computed again without it, and its bytes.", "memory:cache"
+        "The key-value cache: what is computed again without it, and its bytes.",
+        "memory:cache_lesson",
     ),
     "groups": LessonEntry(
-        "Heads that share keys and values: memory against what is lost.", "memory:groups"
+        "Heads that share keys and values: memory against what is lost.", "memory:groups_lesson"
     ),
     "training": LessonEntry(
-        "A small model learns to reverse a sequence: its heads, step by step.", "trained:training"
+        "A small model learns to reverse a sequence: its heads, step by step.",
+        "trained:training_lesson",
     ),
     "induction": LessonEntry(
         "A previous-token head feeds an induction head; cut the first, the second dies.",
-        "trained:induction",
+        "trained:induction_lesson",
     ),
 }
 
@@ -689,10 +705,56 @@ add_rows(
     }
 )
 
-CO_VARIANTS = tuple(
-    name.removeprefix("co-") for name, row in MECHANISMS.items() if row.commands == ("co",)
-)
-"""What `attnviz co --variant` chooses from."""
+LARGEST_SEED = 2**64 - 1
+LARGEST = 10**9
+"""The largest number that an option takes. Memory is checked where an array is made."""
+LIMITS = {"heads": (1, LARGEST), "size": (1, LARGEST), "seed": (0, LARGEST_SEED)}
+"""What --mechanism takes behind a name, with the least and the largest number."""
+
+
+@dataclass(frozen=True, slots=True)
+class MechanismChoice:
+    """A mechanism with the size and seed of its untrained layer.
+
+    Numbers that are not given are None: each command has defaults of its own.
+    """
+
+    name: str
+    heads: int | None = None
+    size: int | None = None
+    seed: int | None = None
+
+
+@cache
+def parse_mechanism(text: str) -> MechanismChoice:
+    """The mechanism that "rotary", or "rotary:heads=4,size=64,seed=0", names.
+
+    Raises:
+        UsageError: an unknown name or key, or a number that is out of range.
+    """
+    name, colon, numbers = text.partition(":")
+    row = MECHANISMS[choose(name, MECHANISMS, "mechanism")]
+    given: dict[str, int] = {}
+    for part in numbers.split(",") if colon else ():
+        key, _, number = (one.strip() for one in part.partition("="))
+        if key not in LIMITS or key in given:
+            wrong = f"'{key}' twice" if key in given else f"'{part.strip()}'"
+            example = ",".join(f"{one}=N" for one in LIMITS)
+            raise UsageError(
+                f"--mechanism {text} has {wrong}: write {name}:{example}, or some of these."
+                f"{did_you_mean(key, LIMITS)}"
+            )
+        low, high = LIMITS[key]
+        # int() takes at most 4,300 digits; the largest seed has 20
+        if not number.isdecimal() or len(number) > 20 or not low <= int(number) <= high:
+            raise UsageError(
+                f"--mechanism {text}: {key}={number} is no whole number from {low} to {high:,}"
+            )
+        given[key] = int(number)
+    if given.get("heads", 1) > 1 and not row.many_heads:
+        raise UsageError(f"mechanism '{name}' has one head: leave heads={given['heads']} out")
+    return MechanismChoice(name, **given)
+
 
 REDUCED = ("mean", "max", "sum", *LENSES)
 """Names of an axis that was reduced."""

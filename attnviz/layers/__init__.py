@@ -3,18 +3,18 @@
 Conventions of every layer, which their own docstrings do not repeat:
 
 - Batch first, any leading axes: inputs are (…, positions, size).
-- A call answers (output, weights), as torch's own attention does; the weights are None unless
-  `need_weights=True` asks for them; where there are heads, one matrix for each.
+- A call returns (output, weights), as torch's own attention does. The weights are
+  (…, heads, queries, keys), without `heads` where a layer has one head; they are None unless
+  `need_weights=True` asks for them.
 - Masks are boolean and True where a query may look: `mask` is (queries, keys), one for each item
-  (…, queries, keys), or where there are heads one for each head; `key_mask` is (…, keys) and says
-  which keys are no padding. torch's own layers mean the opposite by True. Numbers that are added to
-  scores are refused with a UsageError.
+  (…, queries, keys), or one for each head; `key_mask` is (…, keys) and False for padding. torch's
+  own layers mean the opposite by True. Numbers to add to scores are a UsageError.
 - A query that may look nowhere has weights of zero, never NaN.
 - `size` is the features of a position, `hidden_size` those inside a feed-forward network (None:
   four times as many). `heads` must divide the size that they share; else it is a UsageError.
-- `bias` lets the projections add a constant. `dropout` is a share from 0 to 1 and falls, in
-  training only, on the weights and in blocks also on what each part adds. The weights given back
-  are those applied, so while dropout is active their rows need not sum to 1, again as in torch.
+- `bias` lets the projections add a constant. `dropout` is a share from 0 to 1. In training it
+  applies to the weights, and in blocks also to the output of each part. A call returns the weights
+  that it applied, so with dropout their rows need not sum to 1, as in torch.
 """
 
 from attnviz.layers.attention import (

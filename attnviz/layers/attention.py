@@ -1,7 +1,6 @@
 """Attention with learned projections: one head or several, causal, cross and linear.
 
-Arguments that every layer shares (masks, `need_weights`, `bias`, `dropout`) are described once, in
-`attnviz.layers`.
+`attnviz.layers` describes the arguments and results that every layer shares.
 """
 
 from __future__ import annotations
@@ -24,6 +23,11 @@ from attnviz.mechanisms.dot_product import (
     split_heads,
 )
 from attnviz.mechanisms.linear import causal_linear, linear
+
+Mask = Tensor | None
+"""Boolean, True where a query may look; None: everywhere."""
+Attended = tuple[Tensor, Tensor | None]
+"""The output, and the weights where they were asked for."""
 
 
 class ProjectedAttention(nn.Module):
@@ -75,15 +79,12 @@ class SelfAttention(ProjectedAttention):
     def forward(
         self,
         inputs: Tensor,
-        mask: Tensor | None = None,
+        mask: Mask = None,
         *,
-        key_mask: Tensor | None = None,
+        key_mask: Mask = None,
         need_weights: bool = False,
-    ) -> tuple[Tensor, Tensor | None]:
-        """The inputs (…, positions, size) mixed by attention.
-
-        Returns:
-            output (…, positions, head size), and weights (…, positions, positions) or None.
+    ) -> Attended:
+        """The inputs (…, positions, size) mixed by attention, (…, positions, head size).
 
         Raises:
             InputError: more positions than the context length, if there is one.
@@ -91,7 +92,7 @@ class SelfAttention(ProjectedAttention):
         check_context(inputs.shape[-2], self.context_length)
         projected = self.project(inputs, inputs, inputs)
         output, weights = self.mechanism()(
-            *projected, visible(mask, key_mask), dropout=self.dropout
+            *projected, join_masks(mask, key_mask), dropout=self.dropout
         )
         return output, weights if need_weights else None
 
@@ -155,19 +156,18 @@ class CrossAttention(ProjectedAttention):
         self,
         target: Tensor,
         source: Tensor,
-        mask: Tensor | None = None,
+        mask: Mask = None,
         *,
-        key_mask: Tensor | None = None,
+        key_mask: Mask = None,
         need_weights: bool = False,
-    ) -> tuple[Tensor, Tensor | None]:
+    ) -> Attended:
         """The source (…, keys, source size) mixed for each target position (…, queries, size).
 
-        Returns:
-            output (…, queries, joined size), and weights (…, heads, queries, keys) or None.
+        The output has the shape (…, queries, joined size).
         """
         output, weights = cross(
             *self.project(target, source, source),
-            visible_to_heads(target, mask, key_mask),
+            join_head_masks(target, mask, key_mask),
             heads=self.heads,
             dropout=self.dropout,
         )
@@ -180,8 +180,8 @@ class MultiHeadAttention(ProjectedAttention):
     Args:
         key_size: features of a key position where they differ; None: the same.
         value_size: features of a value position where they differ; None: those of a key.
-        causal: let no query see a later key; with more keys than queries, as when a model continues
-            from a cache, the queries are the last positions.
+        causal: let no query see a later key. With more keys than queries, as with a cache, the
+            queries are the last positions.
         context_length: the most keys it takes; None: any number.
     """
 
@@ -210,18 +210,15 @@ class MultiHeadAttention(ProjectedAttention):
         query: Tensor,
         key: Tensor | None = None,
         value: Tensor | None = None,
-        mask: Tensor | None = None,
+        mask: Mask = None,
         *,
-        key_mask: Tensor | None = None,
+        key_mask: Mask = None,
         need_weights: bool = False,
-    ) -> tuple[Tensor, Tensor | None]:
+    ) -> Attended:
         """The values (…, keys, value size) mixed for each query (…, queries, size), and projected.
 
-        Keys (…, keys, key size) are the queries, and values the keys, where they are not given.
-
-        Returns:
-            output (…, queries, size), and weights (…, heads, queries, keys) or None. A query that
-            may look nowhere has zero weights, and the output projection's bias as its output.
+        Keys (…, keys, key size) default to the queries, and values to the keys. A query that may
+        look nowhere has the output projection's bias as its output.
 
         Raises:
             InputError: more keys than the context length.
@@ -229,7 +226,7 @@ class MultiHeadAttention(ProjectedAttention):
         key = query if key is None else key
         value = key if value is None else value
         check_context(key.shape[-2], self.context_length)
-        seen = visible_to_heads(query, mask, key_mask)
+        seen = join_head_masks(query, mask, key_mask)
         if self.causal:
             triangle = causal_mask(query, query.shape[-2], key.shape[-2])
             seen = triangle if seen is None else seen & triangle
@@ -242,8 +239,8 @@ class MultiHeadAttention(ProjectedAttention):
 class LinearAttention(ProjectedAttention):
     """Attention at a cost linear in length, plain or causal (Katharopoulos 2020).
 
-    Weights are never formed unless asked for, which costs queries × keys; so dropout cannot fall on
-    them and falls on the joined heads instead.
+    Only `need_weights` forms weights, at a cost of queries × keys; so dropout applies to the joined
+    heads instead.
     """
 
     def __init__(
@@ -267,23 +264,20 @@ class LinearAttention(ProjectedAttention):
         key: Tensor | None = None,
         value: Tensor | None = None,
         *,
-        key_mask: Tensor | None = None,
+        key_mask: Mask = None,
         need_weights: bool = False,
-    ) -> tuple[Tensor, Tensor | None]:
+    ) -> Attended:
         """The values (…, keys, size) mixed for each query (…, queries, size) through shared sums.
 
-        Keys are the queries, and values the keys, where they are not given. There is no mask for
-        single queries: they could not share the sums.
-
-        Returns:
-            output (…, queries, size), and weights (…, heads, queries, keys) or None.
+        Keys default to the queries, and values to the keys. There is no mask for single queries:
+        they could not share the sums.
 
         Raises:
             ValueError: causal, with queries and keys of different length.
         """
         key = query if key is None else key
         value = key if value is None else value
-        seen = visible_to_heads(query, None, key_mask)
+        seen = join_head_masks(query, None, key_mask)
         query, key, value = (
             split_heads(inputs, self.heads) for inputs in self.project(query, key, value)
         )
@@ -301,8 +295,8 @@ def check_context(positions: int, context_length: int | None) -> None:
         )
 
 
-def visible(mask: Tensor | None, key_mask: Tensor | None) -> Tensor | None:
-    """What both masks leave to see, broadcastable to (…, queries, keys); None: everything."""
+def join_masks(mask: Mask, key_mask: Mask) -> Tensor | None:
+    """Both masks as one, broadcastable to (…, queries, keys); None: everything is visible."""
     for given in (mask, key_mask):
         if given is not None and given.dtype != torch.bool:
             raise UsageError(
@@ -315,14 +309,9 @@ def visible(mask: Tensor | None, key_mask: Tensor | None) -> Tensor | None:
     return keys if mask is None else mask & keys
 
 
-def visible_to_heads(query: Tensor, mask: Tensor | None, key_mask: Tensor | None) -> Tensor | None:
-    """The same with an axis for heads, broadcastable to (…, heads, queries, keys).
-
-    Args:
-        query: shape (…, queries, size); tells a mask for each item from one for each head.
-        mask: boolean of shape (queries, keys), (…, queries, keys) or (…, heads, queries, keys).
-        key_mask: boolean of shape (…, keys), False for padding.
-    """
+def join_head_masks(query: Tensor, mask: Mask, key_mask: Mask) -> Tensor | None:
+    """The same with an axis for heads, broadcastable to (…, heads, queries, keys)."""
+    # The axes of the query tell a mask for each item from one for each head.
     if mask is not None and mask.ndim <= query.ndim:
         mask = mask[..., None, :, :]
-    return visible(mask, None if key_mask is None else key_mask[..., None, :])
+    return join_masks(mask, None if key_mask is None else key_mask[..., None, :])

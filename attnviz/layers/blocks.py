@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from attnviz.core.errors import InputError, UsageError
-from attnviz.layers.attention import MultiHeadAttention
+from attnviz.layers.attention import Attended, Mask, MultiHeadAttention
 from attnviz.mechanisms.positions import sinusoidal_positions
 
 
@@ -28,8 +28,8 @@ class SinusoidalPositions(nn.Module):
         if positions > len(self.table):
             longer = torch.from_numpy(sinusoidal_positions(positions, self.size))
             self.table = longer.to(self.table)
-        told: Tensor = self.dropout(inputs + self.table[:positions].to(inputs))
-        return told
+        added: Tensor = self.dropout(inputs + self.table[:positions].to(inputs))
+        return added
 
 
 class FeedForward(nn.Sequential):
@@ -89,16 +89,10 @@ class PatchEmbedding(nn.Module):
         return tiles.reshape(*batch, side**2, channels * patch**2)
 
     def forward(self, images: Tensor) -> Tensor:
-        """The class token and every patch as vectors with their positions.
-
-        Args:
-            images: shape (…, channels, image size, image size).
-
-        Returns:
-            Shape (…, 1 + patches, size); the class token stands first.
+        """The class token and every patch with their positions, (…, 1 + patches, size).
 
         Raises:
-            InputError: images of another shape.
+            InputError: images that are not (…, channels, image size, image size).
         """
         if tuple(images.shape[-3:]) != self.image_shape:
             raise InputError(
@@ -126,16 +120,12 @@ class EncoderBlock(nn.Module):
     def forward(
         self,
         inputs: Tensor,
-        mask: Tensor | None = None,
+        mask: Mask = None,
         *,
-        key_mask: Tensor | None = None,
+        key_mask: Mask = None,
         need_weights: bool = False,
-    ) -> tuple[Tensor, Tensor | None]:
-        """The inputs (…, positions, size) after attention and feed-forward.
-
-        Returns:
-            output of the inputs' shape, and weights (…, heads, positions, positions) or None.
-        """
+    ) -> Attended:
+        """The inputs (…, positions, size) after attention and feed-forward."""
         attended, weights = self.attention(
             self.attention_norm(inputs), mask=mask, key_mask=key_mask, need_weights=need_weights
         )
@@ -163,18 +153,14 @@ class DecoderBlock(nn.Module):
         target: Tensor,
         source: Tensor,
         *,
-        target_mask: Tensor | None = None,
-        source_mask: Tensor | None = None,
+        target_mask: Mask = None,
+        source_mask: Mask = None,
         need_weights: bool = False,
     ) -> tuple[Tensor, tuple[Tensor, Tensor] | None]:
         """The target (…, targets, size) after attention over itself and over an encoded source.
 
-        `target_mask` and `source_mask` are boolean (…, positions), False for padding.
-
-        Returns:
-            output of the target's shape; and the weights over the target (…, heads, targets,
-            targets), zero above the diagonal, and over the source (…, heads, targets, sources), or
-            None.
+        `target_mask` and `source_mask` are boolean (…, positions), False for padding. The weights
+        are a pair: over the target, zero above the diagonal, and over the source.
         """
         attended, over_target = self.attention(
             self.attention_norm(target), key_mask=target_mask, need_weights=need_weights
@@ -210,14 +196,10 @@ class VisionTransformerBlock(nn.Module):
         self.embedding = PatchEmbedding(image_size, patch_size, channels, size)
         self.block = EncoderBlock(size, heads, hidden_size, dropout=dropout)
 
-    def forward(
-        self, images: Tensor, *, need_weights: bool = False
-    ) -> tuple[Tensor, Tensor | None]:
+    def forward(self, images: Tensor, *, need_weights: bool = False) -> Attended:
         """The encoded class token and patches of images (…, channels, image size, image size).
 
-        Returns:
-            output (…, 1 + patches, size), 197 positions for 224² pixels in patches of 16²; and
-            weights (…, heads, 1 + patches, 1 + patches) or None.
+        The output is (…, 1 + patches, size): 197 positions for 224² pixels in patches of 16².
         """
         output, weights = self.block(self.embedding(images), need_weights=need_weights)
         return output, weights

@@ -2,8 +2,7 @@
 
 `size` and `second_size` are the features of a position of the first and the second sequence (None:
 the same), `hidden_size` those in which the two meet (None: the first size); `first_mask` and
-`second_mask` are boolean (…, positions), False for padding. What else the layers share is described
-once, in `attnviz.layers`.
+`second_mask` are boolean (…, positions), False for padding. `attnviz.layers` describes the rest.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from torch import Tensor, nn
 
 from attnviz.core.errors import UsageError, choose
 from attnviz.core.registry import MECHANISMS
-from attnviz.layers.attention import ProjectedAttention
+from attnviz.layers.attention import Mask, ProjectedAttention
 from attnviz.mechanisms.co_attention import co_alternating, co_parallel, co_two_stream
 from attnviz.mechanisms.dot_product import size_of_head
 
@@ -29,15 +28,11 @@ class _CoLayer(nn.Module):
         first: Tensor,
         second: Tensor,
         *,
-        first_mask: Tensor | None = None,
-        second_mask: Tensor | None = None,
+        first_mask: Mask = None,
+        second_mask: Mask = None,
         need_weights: bool = False,
     ) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, ...] | None]:
-        """The first (…, positions, size) and the second sequence, attended to.
-
-        Returns:
-            an output for each sequence, and the weights or None, as the layer describes them.
-        """
+        """Both sequences (…, positions, size), attended to; the layer describes its weights."""
         outputs, weights = self._attend(first, second, first_mask, second_mask)
         return outputs, weights if need_weights else None
 
@@ -51,9 +46,6 @@ class CoAttention(_CoLayer):
     Outputs and weights are those of the variant's own layer.
 
     Args:
-        size: features of a position of the first sequence.
-        second_size: the same for the second; None: the same number.
-        hidden_size: features in which the two meet; None: the first size.
         variant: "parallel" and "alternating" sum each sequence up in one vector; "two-stream" keeps
             every position.
         heads: how many; more than one only in two streams.

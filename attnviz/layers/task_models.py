@@ -14,7 +14,7 @@ class TextEncoder(nn.Module):
 
     Args:
         layers: how many blocks.
-        padding: the token number that stands for nothing and is never looked at.
+        padding: the token number of padding, which no token attends to.
     """
 
     def __init__(
@@ -37,21 +37,15 @@ class TextEncoder(nn.Module):
         self.norm = nn.LayerNorm(size)
 
     def real(self, tokens: Tensor) -> Tensor:
-        """True where a token is no padding, in the shape of the token numbers."""
+        """True where a token is no padding."""
         return tokens != self.padding
 
     def forward(
         self, tokens: Tensor, *, need_weights: bool = False
     ) -> tuple[Tensor, tuple[Tensor, ...] | None]:
-        """Each token's vector.
+        """The vectors (…, positions, size) of token numbers (…, positions), padding at the end.
 
-        Args:
-            tokens: token numbers (…, positions), padding at the end.
-            need_weights: see `attnviz.layers`.
-
-        Returns:
-            vectors (…, positions, size); those of padding mean nothing. And for each block weights
-            (…, heads, positions, positions), or None.
+        Vectors of padding mean nothing. The weights are those of each block.
         """
         real = self.real(tokens)
         hidden = self.positions(self.embedding(tokens))
@@ -90,11 +84,9 @@ class TokenClassifier(_Classifier):
     def forward(
         self, tokens: Tensor, *, need_weights: bool = False
     ) -> tuple[Tensor, tuple[Tensor, ...] | None]:
-        """Logits of every label at every token (…, positions), padding at the end.
+        """Logits (…, positions, labels) of tokens (…, positions), padding at the end.
 
-        Returns:
-            logits (…, positions, labels); those of padding mean nothing, so leave them out of a
-            loss. And for each block weights (…, heads, positions, positions), or None.
+        Leave the logits of padding out of a loss. The weights are those of each block.
         """
         hidden, weights = self.encoder(tokens, need_weights=need_weights)
         return self.output(hidden), weights
@@ -115,11 +107,7 @@ class SequenceClassifier(_Classifier):
     def forward(
         self, tokens: Tensor, *, need_weights: bool = False
     ) -> tuple[Tensor, tuple[Tensor, ...] | None]:
-        """Logits of every label for each text of tokens (…, positions), padding at the end.
-
-        Returns:
-            logits (…, labels), and for each block weights (…, heads, positions, positions) or None.
-        """
+        """Logits (…, labels) of texts of tokens (…, positions), and each block's weights."""
         hidden, weights = self.encoder(tokens, need_weights=need_weights)
         return self.output(mean_of_real(hidden, self.encoder.real(tokens))), weights
 
@@ -169,16 +157,10 @@ class Summarizer(nn.Module):
     def forward(
         self, source: Tensor, target: Tensor, *, need_weights: bool = False
     ) -> tuple[Tensor, SummarizerWeights | None]:
-        """Logits of the token that follows each target position.
+        """Logits (…, targets, vocabulary size) of the token after each target position.
 
-        Args:
-            source: token numbers (…, sources), padding at the end.
-            target: token numbers written so far (…, targets), padding at the end.
-            need_weights: see `attnviz.layers`.
-
-        Returns:
-            logits (…, targets, vocabulary size); none of them depends on a later target. And the
-            weights of all three attentions, or None.
+        Source (…, sources) and target (…, targets), written so far, are token numbers with padding
+        at the end. No logit depends on a later target.
         """
         memory, over_source = self.encoder(source, need_weights=need_weights)
         hidden = self.positions(self.encoder.embedding(target))

@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 Array = Any
 """A numpy array or a torch tensor."""
-
+Mask = Array | None
+"""A boolean array, True where a query may look; None: everywhere."""
 Dropout = Callable[[Array], Array]
-"""What thins out weights before they are applied; the weights given back are the thinned ones."""
+"""Thins out weights before they are applied; mechanisms return the thinned ones."""
 
 
 def namespace(array: Array) -> Any:
@@ -41,7 +42,7 @@ def to_numpy(array: Array) -> NDArray[np.float32]:
     return numbers
 
 
-def softmax(scores: Array, mask: Array | None = None) -> Array:
+def softmax(scores: Array, mask: Mask = None) -> Array:
     """Weights over the keys (the last axis): each row sums to 1, or to 0 where all is masked.
 
     The axis is always the keys'. Notebooks in circulation normalise over the queries instead, which
@@ -57,8 +58,8 @@ def softmax(scores: Array, mask: Array | None = None) -> Array:
     xp = namespace(scores)
     if mask is not None:
         scores = xp.where(mask, scores, -xp.inf)
-    highest = xp.max(scores, axis=-1, keepdims=True)
-    if mask is not None:
+    highest = xp.max(scores, axis=-1, keepdims=True)  # subtracted, so that exp cannot overflow
+    if mask is not None:  # −∞ − −∞, in a row that is masked whole, would be NaN
         highest = xp.where(highest > -xp.inf, highest, xp.zeros_like(highest))
     exponentials = xp.exp(scores - highest)
     total = xp.sum(exponentials, axis=-1, keepdims=True)

@@ -10,23 +10,23 @@ from __future__ import annotations
 import re
 from collections.abc import Generator, Mapping
 
-from attnviz.mechanisms.arrays import Array, Dropout, namespace, softmax, transpose
+from attnviz.mechanisms.arrays import Array, Dropout, Mask, namespace, softmax, transpose
 from attnviz.mechanisms.dot_product import cross
-from attnviz.mechanisms.working import Formula, Given, Part, Working
+from attnviz.mechanisms.formula import Arguments, Calculation, Formula, Part
 
 AXES = {"first": "qf", "second": "kf"}
-"""Of what is of each position: an affinity's rows are the first's, its columns the second's."""
+"""Axes of arrays with a row for each position: the first sequence makes an affinity's rows."""
 Projected = tuple[Array, Array, Array]
 """query, key and value of one stream."""
 
 
-class CoFormula(Formula[Given]):
-    """A co-attention: called, it answers the outputs of both sequences, and all its weights."""
+class CoFormula(Formula[Arguments]):
+    """A co-attention: a call returns the outputs of both sequences, and all weights."""
 
     def __call__(
-        self, *arrays: Given.args, **options: Given.kwargs
+        self, *arrays: Arguments.args, **options: Arguments.kwargs
     ) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
-        """The outputs, the first sequence's before the second's, and weights as they come about."""
+        """The outputs of the first and second sequence, and the weights in order."""
         found: dict[str, Array] = {}
         for part in self._steps(*arrays, **options):
             if part.name.startswith(("output", "weights", "affinity")):
@@ -40,12 +40,12 @@ class CoFormula(Formula[Given]):
 def co_parallel(
     first: Array,
     second: Array,
-    first_mask: Array | None = None,
-    second_mask: Array | None = None,
+    first_mask: Mask = None,
+    second_mask: Mask = None,
     *,
     dropout: Dropout | None = None,
     **learned: Array,
-) -> Working:
+) -> Calculation:
     """Co-attention of two sequences through one shared affinity, both summarised at once.
 
     C = tanh(Q W_b Vᵀ), H_q = tanh(Q W_q + C (V W_v)), H_v = tanh(V W_v + Cᵀ (Q W_q)),
@@ -56,7 +56,7 @@ def co_parallel(
         second: shape (…, second positions, second size).
         first_mask: over the first positions.
         second_mask: over the second.
-        dropout: as all co-attention has it.
+        dropout: applied to weights.
         learned: w_affinity (first size, second size), w_first (first size, hidden size), w_second
             (second size, hidden size), first_score and second_score (hidden size,).
 
@@ -88,7 +88,7 @@ def co_parallel(
         ("second", second, seen_second, second_mask),
     ):
         score = learned[f"{name}_score"]
-        yield from _summed(
+        yield from _summarise(
             name, name, inputs, f"{name}_score @ seen_{name}ᵀ", seen @ score, mask, dropout
         )
 
@@ -97,20 +97,20 @@ def co_parallel(
 def co_alternating(
     first: Array,
     second: Array,
-    first_mask: Array | None = None,
-    second_mask: Array | None = None,
+    first_mask: Mask = None,
+    second_mask: Mask = None,
     *,
     dropout: Dropout | None = None,
     **learned: Array,
-) -> Working:
+) -> Calculation:
     """Co-attention in three turns: summarise one, let it guide the other, and back again.
 
     H = tanh(X W_x + g W_g), a = softmax(H w), summary = Σ a_i x_i; the guide g is the summary of
     the turn before, and nothing in the first turn (Lu 2016, section 3.3).
 
-    The sequences are (…, positions, size). Learned are, for each of the turns first, second and
-    first_again, w_TURN_inputs (size, hidden size) and w_TURN_score (hidden size,), and for the last
-    two w_TURN_guide (guide size, hidden size).
+    The sequences are (…, positions, size). Each turn (first, second, first_again) has learned
+    w_TURN_inputs (size, hidden size) and w_TURN_score (hidden size,), and the last two also
+    w_TURN_guide (guide size, hidden size).
 
     Returns:
         The final summaries of the first and the second, each (…, size), and the three turns'
@@ -131,17 +131,17 @@ def co_alternating(
         seen = yield Part(f"seen_{turn}", seen, f"tanh({shown})", AXES[name])
         shown = f"{own}_score @ seen_{turn}ᵀ"
         scores = seen @ learned[f"{own}_score"]
-        guide = yield from _summed(turn, name, inputs, shown, scores, mask, dropout)
+        guide = yield from _summarise(turn, name, inputs, shown, scores, mask, dropout)
         guided_by = f"output_{turn}" if turn != "alone" else "summary_alone"
 
 
-def _summed(
+def _summarise(
     turn: str,
     name: str,
     inputs: Array,
     shown: str,
     scores: Array,
-    mask: Array | None,
+    mask: Mask,
     dropout: Dropout | None,
 ) -> Generator[Part, Array, Array]:
     """The summary of a sequence of that name by scores of its positions, after one turn."""
@@ -161,13 +161,13 @@ def _summed(
 def co_two_stream(
     first: Array | Projected,
     second: Array | Projected,
-    first_mask: Array | None = None,
-    second_mask: Array | None = None,
+    first_mask: Mask = None,
+    second_mask: Mask = None,
     *,
     heads: int = 1,
     dropout: Dropout | None = None,
     **learned: Array,
-) -> Working:
+) -> Calculation:
     """Co-attention of two streams, each one's queries over the other's keys and values.
 
     See ViLBERT (Lu 2019, section 2.1). Each stream is its query, key and value (…, positions,
@@ -179,18 +179,18 @@ def co_two_stream(
         second positions) and the other way round, rows summing to 1.
     """
     if learned:
-        first = yield from _projected("first", first, learned)
-        second = yield from _projected("second", second, learned)
+        first = yield from _project("first", first, learned)
+        second = yield from _project("second", second, learned)
     for name, other, (query, _, _), (_, key, value), mask in (
         ("first", "second", first, second, second_mask),
         ("second", "first", second, first, first_mask),
     ):
         seen = None if mask is None else mask[..., None, None, :]
-        working = cross.working(query, key, value, seen, heads=heads, dropout=dropout)
-        yield from _direction(working, name, other)
+        calculation = cross.calculation(query, key, value, seen, heads=heads, dropout=dropout)
+        yield from _direction(calculation, name, other)
 
 
-def _projected(
+def _project(
     name: str, inputs: Array, learned: Mapping[str, Array]
 ) -> Generator[Part, Array, Projected]:
     found = []
@@ -201,25 +201,25 @@ def _projected(
     return found[0], found[1], found[2]
 
 
-def _direction(working: Working, name: str, other: str) -> Working:
-    """The parts of attention from one stream to the other, named after the stream each is of."""
+def _direction(calculation: Calculation, name: str, other: str) -> Calculation:
+    """The parts of attention from one stream to the other, each named after its stream."""
     in_heads: set[str] = set()
 
-    def named(part: re.Match[str]) -> str:
+    def rename(part: re.Match[str]) -> str:
         if part[0] == "mask":  # as it was given
             return f"{other}_mask"
         called = f"{part[0]}_heads" if part[0] in in_heads else part[0]
         return f"{called}_{other if part[1] else name}"
 
     axes = str.maketrans({"q": AXES[name][0], "k": AXES[other][0]})
-    part = next(working, None)
+    part = next(calculation, None)
     while part is not None:
-        made, formula = _NAMES.sub(named, part.name), _NAMES.sub(named, part.formula)
+        made, formula = _NAMES.sub(rename, part.name), _NAMES.sub(rename, part.formula)
         value = yield Part(made, part.value, formula, part.axes.translate(axes))
         if part.name.endswith("_heads"):
             in_heads.add(part.name.removesuffix("_heads"))
         try:
-            part = working.send(value)
+            part = calculation.send(value)
         except StopIteration:
             return
 
@@ -228,4 +228,4 @@ _NAMES = re.compile(
     "(?<![a-z_])(?:(?:(key|value|mask)|query)(?:_heads)?|(?:scaled_)?scores|weights|(?:head_)?outputs?)"
     "(?![a-z_])"
 )
-"""Names of a formula's arrays; the first group are those of the sequence that is looked at."""
+"""Names of a formula's arrays; the first group belongs to the sequence that gives keys."""

@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-from attnviz.mechanisms.arrays import Array, namespace, transpose
-from attnviz.mechanisms.relative import Pairs, turned
-from attnviz.mechanisms.working import (
+from attnviz.mechanisms.arrays import Array, Mask, namespace, transpose
+from attnviz.mechanisms.formula import (
+    Calculation,
     Formula,
     Part,
-    Working,
-    attended,
     in_heads,
     scaled_scores,
     split_heads,
+    weigh_values,
 )
+from attnviz.mechanisms.relative import Pairs, turn_pairs
 
 
 @Formula
 def grouped_query(
-    query: Array, key: Array, value: Array, mask: Array | None = None, *, heads: int = 1
-) -> Working:
+    query: Array, key: Array, value: Array, mask: Mask = None, *, heads: int = 1
+) -> Calculation:
     """Attention whose heads share keys and values in groups.
 
-    See Ainslie 2023, section 2.2. The arguments are those of `multi_head`, but keys and values
-    (…, keys, groups × head size) are narrower: how many groups there are follows from their size.
-
-    Returns:
-        output of shape (…, queries, size) and weights of shape (…, heads, queries, keys), rows
-        summing to 1.
+    See Ainslie 2023, section 2.2. The shapes are those of `multi_head`, but keys and values
+    (…, keys, groups × head size) are narrower; their size gives the number of groups.
     """
     xp = namespace(query)
     groups = key.shape[-1] * heads // query.shape[-1]
@@ -34,23 +30,19 @@ def grouped_query(
     if 1 < groups < heads:  # a single group is shared without being repeated
         key, value = (xp.repeat(shared, heads // groups, axis=-3) for shared in (key, value))
     scores = yield from scaled_scores(query, key)
-    yield from attended(scores, value, mask)
+    yield from weigh_values(scores, value, mask)
 
 
 @Formula
 def multi_query(
-    query: Array, key: Array, value: Array, mask: Array | None = None, *, heads: int = 1
-) -> Working:
+    query: Array, key: Array, value: Array, mask: Mask = None, *, heads: int = 1
+) -> Calculation:
     """Attention whose heads all share the same keys and values.
 
-    See Shazeer 2019, section 3.1. The arguments are those of `multi_head`, but keys and values are
+    See Shazeer 2019, section 3.1. The shapes are those of `multi_head`, but keys and values are
     those of one head, (…, keys, head size).
-
-    Returns:
-        output of shape (…, queries, size) and weights of shape (…, heads, queries, keys), rows
-        summing to 1.
     """
-    yield from grouped_query.working(query, key, value, mask, heads=heads)
+    yield from grouped_query.calculation(query, key, value, mask, heads=heads)
 
 
 @Formula
@@ -58,7 +50,7 @@ def latent(  # noqa: PLR0913 - the paper's matrices by name
     query: Array,
     key: Array,
     value: Array,
-    mask: Array | None = None,
+    mask: Mask = None,
     *,
     heads: int = 1,
     w_query: Array,
@@ -69,12 +61,12 @@ def latent(  # noqa: PLR0913 - the paper's matrices by name
     w_turned_key: Array,
     latent_scale: Array | None = None,
     pairs: Pairs = "neighbours",
-) -> Working:
+) -> Calculation:
     """Attention whose keys and values unfold from one small latent vector a position (MLA).
 
-    See Liu 2024 (DeepSeek-V2), sections 2.1.2 and 2.1.3: only the latent and one turned
-    key, which all heads share, need to be kept. Query, key and value are inputs, not projected yet:
-    (…, positions, size), of which value is usually key.
+    See Liu 2024 (DeepSeek-V2), sections 2.1.2 and 2.1.3: a cache holds only the latent and one
+    turned key that all heads share. Query, key and value are inputs before any projection,
+    (…, positions, size); value is usually key.
 
     `w_query` has the shape (size, heads × head size), `w_latent` (size, latent size), `w_up_key`
     and `w_up_value` (latent size, heads × head size); what is turned by position comes from
@@ -93,7 +85,7 @@ def latent(  # noqa: PLR0913 - the paper's matrices by name
     folded, shown = key @ w_latent, "key @ w_latent"
     of_value = folded if value is key else value @ w_latent
     if latent_scale is not None:
-        folded, of_value = (_scaled(xp, one) * latent_scale for one in (folded, of_value))
+        folded, of_value = (_normalise(xp, one) * latent_scale for one in (folded, of_value))
         shown += ", scaled to a mean square of 1"
     folded = yield Part("latent", folded, shown, "kf")
     of_value = folded if value is key else of_value
@@ -103,16 +95,16 @@ def latent(  # noqa: PLR0913 - the paper's matrices by name
     asked, unfolded, values = yield from in_heads(asked, unfolded, values, heads)
     asked_place, place = split_heads(asked_place, heads), split_heads(place, 1)
     names = f"position_query{f' in {heads} heads' if heads > 1 else ''}", "position_key"
-    asked_place, place = yield from turned(asked_place, place, 10000.0, pairs, names)
+    asked_place, place = yield from turn_pairs(asked_place, place, 10000.0, pairs, names)
     scores = yield Part("scores", asked @ transpose(unfolded), "query @ keyᵀ")
     shown = "turned_query @ turned_keyᵀ"
     more = yield Part("position_scores", asked_place @ transpose(place), shown)
     size = asked.shape[-1] + place.shape[-1]
     scores = (scores + more) / size**0.5
     scores = yield Part("scaled_scores", scores, f"(scores + position_scores) / √{size}")
-    yield from attended(scores, values, mask)
+    yield from weigh_values(scores, values, mask)
 
 
-def _scaled(xp: Array, vectors: Array) -> Array:
+def _normalise(xp: Array, vectors: Array) -> Array:
     """Vectors whose mean square is 1 (RMSNorm)."""
     return vectors / (xp.mean(vectors * vectors, axis=-1, keepdims=True) + 1e-6) ** 0.5

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any
 
-from attnviz.mechanisms.arrays import Array, namespace, transpose
+from attnviz.mechanisms.arrays import Array, Mask, namespace, transpose
 from attnviz.mechanisms.dot_product import causal_mask
-from attnviz.mechanisms.working import Formula, Part, Working, both, seen_keys
+from attnviz.mechanisms.formula import Calculation, Formula, Part, combine_masks, hide_keys
 
 
 def feature_map(inputs: Array) -> Array:
@@ -20,7 +20,7 @@ def feature_map(inputs: Array) -> Array:
     return xp.where(positive, inputs + 1, below)
 
 
-def implied_weights(query: Array, key: Array, mask: Array | None = None) -> Array:
+def implied_weights(query: Array, key: Array, mask: Mask = None) -> Array:
     """The weights that linear attention applies without ever forming them; only for drawing.
 
     Returns:
@@ -41,13 +41,8 @@ def _shares(sums: Array, total: Array) -> Array:
 
 @Formula
 def linear(
-    query: Array,
-    key: Array,
-    value: Array,
-    mask: Array | None = None,
-    *,
-    need_weights: bool = True,
-) -> Working:
+    query: Array, key: Array, value: Array, mask: Mask = None, *, need_weights: bool = True
+) -> Calculation:
     """Linear attention: a feature map in place of the softmax, at a cost linear in length.
 
     See Katharopoulos 2020, equations 4 to 6.
@@ -66,7 +61,7 @@ def linear(
     Raises:
         ValueError: a mask that differs from query to query; its sums cannot be shared.
     """
-    asked, seen, empty = yield from _mapped(query, key, mask)
+    asked, seen, empty = yield from _map_features(query, key, mask)
     summed = yield Part("state", transpose(seen) @ value, "mapped_keyᵀ @ value", "ff")
     total = asked @ namespace(query).sum(seen, axis=-2)[..., None]
     total = yield Part("total", total, "mapped_query @ the sum of mapped_key's rows", "qn")
@@ -78,23 +73,18 @@ def linear(
     yield Part("output", _shares(asked @ summed, total), shown, "qf")
 
 
-def _mapped(query: Array, key: Array, mask: Array | None) -> Generator[Part, Array, Any]:
+def _map_features(query: Array, key: Array, mask: Mask) -> Generator[Part, Array, Any]:
     asked = yield Part("mapped_query", feature_map(query), "elu(query) + 1", "qf")
     hidden = "" if mask is None else ", 0 where mask hides it"
-    seen = seen_keys(feature_map(key), mask, "linear attention")
+    seen = hide_keys(feature_map(key), mask, "linear attention")
     seen = yield Part("mapped_key", seen, f"elu(key) + 1{hidden}", "kf")
     return asked, seen, "" if mask is None else " (0 where total is 0)"
 
 
 @Formula
 def causal_linear(
-    query: Array,
-    key: Array,
-    value: Array,
-    mask: Array | None = None,
-    *,
-    need_weights: bool = True,
-) -> Working:
+    query: Array, key: Array, value: Array, mask: Mask = None, *, need_weights: bool = True
+) -> Calculation:
     """Linear attention by prefix sums, in which no position sees a later one.
 
     See Katharopoulos 2020, equations 8 to 12.
@@ -114,7 +104,7 @@ def causal_linear(
     if query.shape[-2] != key.shape[-2]:
         raise ValueError("causal linear attention needs as many queries as keys")
     xp = namespace(query)
-    asked, seen, empty = yield from _mapped(query, key, mask)
+    asked, seen, empty = yield from _map_features(query, key, mask)
     sums = xp.cumulative_sum(seen[..., :, None] * value[..., None, :], axis=-3)
     shown = "the running sum of mapped_key's row × value's row"
     sums = yield Part("state", sums, shown, "qff")
@@ -122,7 +112,7 @@ def causal_linear(
     shown = "mapped_query · the running sum of mapped_key's rows"
     total = yield Part("total", total, shown, "qn")
     if need_weights:
-        triangle = both(mask, causal_mask(query, query.shape[-2], key.shape[-2]))
+        triangle = combine_masks(mask, causal_mask(query, query.shape[-2], key.shape[-2]))
         weights = implied_weights(query, key, triangle)
         shown = f"mapped_query @ mapped_keyᵀ / total{empty} up to the diagonal, only for drawing"
         yield Part("weights", weights, shown)

@@ -9,19 +9,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from attnviz.mechanisms.arrays import Array, namespace, transpose
+from attnviz.mechanisms.arrays import Array, Mask, namespace, transpose
 from attnviz.mechanisms.dot_product import LOWER, causal_mask
-from attnviz.mechanisms.relative import turned
-from attnviz.mechanisms.working import (
+from attnviz.mechanisms.formula import (
+    Calculation,
     Formula,
     Part,
-    Working,
+    array_like,
     distances,
+    hide_keys,
     in_heads,
-    mixed,
-    placed,
-    seen_keys,
+    join_outputs,
 )
+from attnviz.mechanisms.relative import turn_pairs
 
 
 @Formula
@@ -29,12 +29,12 @@ def retention(
     query: Array,
     key: Array,
     value: Array,
-    mask: Array | None = None,
+    mask: Mask = None,
     *,
     heads: int = 1,
     keep: Array | None = None,
     base: float | None = 10000.0,
-) -> Working:
+) -> Calculation:
     """Linear attention that keeps a fixed share of its state from position to position.
 
     See Sun 2023 (RetNet), equations 5 and 8: (Q Kᵀ ∘ D) V, D = keep^(distance), Q and K turned by
@@ -52,32 +52,26 @@ def retention(
     query, key, value = yield from in_heads(query, key, value, heads)
     shown = "query @ keyᵀ"
     if base is not None:
-        query, key = yield from turned(query, key, base, "neighbours")
+        query, key = yield from turn_pairs(query, key, base, "neighbours")
         shown = "turned_query @ turned_keyᵀ"
     scores = yield Part("scores", query @ transpose(key), shown)
     if keep is None:
-        keep = placed(query, 1 - 2.0 ** (-5 - np.arange(heads)))
+        keep = array_like(query, 1 - 2.0 ** (-5 - np.arange(heads)))
     past = -distances(query.shape[-2], key.shape[-2])
-    powers = placed(query, np.maximum(past, 0).astype(np.float64))
-    decay = xp.where(placed(query, past >= 0), keep[:, None, None] ** powers, 0 * powers)
+    powers = array_like(query, np.maximum(past, 0).astype(np.float64))
+    decay = xp.where(array_like(query, past >= 0), keep[:, None, None] ** powers, 0 * powers)
     shown = f"{', '.join(f'{float(one):.9g}' for one in keep)} ^ distance, 0 for later keys"
     decay = yield Part("decay", decay, shown)
     hidden = "" if mask is None else ", 0 where mask hides it"
-    weights = transpose(seen_keys(transpose(scores * decay), mask, "retention"))
+    weights = transpose(hide_keys(transpose(scores * decay), mask, "retention"))
     weights = yield Part("weights", weights, f"scores · decay{hidden}")
-    yield from mixed(weights @ value)
+    yield from join_outputs(weights @ value)
 
 
 @Formula
 def delta_rule(
-    query: Array,
-    key: Array,
-    value: Array,
-    mask: Array | None = None,
-    *,
-    beta: Array,
-    heads: int = 1,
-) -> Working:
+    query: Array, key: Array, value: Array, mask: Mask = None, *, beta: Array, heads: int = 1
+) -> Calculation:
     """Linear attention that corrects what its state answers to a key, instead of adding to it.
 
     See Schlag 2021, section 4.2, and Yang 2024 (DeltaNet), section 2: S ← S + β (v − S k) kᵀ, with
@@ -88,7 +82,7 @@ def delta_rule(
         output of shape (…, positions, value size) and signed weights of shape (…, heads, positions,
         positions), zero above the diagonal.
     """
-    yield from gated_delta_rule.working(query, key, value, mask, beta=beta, heads=heads)
+    yield from gated_delta_rule.calculation(query, key, value, mask, beta=beta, heads=heads)
 
 
 @Formula
@@ -96,12 +90,12 @@ def gated_delta_rule(
     query: Array,
     key: Array,
     value: Array,
-    mask: Array | None = None,
+    mask: Mask = None,
     *,
     beta: Array,
     alpha: Array | None = None,
     heads: int = 1,
-) -> Working:
+) -> Calculation:
     """Linear attention by the delta rule, whose state also fades as much as each position says.
 
     See Yang 2025 (Gated DeltaNet), equation 10: S ← α S (I − β k kᵀ) + β v kᵀ, as in Qwen3-Next.
@@ -118,10 +112,10 @@ def gated_delta_rule(
     key = yield Part("unit_key", _unit(key), f"key{UNIT}", "kf")
     lower = causal_mask(query, query.shape[-2], key.shape[-2])
     hidden = ("", "") if mask is None else (" (0 where mask hides it)", " (1 where mask hides it)")
-    beta = seen_keys(xp.matrix_transpose(beta)[..., None], mask, "the delta rule")
+    beta = hide_keys(xp.matrix_transpose(beta)[..., None], mask, "the delta rule")
     fade, shown = xp.astype(lower, query.dtype), LOWER
     if alpha is not None:
-        alpha = seen_keys(xp.matrix_transpose(alpha)[..., None], mask, "the delta rule", 1.0)
+        alpha = hide_keys(xp.matrix_transpose(alpha)[..., None], mask, "the delta rule", 1.0)
         logs = xp.cumulative_sum(xp.log(alpha), axis=-2)
         fade = fade * xp.exp(xp.where(lower, logs - transpose(logs), 0 * transpose(logs)))
         shown = (
@@ -135,10 +129,10 @@ def gated_delta_rule(
     known = beta * (key @ transpose(key)) * fade * earlier
     shown = f"beta{hidden[0]} · (unit_key @ unit_keyᵀ) · decay, below the diagonal"
     known = yield Part("known", known, shown, "kk")
-    writes = _solved(known, beta)
+    writes = _solve_writes(known, beta)
     writes = yield Part("writes", writes, f"(identity + known)⁻¹ · beta{hidden[0]}", "kk")
     weights = yield Part("weights", scores @ writes, "scores @ writes")
-    yield from mixed(weights @ value)
+    yield from join_outputs(weights @ value)
 
 
 UNIT = " / √(Σ its squares + 10⁻⁶)"
@@ -150,10 +144,10 @@ def _unit(vectors: Array) -> Array:
     return vectors / (squares + 1e-6) ** 0.5
 
 
-def _solved(known: Array, beta: Array) -> Array:
-    """(I + known)⁻¹ diag(beta), for beta (…, positions, 1); 16-bit numbers are widened for it."""
+def _solve_writes(known: Array, beta: Array) -> Array:
+    """(I + known)⁻¹ diag(beta), for beta (…, positions, 1)."""
     xp, dtype = namespace(known), known.dtype
-    if dtype.itemsize < 4:
+    if dtype.itemsize < 4:  # neither library solves in 16 bits
         known, beta = (xp.astype(one, xp.float32) for one in (known, beta))
-    identity = placed(known, np.eye(known.shape[-1]))
+    identity = array_like(known, np.eye(known.shape[-1]))
     return xp.astype(xp.linalg.solve(identity + known, identity * beta), dtype)

@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from attnviz.core.errors import UsageError
-from attnviz.mechanisms.arrays import Array, namespace, transpose
-from attnviz.mechanisms.working import (
+from attnviz.mechanisms.arrays import Array, Mask, namespace, transpose
+from attnviz.mechanisms.formula import (
+    Calculation,
     Formula,
     Part,
-    Working,
-    attended,
-    both,
+    array_like,
+    combine_masks,
     distances,
     in_heads,
-    mixed,
-    placed,
+    join_outputs,
     scaled_scores,
-    weighed,
+    weigh_keys,
+    weigh_values,
 )
 
 if TYPE_CHECKING:
@@ -39,29 +39,24 @@ def relative(
     query: Array,
     key: Array,
     value: Array,
-    mask: Array | None = None,
+    mask: Mask = None,
     *,
     relative_key: Array,
     relative_value: Array | None = None,
     heads: int = 1,
-) -> Working:
+) -> Calculation:
     """Attention with a learned vector for each distance, added to the keys and to the values.
 
-    See Shaw 2018, equations 3 to 5. The arguments are those of `multi_head`, and `relative_key` of
-    shape (2 × reach + 1, head size), which all heads share: its middle row is for distance 0, its
-    last for all keys beyond the reach. `relative_value` is the same for values, which many models
-    leave out.
-
-    Returns:
-        output of shape (…, queries, value size) and weights of shape (…, heads, queries, keys),
-        rows summing to 1.
+    See Shaw 2018, equations 3 to 5. The shapes are those of `multi_head`. All heads share
+    `relative_key` of shape (2 × reach + 1, head size): its middle row is for distance 0, its last
+    for all keys beyond the reach. `relative_value` is the same for values; many models have none.
     """
     xp, reach = namespace(query), len(relative_key) // 2
     query, key, value = yield from in_heads(query, key, value, heads)
     size = query.shape[-1]
     apart = np.clip(distances(query.shape[-2], key.shape[-2]), -reach, reach)
     apart = yield Part(
-        "distance", placed(query, apart), f"key position − query position, −{reach} to {reach}"
+        "distance", array_like(query, apart), f"key position − query position, −{reach} to {reach}"
     )
     scores = yield Part("scores", query @ transpose(key), "query @ keyᵀ")
     rows = xp.broadcast_to(apart + reach, scores.shape)
@@ -70,12 +65,12 @@ def relative(
     scores = (scores + more) / size**0.5
     scores = yield Part("scaled_scores", scores, f"(scores + position_scores) / √{size}")
     if relative_value is None:
-        yield from attended(scores, value, mask)
+        yield from weigh_values(scores, value, mask)
         return
-    weights = yield from weighed(scores, mask, "scaled_scores")
+    weights = yield from weigh_keys(scores, mask, "scaled_scores")
     steps = xp.sum(weights[..., None] * relative_value[apart + reach], axis=-2)
     steps = yield Part("position_output", steps, "Σ weights · relative_value's row", "qf")
-    yield from mixed(weights @ value + steps, "weights @ value + position_output")
+    yield from join_outputs(weights @ value + steps, "weights @ value + position_output")
 
 
 @Formula
@@ -83,34 +78,29 @@ def relative_bias(
     query: Array,
     key: Array,
     value: Array,
-    mask: Array | None = None,
+    mask: Mask = None,
     *,
     bias: Array,
     heads: int = 1,
     furthest: int = 128,
     both_ways: bool = True,
-) -> Working:
+) -> Calculation:
     """Attention with a learned number for each range of distances, added to the scores (T5).
 
-    See Raffel 2020, section 2.1, where scores are not scaled: half of the ranges are single
-    distances, the others grow. The arguments are those of `multi_head`, and `bias` of shape
-    (ranges, heads).
-    From the `furthest` on all distances share the last range. `both_ways` keeps half of the ranges
-    for keys behind the query; without it, as in a decoder, these have range 0.
-
-    Returns:
-        output of shape (…, queries, value size) and weights of shape (…, heads, queries, keys),
-        rows summing to 1.
+    See Raffel 2020, section 2.1: scores are not scaled, half of the ranges are single distances,
+    the others grow. The shapes are those of `multi_head`; `bias` has the shape (ranges, heads).
+    All distances from `furthest` on share the last range. `both_ways` keeps half of the ranges for
+    later keys; without it, as in a decoder, later keys have range 0.
     """
     query, key, value = yield from in_heads(query, key, value, heads)
     apart = distances(query.shape[-2], key.shape[-2])
-    ranges = placed(query, _ranges(apart, len(bias), furthest, both_ways=both_ways))
+    ranges = array_like(query, _ranges(apart, len(bias), furthest, both_ways=both_ways))
     ranges = yield Part("range", ranges, "the range of key position − query position")
     added = namespace(query).moveaxis(bias[ranges], -1, -3)
     added = yield Part("position_bias", added, "bias's number for the range")
     scores = yield Part("scores", query @ transpose(key), "query @ keyᵀ")
     scores = yield Part("biased_scores", scores + added, "scores + position_bias")
-    yield from attended(scores, value, mask, "biased_scores")
+    yield from weigh_values(scores, value, mask, "biased_scores")
 
 
 def _ranges(apart: Array, count: int, furthest: int, *, both_ways: bool) -> Array:
@@ -128,26 +118,22 @@ def _ranges(apart: Array, count: int, furthest: int, *, both_ways: bool) -> Arra
 
 @Formula
 def alibi(
-    query: Array, key: Array, value: Array, mask: Array | None = None, *, heads: int = 1
-) -> Working:
+    query: Array, key: Array, value: Array, mask: Mask = None, *, heads: int = 1
+) -> Calculation:
     """Attention with a penalty that grows with distance, at a slope of its own for each head.
 
     See Press 2022 (ALiBi), section 3: slopes are a geometric sequence from 2^(−8/heads) to 2^−8.
-    The arguments are those of `multi_head`. Both directions are penalised alike; with a causal
+    The shapes are those of `multi_head`. Both directions are penalised alike; with a causal
     mask it is the paper's.
-
-    Returns:
-        output of shape (…, queries, value size) and weights of shape (…, heads, queries, keys),
-        rows summing to 1.
     """
     query, key, value = yield from in_heads(query, key, value, heads)
     away = -np.abs(distances(query.shape[-2], key.shape[-2])).astype(np.float64)
     slopes = slopes_of(heads)
     shown = f"−|distance| × slope {', '.join(f'{slope:.9g}' for slope in slopes)}"
-    penalty = yield Part("penalty", placed(query, slopes[:, None, None] * away), shown)
+    penalty = yield Part("penalty", array_like(query, slopes[:, None, None] * away), shown)
     scores = yield from scaled_scores(query, key)
     scores = yield Part("biased_scores", scores + penalty, "scaled_scores + penalty")
-    yield from attended(scores, value, mask, "biased_scores")
+    yield from weigh_values(scores, value, mask, "biased_scores")
 
 
 def slopes_of(heads: int) -> Array:
@@ -163,41 +149,33 @@ def rotary(
     query: Array,
     key: Array,
     value: Array,
-    mask: Array | None = None,
+    mask: Mask = None,
     *,
     heads: int = 1,
     base: float = 10000.0,
     pairs: Pairs = "neighbours",
-) -> Working:
+) -> Calculation:
     """Attention whose queries and keys are turned, pair by pair, by their position (RoPE).
 
-    See Su 2021, section 3.2: pair p turns by position / base^(2p/head size), so that a score hangs
-    on the distance alone. The arguments are those of `multi_head`, and which features are pairs.
-
-    Returns:
-        output of shape (…, queries, value size) and weights of shape (…, heads, queries, keys),
-        rows summing to 1.
+    See Su 2021, section 3.2: pair p turns by position / base^(2p/head size), so that a score
+    depends on the distance alone. The shapes are those of `multi_head`.
     """
     query, key, value = yield from in_heads(query, key, value, heads)
-    query, key = yield from turned(query, key, base, pairs)
+    query, key = yield from turn_pairs(query, key, base, pairs)
     scores = yield from scaled_scores(query, key, "turned_query @ turned_keyᵀ")
-    yield from attended(scores, value, mask)
+    yield from weigh_values(scores, value, mask)
 
 
-def turned(
-    query: Array,
-    key: Array,
-    base: float,
-    pairs: Pairs,
-    names: tuple[str, str] = ("query", "key"),
+def turn_pairs(
+    query: Array, key: Array, base: float, pairs: Pairs, names: tuple[str, str] = ("query", "key")
 ) -> Generator[Part, Array, tuple[Array, Array]]:
-    """Queries and keys (…, positions, head size), which go by these names, turned by position."""
+    """Queries and keys (…, positions, head size), turned by position; formulas use these names."""
     size = key.shape[-1]
     if size % 2:
         raise UsageError(f"turning features in pairs needs an even head size, not {size}")
     waves = np.arange(key.shape[-2])[:, None] / base ** (np.arange(0, size, 2) / size)
     shown = f"position / {base:g}^(2·pair/{size})"
-    angle = yield Part("angle", placed(key, waves), shown, "kf")
+    angle = yield Part("angle", array_like(key, waves), shown, "kf")
     own = angle[key.shape[-2] - query.shape[-2] :]
     query = yield Part("turned_query", turn(query, own, pairs), f"{TURNED} of {names[0]}", "qf")
     key = yield Part("turned_key", turn(key, angle, pairs), f"{TURNED} of {names[1]}", "kf")
@@ -219,14 +197,8 @@ def turn(inputs: Array, angle: Array, pairs: Pairs) -> Array:
 
 @Formula
 def sliding_window(
-    query: Array,
-    key: Array,
-    value: Array,
-    mask: Array | None = None,
-    *,
-    heads: int = 1,
-    window: int = 2,
-) -> Working:
+    query: Array, key: Array, value: Array, mask: Mask = None, *, heads: int = 1, window: int = 2
+) -> Calculation:
     """Scaled dot-product attention to near keys only, so many positions to either side.
 
     See Beltagy 2020 (Longformer), section 3.1. The arguments are those of `multi_head`; with a
@@ -236,7 +208,7 @@ def sliding_window(
         output of shape (…, queries, value size) and weights of shape (…, heads, queries, keys),
         rows summing to 1, zero outside the window.
     """
-    yield from global_window.working(
+    yield from global_window.calculation(
         query, key, value, mask, heads=heads, window=window, everywhere=0
     )
 
@@ -246,12 +218,12 @@ def global_window(
     query: Array,
     key: Array,
     value: Array,
-    mask: Array | None = None,
+    mask: Mask = None,
     *,
     heads: int = 1,
     window: int = 1,
     everywhere: int = 1,
-) -> Working:
+) -> Calculation:
     """Window attention with a few first positions that see everything and are seen by all.
 
     See Beltagy 2020 (Longformer), section 3.1, with one set of projections; with a causal mask it
@@ -270,6 +242,6 @@ def global_window(
     shown = f"1 where |distance| ≤ {window}"
     shown += f" or a position is below {everywhere}" if everywhere else ""
     shown += "" if mask is None else ", and as given"
-    mask = yield Part("mask", both(mask, placed(query, near)), shown)
+    mask = yield Part("mask", combine_masks(mask, array_like(query, near)), shown)
     scores = yield from scaled_scores(query, key)
-    yield from attended(scores, value, mask)
+    yield from weigh_values(scores, value, mask)

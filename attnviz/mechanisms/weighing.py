@@ -1,34 +1,28 @@
-"""Attention that scores, weighs or puts out in another way than by a plain softmax of products."""
+"""Attention with another score, weight or output than a plain softmax of products."""
 
 from __future__ import annotations
 
 from math import log
 
 from attnviz.core.errors import UsageError
-from attnviz.mechanisms.arrays import Array, namespace, softmax, transpose
-from attnviz.mechanisms.working import (
+from attnviz.mechanisms.arrays import Array, Mask, namespace, softmax, transpose
+from attnviz.mechanisms.formula import (
+    Calculation,
     Formula,
     Part,
-    Working,
-    attended,
     in_heads,
-    mixed,
+    join_outputs,
+    logistic,
     scaled_scores,
-    weighed,
+    weigh_keys,
+    weigh_values,
 )
-from attnviz.mechanisms.working import sigmoid as logistic
 
 
 @Formula
 def additive(
-    query: Array,
-    key: Array,
-    value: Array,
-    mask: Array | None = None,
-    *,
-    w_score: Array,
-    heads: int = 1,
-) -> Working:
+    query: Array, key: Array, value: Array, mask: Mask = None, *, w_score: Array, heads: int = 1
+) -> Calculation:
     """Attention scored by a small network of the query plus the key, v · tanh(q + k).
 
     See Bahdanau 2015, appendix A.1.2, where the query is W_a s and the key U_a h. The arguments are
@@ -42,19 +36,13 @@ def additive(
     hidden = namespace(query).tanh(query[..., :, None, :] + key[..., None, :, :])
     hidden = yield Part("hidden", hidden, "tanh(row of query + key)", "qkf")
     scores = yield Part("scores", (hidden @ w_score)[..., 0], "hidden @ w_score")
-    yield from attended(scores, value, mask, "scores")
+    yield from weigh_values(scores, value, mask, "scores")
 
 
 @Formula
 def soft_cap(
-    query: Array,
-    key: Array,
-    value: Array,
-    mask: Array | None = None,
-    *,
-    heads: int = 1,
-    cap: float = 50.0,
-) -> Working:
+    query: Array, key: Array, value: Array, mask: Mask = None, *, heads: int = 1, cap: float = 50.0
+) -> Calculation:
     """Attention whose scores are bent to stay within a cap, cap · tanh(score / cap).
 
     See Riviere 2024 (Gemma 2), section 2, after Bello 2016. The arguments are those of
@@ -69,19 +57,13 @@ def soft_cap(
     scores = cap * namespace(query).tanh(scores / cap)
     shown = f"{cap:g} · tanh(scaled_scores / {cap:g})"
     scores = yield Part("capped_scores", scores, shown)
-    yield from attended(scores, value, mask, "capped_scores")
+    yield from weigh_values(scores, value, mask, "capped_scores")
 
 
 @Formula
 def sinks(
-    query: Array,
-    key: Array,
-    value: Array,
-    mask: Array | None = None,
-    *,
-    sink: Array,
-    heads: int = 1,
-) -> Working:
+    query: Array, key: Array, value: Array, mask: Mask = None, *, sink: Array, heads: int = 1
+) -> Calculation:
     """Attention in which a learned sink takes its share of each row and puts nothing out.
 
     See Xiao 2023, section 3.3 (a sink of 0 is "SoftMax₁"), and OpenAI 2025 (gpt-oss), section 2.1.
@@ -103,13 +85,13 @@ def sinks(
     shown = f"softmax(scaled_scores{seen}, and sink)"
     yield Part("sink_share", shares[..., -1:], f"{shown}, the sink's column", "qn")
     weights = yield Part("weights", shares[..., :-1], f"{shown}, without the sink")
-    yield from mixed(weights @ value)
+    yield from join_outputs(weights @ value)
 
 
 @Formula
 def sigmoid(
-    query: Array, key: Array, value: Array, mask: Array | None = None, *, heads: int = 1
-) -> Working:
+    query: Array, key: Array, value: Array, mask: Mask = None, *, heads: int = 1
+) -> Calculation:
     """Attention that weighs each key by itself, by a sigmoid instead of a softmax.
 
     See Ramapuram 2024, section 3: the bias −ln(keys) makes a row sum to about 1. The arguments are
@@ -134,7 +116,7 @@ def sigmoid(
     if mask is not None:
         weights, shown = xp.where(mask, weights, xp.zeros_like(weights)), f"{shown} where mask"
     weights = yield Part("weights", weights, shown)
-    yield from mixed(weights @ value)
+    yield from join_outputs(weights @ value)
 
 
 @Formula
@@ -142,16 +124,16 @@ def differential(
     query: Array,
     key: Array,
     value: Array,
-    mask: Array | None = None,
+    mask: Mask = None,
     *,
     balance: Array,
     heads: int = 1,
     start: float = 0.2,
-) -> Working:
+) -> Calculation:
     """Attention as the difference of two softmaxes, so that what both see cancels out.
 
     See Ye 2024, equations 1 to 3. The first half of a head's features makes the first softmax, the
-    other the second. The arguments are those of `multi_head`, and `balance`, the paper's λ_q1,
+    second half the other. The arguments are those of `multi_head`, and `balance`, the paper's λ_q1,
     λ_k1, λ_q2 and λ_k2, shape (4, head size / 2): λ is exp(λ_q1 · λ_k1) − exp(λ_q2 · λ_k2) + start.
     The start is the paper's λ_init, 0.8 − 0.6 exp(−0.3 · layer), layers counted from 0.
 
@@ -181,54 +163,34 @@ def differential(
     output = yield Part("mixed", weights @ value, "weights @ value", "qf")
     square = xp.mean(output * output, axis=-1, keepdims=True)
     shown = f"mixed / √(its mean square + 10⁻⁵) · {1 - start:.3g}"
-    yield from mixed(output / (square + 1e-5) ** 0.5 * (1 - start), shown)
+    yield from join_outputs(output / (square + 1e-5) ** 0.5 * (1 - start), shown)
 
 
 @Formula
 def gated(
-    query: Array,
-    key: Array,
-    value: Array,
-    mask: Array | None = None,
-    *,
-    gate: Array,
-    heads: int = 1,
-) -> Working:
+    query: Array, key: Array, value: Array, mask: Mask = None, *, gate: Array, heads: int = 1
+) -> Calculation:
     """Scaled dot-product attention whose output passes a gate that each query sets itself.
 
-    See Qiu 2025, section 2.2 (as in Qwen3-Next). The arguments are those of `multi_head`, and
+    See Qiu 2025, section 2.2 (as in Qwen3-Next). The shapes are those of `multi_head`, and
     `gate`: from 0 to 1, shape (…, queries, value size), sigmoid(X W) of the queries' inputs.
-
-    Returns:
-        output of shape (…, queries, value size) and weights of shape (…, heads, queries, keys),
-        rows summing to 1.
     """
     query, key, value = yield from in_heads(query, key, value, heads)
     scores = yield from scaled_scores(query, key)
-    weights = yield from weighed(scores, mask, "scaled_scores")
-    output = yield from mixed(weights @ value, name="mixed")
+    weights = yield from weigh_keys(scores, mask, "scaled_scores")
+    output = yield from join_outputs(weights @ value, name="mixed")
     yield Part("output", output * gate, "mixed · gate", "qf")
 
 
 @Formula
 def online(
-    query: Array,
-    key: Array,
-    value: Array,
-    mask: Array | None = None,
-    *,
-    heads: int = 1,
-    tile: int = 2,
-) -> Working:
+    query: Array, key: Array, value: Array, mask: Mask = None, *, heads: int = 1, tile: int = 2
+) -> Calculation:
     """Scaled dot-product attention tile by tile, with a running maximum and sum of each row.
 
-    See Milakov 2018, and Dao 2022 (FlashAttention), section 3.1: the result is that of the whole
-    softmax, of which only a tile of keys exists at a time. The arguments are those of `multi_head`,
-    and how many keys a tile has.
-
-    Returns:
-        output of shape (…, queries, value size) and weights of shape (…, heads, queries, keys),
-        rows summing to 1.
+    See Milakov 2018, and Dao 2022 (FlashAttention), section 3.1: it holds only one tile of keys at
+    a time and gives the result of the whole softmax. The shapes are those of `multi_head`; a
+    `tile` is a number of keys.
     """
     xp = namespace(query)
     query, key, value = yield from in_heads(query, key, value, heads)
@@ -260,4 +222,4 @@ def online(
     shown, empty = "the last running_sum", "" if mask is None else ", 0 where that is 0"
     weights = f"exp(scaled_scores{seen} − the last running_maximum) / {shown}{empty}"
     yield Part("weights", xp.exp(scores - maxima[-1]) / total, weights)
-    yield from mixed(output / total, f"the last running_output / {shown}{empty}")
+    yield from join_outputs(output / total, f"the last running_output / {shown}{empty}")

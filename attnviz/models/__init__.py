@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from attnviz.core.effects import Experiment
     from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
     from attnviz.core.query import Kind, Query
-    from attnviz.mechanisms.working import HeadPlace, Worked
+    from attnviz.mechanisms.formula import HeadArithmetic, HeadPlace
 
 REFUSALS: dict[Kind, str] = {
     "self": "co-attention needs two texts: attnviz co A B",
@@ -27,7 +27,7 @@ REFUSALS: dict[Kind, str] = {
     "picture": "a picture needs a vision model: attnviz image FILE --model ID_OR_FOLDER",
     "recording": "a recording needs a speech model: attnviz audio FILE --model ID_OR_FOLDER",
 }
-"""The message where a source cannot answer a kind of query."""
+"""Messages for queries that a source cannot answer."""
 
 
 class Source(Protocol):
@@ -38,8 +38,8 @@ class Source(Protocol):
     ) -> Iterator[Attention | InputError]:
         """The maps of each query in order, or an error in the place of one that has none.
 
-        No query is read before its answer is asked for. What is batched depends on the queries
-        alone, of which at most `batch_size` are read at once; None: as many as fit.
+        A query is read when its answer is asked for. Batches depend on the queries alone and have
+        at most `batch_size` of them; None: as many as fit.
 
         Raises:
             UsageError: a kind of query that the source cannot answer.
@@ -50,10 +50,10 @@ class Source(Protocol):
 
 @runtime_checkable
 class SupportsGradients(Protocol):
-    """A source whose model predicts something that can be explained."""
+    """A source whose model predicts something."""
 
     def gradients(self, query: Query, wanted: str | None = None) -> AttentionGradients:
-        """The gradients of a prediction, or of the wanted output, by every weight."""
+        """The gradients of the prediction, or of the wanted output, by every weight."""
         ...
 
 
@@ -62,13 +62,13 @@ class Experimenting(Protocol):
     """A source whose model can be run with parts of it switched off."""
 
     def experiment(self, query: Query, wanted: str | None = None) -> Experiment:
-        """The model with a query before it; what is explained is the wanted output, or "all"."""
+        """The model with a query; it explains the wanted output, or "all"."""
         ...
 
 
 @runtime_checkable
 class SupportsValues(Protocol):
-    """A source that knows the vectors that its weights add up."""
+    """A source that knows its value vectors."""
 
     def values(self, query: Query) -> ValueVectors:
         """The value vectors of each head."""
@@ -77,9 +77,9 @@ class SupportsValues(Protocol):
 
 @runtime_checkable
 class SupportsHeadArithmetic(Protocol):
-    """A source that has the numbers on the way of each head."""
+    """A source that shows the arithmetic of each head."""
 
-    def worked(self, query: Query, which: HeadPlace) -> Worked:
+    def head_arithmetic(self, query: Query, which: HeadPlace) -> HeadArithmetic:
         """The numbers of one head, from its layer's input to what it adds to it."""
         ...
 
@@ -111,20 +111,20 @@ def check_device(device: str) -> str:
 
 
 class Predicting(ABC):
-    """A source whose model predicts something that can be explained."""
+    """Gradients for a source whose model runs experiments."""
 
     __slots__ = ()
 
     @abstractmethod
     def experiment(self, query: Query, wanted: str | None = None) -> Any:
-        """The model with a query before it, to be run with parts of it switched off.
+        """The model with a query, to be run with parts of it switched off.
 
-        What is explained is the wanted output; None: the usual one.
+        It explains the wanted output; None: the usual one.
         """
 
     def gradients(self, query: Query, wanted: str | None = None) -> AttentionGradients:
-        """What the model predicts of a query, or the wanted output, and its gradients."""
-        found: AttentionGradients = self.experiment(query, wanted).explained()
+        """The gradients of the model's prediction, or of the wanted output."""
+        found: AttentionGradients = self.experiment(query, wanted).explain_first()
         return found
 
 
@@ -147,7 +147,7 @@ class UnbatchedSource(ABC):
     def _attend_one(self, query: Query) -> Attention: ...
 
 
-def texts_of(query: Query) -> tuple[str | None, str | None, str | None]:
+def query_texts(query: Query) -> tuple[str | None, str | None, str | None]:
     """A query's text, source and target, as `Attention` has them; empty texts are none."""
     if query.kind == "self":
         return query.text or None, None, None

@@ -1,4 +1,4 @@
-"""A text seen through a lens: what the lens needs of a source, and what to say without it."""
+"""Lenses over a query: they ask its source for what they need, and say what is missing."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ if TYPE_CHECKING:
     from attnviz.core.lens_inputs import ValueVectors
 
 MOST_TOKENS = 64
-"""Tokens that are hidden one by one beside every lens at most: a batch of runs."""
+"""The most tokens that `--lens all` hides one by one: one batch of runs."""
 ALL_LENSES = "all"
-"""The name under which every lens is shown side by side."""
+"""The name for every lens side by side."""
 
 Ask: TypeAlias = "Callable[[Needs], AttentionGradients | ValueVectors]"
-"""What answers with more than weights, or raises that there is no more."""
+"""Answers with more than weights, or raises an error."""
 
 
 PREDICTED: tuple[Needs, ...] = ("gradients", "effects")
-"""What lenses need that only a model that predicts something has."""
+"""Needs of lenses that only a predicting model meets."""
 
 
 NAMES = {row.needs: name for name, row in LENSES.items() if not row.package}
-"""The lens that is named where what it needs is missing."""
+"""The lens to name where a need is not met."""
 
 
 def needs_head(lens: str) -> bool:
-    """True where what a model predicts will be asked for."""
+    """True where the lens asks for predictions."""
     return lens == ALL_LENSES or (lens in LENSES and LENSES[lens].needs in PREDICTED)
 
 
@@ -53,7 +53,7 @@ def apply_lens(
 ) -> Attention:
     """The attention of a text through a lens ("raw" or a name in `LENSES`), or through "all".
 
-    Raw maps are prepared before they are looked at. What is `insisted` on "all" may not leave out.
+    `prepare` changes raw maps first. "all" may not leave out what is `insisted` on.
 
     Raises:
         UsageError: the lens does not apply here; the message says why and which does.
@@ -73,16 +73,16 @@ def apply_lens(
 
 
 def every_lens(attention: Attention, ask: Ask, *, insisted: Needs | None = None) -> Attention:
-    """The main map through each lens that applies, each a stream called after its lens.
+    """The main map through each lens that applies; each is a stream with the lens's name.
 
-    One that does not apply is left out, and a note says why.
+    A note says why a lens does not apply.
     """
     from attnviz.analyses.masks import refuse_implied
 
     refuse_implied(attention, "--lens all")
     maps = [replace(attention.main, stream="raw")]
     notes, settings = list[str](), dict[str, Any]()
-    # What was insisted on is asked for first: if it cannot be had, no other lens works in vain.
+    # Ask for what is insisted on first: if it fails, no other lens has worked in vain.
     asked: dict[Needs, AttentionGradients | ValueVectors] = {}
 
     def once(needs: Needs) -> AttentionGradients | ValueVectors:
@@ -108,7 +108,7 @@ def every_lens(attention: Attention, ask: Ask, *, insisted: Needs | None = None)
         settings |= found.provenance.settings
     explained = asked.get("effects")
     if isinstance(explained, AttentionGradients) and explained.experiment is not None:
-        note, facts = agreement(explained, once)
+        note, facts = measure_agreement(explained, once)
         notes.append(note)
         settings |= facts
     notes = [note for note in dict.fromkeys(notes) if note not in attention.provenance.notes]
@@ -118,36 +118,37 @@ def every_lens(attention: Attention, ask: Ask, *, insisted: Needs | None = None)
 
 
 def scores_of(explained: AttentionGradients, ask: Ask) -> TokenScores:
-    """What each lens says of each token; the values are those of the text that was run."""
+    """Each lens's score of each token."""
     from attnviz.analyses.effects.faithfulness import token_scores
 
-    own = getattr(explained.experiment, "values", None)  # of a text in which a word is masked
+    # The pocket encoder masks a word: its values are those of the masked text.
+    own = getattr(explained.experiment, "values", None)
     values: Any = own or partial(ask, "values")
     return token_scores(explained, values)
 
 
-def agreement(explained: AttentionGradients, ask: Ask) -> tuple[str, dict[str, Any]]:
-    """How well each lens agrees with hiding token after token: a note, and a fact to keep."""
+def measure_agreement(explained: AttentionGradients, ask: Ask) -> tuple[str, dict[str, Any]]:
+    """The rank correlation of each lens with hiding tokens one by one: a note and a setting."""
     from attnviz.analyses.effects.faithfulness import rank_correlations
 
-    told, found = "no lens is compared with hiding tokens one by one", scores_of(explained, ask)
+    missing, found = "no lens is compared with hiding tokens one by one", scores_of(explained, ask)
     if len(found.tokens) > MOST_TOKENS:
-        return f"{told}: {len(found.tokens)} are more than {MOST_TOKENS}", {}
+        return f"{missing}: {len(found.tokens)} are more than {MOST_TOKENS}", {}
     try:
         known = {name: one for name, one in rank_correlations(found).items() if one == one}
     except AttentionError as error:
-        return f"{told}: {error}", {}
+        return f"{missing}: {error}", {}
     if not known:
-        return f"{told}: there are too few", {}
-    told = ", ".join(f"{name} {value:.2f}" for name, value in known.items())
-    note = f"{AGREEMENT} (log p of {found.explained.output}): {told}"
+        return f"{missing}: there are too few", {}
+    values = ", ".join(f"{name} {value:.2f}" for name, value in known.items())
+    note = f"{AGREEMENT} (log p of {found.explained.output}): {values}"
     return note, {AGREEMENT: {name: round(value, 6) for name, value in known.items()}}
 
 
 def ask_source(
     source: Source, query: Query, needs: Needs, wanted: str | None = None
 ) -> AttentionGradients | ValueVectors:
-    """What a lens needs beyond weights; `wanted` is the output to explain.
+    """The lens's needs beyond weights; `wanted` is the output to explain.
 
     Raises:
         UsageError: the source does not know it.
@@ -171,16 +172,16 @@ def ask_source(
     if isinstance(source, SupportsValues):
         others.append("norm")
     raise UsageError(
-        f"--lens {NAMES[needs]} explains what a model predicts, and here is no model that "
-        f"predicts anything: use --lens {in_words(others)}"
+        f"--lens {NAMES[needs]} explains what a model predicts, and this source predicts "
+        f"nothing: use --lens {in_words(others)}"
     )
 
 
 def open_experiment(source: Source, query: Query, wanted: str | None = None) -> Experiment:
-    """The model with a query before it, and what is explained of it.
+    """The model with a query and the outputs to explain.
 
-    By default that is every token that the model predicts from those before it, of a given target
-    or of a text; of a model that predicts no such thing its masked word or its class.
+    By default these are all tokens that the model predicts from those before them, in the target or
+    the text. Other models explain a masked word or a class.
 
     Raises:
         UsageError: the source predicts nothing.
@@ -192,7 +193,7 @@ def open_experiment(source: Source, query: Query, wanted: str | None = None) -> 
         return source.experiment(query, wanted)
     try:
         found = source.experiment(query, ALL_OUTPUTS)
-    except UsageError:  # it predicts one thing
+    except UsageError:  # it predicts one word or one class
         return source.experiment(query)
     if not found.outputs:
         raise InputError(
@@ -203,7 +204,7 @@ def open_experiment(source: Source, query: Query, wanted: str | None = None) -> 
 
 
 def explained_by(experiment: Experiment) -> AttentionGradients:
-    """How the outputs of an experiment change with each weight."""
+    """The gradients of an experiment's outputs by each weight."""
     outputs, tokens = experiment.outputs, experiment.attention.main.query_tokens
     return AttentionGradients(
         experiment.attention,

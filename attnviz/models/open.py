@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnviz.core.errors import UsageError, is_number
+from attnviz.core.fingerprints import FileFingerprint, fingerprint_files
 from attnviz.core.options import InMemoryMaps, InMemoryModel, Origin
 from attnviz.core.registry import Command, Entry, SourceKind
-from attnviz.core.shared import FileState, files_state
 from attnviz.models import Source
 
 if TYPE_CHECKING:
@@ -17,32 +17,35 @@ if TYPE_CHECKING:
 
 POCKET = "pocket"
 SHIPPED = {
-    POCKET: ("attnviz.models.pocket.source:load_pocket", ("causal", "to", "keep_qk")),
-    "pocket-lm": ("attnviz.models.pocket_lm.source:load_pocket_lm", ("keep_qk", "generate")),
-    "pocket-vit": ("attnviz.models.pocket_vit.source:load_pocket_vit", ()),
+    POCKET: ("attnviz.models.pocket.translator:load_pocket", ("causal", "to", "keep_qk")),
+    "pocket-lm": (
+        "attnviz.models.pocket_lm.language_model:load_pocket_lm",
+        ("keep_qk", "generate"),
+    ),
+    "pocket-vit": ("attnviz.models.pocket_vit.picture_model:load_pocket_vit", ()),
 }
-"""What loads each model that ships with the package, and what of an origin it heeds besides a
-device and a precision. Texts are read by the first if no model is named."""
+"""The loader of each shipped model, and the fields of an origin that it takes besides device and
+dtype. The first is the default for texts."""
 LOADING = ("device", "dtype", "revision", "allow_pickle", "allow_code", "device_map", "adapter")
-"""What of an origin says how a model is loaded."""
+"""The fields of an origin that say how to load a model."""
 VISION = "pocket-vit"
-"""What reads pictures where no model is named."""
+"""The default model of pictures."""
 PICTURE_LOADERS = {
     "picture": "attnviz.models.hugging_face.vision.vision:load_vision_model",
     "picture-text": "attnviz.models.hugging_face.vision.picture_text:load_picture_text_model",
 }
-"""What loads any other model of pictures."""
+"""The loaders of other models of pictures."""
 
 
 def is_shipped(origin: Origin) -> bool:
-    """Whether no model of somebody else is asked for, nor what another program computed."""
+    """Whether a shipped model answers, not another model or a file."""
     if origin.model is None:
         return origin.adapter is None and origin.qk is None
     return origin.model in SHIPPED
 
 
 def check_vision(origin: Origin) -> None:
-    """Refuse what reads texts where pictures are to be read."""
+    """Refuse sources of texts for pictures."""
     if is_shipped(origin) and origin.model not in (None, VISION):
         raise UsageError(
             f"'{origin.model}' reads texts, and pictures need a vision model: leave --model out "
@@ -57,59 +60,74 @@ def check_vision(origin: Origin) -> None:
 
 
 def load_shipped(origin: Origin, name: str | None = None) -> Any:
-    """The shipped model of that name, or the one that the origin names, as it asks for it."""
+    """The shipped model of this name, or of the origin's, with the origin's options."""
     path, heeded = SHIPPED[name or str(origin.model or POCKET)]
     terms = {term: getattr(origin, term) for term in ("device", "dtype", *heeded)}
     return Entry("", path).load()(**terms)
 
 
-def check_origin(origin: Origin, command: Command) -> None:
-    """Refuse what contradicts itself, before anything is loaded."""
+def origins_of(origin: Origin) -> dict[str, Any]:
+    """The options that name where attention comes from, of those that were given."""
     origins = {
         "--model": origin.model,
         "--mechanism": origin.mechanism,
         "--weights": origin.weights,
         "--qk": origin.qk,
     }
-    named = [option for option, value in origins.items() if value is not None]
+    return {option: value for option, value in origins.items() if value is not None}
+
+
+def check_origin(origin: Origin, command: Command) -> None:
+    """Refuse what contradicts itself, before anything is loaded."""
+    named = [*origins_of(origin)]
     if len(named) > 1:
         raise UsageError(f"{' and '.join(named)} name two origins of attention: give one")
-    if origin.mechanism is not None:
+    if origin.layer is not None:
         from attnviz.models.own import check_mechanism
 
-        check_mechanism(origin.mechanism, command)
-    if origin.mechanism is None and command != "co":
-        usual = Origin()
-        for name in ("size", "heads", "seed"):
-            seeds_inputs = name == "seed" and origin.weights is not None
-            if getattr(origin, name) != getattr(usual, name) and not seeds_inputs:
-                raise UsageError(f"--{name} is for own layers: add --mechanism NAME")
+        check_mechanism(origin.layer.name, command)
+    if origin.seed and origin.weights is None:
+        raise UsageError(
+            "--seed draws inputs for --weights: the seed of a layer is --mechanism NAME:seed="
+            f"{origin.seed}"
+        )
     _check_loading(origin, named)
-    generate = origin.generate and origin.model != "pocket-lm"
-    if (generate or origin.chat) and is_shipped(origin):
-        option = "--generate" if generate else "--chat"
-        raise UsageError(f"{option} needs a model that writes: --model ID_OR_FOLDER")
     if origin.keep_qk and (origin.weights is not None or command == "co"):
         raise UsageError(
             "--keep-qk keeps queries and keys of a layer or a model, in 'self' and 'cross': it is "
             f"not for {'--weights' if origin.weights is not None else 'co'}"
         )
-    if origin.channels != "mean" and (named not in ([], ["--model"]) or is_shipped(origin)):
-        raise UsageError("--channels is for a model without attention: --model ID_OR_FOLDER")
     _check_extent(origin, command)
     if command == "co" and named and named != ["--mechanism"]:
         raise UsageError(f"{named[0]} is not for 'co': co-attention runs on an own layer only")
 
 
 def _check_loading(origin: Origin, named: list[str]) -> None:
-    if origin.adapter is not None and (origin.model in SHIPPED or named not in ([], ["--model"])):
-        raise UsageError("--adapter changes a Hugging Face model: --model ID_OR_FOLDER")
-    if origin.device_map and is_shipped(origin):
-        raise UsageError("--device-map is for large models: --model ID_OR_FOLDER")
+    """Refuse what only a model of Hugging Face has, where there is none."""
+    uses = {
+        "--adapter": (origin.adapter, "changes a Hugging Face model"),
+        "--device-map": (origin.device_map, "is for large models"),
+        "--generate": (
+            origin.model != "pocket-lm" and origin.generate,
+            "needs a model that writes",
+        ),
+        "--chat": (origin.chat, "needs a model that writes"),
+        "--channels": (origin.channels != "mean", "is for a model without attention"),
+    }
+    for option, (given, use) in uses.items():
+        if given and (
+            origin.model in SHIPPED or is_shipped(origin) or named not in ([], ["--model"])
+        ):
+            raise UsageError(f"{option} {use}: {_model_instead(named)}")
+
+
+def _model_instead(named: list[str]) -> str:
+    """What to do where an option is for models of Hugging Face."""
+    return "--model ID_OR_FOLDER" if named in ([], ["--model"]) else f"leave {named[0]} out"
 
 
 def brings_tokens(origin: Origin) -> bool:
-    """True of a file that can name the tokens of its weights, so that no text is needed."""
+    """True of a file that can name its tokens, so that it needs no text."""
     return origin.weights is not None or origin.qk is not None
 
 
@@ -122,24 +140,24 @@ def name_of(origin: Origin) -> str | InMemoryModel:
     return base_of(str(origin.adapter))
 
 
-def states_of(origin: Origin) -> dict[str, FileState]:
-    """What the disk says of the files that an origin names, by its options."""
+def states_of(origin: Origin) -> dict[str, FileFingerprint]:
+    """The state on disk of the files that an origin names, by option."""
     files = {"--weights": origin.weights, "--qk": origin.qk}
-    found = {name: files_state([one]) for name, one in files.items() if isinstance(one, Path)}
+    found = {name: fingerprint_files([one]) for name, one in files.items() if isinstance(one, Path)}
     if is_shipped(origin) or origin.qk is not None or isinstance(origin.model, InMemoryModel):
         return found
     from attnviz.models.hugging_face.load.locate import loaded_files, locate
 
     revision, allow_code = origin.revision, origin.allow_code
     folder = locate(str(name_of(origin)), revision, allow_code=allow_code)
-    found["--model"] = files_state(loaded_files(folder, allow_code=allow_code))
+    found["--model"] = fingerprint_files(loaded_files(folder, allow_code=allow_code))
     if origin.adapter is not None:
-        found["--adapter"] = files_state(loaded_files(locate(origin.adapter)))
+        found["--adapter"] = fingerprint_files(loaded_files(locate(origin.adapter)))
     return found
 
 
-def check_model(origin: Origin) -> None:
-    """Find out whether a model is there and complete, without loading it.
+def find_model(origin: Origin) -> None:
+    """Make sure that a model is there and complete, without loading it.
 
     Raises:
         ModelError: it is not.
@@ -158,7 +176,8 @@ def _check_extent(origin: Origin, command: Command) -> None:
     asked = {"--max-size": origin.max_size, **parts}
     given = [option for option, value in asked.items() if value is not None]
     if given and is_shipped(origin):
-        raise UsageError(f"{given[0]} is for long texts of a model: --model ID_OR_FOLDER, or --qk")
+        instead = _model_instead([*origins_of(origin)])
+        raise UsageError(f"{given[0]} is for long texts of a model: {instead}")
     if None not in parts.values():
         raise UsageError("--rows and --window contradict each other: give one")
     for option, part in parts.items():
@@ -206,7 +225,7 @@ def open_source(origin: Origin, kind: SourceKind, *, with_head: bool = False) ->
             loading["generate"] = origin.generate
         found: Source = Entry("", PICTURE_LOADERS[kind]).load()(name, **loading)
         return found
-    from attnviz.models.hugging_face.source import load_model
+    from attnviz.models.hugging_face.text_model import load_model
 
     loading |= {"generate": origin.generate, "chat": origin.chat, "with_head": with_head}
     model = load_model(name, **loading)

@@ -23,34 +23,38 @@ from attnviz.core.errors import InputError, UsageError, choose
 from attnviz.core.lens_inputs import ValueVectors, inner_products
 from attnviz.core.options import Origin
 from attnviz.core.query import Query
-from attnviz.core.registry import MECHANISMS, Command, Mechanism
+from attnviz.core.registry import MECHANISMS, Command, Mechanism, MechanismChoice
 from attnviz.mechanisms.arrays import Array, to_numpy
 from attnviz.mechanisms.dot_product import causal_mask, split_heads
+from attnviz.mechanisms.formula import groups_of, logistic, shapes_of
 from attnviz.mechanisms.positions import sinusoidal_positions
-from attnviz.mechanisms.working import groups_of, shapes_of, sigmoid
-from attnviz.models import UnbatchedSource, check_device, check_kind, texts_of
+from attnviz.models import UnbatchedSource, check_device, check_kind, query_texts
 
-# What overflows is refused by name, and needs no warning of numpy's besides.
+# `check_finite` refuses an overflow by name; numpy need not warn too.
 overflowing = np.errstate(over="ignore", invalid="ignore")
+HEADS, SIZE = 4, 64
+"""Of a layer without numbers of its own."""
 DTYPES = ("float32", "float64", "float16", "bfloat16")
-UNITS = {"less": "share of a row's attention, of which a sink has the rest"}
+UNITS = {"less": "share of a row's attention; the sink has the rest"}
 UNITS["any"] = "weight from 0 to 1; rows sum to anything"
 SIGNED: dict[str, Any] = {"values": "signed", "unit": "affinity, from -1 to 1"}
 
 
 class SeededLayer(UnbatchedSource):
-    """An untrained layer over seeded embeddings: what own layers of both kinds share."""
+    """An untrained layer over seeded embeddings; the base of both kinds."""
 
     def __init__(self, name: str, origin: Origin) -> None:
         self.name, self.entry, self.origin = name, MECHANISMS[name], origin
-        self.heads = origin.heads if self.entry.many_heads else 1
-        if origin.size % self.heads:
-            raise UsageError(f"--size {origin.size} cannot be split into {self.heads} equal heads")
+        choice = origin.layer or MechanismChoice(name)
+        self.heads = choice.heads or (HEADS if self.entry.many_heads else 1)
+        size = choice.size or SIZE
+        if size % self.heads:
+            raise UsageError(f"size={size} cannot be split into heads={self.heads} of one size")
         self.dtype = choose(origin.dtype or "float32", DTYPES, "dtype")
         self.device = check_device(origin.device)  # "auto" stays on the processor
-        self.embedding = SeededEmbedding(origin.seed, origin.size)
+        self.embedding = SeededEmbedding(choice.seed or 0, size)
 
-    def checked(self, stream: str, weights: NDArray[np.float32]) -> NDArray[np.float32]:
+    def check_overflow(self, stream: str, weights: NDArray[np.float32]) -> NDArray[np.float32]:
         """The weights, unless their precision has overflowed."""
         check_finite(weights, stream, ["0"], dtype=self.dtype)
         return weights
@@ -66,16 +70,16 @@ class SeededLayer(UnbatchedSource):
         return tensor.to(device=self.device, dtype=dtype)
 
     def provenance(self) -> Provenance:
-        """Where the weights come from, with the warning that they mean nothing."""
+        """The origin of the weights, with a warning that they mean nothing."""
         note = f"untrained: '{self.name}' over random vectors shows the mechanism, not meaning"
-        origin = self.origin
+        embedding = self.embedding
         return Provenance(
             source="own layer",
             model=self.name,
             trained=False,
             device=self.device,
             dtype=self.dtype,
-            settings={"size": origin.size, "heads": self.heads, "seed": origin.seed},
+            settings={"size": embedding.size, "heads": self.heads, "seed": embedding.seed},
             notes=(note,),
             versions={"numpy": np.__version__},
         )
@@ -85,7 +89,7 @@ class OwnLayer(SeededLayer):
     """One attention layer over a text ("self": stream "self" or "causal") or a pair ("cross")."""
 
     def __init__(self, origin: Origin, command: Command) -> None:
-        name = check_mechanism(origin.mechanism or "multi-head", command)
+        name = check_mechanism(origin.layer.name if origin.layer else "multi-head", command)
         if origin.causal:
             name = MECHANISMS[name].causal or name
         self.hides_later = origin.causal or MECHANISMS[name].causal == name
@@ -94,7 +98,7 @@ class OwnLayer(SeededLayer):
         super().__init__(name, origin)
 
     def values(self, query: Query) -> ValueVectors:
-        """The values of the keys' words, as each head sees them; there is no output projection."""
+        """The values of each head; an own layer has no output projection."""
         if self.entry.learned or self.entry.groups != "all":
             raise UsageError(
                 f"--lens norm adds up values, and mechanism '{self.name}' does more: use --lens raw"
@@ -109,18 +113,18 @@ class OwnLayer(SeededLayer):
         check_kind(query, "self", "cross")
         looks = self._looks()
         if query.kind == "self":
-            queries = keys = split_words(query.text)
+            queries = keys = word_tokens(query.text)
             stream = "causal" if self.hides_later else "self"
         elif query.target is None:
             raise InputError(f"mechanism '{self.name}' needs a TARGET: it cannot write one itself")
         else:
-            keys, queries = split_words(query.text), split_words(query.target)
+            keys, queries = word_tokens(query.text), word_tokens(query.target)
             stream, looks = "cross", looks | {"query_side": "target", "key_side": "source"}
-        weights, kept = self._attend(queries, keys)
-        weights = self.checked(stream, weights)
+        weights, sides = self._attend(queries, keys)
+        weights = self.check_overflow(stream, weights)
         item = AttentionMap(stream, queries, keys, weights, **looks)
-        kept_by_stream = self._kept(item, kept)
-        return Attention((item,), self.provenance(), *texts_of(query), projections=kept_by_stream)
+        kept = self._keep_projections(item, sides)
+        return Attention((item,), self.provenance(), *query_texts(query), projections=kept)
 
     def _attend(
         self, queries: Sequence[Token], keys: Sequence[Token]
@@ -133,23 +137,25 @@ class OwnLayer(SeededLayer):
         )
         options: dict[str, Any] = {"heads": self.heads} if self.entry.many_heads else {}
         sides = {"queries": rows, "keys": columns}
-        learned = self.embedding.learned(self.entry, self.heads)
+        learned = self.embedding.draw_parameters(self.entry, self.heads)
         for name, axes in self.entry.learned.items():
             side = sides.get(axes.split()[0])
-            found = learned[name] if side is None else sigmoid(side @ learned[f"w_{name}"])
+            found = learned[name] if side is None else logistic(side @ learned[f"w_{name}"])
             options[name] = self.array(found)
         weights = self.entry.load()(query, key, value, self._mask(query), **options)[1]
         return to_numpy(weights).reshape(1, self.heads, len(queries), len(keys)), (query, key)
 
-    def _kept(self, item: AttentionMap, kept: tuple[Array, Array]) -> dict[str, Projections]:
+    def _keep_projections(
+        self, item: AttentionMap, sides: tuple[Array, Array]
+    ) -> dict[str, Projections]:
         if not self.origin.keep_qk:
             return {}
-        query, key = (to_numpy(split_heads(side, self.heads))[None] for side in kept)
+        query, key = (to_numpy(split_heads(side, self.heads))[None] for side in sides)
         scale = query.shape[-1] ** -0.5 if self.entry.scaled else 1.0
         return {item.stream: Projections(query, key, scale, item.layers, item.heads)}
 
     def _looks(self) -> dict[str, Any]:
-        """What a map says of its numbers, where they are no shares that sum to 1."""
+        """The unit of weights that are no shares that sum to 1."""
         if self.entry.signed:
             return {"values": "signed", "unit": "implied weight, may be negative"}
         return {"unit": UNITS[self.entry.sums]} if self.entry.sums != "one" else {}
@@ -157,7 +163,7 @@ class OwnLayer(SeededLayer):
     def _project(self, name: str, inputs: NDArray[np.float64]) -> NDArray[np.float64]:
         if not self.entry.projected:
             return inputs
-        return inputs @ self.embedding.projected(self.entry, name, self.heads)
+        return inputs @ self.embedding.projection_for(self.entry, name, self.heads)
 
     def _mask(self, query: Array) -> Array | None:
         if not self.origin.causal or self.entry.causal == self.name:
@@ -169,16 +175,17 @@ class OwnCoLayer(SeededLayer):
     """One co-attention layer over two texts ("co"), A (the source) and B (the target)."""
 
     def __init__(self, origin: Origin) -> None:
-        super().__init__(check_mechanism(origin.mechanism or "co-parallel", "co"), origin)
+        name = origin.layer.name if origin.layer else "co-parallel"
+        super().__init__(check_mechanism(name, "co"), origin)
 
     @overflowing
     def _attend_one(self, query: Query) -> Attention:
         check_kind(query, "co")
         if query.target is None:
             raise InputError("co-attention needs two texts: attnviz co A B")
-        first, second = split_words(query.text), split_words(query.target)
+        first, second = word_tokens(query.text), word_tokens(query.target)
         inputs = (self.array(self.embedding.embed(side)) for side in (first, second))
-        learned = self.embedding.learned(self.entry, self.heads)
+        learned = self.embedding.draw_parameters(self.entry, self.heads)
         options: dict[str, Any] = {"heads": self.heads} if self.entry.many_heads else {}
         options |= {name: self.array(drawn) for name, drawn in learned.items()}
         parts = {part.name: part for part in self.entry.load().parts(*inputs, **options)}
@@ -194,25 +201,22 @@ class OwnCoLayer(SeededLayer):
                 stream,
                 rows,
                 columns,
-                self.checked(stream, weights),
+                self.check_overflow(stream, weights),
                 query_side=query_side,
                 key_side=key_side,
                 **SIGNED if name == "affinity" else {},
             )
             maps.append(item)
-        return Attention(tuple(maps), self.provenance(), *texts_of(query))
+        return Attention(tuple(maps), self.provenance(), *query_texts(query))
 
 
 def check_mechanism(name: str, command: Command) -> str:
     """The name where the command offers that mechanism."""
-    if name not in MECHANISMS:
-        choose(name, MECHANISMS, "mechanism")
     commands = MECHANISMS[name].commands
     if command not in commands:
-        option = f"--variant {name[3:]}" if commands == ("co",) else f"--mechanism {name}"
         raise UsageError(
-            f"mechanism '{name}' is not for '{command}': use 'attnviz {commands[0]} {option}'; "
-            "'attnviz mechanisms' lists what each command offers"
+            f"mechanism '{name}' is not for '{command}': use 'attnviz {commands[0]} --mechanism "
+            f"{name}'; 'attnviz mechanisms' lists what each command offers"
         )
     return name
 
@@ -234,32 +238,35 @@ class SeededEmbedding:
 
     def draw(self, name: str, *shape: int) -> NDArray[np.float64]:
         """Standard normal numbers that depend on the seed, the name and the shape only."""
+        # Python's own hash differs from process to process.
         key = zlib.crc32(name.encode("utf-8", "surrogatepass"))
         return np.random.default_rng([self.seed, key, len(name)]).standard_normal(shape)
 
     def projection(self, name: str, columns: int | None = None) -> NDArray[np.float64]:
-        """A matrix of shape (size, columns) that keeps the length of what it is applied to."""
+        """A matrix of shape (size, columns) that keeps the length of vectors."""
         drawn = self.draw(f"projection {name}", self.size, columns or self.size)
         matrix: NDArray[np.float64] = drawn / np.sqrt(self.size)
         return matrix
 
-    def projected(self, row: Mechanism, name: str, heads: int) -> NDArray[np.float64]:
-        """The projection to a mechanism's queries, keys or values, these perhaps of few heads."""
+    def projection_for(self, row: Mechanism, name: str, heads: int) -> NDArray[np.float64]:
+        """The projection to queries, keys or values; the latter may have fewer heads."""
         groups = heads if name == "query" else groups_of(row, heads)
         return self.projection(name, self.size // heads * groups)
 
-    def learned(self, row: Mechanism, heads: int) -> dict[str, NDArray[np.float64]]:
-        """A mechanism's further parameters: small numbers, and w_NAME as projections are."""
+    def draw_parameters(self, row: Mechanism, heads: int) -> dict[str, NDArray[np.float64]]:
+        """A mechanism's further parameters: small numbers, and w_NAME as a projection."""
         shapes = shapes_of(row, self.size, heads)
-        return {name: self.drawn(row, name, shape) for name, shape in shapes.items()}
+        return {name: self.draw_parameter(row, name, shape) for name, shape in shapes.items()}
 
-    def drawn(self, row: Mechanism, name: str, shape: tuple[int, ...]) -> NDArray[np.float64]:
-        """One of them; a vector keeps about the length 1, a matrix the length of its input."""
+    def draw_parameter(
+        self, row: Mechanism, name: str, shape: tuple[int, ...]
+    ) -> NDArray[np.float64]:
+        """One of them: a vector of about length 1, or a matrix that keeps lengths."""
         called, along, times = f"parameter {name}", 0 if name.startswith("w_") else -1, 1.0
         if "co" in row.commands:
-            # Names of their own, since the first version: others would draw other numbers.
-            told = " ".join(name[2:].rsplit("_", 1)) if name.startswith("w_") else name
-            called, along, times = f"projection {told}", 0, 2.0 if len(shape) == 1 else 1.0
+            # The names of the first version: others would draw other numbers.
+            known = " ".join(name[2:].rsplit("_", 1)) if name.startswith("w_") else name
+            called, along, times = f"projection {known}", 0, 2.0 if len(shape) == 1 else 1.0
             # A smaller affinity matrix keeps tanh off its ends, where every pair would read as ±1.
             times = shape[0] ** -0.5 if name == "w_affinity" else times
         made: NDArray[np.float64] = self.draw(called, *shape) / np.sqrt(shape[along]) * times
@@ -271,7 +278,7 @@ _PATTERN = rf"(?:\p{{Han}}|{_WORD}|(?!\s)\X)"
 """A Chinese character, a word with its inner apostrophes, or one visible sign (an emoji whole)."""
 
 
-def split_words(text: str) -> tuple[Token, ...]:
+def word_tokens(text: str) -> tuple[Token, ...]:
     """The words and punctuation marks of a text, each with its place; InputError without any."""
     tokens = tuple(
         Token(word, start, end) for word, (start, end) in _splitter().pre_tokenize_str(text)

@@ -1,4 +1,4 @@
-"""Queries and keys that another program dumped, as a source: the weights that they amount to."""
+"""Dumped queries and keys as a source: it computes their weights."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from attnviz.core.errors import InputError
 from attnviz.core.options import Origin
 from attnviz.core.query import Query
 from attnviz.mechanisms.arrays import softmax
-from attnviz.models import UnbatchedSource, check_kind, texts_of
-from attnviz.models.own import split_words
+from attnviz.models import UnbatchedSource, check_kind, query_texts
+from attnviz.models.own import word_tokens
 from attnviz.storage.matrices import read_matrices
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ TILE = 1 << 24
 
 
 class QueriesAndKeys(UnbatchedSource):
-    """Weights computed from the queries and keys in a file, row by row, in blocks where long.
+    """Weights computed from the queries and keys in a file, row by row, in blocks for long texts.
 
     The file (.npz, .safetensors or .json) holds `query` and `key` after projection and position,
     shape ([layers,] heads, tokens, size), where keys may have fewer heads that groups of queries
@@ -137,14 +137,14 @@ class QueriesAndKeys(UnbatchedSource):
             settings={"weights": "computed from queries and keys", **settings},
             notes=tuple(filter(None, notes)),
         )
-        return Attention((item,), provenance, *texts_of(query))
+        return Attention((item,), provenance, *query_texts(query))
 
     def _tokens(
         self, name: str, text: str | None, count: int, like: tuple[Token, ...] = ()
     ) -> tuple[Token, ...]:
         words = self.found.get(name, self.found.get("tokens"))
         if text:
-            tokens = split_words(text)
+            tokens = word_tokens(text)
         elif words is not None:
             tokens = tuple(Token(word) for word in words)
         else:
@@ -223,7 +223,7 @@ class QueriesAndKeys(UnbatchedSource):
         count: int,
         ignored: IgnoredPositions,
     ) -> list[tuple[str, float, int, int]]:
-        """The strongest links of some rows that count."""
+        """The strongest links of some rows, without ignored positions."""
         rows, columns = weights.shape
         weights = weights.copy()
         own = np.arange(rows) + first + self.key.shape[2] - self.query.shape[2]

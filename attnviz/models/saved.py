@@ -1,4 +1,4 @@
-"""Files as sources: matrices of weights or projections, saved maps, and other programs' dumps."""
+"""Files as sources: matrices of weights or projections, saved maps, and dumps."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ from attnviz.core.errors import InputError, UsageError
 from attnviz.core.options import Origin
 from attnviz.core.query import Query
 from attnviz.mechanisms.dot_product import causal_mask, multi_head
-from attnviz.models import UnbatchedSource, check_kind, texts_of
-from attnviz.models.own import SeededEmbedding
-from attnviz.models.own import split_words as split_own_words
+from attnviz.models import UnbatchedSource, check_kind, query_texts
+from attnviz.models.own import SeededEmbedding, word_tokens
 from attnviz.storage.dump_tensors import Dump
 from attnviz.storage.dumps import END
 from attnviz.storage.matrices import read_matrices
@@ -27,7 +26,7 @@ PROJECTIONS = ("w_query", "w_key")
 
 
 class MatrixSource(UnbatchedSource):
-    """The weights, or the projections, that a file holds; empty texts stand for its tokens.
+    """A file's weights or projections; an empty text stands for the file's tokens.
 
     Weights have 2 axes (queries, keys), 3 (heads first) or 4 (layers first).
     """
@@ -61,11 +60,11 @@ class MatrixSource(UnbatchedSource):
             item = AttentionMap(
                 "cross", queries, keys, weights, query_side="target", key_side="source"
             )
-        return Attention((item,), self._provenance(), *texts_of(query))
+        return Attention((item,), self._provenance(), *query_texts(query))
 
     def _tokens(self, name: str, text: str | None, what: str) -> tuple[Token, ...]:
         if text:
-            return split_own_words(text)
+            return word_tokens(text)
         words = self.found.get(name, self.found.get("tokens"))
         if words is None:
             raise InputError(f"'{self.path}' names no tokens: give a {what}, or store '{name}'")
@@ -128,7 +127,7 @@ class MatrixSource(UnbatchedSource):
 
 
 class SavedMaps(UnbatchedSource):
-    """Saved attention as a source, by the texts it was made from; an empty one is the only one."""
+    """Saved attention, found by its texts; an empty text finds the only one."""
 
     def __init__(self, attentions: Sequence[Attention], path: Path) -> None:
         self.attentions, self.path = attentions, path
@@ -155,7 +154,7 @@ class SavedMaps(UnbatchedSource):
 
 
 class Results(UnbatchedSource):
-    """Maps that Python has as a source: the first query gets the first, and so on."""
+    """Maps in Python as a source: the first query gets the first, and so on."""
 
     def __init__(self, attentions: Iterable[Attention]) -> None:
         self.attentions = iter(attentions)
@@ -186,19 +185,19 @@ class Dumped(UnbatchedSource):
         keys = split_words(query.text)
         queries = split_words(query.target or "") if query.kind == "cross" else keys
         maps = tuple(
-            self._named(item, queries, keys, may_grow=found.ends_early) for item in found.maps
+            self._name_tokens(item, queries, keys, may_grow=found.ends_early) for item in found.maps
         )
-        text, source, target = texts_of(query)
+        text, source, target = query_texts(query)
         notes = tuple(note for note in found.provenance.notes if note not in found.unnamed)
         provenance = replace(found.provenance, notes=notes)
         return replace(
             found, maps=maps, provenance=provenance, text=text, source=source, target=target
         )
 
-    def _named(
+    def _name_tokens(
         self, item: AttentionMap, queries: Sequence[Token], keys: Sequence[Token], *, may_grow: bool
     ) -> AttentionMap:
-        """The map with words for tokens; links, which end where the last one is, are filled up."""
+        """The map with words for tokens; zeros follow the last link of a file of links."""
         sides = [
             self._side(words, tokens, may_grow=may_grow)
             for words, tokens in ((queries, item.query_tokens), (keys, item.key_tokens))
@@ -210,7 +209,7 @@ class Dumped(UnbatchedSource):
     def _side(
         self, words: Sequence[Token], tokens: Sequence[Token], *, may_grow: bool
     ) -> tuple[Token, ...]:
-        """The words, and the end mark where the file has one more position than words."""
+        """The words, and an end mark where the file has one position more."""
         if len(tokens) == len(words) + 1:
             end = words[-1].end
             words = (*words, Token(END, end, end, special=True))

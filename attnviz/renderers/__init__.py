@@ -1,7 +1,7 @@
-"""Maps and measures as text, bytes or figures; nothing here opens a path.
+"""Maps and measures as text, bytes or figures; nothing here opens a file.
 
-A data renderer is fed one text at a time, `add(attention, views)`, and closed with `finish()`; both
-return what is to be written now, so that a stream of texts flows through without being held.
+A data renderer takes one text at a time with `add(attention, views)` and ends with `finish()`. Both
+return what to write now, so that a stream of texts needs no more memory than one text.
 """
 
 from __future__ import annotations
@@ -10,40 +10,37 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-if TYPE_CHECKING:  # these import numpy, and lists of names do without
+if TYPE_CHECKING:  # they import numpy, and `attnviz models` must start without it
     from attnviz.core.attention_map import Attention
     from attnviz.core.measures import View
 
 Views = Callable[[], "Sequence[View]"]
-"""The views of a text, worked out only if a renderer asks."""
+"""The views of a text, computed only if a renderer calls it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Display:
-    """What is known of the place where text will be read, with its colours: None for none.
+    """Where text will be read."""
 
-    `first` is the number of the first text among all records of the input; `many`: several texts
-    may come; `begun`: a run that was interrupted has written the beginning already; `rows`: how
-    many a table shows at most, 0: all.
-    """
+    width: int = 80  # cells of a line
+    colors: str | None = None  # rich's name of a colour system; None: no colours
+    many: bool = False  # several texts may come
+    first: int = 0  # the first text's number among the records of the input
+    begun: bool = False  # an interrupted run has already written the beginning
+    rows: int = 0  # the most rows of a table; 0: all
 
-    width: int = 80
-    colors: str | None = None
-    many: bool = False
-    first: int = 0
-    begun: bool = False
-    rows: int = 0
-
-    def left_out(self, count: int) -> str:
-        """A line about how many rows of a table are not shown; empty where all are."""
+    def more_rows_note(self, count: int) -> str:
+        """A line that says how many of a table's rows are shown; empty if all are."""
         if not self.rows or count <= self.rows:
             return ""
-        told = f"{self.rows:,} of {count:,} rows: --max-rows {count} shows all"
-        return f"{told}; -f tsv and -f json have them as data\n"
+        return (
+            f"{self.rows:,} of {count:,} rows: --max-rows {count} shows all; "
+            "-f tsv and -f json have them as data\n"
+        )
 
 
 class Renderer(Protocol):
-    """Something that turns attention into text or bytes, text by text."""
+    """Turns attention into text or bytes, text by text."""
 
     def __init__(self, display: Display) -> None: ...
 
@@ -52,7 +49,7 @@ class Renderer(Protocol):
         ...
 
     def finish(self) -> str | bytes:
-        """What to write once all texts are through."""
+        """What to write after the last text."""
         ...
 
 
@@ -61,5 +58,5 @@ class Numbering(Protocol):
     """A renderer that numbers its texts by their place in the input."""
 
     def skip(self) -> None:
-        """A record came to nothing: the next one's number is one more."""
+        """Count a record that yielded no attention."""
         ...

@@ -1,4 +1,4 @@
-"""Weights by block, for pictures with fewer pixels than weights."""
+"""The strongest weight of each block, for pictures with fewer pixels than weights."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-def strongest(weights: NDArray[np.float32], rows: int, columns: int) -> NDArray[np.float32]:
-    """The weight furthest from 0 in each block, so that a thin line survives being made small.
+def block_peaks(weights: NDArray[np.float32], rows: int, columns: int) -> NDArray[np.float32]:
+    """The weight furthest from 0 in each block, so that a thin line stays visible when pooled.
 
     Shape (…, queries, keys) becomes (…, ⌈queries / rows⌉, ⌈keys / columns⌉).
     """
     least = float(weights.min())
     if least >= 0:
         return _by_block(np.maximum, weights, rows, columns)
-    # Of NaN and a number the number is taken, at some cost.
+    # fmax prefers a number to NaN, but is slower than maximum.
     most, fewest = (np.fmax, np.fmin) if np.isnan(least) else (np.maximum, np.minimum)
     highest = _by_block(most, weights, rows, columns)
     lowest = _by_block(fewest, weights, rows, columns)

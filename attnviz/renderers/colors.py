@@ -1,9 +1,9 @@
 """The colours of weights, the same in the terminal, in pictures and on pages.
 
-Two maps, drawn in OKLab (Ottosson 2020), in which equal distances look equally far apart:
-one from light to dark blue for shares of attention, one from dark orange over light to dark blue
-for signed values. Lightness falls evenly along both, so that they read in grey and to
-the colour-blind, who can also tell blue from orange.
+Two colour maps: light to dark blue for shares of attention, and dark orange over light to dark blue
+for signed values. They are computed in OKLab (Ottosson 2020), where equal distances look equally
+large. Lightness changes evenly, so both can be read in grey and by colour-blind readers, who can
+also tell blue from orange.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ Color = tuple[int, int, int]
 """Red, green and blue, each 0 to 255."""
 
 BEYOND = "special tokens and sinks beyond the scale are drawn at its end"
-"""What a scale's legend adds where some weights lie beyond its end."""
 
 LABELLED: Color = (180, 60, 0)
 SPECIAL: Color = (125, 125, 125)
@@ -55,7 +54,7 @@ def even_path(anchors: tuple[tuple[float, float, float], ...], steps: int) -> ND
     """Colours in sRGB along the anchors in steps of equal length in OKLab; shape (steps, 3)."""
     lightness, chroma, hue = np.array(anchors).T
     fine = np.linspace(0, 1, 1024)
-    # The anchors lie where their lightness puts them, so that it falls on a straight line.
+    # An anchor's place follows from its lightness, which so becomes linear along the path.
     at = (lightness[0] - lightness) / (lightness[0] - lightness[-1])
     angle = np.radians(np.interp(fine, at, hue))
     strength = np.interp(fine, at, chroma)
@@ -70,27 +69,31 @@ def even_path(anchors: tuple[tuple[float, float, float], ...], steps: int) -> ND
     return colors
 
 
+def diverging_path(
+    down: tuple[tuple[float, float, float], ...], up: tuple[tuple[float, float, float], ...]
+) -> NDArray[np.uint8]:
+    """Two paths from a common middle, the first one backwards; shape (257, 3)."""
+    return np.concatenate([even_path(down, 129)[:0:-1], even_path(up, 129)])
+
+
 SHADES = even_path(_BLUES, 256)
-"""From 0, the light ground, to the top of the scale; shape (256, 3)."""
-SIGNED_SHADES = np.concatenate([even_path(_ORANGES, 129)[:0:-1], even_path(_BLUES_OF_SIGNED, 129)])
+"""From 0, nearly white, to the top of the scale; shape (256, 3)."""
+SIGNED_SHADES = diverging_path(_ORANGES, _BLUES_OF_SIGNED)
 """From the most negative over 0, in the middle, to the most positive; shape (257, 3)."""
-
-
 GLOW = even_path(((0.30, 0.14, 310), (0.50, 0.21, 355), (0.72, 0.19, 410), (0.95, 0.15, 465)), 256)
-"""Of shares over a picture: from violet over red to yellow, which few pictures are full of."""
+"""Shares over a picture: from violet over red to yellow, since few pictures are full of these."""
 
 
 def shades(limits: Limits) -> NDArray[np.uint8]:
-    """The colour map that belongs to a scale: signed where it starts below 0."""
+    """The colour map of a scale: the signed one where the scale starts below 0."""
     return SIGNED_SHADES if limits[0] < 0 else SHADES
 
 
 def limits_of(weights: NDArray[np.float32], values: str) -> Limits:
-    """The scale on which weights are shown, one for all that are shown side by side.
+    """The scale of weights, one for all that stand side by side.
 
-    Shares are shown from 0 to 1, except where the largest is below a half and would hardly be
-    seen: then the scale ends at the next round number. Signed values are shown around 0, as far
-    as the largest one reaches, rounded up.
+    Shares go from 0 to 1. Where all are below a half, and so would all look pale, the scale ends at
+    the next round number. Signed values go to the largest size, rounded up, on both sides of 0.
     """
     if values == "signed":
         top = round_up(float(np.nan_to_num(np.abs(weights)).max()))
@@ -100,10 +103,10 @@ def limits_of(weights: NDArray[np.float32], values: str) -> Limits:
 
 
 def scale_of(item: AttentionMap) -> Limits:
-    """The scale of a map, set by its links between words.
+    """The scale of a map, from its links between words.
 
-    Special tokens and sinks, which would take the scale, are drawn at its end where they lie
-    beyond (see `beyond`); they set it where nothing else is above 0.
+    Special tokens and sinks often exceed all else and would leave words pale, so they count only
+    where all other weights are 0 (see `beyond_note`).
     """
     sizes = np.abs(item.weights) if item.values == "signed" else item.weights
     peaks = np.fmax.reduce(sizes, axis=(0, 1))
@@ -111,14 +114,14 @@ def scale_of(item: AttentionMap) -> Limits:
     return limits_of(between if np.nan_to_num(between).any() else peaks, item.values)
 
 
-def beyond(item: AttentionMap, limits: Limits) -> str:
-    """What lies beyond the scale of a map, in words; empty where nothing does."""
+def beyond_note(item: AttentionMap, limits: Limits) -> str:
+    """A note if weights of a map lie beyond its scale, else empty."""
     largest = float(np.fmax.reduce(np.abs(item.weights), axis=None))
     return BEYOND if largest > limits[1] + 0.005 else ""
 
 
-def no_value(item: AttentionMap, mark: str = "grey") -> str:
-    """What stands where a map has no value and why, in words; empty where it has one everywhere."""
+def no_value_note(item: AttentionMap, mark: str = "grey") -> str:
+    """A note on the mark of cells without a value; empty where every cell has one."""
     absent = item.values == "signed" and bool(np.isnan(item.weights).any())
     return f"{mark}: no value, the query sees nothing else" if absent else ""
 
@@ -135,9 +138,9 @@ def round_up(value: float) -> float:
 def colors_of(
     values: NDArray[np.float32], limits: Limits = (0.0, 1.0), table: NDArray[np.uint8] | None = None
 ) -> NDArray[np.uint8]:
-    """The colours of values; what lies outside the limits takes the colour of the nearer end.
+    """The colours of values, by the scale's table or a given one; grey for NaN.
 
-    NaN is grey. The table is that of the scale, unless another is given.
+    Values beyond the limits have the colour of the nearer end.
     """
     table = shades(limits) if table is None else table
     share = (np.asarray(values, dtype=np.float64) - limits[0]) / (limits[1] - limits[0])
@@ -148,21 +151,21 @@ def colors_of(
 
 
 def color_of(value: float, limits: Limits = (0.0, 1.0)) -> Color:
-    """The colour of one value, as `colors_of` gives it."""
+    """The colour of one value; see `colors_of`."""
     red, green, blue = colors_of(np.asarray(value), limits).tolist()
     return red, green, blue
 
 
 def hex_of(color: Color) -> str:
-    """The colour as style sheets write it."""
+    """The colour in the notation of CSS: #rrggbb."""
     return "#" + bytes(color).hex()
 
 
 def ink_on(ground: Color) -> Color:
-    """The colour of text that reads best on a ground: white where it has contrast, else dark.
+    """The colour of text that is easiest to read on a ground: white or dark.
 
-    Contrast is the ratio of relative luminances (WCAG 2.2, section 1.4.3). White is taken from
-    3.3 on, although dark text has the higher ratio on middle blues: there the eye prefers white.
+    Contrast is the ratio of relative luminances (WCAG 2.2, section 1.4.3). White is chosen from 3.3
+    on: on middle blues dark text has the higher ratio, but white is easier to read.
     """
     return PAPER if 1.05 / (_luminance(ground) + 0.05) >= 3.3 else INK
 
@@ -174,7 +177,7 @@ def _luminance(color: Color) -> float:
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
-# Colours of names, told apart by the colour-blind too (after Okabe and Ito 2008).
+# Colours of heads and roles, which colour-blind readers can tell apart (after Okabe and Ito 2008).
 
 
 def _colors(names: str) -> tuple[Color, ...]:
@@ -182,17 +185,17 @@ def _colors(names: str) -> tuple[Color, ...]:
 
 
 HEAD_COLORS = _colors("026aaf b74700 009e73 be5a96 6690fc c28b00 282828 703f17")
-"""A colour a head where a few are shown together."""
+"""One colour for each head where a few are shown together."""
 HEAD_COLORS_ON_DARK = _colors("5cedff ff8a3d 2fc59a d291bf 8fb2ff f1c51a e4e1da c4b771")
 """The same heads on dark ground."""
 OTHER: Color = (120, 120, 120)
-"""Of a role that names no colour."""
+"""The colour of a role that names none."""
 ROLE_COLORS: dict[str, Color] = {
     name: measure.color or OTHER for name, measure in MEASURES.items() if measure.role
 }
 UNNAMED: Color = (238, 240, 243)
 NO_ROLE: Color = (180, 200, 226)
-"""Points and bars of heads without a clear role; `UNNAMED` is that of tiles."""
+"""Points and bars of heads without a clear role; tiles of such heads are `UNNAMED`."""
 
 
 def role_color(row: HeadRow, without: Color = NO_ROLE) -> Color:

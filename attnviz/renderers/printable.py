@@ -1,8 +1,8 @@
-"""Any text made safe and visible for a screen, a picture or a page; weights as short numbers.
+"""Texts made safe and visible for a screen, a picture or a page; numbers in few digits.
 
-A token may hold anything: an escape that would recolour the terminal, an override that would turn
-a line round (Boucher and Anderson 2021, "Trojan Source"), a space that nobody sees. Control
-characters become their pictures, whatever else is invisible its code point in ‹angle quotes›.
+A token may hold anything: an escape that colours the terminal, an override that reverses a line
+(Boucher and Anderson 2021, "Trojan Source"), an invisible space. Control characters become their
+pictures; every other invisible character becomes its code point in ‹angle quotes›.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from __future__ import annotations
 import math
 import unicodedata
 from collections.abc import Sequence
+from os.path import commonprefix
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # it imports numpy, and lists of names do without
+if TYPE_CHECKING:  # it imports numpy, and `attnviz models` must start without it
     from attnviz.core.measures import Meaning
 
 UNKNOWN = "–"
@@ -40,12 +41,12 @@ def _short(rounded: str) -> str:
 SPACE = "␣"
 _PICTURES = {"\n": "⏎", "\t": "⇥", "\x7f": "␡"}
 _JOINERS = "\u200c\u200d"
-# Format characters that are drawn: the signs which span Arabic, Syriac and Kaithi numbers.
+# Format characters that fonts draw: signs that span Arabic, Syriac and Kaithi numbers.
 _DRAWN_FORMATS = frozenset("\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891\u08e2") | {
     "\U000110bd",
     "\U000110cd",
 }
-# Letters and signs that are drawn as nothing: fillers, the grapheme joiner, the blank Braille.
+# Letters and signs without ink: fillers, the grapheme joiner, the blank Braille pattern.
 _BLANKS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
 # Scripts in which a joiner between two letters changes how they are written: Arabic, Syriac,
 # N'Ko and their extensions; the scripts of India to Myanmar; Khmer and Mongolian.
@@ -53,34 +54,33 @@ _JOINING_SCRIPTS = ((0x0600, 0x08FF), (0x0900, 0x109F), (0x1780, 0x18AF), (0xFB5
 
 
 def printable(text: str) -> str:
-    """The text with nothing left in it that hides, styles, breaks or turns a line.
+    """The text without characters that hide, style, break or reverse a line.
 
-    Control characters become pictures (␛, ⏎, ⇥), characters that cannot be seen their code point
-    (‹202E›), a text of nothing but spaces as many ␣. A joiner stays where it does its work: within
-    an emoji, between two letters of Arabic or Indic scripts. An accent without its letter sits on
-    a dotted circle. Any string is accepted and nothing is cut; `shorten` does that.
+    Control characters become pictures (␛, ⏎, ⇥), invisible characters their code point (‹202E›),
+    and a text of spaces alone as many ␣. A joiner stays where it has an effect: within an emoji and
+    between two letters of Arabic or Indic scripts. A leading accent gets a dotted circle.
     """
     if text.isascii() and text.isprintable() and not text.isspace():
         return text
     if text and not text.strip(" "):
         return SPACE * len(text)
     blank = text.isspace()
-    shown = [_shown(text, index, blank=blank) for index in range(len(text))]
+    shown = [_show_character(text, index, blank=blank) for index in range(len(text))]
     if shown and unicodedata.category(text[0]) in ("Mn", "Me") and shown[0] == text[0]:
         shown.insert(0, "◌")
     return "".join(shown)
 
 
 def code_point(character: str) -> str:
-    """The character's code point in a form that stands out in running text: ‹202E›."""
+    """The character's code point in angle quotes: ‹202E›."""
     code = ord(character)
     return f"‹{code:04X}›" if code > 0xFF else f"‹{code:02X}›"
 
 
 def shorten(text: str, width: int) -> str:
-    """The text cut to a number of terminal cells, ending in … where something was cut.
+    """The text cut to a number of terminal cells, with … at the end of a cut text.
 
-    Wide characters (Chinese, emoji) take two. Empty where the width is 0 or less.
+    Wide characters (Chinese, emoji) take two cells. A width of 0 or less gives an empty text.
     """
     from rich.cells import cell_len
 
@@ -89,18 +89,18 @@ def shorten(text: str, width: int) -> str:
     if len(text) <= width * 8 and cell_len(text) <= width:
         return text
     end = used = 0
-    # Marks and joiners take no cell, so without the second bound one letter could carry thousands.
+    # Marks and joiners take no cell: one letter could have thousands, hence a bound in characters.
     while end < min(len(text), width * 8) and used + cell_len(text[end]) < width:
         used += cell_len(text[end])
         end += 1
-    # A sequence may be wider than its parts: a heart counts two once it is asked to be an emoji.
+    # A sequence may be wider than its parts: a heart with an emoji selector takes two cells.
     while end and cell_len(text[:end]) > width - 1:
         end -= 1
     return text[:end].rstrip(_JOINERS) + "…"
 
 
-def _shown(text: str, index: int, *, blank: bool) -> str:
-    """How one character of the text is shown; `blank`: the text holds nothing but white space."""
+def _show_character(text: str, index: int, *, blank: bool) -> str:
+    """One character of the text made visible; `blank`: the whole text is white space."""
     character = text[index]
     if character == " " and blank:
         return SPACE
@@ -113,27 +113,27 @@ def _shown(text: str, index: int, *, blank: bool) -> str:
         category in ("Cc", "Cs", "Zl", "Zp")
         or character in _BLANKS
         or (blank and category == "Zs")
-        or (category == "Cf" and not _works(text, index))
-        or (_is_selector(character) and not _selects(text, index))
+        or (category == "Cf" and not _has_effect(text, index))
+        or (_is_selector(character) and not _follows_base(text, index))
     )
     return code_point(character) if hidden else character
 
 
-def _works(text: str, index: int) -> bool:
-    """True for a format character that is drawn itself or shapes its two neighbours."""
+def _has_effect(text: str, index: int) -> bool:
+    """True for a format character that fonts draw or that joins its two neighbours."""
     character = text[index]
     if character in _DRAWN_FORMATS:
         return True
     if character not in _JOINERS or not 0 < index < len(text) - 1:
         return False
     before, after = text[index - 1], text[index + 1]
-    if _joins(before) and _joins(after):
+    if _can_join(before) and _can_join(after):
         return True
     return character == "\u200d" and _is_emoji(before) and _is_emoji(after)
 
 
-def _joins(character: str) -> bool:
-    """True for letters and vowel signs of scripts in which a joiner has a meaning."""
+def _can_join(character: str) -> bool:
+    """True for letters and vowel signs of scripts with joiners."""
     code = ord(character)
     in_script = any(first <= code <= last for first, last in _JOINING_SCRIPTS)
     return in_script and unicodedata.category(character)[0] in "LM"
@@ -151,21 +151,18 @@ def _is_selector(character: str) -> bool:
     return "\ufe00" <= character <= "\ufe0f" or "\U000e0100" <= character <= "\U000e01ef"
 
 
-def _selects(text: str, index: int) -> bool:
+def _follows_base(text: str, index: int) -> bool:
     return index > 0 and unicodedata.category(text[index - 1])[0] in "LNPS"
 
 
 def short_paths(names: Sequence[str]) -> tuple[dict[str, str], str]:
-    """Paths of modules without the parts that all share at either end, and what these are."""
+    """Paths of modules without the parts that all share at either end; and the shared parts."""
     paths = {name: name.split(".") for name in dict.fromkeys(names)}
-    least = min(map(len, paths.values())) - 1 if len(paths) > 1 else 0
-
-    def shared(ends: list[list[str]]) -> int:
-        same = (len({*parts}) == 1 for parts in zip(*ends, strict=False))
-        return next((place for place, one in enumerate(same) if not one or place == least), least)
-
-    first = shared([*paths.values()])
-    last = min(shared([path[::-1] for path in paths.values()]), least - first)
+    ends = [path[::-1] for path in paths.values()]
+    # At least one part of each name stays.
+    most = min(map(len, paths.values())) - 1 if len(paths) > 1 else 0
+    first = min(len(commonprefix([*paths.values()])), most)  # noqa: RUF071 - of lists
+    last = min(len(commonprefix(ends)), most - first)  # noqa: RUF071 - of lists
     if not first + last:
         return {name: name for name in paths}, ""
     path = next(iter(paths.values()))
@@ -173,8 +170,8 @@ def short_paths(names: Sequence[str]) -> tuple[dict[str, str], str]:
     return {name: ".".join(own[first : len(own) - last]) for name, own in paths.items()}, common
 
 
-def number(value: float, meaning: Meaning) -> str:
-    """A share in two digits, anything else in about three; – where it says nothing."""
+def format_measure(value: float, meaning: Meaning) -> str:
+    """A share in two digits, any other measure in about three; – for NaN."""
     if math.isnan(value):
         return UNKNOWN
     if meaning.unit == "share":
@@ -188,13 +185,18 @@ def decimals(value: float, digits: int = 2) -> str:
     return UNKNOWN if math.isnan(value) else f"{value:.{digits}f}"
 
 
-def exact(value: float) -> str:
+def all_digits(value: float) -> str:
     """All digits of a number; empty for NaN."""
     return "" if math.isnan(value) else repr(value)
 
 
+def six_digits(value: float) -> str:
+    """The shortest form of six digits; empty for NaN."""
+    return "" if math.isnan(value) else f"{value:.6g}"
+
+
 def nats(value: float) -> str:
-    """A change in nats, in two decimals with its sign; 0.00 has none, – is of NaN."""
+    """A change in nats: a sign and two decimals; 0.00 without a sign, – for NaN."""
     if math.isnan(value):
         return UNKNOWN
     return f"{value:+.2f}".replace("-", "−") if round(value, 2) else "0.00"

@@ -1,6 +1,6 @@
-"""Which formats hold which kind of data; and data other than maps in all of them.
+"""Which formats can hold which kind of data; and the formats of reports, which are not maps.
 
-A command gives its data in some forms; a format writes one of them, whatever the data are.
+A report comes in several forms (text, rows, a document, …); a format writes one of these forms.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def formats_of(kind: DataKind) -> dict[str, Format]:
-    """The formats that can hold a kind of data, its usual one first."""
+    """The formats that can hold a kind of data, the usual one first."""
     forms = (*DATA_KINDS[kind], "nothing")
     found = {name: entry for name, entry in FORMATS.items() if entry.form in forms}
     usual = next(name for name, entry in found.items() if entry.form == forms[0])
@@ -32,7 +32,7 @@ def formats_of(kind: DataKind) -> dict[str, Format]:
 
 
 def format_of(path: Path, kind: DataKind = "maps") -> str:
-    """The format that a file's suffix names, of those that can hold a kind of data."""
+    """The format of a file, by its suffix, among those that can hold a kind of data."""
     formats = formats_of(kind)
     for name, entry in formats.items():
         if entry.suffix and entry.suffix == path.suffix.lower():
@@ -45,7 +45,7 @@ def format_of(path: Path, kind: DataKind = "maps") -> str:
 
 
 def make_renderer(name: str, display: Display, kind: DataKind = "maps") -> Renderer:
-    """A fresh renderer of a kind of data in a format."""
+    """A new renderer of a kind of data in a format."""
     entry = FORMATS[choose(name, FORMATS, "format")]
     made: Renderer = (entry.load() if kind == "maps" else entry.load_report())(display)
     if isinstance(made, TextReport):
@@ -53,18 +53,18 @@ def make_renderer(name: str, display: Display, kind: DataKind = "maps") -> Rende
     return made
 
 
-def rendered(renderer: Renderer, results: Iterable[tuple[Any, Views]]) -> bytes:
-    """All of the results, from the first byte to the last."""
+def render_all(renderer: Renderer, results: Iterable[tuple[Any, Views]]) -> bytes:
+    """All results as one file."""
     parts = [renderer.add(*result) for result in results]
     return b"".join(map(as_bytes, (*parts, renderer.finish())))
 
 
 def as_bytes(part: str | bytes) -> bytes:
-    """Text as UTF-8; bytes as they are."""
+    """Text as UTF-8; bytes unchanged."""
     return part if isinstance(part, bytes) else part.encode("utf-8", "backslashreplace")
 
 
-def comma_separated(lines: Iterable[Iterable[str]]) -> str:
+def csv_text(lines: Iterable[Iterable[str]]) -> str:
     """Lines of fields, quoted where needed."""
     file = io.StringIO()
     csv.writer(file, lineterminator="\n").writerows(lines)
@@ -72,7 +72,7 @@ def comma_separated(lines: Iterable[Iterable[str]]) -> str:
 
 
 def picture_suffix(path: Path, picture: str = "") -> str:
-    """The suffix, which must name a kind of picture; the picture "gif" is one that moves."""
+    """The file's suffix, which must be that of a picture; for the picture "gif", .gif."""
     suffix, known = path.suffix.lower(), (".gif",) if picture == "gif" else PICTURE_SUFFIXES
     if suffix not in known:
         raise UsageError(f"'{path}' names no picture: end it in {', '.join(known)}")
@@ -81,31 +81,21 @@ def picture_suffix(path: Path, picture: str = "") -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Data:
-    """What a command made; None where it has no such form.
-
-    Attributes:
-        text: a table for the eye.
-        rows: a header and rows, tab-separated, in which no field holds a tab or a line break.
-        lines: documents a line, where these are not the document.
-        page: its page of HTML, for the command line that is named on it.
-        about: what is kept in a picture's metadata.
-        value: the report that they are made of, with its fields.
-        notes: what its table says, and a reader of another format must be told.
-    """
+    """The forms of a command's result; None for a form that it does not have."""
 
     text: Callable[[Display], str] | None = None
-    rows: Callable[[], str] | None = None
+    rows: Callable[[], str] | None = None  # tab-separated; no field has a tab or a line break
     document: Callable[[], str] | None = None
-    lines: Callable[[], str] | None = None
+    lines: Callable[[], str] | None = None  # JSON Lines, unless it is the document on one line
     arrays: Callable[[], bytes] | None = None
     links: Callable[[], str] | None = None
     textgrid: Callable[[], str] | None = None
     vtt: Callable[[], str] | None = None
     figures: Mapping[str, Callable[[], Figure]] = field(default_factory=dict)
-    page: Callable[[str], str] | None = None
-    about: str = ""
-    value: Any = None
-    notes: Sequence[str] = ()
+    page: Callable[[str], str] | None = None  # HTML that names the given command line
+    about: str = ""  # for a picture's metadata
+    value: Any = None  # the report itself
+    notes: Sequence[str] = ()  # what its table shows, and readers of other formats must know
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +157,7 @@ def listing(
         return "".join(
             "  ".join([*(c.ljust(n) for c, n in zip(row, widths, strict=False)), row[-1]]) + "\n"
             for row in shown[: display.rows or None]
-        ) + display.left_out(len(shown))
+        ) + display.more_rows_note(len(shown))
 
     def document() -> str:
         from attnviz.storage.documents import spelt
@@ -183,50 +173,50 @@ def listing(
 
 
 class TextReport:
-    """Tables, texts or arrays, one behind the other: the field of the data that `form` names."""
+    """Writes the form of each report that `form` names, one behind the other."""
 
     form = "text"
 
     def __init__(self, display: Display) -> None:
         self.display, self.count = display, 0
 
-    def add(self, data: Data, views: Views) -> str | bytes:
-        """What to write for one more."""
+    def add(self, data: Any, views: Views) -> str | bytes:
+        """The form of one more report."""
         self.count += 1
-        return self._join(self._made(data))  # type: ignore[no-any-return]
+        return self._join(self._write(data))  # type: ignore[no-any-return]
 
     def finish(self) -> str:
-        """What to write once all are through."""
+        """Nothing more."""
         return ""
 
-    def _made(self, data: Data) -> Any:
-        make = getattr(data, self.form)
-        if make is None:
+    def _write(self, data: Any) -> Any:
+        write = getattr(data, self.form)
+        if write is None:
             raise UsageError("this data cannot be written in this format: choose -f json")
-        return make(self.display) if self.form == "text" else make()
+        return write(self.display) if self.form == "text" else write()
 
-    def _join(self, made: Any) -> Any:
-        """What stands there for it, behind the one before."""
-        return made
+    def _join(self, written: Any) -> Any:
+        """The form as it follows the one before."""
+        return written
 
 
 class JsonReport(TextReport):
-    """One document; of an input that may hold several a list, however many came."""
+    """One document; for an input that may hold several, a list."""
 
-    def _join(self, made: str) -> str:
+    def _join(self, written: str) -> str:
         if not self.display.many:
-            return made
-        return ("[" if self.count == 1 else ",\n") + made.rstrip("\n")
+            return written
+        return ("[" if self.count == 1 else ",\n") + written.rstrip("\n")
 
     def finish(self) -> str:
-        """The list's end."""
+        """The end of the list."""
         if not self.display.many:
             return ""
         return "]\n" if self.count else "[]\n"
 
 
 class JsonLinesReport(TextReport):
-    """A document a line."""
+    """One document a line."""
 
     def add(self, data: Data, views: Views) -> str:
         """The document on one line; or a line for each of its texts."""
@@ -236,18 +226,18 @@ class JsonLinesReport(TextReport):
 
         from attnviz.storage.documents import dump_json
 
-        return dump_json(json.loads(self._made(data))) + "\n"
+        return dump_json(json.loads(self._write(data))) + "\n"
 
 
 class TsvReport(TextReport):
-    """Rows, tab-separated, behind one header."""
+    """Rows, tab-separated, under one header."""
 
-    def _join(self, made: str) -> str:
-        return made if self.count == 1 else made.partition("\n")[2]
+    def _join(self, written: str) -> str:
+        return written if self.count == 1 else written.partition("\n")[2]
 
 
 class CsvReport(TsvReport):
     """Rows, comma-separated, quoted where needed."""
 
-    def _join(self, made: str) -> str:
-        return comma_separated(line.split("\t") for line in super()._join(made).split("\n")[:-1])
+    def _join(self, written: str) -> str:
+        return csv_text(line.split("\t") for line in super()._join(written).split("\n")[:-1])

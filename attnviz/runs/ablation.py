@@ -14,6 +14,7 @@ from attnviz.analyses.effects.ablation import (
     Each,
     Part,
     each_part,
+    head_places,
     measured_parts,
     named_parts,
     predictions,
@@ -39,7 +40,7 @@ from attnviz.models import Source
 from attnviz.models.lens import ask_source, explained_by, open_experiment, scores_of
 from attnviz.models.open import open_source
 from attnviz.renderers.reports import Data, data_of
-from attnviz.renderers.text.effects import (
+from attnviz.renderers.text.ablation_table import (
     ablation_json,
     ablation_npz,
     ablation_table,
@@ -63,9 +64,10 @@ class Ablation:
     """What to switch off, and how.
 
     Attributes:
-        heads: "2.0" of the main stream, or "encoder.3.5".
+        heads: "2.0" of the main stream, or "encoder.3.5"; "0" and "0-3" are of the layers chosen.
         links: "rouge>red" in every head of the main stream, or "encoder:the>cat".
         tokens: "red", or "red[3]" where there are several.
+        layer: "2", "0-2" or "encoder.2", switched off where no heads are named.
         each: what to switch off one by one instead.
         by: what takes the place of a head's output.
         wanted: the output to explain; None: every token that is predicted, else one output.
@@ -75,28 +77,32 @@ class Ablation:
     heads: tuple[str, ...] = ()
     links: tuple[str, ...] = ()
     tokens: tuple[str, ...] = ()
+    layer: str | None = None
     each: Each | None = None
     by: By = "zero"
     wanted: str | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:
+        head_places(self.heads, self.layer)
+        named = {"head": self.heads, "layer": self.layer, "link": self.links, "token": self.tokens}
         if self.joint and self.each:
+            clash = next(name for name, value in named.items() if value)
             raise UsageError(
-                "--each switches everything of a kind off one by one: leave --head, --link and "
-                "--token out"
+                f"--each {self.each} switches off one after the other, and --{clash} what it "
+                "names: give one of them"
             )
 
     def parts(self, attention: Attention) -> list[Part]:
         """What is switched off in a text; without a name every head."""
         if self.joint:
-            return named_parts(attention, self.heads, self.links, self.tokens)
+            return named_parts(attention, self.heads, self.links, self.tokens, self.layer)
         return each_part(attention, self.each or "heads")
 
     @property
     def joint(self) -> bool:
         """Whether what was named is also switched off all at once."""
-        return bool(self.heads or self.links or self.tokens)
+        return bool(self.heads or self.layer or self.links or self.tokens)
 
 
 def ablate_text(
@@ -286,12 +292,12 @@ def reference_banks(source: Source, texts: TextInput) -> list[HeadOutputs]:
 
 def _effects_data(report: AblationReport, top: int, lines: list[str]) -> Data:
     def draw(name: str) -> Figure:
-        from attnviz.renderers.figures.effects import effect_bars, effect_grid, effect_words
+        from attnviz.renderers.figures.effect_bars import effect_bars, effect_grid, effect_words
 
-        return {"bars": effect_bars, "grid": effect_grid, "words": effect_words}[name](report)
+        return {"bars": effect_bars, "grid": effect_grid, "highlight": effect_words}[name](report)
 
     kinds = {one.kind for one in report.every}
-    shows = {"grid": {"head"}, "words": {"token"}}  # every part of a kind
+    shows = {"grid": {"head"}, "highlight": {"token"}}  # every part of a kind
     pictures = ["bars", *(name for name, shown in shows.items() if kinds == shown)]
     return data_of(
         *(report, ablation_table, ablation_tsv, ablation_json, top),

@@ -311,7 +311,7 @@ class Answers:
         try:
             if lens != "raw" and (lens == ALL_LENSES or LENSES[lens].needs != "weights"):
                 raise UsageError(f"lens {lens} is not worked out with parts switched off")
-            attention = replace(experiment.changed(change), id=asked.result.id)
+            attention = replace(experiment.changed_maps(change), id=asked.result.id)
             asked.result = apply_choice(attention, Choice(lens=lens))
         except AttnvizError as error:
             answer["notes"].append(printable(f"the maps are of the model as it is: {error}"))
@@ -327,7 +327,7 @@ def check_tokens(source: Any, text: Text) -> None:
     if encode is None:
         if not hasattr(tokenizer, "is_fast"):  # a shipped model that reads few, or none
             return
-        from attnviz.models.hugging_face.inputs.tokens import tokenize
+        from attnviz.models.hugging_face.inputs.tokenization import tokenize
 
         encode = partial(tokenize, tokenizer)
     count = sum(len(encode(one).ids) for one in (text.text, text.target) if one)

@@ -19,7 +19,7 @@ from attnviz.core.effects import SavedEffects
 from attnviz.core.errors import AttnvizError, InputError, UsageError
 from attnviz.core.measures import DRIFT, Comparison, History
 from attnviz.core.notices import notify
-from attnviz.core.options import Choice, InMemoryMaps, Options, Origin, Width
+from attnviz.core.options import Choice, InMemoryMaps, Options, Origin, Width, map_options
 from attnviz.models.open import check_origin, open_source
 from attnviz.renderers.reports import Data, Item, data_of
 from attnviz.renderers.text.comparison import (
@@ -31,7 +31,7 @@ from attnviz.renderers.text.comparison import (
     effects_tsv,
     head_name,
 )
-from attnviz.renderers.text.history import history_json, history_table, history_tsv
+from attnviz.renderers.text.history_table import history_json, history_table, history_tsv
 from attnviz.runs.outputs import draw_difference, page_html
 from attnviz.runs.pipeline import Result, apply_choice, attend_one, check_choice
 from attnviz.storage.matrices import read_bytes
@@ -100,11 +100,11 @@ def sides_of(
     return first, second
 
 
-def saved_effects(sides: Sides, *, draws: bool = False) -> tuple[SavedEffects, SavedEffects] | None:
+def saved_effects(sides: Sides, options: Options) -> tuple[SavedEffects, SavedEffects] | None:
     """The effects of two saved ablations; None where neither side is one.
 
     Raises:
-        UsageError: only one side is, or more than tables is asked for of both.
+        UsageError: only one side is, or an option chooses, draws or shows maps.
     """
     first, second = map(_effects_of, sides)
     if first is None and second is None:
@@ -112,11 +112,12 @@ def saved_effects(sides: Sides, *, draws: bool = False) -> tuple[SavedEffects, S
     if first is None or second is None:
         names = ("A holds effects of an ablation, and B", "B holds effects of an ablation, and A")
         raise UsageError(f"{names[first is None]} does not: give two files of 'attnviz ablate'")
-    if draws or any(side.choice != Choice() for side in sides):
-        raise UsageError(
-            "effects are compared as they were saved: of the other options give only --top, "
-            "--fail-above, -f and -o"
-        )
+    for side in sides:
+        if given := map_options(replace(options, choice=side.choice)):
+            raise UsageError(
+                f"'{side.given}' holds effects, which are compared as they were saved: leave "
+                f"{given[0]} out"
+            )
     return first, second
 
 
@@ -317,14 +318,14 @@ def _named_maps(step: int, sample: Attention) -> Iterator[AttentionMap]:
 
 
 def _plot(found: History) -> Figure:
-    from attnviz.renderers.figures.history import history_figure
+    from attnviz.renderers.figures.head_history import history_figure
 
     return history_figure(found)
 
 
 def _frames(found: History, samples: Samples) -> Figure:
     """One head in each sample on one scale: the figure of the last one, with all as its frames."""
-    from attnviz.renderers.figures.history import frames
+    from attnviz.renderers.figures.head_history import head_frames
 
     most = int(np.nan_to_num(found.values[DRIFT]).sum(axis=0).argmax())
     _, layer, head = found.heads[most]
@@ -341,4 +342,4 @@ def _frames(found: History, samples: Samples) -> Figure:
     which = f"layer {layer} head {head}"
     if len(found.heads) > 1:
         which += f", which drifted most of {len(found.heads)}"
-    return frames(maps, found.provenance.title, which)
+    return head_frames(maps, found.provenance.title, which)

@@ -437,8 +437,8 @@ def read_frequencies(path: Path) -> Vocabulary:
 
 
 def _corpus_data(report: CorpusReport, asked: CorpusRequest) -> Data:
-    from attnviz.renderers.data import corpus as data
-    from attnviz.renderers.text.corpus import corpus_table
+    from attnviz.renderers.data import corpus_data as data
+    from attnviz.renderers.text.corpus_table import corpus_table
 
     streams = (replace(stream, rows=stream.rows[: asked.top]) for stream in report.streams)
     first = replace(report, streams=tuple(streams))

@@ -37,10 +37,11 @@ from attnviz.core.registry import Command
 from attnviz.models import Source
 from attnviz.models.lens import open_experiment
 from attnviz.models.open import brings_tokens, check_origin, open_source
-from attnviz.renderers.data.heads import measures_json, measures_tsv
 from attnviz.renderers.reports import Data, data_of
-from attnviz.renderers.text.heads import (
+from attnviz.renderers.text.head_tables import (
+    measures_json,
     measures_table,
+    measures_tsv,
     similarity_json,
     similarity_table,
     similarity_tsv,
@@ -247,9 +248,8 @@ class HeadsRequest:
         check_order(self.order, self.role)
         check_effect(self.order, self.by, effect=self.effect)
         if self.similar and (self.role is not None or self.order != "role"):
-            raise UsageError(
-                "--similar compares all heads with one another: leave out --role, --sort"
-            )
+            clash = "--sort" if self.role is None else "--role"
+            raise UsageError(f"--similar compares all heads with one another: leave {clash} out")
 
     @property
     def command(self) -> Command:
@@ -261,6 +261,15 @@ def check_effect(order: str, by: Instead, *, effect: bool) -> None:
     """Refuse what only effects know where they are not asked for."""
     if not effect and (order == EFFECT or by != "zero"):
         raise UsageError(f"{'--sort effect' if order == EFFECT else '--by'} needs --effect")
+
+
+def check_treebank(others: Mapping[str, object]) -> None:
+    """Refuse the options, by their names, that sentences of a treebank leave no room for."""
+    if given := [name for name, value in others.items() if value]:
+        raise UsageError(
+            f"--treebank brings its own sentences and scores every head on them: leave {given[0]} "
+            "out"
+        )
 
 
 def check_heads(options: Options, command: Command) -> None:

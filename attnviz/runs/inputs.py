@@ -33,23 +33,23 @@ from attnviz.storage.texts.lines import (
 )
 
 _open: list[LineReader] = []
-"""The lines of stdin once they are read; there is one stdin."""
+"""The reader of stdin, once it is open."""
 USUAL = Many()
-"""Texts read as files are by their names."""
+"""Files are read as their suffixes say."""
 
 
 def stdin_lines(longest: int = LONGEST) -> Iterator[bytes]:
-    """The lines of stdin, unpacked where they are gzip, none later than it comes."""
+    """The lines of stdin as they come, unpacked if they are gzip."""
     buffer: Any = sys.stdin.buffer
     lines = open_lines(getattr(buffer, "raw", buffer), "stdin", longest=longest)
     _open[:] = [] if lines.packed else [lines]
     yield from unbroken(lines, "stdin")
 
 
-def waiting() -> bool:
-    """Whether a next line can be had without waiting for a pipe or a keyboard.
+def stdin_is_ready() -> bool:
+    """Whether stdin has data, so that reading the next line does not wait for a pipe or keyboard.
 
-    True for files, gzip and systems that cannot tell; also where only a part of a line has come.
+    True too for files, gzip, and systems that cannot tell; the data may be a part of a line.
     """
     if not _open or _open[0].ready:
         return True
@@ -62,7 +62,7 @@ def waiting() -> bool:
 
 
 def count_records(file: str, how: Many = USUAL, *, pairs: bool = False) -> int | None:
-    """How many texts, good and bad, a file gives; None of what can be read only once."""
+    """How many texts, good and bad, a file holds; None if it can be read only once."""
     if file == "-" or not Path(file).is_file():
         return None
     reading = reading_of(file, how, pairs=pairs)
@@ -70,7 +70,7 @@ def count_records(file: str, how: Many = USUAL, *, pairs: bool = False) -> int |
 
 
 def reading_of(file: str, how: Many, *, pairs: bool, keep_blank: bool = False) -> FileFormat:
-    """How to read a file: as its name says, unless a format was given."""
+    """How to read a file: by --input-format, or else by its suffix."""
     path, input_format = Path(file), how.input_format
     if input_format is None:
         known = format_of_file(path)
@@ -92,29 +92,29 @@ def reading_of(file: str, how: Many, *, pairs: bool, keep_blank: bool = False) -
 
 
 def texts_of_file(file: str, reading: FileFormat) -> Iterator[Text | BadText]:
-    """Texts as they come; that there is a file with the right columns is found out here and now."""
+    """Texts as they come. A missing file or wrong columns are an error at once."""
     if file == "-":
-        return _some(read_texts(stdin_lines(reading.longest), "stdin", reading), "stdin")
+        return _at_least_one(read_texts(stdin_lines(reading.longest), "stdin", reading), "stdin")
     from attnviz.storage.matrices import open_file
 
     path, name = Path(file), f"'{file}'"
-    if not path.is_fifo():  # opening a pipe would take what is in it
+    if not path.is_fifo():  # opening and closing a pipe would lose what is in it
         open_file(path).close()
     if path.is_file():
         next(read_texts(_lines(path, reading), name, reading), None)
-    return _some(read_texts(_lines(path, reading), name, reading), name)
+    return _at_least_one(read_texts(_lines(path, reading), name, reading), name)
 
 
 def _lines(path: Path, reading: FileFormat) -> Iterator[bytes]:
-    """The lines of a file, opened once they are wanted; a pipe gives what it has at once."""
+    """The lines of a file, opened at the first; unbuffered, so that a pipe does not wait."""
     from attnviz.storage.matrices import open_file
 
     file = open_file(path, buffering=0)
     yield from read_file(file, f"'{path}'", packed=is_packed(path), longest=reading.longest)
 
 
-def _some(texts: Iterator[Text | BadText], name: str) -> Iterator[Text | BadText]:
-    """The texts, where there is at least one."""
+def _at_least_one(texts: Iterator[Text | BadText], name: str) -> Iterator[Text | BadText]:
+    """The texts; an error if there are none."""
     found = False
     for text in texts:
         found = True
@@ -127,9 +127,9 @@ PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp")
 
 
 def pictures_in(files: Sequence[str]) -> tuple[list[Path], int]:
-    """The pictures among files and in folders, and the number of other files in the folders.
+    """The pictures among files and in folders, and how many other files the folders hold.
 
-    No picture is found where the only file holds texts.
+    Without any picture the file is one of texts.
     """
     from attnviz.storage.matrices import open_file
 
@@ -155,7 +155,7 @@ def pictures_in(files: Sequence[str]) -> tuple[list[Path], int]:
 
 
 def files_below(folder: Path) -> list[Path]:
-    """Every file in a folder and in those in it, in the order of their names.
+    """Every file below a folder, sorted by path.
 
     Raises:
         InputError: one of the folders cannot be read.
@@ -219,7 +219,7 @@ def texts_of(
         reading = reading_of(file, how, pairs=pairs, keep_blank=keep_blank)
         count = partial(count_records, file, how, pairs=pairs)
         on_disk = None if file == "-" else Path(file)
-        ready = waiting if file == "-" else None
+        ready = stdin_is_ready if file == "-" else None
         records = texts_of_file(file, reading)
         return TextInput(records, count=count, ready=ready, file=on_disk)
     if how.columns is not None or how.input_format is not None:

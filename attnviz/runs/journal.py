@@ -19,8 +19,8 @@ from msgspec.structs import asdict
 
 from attnviz.core import __version__
 from attnviz.core.errors import InputError, UsageError, is_number
+from attnviz.core.fingerprints import fingerprint_files, model_checksum
 from attnviz.core.options import InMemoryModel, Options
-from attnviz.core.shared import files_state, model_checksum
 from attnviz.models.open import states_of
 from attnviz.storage.documents import dump_json
 from attnviz.storage.saved import shard_path, shards_of
@@ -130,7 +130,7 @@ def run_options(command: str, options: Options, input_file: Path) -> dict[str, s
     given |= _fingerprint(input_file)
     states = states_of(options.origin)
     if options.choice.group not in (None, "words", "sentences"):
-        states["--group"] = files_state([Path(str(options.choice.group))])
+        states["--group"] = fingerprint_files([Path(str(options.choice.group))])
     for name, state in states.items():
         if state:
             given[f"the state of {name}'s files"] = checksum_of(repr(state).encode())

@@ -18,9 +18,9 @@ from threading import RLock
 from typing import ClassVar, TypeVar
 
 from attnviz.core.errors import AttnvizError, InputError
+from attnviz.core.fingerprints import FileFingerprint
 from attnviz.core.options import Choice, InMemoryModel, Many, Origin
 from attnviz.core.registry import Command, SourceKind
-from attnviz.core.shared import FileState
 from attnviz.models import Source
 from attnviz.models.lens import needs_head
 from attnviz.models.open import open_source, states_of
@@ -39,7 +39,7 @@ Shard = TypeVar("Shard")
 Made = TypeVar("Made")
 
 
-States = Mapping[str, FileState]
+States = Mapping[str, FileFingerprint]
 """What the disk says of the files of an origin, as `states_of` tells it."""
 _OPEN: dict[Hashable, tuple[States, Source]] = {}
 _OPENING = RLock()

@@ -25,7 +25,7 @@ from attnviz.renderers.reports import (
     formats_of,
     make_renderer,
     picture_suffix,
-    rendered,
+    render_all,
 )
 from attnviz.storage.writing import write_file
 
@@ -112,7 +112,7 @@ class Presentable:
         if name not in formats:
             raise UsageError(f"{command} gives no {name}, but {in_words(formats)}")
         renderer = make_renderer(name, display or Display(many=len(items) > 1), kind)
-        return rendered(renderer, ((item.data, item.views) for item in items))
+        return render_all(renderer, ((item.data, item.views) for item in items))
 
 
 def views_of(attention: Attention, choice: Choice | None = None, top: int = 1) -> Views:
@@ -138,7 +138,7 @@ def draw(
     A heat map may have a spectrogram `above` its columns.
     """
     from attnviz.analyses.view import describe_run, few_heads, orientation, sides, under_title
-    from attnviz.renderers.figures.figure import fitted
+    from attnviz.renderers.figures.figure import fit_width
 
     shown = shown or views_of(attention)
     function = PICTURES[picture].load()
@@ -149,14 +149,14 @@ def draw(
         view = pictured[0]
         parts = divisions(attention, view.map)
         words = {"title": view.caption, "subtitle": under_title(attention, view.orientation)}
-        return fitted(function, view.map, width, **words, divided=parts, **above)
-    if picture == "links":
+        return fit_width(function, view.map, width, **words, divided=parts, **above)
+    if picture == "lines":
         item, title = few_heads(attention, shown()[0])
         subtitle = under_title(attention, sides(item))
-        return fitted(function, item, width, title=title, subtitle=subtitle)
+        return fit_width(function, item, width, title=title, subtitle=subtitle)
     item = attention.main
     title, subtitle = describe_run(attention, item), under_title(attention, orientation(item))
-    return fitted(function, item, width, title=title, subtitle=subtitle)
+    return fit_width(function, item, width, title=title, subtitle=subtitle)
 
 
 def draw_side_by_side(
@@ -164,10 +164,10 @@ def draw_side_by_side(
 ) -> Figure:
     """A text through every lens, one panel each."""
     from attnviz.analyses.view import orientation, under_title
-    from attnviz.renderers.figures.figure import fitted
+    from attnviz.renderers.figures.figure import fit_width
     from attnviz.renderers.figures.panels import panels
 
-    return fitted(
+    return fit_width(
         panels,
         [view.map for view in shown],
         width,
@@ -181,7 +181,7 @@ def draw_difference(
     found: Comparison, picture: str, subtitle: str, width: Width | None = None
 ) -> Figure:
     """B − A: every head, or the one that differs most as a heat map."""
-    from attnviz.renderers.figures.figure import fitted
+    from attnviz.renderers.figures.figure import fit_width
 
     item, title = found.map, "B − A"
     if picture == "heatmap":
@@ -195,7 +195,7 @@ def draw_difference(
             layers=(item.layers[layer],),
             heads=(item.heads[head],),
         )
-    return fitted(PICTURES[picture].load(), item, width, title=title, subtitle=subtitle)
+    return fit_width(PICTURES[picture].load(), item, width, title=title, subtitle=subtitle)
 
 
 def page_of(item: Item, command: str = "") -> str | None:

@@ -148,7 +148,7 @@ class PictureRequest:
         token: the token of the text that looks, by number, or "all".
         scale: colours up to the largest weight of each picture ("own") or of all ("shared").
         smooth: whether weights are smoothed between patches.
-        shown: whether a person will look at the result, which takes one patch.
+        shown: the option that shows one patch to a person; empty where the result is data.
     """
 
     files: tuple[Path, ...]
@@ -160,7 +160,7 @@ class PictureRequest:
     lens: str = "raw"
     scale: PictureScale = "own"
     smooth: bool = False
-    shown: bool = False
+    shown: str = ""
 
     def check(self, options: Options) -> None:
         """Refuse what cannot be done before a model loads."""
@@ -174,8 +174,8 @@ class PictureRequest:
             parse_patch(self.patch)
         if self.patch == ALL and self.shown:
             raise UsageError(
-                "--patch all gives every patch's look, which is data: use -f json, csv, …, or "
-                "choose one patch to see"
+                f"--patch all is data, and {self.shown} shows one patch: use -f json, csv, …, or "
+                "choose a patch"
             )
         if self.lens == "gradient" and self.patch is not None:
             raise UsageError(
@@ -185,16 +185,15 @@ class PictureRequest:
         if self.text is None:
             if self.token is not None:
                 raise UsageError("--token chooses a token of --text: give that too")
-            if self.video or len(self.files) > 1 or origin.generate is not None:
-                raise UsageError(
-                    "several pictures, --video and --generate are for --text: give that too"
-                )
+            with_text = {"--video": self.video, "--generate": origin.generate}
+            with_text["a second picture"] = len(self.files) > 1
+            if given := [name for name, value in with_text.items() if value]:
+                raise UsageError(f"{given[0]} is read together with --text: give that too")
             return
         raw = None if self.lens == "raw" else self.lens
         alone = {"--patch": self.patch, "--image-size": self.image_size, "--lens": raw}
         if given := [option for option, value in alone.items() if value is not None]:
-            way = " or use --lens raw" if given == ["--lens"] else ""
-            raise UsageError(f"{given[0]} is for a picture alone: leave --text out{way}")
+            raise UsageError(f"{given[0]} is for a picture without --text: leave one of them out")
         check_text(self.text)
 
 

@@ -149,9 +149,9 @@ class Result(Attention, Presentable):
         """Every head of every layer of the main map, also written to a file if given."""
         return self._draw("grid", file, width)
 
-    def links(self, file: str | Path | None = None, width: Width | None = None) -> Figure:
+    def lines(self, file: str | Path | None = None, width: Width | None = None) -> Figure:
         """Tokens joined by lines, also written to a file if given."""
-        return self._draw("links", file, width)
+        return self._draw("lines", file, width)
 
     def to_dict(self) -> dict[str, Any]:
         """All maps as plain values in the layout that `xarray.Dataset.from_dict` reads."""
@@ -202,9 +202,9 @@ class Result(Attention, Presentable):
         return page_html(self, most_weights=NOTEBOOK_WEIGHTS, shown=self._views)
 
     def _repr_html_(self) -> str:
-        from attnviz.renderers.page import framed
+        from attnviz.renderers.page import iframe
 
-        return framed(self._notebook_page())
+        return iframe(self._notebook_page())
 
     def _repr_mimebundle_(self, **wanted: Any) -> Any:
         """The widget, where anywidget is installed; else None, for a notebook to ask on."""

@@ -14,7 +14,7 @@ import numpy as np
 from attnviz.analyses.word_times import ENOUGH, Heads, TimingError, WordClock, timing_errors
 from attnviz.core.attention_map import Attention
 from attnviz.core.errors import UsageError
-from attnviz.core.options import Choice, Options
+from attnviz.core.options import Options, map_options
 from attnviz.core.query import Query
 from attnviz.core.registry import DataKind
 from attnviz.models import attend_query
@@ -35,10 +35,8 @@ if TYPE_CHECKING:
     from attnviz.core.query import Recording
     from attnviz.models.hugging_face.audio.audio import AudioModel
 
-TIMES_ARE_DATA = (
-    "times of words are data: leave out what chooses, draws and shows maps (--heads chooses the "
-    "heads that time words)"
-)
+TIMED = ("textgrid", "vtt")
+"""Formats of words with times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +81,17 @@ class RecordingRequest:
         if self.timing_heads is not None:
             parse_heads(self.timing_heads)
         if self.kind == "maps" and self.timing_heads is not None:
-            raise UsageError("--heads names heads that time words: add --word-times or --times")
-        if self.kind != "maps" and options.choice != Choice():
-            raise UsageError(TIMES_ARE_DATA)
+            raise UsageError(
+                "--timing-heads names heads that time words: add --word-times or --times"
+            )
+        if self.kind != "maps" and (given := map_options(options)):
+            output, asked = options.output, "--times" if self.times else "--word-times"
+            if output.format in TIMED:
+                asked = f"-f {output.format}"
+            elif output.output and output.output.suffix.lower()[1:] in TIMED:
+                asked = f"-o {output.output}"
+            heads = ", or choose by --timing-heads" if given[0] in ("--layer", "--head") else ""
+            raise UsageError(f"{asked} writes times, not maps: leave {given[0]} out{heads}")
         if self.text is not None:
             check_text(self.text)
 
@@ -128,7 +134,7 @@ def _maps_item(
     found = apply_choice(attention, options.choice)
     views = views_of(found, options.choice, options.origin.top)
     bands = cache(partial(log_mel, source.cut(heard), source.extractor))
-    if source.patched:
+    if source.has_patches:
         # Patches of a spectrogram are shown over it, as those of a picture are.
         def page(command: str) -> str:
             pictures = {"self": as_jpeg(spectrogram(bands()))}
@@ -175,7 +181,7 @@ def _times_data(
 def parse_heads(text: str) -> Heads:
     """Layers and heads of "2.0,3.1"."""
     if not re.fullmatch(r"\d{1,4}\.\d{1,4}(,\d{1,4}\.\d{1,4})*", text):
-        raise UsageError(f"--heads '{text}' names no heads: write LAYER.HEAD,… (2.0,3.1)")
+        raise UsageError(f"--timing-heads '{text}' names no heads: write 2.0 or 2.0,3.1")
     pairs = (part.split(".") for part in text.split(","))
     return list(dict.fromkeys((int(layer), int(head)) for layer, head in pairs))
 

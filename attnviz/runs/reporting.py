@@ -88,7 +88,7 @@ def good_results(
 
 
 def reject_of(record: Text | BadText | None, error: AttnvizError) -> bytes:
-    """A record that came to nothing as a line of the file of rejects; nothing where it has none."""
+    """The line of --rejects for a record that failed; empty without a record."""
     if record is None:
         return b""
     return reject_line(record.line, record.where, str(error), record.raw)
@@ -97,15 +97,16 @@ def reject_of(record: Text | BadText | None, error: AttnvizError) -> bytes:
 def reject_line(number: int, where: str, reason: str, raw: str) -> bytes:
     r"""One JSON line: {"line":2,"reason":"the text is empty","text":" "}.
 
-    `jq -r .text rejects.jsonl` gives the lines back, to be mended and fed again.
+    `jq -r .text rejects.jsonl` prints the lines, to correct and run again.
     """
     from attnviz.storage.documents import dump_json
     from attnviz.storage.texts import is_utf8
 
-    said = reason.removeprefix(f"{where}: ")
+    reason = reason.removeprefix(f"{where}: ")
     if where:
-        said = said.replace(where, f"line {number}")
-    record = {"line": number, "reason": said, "text": raw}
-    if is_utf8(said) and is_utf8(raw):
+        reason = reason.replace(where, f"line {number}")
+    record = {"line": number, "reason": reason, "text": raw}
+    if is_utf8(reason) and is_utf8(raw):
         return dump_json(record).encode() + b"\n"
+    # Only json.dumps() writes the surrogates that stand for bytes outside of UTF-8.
     return json.dumps(record, separators=(",", ":")).encode() + b"\n"

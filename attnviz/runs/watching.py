@@ -58,9 +58,9 @@ class Watched:
         """As `Result.grid`."""
         return self.attention().grid(file, width)
 
-    def links(self, file: str | Path | None = None, width: Width | None = None) -> Figure:
-        """As `Result.links`."""
-        return self.attention().links(file, width)
+    def lines(self, file: str | Path | None = None, width: Width | None = None) -> Figure:
+        """As `Result.lines`."""
+        return self.attention().lines(file, width)
 
     def overlay(
         self,
@@ -98,11 +98,11 @@ class Watched:
             Overlaying,
             overlay,
             overlay_grid,
-            shown_picture,
+            picture_crop,
         )
 
         model, wanted, names = self._facts
-        seen = shown_picture(picture)
+        seen = picture_crop(picture)
         ratio = seen.pixels.shape[0] / seen.pixels.shape[1]
         rows, columns, maps = word_maps(self.seen, wanted.batch or 0, wanted, names, word, ratio)
         means = ["heads"]

@@ -26,7 +26,7 @@ from attnviz.core.errors import UsageError
 from attnviz.core.query import Query
 from attnviz.core.registry import LENSES
 from attnviz.models.lens import ask_source, explained_by, open_experiment, scores_of
-from attnviz.models.pocket.source import load_pocket
+from attnviz.models.pocket.translator import load_pocket
 from tests.invoke import attnviz
 
 PAIR = Query("the red car is fast .", "la voiture rouge est rapide .", "cross")

@@ -9,7 +9,7 @@ from attnviz.analyses.heads import HeadStudy, check_order, measure_heads
 from attnviz.core.attention_map import Attention, Provenance
 from attnviz.core.errors import UsageError
 from attnviz.renderers import Display
-from attnviz.renderers.text.heads import measures_table
+from attnviz.renderers.text.head_tables import measures_table
 from tests.analyses.heads import map_of, random_map
 
 

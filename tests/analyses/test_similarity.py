@@ -13,7 +13,7 @@ from attnviz.analyses.entropy import jensen_shannon
 from attnviz.analyses.similarity import SimilarityStudy, head_divergences, plane
 from attnviz.core.attention_map import Attention, Provenance
 from attnviz.renderers import Display
-from attnviz.renderers.text.heads import similarity_table, similarity_tsv
+from attnviz.renderers.text.head_tables import similarity_table, similarity_tsv
 from tests.analyses.heads import map_of, random_map
 
 

@@ -39,10 +39,10 @@ def test_as_chosen_the_mean_of_the_last_layer_comes_with_a_line_for_each_head() 
 
 def test_a_focus_is_shown_with_its_reason_and_the_mean_of_its_layer_behind() -> None:
     item = self_map(WORDS, 3, 4)
-    focus = Focus("1", "2", "the alignment head")
+    focus = Focus("1", "2", "trained to align")
     first, mean = views(attention_of(item, focus={"self": focus}))
     assert np.array_equal(first.map.weights[0, 0], item.weights[1, 2])
-    assert first.caption.endswith("layer 1 head 2 (the alignment head)")
+    assert first.caption.endswith("layer 1 head 2 (trained to align)")
     assert (first.heads, first.strongest, first.second, first.focus) == ((), None, False, focus)
     assert np.allclose(mean.map.weights[0, 0], item.weights[1].mean(axis=0), atol=1e-6)
     assert (mean.caption, mean.orientation) == ("mean over the heads of layer 1", "")

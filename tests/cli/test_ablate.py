@@ -96,6 +96,34 @@ def test_numbers_are_the_same_in_every_format_and_the_total_is_that_of_the_outpu
     assert shown <= set(found["table"].text.split())
 
 
+@pytest.mark.parametrize(
+    ("asked", "parts"),
+    [
+        (("--head", "2.0,2.1", "--head", "encoder.3.5"), "cross 2.0,cross 2.1,encoder 3.5"),
+        (("--layer", "2"), "cross 2"),
+        (("--layer", "0,last"), "cross 0,cross 3"),
+        (("--layer", "encoder.1-2"), "encoder 1,encoder 2"),
+        (("--layer", "2-3", "--head", "0-1"), "cross 2.0,cross 2.1,cross 3.0,cross 3.1"),
+        (("--layer", "encoder.1", "--head", "5,0"), "encoder 1.5,encoder 1.0"),
+        (("--head", "3"), "cross 0.3,cross 1.3,cross 2.3,cross 3.3"),
+    ],
+)
+def test_heads_and_layers_are_chosen_as_in_every_command(
+    asked: tuple[str, ...], parts: str
+) -> None:
+    found = ablated(*PAIR, *asked, "-q", "-f", "json").json()["effects"]
+    labels = [one["label"].replace(" layer", "").replace(" head ", ".") for one in found]
+    assert ",".join(labels) == parts
+
+
+def test_a_layer_that_is_named_is_switched_off_as_by_each_layers() -> None:
+    (named,) = ablated(*PAIR, "--layer", "2", "-q", "-f", "json").json()["effects"]
+    each = ablated(*PAIR, "--each", "layers", "-q", "-f", "json").json()["effects"]
+    assert named["effect"] == pytest.approx(
+        next(one["effect"] for one in each if one["label"] == named["label"]), abs=1e-4
+    )
+
+
 def test_an_archive_has_the_effect_of_each_head_where_it_belongs() -> None:
     found = arrays(ablated(*PAIR, "--each", "heads", "-q", "-f", "npz"))
     for stream in ("cross", "encoder", "decoder"):
@@ -135,7 +163,7 @@ def test_many_texts_give_means_and_those_that_lack_a_name_a_line_each(tmp_path: 
 def test_a_head_that_no_text_has_ends_the_run_with_many_texts_too() -> None:
     done = attnviz("ablate", "--input", "-", "--head", "9.9", stdin=PAIRS)
     assert (done.status, done.out) == (2, b"")
-    assert done.mistake == ("there is no head 9.9 in stream 'cross': layers 0 to 3, heads 0 to 5")
+    assert done.mistake == ("layer 9 does not exist: pocket (cross) has 4 layers, 0 to 3")
 
 
 @pytest.mark.parametrize(
@@ -143,11 +171,19 @@ def test_a_head_that_no_text_has_ends_the_run_with_many_texts_too() -> None:
     [
         (
             ("--head", "x"),
-            "--head 'x' is no head: write LAYER.HEAD, or STREAM.LAYER.HEAD, such as 2.0",
+            "--head 'x' names no head: write 0, 2,5 or 0-3, last or all, or layer and head as 2.3",
+        ),
+        (
+            ("--layer", "2.3"),
+            "--layer '2.3' names a head: write --head 2.3",
+        ),
+        (
+            ("--layer", "2", "--head", "2.3"),
+            "--head 2.3 names its layer: leave --layer 2 out",
         ),
         (
             ("--head", "crss.0.0"),
-            "there is no stream 'crss', but cross, encoder, decoder. Did you mean",
+            "unknown stream 'crss': choose from cross, encoder, decoder. Did you mean",
         ),
         (
             ("--link", "x>y"),
@@ -159,10 +195,6 @@ def test_a_head_that_no_text_has_ends_the_run_with_many_texts_too() -> None:
         (("--token", ""), "there is no token '' in the source"),
         (("--token", "red[5]"), "there is no token 'red[5]' in the source"),
         (("--by", "resample"), "draws positions from other texts: add --reference FILE"),
-        (("--reference", "x.tsv"), "add --by mean"),
-        (("--each", "links", "--words", "x.png"), "use it with TEXT and --each tokens"),
-        (("--each", "links", "--grid", "x.png"), "use it with --each heads"),
-        (("--each", "links", "--token", "red"), "leave --head, --link and --token out"),
     ],
 )
 def test_what_is_not_there_is_told_in_one_line(words: tuple[str, ...], told: str) -> None:
@@ -210,7 +242,7 @@ def test_the_heading_names_the_place_of_what_is_measured_there(
     import torch
     from transformers import AutoTokenizer, LlamaForCausalLM
 
-    from attnviz.models.pocket_lm.source import FOLDER
+    from attnviz.models.pocket_lm.language_model import FOLDER
 
     document = ablated(*TWICE, *([] if target is None else ["--target", target])).json()
     assert document["caption"].startswith("pocket-lm · log p of ")
@@ -329,9 +361,9 @@ def test_each_of_a_kind_is_measured_by_itself(each: str) -> None:
 
 
 def test_pictures_show_a_bar_a_cell_or_a_word_an_effect(tmp_path: Path) -> None:
-    places = {name: tmp_path / f"{name}.svg" for name in ("bars", "grid", "words")}
+    places = {name: tmp_path / f"{name}.svg" for name in ("bars", "grid", "highlight")}
     ablated(*PAIR, "--each", "heads", "--bars", places["bars"], "--grid", places["grid"], "-q")
-    ablated(*PAIR, "--each", "tokens", "--words", places["words"], "-q")
+    ablated(*PAIR, "--each", "tokens", "--highlight", places["highlight"], "-q")
     for name, path in places.items():
         assert path.read_text().startswith("<?xml"), name
 
@@ -398,7 +430,9 @@ def test_a_saved_run_is_no_map_and_a_broken_one_no_run(tmp_path: Path) -> None:
     assert "there is no file" in asked.mistake
     ablated("the cat", "le chat", "--head", "0.0", "-o", asked_of := tmp_path / "c.npz", "-q")
     asked = attnviz("compare", a, asked_of, "--layer", 0)
-    assert "effects are compared as they were saved" in asked.mistake
+    assert (
+        "holds effects, which are compared as they were saved: leave --layer out" in asked.mistake
+    )
     document = ablated("the cat", "le chat", "--head", "0.0", "-q", "-f", "json").json()
     broken = tmp_path / "broken.json"
     for field, value, told in (

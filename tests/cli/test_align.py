@@ -48,7 +48,8 @@ def test_one_pair_gives_one_line(capfd: pytest.CaptureFixture[str]) -> None:
 def test_a_gold_file_scores_every_head(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     gold = tmp_path / "gold"
     gold.write_text("0-0 1?0\n")
-    assert cross(["a b", "x", "--score", str(gold), "--heads", "2"]) == 0
+    own = ["--mechanism", "multi-head:heads=2"]
+    assert run(["cross", "a b", "x", "--score", str(gold), *own]) == 0
     header, chosen, *heads = capfd.readouterr().out.splitlines()
     assert header.split() == ["layer", "head", "precision", "recall", "alignment_error"]
     assert chosen.startswith("as asked")

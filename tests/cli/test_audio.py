@@ -82,7 +82,9 @@ def test_true_times_tell_how_far_each_head_errs(whisper: Path) -> None:
     assert errors == sorted(errors)
     assert asked["heads"] == [[0, 1], [1, 0], [1, 3]]
     one = every[0]["heads"][0]
-    again = attnviz(*run, "--heads", f"{one[0]}.{one[1]}", "-f", "json", "-q").json()["errors"][0]
+    again = attnviz(*run, "--timing-heads", f"{one[0]}.{one[1]}", "-f", "json", "-q").json()[
+        "errors"
+    ][0]
     assert again["error"] == pytest.approx(errors[0])
     assert found["alignment_heads"] is None
     assert found["note"] == "no best set of heads is chosen by 5 words: it takes 30 at least"
@@ -105,14 +107,16 @@ def test_channels_and_what_is_not_heard_are_told(whisper: Path, tmp_path: Path) 
     ("arguments", "said"),
     [
         ((), "a recording needs a speech model: --model ID_OR_FOLDER"),
-        (("--model", "x", "--heads", "1"), "names no heads: write LAYER.HEAD"),
-        (("--model", "x", "--heads", "1.0"), "add --word-times or --times"),
-        (("--model", "x", "--word-times", "--layer", "1"), "times of words are data"),
+        (("--model", "x", "--timing-heads", "1"), "names no heads: write 2.0"),
+        (("--model", "x", "--timing-heads", "1.0"), "add --word-times or --times"),
         (("--model", "x", "--start", "nan"), "no second of a recording"),
         (("--model", "x", "--text", " "), "the text is empty"),
         (("--model", "x", "--times", VOWELS), "holds no times of words"),
         (("--model", "x", "--word-times", "-f", "npz"), "cannot hold times of words"),
-        (("--model", "x", "-f", "vtt", "--html", "a.html"), "times of words are data"),
+        (
+            ("--model", "x", "-f", "vtt", "--html", "a.html"),
+            "-f vtt writes times, not maps: leave --html out",
+        ),
     ],
 )
 def test_mistakes_are_told_before_anything_loads(arguments: tuple[object, ...], said: str) -> None:
@@ -121,7 +125,11 @@ def test_mistakes_are_told_before_anything_loads(arguments: tuple[object, ...], 
 
 def test_mistakes_that_only_the_model_can_tell(whisper: Path, ast: Path, tmp_path: Path) -> None:
     for model, more, said in (
-        (whisper, (*SAID, "--word-times", "--heads", "2.0"), "the decoder has 2 layers of 4 heads"),
+        (
+            whisper,
+            (*SAID, "--word-times", "--timing-heads", "2.0"),
+            "the decoder has 2 layers of 4 heads",
+        ),
         (whisper, ("--text", "ah", "--times", TIMES), "must have the same words"),
         (ast, ("--word-times",), "writes no text"),
         (whisper, ("--task", "dance"), "unknown value 'dance' for --task"),

@@ -58,29 +58,31 @@ def test_rows_of_cross_are_the_target_and_columns_the_source() -> None:
 
 
 @pytest.mark.parametrize(
-    ("variant", "streams"),
+    ("mechanism", "streams"),
     [
-        ("parallel", ["affinity", "a", "b"]),
-        ("alternating", ["a-guided-by-b", "b-guided-by-a", "a-alone"]),
-        ("two-stream", ["a-to-b", "b-to-a"]),
+        ("co-parallel", ["affinity", "a", "b"]),
+        ("co-alternating", ["a-guided-by-b", "b-guided-by-a", "a-alone"]),
+        ("co-two-stream", ["a-to-b", "b-to-a"]),
     ],
 )
-def test_co_shows_both_directions_in_every_variant(variant: str, streams: list[str]) -> None:
-    done = attnviz("co", "what is red", "a car", "--variant", variant, "-f", "json")
+def test_co_shows_both_directions_by_every_mechanism(mechanism: str, streams: list[str]) -> None:
+    done = attnviz("co", "what is red", "a car", "--mechanism", mechanism, "-f", "json")
     found = {item["stream"]: item for item in done.json()["maps"]}
     assert list(found) == streams
     for item in found.values():
         if item["values"] == "share":
             assert np.allclose(np.sum(item["weights"], axis=-1), 1, atol=1e-5)
     for stream in streams:
-        chosen = attnviz("co", "what is red", "a car", "--variant", variant, "--stream", stream)
+        chosen = attnviz("co", "what is red", "a car", "--mechanism", mechanism, "--stream", stream)
         assert chosen.status == 0
         assert stream in chosen.lines[0]
 
 
 def test_labels_of_co_are_those_of_its_first_text() -> None:
-    for variant in ("parallel", "alternating", "two-stream"):
-        done = attnviz("co", "John ran", "a car", "--variant", variant, "--labels", "B-PER O", "-q")
+    for mechanism in ("co-parallel", "co-alternating", "co-two-stream"):
+        done = attnviz(
+            "co", "John ran", "a car", "--mechanism", mechanism, "--labels", "B-PER O", "-q"
+        )
         assert done.status == 0, done.err
         assert "B-PER" in done.text
 
@@ -169,6 +171,6 @@ def test_the_shipped_model_is_listed_and_its_card_printed() -> None:
     assert attnviz("models", "-f", "tsv").lines[1].split("\t")[:2] == ["pocket", "shipped"]
     card = attnviz("models", "pocket").text
     assert "CC BY 2.0" in card
-    assert "the alignment head" in card
+    assert "the head trained to align" in card
     wrong = attnviz("models", "poket")
     assert (wrong.status, "Did you mean 'pocket'" in wrong.err) == (2, True)

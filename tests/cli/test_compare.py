@@ -11,7 +11,7 @@ from attnviz.runs.changes import _pair_maps
 from attnviz.runs.pipeline import load
 from tests.invoke import attnviz
 
-OWN = ("--mechanism", "multi-head", "--size", "16")
+OWN = ("--mechanism", "multi-head:size=16")
 TEXTS = ("the cat sat", "the dog sat")
 
 
@@ -20,7 +20,16 @@ def saved(tmp_path_factory):
     folder = tmp_path_factory.mktemp("maps")
     for name, seed in (("a", "0"), ("b", "1")):
         path = folder / f"{name}.npz"
-        done = attnviz("self", "the cat sat", *OWN, "--seed", seed, "-o", str(path), "-f", "none")
+        done = attnviz(
+            "self",
+            "the cat sat",
+            "--mechanism",
+            f"multi-head:size=16,seed={seed}",
+            "-o",
+            str(path),
+            "-f",
+            "none",
+        )
         assert done.status == 0, done.err
     return folder
 
@@ -162,10 +171,9 @@ def test_mistakes_are_one_line(arguments, message, status):
 
 
 def test_more_heads_than_eight_that_differ_are_counted(tmp_path):
-    arguments = ("compare", *TEXTS, "--mechanism", "multi-head", "--size", "36")
     for heads, more in ((8, ""), (9, " and 1 more"), (12, " and 4 more")):
-        size = ("--size", str(4 * heads), "--heads", str(heads))
-        done = attnviz(*arguments[:-2], *size, "--fail-above", "0", "-f", "none")
+        own = ("--mechanism", f"multi-head:size={4 * heads},heads={heads}")
+        done = attnviz("compare", *TEXTS, *own, "--fail-above", "0", "-f", "none")
         assert done.status == 1
         assert f"{heads} of {heads} heads differ by more than 0 nats: " in done.err
         assert done.err.count("layer 0 head") == 8

@@ -33,10 +33,10 @@ from attnviz.runs.inputs import CorpusInput
 from attnviz.runs.many_texts import AttendChunk
 from attnviz.storage.texts import BadText, Text
 from tests.analyses.corpus.samples import attention_of
-from tests.invoke import OWN, attnviz
+from tests.invoke import attnviz
 
 LINES = "the cat sat on the mat\nthe dog saw the cat\n\na dog and a cat, on a mat\n"
-SMALL = (*OWN, "--heads", "2", "--size", "8")
+SMALL = ("--mechanism", "multi-head:heads=2,size=8")
 
 
 @pytest.fixture
@@ -134,10 +134,8 @@ def test_a_line_that_is_no_word_and_count_is_refused(texts: Path, tmp_path: Path
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("-f", "parquet"), "format 'parquet' cannot hold what this command writes"),
         (("--show", "pair"), "Did you mean 'pairs'?"),
         (("--sort", "entropi"), "Did you mean 'entropy'?"),
-        (("-o", "found.parquet"), "end it in .txt, .json, .jsonl, .csv, .tsv, .npz"),
         (("--overview", "found.gif"), "names no picture"),
         (("--mechanism", "nope"), "nope"),
     ],
@@ -151,7 +149,7 @@ def test_mistakes_are_found_before_the_work(texts: Path, arguments, said: str) -
 def study() -> ShardTask:
     counts = WordCounts()
     counts.add(LINES)
-    origin = Origin(mechanism="multi-head", heads=2, size=8)
+    origin = Origin(mechanism="multi-head:heads=2,size=8")
     return ShardTask(AttendChunk(origin, Choice(), "self"), counts.vocabulary())
 
 

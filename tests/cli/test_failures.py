@@ -18,7 +18,7 @@ from tests.invoke import attnviz
 
 PAIRS = "The cat sleeps .\tLe chat dort .\nno target here\nThe dog eats .\tLe chien mange .\n"
 TEXTS = '{"text": "the cat sat"}\n{"words": 3}\n{"text": "the dog ran"}\n'
-NUMBERS = ("--mechanism", "multi-head", "--heads", "2", "--size", "8")
+NUMBERS = ("--mechanism", "multi-head:heads=2,size=8")
 
 
 @pytest.fixture

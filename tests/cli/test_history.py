@@ -15,7 +15,7 @@ import attnviz as package
 from attnviz.analyses.history import HistoryStudy
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 from attnviz.core.errors import AttnvizError
-from attnviz.renderers.figures.history import history_figure
+from attnviz.renderers.figures.head_history import history_figure
 from attnviz.renderers.printable import short_paths
 from attnviz.storage.archive import dump_archive
 from tests.invoke import attnviz

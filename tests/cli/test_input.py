@@ -237,10 +237,3 @@ def test_a_line_longer_than_the_limit_ends_the_file_and_the_limit_is_told(
     done = attnviz("self", "--input", path, *options)
     assert (done.status, done.out) == (1, b"")
     assert "is longer than 1 MiB: --max-line reads longer ones" in done.err
-
-
-@pytest.mark.parametrize("seed", ["-1", str(2**64)])
-def test_a_seed_has_64_bits(seed: str) -> None:
-    done = attnviz("self", "a", "--mechanism", "linear", "--seed", seed)
-    assert done.status == 2
-    assert f"{seed} is not in the range 0<=x<={2**64 - 1}" in done.mistake

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from tests.invoke import attnviz
 
-OWN = ("--mechanism", "multi-head", "--size", "16", "-q")
+OWN = ("--mechanism", "multi-head:size=16", "-q")
 TEXT = "The old bridge was closed. Nobody knew."
 
 
@@ -22,15 +22,17 @@ def test_links_are_listed_one_a_line_strongest_first():
     assert all(" → " in line and " head " in line for line in lines)
 
 
-@pytest.mark.parametrize("suffix", [".svg", ".png", ".pdf"])
 @pytest.mark.parametrize(
-    "arguments",
-    [("self", TEXT, *OWN), ("cross", "a b", "c d e", *OWN), ("co", "a b", "c d e", "-q")],
-    ids=["self", "cross", "co"],
+    ("arguments", "suffix"),
+    [
+        (("self", TEXT, *OWN), ".svg"),
+        (("cross", "a b", "c d e", *OWN), ".png"),
+        (("co", "a b", "c d e", "-q"), ".pdf"),
+    ],
 )
 def test_links_are_drawn_for_every_command(tmp_path, arguments, suffix):
     path = tmp_path / f"links{suffix}"
-    done = attnviz(*arguments, "-f", "none", "--links", str(path))
+    done = attnviz(*arguments, "-f", "none", "--lines", str(path))
     assert done.status == 0, done.err
     start = {".png": b"\x89PNG", ".pdf": b"%PDF", ".svg": b"<?xml"}[suffix]
     assert path.read_bytes().startswith(start)
@@ -39,7 +41,7 @@ def test_links_are_drawn_for_every_command(tmp_path, arguments, suffix):
 def test_a_saved_map_is_drawn_as_links_too(tmp_path):
     saved, path = tmp_path / "map.npz", tmp_path / "links.svg"
     assert attnviz("self", TEXT, *OWN, "-f", "none", "-o", str(saved)).status == 0
-    assert attnviz("render", str(saved), "-f", "none", "-q", "--links", str(path)).status == 0
+    assert attnviz("render", str(saved), "-f", "none", "-q", "--lines", str(path)).status == 0
     assert b"<svg" in path.read_bytes()
 
 
@@ -94,9 +96,7 @@ def test_a_file_names_the_groups(tmp_path):
     ("options", "message", "status"),
     [
         (("--group", "wrods"), "Did you mean 'words'?", 2),
-        (("--words", "--group", "sentences"), "contradict each other", 2),
-        (("--links", "x.txt"), "names no picture", 2),
-        (("--links", "a.png", "--grid", "a.png"), "same file", 2),
+        (("--lines", "x.txt"), "names no picture", 2),
         (("--top", "-1"), "--top", 2),
     ],
 )

@@ -2,26 +2,17 @@ from __future__ import annotations
 
 import pytest
 
-from attnviz.cli.app import run
 from tests.invoke import attnviz
-
-
-@pytest.mark.parametrize("option", ["--size", "--heads", "--seed"])
-def test_an_own_layers_option_is_refused_where_it_would_change_nothing(
-    option: str, capfd: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["self", "the cat", option, "3"]) == 2
-    assert f"{option} is for own layers" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(
     "given",
     [
-        ("self", "a b", "--mechanism", "scaled", "--size", "{}"),
-        ("co", "a", "b", "--size", "{}"),
+        ("self", "a b", "--mechanism", "scaled:size={}"),
+        ("co", "a", "b", "--mechanism", "co-parallel:size={}"),
         ("lesson", "linear", "--size", "{}"),
         ("lesson", "masking", "--length", "{}"),
-        ("steps", "a b", "--size", "{}"),
+        ("steps", "a b", "--mechanism", "scaled:size={}"),
         ("corpus", "a.txt", "--top", "{}"),
         ("self", "-", "--workers", "{}"),
     ],

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from rich.cells import cell_len
 
-from attnviz.models.own import split_words
+from attnviz.models.own import word_tokens
 from attnviz.renderers.reports import formats_of
 from tests.invoke import OWN, attnviz
 from tests.samples import RAW, few, odd_texts
@@ -41,7 +41,7 @@ def test_nothing_raw_reaches_stdout(name: str, text: str) -> None:
 @given(odd_texts)
 @pytest.mark.slow
 def test_every_row_of_tidy_data_is_one_line_and_reads_back(text: str) -> None:
-    words = [token.text for token in split_words(text)]
+    words = [token.text for token in word_tokens(text)]
     rows = attnviz("self", text, *OWN, "-q", "-f", "tsv").text.split("\n")[:-1]
     comma = attnviz("self", text, *OWN, "-q", "-f", "csv").text
     assert list(csv.reader(io.StringIO(comma))) == [row.split("\t") for row in rows]

@@ -222,15 +222,9 @@ def test_another_suffix_is_refused_before_the_work(tmp_path: Path) -> None:
     assert done.mistake.endswith("page.pdf' must end in .html or .htm")
 
 
-def test_a_page_and_data_do_not_share_a_file(tmp_path: Path) -> None:
-    file = str(tmp_path / "page.html")
-    done = invoke("self", "one two", *OWN, "--html", file, "--heatmap", file)
-    assert done.status == 2
-
-
 @pytest.mark.parametrize("mechanism", ["naive", "single-head", "scaled", "causal", "multi-head"])
 def test_kept_queries_and_keys_give_the_weights_they_stand_behind(mechanism: str) -> None:
-    result = attend("the cat sat on it", mechanism=mechanism, keep_qk=True, size=16)
+    result = attend("the cat sat on it", mechanism=f"{mechanism}:size=16", keep_qk=True)
     kept = result.projections[result.main.stream]
     scores = np.einsum("lhqd,lhkd->lhqk", kept.query, kept.key) * kept.scale
     if mechanism == "causal":
@@ -260,8 +254,6 @@ def test_keep_qk_shows_the_queries_and_keys_of_every_stream_of_the_pocket_model(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--weights", "saved.npz", "--open"), "it is not for --weights"),
-        (("--lens", "rollout", "--open"), "explains raw weights, not those of --lens rollout"),
         (("--mechanism", "linear", "--open"), "has no scores that --keep-qk could explain"),
         (("--mechanism", "scaled"), "--keep-qk shows on the page only"),
     ],

@@ -8,7 +8,7 @@ import pytest
 import rich.console
 from rich.console import Console
 
-from attnviz.cli.report import show_progress
+from attnviz.cli.report import progress_bar
 from tests.invoke import OWN, attnviz
 
 
@@ -29,7 +29,7 @@ def clock(monkeypatch: pytest.MonkeyPatch, step: float) -> None:
 
 def test_short_work_shows_no_progress(screen: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
     clock(monkeypatch, 0.01)
-    with show_progress() as advance:
+    with progress_bar() as advance:
         for _ in range(3):
             advance(1)
     assert "texts" not in screen.getvalue()
@@ -39,7 +39,7 @@ def test_long_work_is_counted_with_its_rate(
     screen: io.StringIO, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock(monkeypatch, 0.6)
-    with show_progress() as advance:
+    with progress_bar() as advance:
         for _ in range(3):
             advance(1)
     assert "3 texts" in screen.getvalue()
@@ -50,7 +50,7 @@ def test_work_of_a_known_size_says_how_long_it_will_take(
     screen: io.StringIO, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock(monkeypatch, 60)
-    with show_progress(1200) as advance:
+    with progress_bar(1200) as advance:
         advance(300)
     assert "300 of 1,200 texts" in screen.getvalue()
     assert "5 a second" in screen.getvalue()

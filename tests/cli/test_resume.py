@@ -240,7 +240,7 @@ def test_other_options_or_another_input_are_refused(texts: Path, tmp_path: Path)
     dying("SIGKILL", 200, *asked)
     before = left(tmp_path)
     for more, message in (
-        (("--seed", "7"), "--seed was '0' and is '7'"),
+        (("--mechanism", "scaled"), "--mechanism was 'multi-head' and is 'scaled'"),
         (("--layer", "0"), "--layer was not given and is '0'"),
         (("--batch-size", "1"), "--batch-size was not given and is '1'"),
     ):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from attnviz.runs import inputs as stdin
-from attnviz.runs.inputs import stdin_lines, waiting
+from attnviz.runs.inputs import stdin_is_ready, stdin_lines
 
 
 @pytest.fixture
@@ -29,13 +29,13 @@ def test_a_pipe_that_idles_is_known_to(writing: int) -> None:
     os.write(writing, b"one\ntwo\nthr")
     lines = stdin_lines()
     assert next(lines) == b"one\n"
-    assert waiting()
+    assert stdin_is_ready()
     assert next(lines) == b"two\n"
-    assert not waiting()
+    assert not stdin_is_ready()
     os.write(writing, b"ee\n")
-    assert waiting()
+    assert stdin_is_ready()
     assert next(lines) == b"three\n"
-    assert not waiting()
+    assert not stdin_is_ready()
 
 
 def test_a_pipe_at_its_end_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,26 +47,26 @@ def test_a_pipe_at_its_end_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> Non
         monkeypatch.setattr("sys.stdin", file)
         lines = stdin_lines()
         assert next(lines) == b"one\n"
-        assert waiting()
+        assert stdin_is_ready()
         assert list(lines) == []
-        assert waiting()
+        assert stdin_is_ready()
 
 
 def test_what_cannot_idle_is_always_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(stdin, "_open", [])
-    assert waiting()
+    assert stdin_is_ready()
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"one\n")))
     assert list(stdin_lines()) == [b"one\n"]
-    assert waiting()
+    assert stdin_is_ready()
     path = tmp_path / "a.txt"
     path.write_bytes(b"one\ntwo\n")
     with path.open(encoding="utf-8") as file:
         monkeypatch.setattr("sys.stdin", file)
         lines = stdin_lines()
         next(lines)
-        assert waiting()
+        assert stdin_is_ready()
         assert list(lines) == [b"two\n"]
-        assert waiting()
+        assert stdin_is_ready()
 
 
 def test_gzip_is_known_by_its_first_bytes(writing: int) -> None:
@@ -75,4 +75,4 @@ def test_gzip_is_known_by_its_first_bytes(writing: int) -> None:
     os.dup2(null, writing)  # ends the pipe; the fixture closes what stands there now
     os.close(null)
     assert list(stdin_lines()) == [b"one\n", b"two\n"]
-    assert waiting()
+    assert stdin_is_ready()

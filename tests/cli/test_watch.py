@@ -193,7 +193,6 @@ def test_nothing_seen_is_said_in_one_line_and_writes_no_file() -> None:
         (["-f", "json", "program.py"], 2, "unknown option '-f'"),
         (["--batch", "first", "program.py"], 2, "--batch 'first' is no item of a batch"),
         (["--every", "0", "program.py"], 2, "'--every'"),
-        (["--rows", "1-2", "--window", "1-2", "program.py"], 2, "contradict each other"),
         (["--rows", "b", "program.py"], 2, "--rows 'b' is no range of tokens"),
         (["-o", "program.py", "program.py"], 2, "names no data format"),
         (["-o", "given.npz", "program.py", "given.npz"], 2, "would replace 'given.npz'"),

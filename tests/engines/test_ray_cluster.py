@@ -85,7 +85,7 @@ def test_a_corpus_has_the_same_bytes_on_a_cluster(cluster: RayCluster) -> None:
     texts = [
         Text(str(n), f"the cat {'sat ' * (n % 3)}on mat {n}", where=f"{n}") for n in range(1500)
     ]
-    attend = AttendChunk(Origin(mechanism="multi-head", heads=2, size=8), Choice(), "self")
+    attend = AttendChunk(Origin(mechanism="multi-head:heads=2,size=8"), Choice(), "self")
     task = ShardTask(attend, vocabulary_of([("the", 2), ("cat", 1)]))
     found = []
     for engine in (InProcess(), cluster):

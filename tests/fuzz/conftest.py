@@ -1,4 +1,4 @@
-"""Runs are seen through Linux's /proc and memfd: elsewhere there is no campaign."""
+"""The campaign observes runs by /proc and memfd, which only Linux has."""
 
 from __future__ import annotations
 

@@ -9,11 +9,11 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 from attnviz.cli.app import COMMANDS
 from attnviz.cli.options import OPTIONS
-from tests.fuzz import world
-from tests.fuzz.campaign import VALID_SHARE, failures
-from tests.fuzz.invariants import broken
-from tests.fuzz.run import Case, run
-from tests.fuzz.strategies import cases, parameters
+from fuzz import world
+from fuzz.campaign import VALID_SHARE, failures
+from fuzz.invariants import broken
+from fuzz.run import Case, run
+from fuzz.strategies import cases, parameters
 from tests.invoke import fresh
 
 # The same five hundred each time: no test fails by chance.
@@ -46,7 +46,7 @@ def test_random_command_lines_keep_every_invariant(case: Case) -> None:
     check(case)
 
 
-OWN = ("--mechanism", "multi-head", "--heads", "2", "--size", "8")
+OWN = ("--mechanism", "multi-head:heads=2,size=8")
 LINES = b'{"text": "the cat"}\n{bad\n\xff\n{"text": 3}\n\n{"text": "\x1b[31m"}\n{"text": "a car"}\n'
 TOGETHER = (
     ("self", "--input", "t.jsonl", *OWN, "-f", "jsonl"),

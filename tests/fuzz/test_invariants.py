@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 from attnviz.core.registry import FORMATS
-from tests.fuzz import run as harness
-from tests.fuzz.invariants import FILES, INVARIANTS, READERS, WORK, broken, page
-from tests.fuzz.run import Case, Ran, TookTooLong, observed, prepare, run
+from fuzz import run as harness
+from fuzz.invariants import FILES, INVARIANTS, READERS, WORK, broken, page
+from fuzz.run import Case, Ran, TookTooLong, observed, prepare, run
 
 GOOD = Case((("self", "a b"), ("-o", "out.json")), {"t.txt": b"a"}, valid=True)
 
@@ -170,7 +170,7 @@ def test_a_run_that_fills_the_memory_is_seen_and_held_back(tmp_path: Path) -> No
     # In a process of its own: one that has been larger does not grow by what it takes again.
     code = f"""
 from pathlib import Path
-from tests.fuzz import invariants
+from fuzz import invariants
 from tests.fuzz.test_invariants import broken, harness, seen
 invariants.MOST_RESIDENT = 32 << 20
 found = seen(lambda: bool(b"x" * (64 << 20)) and None, Path({str(tmp_path)!r}, "a"))

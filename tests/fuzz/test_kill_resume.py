@@ -1,7 +1,6 @@
-"""Runs that are killed, stopped or interrupted anywhere go on to what they would have been.
+"""A run that is killed or interrupted anywhere can be resumed to the same result.
 
-Each run is a child of this process, so that what kills it is the system's own signal, sent between
-two things that it does to the disk.
+Each run is a forked child that sends itself a real signal before one of its acts on the disk.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from attnviz.cli import app
 from attnviz.cli.places import interrupt
-from tests.fuzz import world
-from tests.fuzz.invariants import broken
-from tests.fuzz.run import Case, prepare, run_in
+from fuzz import world
+from fuzz.invariants import broken
+from fuzz.run import Case, prepare, run_in
 
 LINES = '{"text": "the cat"}\n{bad\n{"text": "a dog ran"}\n{"words": 3}\n{"text": "the car"}\n'
-ORIGIN = ("--mechanism", "multi-head", "--heads", "2", "--size", "8")
+ORIGIN = ("--mechanism", "multi-head:heads=2,size=8")
 ACTS = ("write", "fsync", "ftruncate", "replace", "unlink", "open")
 """What a run does to a disk."""
 
@@ -118,7 +117,7 @@ class Resuming(RuleBasedStateMachine):
         resume=st.booleans(),
     )
     def strike(self, last: int, number: int, resume: bool) -> None:
-        """A run that a signal ends, unless it is done before."""
+        """Start a run that a signal ends, unless it finishes before."""
         here = Path.cwd()
         os.chdir(self.folder)
         try:
@@ -136,7 +135,7 @@ class Resuming(RuleBasedStateMachine):
     @precondition(lambda self: self.begun)
     @rule()
     def resume(self) -> None:
-        """The rest, after which all is as it would have been."""
+        """Resume; the files are then those of a run without a break."""
         case = Case(((*self.words, "--resume"),), {"t.jsonl": LINES.encode()})
         done = run_in(self.top / "part", case)
         assert broken(done) == [], broken(done)
@@ -146,7 +145,7 @@ class Resuming(RuleBasedStateMachine):
     @precondition(lambda self: self.begun and (self.folder / self.file).exists())
     @rule()
     def render(self) -> None:
-        """What is there under its own name is whole, at any time."""
+        """A file under its final name is complete at any time."""
         if self.file.endswith((".tsv", ".csv")):
             assert (self.folder / self.file).read_bytes().endswith(b"\n")
             return

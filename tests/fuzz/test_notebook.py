@@ -13,8 +13,8 @@ from PIL import Image
 import attnviz
 from attnviz.core.errors import AttnvizError
 from attnviz.core.registry import LENSES
-from tests.fuzz.invariants import page
-from tests.fuzz.strategies import odd_texts
+from fuzz.invariants import page
+from fuzz.strategies import odd_texts
 
 checked = settings(deadline=None, derandomize=True, database=None, max_examples=25)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from attnviz.models.hugging_face.source import HuggingFaceModel, load_model
+from attnviz.models.hugging_face.text_model import HuggingFaceModel, load_model
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

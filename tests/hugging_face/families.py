@@ -1,4 +1,4 @@
-"""What attnviz finds of each tiny family by trying it: a line of docs/families.md each."""
+"""The lines of docs/families.md: what attnviz finds by trying each tiny family."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from attnviz.core.registry import LENSES
 from attnviz.models import attend_query
 from attnviz.models.hugging_face.audio.audio import AudioModel, load_audio_model
 from attnviz.models.hugging_face.capture.capture import EAGER_ROUTE
-from attnviz.models.hugging_face.check import Trial, try_out
+from attnviz.models.hugging_face.check import Trial, try_model
 from attnviz.models.hugging_face.load.imports import quiet
 from attnviz.models.hugging_face.vision.layouts import BY_FAMILY, LAYOUTS
 from attnviz.models.hugging_face.vision.picture_text import load_picture_text_model
 from tests.hugging_face.ask import look
-from tests.hugging_face.more_families import EVERY, KNOWN
+from tests.hugging_face.tiny_families import EVERY
 from tests.hugging_face.tiny_heads import PATCHES, asked, make
 from tests.hugging_face.tiny_pictures import PICTURE_FAMILIES
 from tests.hugging_face.tiny_speech import RATE, SPEECH_BUILDERS, chirps
@@ -44,15 +44,15 @@ WHY = re.compile(r".*architecture '.*?' (has no attention weights .*?: |gives ou
 
 
 def found_of(name: str) -> Trial:
-    """What is found of a family's tiny model with its head."""
-    return try_out(asked(name, make(name)))
+    """The trial of a family's tiny model with its head."""
+    return try_model(asked(name, make(name)))
 
 
 def line_of(name: str, found: Trial) -> str:
     """The line of a family that was tried."""
-    told = WHY.sub("", found.reason) if found.route == "refused" else EVERY[name].note
+    note = WHY.sub("", found.reason) if found.route == "refused" else EVERY[name].note
     command = "" if name in PATCHES else COMMANDS.get(EVERY[name].kind, "image")
-    return line(name, command, found, told)
+    return line(name, command, found, note)
 
 
 def line(name: str, command: str, found: Trial, note: str) -> str:
@@ -60,12 +60,13 @@ def line(name: str, command: str, found: Trial, note: str) -> str:
     lenses = "all" if found.lenses == tuple(LENSES) else ", ".join(found.lenses)
     off = "yes" if found.heads_off else ""
     streams = ", ".join(found.streams)
-    cells = (f"`{name}`", KNOWN.get(name, ""), command, found.route, streams, lenses, off, note)
+    known = documented().get(name, "||").split("|")[2].strip()  # names are kept in the document
+    cells = (f"`{name}`", known, command, found.route, streams, lenses, off, note)
     return "| " + " | ".join(cell or "—" for cell in cells) + " |"
 
 
 def read_line(found: Sequence[Attention], command: str) -> str:
-    """The line of a family whose source was asked: its command has the weights alone."""
+    """The line of a family whose command shows weights only."""
     settings = found[0].provenance.settings
     kind = str(settings["model_type"])
     eager = EAGER_ROUTE in str([item.provenance.settings["attention"] for item in found])
@@ -75,7 +76,7 @@ def read_line(found: Sequence[Attention], command: str) -> str:
 
 
 def heard_maps(source: AudioModel) -> list[Attention]:
-    """What a speech model makes of a recording: over itself, and by a text if it writes."""
+    """A speech model's maps of a recording: of its frames, and of a text if it writes."""
     recording = Recording(chirps(), RATE, 0.0, 1.5, encoder=True)
     asked = [Query("", kind="recording", recording=recording)]
     if source.writes:
@@ -100,7 +101,7 @@ def read_lines(folder: Path) -> Iterator[str]:
 
 @contextmanager
 def silence() -> Iterator[None]:
-    """Nothing that a tiny model makes transformers say."""
+    """Silence transformers' warnings about tiny models."""
     with quiet(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from copy import deepcopy
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -50,7 +49,7 @@ KINDS: dict[str, tuple[str, str, peft.PeftConfig]] = {
 }
 
 
-def trained(folder: Path, kind: str) -> tuple[Path, Path, Any]:
+def trained(folder, kind):
     """A model's folder, its adapter's, and the adapted model as peft runs it."""
     builder, loader, config = KINDS[kind]
     base, adapter = folder / "base", folder / "adapter"
@@ -62,7 +61,7 @@ def trained(folder: Path, kind: str) -> tuple[Path, Path, Any]:
     return base, adapter, adapted.eval()
 
 
-def eager(model: Any, base: Path) -> Any:
+def eager(model, base):
     """The weights that transformers gives out, (layers, heads, queries, keys)."""
     tokenizer = transformers.AutoTokenizer.from_pretrained(base)
     inputs = tokenizer(TEXT, return_tensors="pt")
@@ -74,7 +73,7 @@ def eager(model: Any, base: Path) -> Any:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_adapter_is_read_as_peft_runs_it(tmp_path: Path, kind: str) -> None:
+def test_an_adapter_is_read_as_peft_runs_it(tmp_path, kind):
     base, adapter, model = trained(tmp_path, kind)
     found = attnviz.attend(TEXT, model=str(base), adapter=str(adapter))
     wanted = eager(model, base)
@@ -87,9 +86,7 @@ def test_an_adapter_is_read_as_peft_runs_it(tmp_path: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "llama by a pattern"])
-def test_a_model_that_peft_has_wrapped_is_the_merged_one_under_every_lens(
-    tmp_path: Path, kind: str
-) -> None:
+def test_a_model_that_peft_has_wrapped_is_the_merged_one_under_every_lens(tmp_path, kind):
     base, adapter, model = trained(tmp_path, kind)
     model.get_base_model().set_attn_implementation("sdpa")
     before = {name: one.clone() for name, one in model.state_dict().items()}
@@ -98,12 +95,12 @@ def test_a_model_that_peft_has_wrapped_is_the_merged_one_under_every_lens(
     for lens in ("raw", "norm", "effect"):
         merged = attnviz.attend(TEXT, model=str(base), adapter=str(adapter), lens=lens, check=0)
         wrapped = attnviz.attend(TEXT, model=model, tokenizer=tokenizer, lens=lens, check=0)
-        np.testing.assert_allclose(wrapped.weights, merged.weights, atol=2e-5)
+        np.testing.assert_allclose(wrapped.weights, merged.weights, rtol=1e-5, atol=2e-5)
     assert [id(one) for one in model.parameters()] == held
     assert all(torch.equal(one, before[name]) for name, one in model.state_dict().items())
 
 
-def test_an_adapter_alone_names_its_model_and_is_compared_with_it(tmp_path: Path) -> None:
+def test_an_adapter_alone_names_its_model_and_is_compared_with_it(tmp_path):
     base, adapter, _ = trained(tmp_path, "gpt2")
     alone = attnviz.attend(TEXT, adapter=str(adapter))
     np.testing.assert_array_equal(
@@ -115,7 +112,7 @@ def test_an_adapter_alone_names_its_model_and_is_compared_with_it(tmp_path: Path
     assert "B  base + adapter · causal" in done.text
 
 
-def test_what_cannot_be_merged_is_one_line(tmp_path: Path) -> None:
+def test_what_cannot_be_merged_is_one_line(tmp_path):
     base, adapter, _ = trained(tmp_path, "gpt2")
     other = BUILDERS["bert"](tmp_path / "other")
     with pytest.raises(ModelError, match="does not fit the model: Target modules"):
@@ -143,7 +140,7 @@ def test_what_cannot_be_merged_is_one_line(tmp_path: Path) -> None:
         attnviz.attend(TEXT, adapter=str(adapter))
 
 
-def test_a_learned_prompt_is_refused(tmp_path: Path) -> None:
+def test_a_learned_prompt_is_refused(tmp_path):
     base = BUILDERS["gpt2"](tmp_path / "base")
     model = transformers.AutoModelForCausalLM.from_pretrained(base)
     config = peft.PrefixTuningConfig(num_virtual_tokens=2, task_type="CAUSAL_LM")

@@ -45,7 +45,7 @@ def about(text="", seconds=1.5, **more):
 
 def heard(loaded, query=None):
     given = (query or about()).recording
-    return loaded.hear(given, loaded.cut(given))[0]
+    return loaded.encode_recording(given, loaded.cut(given))[0]
 
 
 def eager(speech, kind):

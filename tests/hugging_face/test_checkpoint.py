@@ -36,18 +36,13 @@ def test_a_whole_folder_is_described(folder_of):
     assert found.numbers > 26 * 32
 
 
-def test_an_empty_folder_is_no_model(tmp_path):
+def test_a_folder_that_is_no_model_says_what_it_is(copy_of, tmp_path):
     refuse(tmp_path, "no config.json: it is empty")
-
-
-def test_a_folder_above_a_model_names_the_one_meant(copy_of, tmp_path):
-    copy_of("bert")
-    refuse(tmp_path, "did you mean '.*bert'")
-
-
-def test_an_adapter_is_no_model(tmp_path):
     (tmp_path / "adapter_config.json").write_text("{}")
     refuse(tmp_path, "an adapter only")
+    (tmp_path / "adapter_config.json").unlink()
+    copy_of("bert")
+    refuse(tmp_path, "did you mean '.*bert'")
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "{}", '{"model_type": 3}'])
@@ -56,35 +51,25 @@ def test_a_configuration_must_name_its_architecture(text, weights):
     refuse(weights.parent, "not valid JSON" if text == "{" else "names no 'model_type'")
 
 
-def test_a_configuration_alone_is_not_enough(weights):
-    weights.unlink()
-    refuse(weights.parent, "no weights: it has config.json")
+SPOILT = {
+    "no weights: it has config.json": lambda file: file.unlink(),
+    "is empty": lambda file: file.write_bytes(b""),
+    "Git LFS pointer": lambda file: file.write_text("version https://git-lfs.github.com/spec/v1"),
+    "not a complete safetensors file": lambda file: file.write_text("<html>404</html>" * 9),
+    "lacks 1 of the 2 files .*: b.safetensors": lambda file: split(file.parent),
+}
 
 
-def test_an_empty_file_is_refused(weights):
-    weights.write_bytes(b"")
-    refuse(weights.parent, "is empty")
-
-
-def test_a_pointer_is_refused(weights):
-    weights.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n")
-    refuse(weights.parent, "Git LFS pointer")
+@pytest.mark.parametrize("said", SPOILT)
+def test_spoilt_weights_are_refused(said, weights):
+    SPOILT[said](weights)
+    refuse(weights.parent, said)
 
 
 @pytest.mark.parametrize("kept", [5, 100, -7])
 def test_a_file_cut_short_is_refused(kept, weights):
     weights.write_bytes(weights.read_bytes()[:kept])
     refuse(weights.parent, "is damaged" if kept < 0 else "not a complete safetensors file")
-
-
-def test_a_file_of_something_else_is_refused(weights):
-    weights.write_text("<html>404</html>" * 9)
-    refuse(weights.parent, "not a complete safetensors file")
-
-
-def test_a_missing_shard_is_named(weights):
-    split(weights.parent)
-    refuse(weights.parent, "lacks 1 of the 2 files .*: b.safetensors")
 
 
 def test_a_pickle_is_refused_unless_asked_for(weights):

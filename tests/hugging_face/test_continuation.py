@@ -11,7 +11,7 @@ from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
 from attnviz.analyses.view import describe_run, divisions
 from attnviz.core.errors import InputError, ModelError, UsageError
-from attnviz.models.hugging_face.source import load_model
+from attnviz.models.hugging_face.text_model import load_model
 from tests.hugging_face.ask import attend, cross
 from tests.hugging_face.tiny_models import ENDS, WIDE, byte_pieces, save
 from tests.invoke import attnviz
@@ -88,12 +88,10 @@ FAMILIES = {
         {"hidden_size": 32, "num_layers": 2, "num_heads": 4, "window_size": 4}
         | {"attention_types": [[["global", "local"], 1]]},
     ),
-    "MistralForCausalLM": ("MistralConfig", {**WIDE, "num_key_value_heads": 2} | WINDOW),
     "Gemma2ForCausalLM": (
         "Gemma2Config",
         {**WIDE, "num_key_value_heads": 2, "head_dim": 8} | WINDOW,
     ),
-    "Qwen2ForCausalLM": ("Qwen2Config", {**WIDE, "num_key_value_heads": 2}),
 }
 
 

@@ -8,7 +8,7 @@ import pytest
 from attnviz.core.errors import ModelError, UsageError
 from attnviz.models.hugging_face.load import devices
 from attnviz.models.hugging_face.load.devices import check_device_map, has_accelerate
-from attnviz.models.hugging_face.source import load_model
+from attnviz.models.hugging_face.text_model import load_model
 from tests.hugging_face.ask import attend
 from tests.invoke import attnviz
 

@@ -8,7 +8,7 @@ import pytest
 
 from attnviz.core.errors import InputError, ModelError, UsageError
 from attnviz.core.query import Query
-from attnviz.models.hugging_face.source import load_model
+from attnviz.models.hugging_face.text_model import load_model
 from tests.hugging_face.ask import attend
 
 LINES = ["The red car", "The professor who supervised the student", "paper", "who is", "is ."]
@@ -39,14 +39,7 @@ def counting(folder_of):
     return load
 
 
-@pytest.mark.parametrize("count", [1, 3, 5])
-def test_as_many_texts_as_are_given_are_tokenized(count, counting):
-    model = counting("gpt2")
-    assert len(list(model.attend(list(map(Query, LINES[:count]))))) == count
-    assert model.tokenizer.texts == LINES[:count]
-
-
-@pytest.mark.parametrize("count", [1, 3, 5])
+@pytest.mark.parametrize("count", [1, 5])
 def test_weights_gradients_and_values_need_a_text_tokenized_once(count, counting):
     model = counting("gpt2")
     queries = list(map(Query, LINES[:count]))

@@ -14,12 +14,12 @@ from attnviz.models.hugging_face.capture.capture import capture
 from attnviz.models.hugging_face.capture.exact_links import (
     Bounds,
     IgnoredPositions,
-    foremost,
-    strongest,
-    strongest_in,
+    find_strongest,
+    strongest_in_matrices,
+    top_columns,
 )
 from attnviz.models.hugging_face.capture.probe import read_grid
-from attnviz.models.hugging_face.capture.region import PooledGrid, Region, TokenBlocks, in_blocks
+from attnviz.models.hugging_face.capture.region import PooledGrid, Region, TokenBlocks, split_blocks
 from tests.hugging_face.ask import attend
 from tests.hugging_face.test_probe import rounding, sdpa
 
@@ -29,7 +29,7 @@ HIDDEN = IgnoredPositions(queries=(2,), keys=(0, 7), itself=True)
 def found_in(call, frame, hidden, count):
     bounds = Bounds(call, frame, hidden)
     read_grid(call, frame, bounds.add)
-    return strongest(bounds, count)
+    return find_strongest(bounds, count)
 
 
 def brute_force(weights, hidden, count):
@@ -58,16 +58,14 @@ def assert_same(found, expected, weights, atol):
             assert weights[head, cell.query, cell.key] == pytest.approx(cell.weight, abs=atol)
 
 
-@pytest.mark.parametrize("rows", [2, 64])
+@pytest.mark.parametrize(("rows", "groups"), [(2, 4), (64, 2)])
 @pytest.mark.parametrize("sharp", [0.01, 1.7])
 @pytest.mark.parametrize("causal", [True, False])
-@pytest.mark.parametrize(("heads", "groups"), [(4, 4), (4, 2)])
 @pytest.mark.parametrize("most", [1, 3, 10])
-@pytest.mark.slow
-def test_no_stronger_link_is_missing(most, heads, groups, causal, sharp, rows, monkeypatch):
+def test_no_stronger_link_is_missing(most, groups, causal, sharp, rows, monkeypatch):
     monkeypatch.setattr(exact_links, "ROWS", rows)
-    call, weights = sdpa(heads=heads, groups=groups, causal=causal, sharp=sharp)
-    frame = PooledGrid(in_blocks(0, 21, most), in_blocks(0, 21, most))
+    call, weights = sdpa(heads=4, groups=groups, causal=causal, sharp=sharp)
+    frame = PooledGrid(split_blocks(0, 21, most), split_blocks(0, 21, most))
     found = found_in(call, frame, HIDDEN, 5)
     assert_same(found, brute_force(weights.numpy(), HIDDEN, 5), weights, rounding(call))
 
@@ -86,8 +84,8 @@ def test_half_precision_misses_nothing_that_rounding_does_not_hide(dtype, atol):
     call = replace(call, **{name: getattr(call, name).to(dtype) for name in
                             ("query", "key", "value", "output")})  # fmt: skip
     wide = replace(call, query=call.query.float(), key=call.key.float(), value=call.value.float())
-    frame = PooledGrid(in_blocks(0, 40, 5), in_blocks(0, 40, 5))
-    whole = PooledGrid(in_blocks(0, 40, 40), in_blocks(0, 40, 40))
+    frame = PooledGrid(split_blocks(0, 40, 5), split_blocks(0, 40, 5))
+    whole = PooledGrid(split_blocks(0, 40, 40), split_blocks(0, 40, 40))
     weights = read_grid(wide, whole)[0].numpy()
     assert_same(found_in(call, frame, HIDDEN, 9), brute_force(weights, HIDDEN, 9), weights, atol)
 
@@ -106,8 +104,10 @@ def test_a_kernel_that_does_something_else_is_asked_for_its_rows(monkeypatch):
     monkeypatch.setattr(
         row_weights, "exact_rows", lambda *given: (asked.append(1), exact_rows(*given))[1]
     )
-    weights = read_grid(odd, PooledGrid(in_blocks(0, 21, 21), in_blocks(0, 21, 21)))[0].numpy()
-    found = found_in(odd, PooledGrid(in_blocks(0, 21, 4), in_blocks(0, 21, 4)), HIDDEN, 5)
+    weights = read_grid(odd, PooledGrid(split_blocks(0, 21, 21), split_blocks(0, 21, 21)))[
+        0
+    ].numpy()
+    found = found_in(odd, PooledGrid(split_blocks(0, 21, 4), split_blocks(0, 21, 4)), HIDDEN, 5)
     assert asked
     assert_same(found, brute_force(weights, HIDDEN, 5), weights, rounding(call))
 
@@ -117,14 +117,14 @@ def test_equal_links_are_taken_from_the_start():
     even = torch.zeros_like(call.query)
     output = call.kernel(call.module, even, call.key, call.value, None)[0]
     even_call = replace(call, query=even, output=output)
-    frame = PooledGrid(in_blocks(0, 21, 4), in_blocks(0, 21, 4))
+    frame = PooledGrid(split_blocks(0, 21, 4), split_blocks(0, 21, 4))
     for head in found_in(even_call, frame, IgnoredPositions(keys=(0,), itself=True), 4):
         assert [(cell.query, cell.key) for cell in head] == [(0, 1), (0, 2), (0, 3), (0, 4)]
 
 
 def test_of_equal_values_the_first_are_foremost():
     values = torch.tensor([[0.1, 0.5, 0.2, 0.5, 0.5], [0.0, 0.0, 0.0, 0.0, 1.0]])
-    assert foremost(values, 2).tolist() == [[1, 3], [4, 0]]
+    assert top_columns(values, 2).tolist() == [[1, 3], [4, 0]]
 
 
 @pytest.mark.parametrize(
@@ -144,16 +144,21 @@ def test_a_rows_bound_is_the_most_that_it_gives_to_a_block_without_hidden_keys(k
     torch.testing.assert_close(bounds.highest.T, masses.amax(0), atol=1e-5, rtol=0)
 
 
+def opened_rows(monkeypatch):
+    """The shapes of the rows that are computed from here on."""
+    opened, rows = [], exact_links.row_weights
+    monkeypatch.setattr(
+        exact_links, "row_weights", lambda *given: (opened.append(given[2].shape), rows(*given))[1]
+    )
+    return opened
+
+
 def test_rows_are_worked_out_as_many_at_a_time_as_fit(monkeypatch):
     # Of two heads a row of 40 weights takes 2 × 40 × 16 bytes.
     monkeypatch.setattr(exact_links, "ROW_BYTES", 3 * 2 * 40 * 16)
     call, weights = sdpa(tokens=40, heads=2, groups=2)
-    opened = []
-    rows = exact_links.row_weights
-    monkeypatch.setattr(
-        exact_links, "row_weights", lambda *given: (opened.append(given[2].shape), rows(*given))[1]
-    )
-    found = found_in(call, PooledGrid(in_blocks(0, 40, 2), in_blocks(0, 40, 2)), HIDDEN, 5)
+    opened = opened_rows(monkeypatch)
+    found = found_in(call, PooledGrid(split_blocks(0, 40, 2), split_blocks(0, 40, 2)), HIDDEN, 5)
     assert {shape[1] for shape in opened[:-1]} == {3}
     assert_same(found, brute_force(weights.numpy(), HIDDEN, 5), weights, rounding(call))
 
@@ -161,25 +166,21 @@ def test_rows_are_worked_out_as_many_at_a_time_as_fit(monkeypatch):
 def test_few_rows_are_opened_where_blocks_rule_out_the_others(monkeypatch):
     monkeypatch.setattr(exact_links, "ROWS", 4)
     call, _ = sdpa(tokens=400, heads=2, groups=2)
-    opened = []
-    rows = exact_links.row_weights
-    monkeypatch.setattr(
-        exact_links,
-        "row_weights",
-        lambda *given: (opened.append(given[2].numel()), rows(*given))[1],
-    )
+    opened = opened_rows(monkeypatch)
     found_in(
         call,
-        PooledGrid(in_blocks(0, 400, 100), in_blocks(0, 400, 100)),
+        PooledGrid(split_blocks(0, 400, 100), split_blocks(0, 400, 100)),
         IgnoredPositions(itself=True),
         5,
     )
-    assert sum(opened) < 400
+    assert sum(shape.numel() for shape in opened) < 400
 
 
 def test_by_hand_the_strongest_links_leave_out_what_is_hidden():
     weights = np.array([[[0.9, 0.1, 0.0], [0.3, 0.6, 0.1], [0.2, 0.7, 0.1]]], dtype=np.float32)
-    (found,) = strongest_in(weights, IgnoredPositions(queries=(0,), keys=(2,), itself=True), 9)
+    (found,) = strongest_in_matrices(
+        weights, IgnoredPositions(queries=(0,), keys=(2,), itself=True), 9
+    )
     assert [(cell.query, cell.key) for cell in found] == [(2, 1), (1, 0), (2, 0)]
 
 
@@ -228,6 +229,6 @@ def test_of_a_target_over_its_source_every_link_counts(loaded):
 def test_a_head_is_read_on_while_its_weakest_link_may_be_beaten(count, monkeypatch):
     monkeypatch.setattr(exact_links, "ROWS", 1)
     call, weights = sdpa(causal=False, sharp=1.5)
-    frame = PooledGrid(in_blocks(0, 21, 7), in_blocks(0, 21, 7))
+    frame = PooledGrid(split_blocks(0, 21, 7), split_blocks(0, 21, 7))
     found = found_in(call, frame, HIDDEN, count)
     assert_same(found, brute_force(weights.numpy(), HIDDEN, count), weights, rounding(call))

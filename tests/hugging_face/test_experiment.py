@@ -15,7 +15,7 @@ from transformers.models.vit.image_processing_pil_vit import ViTImageProcessorPi
 from attnviz.core.effects import HeadAt, Intervention, TokenAt, log_probabilities
 from attnviz.core.errors import ModelError
 from attnviz.core.query import Query
-from attnviz.models.hugging_face.source import load_model
+from attnviz.models.hugging_face.text_model import load_model
 from tests.hugging_face.tiny_families import FAMILIES
 from tests.hugging_face.tiny_heads import head_of
 from tests.hugging_face.tiny_models import WIDE, byte_pieces, save, word_pieces
@@ -46,7 +46,9 @@ def test_what_a_model_writes_is_what_it_writes_by_itself_until_something_is_off(
     assert experiment.write(Intervention()) == written
 
 
-def test_a_target_is_written_anew_and_a_masked_model_writes_nothing(model_of):
+def test_a_target_is_written_anew_and_a_masked_model_writes_nothing(model_of, monkeypatch):
+    # This model ends no text by itself.
+    monkeypatch.setattr("attnviz.models.hugging_face.inputs.generation.LONGEST", 24)
     model = model_of("t5")
     experiment = model.experiment(PAIR, "all")
     inputs = model.tokenizer(PAIR.text, return_tensors="pt")
@@ -78,13 +80,9 @@ def test_half_precision_measures_nearly_what_float32_does(model_of):
     np.testing.assert_allclose(rough, fine, atol=0.5)
 
 
-def folder(tmp_path, name, tokenizer, config):
-    return save(tmp_path, name, tokenizer, config)
-
-
 def test_a_number_has_no_probability(tmp_path):
     config = transformers.BertConfig(vocab_size=26, num_labels=1, **WIDE)
-    made = folder(tmp_path, "BertForSequenceClassification", word_pieces(), config)
+    made = save(tmp_path, "BertForSequenceClassification", word_pieces(), config)
     model = load_model(str(made), device="cpu", with_head=True)
     with pytest.raises(ModelError, match="predicts a number"):
         model.experiment(Query(TEXT)).gradients()
@@ -98,7 +96,7 @@ def test_tags_are_each_true_or_not(tmp_path):
         problem_type="multi_label_classification",
         **WIDE,
     )
-    made = folder(tmp_path, "BertForSequenceClassification", word_pieces(), config)
+    made = save(tmp_path, "BertForSequenceClassification", word_pieces(), config)
     model = load_model(str(made), device="cpu", with_head=True)
     experiment = model.experiment(Query(TEXT), "fair")
     assert [experiment.spell(number) for number in range(2)] == ["dull", "fair"]
@@ -111,7 +109,7 @@ def test_tags_are_each_true_or_not(tmp_path):
 
 def test_a_model_without_kernels_says_that_nothing_was_measured(tmp_path):
     config = transformers.BloomConfig(vocab_size=340, hidden_size=32, n_layer=2, n_head=4)
-    made = folder(tmp_path, "BloomForCausalLM", byte_pieces(), config)
+    made = save(tmp_path, "BloomForCausalLM", byte_pieces(), config)
     done = attnviz("self", TEXT, "--model", made, "--lens", "effect", "-f", "json")
     assert done.status == 0, done.err
     assert "none was measured: architecture 'bloom' calls no attention kernel" in done.err

@@ -124,6 +124,23 @@ def scores_changed(shapes, change):
     assert counts[0] == len(shapes)
 
 
+def score_slope(question, own, outputs, shapes, link, called):
+    """The slope of the outputs' log p as a link's score moves in the softmaxes of these numbers."""
+    totals = []
+    for step in (1e-4, -1e-4):
+
+        def move(number, scores, step=step):
+            if number in called:
+                scores = scores.clone()
+                scores[0, link.head, link.query, link.key] += step
+            return scores
+
+        with scores_changed(shapes, move):
+            rows = said(question, own, outputs)
+        totals.append(rows[range(len(outputs)), [output.number for output in outputs]].sum())
+    return (totals[0] - totals[1]) / 2e-4
+
+
 def links_of(experiment):
     """In each map's first and last layer a link that is neither all nor nothing, by its place."""
     for item in experiment.attention.maps:
@@ -283,7 +300,7 @@ def test_a_sink_keeps_its_share_of_rows_so_sharp_that_rounding_hides_it():
     np.testing.assert_allclose(found[known], expected[known], rtol=1e-4, atol=1e-4)
     for link, row in zip(np.array(links)[known], np.array(rows)[known], strict=True):
         place = item.layers.index(link.layer), link.head, link.query
-        changed = experiment.changed(Intervention(links=(link,))).maps[0].weights[place]
+        changed = experiment.changed_maps(Intervention(links=(link,))).maps[0].weights[place]
         assert not changed.any() or changed == pytest.approx(row, rel=1e-3, abs=1e-5)
         weights, slopes = (one[place[1:]] for one in handed[link.stream, link.layer])
         others = np.arange(len(weights)) != link.key
@@ -301,7 +318,7 @@ def test_gradients_are_those_of_autograd_and_of_small_steps_of_a_score(name):
     model, question = in_double(name)
     experiment = KernelExperiment(question)
     own, shapes = exact(eager(make(name))), shapes_of(model, question)
-    slopes, logit = experiment.gradients(), experiment.explained()
+    slopes, logit = experiment.gradients(), experiment.explain_first()
     maps = list(zip(experiment.attention.maps, slopes, strict=True))
     weights = handed_over(own, question, experiment, shapes, log=True)
     alone = handed_over(own, question, experiment, shapes, log=False)
@@ -322,20 +339,9 @@ def test_gradients_are_those_of_autograd_and_of_small_steps_of_a_score(name):
     for link in links_of(experiment):
         value, direct = weights[link.stream, link.layer]
         row, pull = value[link.head, link.query], direct[link.head, link.query]
-        steps = []
-        for step in (1e-4, -1e-4):
-
-            def move(number, scores, step=step, link=link):
-                if experiment.places[number] == (link.stream, link.layer):
-                    scores = scores.clone()
-                    scores[0, link.head, link.query, link.key] += step
-                return scores
-
-            with scores_changed(shapes, move):
-                rows = said(question, own, experiment.outputs)
-            numbers = [output.number for output in experiment.outputs]
-            steps.append(rows[range(len(numbers)), numbers].sum())
-        slope = (steps[0] - steps[1]) / 2e-4
+        place = link.stream, link.layer
+        called = {number for number, one in enumerate(experiment.places) if one == place}
+        slope = score_slope(question, own, experiment.outputs, shapes, link, called)
         expected = row[link.key] * (pull[link.key] - row @ pull)
         np.testing.assert_allclose(expected, slope, rtol=1e-4, atol=1e-7)
 
@@ -469,21 +475,9 @@ def test_a_family_without_kernels_is_asked_for_gradients_and_switches_nothing_of
         place = item.layers.index(link.layer)
         row = item.weights[place, link.head, link.query]
         pull = slope[place, link.head, link.query]
-        steps = []
-        for step in (1e-4, -1e-4):
-
-            def move(number, scores, step=step, link=link, place=place):
-                if number == place:
-                    scores = scores.clone()
-                    scores[0, link.head, link.query, link.key] += step
-                return scores
-
-            with scores_changed(shapes, move):
-                rows = said(question, own, experiment.outputs)
-            numbers = [output.number for output in experiment.outputs]
-            steps.append(rows[range(len(numbers)), numbers].sum())
+        measured = score_slope(question, own, experiment.outputs, shapes, link, {place})
         expected = row[link.key] * (pull[link.key] - row @ pull)
-        np.testing.assert_allclose(expected, (steps[0] - steps[1]) / 2e-4, rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(expected, measured, rtol=1e-4, atol=1e-6)
 
 
 def test_weights_that_no_gradient_reaches_are_refused_in_one_line():

@@ -16,16 +16,10 @@ from attnviz.models.hugging_face.capture.capture import capture
 from attnviz.models.hugging_face.capture.passes import read_calls
 from attnviz.models.hugging_face.load.family import BLOCK_SPARSE, NOT_WEIGHTS
 from attnviz.models.hugging_face.load.imports import quiet
+from tests.hugging_face import tiny_heads
 from tests.hugging_face.ask import every_weight
-from tests.hugging_face.families import (
-    PICTURE_COMMAND,
-    TRIED,
-    WRITE,
-    documented,
-    found_of,
-    line_of,
-)
-from tests.hugging_face.more_families import EVERY
+from tests.hugging_face.families import PICTURE_COMMAND, TRIED, WRITE, documented, found_of, line_of
+from tests.hugging_face.tiny_families import EVERY
 from tests.hugging_face.tiny_pictures import PICTURE_FAMILIES
 from tests.hugging_face.tiny_speech import SPEECH_BUILDERS
 from tests.precision import check_as_near, exact, in_float64
@@ -48,22 +42,10 @@ def make(name):
 
 
 def inputs_of(name):
-    ids, pixels = torch.arange(5, 18)[None], torch.linspace(-1, 1, 768).view(1, 3, 16, 16)
-    kind = EVERY[name].kind
-    if kind == "speech":
-        return {
-            "input_features": torch.linspace(-1, 1, 160).view(1, 8, 20),
-            "decoder_input_ids": ids[:, :7],
-        }
-    if kind in {"image", "windows"}:
-        # ViTMAE reads its patches in the order of numbers that it draws, if it is given none.
-        order = {"noise": torch.linspace(0, 60, 16).sin()[None]} if name == "vit_mae" else {}
-        return {"pixel_values": pixels, **order}
-    both = {"pixel_values": pixels} if kind in {"image and text", "joint"} else {}
-    if name == "llava":
-        ids = torch.cat([torch.full((1, 16), 49), ids], 1)
-    pair = {"decoder_input_ids": ids[:, :7]} if kind == "pair" else {}
-    return {"input_ids": ids, "attention_mask": torch.ones_like(ids), **both, **pair}
+    inputs = tiny_heads.inputs_of(name, tokens=13, towers=True)
+    # ViTMAE reads its patches in the order of numbers that it draws, if it is given none.
+    order = {"noise": torch.linspace(0, 60, 16).sin()[None]} if name == "vit_mae" else {}
+    return inputs | order
 
 
 def run(model, inputs, **asked):

@@ -10,10 +10,10 @@ import torch
 
 from attnviz.core.errors import AttentionError
 from attnviz.core.query import Query
-from attnviz.mechanisms.working import HeadPlace
+from attnviz.mechanisms.formula import HeadPlace
 from attnviz.models import attend_query
 from attnviz.models.hugging_face.eager import EagerInputs
-from attnviz.models.hugging_face.head import worked_head
+from attnviz.models.hugging_face.head_arithmetic import record_head
 from attnviz.models.hugging_face.inputs.encoding import encode
 from attnviz.models.hugging_face.load.imports import quiet
 from attnviz.teach.steps.request import head_steps
@@ -43,7 +43,7 @@ def worked(model, kind, layer, head):
     query = query_of(kind)
     attention = attend_query(model, query)
     which = HeadPlace(attention.main.stream, layer, head)
-    return attention, head_steps(attention, which, model.worked(query, which))
+    return attention, head_steps(attention, which, model.head_arithmetic(query, which))
 
 
 @pytest.mark.parametrize("kind", but_slow(OUTPUTS))
@@ -147,9 +147,9 @@ def test_any_family_shows_what_its_head_puts_out(name):
     encoded = SimpleNamespace(axes=dict.fromkeys(streams_of(name), ("text", "text")))
     asked = EagerInputs(model, inputs_of(name), encoded)
     try:
-        found = worked_head(asked, HeadPlace(stream, "0", "1"))
+        found = record_head(asked, HeadPlace(stream, "0", "1"))
     except AttentionError:  # a layer of another kind comes first
-        found = worked_head(asked, HeadPlace(stream, "1", "1"))
+        found = record_head(asked, HeadPlace(stream, "1", "1"))
     parts = {part.name: part.value for part in found.parts}
     np.testing.assert_allclose(parts["head_output"], found.seen["head_output"], atol=1e-4)
     for side in ("query", "key", "value"):

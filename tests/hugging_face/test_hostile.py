@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import re
 import shutil
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,9 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
 from attnviz.models.hugging_face.inputs import chat
-from attnviz.models.hugging_face.load import checkpoint, errors, imports
+from attnviz.models.hugging_face.load import checkpoint, imports, model_errors
 from attnviz.models.open import SHIPPED
-from tests.hugging_face.tiny_vision import picture, vit
+from tests.hugging_face.tiny_vision import VISION_BUILDERS, picture
 from tests.invoke import attnviz
 
 CONFIG, TOKENIZER, WORDS = "config.json", "tokenizer_config.json", "tokenizer.json"
@@ -28,29 +29,16 @@ HUGE = 10**9
 
 # What is asked for far beyond what is stored: nothing may be built for it.
 CLAIMS: list[tuple[str, str, Any]] = [
-    ("bert", "num_hidden_layers", 200_000),
     ("bert", "num_hidden_layers", HUGE),
     ("bert", "hidden_size", HUGE),
-    ("bert", "intermediate_size", HUGE),
     ("bert", "vocab_size", HUGE),
     ("bert", "max_position_embeddings", HUGE),
-    ("bert", "num_attention_heads", HUGE),
     ("bert", "num_labels", HUGE),
     ("bert", "num_hidden_layers", 10**30),
     ("gpt2", "n_layer", 200_000),
-    ("gpt2", "n_head", HUGE),
-    ("gpt2", "n_positions", HUGE),
-    ("gpt2", "n_embd", HUGE),
-    ("llama", "num_hidden_layers", HUGE),
     ("llama", "num_key_value_heads", HUGE),
-    ("llama", "max_position_embeddings", HUGE),
     ("t5", "num_layers", 200_000),
-    ("t5", "num_decoder_layers", HUGE),
-    ("t5", "d_model", HUGE),
     ("marian", "encoder_layers", 200_000),
-    ("marian", "decoder_layers", HUGE),
-    ("marian", "max_position_embeddings", HUGE),
-    ("vit", "num_hidden_layers", 200_000),
     ("vit", "image_size", HUGE),
     ("vit", "text_config", {"num_hidden_layers": HUGE}),
     ("vit", "depths", [2, HUGE]),
@@ -60,68 +48,42 @@ CLAIMS: list[tuple[str, str, Any]] = [
 WRONG: list[tuple[str, str, str, Any, str]] = [
     ("bert", CONFIG, "hidden_size", 0, "cannot be loaded"),
     ("bert", CONFIG, "hidden_size", None, "'hidden_size'"),
-    ("bert", CONFIG, "hidden_size", "x", "'hidden_size'"),
-    ("bert", CONFIG, "hidden_size", -1, "cannot be loaded"),
     ("bert", CONFIG, "hidden_size", DEEP, "nested deeper than 64 levels"),
     ("bert", CONFIG, "num_attention_heads", 0, "cannot be loaded: .*zero"),
-    ("bert", CONFIG, "vocab_size", 0, "cannot be loaded"),
-    ("bert", CONFIG, "hidden_act", None, "'hidden_act'"),
     ("bert", CONFIG, "hidden_act", "nonsense", "cannot be loaded: .*nonsense"),
     ("bert", CONFIG, "architectures", {"a": 1}, "'architectures'"),
-    ("bert", CONFIG, "architectures", [[1]], "'architectures'"),
     ("bert", CONFIG, "id2label", ["a"], "cannot be loaded"),
     ("vit", CONFIG, "id2label", {}, "outputs, and its configuration names 0 labels"),
-    ("bert", CONFIG, "id2label", {"x": "a"}, "cannot be loaded"),
     ("bert", CONFIG, "attn_implementation", "someone/kernel", "a kernel from elsewhere"),
     ("bert", CONFIG, "model_type", [], "names no 'model_type'"),
     ("bert", CONFIG, "dtype", "float1", "cannot be loaded|float1"),
     ("gpt2", CONFIG, "n_head", 0, "cannot be loaded|cannot run"),
-    ("gpt2", CONFIG, "n_embd", [1], "'n_embd'"),
-    ("gpt2", CONFIG, "n_layer", "3", "'n_layer'"),
     ("gpt2", CONFIG, "eos_token_id", {}, "'eos_token_id'"),
-    ("llama", CONFIG, "num_key_value_heads", 0, "cannot"),
-    ("llama", CONFIG, "rope_parameters", "x", "cannot be loaded"),
     ("llama", CONFIG, "rope_parameters", {"rope_type": "nonsense"}, "cannot be loaded"),
     ("t5", CONFIG, "d_kv", 0, "cannot"),
-    ("t5", CONFIG, "num_heads", None, "cannot be loaded"),
     ("t5", CONFIG, "feed_forward_proj", "a-b-c", "cannot be loaded"),
-    ("t5", CONFIG, "relative_attention_num_buckets", -1, "cannot"),
-    ("marian", CONFIG, "d_model", "x", "'d_model'"),
-    ("marian", CONFIG, "encoder_attention_heads", 0, "cannot be loaded"),
     ("vit", CONFIG, "patch_size", 0, "cannot be loaded"),
-    ("vit", CONFIG, "num_channels", None, "'num_channels'"),
     ("vit", CONFIG, "image_size", {}, "'image_size'"),
     ("bert", TOKENIZER, "model_max_length", "x", "model_max_length|cannot be loaded"),
     ("bert", TOKENIZER, "tokenizer_class", DEEP, "tokenizer of .* cannot be loaded"),
     ("bert", TOKENIZER, "added_tokens_decoder", [1], "tokenizer of .* cannot be loaded"),
-    ("bert", TOKENIZER, "unk_token", 7, "tokenizer"),
     ("bert", TOKENIZER, "unk_token", {"a": None}, "tokenizer"),
-    ("bert", WORDS, "model", None, "tokenizer of .* cannot be loaded"),
     ("bert", WORDS, "model", DEEP, "tokenizer of .* cannot be loaded"),
-    ("bert", WORDS, "added_tokens", "x", "tokenizer of .* cannot be loaded"),
     ("bert", WORDS, "normalizer", {"type": "nonsense"}, "tokenizer of .* cannot be loaded"),
-    ("gpt2", WORDS, "pre_tokenizer", 0, "tokenizer of .* cannot be loaded"),
-    ("gpt2", WORDS, "post_processor", {"type": "x"}, "tokenizer of .* cannot be loaded"),
     ("t5", WORDS, "decoder", [], "tokenizer of .* cannot be loaded"),
     ("marian", WRITING, "forced_bos_token_id", 99_999, "cannot run"),
-    ("marian", WRITING, "repetition_penalty", "x", "cannot"),
-    ("t5", WRITING, "no_repeat_ngram_size", "x", "cannot"),
-    ("t5", WRITING, "decoder_start_token_id", 99_999, "cannot run"),
     ("t5", WRITING, "cache_implementation", "nonsense", "cannot"),
     ("vit", PIXELS, "size", {"height": HUGE, "width": 32}, "1 to 16,384 pixels"),
     ("vit", PIXELS, "size", {"height": 0, "width": 32}, "1 to 16,384 pixels"),
     ("vit", PIXELS, "size", None, "image processor"),
     ("vit", PIXELS, "image_mean", None, "image processor .*fails"),
-    ("vit", PIXELS, "image_std", "x", "image processor .*fails"),
-    ("vit", PIXELS, "resample", HUGE, "image processor .*fails"),
     ("vit", PIXELS, "rescale_factor", {}, "image processor .*fails"),
-    ("vit", PIXELS, "do_center_crop", True, "image processor .*fails"),
     ("vit", PIXELS, "image_processor_type", 3, "image processor"),
 ]
 
 
 @pytest.fixture(scope="session")
-def photo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def photo(tmp_path_factory):
     path = tmp_path_factory.mktemp("photo") / "p.png"
     picture().save(path)
     return path
@@ -129,14 +91,14 @@ def photo(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def tiny_vit(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return vit(tmp_path_factory.mktemp("vit"))
+    return VISION_BUILDERS["vit"](tmp_path_factory.mktemp("vit"))
 
 
 @pytest.fixture
-def broken(folder_of: Any, tiny_vit: Path, tmp_path: Path) -> Callable[..., Path]:
+def broken(folder_of, tiny_vit, tmp_path):
     """A copy of a tiny model's folder with entries of one file changed."""
 
-    def spoil(family: str, file: str, changes: Mapping[str, Any]) -> Path:
+    def spoil(family, file, changes):
         source = tiny_vit if family == "vit" else folder_of(family)
         folder = Path(shutil.copytree(source, tmp_path / family))
         path = folder / file
@@ -148,16 +110,14 @@ def broken(folder_of: Any, tiny_vit: Path, tmp_path: Path) -> Callable[..., Path
     return spoil
 
 
-def ask(family: str, folder: Path, photo: Path, *more: str) -> Any:
+def ask(family, folder, photo, *more):
     if family == "vit":
         return attnviz("image", photo, "--model", folder)
     command = "cross" if family in ("t5", "marian") else "self"
     return attnviz(command, "the red car", "--model", folder, *more)
 
 
-def refused(done: Any, what: str) -> str:
-    import re
-
+def refused(done, what):
     assert done.status in (1, 2)
     assert re.search(what, done.mistake), done.mistake
     assert len(done.mistake) < 700
@@ -166,11 +126,11 @@ def refused(done: Any, what: str) -> str:
 
 @pytest.mark.parametrize(("family", "name", "value"), CLAIMS)
 def test_more_than_is_stored_is_refused_before_anything_is_built(
-    family: str, name: str, value: Any, broken: Any, photo: Path, monkeypatch: Any
-) -> None:
+    family, name, value, broken, photo, monkeypatch
+):
     import transformers
 
-    def never(*arguments: Any, **named: Any) -> None:
+    def never(*arguments, **named):
         raise SystemError("this was read")
 
     monkeypatch.setattr(transformers.AutoConfig, "from_pretrained", never)
@@ -179,7 +139,7 @@ def test_more_than_is_stored_is_refused_before_anything_is_built(
     assert str(folder) in line
 
 
-def but_slow(rows: list[Any]) -> list[Any]:
+def but_slow(rows):
     """Rows of a table, those of three families in the whole suite only."""
     return [
         pytest.param(*row, marks=() if row[0] in ("bert", "gpt2", "t5") else pytest.mark.slow)
@@ -188,30 +148,26 @@ def but_slow(rows: list[Any]) -> list[Any]:
 
 
 @pytest.mark.parametrize(("family", "file", "name", "value", "what"), but_slow(WRONG))
-def test_a_wrong_entry_is_one_line(
-    family: str, file: str, name: str, value: Any, what: str, broken: Any, photo: Path
-) -> None:
+def test_a_wrong_entry_is_one_line(family, file, name, value, what, broken, photo):
     refused(ask(family, broken(family, file, {name: value}), photo), what)
 
 
 @pytest.mark.parametrize("file", [CONFIG, TOKENIZER, WORDS])
-@pytest.mark.parametrize("text", ["", "[]", "null", "3", '"x"', "{", DEEP, "\udc80"])
-def test_a_file_of_something_else_is_one_line(
-    file: str, text: str, broken: Any, photo: Path
-) -> None:
+@pytest.mark.parametrize("text", ["", "[]", "3", DEEP, "\udc80"])
+def test_a_file_of_something_else_is_one_line(file, text, broken, photo):
     folder = broken("bert", file, {})
     (folder / file).write_bytes(text.encode(errors="surrogateescape"))
     refused(ask("bert", folder, photo), "cannot be loaded|not valid JSON|model_type|deeper")
 
 
-def test_a_greedy_output_heeds_no_other_way_of_writing(broken: Any, photo: Path) -> None:
+def test_a_greedy_output_heeds_no_other_way_of_writing(broken, photo):
     wild = {"num_return_sequences": 10**6, "return_dict_in_generate": True, "num_beams": 10**6}
     wild |= {"do_sample": True, "temperature": float("nan"), "max_length": HUGE}
     folder = broken("gpt2", WRITING, wild)
     assert ask("gpt2", folder, photo, "--generate", "3").status == 0
 
 
-def test_tokens_beyond_the_embeddings_are_refused(broken: Any, photo: Path) -> None:
+def test_tokens_beyond_the_embeddings_are_refused(broken, photo):
     folder = broken("bert", CONFIG, {"vocab_size": 12})
     tensors = load_file(folder / "model.safetensors")
     name = "embeddings.word_embeddings.weight"
@@ -220,7 +176,7 @@ def test_tokens_beyond_the_embeddings_are_refused(broken: Any, photo: Path) -> N
     refused(ask("bert", folder, photo), r"the tokenizer does not belong .*knows 0 to 11")
 
 
-def test_a_search_without_end_panics_in_one_line(broken: Any, tmp_path: Path, capfd: Any) -> None:
+def test_a_search_without_end_panics_in_one_line(broken, tmp_path, capfd):
     folder = broken("bert", WORDS, {})
     entries = json.loads((folder / WORDS).read_text())
     slow = {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated"}
@@ -234,8 +190,8 @@ def test_a_search_without_end_panics_in_one_line(broken: Any, tmp_path: Path, ca
 
 @pytest.mark.parametrize("part", ["normalizer", "decoder"])
 def test_a_tokenizer_that_grows_a_text_without_bound_is_refused_before_it_is_loaded(
-    part: str, broken: Any, photo: Path
-) -> None:
+    part, broken, photo
+):
     more = {"type": "Replace", "pattern": {"String": "a"}, "content": "a" * 50}
     steps = {"type": "Sequence", f"{part}s": [more] * 6}
     folder = broken("bert", WORDS, {part: steps})
@@ -257,7 +213,7 @@ STEPS = st.lists(
 
 
 @given(steps=STEPS, text=st.text("abc", min_size=1, max_size=6))
-def test_no_text_grows_by_more_than_the_bound(steps: Any, text: str) -> None:
+def test_no_text_grows_by_more_than_the_bound(steps, text):
     from tokenizers import Regex, normalizers
 
     documents: list[Any] = []
@@ -276,9 +232,10 @@ def test_no_text_grows_by_more_than_the_bound(steps: Any, text: str) -> None:
     assert len(made) <= bound * (len(text) + 1)
 
 
-def test_what_the_tokenizers_library_prints_stays_off_stdout(
-    broken: Any, photo: Path, capfd: Any
-) -> None:
+def test_what_the_tokenizers_library_prints_stays_off_stdout(broken, photo, capfd):
+    with imports.quiet_native():
+        os.write(2, b"a word")
+    assert capfd.readouterr().err == "a word", "what others write meanwhile is kept"
     folder = broken("t5", WORDS, {})
     entries = json.loads((folder / WORDS).read_text())
     entries["added_tokens"][0]["\x1b[0m"] = ""  # an option that it does not know, which it prints
@@ -287,7 +244,7 @@ def test_what_the_tokenizers_library_prints_stays_off_stdout(
     assert capfd.readouterr().out == ""
 
 
-def test_an_id_without_a_piece_is_spelt_as_its_number(broken: Any) -> None:
+def test_an_id_without_a_piece_is_spelt_as_its_number(broken):
     folder = broken("bert", WORDS, {})
     entries = json.loads((folder / WORDS).read_text())
     entries["added_tokens"] = [item for item in entries["added_tokens"] if item["id"] != 2]
@@ -297,23 +254,13 @@ def test_an_id_without_a_piece_is_spelt_as_its_number(broken: Any) -> None:
     assert first["query_tokens"][0]["text"] == "<2>"
 
 
-def test_what_others_write_while_a_panic_is_awaited_is_kept(capfd: Any) -> None:
-    import os
-
-    with imports.quiet_native():
-        os.write(2, b"a word")
-    assert capfd.readouterr().err == "a word"
-
-
 @pytest.mark.parametrize("name", ["x" * 5000, "~no-such-user/x", "a\0b"])
-def test_a_name_that_no_folder_can_have_is_one_line(name: str) -> None:
+def test_a_name_that_no_folder_can_have_is_one_line(name):
     refused(attnviz("self", "a", "--model", name), "there (is|can be) no folder")
 
 
-@pytest.mark.parametrize("commit", [b"\xff\xfe", b"x" * 5000, b"a\0b", b"../../..", b""])
-def test_a_reference_that_is_no_commit_leads_nowhere(
-    commit: bytes, tmp_path: Path, monkeypatch: Any
-) -> None:
+@pytest.mark.parametrize("commit", [b"\xff\xfe", b"x" * 5000, b"a\0b", b"../../.."])
+def test_a_reference_that_is_no_commit_leads_nowhere(commit, tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
     (tmp_path / "models--a" / "refs").mkdir(parents=True)
     (tmp_path / "models--a" / "snapshots").mkdir()
@@ -325,9 +272,7 @@ def test_a_reference_that_is_no_commit_leads_nowhere(
 @pytest.mark.parametrize(
     ("shape", "place"), [([HUGE, HUGE], [0, 4]), ([1], [math.inf, 4]), ([math.inf], [0, 4])]
 )
-def test_a_shape_that_does_not_fit_its_place_is_refused(
-    shape: list[float], place: list[float], broken: Any, photo: Path
-) -> None:
+def test_a_shape_that_does_not_fit_its_place_is_refused(shape, place, broken, photo):
     folder = broken("bert", CONFIG, {})
     header = {"x": {"dtype": "F32", "shape": shape, "data_offsets": place}}
     text = json.dumps(header).encode()
@@ -336,7 +281,7 @@ def test_a_shape_that_does_not_fit_its_place_is_refused(
     refused(ask("bert", folder, photo), "not a complete safetensors file")
 
 
-def test_claims_are_compared_with_all_shards(broken: Any, photo: Path) -> None:
+def test_claims_are_compared_with_all_shards(broken, photo):
     folder = broken("bert", CONFIG, {"num_hidden_layers": 200_000})
     split(folder, "{}")
     line = refused(ask("bert", folder, photo), "'num_hidden_layers' is 200,000")
@@ -344,7 +289,7 @@ def test_claims_are_compared_with_all_shards(broken: Any, photo: Path) -> None:
     assert f"{whole} tensors" in line
 
 
-def test_claims_are_compared_with_the_size_of_a_pickle(broken: Any, photo: Path) -> None:
+def test_claims_are_compared_with_the_size_of_a_pickle(broken, photo):
     folder = broken("bert", CONFIG, {"num_hidden_layers": 200_000})
     torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
     (folder / "model.safetensors").unlink()
@@ -354,16 +299,14 @@ def test_claims_are_compared_with_the_size_of_a_pickle(broken: Any, photo: Path)
 class Bomb:
     """What a pickle may hold: a call."""
 
-    def __init__(self, mark: Path) -> None:
+    def __init__(self, mark):
         self.mark = mark
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self):
         return Path.touch, (self.mark,)
 
 
-def test_a_pickle_runs_no_code_even_where_it_is_allowed(
-    broken: Any, photo: Path, tmp_path: Path
-) -> None:
+def test_a_pickle_runs_no_code_even_where_it_is_allowed(broken, photo, tmp_path):
     folder = broken("bert", CONFIG, {})
     torch.save({"x": Bomb(tmp_path / "ran")}, folder / "pytorch_model.bin")
     (folder / "model.safetensors").unlink()
@@ -372,7 +315,7 @@ def test_a_pickle_runs_no_code_even_where_it_is_allowed(
     assert not (tmp_path / "ran").exists()
 
 
-def split(folder: Path, where: str, to: Path | None = None) -> None:
+def split(folder, where, to=None):
     """Put a model's weights into two files, named by an index as `where` puts it."""
     tensors = load_file(folder / "model.safetensors")
     (folder / "model.safetensors").unlink()
@@ -386,10 +329,8 @@ def split(folder: Path, where: str, to: Path | None = None) -> None:
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
 
 
-@pytest.mark.parametrize("where", ["../{}", "{}/..", "/{}", "a/../../{}", " ", "a\0b", "link{}"])
-def test_an_index_may_not_point_outside_its_folder(
-    where: str, broken: Any, photo: Path, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("where", ["../{}", "/{}", " ", "a\0b", "link{}"])
+def test_an_index_may_not_point_outside_its_folder(where, broken, photo, tmp_path):
     folder = broken("bert", CONFIG, {})
     split(folder, where if where[:1] != "/" else f"{tmp_path}/{{}}", to=tmp_path)
     for half in (0, 1):
@@ -397,8 +338,8 @@ def test_an_index_may_not_point_outside_its_folder(
     refused(ask("bert", folder, photo), "names a file outside its folder")
 
 
-@pytest.mark.parametrize("weights", [[], "x", {"a": 3}, {"a": ["0.safetensors"]}, None, {}])
-def test_an_index_must_name_files(weights: Any, broken: Any, photo: Path) -> None:
+@pytest.mark.parametrize("weights", ["x", {"a": 3}, {}])
+def test_an_index_must_name_files(weights, broken, photo):
     folder = broken("bert", CONFIG, {})
     (folder / "model.safetensors").unlink()
     index = folder / "model.safetensors.index.json"
@@ -406,7 +347,7 @@ def test_an_index_must_name_files(weights: Any, broken: Any, photo: Path) -> Non
     refused(ask("bert", folder, photo), "lacks 0 of the 0|names files that are no text")
 
 
-def test_a_hub_cache_may_link_to_its_blobs(folder_of: Any, tmp_path: Path, photo: Path) -> None:
+def test_a_hub_cache_may_link_to_its_blobs(folder_of, tmp_path, photo):
     blobs, folder = tmp_path / "blobs", tmp_path / "snapshots" / "abc"
     folder.parent.mkdir()
     shutil.copytree(folder_of("bert"), folder)
@@ -420,36 +361,28 @@ def test_a_hub_cache_may_link_to_its_blobs(folder_of: Any, tmp_path: Path, photo
 
 TEMPLATES = {
     "{{ ''.__class__.__mro__ }}": "unsafe",
-    "{{ messages.append(1) }}": "unsafe",
-    "{{ range(10**9) }}": "Range too big",
-    "{% macro f(x) %}{{ f(x) }}{% endmacro %}{{ f(1) }}": "recursion",
-    "{% if %}": "Expected an expression",
     "{{ 'a' * 10**10 }}": "MemoryError",
     "{{ 'a' * 2 * 10**7 }}": "20,000,000 characters",
 }
-ENDLESS = "{% for i in range(9**5) %}" * 4 + "{% endfor %}" * 4
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("template", TEMPLATES)
-def test_a_hostile_template_is_refused(template: str, broken: Any, photo: Path) -> None:
+def test_a_hostile_template_is_refused(template, broken, photo):
     folder = broken("gpt2", TOKENIZER, {"chat_template": template})
     line = refused(ask("gpt2", folder, photo, "--chat"), TEMPLATES[template])
     assert f"the chat template of '{folder}' fails" in line
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("template", [ENDLESS, "{{ 9**(9**9) }}"])
-def test_an_endless_template_is_stopped(
-    template: str, broken: Any, photo: Path, monkeypatch: Any
-) -> None:
+def test_an_endless_template_is_stopped(broken, photo, monkeypatch):
     monkeypatch.setattr(chat, "TEMPLATE_SECONDS", 1)  # of the processor, not of the clock
-    folder = broken("gpt2", TOKENIZER, {"chat_template": template})
+    folder = broken("gpt2", TOKENIZER, {"chat_template": "{{ 9**(9**9) }}"})
     refused(ask("gpt2", folder, photo, "--chat"), "was stopped: it ran for more than 1 seconds")
 
 
 @pytest.mark.slow
-def test_a_template_process_makes_what_transformers_makes(folder_of: Any) -> None:
+def test_a_template_process_makes_what_transformers_makes(folder_of):
     from transformers import AutoTokenizer
 
     tokenizer: Any = AutoTokenizer.from_pretrained(folder_of("gpt2"))
@@ -466,9 +399,7 @@ def test_a_template_process_makes_what_transformers_makes(folder_of: Any) -> Non
 NAME = "mo\x1b[31mdel\u202e\x85\t\n"
 
 
-def test_names_of_models_reach_no_terminal_raw(
-    folder_of: Any, tmp_path: Path, monkeypatch: Any
-) -> None:
+def test_names_of_models_reach_no_terminal_raw(folder_of, tmp_path, monkeypatch):
     repository = tmp_path / f"models--{NAME}\udc80"
     folder = repository / "snapshots" / "abc"
     shutil.copytree(folder_of("bert"), folder)
@@ -483,7 +414,7 @@ def test_names_of_models_reach_no_terminal_raw(
     assert shown[2].json()[len(SHIPPED)]["model"] == f"{NAME}\udc80"
 
 
-def test_the_name_of_a_folder_reaches_no_output_raw(folder_of: Any, tmp_path: Path) -> None:
+def test_the_name_of_a_folder_reaches_no_output_raw(folder_of, tmp_path):
     folder = Path(shutil.copytree(folder_of("bert"), tmp_path / NAME))
     for options in (["-f", "json"], ["-f", "table"], ["--html", tmp_path / "p.html"]):
         done = attnviz("self", "the car", "--model", folder, *options)
@@ -493,22 +424,25 @@ def test_the_name_of_a_folder_reaches_no_output_raw(folder_of: Any, tmp_path: Pa
     assert "␛[31m" in attnviz("self", "x " * 90, "--model", folder).mistake
 
 
-def test_a_panic_of_another_library_is_one_line() -> None:
+def test_a_panic_of_another_library_is_one_line():
     class PanicException(BaseException):
         pass
 
-    with pytest.raises(errors.ModelError, match="it fails: of Rust"), errors.foreign("it fails"):
+    with (
+        pytest.raises(model_errors.ModelError, match="it fails: of Rust"),
+        model_errors.library_errors("it fails"),
+    ):
         raise PanicException("of Rust\nsecond line")
 
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
-def test_an_interruption_is_no_failure_of_a_library(kind: type[BaseException]) -> None:
-    with pytest.raises(kind), errors.foreign("it fails"):
+def test_an_interruption_is_no_failure_of_a_library(kind):
+    with pytest.raises(kind), model_errors.library_errors("it fails"):
         raise kind
 
 
-def test_a_bug_of_attnviz_keeps_its_traceback(broken: Any, photo: Path, monkeypatch: Any) -> None:
-    def bug(*arguments: Any) -> None:
+def test_a_bug_of_attnviz_keeps_its_traceback(broken, photo, monkeypatch):
+    def bug(*arguments):
         raise AssertionError("a bug")
 
     monkeypatch.setattr(checkpoint, "check_claims", bug)

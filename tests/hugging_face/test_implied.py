@@ -18,8 +18,7 @@ from attnviz.models.hugging_face.capture.capture import capture
 from attnviz.models.hugging_face.capture.implied import mixers_of
 from attnviz.models.hugging_face.capture.region import Region
 from attnviz.models.hugging_face.load.imports import quiet
-from tests.hugging_face.more_families import EVERY
-from tests.hugging_face.tiny_families import FAMILIES, GROUPED
+from tests.hugging_face.tiny_families import EVERY, FAMILIES, GROUPED
 from tests.hugging_face.tiny_models import byte_pieces
 from tests.invoke import attnviz
 

@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from attnviz.core.errors import ModelError, UsageError
-from attnviz.models.hugging_face.source import load_model
+from attnviz.models.hugging_face.text_model import load_model
 from tests.hugging_face.ask import attend
 
 
@@ -29,17 +29,23 @@ def rewrite(folder, **changes):
     path.write_text(json.dumps({key: item for key, item in config.items() if item is not None}))
 
 
-def test_an_unknown_architecture_is_refused_with_a_guess(copy_of):
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"model_type": "bertt"}, "transformers [0-9.]+ does not know .* 'bertt'.*Did you mean"),
+        (
+            {"model_type": "own", "auto_map": {"AutoModel": "m.Own"}},
+            "needs Python code .*--allow-c",
+        ),
+        ({"num_hidden_layers": 5}, r"lacks 32 weights .*layer\.3.*they would be random"),
+        ({"hidden_size": 64}, "cannot be loaded"),
+    ],
+)
+def test_a_configuration_that_does_not_fit_is_refused(changes, said, copy_of):
     folder = copy_of("bert")
-    rewrite(folder, model_type="bertt")
-    refuse(folder, "transformers [0-9.]+ does not know the architecture 'bertt'.*Did you mean")
-
-
-def test_code_of_the_checkpoint_is_refused(copy_of):
-    folder = copy_of("bert")
-    rewrite(folder, model_type="own-model", auto_map={"AutoModel": "modeling.Own"})
-    (folder / "modeling.py").write_text("raise SystemExit('this must not run')")
-    refuse(folder, "needs Python code that comes with it .*--allow-code")
+    rewrite(folder, **changes)
+    (folder / "m.py").write_text("raise SystemExit('this must not run')")
+    refuse(folder, said)
 
 
 def test_code_beside_a_known_architecture_is_not_run(copy_of):
@@ -57,7 +63,7 @@ def test_code_runs_when_it_is_allowed(copy_of, monkeypatch, tmp_path):
     refuse(folder, "cannot be loaded: this ran", allow_code=True)
 
 
-@pytest.mark.parametrize("kind", ["bert", "gpt2", "t5", "llama"])
+@pytest.mark.parametrize("kind", ["bert", "t5"])
 def test_a_model_without_its_tokenizer_is_refused(kind, copy_of):
     folder = copy_of(kind)
     for path in folder.glob("*token*"):
@@ -65,24 +71,14 @@ def test_a_model_without_its_tokenizer_is_refused(kind, copy_of):
     refuse(folder, "has no tokenizer")
 
 
-def test_half_a_tokenizer_is_refused(copy_of):
+def test_half_a_tokenizer_and_a_broken_one_are_refused(copy_of):
     folder = copy_of("gpt2")
+    (folder / "tokenizer.json").write_text("{")
+    refuse(folder, "tokenizer of '.*' cannot be loaded")
     for path in folder.glob("*token*"):
         path.unlink()
     (folder / "vocab.json").write_text('{"a": 0, "b": 1}')
     refuse(folder, "tokenizer of .* cannot be loaded: .*merges")
-
-
-def test_a_broken_tokenizer_is_refused(copy_of):
-    folder = copy_of("bert")
-    (folder / "tokenizer.json").write_text("{")
-    refuse(folder, "tokenizer of '.*' cannot be loaded")
-
-
-def test_fewer_layers_than_the_configuration_names_are_refused(copy_of):
-    folder = copy_of("bert")
-    rewrite(folder, num_hidden_layers=5)
-    refuse(folder, r"lacks 32 weights .*layer\.3.*they would be random")
 
 
 def test_more_layers_than_the_configuration_names_are_said(copy_of):
@@ -92,12 +88,6 @@ def test_more_layers_than_the_configuration_names_are_said(copy_of):
     assert (
         "holds 16 weights of layers that its configuration leaves out" in model.provenance.notes[0]
     )
-
-
-def test_weights_of_another_size_are_refused(copy_of):
-    folder = copy_of("bert")
-    rewrite(folder, hidden_size=64)
-    refuse(folder, "cannot be loaded")
 
 
 def test_a_missing_pooler_does_not_matter(copy_of):
@@ -114,11 +104,6 @@ def test_a_pickle_loads_when_it_is_allowed(copy_of):
     (folder / "model.safetensors").unlink()
     refuse(folder, "--allow-pickle")
     assert attend(load_model(str(folder), device="cpu", allow_pickle=True), "the car").maps
-
-
-def test_a_broken_pickle_is_refused(copy_of):
-    folder = copy_of("bert")
-    (folder / "model.safetensors").unlink()
     (folder / "pytorch_model.bin").write_bytes(b"nothing of the kind")
     refuse(folder, "cannot be loaded", allow_pickle=True)
 
@@ -197,7 +182,7 @@ def test_nothing_is_printed_whatever_happens(copy_of, folder_of):
 from attnviz.core.errors import AttnvizError
 from attnviz.core.query import Query
 from attnviz.models import attend_query
-from attnviz.models.hugging_face.source import load_model
+from attnviz.models.hugging_face.text_model import load_model
 
 def attempt(folder, **options):
     try:
@@ -209,7 +194,7 @@ def attempt(folder, **options):
         if model.family == "encoder–decoder":
             attend_query(model, Query("The car", kind="cross"))
 
-for folder in {[str(folder_of(kind)) for kind in ("bert", "t5", "mamba", "gpt2")] + [str(broken)]}:
+for folder in {[str(folder_of(kind)) for kind in ("t5", "mamba")] + [str(broken)]}:
     attempt(folder)
 """
     asked = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -19,7 +19,7 @@ from attnviz.models.hugging_face.load.locate import (
     locate,
     wanted_files,
 )
-from attnviz.models.hugging_face.source import load_model
+from attnviz.models.hugging_face.text_model import load_model
 
 
 @pytest.fixture
@@ -56,34 +56,15 @@ def http_error(kind):
     return error
 
 
-def test_a_folder_is_itself(tmp_path):
+def test_a_folder_is_itself_without_a_revision_and_a_file_is_none(tmp_path):
     assert locate(str(tmp_path)) == tmp_path
-
-
-@pytest.mark.parametrize(
-    "reference", [b"../../models--people--tiny/snapshots/c0ffee", b"..", b"\xff", b""]
-)
-def test_a_cached_reference_that_is_no_commit_leads_nowhere(reference, cache, monkeypatch):
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    other = cache / "models--people--other"
-    (other / "snapshots").mkdir(parents=True)
-    (other / "refs").mkdir()
-    (other / "refs" / "main").write_bytes(reference)
-    refuse("nor in the local cache", "people/other")
-    assert [model.name for model in list_cached_models()] == ["people/tiny"]
-
-
-def test_a_folder_has_no_revision(tmp_path):
     with pytest.raises(UsageError, match=r"no revision 'v2'"):
         locate(str(tmp_path), "v2")
-
-
-def test_a_file_is_not_a_folder(tmp_path):
     (tmp_path / "model.safetensors").touch()
     refuse("is a file: give the folder", str(tmp_path / "model.safetensors"))
 
 
-@pytest.mark.parametrize("name", ["./nope", "/nope/x", "../nope", "a/b/c", "", "a b"])
+@pytest.mark.parametrize("name", ["./nope", "a/b/c", "", "a b"])
 def test_what_is_no_id_is_a_missing_folder(name):
     refuse("there is no folder", name)
 
@@ -129,24 +110,10 @@ def test_a_download_that_breaks_off_is_one_line(cache, monkeypatch):
 
 
 def test_only_what_loading_reads_is_fetched():
-    names = [
-        "config.json",
-        "tokenizer.json",
-        "model.safetensors",
-        "pytorch_model.bin",
-        "modeling.py",
-        "onnx/model.onnx",
-        "onnx/config.json",
-    ]
-    assert wanted_files(names, allow_code=False) == [
-        "config.json",
-        "tokenizer.json",
-        "model.safetensors",
-    ]
+    read = ["config.json", "tokenizer.json", "model.safetensors"]
+    names = [*read, "pytorch_model.bin", "modeling.py", "onnx/model.onnx", "onnx/config.json"]
+    assert wanted_files(names, allow_code=False) == read
     assert "modeling.py" in wanted_files(names, allow_code=True)
-
-
-def test_the_shards_of_an_index_are_fetched_with_it():
     names = ["model.safetensors.index.json", "model-1.safetensors", "model-2.safetensors", "a.bin"]
     assert wanted_files(names, allow_code=False) == names[:3]
 
@@ -155,11 +122,6 @@ def test_the_cache_lists_models_that_can_be_loaded(cache):
     (found,) = list_cached_models()
     assert (str(found), found.model_type, found.revision) == ("people/tiny", "bert", "c0ffee")
     assert found.bytes > 1000
-
-
-def test_no_cache_at_all_lists_nothing(tmp_path, monkeypatch):
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "nope"))
-    assert list_cached_models() == []
 
 
 def test_the_cache_lies_where_the_hub_library_says(tmp_path, monkeypatch):
@@ -182,16 +144,19 @@ def test_listing_the_cache_imports_nothing_heavy():
     assert asked.stdout.strip() == "[]"
 
 
-def test_a_model_that_is_cached_in_part_is_not_listed(cache):
+def test_no_cache_at_all_lists_nothing(tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "nope"))
+    assert list_cached_models() == []
+    assert display_name("some/model", {"_name_or_path": "tiny"}) == "some/model"
+
+
+def test_a_model_cached_in_part_is_not_listed_and_is_fetched_if_the_hub_may_be_asked(
+    cache, monkeypatch
+):
     (snapshot,) = (cache / "models--people--tiny" / "snapshots").iterdir()
     (snapshot / "model.safetensors").rename(snapshot / "model.safetensors.index.json")
     (snapshot / "model.safetensors.index.json").write_text('{"weight_map": {"a": "b.safetensors"}}')
     assert list_cached_models() == []
-
-
-def test_a_model_that_is_cached_in_part_is_fetched_when_the_hub_may_be_asked(cache, monkeypatch):
-    (snapshot,) = (cache / "models--people--tiny" / "snapshots").iterdir()
-    (snapshot / "model.safetensors").unlink()
     assert locate("people/tiny") == snapshot
     online(monkeypatch, ConnectionError("no route"))
     refuse("hub cannot be reached", "people/tiny")
@@ -232,10 +197,6 @@ def test_a_folder_with_a_generic_name_is_called_by_a_better_one(path, config, na
     folder = tmp_path / path
     folder.mkdir(parents=True)
     assert display_name(str(folder), config) == (str(folder) if name == "PATH" else name)
-
-
-def test_a_model_id_is_called_as_it_is_written():
-    assert display_name("some/model", {"_name_or_path": "tiny"}) == "some/model"
 
 
 def test_what_is_shown_of_an_own_folder_says_which_model_it_is(copy_of, tmp_path):

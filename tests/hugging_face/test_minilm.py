@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from attnviz.models.hugging_face.capture.exact_links import IgnoredPositions, strongest_in
+from attnviz.models.hugging_face.capture.exact_links import IgnoredPositions, strongest_in_matrices
 from attnviz.models.hugging_face.capture.region import Region
-from attnviz.models.hugging_face.source import load_model
+from attnviz.models.hugging_face.text_model import load_model
 from tests.hugging_face.ask import attend
 
 TEXT = "the professor who supervised the student published the paper"
@@ -70,7 +70,7 @@ def test_no_head_of_a_long_text_misses_a_link(model, most):
     whole = attend(replace(model, region=Region(max_size=512)), text).main
     special = tuple(place for place, token in enumerate(whole.query_tokens) if token.special)
     hidden = IgnoredPositions(special, special, itself=True)
-    expected = [cell for layer in whole.weights for head in strongest_in(layer, hidden, 20)
+    expected = [cell for layer in whole.weights for head in strongest_in_matrices(layer, hidden, 20)
                 for cell in head]  # fmt: skip
     assert len(pooled.links) == 72 * 20
     np.testing.assert_allclose([link.weight for link in pooled.links],

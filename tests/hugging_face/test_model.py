@@ -10,7 +10,7 @@ import torch
 from attnviz.core.errors import AttentionError, InputError, ModelError
 from attnviz.models.hugging_face.capture.kernel import eager_copy
 from attnviz.models.hugging_face.inputs import generation
-from attnviz.models.hugging_face.source import load_model
+from attnviz.models.hugging_face.text_model import load_model
 from tests.hugging_face.ask import attend, cross
 from tests.hugging_face.tiny_models import byte_pieces
 from tests.precision import both, check_as_near
@@ -92,25 +92,22 @@ def test_a_model_without_a_trained_head_writes_nothing(loaded):
     assert cross(headless, "a", "b").main.stream == "cross"
 
 
-def test_running_out_of_memory_is_one_line(loaded, monkeypatch):
+FAILURES = {
+    r"^the memory ran out: .*shorter text": RuntimeError("can't allocate memory: 9 bytes\nat"),
+    r"cannot run on this text: You have to give$": ValueError("You have to give\nsomething else"),
+}
+
+
+@pytest.mark.parametrize("said", FAILURES)
+def test_a_failing_model_is_one_line(said, loaded, monkeypatch):
     def fail(*_, **__):
-        raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: 9 bytes\nat")
+        raise FAILURES[said]
 
     model = loaded("bert")
     monkeypatch.setattr(type(model.model), "forward", fail)
-    with pytest.raises(ModelError, match=r"^the memory ran out: .*shorter text") as caught:
+    with pytest.raises(ModelError, match=said) as caught:
         attend(model, "the car")
     assert "\n" not in str(caught.value)
-
-
-def test_a_failing_model_is_one_line(loaded, monkeypatch):
-    def fail(*_, **__):
-        raise ValueError("You have to give\nsomething else")
-
-    model = loaded("bert")
-    monkeypatch.setattr(type(model.model), "forward", fail)
-    with pytest.raises(ModelError, match=r"cannot run on this text: You have to give$"):
-        attend(model, "the car")
 
 
 def test_a_decoder_that_does_not_say_how_it_starts_is_refused(loaded, monkeypatch):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 import torch
@@ -14,7 +13,7 @@ from attnviz.core.errors import NotFiniteError
 from attnviz.core.query import Query
 from attnviz.models.hugging_face.capture.kernel import Call
 from attnviz.models.hugging_face.capture.probe import broken_head
-from attnviz.models.hugging_face.source import HuggingFaceModel, load_model
+from attnviz.models.hugging_face.text_model import load_model
 from tests.hugging_face.ask import attend, gradients, values
 
 TEXT = "The red car is fast."
@@ -34,10 +33,10 @@ WAYS: dict[str, Break] = {
 
 
 @pytest.fixture
-def broken(copy_of: Callable[[str], Path]) -> Callable[..., HuggingFaceModel]:
+def broken(copy_of):
     """A tiny model one of whose parameters is spoilt."""
 
-    def make(kind: str, name: str, way: Break, dtype: str | None = None) -> HuggingFaceModel:
+    def make(kind, name, way, dtype=None):
         file = copy_of(kind) / "model.safetensors"
         tensors = load_file(file)
         tensors[name] = way(tensors[name].clone())
@@ -82,7 +81,7 @@ def test_in_a_batch_only_the_text_with_the_broken_token_fails(copy_of, loaded):
         assert not isinstance(item, Attention) or item.weights.sum(-1) == pytest.approx(1.0)
 
 
-def _call(query: torch.Tensor, key: torch.Tensor, mask: torch.Tensor | None) -> Call:
+def _call(query, key, mask):
     def kernel(module, query, key, value, mask, **options):
         output = torch.nn.functional.scaled_dot_product_attention(
             query, key, value, mask, scale=options["scaling"], enable_gqa=True

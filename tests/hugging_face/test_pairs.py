@@ -12,7 +12,7 @@ from transformers import AutoModel, ByT5Tokenizer
 
 from attnviz.core.errors import InputError, ModelError
 from attnviz.models.hugging_face.inputs.encoding import tokenize_pair
-from attnviz.models.hugging_face.source import load_model
+from attnviz.models.hugging_face.text_model import load_model
 from tests.hugging_face.ask import attend
 from tests.hugging_face.tiny_models import byte_pieces, word_pieces
 from tests.invoke import attnviz

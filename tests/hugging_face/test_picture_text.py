@@ -18,13 +18,13 @@ from attnviz.core.errors import AttentionError, InputError, ModelError, UsageErr
 from attnviz.core.options import InMemoryModel
 from attnviz.models.hugging_face.capture.kernel import stream_of, watch_kernels
 from attnviz.models.hugging_face.load.imports import quiet
-from attnviz.models.hugging_face.load.tasks import record_outputs
+from attnviz.models.hugging_face.load.tasks import record_logits
 from attnviz.models.hugging_face.vision.layouts import (
     BY_FAMILY,
     LAYOUTS,
     PicturesRead,
-    fitted,
-    one_grid,
+    fit_grid,
+    place_grid,
 )
 from attnviz.models.hugging_face.vision.picture_text import ONE_PICTURE, load_picture_text_model
 from tests.hugging_face.ask import about, look
@@ -281,9 +281,9 @@ def test_reading_changes_no_bit_of_what_the_model_gives_out(family: str, loaded:
     reading, _, _ = sheets_of(source, [picture()])
     with torch.no_grad():
         plain = source.model(**reading.inputs, use_cache=False).logits
-    with record_outputs(source.model) as outputs:
+    with record_logits(source.model) as logits:
         look(source, picture(), TEXT)
-    assert torch.equal(outputs[0].logits, plain)
+    assert torch.equal(logits[0], plain)
 
 
 def test_a_chat_template_is_used_where_there_is_one(
@@ -303,10 +303,10 @@ def test_tokens_that_are_no_patches_are_refused(loaded: Any) -> None:
     read = PicturesRead("m", source.model.config, source.processor, inputs, [picture()],
                         np.arange(9))  # fmt: skip
     with pytest.raises(AttentionError, match=r"makes 9 tokens of 1 picture\(s\), which"):
-        one_grid(read)
-    assert fitted(17, 32, 32) == (4, 4, 1)
-    assert fitted(24, 32, 48) == (4, 6, 0)
-    assert fitted(18, 32, 32) is None
+        place_grid(read)
+    assert fit_grid(17, 32, 32) == (4, 4, 1)
+    assert fit_grid(24, 32, 48) == (4, 6, 0)
+    assert fit_grid(18, 32, 32) is None
 
 
 def test_every_row_of_the_table_is_built_and_every_family_is_in_one_row() -> None:
@@ -345,7 +345,7 @@ def test_a_family_whose_layout_is_not_known_is_refused_by_name(
 ) -> None:
     folder = PICTURE_FAMILIES["llava"].build(tmp_path / "llava")
     monkeypatch.delitem(BY_FAMILY, "llava")
-    with pytest.raises(ModelError, match=r"not known where its image tokens lie .* vipllava"):
+    with pytest.raises(ModelError, match=r"does not know where its image tokens lie .* vipllava"):
         load_picture_text_model(str(folder), device="cpu")
 
 
@@ -353,7 +353,7 @@ def test_a_family_whose_layout_is_not_known_is_refused_by_name(
 def test_queries_before_an_encoder_and_a_decoder_are_refused(tmp_path: Path) -> None:
     t5 = {"model_type": "t5", "d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 1,
           "num_heads": 4, "vocab_size": 400, "decoder_start_token_id": 1}  # fmt: skip
-    with pytest.raises(ModelError, match="use one with a decoder alone"):
+    with pytest.raises(ModelError, match="use a model with a decoder alone"):
         load_picture_text_model(str(blip_2(tmp_path, t5)), device="cpu")
 
 

@@ -18,7 +18,7 @@ from attnviz.models.hugging_face.capture.region import (
     PooledGrid,
     TokenBlocks,
     each_token,
-    in_blocks,
+    split_blocks,
 )
 from tests.hugging_face.ask import every_weight
 
@@ -84,7 +84,7 @@ def test_the_gradient_by_the_values_gives_whole_rows(heads, groups):
 @pytest.mark.parametrize("most", [1, 4, 5, 20, 21, 100])
 def test_blocks_sum_over_keys_average_over_queries_and_keep_each_rows_sum(most):
     call, weights = sdpa()
-    frame = PooledGrid(in_blocks(0, 21, most), in_blocks(0, 21, most))
+    frame = PooledGrid(split_blocks(0, 21, most), split_blocks(0, 21, most))
     found = read_grid(call, frame)[0]
     expected = torch.stack([
         torch.stack([weights[:, a:b, c:d].sum(2).mean(1) for c, d in frame.keys.spans], -1)

@@ -10,7 +10,7 @@ import torch
 import transformers
 
 import attnviz
-from attnviz.models.hugging_face.norm import map_of
+from attnviz.models.hugging_face.value_vectors import map_of
 from tests.hugging_face.tiny_models import WORDS, save, word_pieces
 
 TEXT = " ".join(WORDS[:6])
@@ -22,7 +22,7 @@ HOWS = {
 }
 
 
-def quantise(plain: Any, how: str, folder: Any) -> None:
+def quantise(plain, how, folder):
     """Write the model of a folder quantised into another."""
     if how == "compressed":
         pytest.importorskip("compressed_tensors")

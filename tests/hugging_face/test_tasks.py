@@ -11,8 +11,8 @@ from safetensors.torch import load_file, save_file
 from attnviz.analyses.view import describe_run
 from attnviz.core.attention_map import DECISION, Token
 from attnviz.core.query import Query
-from attnviz.models.hugging_face.load.tasks import any_of, one_of, word_labels
-from attnviz.models.hugging_face.source import load_model
+from attnviz.models.hugging_face.load.tasks import likeliest_class, likely_tags, word_labels
+from attnviz.models.hugging_face.text_model import load_model
 from tests.hugging_face.ask import attend
 from tests.hugging_face.tiny_models import ENDS, SEQ2SEQ, WIDE, byte_pieces, save, word_pieces
 from tests.invoke import attnviz
@@ -82,15 +82,6 @@ def test_a_class_and_its_probability_are_transformers_own(family, with_head):
     assert f"decides {CLASSES[best]}" in describe_run(found, found.main)
 
 
-def test_the_head_changes_no_weight_of_attention(with_head):
-    folder = with_head("BertForSequenceClassification")
-    headless = transformers.AutoModel.from_pretrained(folder, attn_implementation="eager").eval()
-    ids = torch.tensor([word_pieces()(TEXT)["input_ids"]])
-    expected = torch.cat(headless(input_ids=ids, output_attentions=True).attentions)
-    found = attend(load_model(str(folder), device="cpu"), TEXT)
-    np.testing.assert_allclose(found.weights, expected.detach().numpy(), atol=1e-5)
-
-
 def test_labels_stand_on_both_axes_and_a_word_has_that_of_its_first_piece(with_head):
     folder = with_head("BertForTokenClassification", id2label={0: "O", 1: "B-PER", 2: "B-LOC"})
     text = "the professor walked supervised students isn't red car"
@@ -116,14 +107,14 @@ def test_a_regression_answers_a_number(with_head):
 
 def test_tags_that_may_all_be_true_are_listed():
     logits = torch.tensor([2.0, -2.0, 0.1])
-    found = any_of(logits, ("a", "b", "c"))
+    found = likely_tags(logits, ("a", "b", "c"))
     assert found[DECISION] == "a (88%), c (52%)"
     assert found["probabilities"]["b"] == pytest.approx(0.119203, abs=1e-6)
-    assert any_of(-torch.ones(2), ("a", "b"))[DECISION] == "none of its tags"
+    assert likely_tags(-torch.ones(2), ("a", "b"))[DECISION] == "none of its tags"
 
 
 def test_many_classes_keep_the_decision_only():
-    found = one_of(torch.arange(40.0), [str(number) for number in range(40)])
+    found = likeliest_class(torch.arange(40.0), [str(number) for number in range(40)])
     assert found == {DECISION: "39 (63%)"}
 
 
@@ -164,10 +155,8 @@ LINES = [TEXT, "The paper", "who is the red professor", "supervised students wal
     [
         "BertForSequenceClassification",
         "BertForTokenClassification",
-        "DistilBertForSequenceClassification",
         "LlamaForSequenceClassification",
         "BartForSequenceClassification",
-        "T5ForSequenceClassification",
     ],
 )
 @pytest.mark.slow

@@ -6,7 +6,11 @@ import pytest
 from transformers import ByT5Tokenizer
 
 from attnviz.core.errors import InputError
-from attnviz.models.hugging_face.inputs.tokens import label, tokenize, tokenize_generated
+from attnviz.models.hugging_face.inputs.tokenization import (
+    label_tokens,
+    tokenize,
+    tokenize_generated,
+)
 from tests.hugging_face.tiny_models import byte_pieces, unigram_pieces, word_pieces
 
 MAKERS = {
@@ -129,7 +133,7 @@ def test_a_text_that_leaves_no_tokens_is_refused(tokenizers):
 
 def test_scripts_without_spaces_are_not_marked_as_going_on():
     pieces, spans = ["学", "生", "ab"], [(0, 1), (1, 2), (2, 4)]
-    found = [token.text for token in label(pieces, spans, [0, 0, 0], "学生ab", None)]
+    found = [token.text for token in label_tokens(pieces, spans, [0, 0, 0], "学生ab", None)]
     assert found == ["学", "生", "##ab"]
 
 

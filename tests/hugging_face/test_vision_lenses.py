@@ -155,7 +155,7 @@ def test_a_class_loses_what_its_heads_and_patches_gave_it(folder):
     )
     own = transformers.AutoModelForImageClassification.from_pretrained(path).eval()
     with torch.no_grad():
-        expected = own(pixel_values=model.inputs(about(picture()).picture)["pixel_values"]).logits
+        expected = own(**model._inputs(about(picture()).picture)[0]).logits
     np.testing.assert_allclose(plain, expected.log_softmax(-1), atol=1e-5)
     assert all(np.abs(scores - plain).max() > 1e-6 for scores in changed)
     assert experiment.spell(1) == "dog"

@@ -14,7 +14,7 @@ from attnviz.core.effects import PredictedToken
 from attnviz.core.errors import ModelError
 from attnviz.models.hugging_face.experiment import ExperimentRequest
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
-from tests.hugging_face.more_families import EVERY
+from tests.hugging_face.tiny_families import EVERY
 
 HEADS = {
     "text": (
@@ -75,16 +75,19 @@ def eager(model: Any) -> Any:
     return own.to(model.dtype)
 
 
-def inputs_of(name: str, dtype: torch.dtype = torch.float32) -> dict[str, Any]:
-    """Ids or pixels, a batch of one."""
-    ids, kind = torch.arange(5, 16)[None], EVERY[name].kind
+def inputs_of(
+    name: str, dtype: torch.dtype = torch.float32, *, tokens: int = 11, towers: bool = False
+) -> dict[str, Any]:
+    """Ids or pixels, a batch of one; with `towers` both for a model that has two."""
+    ids, kind = torch.arange(5, 5 + tokens)[None], EVERY[name].kind
     pixels = torch.linspace(-1, 1, 768).view(1, 3, 16, 16).to(dtype)
     if kind == "speech":
         features = torch.linspace(-1, 1, 160).view(1, 8, 20).to(dtype)
         return {"input_features": features, "decoder_input_ids": ids[:, :7]}
-    if kind in PICTURES:
+    both_towers = towers and kind == "image and text"
+    if kind in PICTURES and not both_towers:
         return {"pixel_values": pixels}
-    both = {"pixel_values": pixels} if kind == "joint" else {}
+    both = {"pixel_values": pixels} if kind == "joint" or both_towers else {}
     if name == "llava":
         ids = torch.cat([torch.full((1, 16), 49), ids], 1)
     pair = {"decoder_input_ids": ids[:, :7]} if kind == "pair" else {}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -100,10 +101,6 @@ def llava(folder: Path, kind: str = "Llava", **more: Any) -> Path:
     return build(folder, f"{kind}ForConditionalGeneration", config, processor)
 
 
-def vipllava(folder: Path) -> Path:
-    return llava(folder, "VipLlava", vision_feature_layers=[-1, -2])
-
-
 PINPOINTS = [[32, 64], [64, 32], [64, 64], [96, 32], [32, 96]]
 
 
@@ -130,9 +127,9 @@ def llava_next(folder: Path) -> Path:
 
 def without_video(kind: Any, *parts: Any, **more: Any) -> Any:
     """A processor as attnviz loads it where torchvision is not there."""
-    from attnviz.models.hugging_face.vision.picture_text import still
+    from attnviz.models.hugging_face.vision.picture_text import without_videos
 
-    return still(kind)(*parts, **more)
+    return without_videos(kind)(*parts, **more)
 
 
 def llava_onevision(folder: Path) -> Path:
@@ -195,11 +192,13 @@ def qwen2_5_vl(folder: Path) -> Path:
     return qwen(folder, "Qwen2_5_VL", vision, ROPE)
 
 
+QWEN3 = {"depth": 2, "hidden_size": 32, "out_hidden_size": 32, "num_heads": 4,
+         "intermediate_size": 48, "num_position_embeddings": 64,
+         "deepstack_visual_indexes": [0]}  # fmt: skip
+
+
 def qwen3_vl(folder: Path) -> Path:
-    vision = {"depth": 2, "hidden_size": 32, "out_hidden_size": 32, "num_heads": 4,
-              "intermediate_size": 48, "num_position_embeddings": 64,
-              "deepstack_visual_indexes": [0]}  # fmt: skip
-    return qwen(folder, "Qwen3VL", vision, {**ROPE, "head_dim": 8})
+    return qwen(folder, "Qwen3VL", QWEN3, {**ROPE, "head_dim": 8})
 
 
 def gemma3(folder: Path) -> Path:
@@ -247,10 +246,6 @@ def idefics3(folder: Path, kind: str = "Idefics3") -> Path:
         pad_token_id=1,
     )
     return build(folder, f"{kind}ForConditionalGeneration", config, processor)
-
-
-def smolvlm(folder: Path) -> Path:
-    return idefics3(folder, "SmolVLM")
 
 
 def internvl(folder: Path) -> Path:
@@ -397,16 +392,9 @@ def mistral3(folder: Path, kind: str = "Mistral3", merge: int = 2) -> InMemoryMo
     return InMemoryModel(model, RowsReader(images, tokenizer, 8 * merge))
 
 
-def pixtral(folder: Path) -> InMemoryModel:
-    return mistral3(folder, "Llava", 1)
-
-
 def qwen3_vl_moe(folder: Path) -> Path:
-    vision = {"depth": 2, "hidden_size": 32, "out_hidden_size": 32, "num_heads": 4,
-              "intermediate_size": 48, "num_position_embeddings": 64,
-              "deepstack_visual_indexes": [0]}  # fmt: skip
     experts = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16}
-    return qwen(folder, "Qwen3VLMoe", vision, {**ROPE, "head_dim": 8, **experts}, "Qwen3VL")
+    return qwen(folder, "Qwen3VLMoe", QWEN3, {**ROPE, "head_dim": 8, **experts}, "Qwen3VL")
 
 
 def glm4v(folder: Path) -> Path:
@@ -448,7 +436,9 @@ def janus(folder: Path) -> Path:
 
 PICTURE_FAMILIES = {
     "llava": PictureFamily(llava, "4 × 4"),
-    "vipllava": PictureFamily(vipllava, "4 × 4"),
+    "vipllava": PictureFamily(
+        partial(llava, kind="VipLlava", vision_feature_layers=[-1, -2]), "4 × 4"
+    ),
     "llava_next": PictureFamily(llava_next, "picture tiles 6 × 8; picture overview 4 × 4"),
     "llava_onevision": PictureFamily(
         llava_onevision, "picture tiles 6 × 8; picture overview 4 × 4"
@@ -459,11 +449,13 @@ PICTURE_FAMILIES = {
     "gemma3": PictureFamily(gemma3, "2 × 2"),
     "paligemma": PictureFamily(paligemma, "4 × 4"),
     "idefics3": PictureFamily(idefics3, "picture tiles 4 × 4; picture overview 2 × 2"),
-    "smolvlm": PictureFamily(smolvlm, "picture tiles 4 × 4; picture overview 2 × 2"),
+    "smolvlm": PictureFamily(
+        partial(idefics3, kind="SmolVLM"), "picture tiles 4 × 4; picture overview 2 × 2"
+    ),
     "internvl": PictureFamily(internvl, "picture tiles 4 × 6; picture overview 2 × 2"),
     "aya_vision": PictureFamily(aya_vision, "picture tiles 4 × 6; picture overview 2 × 2"),
     "mistral3": PictureFamily(mistral3, "3 × 4"),
-    "pixtral": PictureFamily(pixtral, "5 × 8"),
+    "pixtral": PictureFamily(partial(mistral3, kind="Llava", merge=1), "5 × 8"),
     "qwen3_vl_moe": PictureFamily(qwen3_vl_moe, "2 × 4"),
     "glm4v": PictureFamily(glm4v, "2 × 4", double=False),
     "janus": PictureFamily(janus, "4 × 4"),

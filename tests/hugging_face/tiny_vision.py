@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -46,82 +48,42 @@ def build(folder: Path, model: str, config: Any, processor: Any) -> Path:
     return folder
 
 
-def vit(folder: Path) -> Path:
-    config = transformers.ViTConfig(**VISION, id2label={0: "cat", 1: "dog"})
-    return build(folder, "ViTForImageClassification", config, ViTImageProcessorPil(**WHOLE))
-
-
-def deit(folder: Path) -> Path:
-    config = transformers.DeiTConfig(**VISION)
-    return build(folder, "DeiTModel", config, ViTImageProcessorPil(**WHOLE))
-
-
-def dinov2(folder: Path) -> Path:
-    config = transformers.Dinov2Config(**VISION)
-    return build(folder, "Dinov2Model", config, BitImageProcessorPil(**MIDDLE))
-
-
-def dinov2_with_registers(folder: Path) -> Path:
-    config = transformers.Dinov2WithRegistersConfig(**VISION, num_register_tokens=3)
-    return build(folder, "Dinov2WithRegistersModel", config, BitImageProcessorPil(**MIDDLE))
-
-
-def beit(folder: Path) -> Path:
-    config = transformers.BeitConfig(**VISION, use_relative_position_bias=True)
-    return build(folder, "BeitModel", config, BeitImageProcessorPil(**WHOLE))
-
-
-def dinov3_vit(folder: Path) -> Path:
-    config = transformers.DINOv3ViTConfig(**VISION, num_register_tokens=2)
-    return build(folder, "DINOv3ViTModel", config, ViTImageProcessorPil(**WHOLE))
-
-
-def yolos(folder: Path) -> Path:
-    sizes = {**VISION, "image_size": [32, 32]}
-    config = transformers.YolosConfig(**sizes, num_detection_tokens=3)
-    return build(folder, "YolosModel", config, ViTImageProcessorPil(**WHOLE))
-
-
-def siglip(folder: Path) -> Path:
-    text = {**SIZES, "intermediate_size": 48, "vocab_size": 26}
-    text |= {"bos_token_id": 2, "eos_token_id": 3, "pad_token_id": 0}
-    config = transformers.SiglipConfig(vision_config=VISION, text_config=text)
-    return build(folder, "SiglipModel", config, ViTImageProcessorPil(**WHOLE))
-
-
-def clip(folder: Path) -> Path:
-    text = {**SIZES, "intermediate_size": 48, "vocab_size": 26}
-    text |= {"bos_token_id": 2, "eos_token_id": 3, "pad_token_id": 0}
-    config = transformers.CLIPConfig(vision_config=VISION, text_config=text)
-    return build(folder, "CLIPModel", config, CLIPImageProcessorPil(**MIDDLE))
-
-
-def clip_vision_model(folder: Path) -> Path:
-    config = transformers.CLIPVisionConfig(**VISION)
-    return build(folder, "CLIPVisionModel", config, CLIPImageProcessorPil(**MIDDLE))
-
-
-def swin(folder: Path) -> Path:
-    config = transformers.SwinConfig(
-        image_size=48, patch_size=4, embed_dim=16, depths=[2, 2], num_heads=[2, 4], window_size=4
-    )
-    return build(
-        folder, "SwinModel", config, ViTImageProcessorPil(size={"height": 48, "width": 48})
-    )
-
-
-def convnext(folder: Path) -> Path:
-    config = transformers.ConvNextConfig(hidden_sizes=[8, 8, 8, 8], depths=[1, 1, 1, 1])
-    return build(folder, "ConvNextModel", config, ViTImageProcessorPil(**WHOLE))
-
-
-VISION_BUILDERS: dict[str, Callable[[Path], Path]] = {
-    made.__name__: made
-    for made in (
-        vit, deit, dinov2, dinov2_with_registers, beit, siglip, clip, clip_vision_model, swin,
-        convnext, dinov3_vit, yolos,
-    )
+TEXT = {**SIZES, "intermediate_size": 48, "vocab_size": 26}
+TEXT |= {"bos_token_id": 2, "eos_token_id": 3, "pad_token_id": 0}
+TOWER_AND_TEXT = {"vision_config": VISION, "text_config": TEXT}
+SWIN = {"embed_dim": 16, "depths": [2, 2], "num_heads": [2, 4], "window_size": 4}
+LARGE = {"size": {"height": 48, "width": 48}}
+KINDS: dict[str, tuple[str, str, dict[str, Any], Any, dict[str, Any]]] = {
+    "vit": ("ViT", "ForImageClassification", {**VISION, "id2label": {0: "cat", 1: "dog"}},
+            ViTImageProcessorPil, WHOLE),
+    "deit": ("DeiT", "Model", VISION, ViTImageProcessorPil, WHOLE),
+    "dinov2": ("Dinov2", "Model", VISION, BitImageProcessorPil, MIDDLE),
+    "dinov2_with_registers": ("Dinov2WithRegisters", "Model",
+                              {**VISION, "num_register_tokens": 3}, BitImageProcessorPil, MIDDLE),
+    "beit": ("Beit", "Model", {**VISION, "use_relative_position_bias": True},
+             BeitImageProcessorPil, WHOLE),
+    "siglip": ("Siglip", "Model", TOWER_AND_TEXT, ViTImageProcessorPil, WHOLE),
+    "clip": ("CLIP", "Model", TOWER_AND_TEXT, CLIPImageProcessorPil, MIDDLE),
+    "clip_vision_model": ("CLIPVision", "Model", VISION, CLIPImageProcessorPil, MIDDLE),
+    "swin": ("Swin", "Model", {**SWIN, "image_size": 48, "patch_size": 4}, ViTImageProcessorPil,
+             LARGE),
+    "convnext": ("ConvNext", "Model", {"hidden_sizes": [8] * 4, "depths": [1] * 4},
+                 ViTImageProcessorPil, WHOLE),
+    "dinov3_vit": ("DINOv3ViT", "Model", {**VISION, "num_register_tokens": 2},
+                   ViTImageProcessorPil, WHOLE),
+    "yolos": ("Yolos", "Model", {**VISION, "image_size": [32, 32], "num_detection_tokens": 3},
+              ViTImageProcessorPil, WHOLE),
 }  # fmt: skip
+"""Each kind's classes, by their first and last part, its sizes, its processor and its pictures."""
+
+
+def _made(kind: str, folder: Path) -> Path:
+    name, ending, sizes, processor, pictures = KINDS[kind]
+    config = getattr(transformers, f"{name}Config")(**deepcopy(sizes))
+    return build(folder, f"{name}{ending}", config, processor(**pictures))
+
+
+VISION_BUILDERS: dict[str, Callable[[Path], Path]] = {kind: partial(_made, kind) for kind in KINDS}
 
 
 def llava(folder: Path) -> Path:

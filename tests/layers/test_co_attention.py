@@ -56,8 +56,3 @@ def test_an_unknown_variant_is_refused_with_a_guess():
 def test_heads_are_refused_where_there_is_only_one(variant):
     with pytest.raises(UsageError, match=f"2 heads in {variant} co-attention.*'two-stream'"):
         CoAttention(6, variant=variant, heads=2)
-
-
-def test_heads_that_do_not_divide_the_size_are_refused_when_it_is_built():
-    with pytest.raises(UsageError, match="a size of 8 cannot be split into 3 heads"):
-        CoAttention(6, 5, 8, variant="two-stream", heads=3)

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import attnviz.layers
+from attnviz.core.errors import UsageError
 
 from .rows import LAYERS, build, flat, hiding, inputs
 
@@ -168,3 +169,18 @@ def test_nothing_is_made_on_another_device_than_the_inputs(name):
     masks = {key: mask.to("meta") for key, mask in hiding(name, given, 1).items()}
     output, weights = layer(*given, need_weights=True, **masks)
     assert {tensor.device.type for tensor in flat(output) + flat(weights)} == {"meta"}
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: attnviz.layers.MultiHeadAttention(8, 3),
+        lambda: attnviz.layers.LinearAttention(8, 3),
+        lambda: attnviz.layers.CrossAttention(6, 4, 8, heads=3),
+        lambda: attnviz.layers.CoAttention(6, 5, 8, variant="two-stream", heads=3),
+        lambda: attnviz.layers.TextEncoder(20, 8, 3),
+    ],
+)
+def test_heads_that_do_not_divide_the_size_are_refused_when_it_is_built(make):
+    with pytest.raises(UsageError, match="a size of 8 cannot be split into 3 heads"):
+        make()

@@ -2,7 +2,6 @@ import pytest
 import torch
 from torch.nn.functional import elu
 
-from attnviz.core.errors import UsageError
 from attnviz.layers import LinearAttention
 
 INPUTS = torch.randn(2, 5, 6, generator=torch.Generator().manual_seed(28))
@@ -48,8 +47,3 @@ def test_it_looks_over_another_sequence_too():
 def test_causal_over_a_sequence_of_other_length_is_refused():
     with pytest.raises(ValueError, match="as many queries as keys"):
         LinearAttention(6, causal=True)(INPUTS, SOURCE)
-
-
-def test_heads_that_do_not_divide_the_size_are_refused_when_it_is_built():
-    with pytest.raises(UsageError, match="a size of 6 cannot be split into 4 heads"):
-        LinearAttention(6, 4)

@@ -11,14 +11,16 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from matplotlib.figure import Figure
 from rich.cells import cell_len
 
 from attnviz.core.registry import LESSONS
 from attnviz.renderers import Display
 from attnviz.storage.documents import dump_json
-from attnviz.teach.lessons.drawing import drawn, page_of
+from attnviz.teach.lessons import drawing
+from attnviz.teach.lessons.drawing import draw_lesson, lesson_page
 from attnviz.teach.lessons.lesson import Lesson, byte_size
-from attnviz.teach.lessons.masks import masking
+from attnviz.teach.lessons.masks import masking_lesson
 from tests.invoke import attnviz
 
 SHORT = {"linear": {"length": 256}, "training": {"length": 2, "steps": 10}}
@@ -26,7 +28,7 @@ SHORT = {"linear": {"length": 256}, "training": {"length": 2, "steps": 10}}
 
 
 @cache
-def taught(name: str) -> Lesson:
+def calculated(name: str) -> Lesson:
     return LESSONS[name].load()(**SHORT.get(name, {}))
 
 
@@ -34,75 +36,55 @@ each_lesson = pytest.mark.parametrize("name", LESSONS)
 
 
 @each_lesson
-def test_the_summary_is_the_first_line_of_the_docstring(name: str) -> None:
+def test_a_lesson_has_a_title_three_sentences_and_a_reference(name: str) -> None:
+    lesson = calculated(name)
     assert inspect.getdoc(LESSONS[name].load()).splitlines()[0] == LESSONS[name].summary
-
-
-@each_lesson
-def test_every_row_has_a_cell_a_column(name: str) -> None:
-    lesson = taught(name)
     assert lesson.title.startswith(f"{name} · ")
-    assert all(len(row) == len(lesson.columns) for row in lesson.rows)
     assert len(lesson.explanation) == 3
     assert any(map(str.isdigit, lesson.reference))  # the year
 
 
 @each_lesson
-@pytest.mark.parametrize("width", [50, 80, 160])
-def test_the_table_keeps_to_its_width_and_cuts_no_number(name: str, width: int) -> None:
-    text = taught(name).table(Display(width))
-    lines = text.splitlines()
-    assert max(map(cell_len, lines)) <= width
-    rule = next(number for number, line in enumerate(lines) if line.startswith("──"))
-    numbers = [line for line in lines[rule + 1 : rule + 8] if any(map(str.isdigit, line))]
-    assert numbers
-    assert all("…" not in cell for line in numbers for cell in line.split()[-1:])
+def test_the_table_keeps_to_its_width_and_cuts_no_number(name: str) -> None:
+    for width in (50, 80, 160):
+        lines = calculated(name).table(Display(width)).splitlines()
+        assert max(map(cell_len, lines)) <= width
+        rule = next(number for number, line in enumerate(lines) if line.startswith("──"))
+        numbers = [line for line in lines[rule + 1 : rule + 8] if any(map(str.isdigit, line))]
+        assert numbers
+        assert all("…" not in cell for line in numbers for cell in line.split()[-1:])
 
 
 @each_lesson
-def test_json_holds_the_rows_by_column(name: str) -> None:
-    lesson = taught(name)
+def test_json_and_csv_hold_the_rows_by_column(name: str) -> None:
+    lesson = calculated(name)
     records = json.loads(dump_json(lesson.data()))["rows"]
-    assert len(records) == len(lesson.rows)
     for record, row in zip(records, lesson.rows, strict=True):
         assert tuple(record.items()) == tuple(zip(lesson.columns, row, strict=True))
-
-
-@each_lesson
-def test_csv_of_the_command_holds_the_rows(name: str) -> None:
     arguments = [f"--{option}={value}" for option, value in SHORT.get(name, {}).items()]
     header, *rows = csv.reader(attnviz("lesson", name, *arguments, "-f", "csv").text.splitlines())
-    lesson = taught(name)
     assert tuple(header) == lesson.columns
     assert len(rows) == len(lesson.rows)
     if name != "linear":  # that one measures time
         assert [[str(cell) for cell in row] for row in lesson.rows] == rows
 
 
-@each_lesson
-def test_the_picture_has_the_title_and_something_drawn(name: str) -> None:
-    lesson = taught(name)
-    figure = drawn(lesson)
-    assert any(name in text.get_text() for text in figure.texts)
-    assert any(axes.lines or axes.images for axes in figure.axes)
-
-
 def test_curves_go_through_the_numbers() -> None:
-    lesson = taught("scaling")
-    scaled, unscaled = drawn(lesson).axes[0].lines[:2]
+    lesson = calculated("scaling")
+    scaled, unscaled = draw_lesson(lesson).axes[0].lines[:2]
     assert tuple(scaled.get_ydata()) == lesson.column("scaled_entropy")
     assert tuple(unscaled.get_ydata()) == lesson.column("unscaled_entropy")
 
 
 def test_hidden_cells_are_white_and_every_other_cell_has_its_number() -> None:
-    axes = drawn(LESSONS["masking"].load()("a b c")).axes[0]
+    axes = draw_lesson(LESSONS["masking"].load()("a b c")).axes[0]
     shown = axes.images[0].get_array()
     assert shown.shape == (3, 7)
     assert len(axes.texts) == 9 + 6
 
 
 def test_a_picture_tells_once_what_no_font_draws() -> None:
-    shown = drawn(masking("a \U000f0123 b"))
+    shown = draw_lesson(masking_lesson("a \U000f0123 b"))
     notes = [text.get_text() for text in shown.texts if "no installed font" in text.get_text()]
     assert notes == ["1 character shown as ‹code point›: no installed font draws it"]
 
@@ -115,9 +97,19 @@ def test_bytes_are_told_in_three_digits(count: int, text: str) -> None:
 
 
 @each_lesson
-def test_the_page_holds_every_number_and_nothing_that_runs(name: str) -> None:
-    lesson = taught(name)
-    page = page_of(lesson, "attnviz <script>")
+def test_the_page_holds_the_picture_and_every_number_and_nothing_that_runs(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lesson, figures = calculated(name), list[Figure]()
+
+    def draw(shown: Lesson) -> Figure:
+        figures.append(draw_lesson(shown))
+        return figures[0]
+
+    monkeypatch.setattr(drawing, "draw_lesson", draw)
+    page = lesson_page(lesson, "attnviz <script>")
+    assert any(name in text.get_text() for text in figures[0].texts)
+    assert any(axes.lines or axes.images for axes in figures[0].axes)
     assert page.count("<tr>") == len(lesson.rows) + 1
     assert page.count("<td") == sum(map(len, lesson.rows))
     assert "<script" not in page
@@ -129,7 +121,7 @@ def test_the_page_holds_every_number_and_nothing_that_runs(name: str) -> None:
 
 
 def test_a_word_is_text_on_the_page_and_not_markup() -> None:
-    page = page_of(LESSONS["masking"].load()("a <b>&amp; c"))
+    page = lesson_page(LESSONS["masking"].load()("a <b>&amp; c"))
     assert "<b>" not in page
     assert "&lt;" in page
 

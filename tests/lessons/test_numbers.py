@@ -11,22 +11,34 @@ import numpy as np
 import pytest
 
 from attnviz.core.errors import InputError, ModelError, UsageError
-from attnviz.teach.lessons.distance import alibi, positions, rotary
-from attnviz.teach.lessons.linear import delta, linear, peak
-from attnviz.teach.lessons.masks import masking, padding, window
-from attnviz.teach.lessons.memory import cache, cache_of, groups
-from attnviz.teach.lessons.softmax import online, scaling, sinks, temperature
-from attnviz.teach.lessons.trained import COMMON, DRAWS, FEWEST, WORD, induction, training
+from attnviz.teach.lessons.distance import alibi_lesson, positions_lesson, rotary_lesson
+from attnviz.teach.lessons.linear import delta_lesson, linear_lesson, peak_bytes
+from attnviz.teach.lessons.masks import masking_lesson, padding_lesson, window_lesson
+from attnviz.teach.lessons.memory import cache_lesson, cache_of, groups_lesson
+from attnviz.teach.lessons.softmax import (
+    online_lesson,
+    scaling_lesson,
+    sinks_lesson,
+    temperature_lesson,
+)
+from attnviz.teach.lessons.trained import (
+    COMMON,
+    DRAWS,
+    FEWEST,
+    WORD,
+    induction_lesson,
+    training_lesson,
+)
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 64])
 def test_wave_lengths_are_those_of_the_paper(size: int) -> None:
     expected = [2 * math.pi * 10000 ** (2 * pair / size) for pair in range((size + 1) // 2)]
-    assert positions(10, size).column("wave_length") == pytest.approx(expected, rel=1e-5)
+    assert positions_lesson(10, size).column("wave_length") == pytest.approx(expected, rel=1e-5)
 
 
 def test_turns_are_what_the_last_position_has_turned() -> None:
-    lesson = positions(101, 4)
+    lesson = positions_lesson(101, 4)
     assert lesson.column("turns") == pytest.approx([100 / (2 * math.pi), 1 / (2 * math.pi)])
     assert lesson.column("columns") == ("0 1", "2 3")
     assert lesson.rows[0][-1] == f"{math.sin(100):+.2f} {math.cos(100):+.2f}"
@@ -34,11 +46,11 @@ def test_turns_are_what_the_last_position_has_turned() -> None:
 
 def test_the_dot_product_by_distance_is_a_sum_of_cosines() -> None:
     gap_two = sum(math.cos(2 / 10000 ** (2 * pair / 8)) for pair in range(4))
-    assert f"{gap_two:.2f} at 2" in positions(16, 8).explanation[2]
+    assert f"{gap_two:.2f} at 2" in positions_lesson(16, 8).explanation[2]
 
 
 def test_an_odd_size_ends_on_a_lone_sine() -> None:
-    lesson = positions(4, 5)
+    lesson = positions_lesson(4, 5)
     assert lesson.column("columns") == ("0 1", "2 3", "4")
     assert "the lone last column left out" in lesson.explanation[2]
 
@@ -46,11 +58,11 @@ def test_an_odd_size_ends_on_a_lone_sine() -> None:
 @pytest.mark.parametrize(("length", "size"), [(1, 4), (4, 0), (4096, 4)])
 def test_positions_that_cannot_be_told_apart_or_drawn_are_refused(length: int, size: int) -> None:
     with pytest.raises(UsageError, match="is outside"):
-        positions(length, size)
+        positions_lesson(length, size)
 
 
 def test_scaling_keeps_the_entropy_while_without_it_one_key_takes_all() -> None:
-    lesson = scaling()
+    lesson = scaling_lesson()
     flat = lesson.column("scaled_entropy")[1:]
     falling = lesson.column("unscaled_entropy")
     assert max(flat) - min(flat) < 0.1
@@ -60,13 +72,13 @@ def test_scaling_keeps_the_entropy_while_without_it_one_key_takes_all() -> None:
 
 
 def test_a_score_spreads_as_the_root_of_the_head_size() -> None:
-    lesson = scaling(seed=3)
+    lesson = scaling_lesson(seed=3)
     for size, spread in zip(lesson.column("head_size"), lesson.column("score_spread"), strict=True):
         assert spread == pytest.approx(math.sqrt(size), rel=0.2)
 
 
 def test_a_head_of_one_feature_is_the_same_scaled_or_not() -> None:
-    _, _, *measured = scaling().rows[0]
+    _, _, *measured = scaling_lesson().rows[0]
     assert measured[0] == measured[1]
     assert measured[2] == measured[3]
 
@@ -80,13 +92,13 @@ def test_one_row_of_scaling_agrees_with_a_loop() -> None:
         weights = [value / sum(exponentials) for value in exponentials]
         entropies.append(-sum(weight * math.log(weight) for weight in weights))
         largest.append(max(weights))
-    row = scaling(seed=0).rows[0]
+    row = scaling_lesson(seed=0).rows[0]
     assert row[2] == pytest.approx(np.mean(entropies))
     assert row[4] == pytest.approx(np.mean(largest))
 
 
 def test_masking_leaves_the_last_query_alone_and_the_first_with_itself() -> None:
-    lesson = masking("one two three four")
+    lesson = masking_lesson("one two three four")
     assert lesson.column("query") == ("one", "two", "three", "four")
     assert lesson.rows[0][2] == 0
     assert lesson.rows[0][4] == "one"
@@ -95,32 +107,32 @@ def test_masking_leaves_the_last_query_alone_and_the_first_with_itself() -> None
 
 
 def test_the_share_not_hidden_stretches_the_full_row_into_the_causal_one() -> None:
-    from attnviz.models.own import SeededEmbedding, split_words
+    from attnviz.models.own import SeededEmbedding, word_tokens
 
     embedding = SeededEmbedding(5, 8)
-    inputs = embedding.embed(split_words("a b c"))
+    inputs = embedding.embed(word_tokens("a b c"))
     query, key = (inputs @ embedding.projection(name) for name in ("query", "key"))
     exponentials = [math.exp(float(query[1] @ key[k]) / math.sqrt(8)) for k in range(3)]
     left = (exponentials[0] + exponentials[1]) / sum(exponentials)
     shares = [value / sum(exponentials[:2]) for value in exponentials[:2]]
-    row = masking("a b c", size=8, seed=5).rows[1]
+    row = masking_lesson("a b c", size=8, seed=5).rows[1]
     assert row[-1] == pytest.approx(left)
     assert row[2] == pytest.approx(-sum(share * math.log(share) for share in shares))
 
 
 def test_masking_of_nothing_is_refused() -> None:
     with pytest.raises(InputError):
-        masking("  ")
+        masking_lesson("  ")
 
 
 def test_linear_measures_every_doubling_up_to_the_length() -> None:
-    lesson = linear(length=300, size=8)
+    lesson = linear_lesson(length=300, size=8)
     assert lesson.column("length") == (75, 150, 300)
     assert all(value > 0 for row in lesson.rows for value in row)
 
 
 def test_standard_memory_grows_with_the_square_and_linear_memory_with_the_length() -> None:
-    lesson = linear(length=1024, size=32)
+    lesson = linear_lesson(length=1024, size=32)
     standard, short = (lesson.column(f"{kind}_memory_bytes") for kind in ("standard", "linear"))
     assert standard[-1] / standard[-2] == pytest.approx(4, rel=0.1)
     assert short[-1] / short[-2] == pytest.approx(2, rel=0.1)
@@ -132,13 +144,13 @@ def test_peak_memory_counts_what_is_held_at_once() -> None:
         for _ in range(3):
             np.ones(100_000)
 
-    assert 800_000 <= peak(run) < 900_000
+    assert 800_000 <= peak_bytes(run) < 900_000
 
 
 @pytest.mark.parametrize("length", [1, 63, 10**6])
 def test_a_length_that_cannot_be_measured_is_refused(length: int) -> None:
     with pytest.raises(UsageError, match="--length"):
-        linear(length)
+        linear_lesson(length)
 
 
 def softmax(scores: list[float]) -> list[float]:
@@ -147,13 +159,13 @@ def softmax(scores: list[float]) -> list[float]:
 
 
 def test_a_temperature_divides_the_scores_before_the_softmax() -> None:
-    from attnviz.models.own import SeededEmbedding, split_words
+    from attnviz.models.own import SeededEmbedding, word_tokens
 
     embedding = SeededEmbedding(1, 8)
-    inputs = embedding.embed(split_words("a b c d"))
+    inputs = embedding.embed(word_tokens("a b c d"))
     query, key = (inputs @ embedding.projection(name) for name in ("query", "key"))
     scores = [float(query[3] @ key[k]) / math.sqrt(8) for k in range(4)]
-    for step, entropy, span, largest, answer in temperature("a b c d", 8, 1).rows:
+    for step, entropy, span, largest, answer in temperature_lesson("a b c d", 8, 1).rows:
         shares = softmax([score / step for score in scores])
         assert largest == pytest.approx(max(shares))
         assert entropy == pytest.approx(-sum(p * math.log(p) for p in shares if p), abs=1e-12)
@@ -165,7 +177,7 @@ def test_a_temperature_divides_the_scores_before_the_softmax() -> None:
 
 
 def test_running_sums_are_those_of_a_loop_and_the_whole_softmax_comes_out() -> None:
-    lesson = online(length=10, seed=4)
+    lesson = online_lesson(length=10, seed=4)
     row = int(lesson.title.split("row ")[1].split(" ")[0])
     query, key, _ = (lambda r: [r.standard_normal((10, 8)) for _ in range(3)])(
         np.random.default_rng(4)
@@ -179,7 +191,7 @@ def test_running_sums_are_those_of_a_loop_and_the_whole_softmax_comes_out() -> N
 
 
 def test_a_sink_takes_what_its_exponential_is_of_the_sum() -> None:
-    for score, match, none, _, length in sinks(size=8).rows:
+    for score, match, none, _, length in sinks_lesson(size=8).rows:
         sink = math.exp(score)
         assert match == pytest.approx(1 - sink / (sink + math.exp(4) + 7))
         assert none == pytest.approx(1 - sink / (sink + 8))
@@ -187,7 +199,7 @@ def test_a_sink_takes_what_its_exponential_is_of_the_sum() -> None:
 
 
 def test_a_mask_makes_padding_as_if_it_were_not_there() -> None:
-    lesson = padding("one two three", seed=2)
+    lesson = padding_lesson("one two three", seed=2)
     assert lesson.column("alone_entropy") == pytest.approx(lesson.column("masked_entropy"))
     assert max(lesson.column("masked_off_by")) < 1e-12 < 0.01 < min(lesson.column("padded_off_by"))
     assert all(0 < share < 1 for share in lesson.column("share_on_padding"))
@@ -195,7 +207,7 @@ def test_a_mask_makes_padding_as_if_it_were_not_there() -> None:
 
 @pytest.mark.parametrize(("length", "width"), [(25, 2), (12, 5), (3, 1)])
 def test_a_window_reaches_as_far_as_a_walk_does(length: int, width: int) -> None:
-    lesson = window(length, width)
+    lesson = window_lesson(length, width)
     for with_global, column in ((False, "reached"), (True, "reached_with_a_global")):
         seen = {length // 2}
         for found in lesson.column(column):
@@ -211,7 +223,7 @@ def test_a_window_reaches_as_far_as_a_walk_does(length: int, width: int) -> None
 
 
 def test_equal_vectors_turned_score_as_a_sum_of_cosines() -> None:
-    for gap, usual, slow, start, far in rotary(40, 8, seed=3).rows:
+    for gap, usual, slow, start, far in rotary_lesson(40, 8, seed=3).rows:
         for base, found in ((10_000, usual), (500_000, slow)):
             expected = sum(math.cos(gap / base ** (2 * pair / 8)) for pair in range(4)) / 4
             assert found == pytest.approx(expected)
@@ -219,7 +231,7 @@ def test_equal_vectors_turned_score_as_a_sum_of_cosines() -> None:
 
 
 def test_a_slope_is_taken_off_for_each_position_of_distance() -> None:
-    for head, slope, halves, near, entropy in alibi(20, heads=4).rows:
+    for head, slope, halves, near, entropy in alibi_lesson(20, heads=4).rows:
         assert slope == 2 ** (-2 * (head + 1))
         shares = softmax([-slope * gap for gap in range(20)])
         assert near == pytest.approx(sum(shares[:8]))
@@ -240,7 +252,7 @@ def test_a_states_errors_are_those_of_its_recurrence() -> None:
                 state = keep * state
                 state += np.outer(v - state @ k if way == 2 else v, k)
             errors[way] += np.linalg.norm(key @ state.T - value, axis=-1) / 8
-    lesson = delta(length=4, size=6, seed=5)
+    lesson = delta_lesson(length=4, size=6, seed=5)
     assert lesson.rows[-1][0] == 4
     assert lesson.rows[-1][1:4] == pytest.approx(errors.mean(axis=-1), abs=1e-5)
     assert lesson.rows[-1][5] == pytest.approx(errors[2, -1], abs=1e-5)
@@ -248,7 +260,7 @@ def test_a_states_errors_are_those_of_its_recurrence() -> None:
 
 
 def test_a_cache_computes_each_position_once() -> None:
-    lesson = cache(length=100)
+    lesson = cache_lesson(length=100)
     for length, without, with_cache, held, unshared in lesson.rows:
         assert without == sum(range(1, length + 1))
         assert with_cache == length
@@ -321,7 +333,7 @@ def test_a_latent_cache_is_that_of_the_paper(tmp_path: Path) -> None:
         qk_rope_head_dim=64,
         dtype="bfloat16",
     )
-    lesson = cache(length=1, model=folder)
+    lesson = cache_lesson(length=1, model=folder)
     assert lesson.rows[0][3] == 60 * (512 + 64) * 2  # Liu 2024, table 1: (d_c + d_R) a layer
     assert lesson.rows[0][4] == 60 * 128 * (128 + 64 + 128) * 2
 
@@ -340,11 +352,11 @@ def test_a_configuration_without_a_cache_is_refused(
     settings: dict[str, object], says: str, tmp_path: Path
 ) -> None:
     with pytest.raises(ModelError, match=says):
-        cache(model=config(tmp_path, **settings))
+        cache_lesson(model=config(tmp_path, **settings))
 
 
 def test_heads_that_share_nothing_change_nothing_and_a_latent_beats_groups_of_its_size() -> None:
-    lesson = groups()
+    lesson = groups_lesson()
     by_size = {(row[0] == "latent", row[2]): row[-1] for row in lesson.rows}
     assert by_size[False, 384] == pytest.approx(0, abs=1e-6)
     assert by_size[True, 192] == pytest.approx(0, abs=1e-4)
@@ -355,11 +367,12 @@ def test_heads_that_share_nothing_change_nothing_and_a_latent_beats_groups_of_it
 
 @pytest.mark.slow
 def test_a_layer_learns_to_reverse_and_its_heads_find_the_place() -> None:
-    lesson = training(length=6)
+    lesson = training_lesson(length=6)
     assert lesson.rows[0][2] < 0.2
     assert lesson.rows[-1][2] > 0.99
     assert max(lesson.rows[-1][3:]) > 2.5 * max(lesson.rows[0][3:])
-    assert training(length=6).rows == lesson.rows
+    one, other = (training_lesson(length=6, steps=20) for _ in range(2))
+    assert one.rows == other.rows
 
 
 @pytest.mark.models
@@ -368,13 +381,13 @@ def test_induction_is_what_transformers_computes_with_the_heads_zeroed() -> None
     import torch
     from transformers import LlamaForCausalLM
 
-    from attnviz.models.pocket_lm.source import FOLDER, load_pocket_lm
+    from attnviz.models.pocket_lm.language_model import FOLDER, load_pocket_lm
 
     count, random, source = 10, np.random.default_rng(3), load_pocket_lm()
     known = [n for n in range(FEWEST, COMMON) if WORD.fullmatch(source.piece(n))]
     draws = [random.choice(known, count, replace=False).tolist() for _ in range(DRAWS)]
     ids = torch.tensor([[1, *draw, *draw] for draw in draws])
-    lesson = induction(count, seed=3)
+    lesson = induction_lesson(count, seed=3)
     for switched_off, first, again, copied, before, behind in lesson.rows:
         settings = {"attn_implementation": "eager", "dtype": torch.float32}
         model = LlamaForCausalLM.from_pretrained(FOLDER, **settings).eval()
@@ -405,7 +418,7 @@ def test_induction_is_what_transformers_computes_with_the_heads_zeroed() -> None
 
 
 def test_an_induction_head_dies_with_the_head_that_feeds_it() -> None:
-    whole, without_first, without_second, another = induction(12, seed=1).rows
+    whole, without_first, without_second, another = induction_lesson(12, seed=1).rows
     assert whole[2] < whole[1] - 4
     assert without_first[2] > whole[2] + 3 < without_second[2]
     assert another[2] == pytest.approx(whole[2], abs=0.5)

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attnviz.models.pocket.packed import packed, parts_of, quantised
-from attnviz.models.pocket.source import Pocket
+from attnviz.models.pocket.packed import pack_model, quantise, split_by_bits
+from attnviz.models.pocket.translator import Pocket
 from attnviz.renderers.page.document import live_worker
 
 NODE = shutil.which("node")
@@ -64,7 +64,7 @@ def worker_script() -> str:
 
 @pytest.fixture(scope="session")
 def packed_model() -> bytes:
-    return packed()
+    return pack_model()
 
 
 @contextmanager
@@ -105,7 +105,7 @@ def pocket() -> Pocket:
     for name in model.weights:
         weight = np.asarray(model.weights[name])
         if weight.ndim == 2:
-            parts = [quantised(part, bits) for part, bits in parts_of(name, weight)]
+            parts = [quantise(part, bits) for part, bits in split_by_bits(name, weight)]
             rows = [scales[:, None] * codes for scales, codes in parts]
             model.weights.converted[name] = np.concatenate(rows).astype(np.float32)
     return model

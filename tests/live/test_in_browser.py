@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from attnviz.core.query import ALL_OUTPUTS, Query
-from attnviz.models.pocket.source import Pocket
+from attnviz.models.pocket.translator import Pocket
 from tests.live.conftest import NOTHING, Engine
 from tests.live.test_tokens import lines
 

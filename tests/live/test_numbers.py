@@ -17,7 +17,7 @@ from attnviz.core.lens_inputs import AttentionGradients
 from attnviz.core.query import ALL_OUTPUTS, Query
 from attnviz.core.registry import LENSES
 from attnviz.models.pocket.predictions import PocketExperiment
-from attnviz.models.pocket.source import Pocket
+from attnviz.models.pocket.translator import Pocket
 from attnviz.runs.outputs import page_html
 from tests.live.conftest import NOTHING, Engine
 

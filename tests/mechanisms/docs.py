@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from attnviz.core.registry import MECHANISMS
-from attnviz.mechanisms.working import example_parts
+from attnviz.mechanisms.formula import example_parts
 
 PAGE = Path(__file__).parents[2] / "docs" / "mechanisms.md"
 HEAD = "| mechanism | paper | what is computed |\n"

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from attnviz.core.registry import MECHANISMS, Mechanism
-from attnviz.mechanisms.working import SIDES, groups_of, shapes_of
+from attnviz.mechanisms.formula import SIDES, groups_of, shapes_of
 
 BATCH, POSITIONS, SIZE, HIDDEN_SIZE, HEADS = 2, 4, 6, 5, 3
 

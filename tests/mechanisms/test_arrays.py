@@ -9,20 +9,18 @@ from attnviz.mechanisms.arrays import namespace, transpose
 
 ATTEND = """
 import sys
-import {library}
+import numpy
 from attnviz.mechanisms.dot_product import multi_head
-inputs = {library}.ones((3, 4))
+inputs = numpy.ones((3, 4))
 multi_head(inputs, inputs, inputs, heads=2)
-print("torch" in sys.modules, "array_api_compat" in sys.modules)
+print("numpy" in sys.modules, "torch" in sys.modules, "array_api_compat" in sys.modules)
 """
 
 
-@pytest.mark.parametrize(("library", "heard"), [("numpy", "False False"), ("torch", "True True")])
 @pytest.mark.slow
-def test_attention_of_numpy_arrays_never_loads_torch(library, heard):
-    program = [sys.executable, "-c", ATTEND.format(library=library)]
-    ran = subprocess.run(program, capture_output=True, text=True, check=True)
-    assert ran.stdout.strip() == heard
+def test_attention_of_numpy_arrays_never_loads_torch():
+    ran = subprocess.run([sys.executable, "-c", ATTEND], capture_output=True, text=True, check=True)
+    assert ran.stdout.split() == ["True", "False", "False"]
 
 
 def test_each_kind_has_its_own_functions():

@@ -83,21 +83,6 @@ def test_hiding_positions_is_the_same_as_leaving_them_out():
     )
 
 
-def test_exchanging_the_sequences_turns_the_affinity_over():
-    turned = {
-        "w_affinity": PARAMETERS["w_affinity"].T,
-        "w_first": PARAMETERS["w_second"],
-        "w_second": PARAMETERS["w_first"],
-        "first_score": PARAMETERS["second_score"],
-        "second_score": PARAMETERS["first_score"],
-    }
-    (one, _), (affinity, _, over_second) = co_parallel(FIRST, SECOND, **PARAMETERS)
-    (_, other), (turned_affinity, over_first, _) = co_parallel(SECOND, FIRST, **turned)
-    np.testing.assert_allclose(affinity, turned_affinity.T, rtol=0, atol=1e-14)
-    np.testing.assert_allclose(one, other, rtol=0, atol=1e-14)
-    np.testing.assert_allclose(over_second, over_first, rtol=0, atol=1e-14)
-
-
 def test_what_dropout_leaves_is_what_is_summed():
     done = co_parallel(FIRST, SECOND, dropout=lambda weights: 3 * weights, **PARAMETERS)
     plain = co_parallel(FIRST, SECOND, **PARAMETERS)

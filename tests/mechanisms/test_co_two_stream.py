@@ -50,20 +50,6 @@ def test_a_streams_mask_hides_it_from_the_other_only():
     assert (over_second > 0).all()
 
 
-def test_exchanging_the_streams_exchanges_what_comes_out():
-    outputs, weights = co_two_stream(FIRST, SECOND, heads=2)
-    turned_outputs, turned_weights = co_two_stream(SECOND, FIRST, heads=2)
-    for one, other in zip(
-        outputs + weights, turned_outputs[::-1] + turned_weights[::-1], strict=True
-    ):
-        np.testing.assert_array_equal(one, other)
-
-
-def test_one_head_is_the_default():
-    _, weights = co_two_stream(FIRST, SECOND)
-    assert [one.shape for one in weights] == [(1, 3, 5), (1, 5, 3)]
-
-
 def test_dropout_reaches_both_streams():
     outputs, weights = co_two_stream(FIRST, SECOND, dropout=np.zeros_like)
     assert not any(one.any() for one in outputs + weights)

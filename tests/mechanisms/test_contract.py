@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import torch
 
-from attnviz.core.registry import CO_VARIANTS, MECHANISMS, Command
-from attnviz.mechanisms.working import example_parts
+from attnviz.core.registry import MECHANISMS, Command
+from attnviz.mechanisms.formula import example_parts
 from tests.invoke import attnviz
 
 from . import docs
@@ -26,25 +26,15 @@ def values(array):
 
 
 @every_mechanism
-def test_the_summary_is_the_first_line_of_the_docstring(name):
-    documented = inspect.getdoc(MECHANISMS[name].load())
-    assert documented.splitlines()[0] == MECHANISMS[name].summary
-
-
-@every_mechanism
-def test_name_and_function_agree(name):
-    assert MECHANISMS[name].target.partition(":")[2] == name.replace("-", "_")
-
-
-@every_mechanism
 def test_the_docstring_names_a_paper_and_says_what_comes_back(name):
     documented = inspect.getdoc(MECHANISMS[name].load())
     module = "attnviz.mechanisms." + MECHANISMS[name].target.partition(":")[0]
     if sum(f"{row.room}{row.target}".startswith(f"{module}:") for row in MECHANISMS.values()) == 1:
         documented += import_module(module).__doc__
     assert re.search(r"[A-Z][a-zé]+ (19|20)\d\d", documented)
-    assert "Args:" in documented or "arguments are those of `" in documented or "(…, " in documented
-    assert "Returns:" in documented
+    same = re.search(r"The shapes are those of\s`", documented)
+    assert same or "Args:" in documented or "(…, " in documented
+    assert same or "Returns:" in documented
 
 
 @every_mechanism
@@ -61,23 +51,21 @@ def test_a_test_imports_the_function_to_check_it_against_a_slow_loop(name):
     assert function in imported, f"tests/mechanisms/test_{function}.py is missing"
 
 
-@every_mechanism
-def test_a_command_offers_it_and_the_listing_has_it(name):
-    commands = MECHANISMS[name].commands
-    assert commands
-    assert set(commands) <= set(get_args(Command))
+def test_a_command_offers_each_and_the_listing_has_it():
     done = attnviz("mechanisms")
     assert done.status == 0, done.err
-    assert any(line.split()[0] == name for line in done.text.splitlines() if line.split())
+    listed = {line.split()[0] for line in done.text.splitlines() if line.split()}
+    for name, row in MECHANISMS.items():
+        assert name in listed
+        assert row.commands
+        assert set(row.commands) <= set(get_args(Command))
 
 
 @every_mechanism
 def test_every_command_that_offers_it_shows_it(name):
     for command in MECHANISMS[name].commands:
         texts = ("the red car", "la voiture rouge")[: 1 if command == "self" else 2]
-        named = {"co": ("--variant", name.removeprefix("co-"))}
-        how = named.get(command, ("--mechanism", name))
-        assert attnviz(command, *texts, *how, "-q").status == 0
+        assert attnviz(command, *texts, "--mechanism", name, "-q").status == 0
 
 
 CO = pytest.mark.parametrize(
@@ -86,9 +74,8 @@ CO = pytest.mark.parametrize(
 
 
 @CO
-def test_a_co_attention_is_a_variant_whose_streams_are_parts_of_it(name):
+def test_a_co_attention_is_for_co_alone_and_its_streams_are_parts_of_it(name):
     assert name.startswith("co-")
-    assert name.removeprefix("co-") in CO_VARIANTS
     assert MECHANISMS[name].commands == ("co",)
     parts = {part.name: part for part in example_parts(MECHANISMS[name], 2, 4, 1)}
     for part in MECHANISMS[name].streams.values():

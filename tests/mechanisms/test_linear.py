@@ -1,12 +1,8 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
-from attnviz.mechanisms.linear import feature_map, implied_weights, linear
-
-from .properties import checked, matrix
+from attnviz.mechanisms.linear import causal_linear, feature_map, linear
 
 
 def slowly(query, key, value, seen):
@@ -74,17 +70,41 @@ def test_the_feature_map_is_elu_plus_one_with_its_slope_at_zero_too():
     torch.testing.assert_close(ours.grad, theirs.grad, rtol=0, atol=1e-15)
 
 
-@checked
-@given(matrix(3, 2), matrix(4, 2), matrix(4, 5), st.permutations(range(4)))
-def test_permuting_the_keys_permutes_the_weights_and_not_the_output(query, key, value, order):
-    output, weights = linear(query, key, value)
-    permuted, moved = linear(query, key[order], value[order])
-    np.testing.assert_allclose(moved, weights[:, order], rtol=0, atol=1e-12)
-    np.testing.assert_allclose(permuted, output, rtol=0, atol=1e-11)
+def alike(positions=5):
+    random = np.random.default_rng(10)
+    return [random.normal(size=(positions, size)) for size in (3, 3, 2)]
 
 
-@checked
-@given(matrix(3, 2), matrix(4, 2), matrix(4, 5))
-def test_the_implied_weights_are_those_applied(query, key, value):
-    output, _ = linear(query, key, value)
-    np.testing.assert_allclose(implied_weights(query, key) @ value, output, rtol=0, atol=1e-11)
+@pytest.mark.parametrize("hidden", [(), (0,), (1, 3)], ids=str)
+def test_causal_it_is_the_definition_summed_over_what_came_before(hidden):
+    seen = np.ones((1, 5), dtype=bool)
+    seen[:, list(hidden)] = False
+    output, weights = causal_linear(*alike(), seen)
+    expected, shares = slowly(*alike(), np.tril(np.ones((5, 5))) * seen)
+    np.testing.assert_allclose(output, expected, rtol=0, atol=1e-13)
+    np.testing.assert_allclose(weights, shares, rtol=0, atol=1e-13)
+
+
+def test_causal_a_flat_mask_says_the_same_as_one_of_one_row():
+    seen = np.array([True, False, True, True, False])
+    for one, other in zip(
+        causal_linear(*alike(), seen), causal_linear(*alike(), seen[None]), strict=True
+    ):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_causal_weights_nobody_asked_for_are_not_made():
+    output, weights = causal_linear(*alike(), need_weights=False)
+    assert weights is None
+    np.testing.assert_array_equal(output, causal_linear(*alike())[0])
+
+
+def test_queries_and_keys_of_different_length_are_refused():
+    query, key, value = alike()
+    with pytest.raises(ValueError, match="as many queries as keys"):
+        causal_linear(query[:3], key, value)
+
+
+def test_causal_a_mask_that_differs_between_queries_is_refused():
+    with pytest.raises(ValueError, match="one mask row"):
+        causal_linear(*alike(), np.ones((5, 5), dtype=bool))

@@ -2,12 +2,8 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from attnviz.mechanisms.positions import sinusoidal_positions
-
-from .properties import checked
 
 
 def slowly(length, size, base):
@@ -35,20 +31,3 @@ def test_by_hand_position_zero_is_zeros_and_ones():
 @pytest.mark.parametrize(("length", "size"), [(0, 4), (3, 0)])
 def test_nothing_to_encode_is_an_empty_table(length, size):
     assert sinusoidal_positions(length, size).shape == (length, size)
-
-
-@checked
-@given(st.integers(1, 40), st.integers(1, 20), st.integers(0, 30))
-def test_the_product_of_two_positions_depends_only_on_their_distance(distance, pairs, start):
-    waves = sinusoidal_positions(start + distance + 1, 2 * pairs).astype(np.float64)
-    np.testing.assert_allclose(
-        waves[start] @ waves[start + distance], waves[0] @ waves[distance], rtol=0, atol=1e-4
-    )
-
-
-@checked
-@given(st.integers(1, 9))
-def test_a_longer_table_begins_with_the_shorter_one(size):
-    np.testing.assert_array_equal(
-        sinusoidal_positions(30, size)[:10], sinusoidal_positions(10, size)
-    )

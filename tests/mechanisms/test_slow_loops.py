@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from attnviz.core.errors import UsageError
+from attnviz.mechanisms.formula import Formula
 from attnviz.mechanisms.grouped import grouped_query, latent, multi_query
 from attnviz.mechanisms.recurrent import delta_rule, gated_delta_rule, retention
 from attnviz.mechanisms.relative import (
@@ -28,7 +29,6 @@ from attnviz.mechanisms.weighing import (
     sinks,
     soft_cap,
 )
-from attnviz.mechanisms.working import Formula
 
 LENGTH, HEADS, HEAD = 6, 2, 4
 SIZE = HEADS * HEAD
@@ -145,15 +145,6 @@ def turned(vector: Vector, position: int) -> Vector:
 def test_rotary(seen):
     expected = looped(lambda h, q, i, k, j: dot(turned(q, i), turned(k, j)) / sqrt(HEAD), seen)
     check(rotary, expected, seen)
-
-
-def test_turned_scores_depend_on_the_distance_alone():
-    ones = np.ones((LENGTH, HEAD))
-    scores = next(
-        part.value for part in rotary.parts(ones, 2 * ones, ones) if part.name == "scores"
-    )[0]
-    for apart in range(-LENGTH + 1, LENGTH):
-        assert np.ptp(np.diag(scores, apart)) < 1e-12
 
 
 def test_queries_behind_a_cache_are_turned_as_the_last_positions():

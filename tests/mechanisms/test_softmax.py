@@ -14,12 +14,6 @@ def test_by_hand_a_score_of_log_three_gets_three_quarters():
     np.testing.assert_allclose(softmax(scores), [[0.25, 0.75], [0.5, 0.5]], atol=1e-15)
 
 
-def test_rows_not_columns_sum_to_one():
-    weights = softmax(np.array([[0.0, 5.0], [0.0, 5.0]]))
-    np.testing.assert_allclose(weights.sum(axis=1), 1)
-    assert abs(weights.sum(axis=0) - 1).max() > 0.9
-
-
 def test_it_is_torchs_own_softmax_over_the_last_axis():
     scores = torch.randn(2, 3, 5, 7, generator=torch.Generator().manual_seed(0)).double()
     torch.testing.assert_close(softmax(scores), torch.softmax(scores, -1), rtol=0, atol=1e-14)
@@ -40,20 +34,6 @@ def test_a_row_with_nothing_in_sight_passes_no_nan_back():
     weights = softmax(scores, torch.tensor([[False, False], [True, False]]))
     (weights * torch.tensor([1.0, 2.0])).sum().backward()
     np.testing.assert_array_equal(scores.grad.numpy(), 0)
-
-
-@checked
-@given(matrix(3, 4), st.floats(-100, 100))
-def test_adding_a_constant_to_a_row_of_scores_changes_nothing(scores, constant):
-    np.testing.assert_allclose(softmax(scores + constant), softmax(scores), rtol=0, atol=1e-12)
-
-
-@checked
-@given(matrix(3, 4), st.permutations(range(4)))
-def test_permuting_the_keys_permutes_the_weights(scores, order):
-    np.testing.assert_allclose(
-        softmax(scores[:, order]), softmax(scores)[:, order], rtol=0, atol=1e-14
-    )
 
 
 @checked

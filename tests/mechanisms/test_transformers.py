@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -350,12 +349,3 @@ def test_the_delta_rule_is_that_of_qwen3_next(fading):
         split = sides[2].reshape(2, LENGTH, HEADS, HEAD).transpose(1, 2)
         mixed = (found[1] @ split).transpose(1, 2).flatten(2)
         torch.testing.assert_close(mixed, found[0], rtol=0, atol=1e-6)
-
-
-def test_numpy_says_the_same_as_the_modules_do():
-    module, turning = llama()
-    given = inputs()
-    output, _ = module(given, turning(given, torch.arange(LENGTH)[None]), None)
-    sides = (side(given).numpy() for side in (module.q_proj, module.k_proj, module.v_proj))
-    found, _ = rotary(*sides, heads=HEADS, pairs="halves")
-    np.testing.assert_allclose(found, output.numpy(), rtol=0, atol=1e-6)

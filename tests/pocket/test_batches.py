@@ -10,8 +10,8 @@ import pytest
 from attnviz.core.attention_map import Attention
 from attnviz.core.errors import InputError
 from attnviz.core.query import Query
-from attnviz.models.pocket import source
-from attnviz.models.pocket.source import Pocket, load_pocket
+from attnviz.models.pocket import translator
+from attnviz.models.pocket.translator import Pocket, load_pocket
 
 ENGLISH = [
     "The professor who supervised the student published the paper.",
@@ -48,14 +48,14 @@ def load() -> Callable[..., Pocket]:
 def batches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many texts each batch has."""
     sizes: list[int] = []
-    plan = source.batches
+    plan = translator.batches
 
     def counted(*given: object, **named: object) -> object:
         found = list(plan(*given, **named))  # type: ignore[arg-type]
         sizes.extend(map(len, found))
         return found
 
-    monkeypatch.setattr(source, "batches", counted)
+    monkeypatch.setattr(translator, "batches", counted)
     return sizes
 
 
@@ -123,6 +123,6 @@ def test_queries_and_keys_are_kept_of_each_text(load) -> None:
 
 @pytest.mark.slow
 def test_chunks_by_memory_change_nothing(load, monkeypatch, batches) -> None:
-    monkeypatch.setattr(source, "MEMORY_BUDGET", 40_000)
+    monkeypatch.setattr(translator, "MEMORY_BUDGET", 40_000)
     check(list(load().attend(PAIRS)), one_by_one(load(), PAIRS))
     assert len(batches) > 1

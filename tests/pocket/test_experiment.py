@@ -16,8 +16,8 @@ from attnviz.core.query import Query
 from attnviz.mechanisms import dot_product
 from attnviz.mechanisms.arrays import Array
 from attnviz.models.lens import explained_by, open_experiment
-from attnviz.models.pocket import network
-from attnviz.models.pocket.source import Pocket, load_pocket
+from attnviz.models.pocket import transformer as network
+from attnviz.models.pocket.translator import Pocket, load_pocket
 
 PAIR = Query("The red car is fast.", "La voiture rouge est rapide.", "cross")
 CALLS = {"encoder": 0, "decoder": 4, "cross": 5}
@@ -55,10 +55,10 @@ def masked(monkeypatch: pytest.MonkeyPatch, hide: Callable[[int, Any], None]) ->
 def whole_pass(pocket: Pocket, query: Query = PAIR) -> np.ndarray:
     """log p of each token of the target, by a plain pass."""
     inputs = pocket._encode(query)  # cached: to guess its language again would count as passes
-    memory, _ = network.encode(pocket.weights, pocket.sizes, pocket.embed(inputs.source_ids))
+    memory, _ = network.run_encoder(pocket.weights, pocket.sizes, pocket.embed(inputs.source_ids))
     target = pocket.embed(inputs.target_ids)
-    states, *_ = network.decode(pocket.weights, pocket.sizes, target, memory)
-    scores = network.predict(pocket.weights, states[:-1])
+    states, *_ = network.run_decoder(pocket.weights, pocket.sizes, target, memory)
+    scores = network.predict_pieces(pocket.weights, states[:-1])
     shares = np.exp(scores - scores.max(-1, keepdims=True))
     chosen = shares / shares.sum(-1, keepdims=True)
     return np.log(chosen[np.arange(len(chosen)), inputs.target_ids[1:]])

@@ -9,9 +9,9 @@ from attnviz.analyses.lenses.gradient import gradient
 from attnviz.core.errors import UsageError
 from attnviz.core.query import Query
 from attnviz.mechanisms.dot_product import join_heads, split_heads
-from attnviz.models.pocket import network as model
-from attnviz.models.pocket.source import Pocket, encode_query, load_pocket
+from attnviz.models.pocket import transformer as model
 from attnviz.models.pocket.text import MASK
+from attnviz.models.pocket.translator import Pocket, encode_query, load_pocket
 
 TEXT = "The red car is fast"
 TEXT_QUERY = Query(TEXT)
@@ -50,10 +50,10 @@ def test_a_gradient_is_what_a_nudge_of_the_weight_changes(
     place = (2, min(row, 2), 1)
 
     def score() -> float:
-        memory, _ = model.encode(pocket.weights, pocket.sizes, pocket.embed(inputs.source_ids))
+        memory, _ = model.run_encoder(pocket.weights, pocket.sizes, pocket.embed(inputs.source_ids))
         target = pocket.embed(inputs.target_ids)
-        states, _, _ = model.decode(pocket.weights, pocket.sizes, target, memory)
-        logits = model.predict(pocket.weights, states[row])
+        states, _, _ = model.run_decoder(pocket.weights, pocket.sizes, target, memory)
+        logits = model.predict_pieces(pocket.weights, states[row])
         return float(logits[inputs.target_ids[row + 1]])
 
     found = []
@@ -89,7 +89,7 @@ def test_a_word_of_a_text_is_masked_to_attribute_its_prediction(pocket: Pocket) 
     )
     ids = encode_query(pocket, TEXT_QUERY).source_ids
     masked = [MASK if place == 2 else number for place, number in enumerate(ids)]
-    _, shares = model.encode(pocket.weights, pocket.sizes, pocket.embed(masked))
+    _, shares = model.run_encoder(pocket.weights, pocket.sizes, pocket.embed(masked))
     np.testing.assert_allclose(explained.attention.weights, np.stack(shares), atol=1e-6)
     assert pocket.gradients(TEXT_QUERY).output == "fast (token 4)"
 

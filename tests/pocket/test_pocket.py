@@ -14,13 +14,12 @@ import pytest
 
 from attnviz.core.attention_map import AttentionMap
 from attnviz.core.errors import InputError, ModelError, UsageError
-from attnviz.models import Source
 from attnviz.models.pocket.model import FOLDER, tidy
-from attnviz.models.pocket.network import decode, encode, predict
-from attnviz.models.pocket.source import Pocket, load_pocket
 from attnviz.models.pocket.text import END
 from attnviz.models.pocket.text import ENGLISH as ENGLISH_TAG
 from attnviz.models.pocket.text import FRENCH as FRENCH_TAG
+from attnviz.models.pocket.transformer import predict_pieces, run_decoder, run_encoder
+from attnviz.models.pocket.translator import Pocket, load_pocket
 from tests.asked import over_itself, over_source
 from tests.invoke import attnviz
 
@@ -43,11 +42,6 @@ def partners(item: AttentionMap) -> dict[str, str]:
 
 
 FOCUS = ("2", "0")
-
-
-def test_it_is_a_source(pocket: Pocket) -> None:
-    source: Source = pocket
-    assert over_itself(source, "Hello").main.stream == "encoder"
 
 
 def test_a_texts_map_has_every_layer_and_head_and_rows_that_sum_to_one(pocket: Pocket) -> None:
@@ -188,12 +182,14 @@ def test_a_text_is_judged_by_its_loss_per_character_in_the_likelier_language(
     text = pocket.encode_text("Das Haus ist alt.")
     losses = []
     for tag in (ENGLISH_TAG, FRENCH_TAG):
-        memory, _ = encode(pocket.weights, pocket.sizes, pocket.embed([END]))
-        states, _, _ = decode(pocket.weights, pocket.sizes, pocket.embed([tag, *text.ids]), memory)
-        scores = np.asarray(predict(pocket.weights, states), np.float64)
+        memory, _ = run_encoder(pocket.weights, pocket.sizes, pocket.embed([END]))
+        states, _, _ = run_decoder(
+            pocket.weights, pocket.sizes, pocket.embed([tag, *text.ids]), memory
+        )
+        scores = np.asarray(predict_pieces(pocket.weights, states), np.float64)
         chances = np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
         losses.append(-sum(math.log(chances[at, one]) for at, one in enumerate([*text.ids, END])))
-    (judged,) = pocket.judged([text])
+    (judged,) = pocket.judge([text])
     assert judged.surprise == pytest.approx(min(losses) / (len("Das Haus ist alt.") + 5), rel=1e-5)
 
 
@@ -201,13 +197,13 @@ def test_of_a_long_text_the_part_that_is_read_reliably_is_judged(pocket: Pocket)
     german = pocket.encode_text("Der Hund schläft heute auf dem Sofa. " * 20)
     english = pocket.encode_text("Tom's 3 p.m. bus is late. " + "The dog sleeps. " * 300)
     short = pocket.encode_text("The dog sleeps on the sofa.")
-    assert [text.is_foreign for text in pocket.judged([german, english, short])] == [1, 0, 0]
+    assert [text.is_foreign for text in pocket.judge([german, english, short])] == [1, 0, 0]
 
 
 def test_a_language_that_is_neither_is_called_unknown_and_so_is_the_head(pocket: Pocket) -> None:
     found = over_source(pocket, "Der Hund schläft heute auf dem Sofa.", None)
     assert found.provenance.settings["direction"].startswith("unknown to ")
-    assert found.focus["cross"].why == "the alignment head, outside what it was trained for"
+    assert found.focus["cross"].why == "trained to align, but not on such text"
     assert not any("could be" in note for note in found.provenance.notes)
     given = over_source(pocket, "The dog sleeps.", "Der Hund schläft heute auf dem Sofa.")
     assert given.provenance.settings["direction"].endswith(" to unknown")
@@ -265,7 +261,7 @@ PROBE = """
 import sys
 {extra}
 from attnviz.core.query import Query
-from attnviz.models.pocket.source import load_pocket
+from attnviz.models.pocket.translator import load_pocket
 print(len(list(load_pocket().attend([Query("The cat sleeps."), Query("It.", None, "cross")]))))
 print(sorted({{"torch", "transformers", "safetensors", "array_api_compat"}} & set(sys.modules)))
 """
@@ -289,7 +285,7 @@ def comments(file: Path) -> str:
     return " ".join(re.findall(r"<!-- (.*?) -->", file.read_text(encoding="utf-8"), re.DOTALL))
 
 
-@pytest.mark.parametrize("picture", ["--heatmap", "--grid", "--links"])
+@pytest.mark.parametrize("picture", ["--heatmap", "--grid", "--lines"])
 def test_every_picture_of_a_text_outside_of_its_training_says_so(
     tmp_path: Path, picture: str
 ) -> None:

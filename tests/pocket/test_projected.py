@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from attnviz.core.attention_map import Attention
-from attnviz.models.pocket.source import Pocket, load_pocket
+from attnviz.models.pocket.translator import Pocket, load_pocket
 from tests.asked import over_itself, over_source
 
 PAIR = "The red car is fast", "La voiture rouge est rapide"

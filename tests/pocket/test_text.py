@@ -40,10 +40,10 @@ def test_odd_spaces_are_read_as_plain_ones() -> None:
 
 def test_the_encoder_reads_an_end_and_the_decoder_a_tag() -> None:
     reading = encode_text("Oui.", PATH)
-    ids, tokens = reading.ended()
+    ids, tokens = reading.with_end()
     assert ids[-1] == END
     assert (tokens[-1].text, tokens[-1].start, tokens[-1].special) == ("<eos>", 4, True)
-    ids, tokens = reading.tagged("fr")
+    ids, tokens = reading.with_tag("fr")
     assert ids[0] == FRENCH
     assert (tokens[0].text, tokens[0].end, tokens[0].special) == ("<fr>", 0, True)
 

@@ -7,7 +7,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from attnviz.models.pocket.model import FOLDER
-from attnviz.models.pocket.network import StoredWeights
+from attnviz.models.pocket.transformer import StoredWeights
 
 PATH = FOLDER / "weights.safetensors"
 

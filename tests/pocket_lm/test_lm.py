@@ -12,11 +12,11 @@ import pytest
 from attnviz.core.effects import HeadAt, Intervention, LinkAt, TokenAt, log_probabilities
 from attnviz.core.errors import InputError, UsageError
 from attnviz.core.query import Query
-from attnviz.mechanisms.working import HeadPlace
+from attnviz.mechanisms.formula import HeadPlace
 from attnviz.models.lens import open_experiment
 from attnviz.models.pocket.text import END
-from attnviz.models.pocket_lm.network import Cache, decode
-from attnviz.models.pocket_lm.source import FOLDER, CausalPocket, load_pocket_lm
+from attnviz.models.pocket_lm.causal_decoder import Cache, run_layers
+from attnviz.models.pocket_lm.language_model import FOLDER, CausalPocket, load_pocket_lm
 from tests.invoke import attnviz, imported
 
 TEXT = "The cat sat on the mat. The cat"
@@ -73,10 +73,10 @@ def test_it_writes_what_transformers_writes(model: CausalPocket, theirs: Any) ->
 def test_piece_by_piece_with_a_cache_it_says_the_same(model: CausalPocket) -> None:
     ids, _ = model.read(Query(TEXT))
     (embedded,) = model.inputs(ids)
-    whole, shares = decode(model.weights, model.sizes, embedded)
+    whole, shares = run_layers(model.weights, model.sizes, embedded)
     cache, rows = Cache(), []
     for first, last in ((0, 4), (4, 5), (5, len(ids))):
-        states, some = decode(model.weights, model.sizes, embedded[first:last], cache=cache)
+        states, some = run_layers(model.weights, model.sizes, embedded[first:last], cache=cache)
         rows.append(states)
         for layer, share in zip(some, shares, strict=True):
             np.testing.assert_allclose(layer, share[:, first:last, :last], atol=1e-5)
@@ -134,7 +134,7 @@ def test_a_head_a_link_and_a_token_that_are_off_change_what_they_carried(
 
 
 def test_gradients_are_those_of_small_changes(model: CausalPocket) -> None:
-    from attnviz.models.pocket.network import Attended
+    from attnviz.models.pocket.transformer import Attended
 
     experiment = load_pocket_lm(dtype="float64").experiment(Query("The cat sat."), "all")
     (slopes,) = experiment.gradients()
@@ -180,7 +180,6 @@ def test_kept_queries_and_keys_give_the_weights(model: CausalPocket) -> None:
 
 @pytest.mark.slow
 @pytest.mark.models
-@pytest.mark.slow
 def test_the_heads_of_a_layer_together_are_what_transformers_adds(
     model: CausalPocket, theirs: Any
 ) -> None:
@@ -193,7 +192,7 @@ def test_the_heads_of_a_layer_together_are_what_transformers_adds(
     with torch.no_grad():
         theirs(torch.tensor([model.read(Query(TEXT))[0]]))
     hook.remove()
-    heads = [model.worked(Query(TEXT), HeadPlace("causal", "1", head)) for head in "01234"]
+    heads = [model.head_arithmetic(Query(TEXT), HeadPlace("causal", "1", head)) for head in "01234"]
     parts = [{part.name: part.value for part in head.parts} for head in heads]
     np.testing.assert_allclose(sum(one["added"] for one in parts), added[0], atol=1e-4)
     for one, head in zip(parts, heads, strict=True):
@@ -204,7 +203,7 @@ def test_the_heads_of_a_layer_together_are_what_transformers_adds(
 
 
 def test_it_needs_no_torch() -> None:
-    for command in (["self", TEXT], ["heads", TEXT], ["self", TEXT, "--generate", "3"]):
+    for command in (["heads", TEXT], ["self", TEXT, "--generate", "3"]):
         loaded, done = imported(*command, "--model", "pocket-lm", "-q")
         assert done.status == 0
         assert not {"torch", "transformers"} & loaded

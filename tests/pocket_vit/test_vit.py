@@ -13,7 +13,12 @@ from PIL import Image
 from attnviz.core.effects import HeadAt, Intervention, log_probabilities
 from attnviz.core.errors import UsageError
 from attnviz.core.query import Picture, Query
-from attnviz.models.pocket_vit.source import FOLDER, PicturePocket, load_pocket_vit, pixels
+from attnviz.models.pocket_vit.picture_model import (
+    FOLDER,
+    PicturePocket,
+    load_pocket_vit,
+    square_pixels,
+)
 from attnviz.storage.pictures import read_picture
 from tests.invoke import attnviz, imported
 
@@ -122,5 +127,5 @@ def test_the_cards_figures_are_measured_again(model: PicturePocket) -> None:
 
 
 def test_pixels_run_from_minus_one_to_one() -> None:
-    found = pixels(Image.new("RGB", (3, 5), (0, 255, 51)), 4)
+    found = square_pixels(Image.new("RGB", (3, 5), (0, 255, 51)), 4)
     np.testing.assert_allclose(found, np.broadcast_to([-1, 1, -0.6], (4, 4, 3)), atol=1e-6)

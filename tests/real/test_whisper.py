@@ -59,7 +59,8 @@ def test_scores_of_words_are_those_of_whispers_own_code(
 ) -> None:
     query = asked(sentence)
     assert query.recording is not None
-    found, heard = attend_query(loaded, query), loaded.hear(query.recording, sentence.samples)[0]
+    found = attend_query(loaded, query)
+    heard, _ = loaded.encode_recording(query.recording, sentence.samples)
     heads, why = loaded.timing_heads(found.main, None)
     assert (heads, why) == (PUBLISHED, "alignment_heads of its generation config")
     scores = WordClock(found.main, sentence.text, 0.02).scores(heads).mean(axis=0)
@@ -94,7 +95,7 @@ def test_words_begin_and_end_near_the_times_at_which_they_are_spoken(
     errors = off(attnviz(*run, "-f", "tsv").rows[1:], spoken)
     assert np.median(errors) < 0.2
     assert errors.mean() < 0.25
-    by_best = off(attnviz(*run, "--heads", "3.2", "-f", "tsv").rows[1:], spoken)
+    by_best = off(attnviz(*run, "--timing-heads", "3.2", "-f", "tsv").rows[1:], spoken)
     assert by_best.mean() < errors.mean()
 
 
@@ -145,7 +146,8 @@ def test_three_minutes_are_heard_thirty_seconds_at_a_time(
 def test_weights_equal_those_of_transformers(loaded: AudioModel, sentence: Spoken) -> None:
     query = asked(sentence)
     assert query.recording is not None
-    found, heard = attend_query(loaded, query), loaded.hear(query.recording, sentence.samples)[0]
+    found = attend_query(loaded, query)
+    heard, _ = loaded.encode_recording(query.recording, sentence.samples)
     model = transformers.WhisperForConditionalGeneration.from_pretrained(
         loaded.name, attn_implementation="eager"
     ).eval()

@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnviz.renderers.blocks import strongest
+from attnviz.renderers.blocks import block_peaks
 
 
 @given(
@@ -10,7 +10,7 @@ from attnviz.renderers.blocks import strongest
 )
 def test_each_block_keeps_the_weight_furthest_from_zero(queries, keys, rows, columns, seed):
     weights = np.random.default_rng(seed).normal(size=(2, queries, keys)).astype(np.float32)
-    small = strongest(weights, rows, columns)
+    small = block_peaks(weights, rows, columns)
     assert small.shape == (2, -(-queries // rows), -(-keys // columns))
     for layer, row, column in np.ndindex(small.shape):
         block = weights[
@@ -21,4 +21,4 @@ def test_each_block_keeps_the_weight_furthest_from_zero(queries, keys, rows, col
 
 def test_blocks_of_one_weight_are_the_weights():
     weights = np.array([[0.1, -0.4]], dtype=np.float32)
-    assert np.array_equal(strongest(weights, 1, 1), weights)
+    assert np.array_equal(block_peaks(weights, 1, 1), weights)

@@ -21,7 +21,7 @@ from attnviz.renderers.colors import (
     SIGNED_SHADES,
     SPECIAL,
     UNNAMED,
-    beyond,
+    beyond_note,
     color_of,
     colors_of,
     ink_on,
@@ -30,7 +30,7 @@ from attnviz.renderers.colors import (
     scale_of,
     shades,
 )
-from attnviz.renderers.figures.links import PALE
+from attnviz.renderers.figures.lines import PALE
 from attnviz.renderers.page.data import schemes
 
 SIDES = {
@@ -230,12 +230,12 @@ def test_words_set_the_scale_and_special_tokens_lie_beyond(largest: float, top: 
     item = resting(largest)
     limits = scale_of(item)
     assert limits == (0, top)
-    assert beyond(item, limits) == (BEYOND if top < 0.8 else "")
+    assert beyond_note(item, limits) == (BEYOND if top < 0.8 else "")
 
 
 def test_a_signed_scale_reaches_as_far_as_its_words() -> None:
     item = resting(0.2)
     signed = item.with_weights(-item.weights, values="signed")
     assert scale_of(signed) == (-0.2, 0.2)
-    assert beyond(signed, (-0.2, 0.2)) == BEYOND
-    assert beyond(signed, (-0.8, 0.8)) == ""
+    assert beyond_note(signed, (-0.2, 0.2)) == BEYOND
+    assert beyond_note(signed, (-0.8, 0.8)) == ""

@@ -124,12 +124,9 @@ class Ragged(Forgetful):
         (Format("A row.", f"{__name__}:Forgetful", ""), "good"),
         (Format("A row.", f"{__name__}:Endless", ""), "good"),
         (Format("A row.", f"{__name__}:Ragged", ""), "good"),
-        (Format("A row.", f"{__name__}:Nowhere", ""), "good"),
-        (Format("A row.", FORMATS["json"].target, "json"), "json"),
         (Format("A row.", FORMATS["json"].target, ".png"), "json"),
         (Format("A row.", FORMATS["json"].target, ".json", binary=True), "json"),
         (Format("A row.", FORMATS["json"].target, ".json", grows=True), "json"),
-        (FORMATS["json"], "Jason"),
     ],
 )
 def test_an_incomplete_row_fails(entry: Format, name: str) -> None:
@@ -156,11 +153,6 @@ def check_picture(name: str, entry: Entry) -> None:
 @pytest.mark.parametrize("name", PICTURES)
 def test_every_picture_is_complete(name: str) -> None:
     check_picture(name, PICTURES[name])
-
-
-@pytest.mark.parametrize("suffix", PICTURE_SUFFIXES)
-def test_a_picture_is_named_by_its_suffix(suffix: str) -> None:
-    assert picture_suffix(Path(f"x{suffix.upper()}")) == suffix
 
 
 def test_what_is_no_picture_is_refused() -> None:

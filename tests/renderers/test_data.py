@@ -21,7 +21,7 @@ from attnviz.renderers.data.maps import (
     JsonRenderer,
     TsvRenderer,
     escape,
-    rows,
+    weight_rows,
 )
 from attnviz.renderers.reports import as_bytes
 from attnviz.storage.archive import ArchiveReader
@@ -74,7 +74,7 @@ def test_csv_and_tsv_hold_the_same_cells(attention: Attention) -> None:
 @given(attentions())
 @pytest.mark.slow
 def test_weights_come_layer_by_layer_and_read_back_to_the_last_bit(attention: Attention) -> None:
-    weights = np.array([row[-1] for row in rows(attention)], np.float32)
+    weights = np.array([row[-1] for row in weight_rows(attention)], np.float32)
     expected = np.concatenate([item.weights.ravel() for item in attention.maps])
     assert weights.tobytes() == expected.tobytes()
 

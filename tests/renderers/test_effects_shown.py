@@ -14,16 +14,14 @@ from attnviz.core.attention_map import Attention
 from attnviz.core.errors import InputError
 from attnviz.core.options import Choice
 from attnviz.renderers import Display
-from attnviz.renderers.blocks import strongest
 from attnviz.renderers.colors import NO_VALUE, color_of, colors_of, limits_of, scale_of
 from attnviz.renderers.figures.grid import grid
 from attnviz.renderers.figures.heatmap import heatmap
-from attnviz.renderers.figures.links import lines_of, links
-from attnviz.renderers.figures.panels import panels
+from attnviz.renderers.figures.lines import choose_lines, lines
 from attnviz.renderers.reports import as_bytes, make_renderer
 from attnviz.runs.outputs import views_of
 from attnviz.storage.saved import read_any
-from tests.samples import effects, effects_map, notes_of, same, self_map
+from tests.samples import effects, effects_map, notes_of, same
 
 GREY = "grey: no value, the query sees nothing else"
 
@@ -49,13 +47,6 @@ def test_no_value_is_grey_and_takes_no_part_in_the_scale() -> None:
     filled = item.with_weights(np.nan_to_num(item.weights))
     assert scale_of(item) == scale_of(filled)
     assert limits_of(np.full((2, 2), np.nan, np.float32), "signed") == (-1.0, 1.0)
-
-
-def test_a_block_shows_its_strongest_value_and_none_where_it_has_none() -> None:
-    values = np.array([[np.nan, -3, np.nan, np.nan], [1, 2, np.nan, np.nan]], np.float32)
-    found = strongest(values, 2, 2)
-    assert found[0, 0] == -3
-    assert np.isnan(found[0, 1])
 
 
 @pytest.mark.parametrize("name", ["json", "jsonl", "npz", "parquet"])
@@ -86,20 +77,6 @@ def test_shares_without_a_value_and_words_among_effects_are_refused(spoilt: obje
         list(read_any(json.dumps(document).encode(), "x"))
 
 
-def test_the_table_has_a_dash_the_sizes_of_each_head_and_the_links() -> None:
-    lines = shown("table", effects()).decode().splitlines()
-    row = next(line for line in lines if line.startswith("<s>"))
-    assert row.split() == ["<s>", "–", ".00", ".00", ".00"]
-    text = "\n".join(lines)
-    assert "–: no value, the query sees nothing else" in text
-    assert "entropy" not in text
-    assert "strongest" in text
-    assert "sat → cat  layer 0 head 1     .90     +0.250    +0.500" in text
-    idle = text[text.index("strong but idle") : text.index("weak but decisive")]
-    assert "sat → cat" in idle
-    assert "cat → <s>  layer 1 head 2     .05     +0.250" in text[text.index("weak but dec") :]
-
-
 @pytest.mark.parametrize("colors", [None, "standard", "256", "truecolor"])
 @pytest.mark.parametrize("name", ["heatmap", "grid"])
 def test_a_terminal_picture_tells_no_value_from_zero(name: str, colors: str | None) -> None:
@@ -122,16 +99,5 @@ def test_pictures_draw_no_value_grey_and_say_so() -> None:
     grey = np.array([*NO_VALUE, 255]) / 255
     np.testing.assert_allclose(image.cmap(image.norm(image.get_array()))[0, 0], grey)
     assert any(GREY in note for note in notes_of(grid(effects_map(), title="x")))
-    assert np.isfinite(lines_of(found).weights).all()
-    assert "nan" not in " ".join(notes_of(links(found, title="x")))
-
-
-def test_beside_shares_effects_have_a_signed_scale_of_their_own() -> None:
-    effect = one_head().main
-    raw = replace(self_map(["<s>", "the", "cat", "sat"]), stream="raw")
-    raw = replace(raw, query_tokens=effect.query_tokens, key_tokens=effect.key_tokens)
-    drawn = panels([raw, replace(effect, stream="effect")], title="x")
-    limits = {axes.get_label(): axes.images[0].get_clim() for axes in drawn.axes if axes.images}
-    assert limits["raw"] == (0, 1)
-    assert limits["effect"] == scale_of(effect)
-    assert any(note.startswith("effect has its own scale: from −") for note in notes_of(drawn))
+    assert np.isfinite(choose_lines(found).weights).all()
+    assert "nan" not in " ".join(notes_of(lines(found, title="x")))

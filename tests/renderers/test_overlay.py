@@ -9,11 +9,10 @@ from attnviz.renderers.colors import GLOW, colors_of
 from attnviz.renderers.figures.overlay import (
     Overlaying,
     PictureCrop,
-    blended,
-    contact_sheet,
+    blend,
     overlay,
     overlay_grid,
-    resized,
+    resize,
 )
 
 WORDS = {"title": "a model", "subtitle": "where [CLS] looks", "unit": "share"}
@@ -33,7 +32,7 @@ def over(weight, picture=(128, 128, 128), limits=(0.0, 1.0), table=GLOW):
 def test_each_patch_has_the_colour_of_its_weight_and_0_leaves_the_picture_alone() -> None:
     weights = np.array([[0.0, 1.0], [0.5, 0.25]], np.float32)
     picture = np.full((40, 60, 3), (200, 30, 10), np.uint8)
-    found = blended(picture, weights, (0.0, 1.0))
+    found = blend(picture, weights, (0.0, 1.0))
     for row, column in np.ndindex(2, 2):
         part = found[row * 20 : row * 20 + 20, column * 30 : column * 30 + 30]
         assert abs(part - over(float(weights[row, column]), (200, 30, 10))).max() <= 1
@@ -42,29 +41,10 @@ def test_each_patch_has_the_colour_of_its_weight_and_0_leaves_the_picture_alone(
 
 def test_smoothed_weights_flow_into_one_another_and_a_note_says_so() -> None:
     weights = np.array([[0.0, 1.0]], np.float32)
-    step, smooth = (blended(GREY, weights, (0.0, 1.0), smooth=one) for one in (False, True))
+    step, smooth = (blend(GREY, weights, (0.0, 1.0), smooth=one) for one in (False, True))
     assert (len(np.unique(step[0], axis=0)), len(np.unique(smooth[0], axis=0)) > 10) == (2, True)
     figure = overlay(PictureCrop(GREY), weights, how=Overlaying(smooth=True), **WORDS)
     assert any("smoothed between" in text.get_text() for text in figure.texts)
-
-
-def test_the_picture_stands_beside_its_overlay_unsmoothed() -> None:
-    weights = np.array([[0.0, 0.9]], np.float32)
-    image = image_of(overlay(PictureCrop(GREY), weights, **WORDS))
-    width = (image.shape[1] - 24) // 2
-    assert (image[:, :width] == 128).all()
-    laid_over = image[:, width + 24 :]
-    assert len(np.unique(laid_over.reshape(-1, 3), axis=0)) == 2
-
-
-def test_the_patch_that_looks_is_outlined_in_both() -> None:
-    figure = overlay(PictureCrop(GREY, (0, 1, 1, 2)), np.array([[0.2, 0.9]], np.float32), **WORDS)
-    outlines = [patch for patch in figure.axes[0].patches if patch.get_gid() == "looking patch"]
-    image = image_of(figure)
-    width = (image.shape[1] - 24) // 2
-    lefts = sorted({round(patch.get_x() + 0.5) for patch in outlines})
-    assert lefts == [width // 2, width + 24 + width // 2]
-    assert all(patch.get_height() == image.shape[0] for patch in outlines)
 
 
 def test_a_grid_has_a_tile_for_each_head_on_one_scale_where_that_is_asked_for() -> None:
@@ -118,31 +98,9 @@ def words_of(figure):
     return [text.get_text() for text in figure.axes[0].texts if text.get_gid() == "word"]
 
 
-def test_a_contact_sheet_has_a_tile_under_each_word_or_a_row_of_them_beside_it() -> None:
-    shares = np.array([[0.0, 0.1], [0.9, 0.2]], np.float32)
-    one = contact_sheet([[(PictureCrop(GREY), shares)]] * 6, list("abcdef"), [""], **WORDS)
-    assert words_of(one) == list("abcdef")
-    names = [text for text in one.axes[0].texts if text.get_gid() == "word"]
-    assert len({round(text.get_position()[1]) for text in names}) == 2
-    tall = PictureCrop(np.zeros((60, 20, 3), np.uint8))
-    rows = contact_sheet(
-        [[(PictureCrop(GREY), shares), (tall, shares[:1])]] * 3,
-        list("abc"),
-        ["tiles", "whole"],
-        **WORDS,
-    )
-    assert words_of(rows) == ["tiles", "whole", "a", "b", "c"]
-    named = [text for text in rows.axes[0].texts if text.get_gid() == "word"]
-    (left, top), (right, _) = (text.get_position() for text in named[:2])
-    image, first = image_of(rows), round(top) + 7
-    cell = image[first, round(right) - 30]  # the upper right one
-    assert abs(cell - over(0.1 / 0.9)).max() <= 1
-    assert left < 0
-
-
 def test_a_picture_keeps_its_shape_when_it_is_resized() -> None:
-    assert resized(np.zeros((50, 200, 3), np.uint8), 100).shape == (25, 100, 3)
-    assert resized(np.zeros((1, 900, 3), np.uint8), 100).shape == (1, 100, 3)
+    assert resize(np.zeros((50, 200, 3), np.uint8), 100).shape == (25, 100, 3)
+    assert resize(np.zeros((1, 900, 3), np.uint8), 100).shape == (1, 100, 3)
 
 
 def test_a_patch_without_a_value_is_grey_in_the_overlay_of_its_head() -> None:

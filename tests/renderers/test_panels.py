@@ -8,7 +8,7 @@ import pytest
 from attnviz.core.attention_map import AttentionMap, Token
 from attnviz.renderers.figures.figure import figure_bytes
 from attnviz.renderers.figures.panels import panels
-from tests.samples import ODD, notes_of, self_map
+from tests.samples import ODD, self_map
 
 WORDS = ["the", "cat", "sat", "on", "a", "mat"]
 
@@ -38,50 +38,11 @@ def names(maps: list[AttentionMap]) -> list[str]:
     return [item.stream for item in maps]
 
 
-def test_every_map_has_its_panel_with_its_own_numbers_and_one_scale() -> None:
-    maps = lenses()
-    found = by_name(maps)
-    assert list(found) == ["raw", "rollout", "gradient"]
-    for item in maps:
-        (image,) = found[item.stream].images  # type: ignore[attr-defined]
-        np.testing.assert_allclose(image.get_array(), item.weights[0, 0])
-        assert image.get_clim() == (0.0, 1.0)
-
-
-def test_panels_share_the_labels_of_rows_and_the_row_below_has_its_own() -> None:
-    found = by_name(lenses())
-    labels = {
-        name: [text.get_text() for text in axes.get_yticklabels()]  # type: ignore[attr-defined]
-        for name, axes in found.items()
-    }
-    assert labels == {"raw": WORDS, "rollout": [], "gradient": ["→ mat .42"]}
-
-
-def test_the_row_below_stands_under_the_columns_it_belongs_to() -> None:
-    found = by_name(lenses())
-    raw, row = (found[name].get_position() for name in ("raw", "gradient"))  # type: ignore[attr-defined]
-    assert row.y1 < raw.y0
-    assert row.x0 == pytest.approx(raw.x0)
-    assert row.width == pytest.approx(raw.width * 4 / len(WORDS))
-
-
-def test_panels_do_not_touch() -> None:
-    found = by_name(lenses())
-    first, second = (found[name].get_position() for name in ("raw", "rollout"))  # type: ignore[attr-defined]
-    assert first.x1 < second.x0
-    assert (first.y0, first.y1) == pytest.approx((second.y0, second.y1))
-
-
 def test_one_scale_holds_for_small_shares_too() -> None:
     maps = [item.with_weights(item.weights / 10) for item in lenses()[:2]]
     limits = {axes.images[0].get_clim() for axes in by_name(maps).values()}  # type: ignore[attr-defined]
     assert len(limits) == 1
     assert limits.pop()[1] < 0.5
-
-
-def test_notes_stand_at_the_foot() -> None:
-    figure = panels(lenses(), title="x", notes=["raw: layer 3", "rollout: layer 3"])
-    assert notes_of(figure)[:2] == ("raw: layer 3", "rollout: layer 3")
 
 
 @pytest.mark.parametrize("words", [["a"], list(ODD), [f"w{n}" for n in range(900)]])

@@ -13,10 +13,10 @@ from rich.cells import cell_len
 
 from attnviz.analyses.links import sharpest
 from attnviz.analyses.view import views
-from attnviz.core.attention_map import Attention, Token
+from attnviz.core.attention_map import Attention
 from attnviz.renderers import Display
 from attnviz.renderers.printable import two_digits
-from attnviz.renderers.text.console import paragraph
+from attnviz.renderers.text.console import wrap_text
 from attnviz.renderers.text.table import TableRenderer, sparkline, strongest_line
 from tests.samples import RAW, attention_of, checked, odd_words, self_map
 
@@ -68,46 +68,6 @@ def test_the_numbers_are_the_maps_and_rows_are_queries(count: int, seed: int) ->
         assert line.split() == [word, *(two_digits(float(value)) for value in row)]
 
 
-def test_a_sentence_of_forty_tokens_names_the_strongest_key_of_each_row() -> None:
-    item = self_map([f"word{place}" for place in range(40)])
-    lines = shown(attention_of(item)).splitlines()
-    for place in range(40):
-        best = int(item.weights[0, 0, place].argmax())
-        line = next(line for line in lines if line.split()[:2] == [str(place), f"word{place}"])
-        assert line.split()[-2:] == [
-            f"word{best}",
-            two_digits(float(item.weights[0, 0, place, best])),
-        ]
-
-
-def test_what_cannot_fit_at_all_says_so_and_what_to_do() -> None:
-    text = shown(attention_of(self_map(["word"] * 150)), 80)
-    said = " ".join(text.split())
-    assert "150 columns do not fit 80: the strongest keys of each row" in said
-    assert "-f tsv has every weight, --heatmap FILE draws them" in said
-
-
-def test_every_head_has_a_line_under_the_mean() -> None:
-    lines = shown(attention_of(self_map(WORDS, 1, 12))).splitlines()
-    start = next(place for place, line in enumerate(lines) if line.startswith("heads of layer 0"))
-    assert "entropy" in lines[start + 1]
-    assert [line.split()[0] for line in lines[start + 2 : start + 14]] == list(map(str, range(12)))
-
-
-def test_what_rows_sum_to_stands_beside_an_entropy_of_rows_made_to_sum_to_one() -> None:
-    even = np.full((1, 2, 3, 3), 1 / 3, np.float32) * np.array([0.3, 0.6]).reshape(1, 2, 1, 1)
-    item = self_map(WORDS[:3], 1, 2)
-    lines = shown(attention_of(item.with_weights(even))).splitlines()
-    start = next(place for place, line in enumerate(lines) if line.startswith("heads of layer 0"))
-    assert lines[start].endswith("entropy: of rows scaled to 1)")
-    assert lines[start + 1].split()[-3:] == ["entropy", "row", "sum"]
-    assert [line.split()[-2:] for line in lines[start + 2 : start + 4]] == [
-        ["1.10", ".30"],
-        ["1.10", ".60"],
-    ]
-    assert "row sum" not in shown(attention_of(item))
-
-
 @pytest.mark.parametrize("colors", ["truecolor", "256", "standard"])
 def test_colour_comes_only_when_asked_for(colors: str) -> None:
     attention = attention_of(self_map(WORDS, 1, 2))
@@ -116,16 +76,6 @@ def test_colour_comes_only_when_asked_for(colors: str) -> None:
     assert re.search(r"\x1b\[[0-9;]*4[0-9]", colored)
     rows = [line.rstrip() for line in STYLE.sub("", colored).splitlines()]
     assert rows == plain.splitlines()
-
-
-def test_labelled_tokens_stand_out_and_marks_step_back() -> None:
-    item = self_map(["John", "ran", "[SEP]"])
-    tokens = (Token("John", label="B-PER"), Token("ran"), Token("[SEP]", special=True))
-    item = item.with_weights(item.weights, query_tokens=tokens, key_tokens=tokens)
-    colored = shown(attention_of(item), colors="256")
-    assert "\x1b[1;33mJohn\x1b[0m" in colored
-    assert "\x1b[2m[SEP] " in colored
-    assert "John B-PER" in STYLE.sub("", colored)
 
 
 def test_lines_never_end_in_spaces() -> None:
@@ -141,9 +91,9 @@ def test_several_texts_are_named_and_set_apart() -> None:
 
 
 def test_a_caption_breaks_between_its_parts() -> None:
-    lines = paragraph("one · two · three", 11, between=" · ")
+    lines = wrap_text("one · two · three", 11, between=" · ")
     assert [line.plain for line in lines] == ["one · two", "three"]
-    assert [line.plain for line in paragraph("one", 1)] == ["one"]
+    assert [line.plain for line in wrap_text("one", 1)] == ["one"]
 
 
 def test_bars_are_the_peaks_of_their_keys() -> None:

@@ -6,7 +6,7 @@ import json
 
 from attnviz.core.measures import Finding, Relation, TreebankReport
 from attnviz.renderers import Display
-from attnviz.renderers.text.heads import treebank_json, treebank_table, treebank_tsv
+from attnviz.renderers.text.head_tables import treebank_json, treebank_table, treebank_tsv
 from tests.renderers.heads import PROVENANCE
 
 REPORT = TreebankReport(
@@ -23,25 +23,6 @@ REPORT = TreebankReport(
     ),
     PROVENANCE,
 )
-
-
-def test_the_best_head_stands_beside_the_best_offset() -> None:
-    text = treebank_table(REPORT, Display(width=80))
-    line = next(line for line in text.splitlines() if line.startswith("det"))
-    assert line.split() == ["det", "40", "+1", ".60", "2.8", ".81", "0.1", ".55"]
-
-
-def test_only_a_head_that_beats_the_offset_is_bold() -> None:
-    text = treebank_table(REPORT, Display(width=80, colors="standard"))
-    line = next(line for line in text.splitlines() if line.startswith("det"))
-    assert line.count("\x1b[1m") == 1
-    assert "\x1b[1m  2.8 .81" in line
-
-
-def test_rare_relations_are_left_to_the_data_and_it_is_said() -> None:
-    text = treebank_table(REPORT, Display(width=80))
-    assert "dep " not in text
-    assert "1 relation with fewer than 10 cases" in text
 
 
 def test_it_fits_fifty_columns() -> None:

@@ -9,11 +9,11 @@ from PIL import Image
 
 from attnviz.core.attention_map import Token
 from attnviz.core.errors import OutputError
-from attnviz.renderers.figures.figure import figure_bytes, fitted
-from attnviz.renderers.figures.fonts import embeddable, typeface
+from attnviz.renderers.figures.figure import figure_bytes, fit_width
+from attnviz.renderers.figures.fonts import can_embed, typeface
 from attnviz.renderers.figures.grid import grid
 from attnviz.renderers.figures.heatmap import heatmap
-from attnviz.renderers.figures.links import links
+from attnviz.renderers.figures.lines import lines
 from attnviz.renderers.figures.panels import panels
 from tests.invoke import attnviz as shell
 
@@ -50,14 +50,14 @@ def inside(figure):
         (heatmap, (1, 1), 700, "single"),
         (grid, (4, 6), 9, "double"),
         (grid, (12, 16), 70, "single"),
-        (links, (1, 1), 9, "double"),
-        (links, (2, 3), 120, "single"),
+        (lines, (1, 1), 9, "double"),
+        (lines, (2, 3), 120, "single"),
     ],
 )
 def test_a_picture_is_as_wide_as_the_column_and_holds_all_its_texts(draw, heads, tokens, width):
     side = words(tokens)
     shown = map_of(shares(*heads, tokens, tokens), side, side)
-    figure = fitted(draw, shown, width, title=TITLE, subtitle="rows attend to columns")
+    figure = fit_width(draw, shown, width, title=TITLE, subtitle="rows attend to columns")
     assert inside(figure) == pytest.approx(PIXELS[width])
     for axes in figure.axes:
         box = axes.get_position()
@@ -68,18 +68,18 @@ def test_a_picture_is_as_wide_as_the_column_and_holds_all_its_texts(draw, heads,
 
 def test_panels_fit_the_column_or_say_that_they_do_not():
     maps = [map_of(shares(1, 1, 9, 9, seed=seed), words(9), words(9)) for seed in range(4)]
-    assert inside(fitted(panels, maps, "double", title=TITLE)) == pytest.approx(PIXELS["double"])
+    assert inside(fit_width(panels, maps, "double", title=TITLE)) == pytest.approx(PIXELS["double"])
     with pytest.raises(OutputError, match=r"no room in 85 mm .*: choose --width double$"):
-        fitted(panels, maps * 2, "single", title=TITLE)
+        fit_width(panels, maps * 2, "single", title=TITLE)
 
 
-@pytest.mark.parametrize("draw", [heatmap, links])
+@pytest.mark.parametrize("draw", [heatmap, lines])
 def test_labels_that_leave_no_room_are_an_error_that_says_what_would_help(draw):
     side = tuple(Token("W" * 12, label="M" * 12) for _ in range(3))
     shown = map_of(shares(1, 1, 3, 3), side, side)
     with pytest.raises(OutputError, match="choose --width double"):
-        fitted(draw, shown, "single", title="x")
-    assert inside(fitted(draw, shown, "double", title="x")) == pytest.approx(PIXELS["double"])
+        fit_width(draw, shown, "single", title="x")
+    assert inside(fit_width(draw, shown, "double", title="x")) == pytest.approx(PIXELS["double"])
 
 
 def width_of(path):
@@ -90,7 +90,7 @@ def width_of(path):
 def test_width_is_that_of_every_picture_that_the_shell_and_python_write(tmp_path):
     import attnviz
 
-    places = {name: tmp_path / f"{name}.png" for name in ("heatmap", "grid", "links")}
+    places = {name: tmp_path / f"{name}.png" for name in ("heatmap", "grid", "lines")}
     options = [word for name, path in places.items() for word in (f"--{name}", str(path))]
     assert shell("self", "the cat sat", "-f", "none", "--width", "single", *options).status == 0
     result = attnviz.attend("the cat sat", model="pocket")
@@ -103,7 +103,7 @@ def test_width_is_that_of_every_picture_that_the_shell_and_python_write(tmp_path
 def test_width_without_a_picture_is_refused():
     answer = shell("self", "the cat sat", "--width", "single")
     assert answer.status == 2
-    assert answer.mistake.endswith("add --heatmap, --grid or --links FILE")
+    assert answer.mistake.endswith("add --heatmap, --grid or --lines FILE")
 
 
 def objects(pdf):
@@ -114,7 +114,7 @@ def objects(pdf):
 
 
 def test_a_pdf_embeds_its_fonts_as_truetype_and_is_as_wide_as_the_column():
-    figure = fitted(heatmap, map_of(shares(4, 5), words(4), words(5)), "single", title="été ▁ →")
+    figure = fit_width(heatmap, map_of(shares(4, 5), words(4), words(5)), "single", title="été ▁ →")
     found = objects(figure_bytes(figure, ".pdf"))
     assert b"/FontFile2" in found
     assert b"/Type3" not in found
@@ -124,7 +124,7 @@ def test_a_pdf_embeds_its_fonts_as_truetype_and_is_as_wide_as_the_column():
 
 def test_a_font_with_other_outlines_is_not_passed_off_as_truetype():
     families = typeface(["中国"]).families
-    if embeddable(families):
+    if can_embed(families):
         pytest.skip("no font here draws Chinese, or it is TrueType")
     found = objects(figure_bytes(heatmap(map_of(shares(2, 2)), title="中国"), ".pdf"))
     assert b"/Type3" in found

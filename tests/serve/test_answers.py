@@ -17,7 +17,7 @@ from attnviz.core.errors import AttnvizError, InputError, UsageError
 from attnviz.core.notices import pausing
 from attnviz.core.options import Origin
 from attnviz.core.query import Query
-from attnviz.models.pocket.source import load_pocket
+from attnviz.models.pocket.translator import load_pocket
 from attnviz.runs.answering import MOST_WEIGHTS, Answers, Off, Question
 
 PAIR = ("The red car is fast.", "La voiture rouge est rapide.")

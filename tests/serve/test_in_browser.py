@@ -100,20 +100,7 @@ def test_the_language_of_the_target_and_the_token_that_is_explained_are_chosen(t
     assert "explain=1" in tab.url
 
 
-def test_a_page_whose_server_has_gone_says_so(browser: Any) -> None:
-    with serving() as server:
-        context = browser.new_context()
-        tab = context.new_page()
-        tab.goto(server.address)
-        settled(tab)
-        server.process.terminate()
-        server.process.wait()
-        tab.locator("textarea").first.fill("The cat sat.")
-        failed(tab, "running?")
-        context.close()
-
-
-def test_a_model_of_one_text_has_no_field_for_a_second_and_no_token_of_it_to_hide(
+def test_a_model_of_one_text_has_no_second_field_and_a_server_that_has_gone_is_missed(
     browser: Any,
 ) -> None:
     with serving("--model", "pocket-lm") as server:
@@ -133,6 +120,10 @@ def test_a_model_of_one_text_has_no_field_for_a_second_and_no_token_of_it_to_hid
         tab.locator('[data-switch="model"]').select_option("pocket")
         tab.get_by_role("button", name="Guided tour").wait_for()
         assert tab.locator("#into").is_visible()
+        server.process.terminate()
+        server.process.wait()
+        tab.locator("textarea").first.fill("The cat sat.")
+        failed(tab, "running?")
         context.close()
 
 

@@ -19,18 +19,18 @@ from attnviz.core.query import Query
 from attnviz.core.registry import LENSES, Needs
 from attnviz.mechanisms.dot_product import split_heads
 from attnviz.models.lens import (
-    agreement,
     apply_lens,
     ask_source,
     explained_by,
+    measure_agreement,
     needs_head,
     no_model,
     open_experiment,
 )
 from attnviz.models.open import open_source
 from attnviz.models.own import OwnLayer
-from attnviz.models.pocket.source import load_pocket
-from tests.benchmarks.effect_lens_faithful import links_of
+from attnviz.models.pocket.translator import load_pocket
+from benchmarks.effect_lens_faithful import links_of
 from tests.invoke import OWN, attnviz
 from tests.samples import attention_of, self_map
 
@@ -38,8 +38,8 @@ SAMPLES = Path(__file__).parents[2] / "sample_inputs"
 TEXT = "the cat sat on the mat"
 
 
-def own(**options: object) -> OwnLayer:
-    return OwnLayer(Origin(mechanism="multi-head", **options), "self")  # type: ignore[arg-type]
+def own(mechanism: str = "multi-head") -> OwnLayer:
+    return OwnLayer(Origin(mechanism=mechanism), "self")
 
 
 def given(words: str = "a b c") -> Attention:
@@ -107,7 +107,7 @@ def test_only_predictions_need_a_head() -> None:
 
 
 def test_an_own_layer_has_values_and_no_output_projection() -> None:
-    layer = own(size=8, heads=2)
+    layer = own("multi-head:size=8,heads=2")
     found = ask_source(layer, Query(TEXT), "values")
     assert isinstance(found, ValueVectors)
     assert not found.projected
@@ -120,7 +120,7 @@ def test_an_own_layer_has_values_and_no_output_projection() -> None:
 
 
 def test_an_own_layer_predicts_nothing() -> None:
-    with pytest.raises(UsageError, match="predicts anything: use --lens rollout, flow or norm"):
+    with pytest.raises(UsageError, match="predicts nothing: use --lens rollout, flow or norm"):
         ask_source(own(), Query(TEXT), "gradients")
 
 
@@ -149,11 +149,11 @@ def test_a_model_that_cannot_is_left_out_like_any_other() -> None:
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [
-        (("--lens", "gradient"), 2, "no model that predicts anything"),
+        (("--lens", "gradient"), 2, "this source predicts nothing"),
         (("--lens", "norms"), 2, "unknown value 'norms' for --lens"),
         (("--target", "cat"), 2, "add --lens gradient"),
         (("--lens", "rollout", "--target", "cat"), 2, "add --lens gradient"),
-        (("--lens", "all", "--target", "cat"), 2, "no model that predicts anything"),
+        (("--lens", "all", "--target", "cat"), 2, "this source predicts nothing"),
     ],
 )
 def test_mistakes_are_one_line(arguments: tuple[str, ...], status: int, message: str) -> None:
@@ -189,10 +189,12 @@ def test_every_lens_says_how_it_ranks_tokens_beside_hiding_them(tmp_path: Path) 
 def test_where_tokens_cannot_be_hidden_one_by_one_it_is_said() -> None:
     source = load_pocket()
     explained = explained_by(open_experiment(source, Query("the cat sat " * 25)))
-    said, facts = agreement(explained, partial(ask_source, source, Query("the cat sat " * 25)))
+    said, facts = measure_agreement(
+        explained, partial(ask_source, source, Query("the cat sat " * 25))
+    )
     assert (said.endswith("more than 64"), facts) == (True, {})
     short = explained_by(open_experiment(source, Query("cat")))
-    said, facts = agreement(short, partial(ask_source, source, Query("cat")))
+    said, facts = measure_agreement(short, partial(ask_source, source, Query("cat")))
     assert (said.endswith("there are too few"), facts) == (True, {})
 
     class Fixed(type(short.experiment)):  # type: ignore[misc]
@@ -200,7 +202,7 @@ def test_where_tokens_cannot_be_hidden_one_by_one_it_is_said() -> None:
             raise AttentionError("heads cannot be told apart")
 
     short.experiment.__class__ = Fixed  # type: ignore[union-attr]
-    said, facts = agreement(short, partial(ask_source, source, Query("cat")))
+    said, facts = measure_agreement(short, partial(ask_source, source, Query("cat")))
     assert (said.endswith("one by one: heads cannot be told apart"), facts) == (True, {})
 
 

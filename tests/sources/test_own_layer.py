@@ -12,7 +12,7 @@ from attnviz.core.errors import InputError, UsageError
 from attnviz.core.options import Origin
 from attnviz.core.registry import MECHANISMS
 from attnviz.mechanisms.positions import sinusoidal_positions
-from attnviz.models.own import OwnCoLayer, OwnLayer, SeededEmbedding, split_words
+from attnviz.models.own import OwnCoLayer, OwnLayer, SeededEmbedding, word_tokens
 from tests.asked import over_each_other, over_itself, over_source
 
 SOURCE, TARGET = "the red car is fast", "la voiture est rouge"
@@ -20,12 +20,19 @@ SELF = [name for name, entry in MECHANISMS.items() if "self" in entry.commands]
 VARIANTS = [name for name, entry in MECHANISMS.items() if "co" in entry.commands]
 
 
+def origin_of(name: str, options: dict[str, Any]) -> Origin:
+    if not MECHANISMS[name].many_heads:
+        options.pop("heads", None)
+    numbers = [f"{key}={options.pop(key)}" for key in ("heads", "size", "seed") if key in options]
+    return Origin(mechanism=":".join([name, *([",".join(numbers)] if numbers else [])]), **options)
+
+
 def own(name: str, **options: Any) -> OwnLayer:
-    return OwnLayer(Origin(mechanism=name, **options), "self")
+    return OwnLayer(origin_of(name, options), "self")
 
 
 def co(name: str, **options: Any) -> OwnCoLayer:
-    return OwnCoLayer(Origin(mechanism=name, **options))
+    return OwnCoLayer(origin_of(name, options))
 
 
 def weights_of(attention: Attention) -> np.ndarray:
@@ -34,11 +41,11 @@ def weights_of(attention: Attention) -> np.ndarray:
 
 def test_equal_words_get_equal_vectors_and_their_own_places() -> None:
     embedding = SeededEmbedding(3, 8)
-    tokens = split_words("the cat the")
+    tokens = word_tokens("the cat the")
     drawn = embedding.embed(tokens) - sinusoidal_positions(3, 8)
     assert np.array_equal(drawn[0], drawn[2])
     assert not np.allclose(drawn[0], drawn[1])
-    (alone,) = embedding.embed(split_words("the")) - sinusoidal_positions(1, 8)
+    (alone,) = embedding.embed(word_tokens("the")) - sinusoidal_positions(1, 8)
     assert np.allclose(alone, drawn[0])
 
 
@@ -96,7 +103,7 @@ def test_other_precisions_agree_with_float32(name: str, dtype: str, close: float
 
 
 def test_half_precision_that_overflows_is_refused_without_a_warning() -> None:
-    layer = OwnLayer(Origin(mechanism="naive", dtype="float16", size=70_000), "self")
+    layer = OwnLayer(Origin(mechanism="naive:size=70000", dtype="float16"), "self")
     with pytest.raises(InputError, match=r"layer 0 head 0 .*NaN or infinite: .*float16"):
         over_itself(layer, "a b")
 
@@ -111,7 +118,7 @@ def test_torch_agrees_with_numpy_in_co_attention(name: str) -> None:
 def test_multi_head_is_scaled_attention_of_slices() -> None:
     size, heads = 12, 3
     embedding = SeededEmbedding(0, size)
-    inputs = embedding.embed(split_words(SOURCE))
+    inputs = embedding.embed(word_tokens(SOURCE))
     query, key = (inputs @ embedding.projection(name) for name in ("query", "key"))
     found = over_itself(own("multi-head", size=size, heads=heads), SOURCE).weights[0]
     for head in range(heads):
@@ -128,7 +135,7 @@ def test_any_size_will_do_that_the_heads_share_out(size: int) -> None:
 
 @pytest.mark.parametrize("name", ["multi-head", "co-two-stream"])
 def test_sizes_that_the_heads_do_not_share_out_are_refused(name: str) -> None:
-    with pytest.raises(UsageError, match="--size 10 cannot be split into 4 equal heads"):
+    with pytest.raises(UsageError, match="size=10 cannot be split into heads=4"):
         (own if name == "multi-head" else co)(name, size=10)
 
 

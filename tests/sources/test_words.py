@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 
 from attnviz.core.errors import InputError
-from attnviz.models.own import split_words
+from attnviz.models.own import word_tokens
 from tests.samples import checked, odd_texts
 
 
@@ -23,13 +23,13 @@ from tests.samples import checked, odd_texts
     ],
 )
 def test_words_and_signs_are_tokens(text: str, words: list[str]) -> None:
-    assert [token.text for token in split_words(text)] == words
+    assert [token.text for token in word_tokens(text)] == words
 
 
 @checked
 @given(odd_texts)
 def test_every_place_is_exact_and_only_white_space_is_left_out(text: str) -> None:
-    tokens = split_words(text)
+    tokens = word_tokens(text)
     end = 0
     for token in tokens:
         assert text[token.start : token.end] == token.text != ""
@@ -42,4 +42,4 @@ def test_every_place_is_exact_and_only_white_space_is_left_out(text: str) -> Non
 @pytest.mark.parametrize("text", ["", " ", "\n\u3000\t"])
 def test_a_text_without_words_is_refused(text: str) -> None:
     with pytest.raises(InputError, match="the text is empty"):
-        split_words(text)
+        word_tokens(text)

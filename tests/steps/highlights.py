@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from attnviz.teach.steps.arithmetic import Matrix
-from attnviz.teach.steps.page import reads
+from attnviz.teach.steps.page import operand_cells
 
 Cell = tuple[str, int, int, int]
 """A matrix, which of its slices, row and column."""
@@ -19,7 +19,7 @@ def sources(matrix: Matrix, operand: Matrix, place: tuple[int, int, int]) -> set
     number, row, column = place
     count, (slices, height, width) = shape(matrix)[0], shape(operand)
     found: set[Cell] = set()
-    for read in reads(matrix, operand):
+    for read in operand_cells(matrix, operand):
         if read["by"] == "split":
             found.add((operand.name, 0, row, number * shape(matrix)[2] + column))
             continue

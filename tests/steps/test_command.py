@@ -20,10 +20,10 @@ def test_without_anything_the_worked_example_is_shown(capfd: pytest.CaptureFixtu
 def test_a_sentence_is_said_to_be_untrained_and_gives_what_self_gives(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    assert run(["steps", "The cat sat", "--size", "8", "--seed", "3", "-f", "json"]) == 0
+    assert run(["steps", "The cat sat", "--mechanism", "scaled:size=8,seed=3", "-f", "json"]) == 0
     steps = json.loads(capfd.readouterr().out)
     assert "untrained" in steps["title"]
-    options = ["--mechanism", "scaled", "--size", "8", "--seed", "3", "-f", "json"]
+    options = ["--mechanism", "scaled:size=8,seed=3", "-f", "json"]
     assert run(["self", "The cat sat", *options]) == 0
     weights = json.loads(capfd.readouterr().out)["maps"][0]["weights"][0][0]
     for row, expected in zip(steps["weights"], weights, strict=True):
@@ -45,7 +45,7 @@ def test_a_sentence_is_said_to_be_untrained_and_gives_what_self_gives(
         (["--text", ""], 1, "the sentence is empty"),
         (["a b", "--text", "c"], 2, "give either --text or an argument"),
         (["-f", "jsn"], 2, "Did you mean 'json'?"),
-        (["--size", "4"], 2, "--size is for a sentence"),
+        (["--mechanism", "scaled:size=4"], 2, "size=4 is for a sentence"),
         (["-o", "out.csv"], 2, "'out.csv' names no data format: end it in .txt, .json"),
         (["--scatter", "nowhere/a.png"], 1, "there is no folder 'nowhere'"),
         (["--diagram", "-f", "json"], 2, "both want stdout"),

@@ -15,12 +15,12 @@ import pytest
 
 from attnviz.core.registry import MECHANISMS
 from attnviz.mechanisms.arrays import softmax, transpose
-from attnviz.mechanisms.working import sigmoid
+from attnviz.mechanisms.formula import logistic
 from attnviz.teach.steps.arithmetic import Steps, arithmetic
 from attnviz.teach.steps.given import (
     EXAMPLES,
     CalculationInputs,
-    computed,
+    comparable_names,
     seeded_sentence,
     worked_example,
 )
@@ -40,13 +40,15 @@ def steps(*arguments: object) -> dict:
     return done.json()
 
 
-def heads_of(name: str, count: int = 2) -> tuple[object, ...]:
-    return ("--heads", count) if MECHANISMS[name].many_heads else ()
+def own(name: str, **numbers: int) -> tuple[str, str]:
+    """An own layer as it is asked for, of two heads where it can have them."""
+    numbers |= {"heads": 2} if MECHANISMS[name].many_heads else {}
+    return "--mechanism", f"{name}:" + ",".join(f"{key}={n}" for key, n in numbers.items())
 
 
 @pytest.mark.parametrize("name", SELF)
 def test_the_weights_are_those_of_the_own_layer(name: str) -> None:
-    options = ("--mechanism", name, "--size", 8, "--seed", 3, *heads_of(name))
+    options = own(name, size=8, seed=3)
     found = steps(TEXT, *options)
     layer = attnviz("self", TEXT, *options, "-f", "json", "-q").json()["maps"][0]["weights"][0]
     weights = np.array(found["weights"]).reshape(np.shape(layer))
@@ -55,7 +57,7 @@ def test_the_weights_are_those_of_the_own_layer(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in SOLO if "cross" in MECHANISMS[name].commands])
 def test_of_two_sentences_the_second_attends_to_the_first(name: str) -> None:
-    options = ("--mechanism", name, "--size", 8, *heads_of(name))
+    options = own(name, size=8)
     found = steps("The red car", "La voiture", *options)
     assert found["query_tokens"] == ["La", "voiture"]
     assert found["key_tokens"] == ["The", "red", "car"]
@@ -65,36 +67,38 @@ def test_of_two_sentences_the_second_attends_to_the_first(name: str) -> None:
     np.testing.assert_allclose(weights, layer, rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", SELF)
+@pytest.mark.parametrize("name", ["scaled", "linear", "online", "delta-rule"])
 def test_padding_behind_changes_nothing_before_it(name: str) -> None:
-    options = ("--mechanism", name, "--size", 4, *heads_of(name))
+    options = own(name, size=4)
     padded, alone = steps(TEXT, *options, "--padding", 2), steps("The cat sat", *options)
     np.testing.assert_allclose(np.array(padded["output"])[:3], alone["output"], rtol=0, atol=1e-9)
     assert not np.array(padded["weights"])[..., 3:].any()
 
 
-@pytest.mark.parametrize("name", SELF)
+@pytest.mark.parametrize("name", ["scaled", "linear", "retention"])
 def test_a_causal_calculation_sees_nothing_later(name: str) -> None:
-    found = steps(TEXT, "--mechanism", name, *heads_of(name), "--causal")
+    found = steps(TEXT, *own(name, seed=0), "--causal")
     assert not np.triu(np.array(found["weights"]), 1).any()
 
 
-@pytest.mark.parametrize("name", SOLO)
-@pytest.mark.parametrize("suffix", ["json", "npz"])
-def test_what_is_written_is_read_back_as_the_same(name: str, suffix: str, tmp_path: Path) -> None:
-    options = ("--mechanism", name, *heads_of(name))
-    first, again = tmp_path / f"a.{suffix}", tmp_path / f"b.{suffix}"
-    wide = () if MECHANISMS[name].groups == "all" else ("--size", 8)
-    assert attnviz("steps", TEXT, *options, *wide, "-o", first, "-f", "none", "-q").status == 0
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_what_is_written_is_read_back_as_the_same(name: str, tmp_path: Path) -> None:
+    options, heads = own(name, seed=0), 1 + MECHANISMS[name].many_heads
+    suffix = ".json" if len(name) % 2 else ".npz"  # both, over the table
+    first, again = tmp_path / f"a{suffix}", tmp_path / f"b{suffix}"
+    wide = options if MECHANISMS[name].groups == "all" else own(name, size=8)
+    texts = ("The cat sat", "A dog") if name in CO else (TEXT,)
+    assert attnviz("steps", *texts, *wide, "-o", first, "-f", "none", "-q").status == 0
     done = attnviz("steps", first, *options, "-o", again, "-f", "none")
     assert done.status == 0, done.err
     assert "differs" not in done.err
     assert "no such matrix" not in done.err
-    read = (CalculationInputs.from_file(path) for path in (first, again))
     one, other = (
-        arithmetic(given, mechanism=name, heads=2 if options[2:] else 1) for given in read
+        arithmetic(CalculationInputs.from_file(path), mechanism=name, heads=heads)
+        for path in (first, again)
     )
-    np.testing.assert_array_equal(one["weights"], other["weights"])
+    for weights in ("weights_first", "weights_second") if name in CO else ("weights",):
+        np.testing.assert_array_equal(one[weights], other[weights])
 
 
 def evaluated(formula: str, steps: Steps) -> np.ndarray | None:
@@ -104,7 +108,7 @@ def evaluated(formula: str, steps: Steps) -> np.ndarray | None:
     code = re.sub(r"√(\d+)", r"\1**0.5", code).replace("·", "*").replace("−", "-")
     code = re.sub(r"ln (\d+)", r"log(\1)", code).replace("lambda", "lambda_")
     known = {"softmax": softmax, "transpose": transpose, "tanh": np.tanh, "log": np.log}
-    known |= {"sigmoid": sigmoid} | {matrix.name: matrix.values for matrix in steps}
+    known |= {"sigmoid": logistic} | {matrix.name: matrix.values for matrix in steps}
     known["lambda_"] = known.get("lambda")
     try:
         names = {node.id for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Name)}
@@ -262,7 +266,7 @@ class Reader:
             r"scaled_scores − ln\(keys that the row's mask shows, or 1\)": lambda: (
                 m["scaled_scores"] - np.log(np.maximum(mask.sum(-1, keepdims=True), 1))
             ),
-            r"sigmoid\(biased_scores\) where mask": lambda: sigmoid(m["biased_scores"]) * mask,
+            r"sigmoid\(biased_scores\) where mask": lambda: logistic(m["biased_scores"]) * mask,
             r"the largest of scaled_scores.* so far, 2 keys a tile; 0 before .*": lambda: running(
                 m["scaled_scores"], masked, largest
             ),
@@ -416,41 +420,17 @@ def by_loops(name: str, found: dict[str, np.ndarray], heads: int) -> dict[str, n
 
 @pytest.mark.parametrize("name", CO)
 def test_a_co_attention_is_worked_as_its_definition_and_as_the_command_shows_it(name: str) -> None:
-    options = ("--size", 8, "--seed", 3, *heads_of(name))
-    found = steps("The red car", "La voiture", "--mechanism", name, *options)
+    options = own(name, size=8, seed=3)
+    found = steps("The red car", "La voiture", *options)
     found = {key: np.array(value) for key, value in found.items()}
-    for part, values in by_loops(name, found, 2 if options[4:] else 1).items():
+    for part, values in by_loops(name, found, 1 + MECHANISMS[name].many_heads).items():
         values = np.reshape(values, found[part].shape)
         np.testing.assert_allclose(found[part], values, rtol=0, atol=1e-12)
-    shown = attnviz(
-        *("co", "The red car", "La voiture", "--variant", name[3:]), *options, "-f", "json", "-q"
-    ).json()
+    shown = attnviz("co", "The red car", "La voiture", *options, "-f", "json", "-q").json()
     for item in shown["maps"]:
         weights = found[MECHANISMS[name].streams[item["stream"]]]
         layer = np.reshape(item["weights"], weights.shape)
         np.testing.assert_allclose(weights, layer, rtol=0, atol=1e-6)
-
-
-@pytest.mark.parametrize("name", CO)
-def test_a_co_attentions_formulas_are_what_is_computed_and_read_back(
-    name: str, tmp_path: Path
-) -> None:
-    heads = 2 if MECHANISMS[name].many_heads else 1
-    given = seeded_sentence("The cat sat on", 8, 0, "A dog", MECHANISMS[name], heads)
-    found = arithmetic(replace(given, padding=1), mechanism=name, heads=heads)
-    checked = 0
-    for matrix in found:
-        values = evaluated(matrix.formula, found) if matrix.formula else None
-        if values is not None:
-            values = values.reshape(matrix.values.shape)
-            np.testing.assert_allclose(values, matrix.values, rtol=1e-9, atol=1e-12)
-            checked += 1
-    assert checked >= 10
-    file = tmp_path / "a.json"
-    options = ("--mechanism", name, *heads_of(name))
-    pair = ("The cat sat", "A dog", *options)
-    assert attnviz("steps", *pair, "-o", file, "-f", "none", "-q").status == 0
-    assert steps(file, *options)["weights_first"] == steps(*pair)["weights_first"]
 
 
 def test_every_part_is_in_each_form(tmp_path: Path) -> None:
@@ -485,9 +465,13 @@ def test_a_mask_is_written_out_or_read_from_a_file(tmp_path: Path) -> None:
         (("a b", "--mask", "1 0 1"), 1, "mask has the shape (1, 3), not (2, 2)"),
         (("a b", "--padding", "2"), 2, "--padding 2 leaves none of the 2 keys"),
         (("a b", "--mechanism", "linear", "--mask", "10,01"), 2, "one mask row for all queries"),
-        (("a b", "--mechanism", "scaled", "--heads", "2"), 2, "'scaled' has one head"),
-        (("a b", "--heads", "3"), 2, "a size of 4 cannot be split into 3 heads"),
-        (("a b", "--mechanism", "rotary", "--size", "3"), 2, "an even head size, not 3"),
+        (("a b", "--mechanism", "scaled:heads=2"), 2, "'scaled' has one head"),
+        (
+            ("a b", "--mechanism", "multi-head:heads=3"),
+            2,
+            "a size of 4 cannot be split into 3 heads",
+        ),
+        (("a b", "--mechanism", "rotary:size=3"), 2, "an even head size, not 3"),
         (("a b", "--mechanism", "rotry"), 2, "Did you mean 'rotary'?"),
         (("a b", "c", "--mechanism", "rotary"), 2, "mechanism 'rotary' is not for 'cross'"),
         (("a b", "--mechanism", "co-parallel"), 2, "needs two sequences"),
@@ -498,13 +482,17 @@ def test_a_mask_is_written_out_or_read_from_a_file(tmp_path: Path) -> None:
             "takes one mask row",
         ),
         (("a b", "c", "--mechanism", "co-parallel", "--scatter", "a.png"), 2, "draws the values"),
-        (("a b", "--example", "self"), 2, "give no sentence"),
+        (("a b", "--example", "self"), 2, "leave a sentence out"),
         (("--example", "slef"), 2, "Did you mean 'self'?"),
         ((SAMPLE, "--example", "x"), 2, "unknown example 'x'"),
         ((SAMPLE, "--diagram"), 2, "--diagram shows one example"),
         (("a b", "--layer", "1"), 2, "--layer chooses a head of a model"),
         (("--model", "pocket"), 2, "--model needs a sentence"),
-        (("a b", "--model", "pocket", "--heads", "2"), 2, "--heads is not for --model"),
+        (
+            ("a b", "--model", "pocket", "--mechanism", "scaled"),
+            2,
+            "--mechanism is not for --model",
+        ),
         (("a b", "--model", "pocket", "--layer", "9"), 2, "layer 9 does not exist"),
         (("a b", "--model", "pocket", "--layer", "0-2"), 2, "steps shows one layer, not 3"),
         (("--text", "a", "--causal", "--model", "x"), 2, "--causal is not for --model"),
@@ -581,7 +569,7 @@ def test_what_a_file_lacks_is_drawn_and_said() -> None:
     done = attnviz("steps", "--mechanism", "additive", "-f", "json")
     assert done.err == "note: drawn at random, as none was given: w_score\n"
     assert np.shape(done.json()["w_score"]) == (2, 1)
-    other = attnviz("steps", "--mechanism", "additive", "--seed", 1, "-f", "json", "-q").json()
+    other = attnviz("steps", "--mechanism", "additive:seed=1", "-f", "json", "-q").json()
     assert other["w_score"] != done.json()["w_score"]
 
 
@@ -599,7 +587,9 @@ def test_a_file_brings_the_further_parameters(tmp_path: Path) -> None:
 
 
 def test_names_of_results_are_those_of_the_parts() -> None:
-    assert {"turned_query", "running_sum", "hidden", "writes", "head_outputs"} <= {*computed()}
+    assert {"turned_query", "running_sum", "hidden", "writes", "head_outputs"} <= {
+        *comparable_names()
+    }
 
 
 @pytest.mark.parametrize(
@@ -630,20 +620,24 @@ def test_one_head_of_pocket_in_its_own_numbers(texts: tuple, stream: str, rows: 
 
 def test_the_heads_of_a_layer_together_are_what_pocket_adds() -> None:
     from attnviz.core.query import Query
-    from attnviz.mechanisms.working import HeadPlace
-    from attnviz.models.pocket.source import load_pocket
+    from attnviz.mechanisms.formula import HeadPlace
+    from attnviz.models.pocket.translator import load_pocket
 
     pocket, query = load_pocket(), Query("The red car")
     heads = [
-        {part.name: part.value for part in pocket.worked(query, HeadPlace("encoder", "0", h)).parts}
+        {
+            part.name: part.value
+            for part in pocket.head_arithmetic(query, HeadPlace("encoder", "0", h)).parts
+        }
         for h in "012345"
     ]
     bias = pocket.weights["encoder.0.self_attention.output.bias"]
     inputs = heads[0]["layer_input"] + sum(head["added"] for head in heads) + bias
-    from attnviz.models.pocket.network import feed_forward
+    from attnviz.models.pocket.transformer import feed_forward
 
     inputs = inputs + feed_forward(pocket.weights, "encoder.0", inputs)
     after = {
-        part.name: part.value for part in pocket.worked(query, HeadPlace("encoder", "1", "0")).parts
+        part.name: part.value
+        for part in pocket.head_arithmetic(query, HeadPlace("encoder", "1", "0")).parts
     }
     np.testing.assert_allclose(after["layer_input"], inputs, rtol=0, atol=1e-4)

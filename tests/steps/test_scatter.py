@@ -5,7 +5,7 @@ import pytest
 
 from attnviz.teach.steps.arithmetic import arithmetic
 from attnviz.teach.steps.given import CalculationInputs, worked_example
-from attnviz.teach.steps.scatter import in_three_dimensions, scatter
+from attnviz.teach.steps.scatter import project_to_3d, scatter
 
 
 def test_two_spaces_are_drawn_apart_and_one_space_once() -> None:
@@ -22,7 +22,7 @@ def test_the_points_of_three_features_are_drawn_where_they_are() -> None:
 
 
 def test_fewer_features_are_padded_and_said() -> None:
-    placed, words = in_three_dimensions(np.array([[1.0, 2.0]]))
+    placed, words = project_to_3d(np.array([[1.0, 2.0]]))
     assert placed.tolist() == [[1.0, 2.0, 0.0]]
     assert words == "2 features, padded with 0"
 
@@ -30,7 +30,7 @@ def test_fewer_features_are_padded_and_said() -> None:
 def test_more_features_keep_the_distances_that_three_components_can() -> None:
     flat = np.random.default_rng(0).standard_normal((6, 3))
     turned = flat @ np.linalg.qr(np.random.default_rng(1).standard_normal((7, 7)))[0][:3]
-    placed, words = in_three_dimensions(turned)
+    placed, words = project_to_3d(turned)
     apart = np.linalg.norm(placed[:, None] - placed[None], axis=-1)
     np.testing.assert_allclose(apart, np.linalg.norm(flat[:, None] - flat[None], axis=-1))
     assert words == "principal components 1–3 of 7 features, 100% of the variance"
@@ -38,7 +38,7 @@ def test_more_features_keep_the_distances_that_three_components_can() -> None:
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_few_points_of_many_features_are_placed_too(count: int) -> None:
-    placed, _ = in_three_dimensions(np.arange(5.0 * count).reshape(count, 5))
+    placed, _ = project_to_3d(np.arange(5.0 * count).reshape(count, 5))
     assert placed.shape == (count, 3)
     assert np.isfinite(placed).all()
 

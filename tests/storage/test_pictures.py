@@ -14,7 +14,7 @@ import pytest
 from PIL import EpsImagePlugin, Image
 
 from attnviz.core.errors import InputError
-from attnviz.renderers.figures.overlay import shown_picture
+from attnviz.renderers.figures.overlay import picture_crop
 from attnviz.storage.pictures import FORMATS, MOST_PIXELS, read_frames, read_picture
 from tests.invoke import attnviz
 
@@ -35,7 +35,7 @@ def postscript(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize(
     "read",
-    [read_picture, shown_picture, lambda path: read_frames([path])],
+    [read_picture, picture_crop, lambda path: read_frames([path])],
     ids=["picture", "shown", "frames"],
 )
 def test_postscript_under_a_pictures_name_is_not_run(

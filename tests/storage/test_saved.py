@@ -136,8 +136,8 @@ def test_a_missing_file_is_named_once(tmp_path: Path) -> None:
 
 
 def test_the_head_to_show_first_is_saved_with_the_provenance_as_it_always_was() -> None:
-    focus = {"self": Focus("0", "1", "the alignment head")}
+    focus = {"self": Focus("0", "1", "trained to align")}
     document = to_document(attention_of(self_map(("a", "b"), 1, 2), focus=focus))
-    saved = {"self": {"layer": "0", "head": "1", "why": "the alignment head"}}
+    saved = {"self": {"layer": "0", "head": "1", "why": "trained to align"}}
     assert document["provenance"]["focus"] == saved
     assert from_document(document).focus == focus

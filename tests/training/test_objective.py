@@ -10,7 +10,7 @@ import pytest
 import torch
 from tokenizers import Tokenizer
 
-from attnviz.models.pocket.network import TranslatorSizes, embed, encode
+from attnviz.models.pocket.transformer import TranslatorSizes, embed_pieces, run_encoder
 from tests.pocket.small import SENTENCES
 from training.batches import IGNORED, Examples, Recipe, batches
 from training.corpus import read_pairs, split_words
@@ -52,10 +52,10 @@ def test_a_few_steps_lead_the_head_to_the_other_occurrences(tmp_path: Path) -> N
 
     @torch.no_grad()
     def share() -> float:
-        embedded = embed(
+        embedded = embed_pieces(
             run.weights["embedding.weight"][read], waves(read.shape[1], sizes.size, "cpu")
         )
-        weights = encode(run.weights, sizes, embedded)[1][REPEATS_LAYER][0, REPEATS_HEAD]
+        weights = run_encoder(run.weights, sizes, embedded)[1][REPEATS_LAYER][0, REPEATS_HEAD]
         same = (read[0][:, None] == read[0]) & ~torch.eye(read.shape[1], dtype=torch.bool)
         return float((weights * same).sum(-1)[same.any(-1)].mean())
 

@@ -12,10 +12,10 @@ import torch
 
 from attnviz.core.query import Picture, Query
 from attnviz.models.pocket.text import END
-from attnviz.models.pocket_lm import network as causal_network
-from attnviz.models.pocket_lm.source import load_pocket_lm
-from attnviz.models.pocket_vit import network as picture_network
-from attnviz.models.pocket_vit.source import load_pocket_vit
+from attnviz.models.pocket_lm import causal_decoder as causal_network
+from attnviz.models.pocket_lm.language_model import load_pocket_lm
+from attnviz.models.pocket_vit import patch_encoder as picture_network
+from attnviz.models.pocket_vit.picture_model import load_pocket_vit
 from tests.pocket.small import SENTENCES
 from training import causal, picture
 from training.drawings import SHAPES, Scene, draw, of_patches
@@ -47,7 +47,7 @@ def test_the_led_heads_losses_are_those_of_their_weights_by_hand() -> None:
     torch.manual_seed(0)
     layer, head = causal.INDUCTION
     read = weights[causal_network.EMBEDDING][torch.from_numpy(ids[:, :-1])]
-    _, shares = causal_network.decode(weights, SMALL_LM, read)
+    _, shares = causal_network.run_layers(weights, SMALL_LM, read)
     looks = shares[layer][0, head]
     by_hand = -(math.log(looks[3, 2]) + math.log(looks[4, 3])) / 2
     assert found.induction.item() == pytest.approx(by_hand, abs=0.02)  # but for what is dropped

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from attnviz.core.errors import InputError
-from attnviz.models.pocket.network import TranslatorSizes
-from attnviz.models.pocket.source import load_pocket
+from attnviz.models.pocket.transformer import TranslatorSizes
+from attnviz.models.pocket.translator import load_pocket
 from tests.asked import over_source
 from tests.pocket.small import SENTENCES, SIZES
 from training.loop import Settings, first_weights, learning_rate, shapes

@@ -405,7 +405,7 @@ def test_what_was_seen_is_drawn_and_saved_like_any_result(tmp_path: Path) -> Non
         model(tokens())
     seen.heatmap(tmp_path / "a.png")
     seen.grid(tmp_path / "b.png")
-    seen.links(tmp_path / "c.svg")
+    seen.lines(tmp_path / "c.svg")
     assert "blocks.1" in seen.page(tmp_path / "a.html")
     seen.save(tmp_path / "a.npz")
     (again,) = load(tmp_path / "a.npz")

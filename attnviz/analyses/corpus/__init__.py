@@ -13,5 +13,5 @@ How cost grows, for H heads, texts of T tokens, M measures and the W most freque
 - an atlas keeps at most 44 texts a head beside that, and their words;
 - merging costs as much as going through that memory once, and so does a checkpoint.
 
-`tests/benchmarks/corpus.py` adds up a million records.
+`benchmarks/corpus.py` adds up a million records.
 """

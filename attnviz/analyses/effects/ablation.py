@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.analyses.effects.links import effects_of
+from attnviz.analyses.select import check_selection, select
 from attnviz.core.attention_map import Attention, AttentionMap, Token
 from attnviz.core.effects import (
     By,
@@ -31,7 +32,8 @@ Part = tuple[Effect, Intervention]
 
 LIKELIEST = 5
 _NUMBERED = re.compile(r"(.+)\[(\d{1,9})\]", re.DOTALL)
-_HEAD = re.compile(r"(?:(.+)\.)?(\d{1,9})\.(\d{1,9})")
+_HEAD = re.compile(r"(?:(.+)\.)?(\d{1,9}\.\d{1,9})")
+_LAYER = re.compile(r"(?:(.*[^\d,.-].*)\.)?([^.]*)")
 
 
 def named_parts(
@@ -39,8 +41,9 @@ def named_parts(
     heads: Sequence[str] = (),
     links: Sequence[str] = (),
     tokens: Sequence[str] = (),
+    layer: str | None = None,
 ) -> list[Part]:
-    """The parts that were named: heads "2.0" or "encoder.3.5", links "rouge>red", tokens "red[3]".
+    """The parts that were named, such as head "2.0", link "rouge>red" and token "red[3]".
 
     A word of several tokens stands for all of them, where no single token is spelt like it.
 
@@ -48,10 +51,34 @@ def named_parts(
         UsageError: there is none of that name, or several; the message says what there is.
     """
     return [
-        *(_head(attention, name) for name in heads),
+        *(part for place in head_places(heads, layer) for part in _heads(attention, *place)),
         *(_link(attention, name) for name in links),
         *(_token(attention, name) for name in tokens),
     ]
+
+
+def head_places(
+    heads: Sequence[str], layer: str | None
+) -> list[tuple[str | None, str | None, str | None]]:
+    """What --head and --layer choose: stream, layers and heads of each choice.
+
+    A head is "2.0" or "encoder.2.0", or "0" or "0-3" of the layers; these are "2" or "encoder.2".
+
+    Raises:
+        UsageError: no model could have them.
+    """
+    stream = None
+    if layer is not None and (match := _LAYER.fullmatch(layer)):
+        stream, layer = match.groups()
+    found = []
+    for name in (one.strip() for several in heads for one in several.split(",")):
+        match = _HEAD.fullmatch(name)
+        found.append((match[1], layer, match[2]) if match else (stream, layer, name))
+    if layer is not None and not heads:
+        found.append((stream, layer, None))
+    for _, layers, head in found:
+        check_selection(layers, head)
+    return found
 
 
 def each_part(attention: Attention, each: Each) -> list[Part]:
@@ -191,27 +218,21 @@ def replacements(
     return drawn
 
 
-def _head(attention: Attention, name: str) -> Part:
-    match = _HEAD.fullmatch(name)
-    if match is None:
-        raise UsageError(
-            f"--head '{name}' is no head: write LAYER.HEAD, or STREAM.LAYER.HEAD, such as 2.0"
-        )
-    stream, layer, head = match[1] or attention.main.stream, match[2], int(match[3])
-    items = [item for item in attention.maps if item.stream == stream]
-    if not items:
-        known = dict.fromkeys(item.stream for item in attention.maps)
-        raise UsageError(
-            f"--head '{name}': there is no stream '{stream}', but {', '.join(known)}."
-            f"{did_you_mean(stream, known)}"
-        )
-    for item in items:
-        if layer in item.layers and head < len(item.heads):
-            return head_part(item, layer, head)
-    raise UsageError(
-        f"there is no head {layer}.{head} in stream '{stream}': layers {items[0].layers[0]} to "
-        f"{items[-1].layers[-1]}, heads 0 to {len(items[0].heads) - 1}"
-    )
+def _heads(
+    attention: Attention, stream: str | None, layer: str | None, head: str | None
+) -> list[Part]:
+    """Each head that was chosen or, without a choice of heads, each layer."""
+    stream = stream or attention.main.stream
+    chosen = select(attention, stream, layer, head).maps
+    whole = {name: one for one in attention.maps if one.stream == stream for name in one.layers}
+    if head is None:
+        return [layer_part(whole[name], name) for one in chosen for name in one.layers]
+    return [
+        head_part(whole[name], name, whole[name].heads.index(number))
+        for one in chosen
+        for name in one.layers
+        for number in one.heads
+    ]
 
 
 def _link(attention: Attention, name: str) -> Part:

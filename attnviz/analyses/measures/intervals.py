@@ -37,7 +37,7 @@ def intervals(
 
     Values of texts are skewed (a share that is mostly near 1, a distance that is mostly short), and
     with some tens of them so is Student's t. A cubic in t undoes that (Hall 1992, On the removal of
-    skewness by transformation, section 2). By simulation (`tests/benchmarks/corpus_coverage.py`)
+    skewness by transformation, section 2). By simulation (`benchmarks/corpus_coverage.py`)
     that covers what it promises where percentiles of a bootstrap, and BCa too, fall short.
 
     All are of one shape: the `count` of texts, their mean, and the sums of squared (`spread`) and

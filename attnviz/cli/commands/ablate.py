@@ -21,49 +21,51 @@ from attnviz.runs.inputs import texts_of, texts_or_pairs
     "model", "compute", "causal", "to", "chat", "reading", also=["explain"], writes="ablation"
 )
 def ablate(
-    text: Annotated[str | None, typer.Argument(help="Text, or the source of a pair.")] = None,
-    target: Annotated[str | None, typer.Argument(help="Target of a pair.")] = None,
+    text: Annotated[str | None, typer.Argument(help="Text, or the source text of a pair.")] = None,
+    target: Annotated[str | None, typer.Argument(help="Target text of a pair.")] = None,
     input_file: str | None = INPUT,
+    layer: str | None = opt(
+        CHOICE,
+        "--layer WHICH",
+        "Layers to switch off: 2, 0-3, last, all, encoder.2; with --head 3 those of that head.",
+    ),
     head: list[str] | None = opt(
-        CHOICE, "--head LAYER.HEAD", "Head to switch off: 2.0, encoder.3.5; may be repeated."
+        CHOICE,
+        "--head WHICH",
+        "Heads to switch off: 2.3 is head 3 of layer 2; also 2.3,2.4, encoder.2.3, or 3 or "
+        "0-3 of each layer chosen. Repeatable.",
     ),
     link: list[str] | None = opt(
         CHOICE,
         "--link QUERY>KEY",
-        'Link to cut in every head: "rouge>red", "encoder:the>cat"; may be repeated.',
+        'Link to cut in all heads: "rouge>red", "encoder:the>cat". Repeatable.',
     ),
     token: list[str] | None = opt(
         CHOICE,
         "--token WORD",
-        "Token, or word of several, to hide from all others: red, or red[3] where there are more; "
-        "may be repeated.",
+        "Token or word to hide from all others: red, or red[3] if there are several. Repeatable.",
     ),
     each: Each | None = opt(
-        CHOICE, "--each WHAT", "Switch everything of a kind off, one by one: {choices}."
+        CHOICE, "--each WHAT", "Switch off all {choices}, one after the other."
     ),
     by: By = opt(
         CHOICE,
         "--by HOW",
-        "What a head puts out instead: {choices}. The mean is over the text's positions, or those "
-        "of --reference, from which resample draws.",
+        "What replaces a head's output: {choices}. mean is over the positions of the text, or "
+        "of --reference; resample draws from --reference.",
         default="zero",
     ),
     reference: str | None = opt(
-        CHOICE,
-        "--reference FILE",
-        "Texts whose positions --by mean and resample are taken from.",
-        rare=True,
+        CHOICE, "--reference FILE", "Texts whose positions --by mean and resample use.", rare=True
     ),
-    seed: int = opt(
-        CHOICE, "--seed N", "Seed of what --by resample draws.", default=0, min=0, rare=True
-    ),
-    top: int = opt(OUTPUT, "--top N", "Effects that the table lists.", default=10, min=1),
+    seed: int = opt(CHOICE, "--seed N", "Seed of --by resample.", default=0, min=0, rare=True),
+    top: int = opt(OUTPUT, "--top N", "How many effects the table lists.", default=10, min=1),
     bars: Path | None = opt(OUTPUT, "--bars FILE", "Effects as bars: .png, .svg or .pdf."),
     grid: Path | None = opt(
-        OUTPUT, "--grid FILE", "All heads coloured by effect, with --each heads: a picture."
+        OUTPUT, "--grid FILE", "All heads coloured by effect, as a picture; needs --each heads."
     ),
-    words: Path | None = opt(
-        OUTPUT, "--words FILE", "Text coloured by effect, with --each tokens: a picture.", rare=True
+    highlight: Path | None = opt(
+        OUTPUT, "--highlight FILE", "Text coloured by effect; needs --each tokens.", rare=True
     ),
     *,
     options: Options,
@@ -74,7 +76,7 @@ def ablate(
 
     attnviz ablate "The red car is fast." "La voiture rouge est rapide." --each heads --grid e.png
 
-    attnviz ablate --input pairs.tsv --head 2.0 --head encoder.3.5 --by mean -o effects.npz
+    attnviz ablate --input pairs.tsv --head 2.0,2.1 --head encoder.3.5 --by mean -o effects.npz
 
     attnviz compare before.npz after.npz
     """
@@ -82,6 +84,7 @@ def ablate(
         heads=tuple(head or ()),
         links=tuple(link or ()),
         tokens=tuple(token or ()),
+        layer=layer,
         each=each,
         by=by,
         wanted=options.choice.explain,
@@ -91,12 +94,12 @@ def ablate(
     check_reference(asked, given=reference is not None)
     if grid is not None and (asked.joint or asked.each not in (None, "heads")):
         raise UsageError("--grid colours every head by its effect: use it with --each heads")
-    if words is not None and (asked.each != "tokens" or texts.several):
+    if highlight is not None and (asked.each != "tokens" or texts.several):
         raise UsageError(
-            "--words colours every token of one text by its effect: use it with TEXT and --each "
-            "tokens"
+            "--highlight colours every token of one text by its effect: use it with TEXT and "
+            "--each tokens"
         )
-    pictures = {"bars": bars, "grid": grid, "words": words}
+    pictures = {"bars": bars, "grid": grid, "highlight": highlight}
     with Report(options, "ablation", pictures=pictures) as report:
         others = texts_of([], reference, options.many, pairs=True) if reference else None
         report_ablation(
@@ -112,14 +115,14 @@ def ablate(
     "model", "compute", "causal", "to", "chat", "reading", also=["explain"], writes="lenses"
 )
 def lenses(
-    text: Annotated[str | None, typer.Argument(help="Text, or the source of a pair.")] = None,
-    target: Annotated[str | None, typer.Argument(help="Target of a pair.")] = None,
+    text: Annotated[str | None, typer.Argument(help="Text, or the source text of a pair.")] = None,
+    target: Annotated[str | None, typer.Argument(help="Target text of a pair.")] = None,
     input_file: str | None = INPUT,
     seed: int = opt(CHOICE, "--seed N", "Seed of the random scores.", default=0, min=0),
     *,
     options: Options,
 ) -> None:
-    """Show how far each lens can be trusted: its scores of tokens beside hiding them.
+    """Show how far each lens can be trusted: do its scores agree with hiding each token?
 
     attnviz lenses "The red car is fast." "La voiture rouge est rapide."
 

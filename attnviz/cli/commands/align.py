@@ -14,9 +14,9 @@ from attnviz.runs.inputs import TextInput, texts_of
 
 HOW = "How two directions are joined: {choices}."
 SYMMETRIZE = opt(CHOICE, "--symmetrize HOW", HOW, choices=tuple(SYMMETRIZATIONS))
-SIDE = "A decoder row stands for the token it has read (input) or predicts (output)."
+SIDE = "Whether a decoder row stands for the token it reads (input) or predicts (output)."
 AGAINST = opt(CHOICE, "--against SIDE", SIDE, default="input", choices=("input", "output"))
-GOLD = "Lines of correct links (0-0 sure, 1?1 possible): score every layer and head."
+GOLD = "Correct links, a line a pair (0-0 sure, 1?1 possible), to score every layer and head."
 SCORE = opt(OUTPUT, "--score GOLD", GOLD)
 
 
@@ -60,7 +60,7 @@ def align(
     *,
     options: Options,
 ) -> None:
-    """Align the words of sentence pairs: a Pharaoh line (0-0 2-1) a pair, in order.
+    """Align the words of sentence pairs: one Pharaoh line (0-0 2-1) per pair, in order.
 
     attnviz align sample_inputs/pairs.tsv --score sample_inputs/pairs.gold
 

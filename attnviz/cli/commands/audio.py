@@ -9,14 +9,13 @@ import typer
 
 from attnviz.cli.options import CHOICE, ORIGIN, with_options
 from attnviz.cli.report import Report
-from attnviz.core.errors import UsageError
 from attnviz.core.options import Options, opt
-from attnviz.runs.recordings import TIMES_ARE_DATA, RecordingRequest, report_recording
+from attnviz.runs.recordings import TIMED, RecordingRequest, report_recording
 
 
 @with_options(
     *("model", "compute", "stream", "heads", "reduce", "special", "group", "long"),
-    *("pictures", "links", "page", "top"),
+    *("pictures", "lines", "page", "top"),
     writes=("maps", "times", "scores"),
 )
 def audio(
@@ -29,21 +28,21 @@ def audio(
     language: str | None = opt(
         ORIGIN,
         "--language NAME",
-        "What is spoken (en, french), for models that know several; default: what the model says.",
+        "Spoken language (en, french), if the model knows several; default: it decides.",
     ),
     task: str | None = opt(
         ORIGIN,
         "--task NAME",
-        "What such a model is told to do: {choices} (into English).",
+        "Task for such a model: {choices} (into English).",
         choices=("transcribe", "translate"),
     ),
     start: float = opt(
-        ORIGIN, "--start SECONDS", "Where to begin in the recording.", default=0.0, min=0
+        ORIGIN, "--start SECONDS", "Where in the recording to begin.", default=0.0, min=0
     ),
     seconds: int = opt(
         ORIGIN,
         "--seconds SECONDS",
-        "How much of it to hear at most; Whisper hears 30, AST 10.",
+        "How many seconds to read at most; Whisper reads 30, AST 10.",
         default=30,
         min=1,
         max=3600,
@@ -54,15 +53,15 @@ def audio(
     times: Path | None = opt(
         CHOICE,
         "--times FILE",
-        "True times of words (.tsv: word, start, end; .TextGrid; .vtt): how far each head errs.",
+        "True times of words (.tsv: word, start, end; .TextGrid; .vtt), to see how heads err.",
     ),
-    timing: str | None = opt(
-        CHOICE, "--heads WHICH", "Heads that time words, by layer and number: 2.0,3.1."
+    timing_heads: str | None = opt(
+        CHOICE, "--timing-heads WHICH", "Heads that time the words: 2.0,3.1."
     ),
     against: str = opt(
         CHOICE,
         "--against SIDE",
-        "A row times the token that it predicts (output) or has read (input).",
+        "Whether a row times the token that it predicts (output) or has read (input).",
         default="output",
         choices=("input", "output"),
     ),
@@ -88,14 +87,11 @@ def audio(
         task=task,
         start=start,
         seconds=seconds,
-        word_times=word_times or not wanted.isdisjoint(("textgrid", "vtt")),
+        word_times=word_times or not wanted.isdisjoint(TIMED),
         times=times,
-        timing_heads=timing,
+        timing_heads=timing_heads,
         against=against,
     )
     asked.check(options)
-    drawn = (output.heatmap, output.grid, output.links, output.html, output.open_page)
-    if asked.kind != "maps" and any(drawn):
-        raise UsageError(TIMES_ARE_DATA)
     with Report(options, asked.kind) as report:
         report_recording(asked, options, report)

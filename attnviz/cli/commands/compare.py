@@ -24,7 +24,7 @@ from attnviz.runs.pipeline import check_choice
 
 
 @with_options(
-    *("model", "compute", "mechanism", "layer", "causal", "generate", "chat", "long"),
+    *("model", "compute", "mechanism", "causal", "generate", "chat", "long"),
     *("lens", "explain", "stream", "heads", "reduce", "special", "group", "pictures"),
     writes="comparison",
 )
@@ -32,11 +32,12 @@ def compare(
     a: Annotated[
         str,
         typer.Argument(
-            help="Text, a saved map (.npz, .json, .safetensors), or effects (.npz, .json)."
+            help="A text, a saved map (.npz, .json, .safetensors), or saved effects (.npz, .json)."
         ),
     ],
     b: Annotated[
-        str | None, typer.Argument(help="The other; without it the same text or map.")
+        str | None,
+        typer.Argument(help="The other side; default: A with other options."),
     ] = None,
     model_a: str | None = opt(ORIGIN, "--model-a ID_OR_FOLDER", "Model of A, instead of --model."),
     model_b: str | None = opt(ORIGIN, "--model-b ID_OR_FOLDER", "Model of B, instead of --model."),
@@ -56,7 +57,7 @@ def compare(
     ),
     head_a: str | None = opt(CHOICE, "--head-a WHICH", "Heads of A, instead of --head.", rare=True),
     head_b: str | None = opt(CHOICE, "--head-b WHICH", "Heads of B, instead of --head.", rare=True),
-    top: int = opt(OUTPUT, "--top N", "Heads and links to name.", default=10, min=1),
+    top: int = opt(OUTPUT, "--top N", "How many heads and links to name.", default=10, min=1),
     fail_above: float | None = opt(
         OUTPUT,
         "--fail-above NATS",
@@ -68,7 +69,7 @@ def compare(
 ) -> None:
     """Show what changed between two attentions or two ablations.
 
-    Attentions are of texts, models, heads or saved maps, ablations what `attnviz ablate` saved.
+    A and B may be two texts, models, heads or saved maps, or two files of `attnviz ablate`.
 
     attnviz compare "The cat sat on the mat" "The dog sat on the mat"
 
@@ -82,12 +83,10 @@ def compare(
     )
     choices = {"layer": layer_a, "head": head_a}, {"layer": layer_b, "head": head_b}
     sides = sides_of((a, a if b is None else b), options, origins, choices)
-    output = options.output
-    draws = (output.heatmap, output.grid, output.links, output.html, output.open_page)
-    effects = saved_effects(sides, draws=any(draws))
+    effects = saved_effects(sides, options)
     with Report(options, "comparison" if effects is None else "changes") as report:
         if effects is None:
-            data, changes = map_changes(sides, top, output.width)
+            data, changes = map_changes(sides, top, options.output.width)
         else:
             data, changes = effect_changes(effects, top)
         report.add(data)
@@ -104,7 +103,7 @@ def history(
     gif: Path | None = opt(
         OUTPUT,
         "--gif FILE",
-        "One head over the steps: .gif. Of several, the one that drifted most.",
+        "One head over the steps (.gif): the chosen one, or the one that drifts most.",
     ),
     fail_above: float | None = opt(
         OUTPUT,
@@ -116,7 +115,7 @@ def history(
     *,
     options: Options,
 ) -> None:
-    """Show how heads change over a training run, of samples that attnviz.callbacks took.
+    """Show how heads change over a training run, from samples saved by attnviz.callbacks.
 
     attnviz history samples --plot heads.png --html steps.html
 

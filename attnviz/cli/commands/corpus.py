@@ -21,7 +21,7 @@ from attnviz.runs.resumable import can_resume
 
 
 @with_options(
-    *("model", "compute", "mechanism", "layer", "causal", "to", "long"),
+    *("model", "compute", "mechanism", "causal", "to", "long"),
     *("stream", "heads", "special", "reading", "sharing"),
     also=("resume",),
     writes="corpus",
@@ -42,7 +42,7 @@ def corpus(
     show: str = opt(
         CHOICE,
         "--show WHAT",
-        "What tables and rows hold: {choices}. json and npz hold everything.",
+        "What tables and rows hold: {choices}. json and npz always hold everything.",
         default="measures",
         choices=SHOWS,
     ),
@@ -50,12 +50,12 @@ def corpus(
     effect: bool = WITH_EFFECT,
     by: Instead = BY,
     top: int | None = opt(
-        CHOICE, "--top N", "Heads in tables and rows, the first as sorted; all by default.", min=1
+        CHOICE, "--top N", "How many heads to list, in the order of --sort; by default all.", min=1
     ),
     frequencies: Path | None = opt(
         CHOICE,
         "--frequencies FILE",
-        "Word, tab, count a line: how frequent words are. Default: as in the texts.",
+        "How frequent words are: word, tab, count on each line. By default counted in the texts.",
         rare=True,
     ),
     overview: Path | None = opt(
@@ -66,13 +66,13 @@ def corpus(
     prune_curve: Path | None = opt(
         OUTPUT,
         "--prune-curve FILE",
-        "Loss while heads are switched off one after another, with --effect: a picture.",
+        "The loss while heads are switched off one after another, as a picture; needs --effect.",
         rare=True,
     ),
     atlas: Path | None = opt(
         OUTPUT,
         "--atlas PAGE",
-        "A page of every head, with texts in which it attends strongly, usually and weakly.",
+        "Page to browse all heads, with texts in which each attends strongly, usually, weakly.",
     ),
     *,
     options: Options,

@@ -10,22 +10,24 @@ import typer
 
 from attnviz.cli.commands.align import AGAINST, SCORE, SYMMETRIZE
 from attnviz.cli.options import INPUT, MANY_TEXTS, MODELS, ORIGIN, PLACES, VIEW, with_options
-from attnviz.core.errors import UsageError
-from attnviz.core.options import Options, opt
-from attnviz.core.registry import CO_VARIANTS
+from attnviz.core.errors import UsageError, in_words
+from attnviz.core.options import Options, map_options, opt
+from attnviz.core.registry import MECHANISMS
+
+CO_MECHANISMS = tuple(name for name, row in MECHANISMS.items() if row.commands == ("co",))
 
 
 @with_options(
-    *(*MODELS, *VIEW, *PLACES, "to", "explain", *MANY_TEXTS),
-    writes=("maps", "alignment", "scores"),
+    *(*MODELS, *VIEW, *PLACES, "to", "explain", *MANY_TEXTS), writes=("maps", "alignment", "scores")
 )
 def cross(
     source: Annotated[
-        str | None, typer.Argument(help="Text attended to (keys); - reads tab-separated pairs.")
+        str | None,
+        typer.Argument(help="Source, attended to (keys); - reads pairs from stdin."),
     ] = None,
     target: Annotated[
         str | None,
-        typer.Argument(help="Text that attends (queries); without it the model writes one."),
+        typer.Argument(help="Target, which attends (queries); else the model writes one."),
     ] = None,
     input_file: str | None = INPUT,
     symmetrize: str | None = SYMMETRIZE,
@@ -53,20 +55,27 @@ def cross(
     aligned = options.output.format == "pharaoh" or score is not None
     texts = texts_of(given, input_file, options.many, pairs=True, keep_blank=aligned)
     if aligned:
+        if shown := map_options(options, "layer", "head"):
+            how = "-f pharaoh" if score is None else "--score"
+            raise UsageError(f"{how} aligns words and shows no maps: leave {shown[0]} out")
         from attnviz.cli.commands.align import align_texts
 
         raise typer.Exit(align_texts(texts, symmetrize, against, score, options))
     raise typer.Exit(run_texts("cross", texts, options))
 
 
-@with_options("layer", "compute", *VIEW, *PLACES, "reading", "files")
+@with_options("compute", *VIEW, *PLACES, "reading", "files")
 def co(
     a: Annotated[
-        str | None, typer.Argument(help="First text; - reads tab-separated pairs.")
+        str | None, typer.Argument(help="First text; - reads pairs with a tab between.")
     ] = None,
     b: Annotated[str | None, typer.Argument(help="Second text.")] = None,
-    variant: str = opt(
-        ORIGIN, "--variant NAME", "{choices}.", default="parallel", choices=tuple(CO_VARIANTS)
+    mechanism: str = opt(
+        ORIGIN,
+        "--mechanism NAME",
+        f"Untrained layer: {in_words(CO_MECHANISMS)}, or co-two-stream:heads=4,size=64,seed=0.",
+        default="co-parallel",
+        suggested=CO_MECHANISMS,
     ),
     input_file: str | None = INPUT,
     *,
@@ -76,7 +85,7 @@ def co(
 
     attnviz co "What colour is the car" "A red car stands in the street"
 
-    attnviz co "What colour is it" "The car is red" --variant two-stream --grid heads.png
+    attnviz co "What colour is it" "The car is red" --mechanism co-two-stream --grid heads.png
     """
     from attnviz.cli.run import run_texts
     from attnviz.runs.inputs import texts_of
@@ -85,5 +94,5 @@ def co(
         raise UsageError("co-attention needs two texts: attnviz co A B")
     given = [text for text in (a, b) if text is not None]
     texts = texts_of(given, input_file, options.many, pairs=True)
-    origin = replace(options.origin, mechanism=f"co-{variant}")
+    origin = replace(options.origin, mechanism=mechanism)
     raise typer.Exit(run_texts("co", texts, replace(options, origin=origin)))

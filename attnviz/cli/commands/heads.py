@@ -17,6 +17,7 @@ from attnviz.runs.head_measures import (
     HeadsRequest,
     Instead,
     check_heads,
+    check_treebank,
     report_heads,
     report_relations,
 )
@@ -26,25 +27,23 @@ from attnviz.storage.texts import Text
 SORT = opt(
     CHOICE,
     "--sort NAME",
-    "Order: role (the clearest first), layer, or a measure (the largest first).",
+    "Order of the heads: role (clearest first), layer, or a measure (largest first).",
     default="role",
     choices=ORDERS,
 )
 WITH_EFFECT = opt(
     CHOICE,
     "--effect",
-    "Switch off each head by itself, and measure what log p of the output loses, in nats.",
+    "Switch off each head by itself and measure the drop in log p of the output, in nats.",
 )
-BY = opt(CHOICE, "--by HOW", "What a head that is off puts out instead: {choices}.", default="zero")
+BY = opt(CHOICE, "--by HOW", "What replaces a head that is off: {choices}.", default="zero")
 CROSS = opt(
-    ORIGIN,
-    "--cross",
-    "The texts are pairs of source and target: measure how targets attend to sources.",
+    ORIGIN, "--cross", "The texts are pairs: measure how each target attends to its source."
 )
 
 
 @with_options(
-    *("model", "compute", "mechanism", "layer", "weights", "causal", "long"),
+    *("model", "compute", "mechanism", "weights", "causal", "long"),
     *("stream", "heads", "special", "to", "reading", "sharing"),
     writes="heads",
 )
@@ -58,21 +57,21 @@ def heads(
     no_repeat: bool = opt(
         ORIGIN,
         "--no-repeat",
-        "Leave out the second run, over random words said twice, that induction needs.",
+        "Skip the second run over repeated random words, which induction is measured on.",
     ),
     treebank: str | None = opt(
         ORIGIN,
         "--treebank FILE",
-        "Sentences with dependencies (.conllu): which head finds which relation.",
+        "Sentences with dependencies (.conllu), to show which head finds which relation.",
     ),
     role: str | None = opt(
-        CHOICE, "--role NAME", "Only heads of this role: {choices}.", choices=ROLES
+        CHOICE, "--role NAME", "Only heads with this role: {choices}.", choices=ROLES
     ),
     order: str = SORT,
     effect: bool = WITH_EFFECT,
     by: Instead = BY,
     similar: bool = opt(
-        CHOICE, "--similar", "Show which heads look alike instead: Jensen-Shannon divergences."
+        CHOICE, "--similar", "Show instead which heads attend alike, by Jensen-Shannon divergence."
     ),
     overview: Path | None = opt(
         OUTPUT,
@@ -80,12 +79,12 @@ def heads(
         "Roles and measures of all heads as a picture: .png, .svg or .pdf.",
     ),
     scatter: Path | None = opt(
-        OUTPUT, "--scatter FILE", "Heads in a plane, near where they look alike, as a picture."
+        OUTPUT, "--scatter FILE", "Heads in a plane as a picture, close if they attend alike."
     ),
     *,
     options: Options,
 ) -> None:
-    """Show what each head does: a line a head, beside what uniform attention would give.
+    """Show what each head does: one line per head, and what uniform attention would give.
 
     attnviz heads "The cat sat on the mat" --model ./my-bert
 
@@ -107,12 +106,15 @@ def heads(
     )
     check_heads(options, asked.command)
     if treebank is not None:
-        others = (text, input_file, overview, scatter, no_repeat, asked != HeadsRequest())
-        if any(others):
-            raise UsageError(
-                "--treebank brings its own sentences and scores every head on them: of the other "
-                "options it takes only where attention comes from, which part, and -f and -o"
-            )
+        others: dict[str, object] = {
+            "TEXT": text,
+            "--input": input_file,
+            "--role": role,
+            "--similar": similar,
+        }
+        others |= {"--overview": overview, "--scatter": scatter, "--no-repeat": no_repeat}
+        others |= {"--sort": order != "role", "--cross": cross, "--effect": effect}
+        check_treebank(others)
         with Report(options, "heads") as report:
             report_relations(treebank, options, report)
         raise typer.Exit(report.status)

@@ -28,53 +28,53 @@ def image(
     patch: str | None = opt(
         CHOICE,
         "--patch ROW,COLUMN",
-        "Patch that looks, from 0,0 at the upper left, or all (as data); "
-        "default: the class token, else the mean over patches.",
+        "Patch whose attention is shown, from 0,0 at the upper left, or all (as data); "
+        "default: the class token, or else the mean over all patches.",
     ),
     image_size: str | None = opt(
         ORIGIN,
         "--image-size SIZE",
-        "Pixels to read the picture in: 384, or HEIGHTxWIDTH; "
-        "default: what the model was trained on.",
+        "Size in pixels to read the picture in: 384, or HEIGHTxWIDTH; default: the size that "
+        "the model was trained on.",
         rare=True,
     ),
     text: str | None = opt(
         ORIGIN,
         "--text TEXT",
-        "Text that is read with the pictures, by a model like LLaVA: its tokens look.",
+        "Prompt that a model like LLaVA reads with the pictures; its tokens are the rows.",
     ),
     video: bool = opt(
         ORIGIN,
         "--video",
-        "Read the frames of an animated picture, or all pictures in order, as a video.",
+        "Read the frames of an animated picture, or several pictures in order, as a video.",
         rare=True,
     ),
     token: str | None = opt(
         CHOICE,
         "--token N",
-        "Token of --text, or of what --generate wrote, that looks, from 0, or all; default: the "
-        "last, of what was written all.",
+        "Token of --text or of what --generate wrote whose attention is shown, from 0, or "
+        "all; default: the last, or all that was written.",
     ),
     lens: str = opt(
         CHOICE,
         "--lens NAME",
-        "What to make of the weights first: {choices}.",
+        "What to compute from the weights: {choices}. raw shows them as they are.",
         default="raw",
         choices=LENSES,
     ),
     overlay: Path | None = opt(
         OUTPUT,
         "--overlay FILE",
-        "One head, or the mean over a layer's heads, over the picture; of several words one "
-        "picture each: .png, .svg, .pdf.",
+        "The weights of one head, or the mean over a layer, over the picture: .png, .svg or "
+        ".pdf. Several words get one picture each.",
     ),
     scale: PictureScale = opt(
         OUTPUT,
         "--scale HOW",
-        "Colours up to the largest weight of each picture, or of all: {choices}.",
+        "Colours up to the largest weight of each picture (own) or of all (shared).",
         default="own",
     ),
-    smooth: bool = opt(OUTPUT, "--smooth", "Smooth weights between patches in pictures."),
+    smooth: bool = opt(OUTPUT, "--smooth", "Smooth the weights between patches in pictures."),
     *,
     options: Options,
 ) -> None:
@@ -93,6 +93,8 @@ def image(
     attnviz image a.png b.png --model ./my-llava --text "What differs?" --generate 20
     """
     output = options.output
+    on_screen = output.format in (None, "table")
+    shown = {"--overlay": overlay, "--grid": output.grid, "-f table": on_screen}
     asked = PictureRequest(
         files=tuple(map(Path, (file, *(more or ())))),
         patch=patch,
@@ -103,7 +105,7 @@ def image(
         lens=lens,
         scale=scale,
         smooth=smooth,
-        shown=bool(overlay or output.grid or output.format in (None, "table")),
+        shown=next((name for name, value in shown.items() if value), ""),
     )
     asked.check(options)
     with Report(options, pictures={"overlay": overlay, "grid": output.grid}) as report:

@@ -74,12 +74,13 @@ def _format_fact(fact: str, value: Any) -> str:
 @with_options(writes="listing")
 def models(
     name: Annotated[
-        str | None, typer.Argument(help="A shipped model, whose card is printed: 'pocket', ….")
+        str | None,
+        typer.Argument(help="Shipped model whose card to print, such as pocket."),
     ] = None,
     check: str | None = opt(
         ORIGIN,
         "--check ID_OR_FOLDER",
-        "Say what of a Hugging Face model can be seen, by its small files and a small copy.",
+        "Say what attnviz can show of a Hugging Face model, without loading its weights.",
     ),
     *,
     options: Options,
@@ -94,7 +95,9 @@ def models(
 
     if check is not None:
         if name is not None:
-            raise UsageError("--check looks at one model, and a card is of another: give one")
+            raise UsageError(
+                f"--check looks at a model, and NAME {name} prints a card: give one of them"
+            )
         if check in CARDS:
             raise UsageError(f"'{check}' is inside: 'attnviz models {check}' prints its card")
         write_listing(_model_facts(check), options)

@@ -46,18 +46,18 @@ def render(
     file: Annotated[
         str,
         typer.Argument(
-            help="Saved maps, or the name of their shards; arrays, alignments; -: stdin."
+            help="Saved maps (of shards the common name), arrays or alignments; - is stdin."
         ),
     ],
     record: str | None = opt(
         ORIGIN,
         "--record ID_OR_NUMBER",
-        "Of several texts, the one of this id, or else of this number from 0.",
+        "Which of several texts: its id, or else its number from 0.",
     ),
     *,
     options: Options,
 ) -> None:
-    """Turn a saved map into any output; no model is loaded.
+    """Turn saved attention into any other output, without a model.
 
     attnviz self "The cat sat" -f npz | attnviz render - --grid heads.png
 

@@ -17,7 +17,7 @@ from attnviz.cli.options import OUTPUT, with_options
 from attnviz.cli.places import note, write_bytes
 from attnviz.core.errors import ModelError, UsageError
 from attnviz.core.options import LENS_NAMES, Options, opt
-from attnviz.models.open import check_model, check_origin
+from attnviz.models.open import check_origin, find_model
 from attnviz.storage.writing import check_writable
 
 MEANING = (
@@ -32,16 +32,18 @@ LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 @with_options("model", "compute", also=("open_page", "quiet"), report=())
 def serve(
     port: int = opt(
-        OUTPUT, "--port N", "Port to listen on; 0: one that is free.", default=0, min=0, max=65535
+        OUTPUT, "--port N", "Port to listen on; 0 takes a free one.", default=0, min=0, max=65535
     ),
     host: str = opt(OUTPUT, "--host ADDRESS", "Address to listen on.", default="127.0.0.1"),
-    allow_network: bool = opt(OUTPUT, "--allow-network", "Answer other machines too, with --host."),
+    allow_network: bool = opt(
+        OUTPUT, "--allow-network", "Also answer other machines, at the address of --host."
+    ),
     *,
     options: Options,
 ) -> None:
-    """Answer the page in a browser, with any model.
+    """Start a local page that answers, with any model.
 
-    As one types and switches parts of the model off, the page shows what changes.
+    Switch parts of the model off in it, and see what changes.
 
     attnviz serve --model ./my-model --open
 
@@ -56,14 +58,14 @@ def serve(
             f"--host {host} is no address of this machine alone: {MEANING}. Add --allow-network if "
             "that is meant"
         )
-    check_model(options.origin)
+    find_model(options.origin)
     try:
         from attnviz.runs import serving
     except ModuleNotFoundError as error:
         raise ModelError(
             f"'attnviz serve' needs the package {error.name}: pip install 'attnviz[serve]'"
         ) from error
-    from attnviz.renderers.page.document import answering, assemble
+    from attnviz.renderers.page.document import assemble, live_document
     from attnviz.runs.answering import Answers
 
     with closing(serving.listening(host, port)) as listener:
@@ -79,7 +81,7 @@ def serve(
             note(f"Ctrl-C ends it{f'; {MEANING}' * (not _is_loopback(host))}")
         answers = Answers(options.origin)
         names = [one["name"] for one in answers.models()]
-        page = assemble(answering("attnviz serve", LENS_NAMES, names), {}, "serve")
+        page = assemble(live_document("attnviz serve", LENS_NAMES, names), {}, "serve")
         with opened_in_browser(address) if options.output.open_page else nullcontext():
             serving.serve(listener, answers, door, page)
 
@@ -107,12 +109,14 @@ def opened_in_browser(address: str) -> Iterator[None]:
 @with_options(also=["open_page"], report=("said",))
 def live(
     output: Path | None = opt(
-        OUTPUT, "--output -o FILE", "The page: .html. Without it the page is opened, as by --open."
+        OUTPUT,
+        "--output -o FILE",
+        "The page: .html. Without it the page is opened, as with --open.",
     ),
     *,
     options: Options,
 ) -> None:
-    """Write a page with the model inside that answers as one types.
+    """Write a page with a model that answers as you type.
 
     attnviz live
 
@@ -123,10 +127,10 @@ def live(
     if output is not None:
         check_writable(output)
     started = time.perf_counter()
-    from attnviz.models.pocket.packed import packed
+    from attnviz.models.pocket.packed import pack_model
     from attnviz.renderers.page.document import live_page
 
-    data = live_page("attnviz live", packed()).encode()
+    data = live_page("attnviz live", pack_model()).encode()
     path = save_page(output, data, shown=options.output.open_page or output is None)
     if options.output.verbose:
         size, seconds = len(data) / 1e6, time.perf_counter() - started

@@ -11,53 +11,54 @@ from attnviz.cli.commands.listings import write_listing
 from attnviz.cli.options import OUTPUT, with_options
 from attnviz.core.errors import UsageError, choose
 from attnviz.core.options import Options, opt
-from attnviz.core.registry import LESSONS
+from attnviz.core.registry import LESSONS, MECHANISMS
 from attnviz.renderers.reports import listing
 from attnviz.teach.steps.request import SIZE, StepsRequest
 
 GIVEN = "What it is about"
 
 
-@with_options("mechanism", "model", "compute", "stream", "heads", "page", writes="steps")
+@with_options("model", "compute", "stream", "heads", "page", writes="steps")
 def steps(
     file: Annotated[
         str | None,
         typer.Argument(
             metavar="[FILE|SENTENCE]",
-            help="File of matrices (.json, .npz, .safetensors; - is stdin), or a sentence: what "
-            "has a space in it, is no file and does not end like one. Without: a worked example.",
+            help="A file of matrices (.json, .npz, .safetensors; - is stdin), or a sentence in "
+            "quotes. Without it a worked example.",
         ),
     ] = None,
     target: Annotated[
         str | None,
         typer.Argument(metavar="[TARGET]", help="Second sentence, whose words are the queries."),
     ] = None,
-    text: str | None = opt(GIVEN, "--text TEXT", "Sentence, of one word or more."),
+    text: str | None = opt(GIVEN, "--text TEXT", "A sentence, also of a single word."),
     example: str | None = opt(
         GIVEN,
         "--example NAME",
-        "Worked example: self, cross or naive; with a FILE of several, one of them.",
+        "A worked example: self, cross or naive; or one of several in FILE, by name.",
         suggested=("self", "cross", "naive"),
     ),
-    number_of_heads: int = opt(
-        GIVEN, "--heads N", "Heads of the mechanism, default 1.", default=1, min=1
+    mechanism: str | None = opt(
+        GIVEN,
+        "--mechanism NAME",
+        f"Which attention: rotary, or rotary:heads=2,size=8,seed=1 (default: one head, {SIZE} "
+        "features, seed 0); 'attnviz mechanisms' lists the names.",
+        suggested=tuple(MECHANISMS),
     ),
     causal: bool = opt(GIVEN, "--causal", "Hide later positions."),
     mask: str | None = opt(
         GIVEN,
         "--mask ROWS|FILE",
-        "1 where a query may look, a row a query: '1 0 1, 1 1 1'; one row is for all. Or a file "
-        "that holds it as mask.",
+        "1 where a query may look, a row for each: '1 0 1, 1 1 1', or one for all; or a file.",
     ),
     padding: int = opt(GIVEN, "--padding N", "Hide the last N keys.", default=0, min=0, rare=True),
-    size: int | None = opt(GIVEN, "--size N", f"Features of a sentence, default {SIZE}.", min=1),
-    seed: int | None = opt(GIVEN, "--seed N", "Seed of what is drawn, default 0.", min=0),
     scatter: Path | None = opt(
         OUTPUT,
         "--scatter FILE",
-        "Inputs, values and outputs in three dimensions: .png, .svg or .pdf.",
+        "Inputs, values and outputs in three dimensions, as a picture: .png, .svg or .pdf.",
     ),
-    diagram: bool = opt(OUTPUT, "--diagram", "Print the flow of the data as Mermaid text instead."),
+    diagram: bool = opt(OUTPUT, "--diagram", "Print the flow of data as Mermaid text instead."),
     *,
     options: Options,
 ) -> None:
@@ -72,7 +73,7 @@ def steps(
 
     attnviz steps
 
-    attnviz steps "The cat sat" --mechanism rotary --heads 2 --html cat.html
+    attnviz steps "The cat sat" --mechanism rotary:heads=2 --html cat.html
 
     attnviz steps --model pocket --head 2.0 "The red car" "La voiture rouge"
 
@@ -89,12 +90,10 @@ def steps(
         target=target,
         text=text,
         example=example,
-        heads=number_of_heads,
+        mechanism=mechanism,
         causal=causal,
         mask=mask,
         padding=padding,
-        size=size,
-        seed=seed,
         diagram=diagram,
         scatter=scatter is not None,
     )
@@ -109,15 +108,15 @@ _LIST = ", ".join(LESSONS)
 @with_options("page", writes="lesson")
 def lesson(
     name: Annotated[str | None, typer.Argument(metavar="NAME", help=f"One of {_LIST}.")] = None,
-    length: int | None = opt(GIVEN, "--length N", "Positions, or pairs of delta.", min=1),
+    length: int | None = opt(GIVEN, "--length N", "Positions; in delta, pairs.", min=1),
     size: int | None = opt(GIVEN, "--size N", "Features of a position or head.", min=1),
-    heads: int | None = opt(GIVEN, "--heads N", "Heads of alibi, default 8.", min=1),
+    heads: int | None = opt(GIVEN, "--heads N", "Heads in alibi, default 8.", min=1),
     window: int | None = opt(GIVEN, "--window N", "Positions to either side, default 2.", min=1),
-    steps: int | None = opt(GIVEN, "--steps N", "Steps of training, default 300.", min=1),
+    steps: int | None = opt(GIVEN, "--steps N", "Training steps in training, default 300.", min=1),
     seed: int | None = opt(GIVEN, "--seed N", "Seed of random numbers, default 0.", min=0),
-    text: str | None = opt(GIVEN, "--text TEXT", "Sentence that is attended over."),
+    text: str | None = opt(GIVEN, "--text TEXT", "Sentence to attend over."),
     model: Path | None = opt(
-        GIVEN, "--model -m CONFIG_OR_FOLDER", "Configuration that cache works out."
+        GIVEN, "--model -m CONFIG_OR_FOLDER", "Model configuration that cache computes for."
     ),
     plot: Path | None = opt(OUTPUT, "--plot FILE", "The lesson as a picture: .png, .svg or .pdf."),
     *,
@@ -125,10 +124,11 @@ def lesson(
 ) -> None:
     """Teach one thing about attention in numbers.
 
-    positions, rotary, alibi: how a position is told. scaling, temperature,
-    online, sinks: how scores become weights. masking, padding, window: what
-    may be seen. linear, delta: attention without a softmax. cache, groups:
-    what is kept of the past. training, induction: what is learned.
+    positions, rotary, alibi: how a model knows positions. scaling,
+    temperature, online, sinks: how scores become weights. masking, padding,
+    window: which tokens are visible. linear, delta: attention without a
+    softmax. cache, groups: what is kept of the past. training, induction:
+    what is learned.
 
     attnviz lesson scaling
 

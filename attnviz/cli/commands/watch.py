@@ -35,38 +35,38 @@ PACKAGE = str(Path(__file__).parents[2]) + os.sep
 """Where this package lies, whose frames a program's traceback does not show."""
 
 
-@with_options("pictures", "links", "page", "long", "range", report=("data", "said"))
+@with_options("pictures", "lines", "page", "long", "range", report=("data", "said"))
 def watch(
     program: Annotated[
         list[str],
         typer.Argument(
             metavar="[--] SCRIPT.py [ARGS]...",
-            help="What python is given: from here on all is the program's.",
+            help="Script and arguments as for python. What follows belongs to the program.",
         ),
     ],
-    module: bool = opt(ORIGIN, "--module -m", "In the place of SCRIPT.py is a module's name."),
+    module: bool = opt(ORIGIN, "--module -m", "Run a module, as python -m does."),
     only: list[str] | None = opt(
         ORIGIN,
         "--only PATTERN",
-        "Modules by path: 'decoder.*.attn'; may be given several times.",
+        "Only modules with this path: 'decoder.*.attn'. Repeatable.",
         rare=True,
     ),
     every: int = opt(
         ORIGIN,
         "--every N",
-        "Of each module's calls the first, and every N-th.",
+        "Of the calls of each module keep the first and every N-th.",
         default=1,
         min=1,
         rare=True,
     ),
     first: int | None = opt(
-        ORIGIN, "--first N", "Calls kept of each module at most.", min=1, rare=True
+        ORIGIN, "--first N", "Calls to keep of each module, at most.", min=1, rare=True
     ),
     batch: str = opt(
-        ORIGIN, "--batch WHICH", "Item of a batch from 0, or all.", default="0", rare=True
+        ORIGIN, "--batch WHICH", "Item of a batch, from 0, or all.", default="0", rare=True
     ),
     eager: bool = opt(
-        ORIGIN, "--eager", "Run compiled code uncompiled, so that it is seen.", rare=True
+        ORIGIN, "--eager", "Run compiled code uncompiled, to see its attention.", rare=True
     ),
     *,
     options: Options,
@@ -146,7 +146,7 @@ def _write(watched: Watched, name: str, report: Report) -> None:
 def _files(options: Options) -> list[str]:
     """The files that were asked for."""
     output = options.output
-    places = (output.output, output.heatmap, output.grid, output.links, output.html)
+    places = (output.output, output.heatmap, output.grid, output.lines, output.html)
     return [str(place) for place in places if place]
 
 

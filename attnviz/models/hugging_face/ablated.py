@@ -1,7 +1,7 @@
-"""A transformers model of one's own with heads switched off, in one's own loop.
+"""Head ablation in the user's own model and loop.
 
-Head ablation (Michel, Levy and Neubig 2019; with means Wang et al. 2022, section 2.2), made in what
-the attention kernel returns: before the output projection, where heads can still be told apart.
+See Michel, Levy and Neubig 2019, and Wang et al. 2022, section 2.2, for means. The output of the
+attention kernel is changed: before the output projection, where heads are still apart.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from attnviz.core.errors import AttentionError, UsageError, choose, in_short
 from attnviz.models.hugging_face.capture.kernel import Call, layer_names, stream_of, watch_kernels
 from attnviz.models.hugging_face.capture.passes import attending_layers
-from attnviz.models.hugging_face.experiment import check_apart, upcast_half
+from attnviz.models.hugging_face.interventions import check_heads_apart, upcast_half
 from attnviz.models.hugging_face.load.family import check_family
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Head = str | tuple[int, int] | tuple[str, int, int]
 """(layer, head), (stream, layer, head), "3.5" or "decoder.3.5"; all counted from 0."""
 HEADS = ("num_heads", "num_attention_heads", "n_heads", "n_head", "nh", "decoder_attention_heads")
-"""What attention modules, else their configurations, call their number of heads."""
+"""Names of the number of heads in attention modules, or in their configurations."""
 
 
 @contextmanager
@@ -33,27 +33,27 @@ def ablated(
 ) -> Iterator[None]:
     """Switch heads of a transformers model off for every forward pass in a block of code.
 
-    Gradients flow through what is left, so a model can be trained so. Behind the block, however it
-    ends, the model is as it was. With gradient checkpointing the backward pass runs layers again:
-    it belongs into the block too.
+    Gradients flow through the other heads, so the model can be trained. After the block, however it
+    ends, the model is as before. With gradient checkpointing the backward pass runs layers again,
+    so call it inside the block too.
 
     Args:
         model: the model, or a module around it.
         heads: (layer, head) of a model of one stack; ("encoder", layer, head), ("decoder", …) and
             ("cross", …) of an encoder–decoder; ("vision", …) of a model's picture tower.
-        by: what a head puts out instead: zeros, or its mean over the positions of the same text in
-            the same pass. Padding is left out of the mean; of pictures in windows it is a window's.
+        by: the output of such a head: zeros, or its mean over the positions of the same text in
+            the same pass, without padding; in windows of pictures, over the window.
 
     Raises:
-        UsageError: a head that does not exist; a model that is compiled or none of transformers; a
+        UsageError: a head that does not exist; a model that is compiled or not of transformers; a
             mean where a cache leaves only the newest token in the pass (use_cache=False has all).
-        AttentionError: the heads of this architecture cannot be told apart at its kernel, or a pass
-            went another way than through it.
+        AttentionError: the kernel of this architecture does not show single heads, or a pass did
+            not call it.
     """
     choose(by, ("zero", "mean"), "replacement")
     part = _transformer(model)
     streams = _attentions(part)
-    off = _named(part, streams, heads)
+    off = _heads_by_module(part, streams, heads)
     unseen = set[Any]()
     texts = _Positions({module: name for name, own in streams.items() for module in own.values()})
 
@@ -63,7 +63,7 @@ def ablated(
         if own is None:
             return None
         unseen.discard(call.module)
-        check_apart(call, part.config.model_type)
+        check_heads_apart(call, part.config.model_type)
         _check_head(max(own), call.query.shape[1])
         found = call.output.clone()
         found[:, :, own] = 0 if positions is None else _mean(found[:, :, own], positions)
@@ -108,7 +108,7 @@ def _transformer(model: nn.Module) -> Any:
 
 
 def _attentions(part: Any) -> dict[str, dict[str, Any]]:
-    """By stream and layer the modules that call an attention kernel; "" is the only stack's."""
+    """The modules that call an attention kernel, by stream and layer; "" is the only stack."""
     found: dict[str, dict[str, Any]] = defaultdict(dict)
     for path, module in part.named_modules():
         code = getattr(inspect.unwrap(type(module).forward), "__code__", None)
@@ -136,7 +136,7 @@ def _attentions(part: Any) -> dict[str, dict[str, Any]]:
     }
 
 
-def _named(
+def _heads_by_module(
     part: Any, streams: dict[str, dict[str, Any]], heads: Sequence[Head]
 ) -> dict[Any, list[int]]:
     """The heads to switch off of each module."""
@@ -172,7 +172,7 @@ def _check_head(head: int, count: int) -> None:
 
 
 class _Positions:
-    """Which positions of the queries are text, and not padding, as far as masks say so."""
+    """The query positions that are text and no padding, by the masks of the pass."""
 
     def __init__(self, streams: dict[Any, str]) -> None:
         self.streams = streams
@@ -187,7 +187,7 @@ class _Positions:
             return None
         batch, _, queries, _ = call.query.shape
         every: Tensor = call.query.new_ones(batch, queries, 1, 1, dtype=torch.float32)
-        if stream == "cross":  # its mask tells the padding of the keys only
+        if stream == "cross":  # its mask knows the padding of keys only
             return every if self.of_target is None else self.of_target
         if queries < call.key.shape[2]:
             raise UsageError(

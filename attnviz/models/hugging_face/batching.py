@@ -1,9 +1,8 @@
-"""Encoded texts through a model, one by one or in batches, and how batches are checked.
+"""Read encoded texts one by one or in batches, and check that batches change no weight.
 
-Whether padding changes a text's numbers is not known from a list of families. The shortest text of
-the first batch is read alone as well, by the model's own kernel, and all of its weights have to
-agree. Where they do not, only texts of equal length are read together; where not even that helps,
-each is read by itself.
+No list of families says whether padding changes a text's numbers. So the shortest text of the first
+batch is also read alone, by the model's own kernel, and all its weights have to agree. If they do
+not, only texts of equal length are batched; if those differ too, each text is read alone.
 """
 
 from __future__ import annotations
@@ -18,33 +17,29 @@ import numpy as np
 
 from attnviz.core.attention_map import Attention
 from attnviz.core.errors import AttentionError, AttnvizError, NotFiniteError, first_line
+from attnviz.core.fingerprints import ModelFingerprint
+from attnviz.core.locks import thread_hook
 from attnviz.core.notices import notify
-from attnviz.core.shared import ModelState, own_thread
 from attnviz.models.hugging_face.capture.capture import EAGER_ROUTE, Captured, capture, capture_many
-from attnviz.models.hugging_face.capture.kernel import switched_to_eager
+from attnviz.models.hugging_face.capture.kernel import eager_attention
 from attnviz.models.hugging_face.capture.passes import TOLERANCE
 from attnviz.models.hugging_face.capture.probe import dtype_of
 from attnviz.models.hugging_face.capture.region import heads_of
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
 from attnviz.models.hugging_face.load.devices import NotEnoughMemoryError, free_bytes
-from attnviz.models.hugging_face.load.tasks import record_outputs
-from attnviz.models.hugging_face.model import LoadedModel, input_names, vocabulary_size
+from attnviz.models.hugging_face.load.tasks import record_logits
+from attnviz.models.hugging_face.loaded_model import LoadedModel, input_names, vocabulary_size
 from attnviz.storage.texts import MEMORY_BUDGET, batches
 
-FEW = 4
-"""Fewer texts than this are read one by one: a batch of them would save nothing."""
-SHORT = 128
-"""Tokens up to which an eager pass costs less on a CPU than probing a kernel."""
-TOKENS = {"cpu": 1024}
-"""Tokens of a batch by the kind of device; elsewhere 16,384."""
+FEW = 4  # fewer texts are read one by one: a batch of them saves nothing
+SHORT = 128  # tokens up to which an eager pass on a CPU is cheaper than probing a kernel
+TOKENS = {"cpu": 1024}  # of a batch, by kind of device; elsewhere 16,384
+# Weights in a batch may differ from those alone by 1e-5 (`TOLERANCE` in half precision), or by
+# ROUNDINGS times the effect of one rounding of the embeddings. Above LEAK it is no rounding.
 ROUNDINGS, LEAK = 8, 1e-3
-"""A text's weights in a batch may be off those alone by 1e-5, of half precision by `TOLERANCE`; and
-by this many times what one rounding of its embeddings changes, but for what is no rounding."""
 MASKS = {"input_ids": "attention_mask", "decoder_input_ids": "decoder_attention_mask"}
-"""Which input says where the ids of which other one are no padding."""
 
-Grouping = Literal["padded", "even", "none"]
-"""Which texts are read together: all with padding, those of equal length, or none."""
+Grouping = Literal["padded", "even", "none"]  # batch all texts, those of equal length, or none
 FALL_BACK: dict[Grouping, Grouping] = {"padded": "even", "even": "none"}
 
 
@@ -57,35 +52,29 @@ class BatchMode:
 
 
 class BatchCompatibility:
-    """What was found out about a model's passes over several texts."""
+    """What is known about a model's passes over several texts."""
 
     def __init__(self, device: str) -> None:
         self.grouping: Grouping = "padded"
         self.eager = device == "cpu"  # whether short texts may be read eagerly
-        # How many layers a pass has to read in each mode that was compared; None: it has to run
-        # through; 0: no kernel is called, and an eager pass gives the weights out.
+        # By mode that was compared: after how many layers a pass may stop; None: it must run to its
+        # end; 0: the model calls no kernel and runs eagerly.
         self.calls = dict[BatchMode, int | None]()
         self.tokens = TOKENS.get(device, 1 << 14)  # of a batch at most
 
 
-_FINDINGS: WeakKeyDictionary[Any, tuple[ModelState, dict[tuple[str, ...], BatchCompatibility]]]
-_FINDINGS = WeakKeyDictionary()
+_COMPATIBILITIES: WeakKeyDictionary[
+    Any, tuple[ModelFingerprint, dict[tuple[str, ...], BatchCompatibility]]
+]
+_COMPATIBILITIES = WeakKeyDictionary()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class HeadLogits:
-    """What a model with a head gave out about one text, as a batch of one."""
-
-    logits: Any
-
-
-Read = tuple[list[Captured], HeadLogits | None]
-"""What a pass gave of one text of a batch."""
+Read = tuple[list[Captured], Any]  # one text's weights, and its logits (a batch of one) or None
 
 
 def read_one(loaded: LoadedModel, encoded: EncodedQuery) -> Attention:
     """The maps of one pass over one query."""
-    with record_outputs(loaded.model) as outputs:
+    with record_logits(loaded.model) as logits:
         captured = capture(
             encoded.part,
             loaded.tensors(encoded.inputs, encoded.part),
@@ -94,11 +83,11 @@ def read_one(loaded: LoadedModel, encoded: EncodedQuery) -> Attention:
             ignored=encoded.ignored,
             implied=True,
         )
-    return encoded.finished(captured, loaded.task, outputs[0] if outputs else None)
+    return encoded.build_attention(captured, loaded.task, logits[0] if logits else None)
 
 
 class BatchRunner:
-    """Some encoded queries, read in batches."""
+    """Reads some encoded queries in batches."""
 
     def __init__(
         self, loaded: LoadedModel, items: Mapping[int, EncodedQuery], most: int | None
@@ -106,57 +95,53 @@ class BatchRunner:
         self.loaded, self.items, self.most = loaded, items, most
         first = next(iter(items.values()))
         self.part = first.part
-        state = ModelState(loaded.model)
-        if loaded.model not in _FINDINGS or _FINDINGS[loaded.model][0] != state:
-            _FINDINGS[loaded.model] = state, {}
+        state = ModelFingerprint(loaded.model)
+        if loaded.model not in _COMPATIBILITIES or _COMPATIBILITIES[loaded.model][0] != state:
+            _COMPATIBILITIES[loaded.model] = state, {}
         fresh = BatchCompatibility(loaded.model.device.type)
-        self.findings = _FINDINGS[loaded.model][1].setdefault(tuple(first.axes), fresh)
+        self.compatibility = _COMPATIBILITIES[loaded.model][1].setdefault(tuple(first.axes), fresh)
         self.padding = _padding_id(loaded)
         self.lengths = {
             number: tuple(map(len, item.tokens.values())) for number, item in items.items()
         }
 
     def read(self) -> dict[int, Attention]:
-        """The attention of each text that could be read with others, by its number."""
+        """The attention of each text that could be batched, by its number."""
         found = dict[int, Attention]()
         left = list(self.items)
-        while self.findings.grouping != "none" and left:
+        while self.compatibility.grouping != "none" and left:
             plan = batches(
                 left,
                 self.lengths.__getitem__,
-                tokens=self.findings.tokens,
+                tokens=self.compatibility.tokens,
                 most=self.most,
-                even=self.findings.grouping == "even",
+                even=self.compatibility.grouping == "even",
             )
             batch = next(plan)
             if len(batch) > 1:
                 read = self._attempt([self.items[number] for number in batch])
                 if read is None:
                     continue
-                if read:
-                    found |= dict(zip(batch, read, strict=True))
+                found |= dict(zip(batch, read, strict=False))  # none where each needs its own pass
             left = [number for number in left if number not in batch]
         return found
 
     def _attempt(self, batch: Sequence[EncodedQuery]) -> list[Attention] | None:
-        """The attention of each text of a batch, of none if it needs passes of their own.
-
-        None where the batches have to be planned anew.
-        """
+        """The attention of each text; []: read each alone, None: plan new batches."""
         mode = self._mode_of(batch)
-        proven = mode in self.findings.calls
+        proven = mode in self.compatibility.calls
         try:
             found = self._run(batch, mode)
             off = 0.0 if proven else self._compare(batch[0], found[0], mode)
-            alike = off <= self.allowed(batch[0], off)
+            alike = off <= self.tolerance_for(batch[0], off)
         except NotEnoughMemoryError:
             return self._halve(batch)
         except NotFiniteError:
-            return []  # read by itself, each text says whether it is to blame
+            return []  # read alone, each text shows whether it is to blame
         except AttnvizError as error:
             if proven:
                 return []
-            # What has no weights at all is refused when a text is read by itself.
+            # A model without weights is refused again when a text is read alone.
             why = "" if isinstance(error, AttentionError) else first_line(error)
             self._fall_back(mode, why)
             return None
@@ -166,76 +151,74 @@ class BatchRunner:
             return None
         task = self.loaded.task
         return [
-            item.finished(captured, task, output)
-            for item, (captured, output) in zip(batch, found, strict=True)
+            item.build_attention(captured, task, logits)
+            for item, (captured, logits) in zip(batch, found, strict=True)
         ]
 
     def _mode_of(self, batch: Sequence[EncodedQuery]) -> BatchMode:
         sides = {tuple(item.sides.values()) for item in batch}
         longest = max(max(side) for item in batch for side in item.sides.values())
-        eager = self.findings.eager and longest <= SHORT
+        eager = self.compatibility.eager and longest <= SHORT
         return BatchMode("even" if len(sides) == 1 else "padded", eager)
 
     def _run(self, batch: Sequence[EncodedQuery], mode: BatchMode) -> list[Read]:
         model = self.loaded.model
         rows = [item.inputs for item in batch]
-        inputs = padded(rows, input_names(self.part), self.padding, model.device)
+        inputs = pad_inputs(rows, input_names(self.part), self.padding, model.device)
         sides = [item.sides for item in batch]
-        calls = self.findings.calls.get(mode)
-        eager = switched_to_eager(model) if mode.eager else nullcontext()
-        with record_outputs(model) as outputs, eager:
+        calls = self.compatibility.calls.get(mode)
+        eager = eager_attention(model) if mode.eager else nullcontext()
+        with record_logits(model) as logits, eager:
             captured = capture_many(self.part, inputs, sides, calls)
-        output = outputs[0] if outputs else None
         lengths = [len(next(iter(item.tokens.values()))) for item in batch]
         return [
-            (found, _output_of(output, number, length))
+            (found, _logits_of(logits[0] if logits else None, number, length))
             for number, (found, length) in enumerate(zip(captured, lengths, strict=True))
         ]
 
     def _compare(self, item: EncodedQuery, batched: Read, mode: BatchMode) -> float:
-        """How far a text's numbers are off in a batch; and what a pass in that mode has to read."""
-        alone = self.alone(item)
+        """How far a text's numbers differ in a batch; also records what a pass has to read."""
+        alone = self.read_alone(item)
         layers = sum(len(found.layers) for found in alone[0])
-        through = self.loaded.task is not None or hasattr(self.loaded.model, "hf_device_map")
-        is_probed = alone[0][0].route != EAGER_ROUTE
-        self.findings.calls[mode] = None if through else layers * is_probed
+        if alone[0][0].route == EAGER_ROUTE:
+            layers = 0
+        to_end = self.loaded.task is not None or hasattr(self.loaded.model, "hf_device_map")
+        self.compatibility.calls[mode] = None if to_end else layers
         return self.distance(alone, batched)
 
-    def alone(self, item: EncodedQuery) -> Read:
-        """A text read by itself, by the model's own kernel."""
+    def read_alone(self, item: EncodedQuery) -> Read:
+        """A text read alone, by the model's own kernel."""
         return self._run([item], BatchMode("even", eager=False))[0]
 
     def distance(self, one: Read, other: Read) -> float:
-        """How far two readings of a text lie apart, in weights and in what was decided."""
+        """The largest difference of two readings of a text, in weights and relative logits."""
         off = max(
             float(np.abs(mine.weights - its.weights).max())
             for mine, its in zip(one[0], other[0], strict=True)
         )
         if self.loaded.task is None or one[1] is None or other[1] is None:
             return off
-        scale = 1 + float(one[1].logits.abs().max())
-        return max(off, float((one[1].logits - other[1].logits).abs().max()) / scale)
+        scale = 1 + float(one[1].abs().max())
+        return max(off, float((one[1] - other[1]).abs().max()) / scale)
 
-    def allowed(self, item: EncodedQuery, off: float) -> float:
-        """How far a text's numbers may be off in a batch, where they are off by so much."""
+    def tolerance_for(self, item: EncodedQuery, off: float) -> float:
+        """How far a text's numbers may differ in a batch, given that they differ by `off`."""
         limit = TOLERANCE.get(dtype_of(self.loaded.model), 1e-5)
         if not limit < off <= LEAK:
             return limit
-        plain = self.alone(item)
-        with rounded(self.loaded.model):
-            return max(limit, ROUNDINGS * self.distance(plain, self.alone(item)))
+        plain = self.read_alone(item)
+        with perturb_embeddings(self.loaded.model):
+            return max(limit, ROUNDINGS * self.distance(plain, self.read_alone(item)))
 
     def _fall_back(self, mode: BatchMode, why: str) -> None:
-        self.findings.calls.pop(mode, None)
+        self.compatibility.calls.pop(mode, None)
         if mode.eager:
-            self.findings.eager = False
+            self.compatibility.eager = False
             return
-        self.findings.grouping = FALL_BACK[mode.grouping]
-        if not why:
-            return
-        if mode.grouping == "even":
+        self.compatibility.grouping = FALL_BACK[mode.grouping]
+        if why and mode.grouping == "even":
             notify(f"texts are read one by one, because in a batch {why}")
-        else:
+        elif why:
             notify(f"only texts of equal length are read together, because with padding {why}")
 
     def _halve(self, batch: Sequence[EncodedQuery]) -> list[Attention] | None:
@@ -244,19 +227,19 @@ class BatchRunner:
         if len(batch) == 2:
             return []
         longest = max(sum(map(len, item.tokens.values())) for item in batch)
-        self.findings.tokens = len(batch) * longest // 2
+        self.compatibility.tokens = len(batch) * longest // 2
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
         notify(f"the memory ran out with {len(batch)} texts at once: fewer are read together now")
         return None
 
 
-def padded(
+def pad_inputs(
     rows: Sequence[Mapping[str, Sequence[int]]], taken: set[str], padding: int, device: Any
 ) -> dict[str, Any]:
-    """The inputs of several texts as tensors, padded behind the shorter ones and masked there.
+    """The inputs of several texts as tensors, padded behind shorter texts.
 
-    Texts of one length get what each would get alone, and no mask besides.
+    A mask is added only if lengths differ: texts of equal length are read as each alone.
     """
     import torch
 
@@ -276,24 +259,23 @@ def padded(
 
 
 def _padding_id(loaded: LoadedModel) -> int:
-    """The id of the padding token; 0 where there is none, which the mask hides too."""
+    """The id of the padding token, or 0: the mask hides any id."""
     size = vocabulary_size(loaded.model)
     config = loaded.model.config.get_text_config()
     named = (getattr(config, "pad_token_id", None), loaded.tokenizer.pad_token_id)
     return next((number for number in named if number is not None and 0 <= number < size), 0)
 
 
-def _output_of(output: Any, number: int, length: int) -> HeadLogits | None:
-    logits = getattr(output, "logits", None)
+def _logits_of(logits: Any, number: int, length: int) -> Any:
     if logits is None:
         return None
     own = logits[number : number + 1]
-    return HeadLogits(own[:, :length] if own.ndim == 3 else own)
+    return own[:, :length] if own.ndim == 3 else own
 
 
 @contextmanager
-def rounded(model: Any) -> Iterator[None]:
-    """Change each number of a model's embeddings by one rounding, up or down at random."""
+def perturb_embeddings(model: Any) -> Iterator[None]:
+    """Change each number of a model's embeddings by one rounding, at random up or down."""
     import torch
 
     def round_off(module: Any, given: Any, output: Any) -> Any:
@@ -304,12 +286,12 @@ def rounded(model: Any) -> Iterator[None]:
     with ExitStack() as hooks:
         for part in model.modules():
             if isinstance(part, torch.nn.Embedding):
-                hooks.enter_context(part.register_forward_hook(own_thread(round_off)))
+                hooks.enter_context(part.register_forward_hook(thread_hook(round_off)))
         yield
 
 
-def bytes_of(encoded: EncodedQuery, heads: dict[str, int]) -> int:
-    """What the maps of a text take."""
+def map_bytes(encoded: EncodedQuery, heads: dict[str, int]) -> int:
+    """Bytes of a text's maps."""
     size = 0
     for stream, (queries, keys) in encoded.sides.items():
         if stream not in heads:
@@ -319,10 +301,7 @@ def bytes_of(encoded: EncodedQuery, heads: dict[str, int]) -> int:
 
 
 def memory_budget() -> int:
-    """Bytes of maps that are held at once.
-
-    It has two sizes only, so that what is read together is the same wherever memory is not scarce.
-    """
+    """Bytes of maps that are held at once; of two sizes, so that most machines batch alike."""
     import torch
 
     scarce = free_bytes(torch.device("cpu")) <= 4 * MEMORY_BUDGET

@@ -1,7 +1,7 @@
-"""Whether a model can be read, and what of it: found by trying a small copy with random weights.
+"""What attnviz can do with a model, found by trying a small copy of it with random weights.
 
-No weights are loaded and no code of the model is run. What is tried is what would be done: its
-attention is captured, each lens is held over it, and a head is switched off.
+The check loads no weights and runs no code that comes with the model. It captures the attention of
+the copy, applies every lens to it, and switches one head off.
 """
 
 from __future__ import annotations
@@ -31,28 +31,23 @@ from attnviz.models.hugging_face.experiment import ExperimentRequest, experiment
 from attnviz.models.hugging_face.inputs.encoding import SEQ2SEQ_AXES, EncodedQuery
 from attnviz.models.hugging_face.load.checkpoint import check_folder
 from attnviz.models.hugging_face.load.devices import BYTES
-from attnviz.models.hugging_face.load.errors import foreign
 from attnviz.models.hugging_face.load.family import check_family, reading_limit
 from attnviz.models.hugging_face.load.imports import quiet
-from attnviz.models.hugging_face.load.loading import load_shape, load_tokenizer, model_class
+from attnviz.models.hugging_face.load.loading import load_configuration, load_tokenizer, model_class
 from attnviz.models.hugging_face.load.locate import WEIGHT_NAMES, find_files
-from attnviz.models.hugging_face.model import input_names
-from attnviz.models.hugging_face.norm import value_vectors
+from attnviz.models.hugging_face.load.model_errors import library_errors
+from attnviz.models.hugging_face.loaded_model import input_names
+from attnviz.models.hugging_face.value_vectors import value_vectors
 from attnviz.models.hugging_face.vision.layouts import BY_FAMILY, family_of_pictures
 from attnviz.models.hugging_face.vision.pictures import load_processor, pair
-from attnviz.models.hugging_face.vision.vision import window_maps, windowed
+from attnviz.models.hugging_face.vision.vision import window_layers, window_maps
 from attnviz.models.lens import apply_lens, explained_by
 
-WORDS, LONGEST = 128, 512
-"""Pieces of the vocabulary and positions of a small copy."""
-MOST_LAYERS = 64
-"""Of a copy whose layers need each other."""
-MOST_WEIGHTS = 50_000_000
-"""A copy with more is not tried."""
-NARROWED = (16, 8, 4, 2, 1)
-"""By how much widths are divided, what leaves least first; some leave nothing that can be built."""
-NARROWEST = 16
-"""Where it is wider, the hidden size of a copy is at least that."""
+WORDS, LONGEST = 128, 512  # vocabulary and positions of the copy
+MOST_LAYERS = 64  # of a copy of a model whose layers cannot be fewer (they share keys, say)
+MOST_WEIGHTS = 50_000_000  # larger copies are not tried
+NARROWED = (16, 8, 4, 2, 1)  # divisors of widths, tried in turn: some leave a model that cannot be
+NARROWEST = 16  # no divisor makes the hidden size smaller than this
 WIDTH = re.compile(
     r"^(dim|d_(model|ff|kv|inner)|n_(embd|inner)|\w*_width|\w*(hidden|intermediate|head|ffn|embedding|"
     r"embed|emb|bottleneck|lora|rope|nope|proj)_(size|sizes|dim|rank)|intermediate_size_mlp|"
@@ -67,44 +62,34 @@ AT_MOST = (
     (re.compile(r"(experts_per_tok(en)?|top_?k)$"), 2),
     (re.compile(r"^(n_group|topk_group)$"), 1),
 )
-"""The numbers of a configuration that a small copy has less of, by name."""
+"""Numbers of a configuration that the copy limits, by name."""
+# The copy is not quantised and has other stages.
 LEFT_OUT = ("quantization_config", "out_features", "out_indices", "stage_names")
-"""What a small copy does not take over: it is not quantised, and has other stages."""
-TOKENS = 12
-"""Of the text that it reads."""
+TOKENS = 12  # of the text that the copy reads
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What was found of a model by trying it.
+    """The result of trying a model."""
 
-    Attributes:
-        route: "probe", "eager", "implied" (no attention, and what its layers amount to instead) or
-            "refused".
-        streams: in their order.
-        lenses: those of the table that apply to it.
-        heads_off: whether its heads can be switched off one by one.
-        reason: why it is refused.
-    """
-
-    route: str
+    route: str  # "probe", "eager", "implied" (no attention, but layers that mix) or "refused"
     streams: tuple[str, ...] = ()
-    lenses: tuple[str, ...] = ()
-    heads_off: bool = False
-    reason: str = ""
+    lenses: tuple[str, ...] = ()  # the lenses that work
+    heads_off: bool = False  # whether heads can be switched off one by one
+    reason: str = ""  # why it is refused
 
 
-def try_out(asked: ExperimentRequest) -> Trial:
-    """Read a model over its inputs, hold every lens over that, and switch a head off."""
+def try_model(asked: ExperimentRequest) -> Trial:
+    """Capture a model's attention, apply every lens, and switch a head off."""
     encoded, part = asked.encoded, asked.encoded.part
     try:
-        if windowed(asked.model):
+        if window_layers(asked.model):
             window_maps(asked.model, asked.model.config.model_type, dict(asked.inputs), None)
             return Trial("probe", ("self",))
         captured = capture(part, asked.inputs, encoded.sides, implied=True)
     except AttnvizError as error:
         return Trial("refused", reason=str(error))
-    attention = encoded.finished(captured, None, None)
+    attention = encoded.build_attention(captured, None, None)
     streams = tuple(dict.fromkeys(item.stream for item in attention.maps))
     if streams == (IMPLIED,):
         return Trial("implied", streams)
@@ -125,12 +110,11 @@ def try_out(asked: ExperimentRequest) -> Trial:
         next(iter(experiment().run([change])))
 
     eager = any(item.route == EAGER_ROUTE for item in captured)
-    lenses = tuple(lens for lens in LENSES if _works(look, lens))
-    return Trial("eager" if eager else "probe", streams, lenses, _works(switch_off))
+    lenses = tuple(lens for lens in LENSES if _succeeds(look, lens))
+    return Trial("eager" if eager else "probe", streams, lenses, _succeeds(switch_off))
 
 
-def _works(run: Callable[..., None], *given: str) -> bool:
-    """True where nothing is refused."""
+def _succeeds(run: Callable[..., None], *given: str) -> bool:
     try:
         run(*given)
     except AttnvizError:
@@ -139,31 +123,31 @@ def _works(run: Callable[..., None], *given: str) -> bool:
 
 
 def check_model(name: str) -> dict[str, Any]:
-    """What is known of a model from its small files and by trying a small copy of it.
+    """What attnviz can do with a model, from its small files and a trial of a small copy.
 
-    Sizes are in bytes; "layers × heads" are those of each stream.
+    Sizes are in bytes; "layers × heads" has an entry for each stream.
 
     Raises:
-        ModelError: it cannot be loaded.
-        AttentionError: it has no attention weights, nor anything that amounts to them.
+        ModelError: the model cannot be loaded.
+        AttentionError: the model has no attention weights and no layers that imply any.
     """
     import torch
 
     folder, names = find_files(name)
     weights = next((file for file in WEIGHT_NAMES if file in names), "")
-    # What is on this machine is checked to be complete; of what is not, only names are known.
+    # Weights that are not on this machine are known by name only: they cannot be checked.
     there = not weights or (folder / weights).is_file()
     stored = check_folder(folder, allow_pickle=True) if there else None
-    config = load_shape(folder)
+    config = load_configuration(folder)
     with quiet():
         kind = model_class(config, with_head=True)
-        with foreign(f"'{name}' cannot be built"), torch.device("meta"):
-            shape = _made(kind, config)
+        with library_errors(f"'{name}' cannot be built"), torch.device("meta"):
+            shape = _build_model(kind, config)
         if not mixers_of(shape):
             check_family(config, 0)
-        trial, tried = _try_small(kind, config)
-        part = _reading(shape)
-        command = _command(shape)
+        trial, copy = _try_small_copy(kind, config)
+        part = _attending_part(shape)
+        command = _command_for(shape)
         load: Callable[[Path, str], Any] = partial(load_tokenizer, allow_code=False)
         reader: Any = None
         try:
@@ -171,10 +155,10 @@ def check_model(name: str) -> dict[str, Any]:
                 folder, name
             )
         except ModelError as error:
-            told = str(error)
+            reader_error = str(error)
     if trial.route == "refused":
         raise AttentionError(trial.reason)
-    if command == "audio":  # which shows the weights alone
+    if command == "audio":  # the command shows weights, without lenses
         trial = replace(trial, lenses=(), heads_off=False)
     numbers = sum(one.numel() for one in shape.parameters())
     limit = (
@@ -196,8 +180,8 @@ def check_model(name: str) -> dict[str, Any]:
         "layers × heads": sizes,
         "lenses": list(trial.lenses),
         "heads off": trial.heads_off,
-        "tried on": tried,
-        "reader": told if reader is None else type(reader).__name__,
+        "tried on": copy,
+        "reader": reader_error if reader is None else type(reader).__name__,
         "longest text": limit,
         "weights": weights,
         "needs": "" if weights.startswith("model.safetensors") else "--allow-pickle",
@@ -209,26 +193,24 @@ def check_model(name: str) -> dict[str, Any]:
     }
 
 
-def _made(kind: Any, config: Any) -> Any:
-    """A model of a configuration, of a class or of one of transformers' auto classes."""
+def _build_model(kind: Any, config: Any) -> Any:
     return (getattr(kind, "from_config", None) or kind._from_config)(config).eval()
 
 
-def _sees(model: Any) -> bool:
-    """True where 'attnviz image' reads it without a text."""
+def _reads_pictures(model: Any) -> bool:
+    """Whether 'attnviz image' reads the model without a text."""
     alone = hasattr(model, "vision_model") and not hasattr(model.config, "image_token_id")
     return model.main_input_name == "pixel_values" or alone
 
 
-def _reading(model: Any) -> Any:
-    """The part whose attention is read."""
-    return getattr(model, "vision_model", model) if _sees(model) else model
+def _attending_part(model: Any) -> Any:
+    return getattr(model, "vision_model", model) if _reads_pictures(model) else model
 
 
-def _command(model: Any) -> str:
-    """What reads a model; "" where nothing does but Python."""
+def _command_for(model: Any) -> str:
+    """The commands that read a model; "" if only Python can."""
     config, reads = model.config, model.main_input_name
-    if _sees(model):
+    if _reads_pictures(model):
         return "image"
     if reads in ("input_features", "input_values"):
         return "audio"
@@ -238,62 +220,61 @@ def _command(model: Any) -> str:
     return f"image --text, {text}" if family_of_pictures(config) in BY_FAMILY else text
 
 
-def _try_small(made_by: Any, config: Any) -> tuple[Trial, str]:
-    """What was found of the largest reduction that can be built and run, and what it is."""
+def _try_small_copy(made_by: Any, config: Any) -> tuple[Trial, str]:
+    """The trial of the smallest copy that can be built and run, and the copy in words."""
     import torch
 
     reason = ""
     width = getattr(config.get_text_config(), "hidden_size", None) or NARROWED[0] * NARROWEST
     widths = [by for by in NARROWED if by == 1 or width >= by * NARROWEST]
-    for depth, by in product((_depth(config), MOST_LAYERS), widths):
+    for depth, by in product((_layers_needed(config), MOST_LAYERS), widths):
         try:
-            small = type(config).from_dict(smaller(config.to_dict(), by, depth))
+            small = type(config).from_dict(shrink_config(config.to_dict(), by, depth))
             with torch.device("meta"):
-                count = sum(one.numel() for one in _made(made_by, small).parameters())
+                count = sum(one.numel() for one in _build_model(made_by, small).parameters())
             if count > MOST_WEIGHTS:
                 raise ModelError(f"a copy of it has {count:,} numbers")
             with torch.random.fork_rng():
                 torch.manual_seed(0)
-                model = _made(made_by, small)
-            asked = _asked(model)
-        except Exception as error:  # whatever transformers raises of sizes that do not fit
+                model = _build_model(made_by, small)
+            asked = _example_request(model)
+        except Exception as error:  # transformers raises anything for sizes that do not fit
             reason = reason or first_line(error)
             continue
         text = model.config.get_text_config()
         size, layers = (getattr(text, name, "?") for name in ("hidden_size", "num_hidden_layers"))
-        return try_out(asked), f"a copy of {layers} layers, hidden size {size}, random weights"
+        return try_model(asked), f"a copy of {layers} layers, hidden size {size}, random weights"
     raise ModelError(
         f"no small copy of architecture '{config.model_type}' could be tried: {reason}"
     )
 
 
-def _depth(config: Any) -> int:
-    """How many layers show every kind that a model has, two at least."""
+def _layers_needed(config: Any) -> int:
+    """How many layers include every kind that the model has, at least two."""
     text = config.get_text_config()
     kinds = getattr(text, "layer_types", None) or getattr(text, "layers_block_type", None) or ()
     return max([2, *(list(kinds).index(kind) + 1 for kind in set(kinds))])
 
 
-def smaller(given: Mapping[str, Any], by: int, layers: int) -> dict[str, Any]:
-    """A configuration with widths divided by a number, few layers, and a small vocabulary."""
+def shrink_config(given: Mapping[str, Any], by: int, layers: int) -> dict[str, Any]:
+    """A configuration with widths divided by `by`, fewer layers and a small vocabulary."""
     made: dict[str, Any] = {}
     depth = max((one for name, one in given.items() if DEPTH.search(name) and one), default=0)
     for name, one in given.items():
         if isinstance(one, Mapping):
-            made[name] = one if name in {"id2label", "label2id"} else smaller(one, by, layers)
+            made[name] = one if name in {"id2label", "label2id"} else shrink_config(one, by, layers)
         elif isinstance(one, list):
             cut = one[:layers] if len(one) == depth > layers else one
-            made[name] = [_less(name, item, by, layers) for item in cut]
+            made[name] = [_shrink_number(name, item, by, layers) for item in cut]
         else:
-            made[name] = _less(name, one, by, layers)
+            made[name] = _shrink_number(name, one, by, layers)
     size, patch = made.get("image_size"), made.get("patch_size")
     if isinstance(size, int) and isinstance(patch, int) and "window_size" not in made:
         made["image_size"] = min(size, 4 * patch)
     return {name: one for name, one in made.items() if name not in LEFT_OUT}
 
 
-def _less(name: str, one: Any, by: int, layers: int) -> Any:
-    """A number of a configuration in a small copy; what is none stays."""
+def _shrink_number(name: str, one: Any, by: int, layers: int) -> Any:
     if isinstance(one, bool) or not isinstance(one, int):
         return one
     if WIDTH.search(name):
@@ -305,13 +286,13 @@ def _less(name: str, one: Any, by: int, layers: int) -> Any:
     return min([one, *(most for ends, most in AT_MOST if ends.search(name))])
 
 
-def _asked(model: Any) -> ExperimentRequest:
-    """A question about what a small model makes of some text, picture or sound."""
+def _example_request(model: Any) -> ExperimentRequest:
+    """A request to a small model about an example of what it reads: text, picture or sound."""
     import torch
 
-    part, config, name = _reading(model), model.config, model.main_input_name
+    part, config, name = _attending_part(model), model.config, model.main_input_name
     ids = torch.arange(5, 5 + TOKENS)[None]
-    if _sees(model):
+    if _reads_pictures(model):
         height, width = pair(getattr(part.config, "image_size", None) or 64)
         channels = getattr(part.config, "num_channels", 3)
         inputs = {"pixel_values": torch.linspace(-1, 1, channels * height * width)}
@@ -330,7 +311,7 @@ def _asked(model: Any) -> ExperimentRequest:
     if both:
         inputs["decoder_input_ids"] = ids[:, :7]
     inputs = without_cache(model, inputs)
-    places = _places(part, inputs)  # of a text too: what cannot run is found out here
+    places = _count_keys(part, inputs)  # for a text too: a copy that cannot run fails here
     places = TOKENS if "input_ids" in inputs else places
     lengths = {"target": 7, "source": places, "text": places}
     axes = SEQ2SEQ_AXES if both else {"self": ("text", "text")}
@@ -340,8 +321,7 @@ def _asked(model: Any) -> ExperimentRequest:
     return ExperimentRequest(model, inputs, encoded, _first_output, str)
 
 
-def _places(part: Any, inputs: Mapping[str, Any]) -> int:
-    """How many keys the first attention of a model has."""
+def _count_keys(part: Any, inputs: Mapping[str, Any]) -> int:
     import torch
 
     seen = list[int]()

@@ -1,6 +1,6 @@
-"""One pass of transformers' own eager attention, whose weights stay tensors for lenses to use.
+"""A pass with transformers' own eager attention, whose weights stay tensors, for lenses.
 
-It costs all matrices at once, layers × heads × queries × keys, so memory is estimated first.
+It holds all matrices at once, layers × heads × queries × keys, so memory is estimated first.
 """
 
 from __future__ import annotations
@@ -14,16 +14,20 @@ from numpy.typing import NDArray
 
 from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.core.errors import AttentionError
-from attnviz.models.hugging_face.capture.capture import EAGER_ROUTE, group
+from attnviz.models.hugging_face.capture.capture import (
+    EAGER_ROUTE,
+    as_map,
+    group_layers,
+    with_routes,
+)
 from attnviz.models.hugging_face.capture.kernel import eager_copy, output_attentions
-from attnviz.models.hugging_face.capture.maps import as_map, with_routes
 from attnviz.models.hugging_face.capture.passes import read_layers
 from attnviz.models.hugging_face.capture.probe import dtype_of
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
 from attnviz.models.hugging_face.load.devices import BYTES, check_fit
-from attnviz.models.hugging_face.load.errors import smaller
 from attnviz.models.hugging_face.load.family import check_family
-from attnviz.models.hugging_face.model import LoadedModel
+from attnviz.models.hugging_face.load.model_errors import smaller_input_hint
+from attnviz.models.hugging_face.loaded_model import LoadedModel
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -31,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EagerInputs:
-    """What a model reads in one eager pass."""
+    """A model and its inputs for an eager pass."""
 
     part: Any  # the model, or its encoder alone, attending eagerly
     inputs: Mapping[str, Any]  # tensors, a batch of one
@@ -45,14 +49,14 @@ class EagerInputs:
 
 
 def eager_inputs(loaded: LoadedModel, encoded: EncodedQuery) -> EagerInputs:
-    """A query for the model, or for the encoder of one with two halves."""
+    """A query for the model, or for the encoder of an encoder–decoder."""
     alone = list(encoded.axes) == ["encoder"]
     part = loaded.model.get_encoder() if alone else loaded.model
     return EagerInputs(eager_copy(part), loaded.tensors(encoded.inputs, part), encoded)
 
 
 def check_eager(eager: EagerInputs, copies: int) -> None:
-    """Refuse inputs whose matrices would not fit, or are not weights between their tokens."""
+    """Refuse inputs whose matrices would not fit or are no weights between tokens."""
     sides = eager.encoded.sides.values()
     longest = max(map(max, sides))
     check_family(eager.part.config, longest)
@@ -65,14 +69,14 @@ def check_eager(eager: EagerInputs, copies: int) -> None:
         eager.part.device,
         f"this lens over {longest:,} tokens ({layers} layers × {heads} heads × tokens², {copies} "
         "times)",
-        f"{smaller(eager.what)}, or use --lens raw",
+        f"{smaller_input_hint(eager.what)}, or use --lens raw",
     )
 
 
 def run_eager(eager: EagerInputs) -> tuple[Any, Attention, list[tuple[str, Tensor]]]:
-    """The model's output, its maps, and the layers that they are of, each with its stream.
+    """The model's output, its maps, and each layer's tensor with its stream.
 
-    Layers have shape (1, heads, queries, keys), and are checked to be weights of these tokens.
+    Layers have shape (1, heads, queries, keys) and are checked to be weights of these tokens.
     """
     encoded, inputs = eager.encoded, {**eager.inputs, "use_cache": False}
     output, given = output_attentions(eager.part, inputs, list(encoded.axes))
@@ -82,14 +86,14 @@ def run_eager(eager: EagerInputs) -> tuple[Any, Attention, list[tuple[str, Tenso
         layers = list(given[stream] or ())
         plain = [None if layer is None else layer.detach() for layer in layers]
         arrays = read_layers(plain, eager.part, encoded.sides[stream], stream)
-        maps += [as_map(item, encoded.tokens, *axes) for item in group(stream, arrays)]
+        maps += [as_map(item, encoded.tokens, *axes) for item in group_layers(stream, arrays)]
         attending += [(stream, layer) for layer in layers if layer is not None]
     provenance = with_routes(encoded.attention.provenance, [EAGER_ROUTE])
     return output, replace(encoded.attention, maps=tuple(maps), provenance=provenance), attending
 
 
 def stack_like(attention: Attention, layers: Iterable[NDArray[Any]]) -> tuple[NDArray[Any], ...]:
-    """Arrays of the layers, in order, stacked as those of the maps are."""
+    """Stack arrays of layers as the layers of the maps are stacked."""
     rest = iter(layers)
     return tuple(np.stack([next(rest) for _ in item.layers]) for item in attention.maps)
 

@@ -1,8 +1,8 @@
 """A transformers model with its inputs, run again and again with parts of it switched off.
 
-A head is switched off, and a link cut, in what the attention kernel returns: before the output
-projection, where heads can still be told apart. A kernel is linear in its values, so a row without
-some keys is the kernel's answer to values that are zero there, divided by the weight that is left.
+Heads are switched off, and links cut, in the output of the attention kernel: before the output
+projection, where heads are still apart. A kernel is linear in its values, so its output without
+some keys is its output for values that are zero there, divided by the weight that is left.
 """
 
 from __future__ import annotations
@@ -17,23 +17,16 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from attnviz.core.effects import (
-    HeadOutputs,
-    Intervention,
-    PredictedToken,
-    SinkShares,
-    label_of,
-    put_out,
-)
+from attnviz.core.effects import HeadOutputs, Intervention, PredictedToken, SinkShares, label_of
 from attnviz.core.errors import AttentionError, ModelError
 from attnviz.core.lens_inputs import AttentionGradients
-from attnviz.core.shared import own_thread
-from attnviz.models.hugging_face.capture.capture import as_captured
+from attnviz.core.locks import thread_hook
+from attnviz.models.hugging_face.capture.capture import check_calls
 from attnviz.models.hugging_face.capture.kernel import Call, eager_copy, watch_kernels
 from attnviz.models.hugging_face.capture.passes import (
     CallWeights,
     CaptureSpec,
-    by_layer,
+    group_by_layer,
     read_call,
     stream_at,
 )
@@ -47,10 +40,19 @@ from attnviz.models.hugging_face.eager import (
     stack_like,
 )
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
-from attnviz.models.hugging_face.load.errors import running
+from attnviz.models.hugging_face.interventions import (
+    change_output,
+    check_heads_apart,
+    layers_of,
+    map_tensors,
+    repeat_batch,
+    skip_module,
+    upcast_half,
+)
 from attnviz.models.hugging_face.load.imports import quiet
+from attnviz.models.hugging_face.load.model_errors import running_errors
 from attnviz.models.hugging_face.load.tasks import Task
-from attnviz.models.hugging_face.model import input_names
+from attnviz.models.hugging_face.loaded_model import input_names
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -59,27 +61,27 @@ if TYPE_CHECKING:
     from attnviz.core.attention_map import Attention
 
 Score = Callable[[Any], Any]
-"""What makes one number of a model's logits, to take gradients of."""
+"""Makes one number of a model's logits, whose gradients are taken."""
 COPIES = 6
-"""How often a matrix exists while gradients are taken: weights, scores, both gradients, maps."""
+"""Copies of a matrix while gradients are taken: weights, scores, both gradients, maps."""
 TOKENS = 4096
-"""Tokens that go through the model at once, of all runs of a batch together."""
+"""Tokens that go through the model at once, in all runs of a batch together."""
 SCORES = 1 << 26
 """Scores that exist at once, 256 MB of them."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExperimentRequest:
-    """What is asked of a model.
+    """A model, its inputs and what to explain.
 
     Attributes:
         model: the model, with its head.
         inputs: tensors, a batch of one.
-        encoded: what they were made of; its part is the one whose attention is seen.
-        outputs: of the logits of the model as it is, the outputs to explain.
-        spell: what a choice is called.
-        task: what its head decides.
-        write: what the model writes; None: it writes nothing.
+        encoded: the query of these inputs; the maps are those of its part.
+        outputs: from the unchanged logits to the outputs to explain.
+        spell: from a number to the name of a choice.
+        task: of its head.
+        write: generates a text; None: the model writes nothing.
         what: "text" or "picture".
     """
 
@@ -94,10 +96,7 @@ class ExperimentRequest:
 
 
 def experiment_of(asked: ExperimentRequest) -> ModelExperiment:
-    """The model with its inputs, to be run with parts of it switched off.
-
-    Where a head cannot be told apart at the kernel it can only be asked for gradients.
-    """
+    """The model with its inputs; where a kernel does not show its heads, for gradients only."""
     check_eager(EagerInputs(asked.model, asked.inputs, asked.encoded, asked.what), COPIES)
     try:
         return KernelExperiment(asked)
@@ -105,8 +104,8 @@ def experiment_of(asked: ExperimentRequest) -> ModelExperiment:
         return EagerExperiment(asked, str(error))
 
 
-class _Explained:
-    """What a model as it is says of its inputs, and how that changes with each weight."""
+class _ExplainedOutputs:
+    """The unchanged model's outputs, and their gradients by each weight."""
 
     attention: Attention
     slopes: Callable[[Score], tuple[NDArray[np.floating], ...]]
@@ -119,12 +118,12 @@ class _Explained:
         self.is_choice = self.rows.shape[2] > 1 and self.kind != "regression"
 
     def rows_of(self, logits: Tensor) -> Tensor:
-        """The logits of each output, (batch, outputs, choices); of one decision there is a row."""
+        """The logits of each output, (batch, outputs, choices); a classifier has one row."""
         rows = logits[:, None] if logits.ndim == 2 else logits
         return upcast_half(rows[:, [output.row for output in self.outputs]])
 
     def chances(self, rows: Tensor) -> Tensor:
-        """Log p of each output's choices, of their logits."""
+        """Log p of each output's choices, from their logits."""
         from torch.nn import functional
 
         if not self.is_choice:
@@ -133,15 +132,15 @@ class _Explained:
         return functional.logsigmoid(rows) if tags else rows.log_softmax(-1)
 
     def gradients(self) -> tuple[NDArray[np.floating], ...]:
-        """How the sum of the outputs' log-probabilities changes with each weight of each map."""
+        """The gradients of the outputs' summed log p by each weight of each map."""
         places = range(len(self.outputs)), [output.number for output in self.outputs]
         return self.slopes(lambda logits: self.chances(self.rows_of(logits))[0][places].sum())
 
-    def explained(self) -> AttentionGradients:
-        """How the logit of the first output changes with each weight."""
+    def explain_first(self) -> AttentionGradients:
+        """The gradients of the first output's logit by each weight."""
         output = self.outputs[0]
         gradients = self.slopes(lambda logits: self.rows_of(logits)[0, 0, output.number])
-        rows = _read_from(gradients[-1][-1]) if output.position is None else (output.row,)
+        rows = _rows_read(gradients[-1][-1]) if output.position is None else (output.row,)
         chance = None
         if self.is_choice:
             chance = self.chances(self.rows)[0, 0, output.number].exp().item()
@@ -149,20 +148,20 @@ class _Explained:
         return AttentionGradients(self.attention, gradients, rows, label, chance)
 
     def spell(self, number: int) -> str:
-        """What a choice is called."""
+        """The name of a choice."""
         return self.asked.spell(number)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Block:
-    """A layer of the model around its attentions, and what it returns as the model is."""
+    """A layer of the model, its kernel calls by number, and its output in the unchanged model."""
 
     module: Any
-    calls: range  # the numbers of the kernel calls that are made in it
+    calls: range
     returned: Any
 
 
-class KernelExperiment(_Explained):
+class KernelExperiment(_ExplainedOutputs):
     """A model whose attentions are kernel calls; fulfils `attnviz.core.effects.Experiment`.
 
     Raises:
@@ -201,11 +200,11 @@ class KernelExperiment(_Explained):
             for start in range(0, len(numbers), together):
                 some = numbers[start : start + together]
                 batch = [changes[number] for number in some]
-                scores = self._changed(batch, first, self.blocks, instead)
+                scores = self._run_batch(batch, first, self.blocks, instead)
                 found |= dict(zip(some, scores.cpu().numpy(), strict=True))
         return (found[number] for number in range(len(changes)))
 
-    def changed(self, change: Intervention) -> Attention:
+    def changed_maps(self, change: Intervention) -> Attention:
         """The maps with something switched off; a head that is off still weighs its keys."""
         import torch
 
@@ -216,22 +215,21 @@ class KernelExperiment(_Explained):
                 calls.append(call)
             return edit(call)
 
-        with self._running(), torch.no_grad(), watch_kernels(look):
+        with self._run_guarded(), torch.no_grad(), watch_kernels(look):
             output = self.model(**self.asked.inputs)
         attention, _, sinks = self._read(calls, output)
         return attention.with_maps(tuple(change.seen_in(item, sinks) for item in attention.maps))
 
     def slopes(self, score: Score) -> tuple[NDArray[np.floating], ...]:
-        """How a score of the logits changes with each weight of each map.
-
-        A head's output is its weights times its values, so ∂score / ∂wᵢⱼ = ∂score / ∂oᵢ · vⱼ: no
-        matrix of weights needs to be in the graph.
-        """
+        """The gradients of a score of the logits by each weight of each map."""
         import torch
+
+        # A head's output is its weights times its values, so ∂score / ∂wᵢⱼ = ∂score / ∂oᵢ · vⱼ: the
+        # graph needs no matrix of weights.
 
         output, calls, _ = self.passed or self._pass()
         self.passed = None
-        with self._running(), torch.enable_grad():
+        with self._run_guarded(), torch.enable_grad():
             outputs = [call.output for call in calls]
             slopes = torch.autograd.grad(score(output.logits), outputs, allow_unused=True)
         found = {}
@@ -246,7 +244,7 @@ class KernelExperiment(_Explained):
         )
 
     def head_outputs(self) -> HeadOutputs:
-        """What each head puts out as the model is."""
+        """The output of each head in the unchanged model."""
         _, calls, _ = self.passed or self._pass()
         return {
             place: upcast_half(call.output.detach()[0]).transpose(0, 1).cpu().numpy()
@@ -255,25 +253,22 @@ class KernelExperiment(_Explained):
         }
 
     def write(self, change: Intervention, instead: HeadOutputs | None = None) -> str | None:
-        """What the model writes with something switched off; None: it writes nothing."""
+        """The model's text with parts switched off; None: it writes nothing."""
         if self.asked.write is None:
             return None
-        with self._running(), watch_kernels(self._edit([change], instead)):
+        with self._run_guarded(), watch_kernels(self._edit([change], instead)):
             return self.asked.write()
 
     @contextmanager
-    def _running(self) -> Iterator[None]:
+    def _run_guarded(self) -> Iterator[None]:
         import torch
 
         devices = [self.model.device] if self.model.device.type == "cuda" else []
-        with quiet(), running(self.model, self.asked.what), torch.random.fork_rng(devices):
+        with quiet(), running_errors(self.model, self.asked.what), torch.random.fork_rng(devices):
             yield
 
     def _pass(self) -> tuple[Any, list[Call], list[Block]]:
-        """The output of the model as it is, with its kernel calls, ready for gradients.
-
-        And what its layers return.
-        """
+        """The output, kernel calls (ready for gradients) and layers of the unchanged model."""
         import torch
 
         calls, blocks, begun = list[Call](), list[Block](), defaultdict[Any, list[int]](list)
@@ -284,31 +279,28 @@ class KernelExperiment(_Explained):
         def end(module: Any, _: Any, returned: Any) -> None:
             own = range(begun[module][-1], len(calls))
             if own:
-                blocks.append(Block(module, own, in_tensors(returned, lambda one: one.detach())))
+                blocks.append(Block(module, own, map_tensors(returned, lambda one: one.detach())))
 
         def look(call: Call) -> Any:
             if id(call.module) not in self.paths:
                 return None
             given = call.output
-            if not given.requires_grad:  # frozen weights, or the first of them
+            if not given.requires_grad:  # the weights before it are frozen
                 given = given.detach().requires_grad_()
             calls.append(replace(call, output=given))
             return given
 
-        with self._running(), torch.enable_grad(), watch_kernels(look), ExitStack() as hooks:
+        with self._run_guarded(), torch.enable_grad(), watch_kernels(look), ExitStack() as hooks:
             for module in layers_of(self.model):
-                hooks.enter_context(module.register_forward_pre_hook(own_thread(begin)))
-                hooks.enter_context(module.register_forward_hook(own_thread(end)))
+                hooks.enter_context(module.register_forward_pre_hook(thread_hook(begin)))
+                hooks.enter_context(module.register_forward_hook(thread_hook(end)))
             output = self.model(**self.asked.inputs)
         return output, calls, [block for block in blocks if len(begun[block.module]) == 1]
 
     def _read(
         self, calls: Sequence[Call], output: Any
     ) -> tuple[Attention, list[tuple[str, str] | None], SinkShares]:
-        """The raw maps of every layer, the stream and layer of each call, and what sinks take.
-
-        None stands for a call of no map.
-        """
+        """The maps, the stream and layer of each call (None: no map), and the shares of sinks."""
         import torch
 
         part, sides = self.encoded.part, self.encoded.sides
@@ -317,16 +309,16 @@ class KernelExperiment(_Explained):
             for stream, side in sides.items()
         }
         read: list[CallWeights | None] = []
-        with self._running(), torch.no_grad():
+        with self._run_guarded(), torch.no_grad():
             for call in calls:
                 path = self.paths[id(call.module)]
                 stream = stream_at(path, call, sides, part)
                 if stream is None:
                     read.append(None)
                     continue
-                check_apart(call, part.config.model_type)
+                check_heads_apart(call, part.config.model_type)
                 read.append(read_call(path, call.detached(), specs[stream]))
-        layers = by_layer([item for item in read if item], sides, part)
+        layers = group_by_layer([item for item in read if item], sides, part)
         if set(layers) != set(sides):
             raise AttentionError(
                 f"architecture '{part.config.model_type}' calls no attention kernel, so its heads "
@@ -335,10 +327,11 @@ class KernelExperiment(_Explained):
         captured = [
             item
             for stream, own in layers.items()
-            for item in as_captured(stream, own, specs[stream], part)
+            for item in check_calls(stream, own, specs[stream], part)
         ]
-        attention = self.encoded.finished(captured, self.asked.task, output)
-        # A stream is named by what its weights turn out to be.
+        logits = getattr(output, "logits", None)
+        attention = self.encoded.build_attention(captured, self.asked.task, logits)
+        # The weights decide whether a stream is "self" or "causal".
         places = {
             id(layers[item.stream][layer]): (made.stream, layer)
             for item, made in zip(captured, attention.maps, strict=True)
@@ -355,17 +348,14 @@ class KernelExperiment(_Explained):
 
     @cached_property
     def blocks(self) -> list[Block]:
-        """The layers that need not be run again, if the model then says the same as it does whole.
-
-        Else none.
-        """
+        """The layers that need not run again; none if the model then gives another answer."""
         import torch
 
-        # The last layer alone may need what the others leave behind (Gemma 3n their keys), or some.
+        # Later layers may read what earlier ones leave behind, as Gemma 3n does with keys.
         for count in {3 * len(self._noted) // 4, len(self._noted) - 1} - {0, -1}:
             first = self._noted[count - 1].calls.stop
             try:
-                found = self._changed([Intervention(), Intervention()], first, self._noted)
+                found = self._run_batch([Intervention(), Intervention()], first, self._noted)
             except ModelError:
                 return []
             plain = self.chances(self.rows).expand_as(found)
@@ -385,7 +375,7 @@ class KernelExperiment(_Explained):
                 return number
         return len(self.places)
 
-    def _changed(
+    def _run_batch(
         self,
         changes: Sequence[Intervention],
         first: int,
@@ -399,26 +389,26 @@ class KernelExperiment(_Explained):
         import torch
 
         count = len(changes)
-        inputs = expanded(dict(self.asked.inputs), count)
+        inputs = repeat_batch(dict(self.asked.inputs), count)
         done = [block for block in blocks if block.calls.stop <= first]
         edit = self._edit(changes, instead, {number for block in done for number in block.calls})
         if self._keeps_rows:
             rows = [output.row for output in self.outputs]
             inputs["logits_to_keep"] = torch.tensor(rows, device=self.model.device)
-        with self._running(), torch.no_grad(), watch_kernels(edit), ExitStack() as stack:
+        with self._run_guarded(), torch.no_grad(), watch_kernels(edit), ExitStack() as stack:
             for block in done:
-                stack.enter_context(returning(block.module, expanded(block.returned, count)))
+                stack.enter_context(skip_module(block.module, repeat_batch(block.returned, count)))
             logits = self.model(**inputs).logits
             return self.chances(upcast_half(logits) if self._keeps_rows else self.rows_of(logits))
 
     def _edit(
         self, changes: Sequence[Intervention], instead: HeadOutputs | None, done: Iterable[int] = ()
     ) -> Callable[[Call], Any]:
-        """What answers a kernel call with the output that each change of a batch makes of it.
+        """The watch that makes each change of a batch in a kernel call's output.
 
-        The calls whose numbers are `done` are not made.
+        A pass skips the calls whose numbers are `done`.
         """
-        # A model that writes makes the calls of a module again and again.
+        # A model that writes calls each module again and again.
         turns = {
             path: cycle([self.places[number] for number in own if number not in done])
             for path, own in self.numbers.items()
@@ -429,13 +419,13 @@ class KernelExperiment(_Explained):
             place = None if turn is None else next(turn)
             if place is None:
                 return None
-            return changed_output(call, changes, place, self.sides[place[0]], instead)
+            return change_output(call, changes, place, self.sides[place[0]], instead)
 
         return edit
 
 
-class EagerExperiment(_Explained):
-    """A model that can be asked for gradients only; fulfils `attnviz.core.effects.Experiment`."""
+class EagerExperiment(_ExplainedOutputs):
+    """A model that gives gradients only; fulfils `attnviz.core.effects.Experiment`."""
 
     def __init__(self, asked: ExperimentRequest, reason: str) -> None:
         import torch
@@ -443,157 +433,30 @@ class EagerExperiment(_Explained):
         self.reason = reason
         self.sinks: SinkShares = {}
         self.eager = EagerInputs(eager_copy(asked.model), asked.inputs, asked.encoded, asked.what)
-        with quiet(), running(asked.model, asked.what), torch.enable_grad():
+        with quiet(), running_errors(asked.model, asked.what), torch.enable_grad():
             output, self.attention, self.layers = run_eager(self.eager)
         self.logits: Any = getattr(output, "logits", None)
         super().__init__(asked, self.logits)
 
     def slopes(self, score: Score) -> tuple[NDArray[np.floating], ...]:
-        """How a score of the logits changes with each weight of each map."""
-        with quiet(), running(self.asked.model, self.asked.what):
+        """The gradients of a score of the logits by each weight of each map."""
+        with quiet(), running_errors(self.asked.model, self.asked.what):
             layers = [layer for _, layer in self.layers]
             found = layer_gradients(score(self.logits), layers, self.eager.kind)
         return stack_like(self.attention, found)
 
     def _refuse(self, *_: Any, **__: Any) -> Any:
-        """Refused: nothing can be switched off, and what a single head puts out is not known."""
+        """Refuse: this model does not show single heads."""
         raise AttentionError(self.reason)
 
-    run = head_outputs = changed = write = _refuse
+    run = head_outputs = changed_maps = write = _refuse
 
 
 ModelExperiment: TypeAlias = KernelExperiment | EagerExperiment
 
 
-def _read_from(last: NDArray[Any]) -> tuple[int, ...]:
-    """The positions that a classifier reads: those whose last attention its score hangs on.
-
-    Whether it reads [CLS], the last token or the mean of all is so seen, not looked up.
-    """
+def _rows_read(last: NDArray[Any]) -> tuple[int, ...]:
+    """The positions that a classifier reads: its score depends on their rows of the last layer."""
+    # So nobody has to know whether it reads [CLS], the last token or the mean.
     rows = np.flatnonzero(np.any(last != 0, axis=(0, 2)))
     return tuple(rows.tolist()) or tuple(range(last.shape[1]))
-
-
-def check_apart(call: Call, kind: str) -> None:
-    """Refuse a kernel that returns its heads together."""
-    batch, heads, queries, _ = call.query.shape
-    if call.output.shape != (batch, queries, heads, call.value.shape[-1]):
-        raise AttentionError(
-            f"the attention kernel of architecture '{kind}' returns its heads together, so that "
-            "one cannot be switched off"
-        )
-
-
-def changed_output(
-    call: Call,
-    changes: Sequence[Intervention],
-    place: tuple[str, str],
-    sides: tuple[str, str],
-    instead: HeadOutputs | None,
-) -> Any:
-    """A call's output (batch, queries, heads, value size) with each item's change made in it."""
-    import torch
-
-    batch, queries, heads, _ = call.output.shape
-    shape = (heads, queries, call.key.shape[2])
-    found, hidden = call.output.clone(), {}
-    for number, change in enumerate(changes):
-        for head in change.heads_of(*place):
-            rows = put_out(instead, place, head, queries)
-            found[number, :, head] = torch.as_tensor(rows).to(found)
-        cells = change.hidden(*place, sides, shape)
-        if cells is not None:
-            hidden[number] = cells
-    for rows, kept in without_keys(call, hidden, batch) if hidden else ():
-        found[rows] = kept[rows]
-    return found
-
-
-def without_keys(
-    call: Call, hidden: Mapping[int, NDArray[np.bool_]], batch: int
-) -> Iterator[tuple[Any, Any]]:
-    """What a kernel puts out where some keys are hidden, and the rows that this is right for.
-
-    Of items of the batch the cells that are hidden, (heads, queries, keys). Each answer is right
-    for a mask of rows (batch, queries, heads): those from which the same keys are hidden.
-    """
-    import torch
-
-    patterns = {
-        number: [
-            (keys, (cells == keys).all(-1).T) for keys in np.unique(cells[cells.any(-1)], axis=0)
-        ]
-        for number, cells in hidden.items()
-    }
-    value = call.value
-    whole, sink = call.mix(torch.ones_like(value))[..., :1], sink_shares(call)
-    for turn in range(max(map(len, patterns.values()))):
-        shown = np.ones((batch, value.shape[2]), dtype=np.bool_)
-        rows = np.zeros(call.output.shape[:3], dtype=np.bool_)
-        for number, own in patterns.items():
-            if turn < len(own):
-                keys, rows[number] = own[turn]
-                shown[number] = ~keys
-        seen = torch.as_tensor(shown, device=value.device)[:, None, :, None]
-        left = call.mix(seen.to(value.dtype).expand(value.shape))[..., :1]
-        share = (left + sink) / (whole + sink)
-        # Below its smallest normal number a type has few digits: as far as it goes nothing is left.
-        known = share.where(share >= torch.finfo(value.dtype).tiny, torch.nan)
-        kept = (call.mix(value * seen) / known).to(value.dtype)
-        yield torch.as_tensor(rows, device=value.device), kept
-
-
-@contextmanager
-def returning(module: Any, value: Any) -> Iterator[None]:
-    """Let a module answer with a value, without working it out, in a block of code."""
-    own = vars(module).get("forward")
-    module.forward = lambda *_, **__: value
-    try:
-        yield
-    finally:
-        if own is None:
-            del module.forward
-        else:
-            module.forward = own
-
-
-def expanded(value: Any, count: int) -> Any:
-    """A value in which each tensor of a batch of one is one of `count` alike."""
-    return in_tensors(
-        value,
-        lambda one: (
-            one.expand(count, *one.shape[1:]).contiguous()
-            if one.ndim and one.shape[0] == 1 < count
-            else one
-        ),
-    )
-
-
-def in_tensors(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
-    """A value, as deep as it may be, with each tensor in it changed."""
-    import torch
-
-    if isinstance(value, torch.Tensor):
-        return change(value)
-    if isinstance(value, dict):
-        return type(value)({name: in_tensors(item, change) for name, item in value.items()})
-    if isinstance(value, tuple | list):
-        items = [in_tensors(item, change) for item in value]
-        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
-    return value
-
-
-def upcast_half(numbers: Tensor) -> Tensor:
-    """Half-precision numbers as float32."""
-    return numbers.float() if numbers.itemsize < 4 else numbers
-
-
-def layers_of(model: Any) -> Iterable[Any]:
-    """The modules that stand in lists of them, such as a model's layers, outermost lists only."""
-    from torch import nn
-
-    inside: list[str] = []
-    for name, module in model.named_modules():
-        if isinstance(module, nn.ModuleList) and not any(name.startswith(one) for one in inside):
-            inside.append(f"{name}.")
-            yield from module

@@ -1,4 +1,4 @@
-"""Which outputs of a transformers model are explained: what it predicts, or what is named."""
+"""The outputs of a transformers model to explain: its prediction, or a named one."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from attnviz.core.lens_inputs import NEXT, find_token, last_word, place_to_expla
 from attnviz.core.query import ALL_OUTPUTS
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
 from attnviz.models.hugging_face.load.tasks import SUFFIXES
-from attnviz.models.hugging_face.model import LoadedModel
+from attnviz.models.hugging_face.loaded_model import LoadedModel
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 MASK, LABEL = "mask:", "label:"
-"""What stands before a word in place of a mask, and before a label that is a word of the text."""
+"""Prefixes of a target: a word in place of a mask; a label that is also a word of the text."""
 
 
 def check_head(loaded: LoadedModel, kind: str) -> None:
-    """Refuse a model that predicts nothing about such a query, or whose logits would be random."""
+    """Refuse a model without a prediction for such a query, or with random logits."""
     if kind == "self" and loaded.family == "encoder–decoder":
         raise ModelError(
             f"'{loaded.name}' predicts while it writes a target: use 'attnviz cross' for --lens "
@@ -39,7 +39,7 @@ def check_head(loaded: LoadedModel, kind: str) -> None:
 def choose_outputs(
     loaded: LoadedModel, encoded: EncodedQuery, logits: Any, wanted: str | None
 ) -> tuple[PredictedToken, ...]:
-    """The outputs to explain: one, or every token that is predicted from those before it."""
+    """The outputs to explain: one, or every token that the earlier ones predict."""
     if getattr(logits, "ndim", 0) not in (2, 3):
         raise no_head(loaded.name, loaded.model)
     speaks = logits.ndim == 3 and loaded.model.get_output_embeddings() is not None
@@ -79,10 +79,11 @@ def chosen_class(config: Any, logits: Tensor, wanted: str | None) -> PredictedTo
 def _chosen_label(
     loaded: LoadedModel, encoded: EncodedQuery, logits: Tensor, wanted: str | None
 ) -> PredictedToken:
-    """A label of one token: of the named one, of the one most like the named label, or the last."""
+    """The label of a token: the named one, the likeliest for a named label, or the last."""
     tokens = encoded.tokens["text"]
     names = _label_names(loaded.model.config, logits.shape[-1])
-    also, label = f"{LABEL}{wanted}" * (wanted in names), (wanted or "").removeprefix(LABEL)
+    also = f"{LABEL}{wanted}" if wanted in names else ""
+    label = (wanted or "").removeprefix(LABEL)
     position = _default_position(encoded) if wanted is None else find_token(tokens, wanted, 0, also)
     if position is not None:
         number = int(logits[position].argmax())
@@ -102,9 +103,8 @@ def _chosen_word(
 ) -> PredictedToken:
     """A token that a language model predicts.
 
-    Of a masked model the mask, else the last token that stands for text; of one that writes the
-    next token, or the last of a given target. A word that the text does not hold is looked for in
-    the vocabulary, and explained in place of the predicted one.
+    By default a masked model explains its mask, or the last word; a causal one the next token, or
+    the last of a given target. A wanted word that is not in the text comes from the vocabulary.
     """
     side = next(iter(encoded.axes.values()))[0]
     tokens, ids = encoded.tokens[side], list(encoded.ids(side))
@@ -114,8 +114,9 @@ def _chosen_word(
     number = None
     if wanted is not None:
         # Behind a target with its end, and where nothing is masked, no place is open.
-        name = NEXT * (not tokens[-1].special) if ahead else MASK * (mask in ids)
-        place = name, len(tokens) if ahead else position
+        is_open = not tokens[-1].special if ahead else mask in ids
+        name = NEXT if ahead else MASK
+        place = name if is_open else "", len(tokens) if ahead else position
         number_of = partial(_vocabulary_number, loaded)
         found = place_to_explain(tokens, wanted, ahead, number_of, place)
         if found is None:
@@ -128,14 +129,14 @@ def _chosen_word(
     if number is None:
         number = ids[position] if ahead and position < len(ids) else int(logits[row].argmax())
     written = position < len(ids) and ids[position] == number
-    name = tokens[position].text if written else spelled(loaded, number)
+    name = tokens[position].text if written else spell_piece(loaded, number)
     if not ahead and not written and ids[position] != loaded.tokenizer.mask_token_id:
         name += f" ({tokens[position].text})"
     return PredictedToken(row, number, name, position)
 
 
 def _default_position(encoded: EncodedQuery, ahead: int = 0, mask: int | None = None) -> int:
-    """The token that is explained where none is named; one past the last: the one to come."""
+    """The position to explain by default; one past the last is the next token."""
     side = next(iter(encoded.axes.values()))[0]
     tokens, ids = encoded.tokens[side], list(encoded.ids(side))
     if ahead:
@@ -147,23 +148,23 @@ def _default_position(encoded: EncodedQuery, ahead: int = 0, mask: int | None = 
 
 def _vocabulary_number(loaded: LoadedModel, wanted: str) -> int | None:
     unknown = loaded.tokenizer.unk_token_id
-    for text in (f" {wanted}", wanted):
+    for text in (f" {wanted}", wanted):  # many tokenizers keep the space before a word
         ids = loaded.tokenizer(text, add_special_tokens=False)["input_ids"]
         if len(ids) == 1 and ids[0] != unknown:
             return int(ids[0])
     return None
 
 
-def spelled(loaded: LoadedModel, number: int) -> str:
+def spell_piece(loaded: LoadedModel, number: int) -> str:
     """A piece of the vocabulary as it is written."""
     text = str(loaded.tokenizer.decode([number])).strip()
-    if text and "\ufffd" not in text:
+    if text and "\ufffd" not in text:  # a part of a character
         return text
     return str(loaded.tokenizer.convert_ids_to_tokens(number) or f"<{number}>")
 
 
 def class_name(config: Any, number: int) -> str:
-    """What one of a model's classes is called."""
+    """The name of a class."""
     return str((config.id2label or {}).get(number, f"LABEL_{number}"))
 
 

@@ -1,4 +1,4 @@
-"""The cards of the shipped models: what training has written down beside their weights."""
+"""The cards of the shipped models, which training wrote beside their weights."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from attnviz.core.errors import ModelError
 
 FOLDER = Path(__file__).parent / "files"
-"""Where weights, tokenizer, configuration and origin lie."""
+"""The folder of weights, tokenizer, configuration and origin."""
 CARDS = {"pocket": FOLDER} | {
     f"pocket-{kind}": FOLDER.parents[1] / f"pocket_{kind}" / "files" for kind in ("lm", "vit")
 }
@@ -19,7 +19,7 @@ ATTRIBUTION = "Sentences from tatoeba.org via www.manythings.org/anki, CC BY 2.0
 
 
 @cache
-def read_json(path: Path) -> dict[str, Any]:
+def read_model_file(path: Path) -> dict[str, Any]:
     """One of the files beside a shipped model's weights."""
     try:
         content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
@@ -28,17 +28,12 @@ def read_json(path: Path) -> dict[str, Any]:
     return content
 
 
-def read_config(folder: Path) -> dict[str, Any]:
-    """Sizes, special pieces and guided head of the pocket model in a folder."""
-    return read_json(folder / "config.json")
-
-
 def card_of(name: str) -> str:
     """The card of a shipped model: its data, objective, figures, heads' roles and limits."""
-    sections = read_json(CARDS[name] / "origin.json")["card"]
+    sections = read_model_file(CARDS[name] / "origin.json")["card"]
     return "\n\n".join("\n  ".join([title, *lines]) for title, lines in sections.items()) + "\n"
 
 
 def summary_of(name: str) -> str:
     """A shipped model in one line for a list of models."""
-    return str(read_json(CARDS[name] / "origin.json")["summary"])
+    return str(read_model_file(CARDS[name] / "origin.json")["summary"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -21,18 +20,13 @@ from attnviz.core.effects import (
     put_out,
 )
 from attnviz.core.errors import UsageError
-from attnviz.core.lens_inputs import NEXT, AttentionGradients, ValueVectors, place_to_explain
-from attnviz.core.query import ALL_OUTPUTS, Query
+from attnviz.core.lens_inputs import NEXT, AttentionGradients, place_to_explain
+from attnviz.core.query import ALL_OUTPUTS
 from attnviz.mechanisms.arrays import Array, namespace, to_numpy
 from attnviz.mechanisms.dot_product import join_heads, split_heads
-from attnviz.mechanisms.working import HeadPlace, Worked
-from attnviz.models import Predicting, UnbatchedSource
-from attnviz.models.pocket.card import read_json
-from attnviz.models.pocket.head import worked_head
-from attnviz.models.pocket.lens_inputs import value_vectors
-from attnviz.models.pocket.network import Attended, Watch
 from attnviz.models.pocket.stored import StoredModel
-from attnviz.models.pocket.text import END, SPECIALS, load_tokenizer
+from attnviz.models.pocket.text import END, SPECIALS, load_piece_tokenizer
+from attnviz.models.pocket.transformer import Attended, Watch
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -46,7 +40,7 @@ Place = TypeVar("Place")
 
 
 class StoredExperiment(ABC):
-    """A shipped model and what it reads; fulfils `attnviz.core.effects.Experiment`."""
+    """A shipped model and its input; fulfils `attnviz.core.effects.Experiment`."""
 
     outputs: tuple[PredictedToken, ...]
     sinks: SinkShares = MappingProxyType({})  # no shipped model has any
@@ -81,7 +75,7 @@ class StoredExperiment(ABC):
                 scores = scores - scores.max(axis=-1, keepdims=True)
                 yield from scores - np.log(np.exp(scores).sum(axis=-1, keepdims=True))
 
-    def changed(self, change: Intervention) -> Attention:
+    def changed_maps(self, change: Intervention) -> Attention:
         """The maps with something switched off; a head that is off still weighs its keys."""
         edit, seen = self._edit([change], None), dict[tuple[str, str], NDArray[np.floating]]()
 
@@ -101,14 +95,14 @@ class StoredExperiment(ABC):
     @property
     @abstractmethod
     def choices(self) -> int:
-        """How many there are."""
+        """The number of choices."""
 
     @abstractmethod
     def spell(self, number: int) -> str:
-        """What a choice is called."""
+        """The name of a choice."""
 
     def head_outputs(self) -> HeadOutputs:
-        """What each head puts out, (heads, positions, head size)."""
+        """The output of each head, (heads, positions, head size)."""
         found: dict[tuple[str, str], NDArray[np.floating]] = {}
 
         def note(seen: Attended) -> Array:
@@ -120,14 +114,14 @@ class StoredExperiment(ABC):
         return found
 
     def write(self, change: Intervention, instead: HeadOutputs | None = None) -> str | None:
-        """What the model writes with something switched off; None: it writes nothing."""
+        """The model's text with parts switched off; None: it writes nothing."""
         return None
 
     def gradients(self) -> tuple[NDArray[np.floating], ...]:
-        """How the sum of the outputs' log-probabilities changes with each weight of each map."""
+        """The gradients of the outputs' summed log p by each weight of each map."""
         return self.slopes(log=True)[0]
 
-    def explained(self) -> AttentionGradients:
+    def explain_first(self) -> AttentionGradients:
         """The gradients of the first output's score."""
         gradients, probability = self.slopes(log=False)
         attention = self.attention.with_maps(self.attention.maps, notes=[NOTE])
@@ -149,13 +143,13 @@ class StoredExperiment(ABC):
         score = (chances if log else logits.gather(1, numbers)).sum()
         flat = [share for item in maps for share in layers[item.stream]]
         slopes = iter(torch.autograd.grad(score, flat))
-        found = tuple(stacked([next(slopes) for _ in item.layers]) for item in maps)
+        found = tuple(stack_layers([next(slopes) for _ in item.layers]) for item in maps)
         return found, float(chances.detach()[0].exp())
 
     def _edit(self, changes: Sequence[Intervention], instead: HeadOutputs | None) -> Watch:
-        """What switches off in each item of a batch what its change says."""
+        """The watch that makes each change in its item of a batch."""
 
-        def edited(seen: Attended) -> Array:
+        def edit(seen: Attended) -> Array:
             place = self.places.get(seen.name)
             if place is None:
                 return seen.output
@@ -177,35 +171,7 @@ class StoredExperiment(ABC):
                     output[number, head] = self.model.weights.convert(np.asarray(rows))
             return seen.output if output is None else join_heads(output)
 
-        return edited
-
-
-class SingleInputModel(StoredModel, UnbatchedSource, Predicting):
-    """A shipped model that reads one thing; fulfils `attnviz.models.Source` and what explains it.
-
-    Its files beside the weights are a configuration of transformers and the weights' origin.
-    """
-
-    def __init__(self, folder: Path, device: str, dtype: str) -> None:
-        self.config, self.origin = (
-            read_json(folder / f"{name}.json") for name in ("config", "origin")
-        )
-        super().__init__(folder / "model.safetensors", self.origin["revision"], device, dtype)
-
-    @abstractmethod
-    def read(self, query: Query) -> tuple[Any, Attention]:
-        """What `inputs` takes, and its maps."""
-
-    def _attend_one(self, query: Query) -> Attention:
-        return self.read(query)[1]
-
-    def values(self, query: Query) -> ValueVectors:
-        """The values at each position, through each head's slice of the output projection."""
-        return value_vectors(self, *self.read(query))
-
-    def worked(self, query: Query, which: HeadPlace) -> Worked:
-        """The numbers of one head, from its layer's input to what it adds to it."""
-        return worked_head(self, self.read(query)[0], which)
+        return edit
 
 
 class PieceExperiment(StoredExperiment):
@@ -216,21 +182,21 @@ class PieceExperiment(StoredExperiment):
     @property
     def choices(self) -> int:
         """The pieces that it knows."""
-        return int(load_tokenizer(self.model.tokenizer).get_vocab_size())
+        return int(load_piece_tokenizer(self.model.tokenizer).get_vocab_size())
 
     def spell(self, number: int) -> str:
         """A piece as it is written, or the name of a special one."""
         if number < len(SPECIALS):
             return SPECIALS[number]
-        return str(load_tokenizer(self.model.tokenizer).decode([number])).strip() or "␣"
+        return str(load_piece_tokenizer(self.model.tokenizer).decode([number])).strip() or "␣"
 
     def piece_of(self, word: str) -> int | None:
         """The number of a word that is one piece, as it begins a word or as it is."""
-        vocabulary = load_tokenizer(self.model.tokenizer)
+        vocabulary = load_piece_tokenizer(self.model.tokenizer)
         numbers = (vocabulary.token_to_id(piece) for piece in (f"▁{word}", word))
         return next((int(number) for number in numbers if number is not None), None)
 
-    def following(
+    def choose_pieces(
         self, tokens: tuple[Token, ...], ids: list[int], wanted: str | None, side: str, usual: int
     ) -> tuple[PredictedToken, ...]:
         """Pieces that a decoder predicts, each from the row before it.
@@ -239,8 +205,8 @@ class PieceExperiment(StoredExperiment):
             tokens: what it reads, a special one first.
             ids: their numbers.
             wanted: a token by text or position, "next:WORD", or "all"; None: the usual one.
-            side: what messages call its text.
-            usual: a position; behind the last one, it is the piece that the model would go on with.
+            side: the name of its text in messages.
+            usual: a position; the one behind the last is the piece that the model would write.
         """
         if wanted == ALL_OUTPUTS:
             return tuple(
@@ -249,25 +215,26 @@ class PieceExperiment(StoredExperiment):
             )
         position, number = usual, None
         if wanted is not None:
-            place = NEXT * (not tokens[-1].special or len(tokens) == 1), len(tokens)
+            is_open = not tokens[-1].special or len(tokens) == 1
+            place = NEXT if is_open else "", len(tokens)
             named = place_to_explain(tokens, wanted, 1, self.piece_of, place)
-            position, number = there(named, tokens, wanted, side, 1)
+            position, number = require_place(named, tokens, wanted, side, 1)
         if number is not None:
             return (PredictedToken(position - 1, number, self.spell(number), position),)
         if position < len(tokens):
             return (PredictedToken(position - 1, ids[position], tokens[position].text, position),)
-        # Tags, masks and the unknown are never written.
+        # Of the special pieces, only the end is ever written.
         (scores,) = self._run([Intervention()], [position - 1])
         number = max((END, *range(len(SPECIALS), scores.shape[1])), key=scores[0].__getitem__)
         return (PredictedToken(position - 1, number, self.spell(number), position),)
 
 
-def there(
+def require_place(
     place: Place | None, tokens: Sequence[Token], wanted: str, side: str, first: int
 ) -> Place:
-    """The place of what is wanted, or a usage error that says what is allowed."""
+    """The wanted place; a UsageError lists what is allowed."""
     if place is None:
-        also = " nor one piece of the model's vocabulary" * first
+        also = " nor one piece of the model's vocabulary" if first else ""
         raise UsageError(
             f"--target '{wanted}' is no token of the {side}{also}: name one by its text, or by its "
             f"position, {first} to {len(tokens) - 1 + first}"
@@ -276,14 +243,14 @@ def there(
 
 
 def tensor(array: Any) -> Tensor:
-    """Either kind of array on torch."""
+    """Either kind of array as a tensor."""
     import torch
 
     return torch.from_numpy(array) if isinstance(array, np.ndarray) else array
 
 
-def stacked(layers: list[Array]) -> NDArray[np.floating]:
-    """Layers of either kind of array as one of numpy."""
+def stack_layers(layers: list[Array]) -> NDArray[np.floating]:
+    """Layers of either kind of array as one numpy array."""
     return np.stack([as_numpy(layer) for layer in layers])
 
 

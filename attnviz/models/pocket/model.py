@@ -1,4 +1,4 @@
-"""The pocket model's files and options, loaded: pieces to vectors, languages, and translations."""
+"""The pocket model, loaded: it embeds pieces, guesses languages and translates."""
 
 from __future__ import annotations
 
@@ -13,17 +13,6 @@ import numpy as np
 from attnviz.mechanisms.arrays import Array, to_numpy
 from attnviz.mechanisms.positions import sinusoidal_positions
 from attnviz.models.pocket.card import FOLDER as FOLDER
-from attnviz.models.pocket.card import read_config
-from attnviz.models.pocket.network import (
-    PROJECTIONS,
-    TranslatorSizes,
-    Watch,
-    Weights,
-    decode,
-    embed,
-    encode,
-    predict,
-)
 from attnviz.models.pocket.stored import StoredModel
 from attnviz.models.pocket.text import (
     END,
@@ -38,7 +27,17 @@ from attnviz.models.pocket.text import (
     EncodedText,
     PocketInputs,
     encode_text,
-    load_tokenizer,
+    load_piece_tokenizer,
+)
+from attnviz.models.pocket.transformer import (
+    PROJECTIONS,
+    TranslatorSizes,
+    Watch,
+    Weights,
+    embed_pieces,
+    predict_pieces,
+    run_decoder,
+    run_encoder,
 )
 
 if TYPE_CHECKING:
@@ -54,9 +53,10 @@ NEVER_WRITTEN = [PAD, UNKNOWN, ENGLISH, FRENCH, MASK]
 
 
 class PocketModel(StoredModel):
-    """Weights, tokenizer and configuration of a folder, and the options to run them with."""
+    """A folder's weights and tokenizer with the options of a run."""
 
     name = "pocket"
+    file = "weights.safetensors"
     sizes: TranslatorSizes
     projections = PROJECTIONS
     streams = {  # noqa: RUF012
@@ -75,8 +75,7 @@ class PocketModel(StoredModel):
         device: str = "cpu",
         dtype: str = "float32",
     ) -> None:
-        self.config = read_config(folder)
-        super().__init__(folder / "weights.safetensors", self.config["revision"], device, dtype)
+        super().__init__(folder, device, dtype)
         self.sizes = TranslatorSizes(**self.config["sizes"])
         self.tokenizer = folder / "tokenizer.json"
         self.causal, self.to = causal, to
@@ -90,15 +89,15 @@ class PocketModel(StoredModel):
         self, weights: Weights, inputs: tuple[Array, ...], watch: Watch | None = None
     ) -> tuple[Array, dict[str, list[Array]]]:
         """The decoder's last states where it reads something, else the encoder's."""
-        states, encoder = encode(weights, self.sizes, inputs[0], watch=watch)
+        states, encoder = run_encoder(weights, self.sizes, inputs[0], watch=watch)
         if len(inputs) == 1:
             return states, {"encoder": encoder}
-        states, own, cross = decode(weights, self.sizes, inputs[1], states, watch=watch)
+        states, own, cross = run_decoder(weights, self.sizes, inputs[1], states, watch=watch)
         return states, {"encoder": encoder, "cross": cross, "decoder": own, "causal": own}
 
     def scores(self, weights: Weights, states: Array) -> Array:
         """Scores of every piece."""
-        return predict(weights, states)
+        return predict_pieces(weights, states)
 
     def encode_text(self, text: str, what: str = "text") -> EncodedText:
         """The text in pieces; see `text.encode_text`."""
@@ -118,13 +117,13 @@ class PocketModel(StoredModel):
         for line, row in zip(ids, rows, strict=True):
             line[: len(row)] = row
         waves = self.weights.convert(sinusoidal_positions(ids.shape[1], self.sizes.size))
-        inputs = embed(self.weights.rows("embedding.weight", ids), waves)
+        inputs = embed_pieces(self.weights.rows("embedding.weight", ids), waves)
         if lengths.min() == lengths.max():
             return inputs, None
         return inputs, self.weights.place(np.arange(ids.shape[1]) < lengths[:, None, None, None])
 
-    def judged(self, texts: Sequence[EncodedText]) -> list[EncodedText]:
-        """The texts, each of short pieces with how unlikely it is in English and in French."""
+    def judge(self, texts: Sequence[EncodedText]) -> list[EncodedText]:
+        """The texts; those of short pieces get their loss in the likelier of English and French."""
         parts = {number: text.beginning() for number, text in enumerate(texts)}
         short = {
             number: part for number, part in parts.items() if len(part.text) < SHORT * len(part.ids)
@@ -140,9 +139,9 @@ class PocketModel(StoredModel):
     def languages(
         self, texts: Sequence[EncodedText], translations: Sequence[EncodedText] | None = None
     ) -> list[tuple[str, list[str]]]:
-        """The language in which each text is likeliest, and a note where it was a close call.
+        """The likeliest language of each text, and a note where it was a close call.
 
-        A known translation has to be likely in the other language as well.
+        A given translation counts too: it should be likely in the other language.
         """
         sums = {name: self._losses(texts, name) for name in LANGUAGE}
         if translations is not None:
@@ -154,11 +153,13 @@ class PocketModel(StoredModel):
         ]
 
     def _losses(self, targets: Sequence[EncodedText], language: str) -> NDArray[np.float64]:
-        memory, _ = encode(self.weights, self.sizes, self.embed([END]))
-        rows = [target.tagged(language)[0] for target in targets]
-        states, _, _ = decode(self.weights, self.sizes, self.embed_many(rows)[0], memory)
+        memory, _ = run_encoder(self.weights, self.sizes, self.embed([END]))
+        rows = [target.with_tag(language)[0] for target in targets]
+        states, _, _ = run_decoder(self.weights, self.sizes, self.embed_many(rows)[0], memory)
         found = []
-        for scores, target in zip(to_numpy(predict(self.weights, states)), targets, strict=True):
+        for scores, target in zip(
+            to_numpy(predict_pieces(self.weights, states)), targets, strict=True
+        ):
             expected = np.array([*target.ids, END])
             own = scores[: len(expected)]
             highest = own.max(axis=-1)
@@ -177,28 +178,25 @@ class PocketModel(StoredModel):
         else:
             ((guessed, notes),) = self.languages([source])
             language = OTHER[guessed]
-        written, stopped = self.continued(source.ended()[0], [LANGUAGE[language]], language)
+        written, stopped = self.continue_text(source.with_end()[0], [LANGUAGE[language]], language)
         if stopped:
             notes = [*notes, f"the pocket model was stopped after {stopped} pieces of the target"]
         return written, language, notes
 
-    def continued(
+    def continue_text(
         self, read: list[int], prompt: list[int], language: str, watch: Watch | None = None
     ) -> tuple[str, int]:
-        """What the decoder writes greedily behind a prompt; pieces after which it was stopped.
-
-        0: it came to its end.
-        """
-        memory, _ = encode(self.weights, self.sizes, self.embed_many([read])[0], watch=watch)
+        """The decoder's greedy continuation, and the length at which it was cut; 0: it ended."""
+        memory, _ = run_encoder(self.weights, self.sizes, self.embed_many([read])[0], watch=watch)
         ids, most = list(prompt), min(2 * len(read) + 10, MOST_WRITTEN)
         while ids[-1] != END and len(ids) < len(prompt) + most:
-            states, _, _ = decode(
+            states, _, _ = run_decoder(
                 self.weights, self.sizes, self.embed_many([ids])[0], memory, watch=watch
             )
-            scores = to_numpy(predict(self.weights, states[0, -1:]))[0]
+            scores = to_numpy(predict_pieces(self.weights, states[0, -1:]))[0]
             scores[NEVER_WRITTEN] = -np.inf
             ids.append(int(scores.argmax()))
-        written = str(load_tokenizer(self.tokenizer).decode(ids[len(prompt) :]))
+        written = str(load_piece_tokenizer(self.tokenizer).decode(ids[len(prompt) :]))
         return tidy(written, language) or "…", 0 if ids[-1] == END else most
 
 

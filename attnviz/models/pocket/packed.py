@@ -1,9 +1,9 @@
 """The pocket model as bytes that a page carries: weights of few bits, pieces, merges, Unicode.
 
-A weight is a whole number of 10 to 12 bits times the scale of its row, the more bits the more of
-the output hangs on it (measured, part by part); vectors (biases, norms) stay as they are. What
-Unicode says is taken from the tokenizer's own tables where it has any: they are of another version
-than Python's, and than each browser's.
+A weight is a whole number of 10 to 12 bits times the scale of its row. Matrices that change the
+output most have the most bits (measured, part by part); vectors (biases, norms) stay as they are.
+Facts of Unicode come from the tokenizer's own tables where it has any: Python and each browser have
+other versions.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnviz.models.pocket.card import FOLDER, read_config
-from attnviz.models.pocket.network import StoredWeights
+from attnviz.models.pocket.card import FOLDER, read_model_file
 from attnviz.models.pocket.text import SPECIALS
+from attnviz.models.pocket.transformer import StoredWeights
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -33,18 +33,18 @@ BITS: tuple[tuple[str, int], ...] = (
     ("*.cross_attention.output.*", 12),
     ("*", 11),
 )
-"""Bits of a weight by its matrix, the first that fits; of the embedding 12 and 10."""
+"""Bits of a weight, by the first pattern that fits its matrix. The embedding has 12 and 10."""
 LAST = 0x110000
 SWAPPED = "\u0334", "\u0315"
 """Marks of the combining classes 1 and 232."""
 
 
-def packed(folder: Path = FOLDER) -> bytes:
+def pack_model(folder: Path = FOLDER) -> bytes:
     """All that the page's engine reads: a length, facts as JSON, float32 numbers, then weights.
 
-    Numbers begin at a multiple of 4 bytes, in the order of the facts' `tensors`: of a matrix the
-    scale of each row, of a vector itself. The high bytes of all matrices follow, then the planes of
-    their low bits, the lowest first, eight weights to a byte.
+    Numbers begin at a multiple of 4 bytes, in the order of the facts' `tensors`: the scale of each
+    row of a matrix, or a whole vector. Then come the high bytes of all matrices, then the planes of
+    their low bits, the lowest first, eight weights in a byte.
     """
     weights = StoredWeights(folder / "weights.safetensors")
     tensors, numbers, high, low = [], [], [], []
@@ -54,14 +54,14 @@ def packed(folder: Path = FOLDER) -> bytes:
             tensors.append([name, len(array)])
             numbers.append(array)
             continue
-        for part, bits in parts_of(name, array):
-            scales, codes = quantised(part, bits)
+        for part, bits in split_by_bits(name, array):
+            scales, codes = quantise(part, bits)
             tensors.append([name, *part.shape, bits])
             numbers.append(scales)
             high.append((codes >> (bits - 8)).astype(np.int8).tobytes())
             planes = (codes.ravel() >> np.arange(bits - 8)[:, None]) & 1
             low.append(np.packbits(planes.astype(np.uint8), axis=1, bitorder="little").tobytes())
-    config = read_config(folder)
+    config = read_model_file(folder / "config.json")
     facts = {
         "tensors": tensors,
         **{name: config[name] for name in ("sizes", "guided", "revision")},
@@ -73,14 +73,14 @@ def packed(folder: Path = FOLDER) -> bytes:
     return b"".join((len(text).to_bytes(4, "little"), text, floats, *high, *low))
 
 
-def parts_of(name: str, array: NDArray[Any]) -> list[tuple[NDArray[Any], int]]:
-    """Rows of a matrix that have as many bits a weight, and how many."""
+def split_by_bits(name: str, array: NDArray[Any]) -> list[tuple[NDArray[Any], int]]:
+    """A matrix in runs of rows with one number of bits, and that number."""
     if name == "embedding.weight":
         return [(array[:FREQUENT], 12), (array[FREQUENT:], 10)]
     return [(array, next(bits for pattern, bits in BITS if fnmatch(name, pattern)))]
 
 
-def quantised(
+def quantise(
     array: NDArray[np.float32], bits: int
 ) -> tuple[NDArray[np.float32], NDArray[np.int16]]:
     """The scale of each row, (rows,), and whole numbers of so many bits, (rows, columns)."""
@@ -109,7 +109,7 @@ def _tokenizer_facts(path: Path) -> dict[str, Any]:
 
 
 def _unicode_facts() -> dict[str, list[int | str]]:
-    """Runs [first, value, first, value, …] over all code points, by what they tell.
+    """Runs [first, value, first, value, …] over all code points, by name.
 
     category: as in Unicode; wide: 1 for wide letters; combining: the class of a mark;
     decomposes: 1 where NFKD changes it; punctuation: 1 for what stands alone.
@@ -125,7 +125,7 @@ def _unicode_facts() -> dict[str, list[int | str]]:
     ]
     plain = normalizers.NFKD().normalize_str("\n".join(known)).split("\n")
     changed = {old for old, new in zip(known, plain, strict=True) if old != new}
-    # Letters are many and none stands alone, so they are not asked about.
+    # Letters are many and none stands alone, so they are left out.
     signs = "".join(one for one in known if categories[ord(one)] not in ("Lo", "Lu", "Ll"))
     pieces = pre_tokenizers.Punctuation("isolated").pre_tokenize_str(signs)
     alone = {piece for piece, _ in pieces if len(piece) == 1}

@@ -9,19 +9,18 @@ from attnviz.core.effects import HeadOutputs, Intervention, PredictedToken
 from attnviz.core.errors import InputError, UsageError
 from attnviz.core.lens_inputs import ValueVectors, find_token, last_word
 from attnviz.core.query import ALL_OUTPUTS
-from attnviz.models.pocket.experiment import PieceExperiment, stacked, there
-from attnviz.models.pocket.lens_inputs import value_vectors
+from attnviz.models.pocket.experiment import PieceExperiment, require_place, stack_layers
 from attnviz.models.pocket.model import PocketModel
+from attnviz.models.pocket.stored import stored_values
 from attnviz.models.pocket.text import MASK, SPECIALS, PocketInputs
 
 
 class PocketExperiment(PieceExperiment):
     """The pocket model and a query.
 
-    The encoder's prediction is a word of the text where it is masked, the decoder's the piece
-    after those before it. The wanted one is a token by text or position, or of the decoder "all"
-    tokens of its text; None: the last word of the encoder's text, the last piece of a translation,
-    or what the decoder would write after its text.
+    The encoder predicts a masked word, the decoder the next piece. The wanted output is a token by
+    its text or position, or "all" tokens of the decoder's text. By default it is the last word of
+    the encoder's text, the last piece of a translation, or the next piece after the decoder's text.
     """
 
     model: PocketModel
@@ -32,26 +31,26 @@ class PocketExperiment(PieceExperiment):
     ) -> None:
         super().__init__(model, query, attention)
         if query.target is None:
-            self.attention, self.outputs = self._masked(attention, wanted)
+            self.attention, self.outputs = self._mask_word(attention, wanted)
         else:
             tokens, ids = attention.main.query_tokens, query.target_ids
             side, usual = ("target", len(ids) - 1) if query.source else ("text", len(ids))
-            self.outputs = self.following(tokens, ids, wanted, side, usual)
+            self.outputs = self.choose_pieces(tokens, ids, wanted, side, usual)
 
     def values(self) -> ValueVectors:
-        """What each head makes of each piece of the text that is run, masked where a word is."""
-        return value_vectors(self.model, self.given, self.attention)
+        """The value vectors of each head, for the text with its mask."""
+        return stored_values(self.model, self.given, self.attention)
 
     def write(self, change: Intervention, instead: HeadOutputs | None = None) -> str | None:
-        """The greedy translation, or what the decoder goes on with; the encoder writes nothing."""
+        """The greedy translation or continuation; None: the encoder writes nothing."""
         query = self.given
         if query.target is None:
             return None
         read, prompt = query.source_ids, query.target_ids[: 1 if query.source else None]
         watch = self._edit([change], instead)
-        return self.model.continued(read, prompt, query.language, watch)[0]
+        return self.model.continue_text(read, prompt, query.language, watch)[0]
 
-    def _masked(
+    def _mask_word(
         self, attention: Attention, wanted: str | None
     ) -> tuple[Attention, tuple[PredictedToken, ...]]:
         """The text with a word masked, and that word."""
@@ -63,7 +62,7 @@ class PocketExperiment(PieceExperiment):
             )
         position = last_word(tokens)
         if wanted is not None:
-            position = there(find_token(tokens, wanted), tokens, wanted, "text", 0)
+            position = require_place(find_token(tokens, wanted), tokens, wanted, "text", 0)
         word = tokens[position]
         if word.special:
             if wanted is None:
@@ -76,7 +75,7 @@ class PocketExperiment(PieceExperiment):
         _, layers = self.model.forward(self.model.weights, self.model.inputs(self.given))
         mask = replace(word, text=SPECIALS[MASK], special=True)
         shown = (*tokens[:position], mask, *tokens[position + 1 :])
-        item = AttentionMap("encoder", shown, shown, stacked(layers["encoder"]))
+        item = AttentionMap("encoder", shown, shown, stack_layers(layers["encoder"]))
         note = f"'{word.text}' was masked, for the attribution to its prediction"
         masked = attention.with_maps((item,), notes=[note])
         return masked, (PredictedToken(position, number, word.text, position),)

@@ -1,47 +1,72 @@
-"""What the shipped models share: weights in a folder, one pass over what they read, its origin."""
+"""The base of the shipped models: a folder of weights, one forward pass, and their origin."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from attnviz.core.attention_map import Provenance
+from attnviz.core.attention_map import Attention, AttentionMap, Projections, Provenance
 from attnviz.core.errors import choose
-from attnviz.mechanisms.arrays import Array
-from attnviz.models import check_device
-from attnviz.models.pocket.network import StoredWeights, Watch, Weights
+from attnviz.core.query import Query
+from attnviz.mechanisms.arrays import Array, to_numpy
+from attnviz.mechanisms.dot_product import LOWER, causal_mask, scaled, split_heads
+from attnviz.mechanisms.formula import HeadArithmetic, HeadPlace, Part
+from attnviz.models import Predicting, UnbatchedSource, check_device
+from attnviz.models.pocket.card import read_model_file
+from attnviz.models.pocket.transformer import Attended, StoredWeights, Watch, Weights
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from attnviz.core.lens_inputs import ValueVectors
 
 
-class StoredModel(ABC):
-    """The weights of a folder, and how to run them on numpy, or on torch where a device asks.
+class StoredModel(UnbatchedSource, Predicting):
+    """A shipped model as a source: numpy runs its weights, or torch where a device asks for it.
+
+    Its folder holds weights, a configuration, and their origin.
 
     Attributes:
-        name: as `--model` has it.
-        streams: what the attention of each stream's layers is called among the weights.
-        projections: what the maps to queries, keys, values and out of the heads are called.
-        turned: whether queries and keys are turned by their positions.
-        normalised: how a layer's input is made ready for its attention, in words.
-        sizes: with at least the `size` of a position and the `heads` that share it.
+        name: its value for `--model`.
+        file: its weights.
+        streams: the name of each stream's attention among the weights.
+        projections: the names of the linear maps for query, key, value and output.
+        turned: True where positions turn queries and keys.
+        normalised: the formula of a layer's norm, in words.
+        sizes: at least the `size` of a position and the `heads` that share it.
     """
 
     name: ClassVar[str]
+    file: ClassVar[str] = "model.safetensors"
     streams: ClassVar[Mapping[str, str]]
     projections: ClassVar[tuple[str, ...]]
     turned: ClassVar[bool] = False
     normalised: ClassVar[str] = "layer_input with mean 0 and variance 1, scaled"
     sizes: Any
 
-    def __init__(self, weights: Path, revision: str, device: str, dtype: str) -> None:
-        self.weights = StoredWeights(weights, dtype, device)
-        self.revision, self.device, self.dtype = revision, device, dtype
+    def __init__(self, folder: Path, device: str = "cpu", dtype: str = "float32") -> None:
+        self.folder, self.device, self.dtype = folder, device, dtype
+        self.config = read_model_file(folder / "config.json")
+        self.weights = StoredWeights(folder / self.file, dtype, device)
+
+    @cached_property
+    def origin(self) -> dict[str, Any]:
+        """The card, the measured figures and limits that training wrote."""
+        return read_model_file(self.folder / "origin.json")
+
+    @abstractmethod
+    def read(self, query: Query) -> tuple[Any, Attention]:
+        """The argument of `inputs` for a query, and its maps."""
 
     @abstractmethod
     def inputs(self, given: Any) -> tuple[Array, ...]:
-        """What the model reads as its layers take it, each (positions, size)."""
+        """The embedded inputs of the layers, each (positions, size)."""
 
     @abstractmethod
     def forward(
@@ -51,24 +76,138 @@ class StoredModel(ABC):
 
     @abstractmethod
     def scores(self, weights: Weights, states: Array) -> Array:
-        """What states (…, size) say of each choice, before it becomes a probability."""
+        """The logit of each choice, for states (…, size)."""
+
+    def _attend_one(self, query: Query) -> Attention:
+        return self.read(query)[1]
+
+    def values(self, query: Query) -> ValueVectors:
+        """The values at each position, through each head's slice of the output projection."""
+        return stored_values(self, *self.read(query))
+
+    def head_arithmetic(self, query: Query, which: HeadPlace) -> HeadArithmetic:
+        """The numbers of one head, from its layer's input to what it adds to it."""
+        return stored_head_arithmetic(self, self.read(query)[0], which)
 
     def provenance(self, notes: tuple[str, ...], settings: dict[str, Any]) -> Provenance:
-        """Where maps of this model come from, and what a reader must know of them."""
+        """The origin of maps of this model, with notes for the reader."""
+        revision = self.config.get("revision") or self.origin["revision"]
         return Provenance(
             source="pocket",
             model=self.name,
             trained=True,
             device=self.device,
             dtype=self.dtype,
-            settings={"revision": self.revision, **settings},
+            settings={"revision": revision, **settings},
             notes=notes,
             versions={"numpy": np.__version__},
         )
 
 
-def checked(device: str, dtype: str | None) -> dict[str, str]:
-    """A device that is there and a precision that it has, as a model takes them."""
+def device_options(device: str, dtype: str | None) -> dict[str, str]:
+    """The device and the precision, once this machine is known to have them."""
     device = check_device(device)
     known = ("float32", "float64") if device == "cpu" else ("float32", "float16", "bfloat16")
     return {"device": device, "dtype": choose(dtype or "float32", known, f"dtype on {device}")}
+
+
+Layers = Callable[[AttentionMap], list[Attended]]
+
+
+def watch_pass(model: StoredModel, given: Any) -> dict[str, Attended]:
+    """Each attention of a pass over an input, by its name among the weights."""
+    found: dict[str, Attended] = {}
+
+    def note(seen: Attended) -> Array:
+        found[seen.name] = seen
+        return seen.output
+
+    model.forward(model.weights, model.inputs(given), note)
+    return found
+
+
+def watch_layers(model: StoredModel, given: Any) -> Layers:
+    """A function from a map to its layers' attentions, from one pass over an input."""
+    found = watch_pass(model, given)
+    return lambda item: [found[model.streams[item.stream].format(layer)] for layer in item.layers]
+
+
+def add_projections(model: StoredModel, given: Any, attention: Attention) -> Attention:
+    """The attention, with the queries and keys of each stream."""
+    layers, heads = watch_layers(model, given), model.sizes.heads
+
+    def stack(item: AttentionMap, side: str) -> NDArray[np.float32]:
+        return np.stack(
+            [split_heads(to_numpy(getattr(seen, side)), heads) for seen in layers(item)]
+        )
+
+    scale = (model.sizes.size // heads) ** -0.5
+    kept = {
+        item.stream: Projections(
+            stack(item, "query"), stack(item, "key"), scale, item.layers, item.heads
+        )
+        for item in attention.maps
+    }
+    return replace(attention, projections=kept)
+
+
+def stored_values(model: StoredModel, given: Any, attention: Attention) -> ValueVectors:
+    """Each head's values through its slice of W_O, for maps of the model."""
+    from attnviz.core.lens_inputs import ValueVectors, inner_products
+
+    layers = watch_layers(model, given)
+
+    def products(seen: Attended) -> NDArray[np.float64]:
+        value = split_heads(to_numpy(seen.value), model.sizes.heads)
+        mixer = to_numpy(model.weights[f"{seen.name}.{model.projections[3]}.weight"])
+        return inner_products(value, mixer.T)
+
+    found = tuple(np.stack([products(seen) for seen in layers(item)]) for item in attention.maps)
+    return ValueVectors(attention, found, projected=True)
+
+
+def stored_head_arithmetic(model: StoredModel, query: Any, which: HeadPlace) -> HeadArithmetic:
+    """One head's numbers, from the layer's input to what it adds to the residual stream."""
+    name = model.streams[which.stream].format(which.layer)
+    seen, size = watch_pass(model, query)[name], model.sizes.size // model.sizes.heads
+    own = slice(int(which.head) * size, (int(which.head) + 1) * size)
+    crossed = seen.memory is not seen.inputs
+    parts = [
+        Part("layer_input", seen.residual, "", "qf"),
+        Part("normalised", seen.inputs, model.normalised, "qf"),
+    ]
+    parts += [Part("memory", seen.memory, "", "kf")] if crossed else []
+    sides, biased = [], f"{name}.{model.projections[3]}.bias" in model.weights
+    for side, projection in zip(("query", "key", "value"), model.projections, strict=False):
+        source = "memory" if crossed and side != "query" else "normalised"
+        axes = "qf" if side == "query" else "kf"
+        weight = model.weights[f"{name}.{projection}.weight"][own].T
+        parts.append(Part(f"w_{side}", weight, "", "ff"))
+        shown = f"{source} @ w_{side}"
+        if biased:
+            bias = model.weights[f"{name}.{projection}.bias"][None, own]
+            parts.append(Part(f"b_{side}", bias, "", "ff"))
+            shown += f" + b_{side}"
+        if model.turned and side != "value":
+            parts.append(Part(f"plain_{side}", seen.inputs @ weight, shown, axes))
+            shown = f"pairs of plain_{side} turned by position"
+        made = getattr(seen, side)[:, own]
+        parts.append(Part(side, made, shown, axes))
+        sides.append(made)
+    mask = None
+    if which.stream in ("decoder", "causal"):
+        mask = causal_mask(sides[0], len(sides[0]), len(sides[1]))
+        parts.append(Part("mask", mask, LOWER))
+    parts += scaled.parts(sides[0], sides[1], sides[2], mask)
+    mixed = parts.pop().value
+    weight = model.weights[f"{name}.{model.projections[3]}.weight"][:, own].T
+    parts += [
+        Part("head_output", mixed, "weights @ value", "qf"),
+        Part("w_output", weight, "", "ff"),
+        Part("added", mixed @ weight, "head_output @ w_output", "qf"),
+    ]
+    note = "all heads together also add one bias, which is no head's: it is left out"
+    notes = (note,) if biased else ()
+    plain = [part._replace(value=to_numpy(part.value)) for part in parts]
+    plain = [p._replace(value=p.value > 0) if p.name == "mask" else p for p in plain]
+    return HeadArithmetic(plain, {"weights": to_numpy(seen.shares[int(which.head)])}, notes)

@@ -20,23 +20,23 @@ LANGUAGE = {"en": ENGLISH, "fr": FRENCH}
 LONGEST = 4096
 """Pieces of the longest text that is read: its maps hold 24 × 4096² weights."""
 RELIABLE = 50
-"""Positions at which heads do what their roles say: behind them the next and the previous word get
-less than half of what they get at the beginning (tests/benchmarks/pocket_limits.py)."""
+"""Positions at which heads keep their roles: later, the next and the previous word get less than
+half of their weight at the beginning (benchmarks/pocket_limits.py)."""
 SHORT = 3
-"""Characters a piece: texts of longer pieces are English or French, and not judged. 1 % of Spanish
-sentences have longer ones, and 84 % of English and French ones."""
+"""Characters a piece: texts of longer pieces count as English or French. 1 % of Spanish sentences
+have longer ones, and 84 % of English and French ones."""
 UNLIKELY = 2.2
 """Nats a character above which a text is neither English nor French: 0.3 % of unseen sentences in
 them have more, and at least 99 % of those in German, Czech, Spanish and Italian."""
 END_SIZE = 5
-"""Characters that the text's end counts as: it costs as much, and short texts are mostly end."""
+"""Characters that the end of a text counts as, by its loss; short texts are mostly end."""
 
 
 @dataclass(frozen=True, slots=True)
 class EncodedText:
     """A text in pieces: their ids and tokens, without special ones.
 
-    `surprise` is its loss in nats a character as the likelier of English and French; 0: not judged.
+    `surprise` is its loss in nats a character in the likelier of English and French; 0: not known.
     """
 
     text: str
@@ -54,16 +54,16 @@ class EncodedText:
         end = self.tokens[:RELIABLE][-1].end
         return EncodedText(self.text[:end], self.ids[:RELIABLE], self.tokens[:RELIABLE])
 
-    def ended(self) -> tuple[list[int], tuple[Token, ...]]:
-        """What the encoder reads: the pieces, then <eos>."""
+    def with_end(self) -> tuple[list[int], tuple[Token, ...]]:
+        """The encoder's input: the pieces, then <eos>."""
         return [*self.ids, END], (*self.tokens, special(END, len(self.text)))
 
-    def tagged(self, language: str) -> tuple[list[int], tuple[Token, ...]]:
-        """What the decoder reads: the language's tag, then the pieces."""
+    def with_tag(self, language: str) -> tuple[list[int], tuple[Token, ...]]:
+        """The decoder's input: the language's tag, then the pieces."""
         return [LANGUAGE[language], *self.ids], (special(LANGUAGE[language], 0), *self.tokens)
 
     def notes(self, name: str, model: str = "pocket", reliable: int = RELIABLE) -> list[str]:
-        """Where a model, whose heads have their roles at so many positions, is unreliable here."""
+        """A note where the model is unreliable; heads keep their roles for `reliable` positions."""
         found, unknown = [], self.ids.count(UNKNOWN)
         if unknown:
             found.append(f"{unknown} of {len(self.ids)} pieces are unknown to it")
@@ -74,7 +74,7 @@ class EncodedText:
             )
         if len(self.ids) > reliable:
             found.append(f"{len(self.ids)} pieces, where its heads keep their roles for {reliable}")
-        return outside(name, model, found)
+        return outside_note(name, model, found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,18 +90,19 @@ class PocketInputs:
     @property
     def source_ids(self) -> list[int]:
         """The encoder's pieces."""
-        return self.source.ended()[0] if self.source else [END]
+        return self.source.with_end()[0] if self.source else [END]
 
     @property
     def target_ids(self) -> list[int]:
         """The decoder's pieces, the language's tag first; empty where only the encoder runs."""
-        return self.target.tagged(self.language)[0] if self.target else []
+        return self.target.with_tag(self.language)[0] if self.target else []
 
 
-def outside(name: str, model: str, found: list[str]) -> list[str]:
-    """A note on what was found that lies outside a model's training; none where nothing was."""
-    told = f"{name} lies outside what the {model} model was trained for: {'; '.join(found)}"
-    return [told] if found else []
+def outside_note(name: str, model: str, found: list[str]) -> list[str]:
+    """A note on findings outside a model's training; none without findings."""
+    if not found:
+        return []
+    return [f"{name} lies outside what the {model} model was trained for: {'; '.join(found)}"]
 
 
 def special(number: int, place: int) -> Token:
@@ -110,7 +111,7 @@ def special(number: int, place: int) -> Token:
 
 
 @cache
-def load_tokenizer(path: Path) -> Any:
+def load_piece_tokenizer(path: Path) -> Any:
     """The `tokenizers.Tokenizer` that a JSON file describes."""
     from tokenizers import Tokenizer
 
@@ -119,7 +120,7 @@ def load_tokenizer(path: Path) -> Any:
 
 def encode_text(text: str, path: Path, what: str = "text", longest: int = LONGEST) -> EncodedText:
     """The text in pieces by the tokenizer at a path; messages call it `what`."""
-    encoding = load_tokenizer(path).encode(text, add_special_tokens=False)
+    encoding = load_piece_tokenizer(path).encode(text, add_special_tokens=False)
     if not text.strip() or not encoding.ids:
         raise InputError(f"the {what} is empty: give at least one word")
     if len(encoding.ids) > longest:

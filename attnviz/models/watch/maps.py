@@ -13,9 +13,8 @@ import torch
 
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token, known_mean
 from attnviz.core.errors import AttentionError, UsageError
-from attnviz.models.hugging_face.capture.capture import Captured
+from attnviz.models.hugging_face.capture.capture import Captured, as_map
 from attnviz.models.hugging_face.capture.exact_links import links_note
-from attnviz.models.hugging_face.capture.maps import as_map
 from attnviz.models.hugging_face.capture.region import PooledGrid, TokenBlocks, region_note
 
 if TYPE_CHECKING:

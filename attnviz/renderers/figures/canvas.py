@@ -1,4 +1,4 @@
-"""A picture drawn by pixel: boxes, strokes and words on one surface."""
+"""A picture drawn by pixel: boxes, lines and words on one surface."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from attnviz.renderers.figures.figure import (
     NOTE_SIZE,
     Paragraph,
     blank_page,
-    footing,
-    heading,
     height_of,
     ink,
     line_height,
-    missing_note,
+    missing_font_note,
+    note_paragraphs,
     points,
+    title_paragraphs,
     write,
 )
 from attnviz.renderers.figures.fonts import Typeface, typeface
@@ -31,7 +31,7 @@ from attnviz.renderers.figures.fonts import Typeface, typeface
 Box = tuple[float, float, float, float]
 """Left, top, width and height."""
 EDGE = 24
-"""Pixels around all that a page holds."""
+"""Pixels of margin around a page."""
 
 
 class Canvas:
@@ -50,7 +50,7 @@ class Canvas:
     def boxes(
         self, boxes: Sequence[Box], colors: Sequence[Color] | Color, label: str, **looks: Any
     ) -> None:
-        """Filled rectangles in one colour or one each, without edges."""
+        """Draw filled rectangles without edges, in one colour or one each."""
         if not boxes:
             return
         left, top, width, height = np.array(boxes, dtype=float).T
@@ -65,7 +65,7 @@ class Canvas:
     def strokes(
         self, ends: NDArray[np.float64], colors: Sequence[Color] | Color, width: float, **looks: Any
     ) -> None:
-        """Straight lines."""
+        """Draw straight lines."""
         each = [colors] if isinstance(colors[0], int) else colors
         shown = [ink(color) for color in each]  # type: ignore[arg-type]
         looks = {"capstyle": "butt", **looks}
@@ -83,7 +83,7 @@ class Canvas:
         align: str = "left",
         bold: bool = False,
     ) -> float:
-        """Words, centred on a height; answers how wide they are."""
+        """Write words, vertically centred on y; returns their width."""
         shown = self.face.drawable(text)
         looks: dict[str, Any] = {"bold": bold, "ha": align, "va": "center_baseline"}
         write(self.axes, (x, y), shown, self.face, size, color, **looks)
@@ -96,7 +96,7 @@ class Canvas:
         cell: tuple[float, float],
         gap: float = 0,
     ) -> None:
-        """Layers beside a grid of heads and heads above it, thinned to fit."""
+        """Write layers beside a grid of heads and heads above it, thinned to fit."""
         (layers, heads), (left, top), (width, height) = names, corner, cell
         self.name_layers(layers, corner, height, NOTE_SIZE, gap)
         widest = max(self.face.width(name, NOTE_SIZE) for name in heads) + 10
@@ -117,7 +117,7 @@ class Canvas:
         size: float,
         gap: float = 0,
     ) -> None:
-        """Layers beside a grid, thinned to fit."""
+        """Write layers beside a grid, thinned to fit."""
         step = math.ceil(line_height(size) / height)
         for place, name in list(enumerate(layers))[::step]:
             middle = corner[1] + (place + 0.5) * height - gap / 2
@@ -127,7 +127,7 @@ class Canvas:
 def full_canvas(
     face: Typeface, width: int, head: list[Paragraph], foot: list[Paragraph], bottom: int
 ) -> Canvas:
-    """A page of its own under a heading, `width` between its edges, with notes from `bottom` on."""
+    """A page under a heading, `width` between its margins, with notes from `bottom` on."""
     height, full = bottom + height_of(foot) + EDGE, width + 2 * EDGE
     page = blank_page(full, height)
     canvas = Canvas(page.axes(0, 0, full, height), full, height, face)
@@ -144,9 +144,9 @@ def page_with_room(
     room: tuple[float, float],
     gap: float = EDGE,
 ) -> tuple[Canvas, float]:
-    """A page with room, of a width and height, for what holds those texts; and where it begins."""
+    """A page with room of a width and height for a drawing with these texts; and the room's top."""
     face, width = typeface([title, *texts, *notes]), int(room[0])
-    head = heading(face, title, reading, width)
-    foot = footing(face, [*notes, *missing_note(face)], width)
+    head = title_paragraphs(face, title, reading, width)
+    foot = note_paragraphs(face, [*notes, *missing_font_note(face)], width)
     top = EDGE + height_of(head) + gap
     return full_canvas(face, width, head, foot, int(top + room[1])), top

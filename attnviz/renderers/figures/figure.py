@@ -1,7 +1,7 @@
-"""What every picture shares: its frame of title, colour bar and notes, and its bytes in a file.
+"""The parts that all pictures share: the frame of title, colour bar and notes, and the file.
 
-A picture is laid out in whole pixels at 200 to the inch, so that each weight covers the same
-number of them and no row comes out thicker than its neighbour.
+Pictures are laid out in whole pixels at 200 to the inch, so that each weight covers as many pixels
+as its neighbour.
 """
 
 from __future__ import annotations
@@ -25,27 +25,32 @@ from PIL import Image
 from attnviz.core.errors import OutputError
 from attnviz.core.options import Width
 from attnviz.renderers.colors import FAINT, INK, NO_VALUE, Color, Limits, shades
-from attnviz.renderers.figures.fonts import DPI, Typeface, embeddable
+from attnviz.renderers.figures.fonts import DPI, Typeface, can_embed
 from attnviz.renderers.printable import printable, shorten
 
 TITLE_SIZE, TEXT_SIZE, NOTE_SIZE = 9.0, 7.5, 6.5
 LINE = 1.25
-"""The height of a line of text, in sizes of its font."""
+"""The height of a line of text as a multiple of the font size."""
 _EDGE = 20
 _BAR_GAP, _BAR_WIDTH, _BAR_TICK = 26, 24, 10
 _NARROWEST, _SHORTEST = 600, 180
 COLUMNS: dict[Width, int] = {"single": 85, "double": 178}
 """Widths of a paper's columns in millimetres."""
 _LEAST_SHARE = 0.1
-# A title may repeat a whole text; what is longer ends in ….
+# A title may repeat a whole text: longer ones are cut.
 _MOST_CELLS = 300
-# The bytes may not depend on the day.
+# The same picture has the same bytes on every day.
+_METADATA = {
+    ".png": ("Software", "Description", ""),
+    ".svg": ("Creator", "Description", "Date"),
+    ".pdf": ("Creator", "Subject", "CreationDate"),
+}
 _SETTINGS: Any = {"svg.hashsalt": "attnviz", "svg.fonttype": "path"}
 
 
 @contextmanager
 def own_settings() -> Iterator[None]:
-    """Draw as matplotlib does by itself, whatever its reader has set: texts are no TeX here."""
+    """Draw with matplotlib's defaults, not the reader's settings, which may read texts as TeX."""
     with mpl.rc_context():
         mpl.rcdefaults()
         yield
@@ -53,7 +58,7 @@ def own_settings() -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """The width of a picture in pixels (0: what it needs), and its sides' share of their length."""
+    """The width of a picture in pixels (0: as needed), and the factor by which its sides shrink."""
 
     width: int = 0
     share: float = 1.0
@@ -63,24 +68,24 @@ FREE = Fit()
 
 
 class TooWide(Exception):  # noqa: N818 - no error: the next try has shorter sides
-    """What is drawn would fit the width with this share of its present length."""
+    """The drawing would fit the width with this share of its present length."""
 
     def __init__(self, share: float) -> None:
         self.share = share
 
 
-def fitted(draw: Callable[..., Figure], shown: Any, width: Width | None, **told: Any) -> Figure:
-    """A picture as wide as a column of a paper (None: as it needs); only its sides are shortened.
+def fit_width(draw: Callable[..., Figure], shown: Any, width: Width | None, **words: Any) -> Figure:
+    """A picture as wide as a column of a paper (None: as needed); text keeps its size.
 
     Raises:
         OutputError: its labels leave no room.
     """
     if width is None:
-        return draw(shown, **told)
+        return draw(shown, **words)
     fit = Fit(int(COLUMNS[width] / 25.4 * DPI))
     while fit.share > _LEAST_SHARE:
         try:
-            return draw(shown, **told, fit=fit)
+            return draw(shown, **words, fit=fit)
         except TooWide as error:
             fit = replace(fit, share=fit.share * min(error.share, 0.97))
     wider = "choose --width double" if width == "single" else "leave --width out"
@@ -91,7 +96,7 @@ def fitted(draw: Callable[..., Figure], shown: Any, width: Width | None, **told:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What stands around a picture: `left`, `top` and `right` are pixels for its labels."""
+    """The texts and scale around a picture; `left`, `top`, `right` are pixels for its labels."""
 
     title: str
     subtitle: str
@@ -103,7 +108,7 @@ class Frame:
     top: int = 0
     right: int = 0
     fit: Fit = FREE
-    table: NDArray[np.uint8] | None = None  # the colours of the bar, where others than the scale's
+    table: NDArray[np.uint8] | None = None  # the bar's colours if they are not the scale's
 
 
 def points(size: float) -> float:
@@ -117,23 +122,22 @@ def line_height(size: float) -> float:
 
 
 def ink(color: Color) -> tuple[float, float, float]:
-    """A colour as matplotlib takes it, channels from 0 to 1."""
+    """A colour for matplotlib, channels from 0 to 1."""
     red, green, blue = color
     return red / 255, green / 255, blue / 255
 
 
 def colormap(limits: Limits, table: NDArray[np.uint8] | None = None) -> Colormap:
-    """The colours of a scale as matplotlib takes them: white below it, grey where NaN."""
+    """The colours of a scale for matplotlib: white below it, grey for NaN."""
     colors = (shades(limits) if table is None else table) / 255.0
     return ListedColormap(colors).with_extremes(under="white", bad=ink(NO_VALUE))
 
 
-def framed(image: NDArray[Any], width: int, height: int, frame: Frame) -> tuple[Figure, Axes]:
-    """A figure with one image of exactly the given size in pixels, and all that stands around it.
+def frame_image(image: NDArray[Any], width: int, height: int, frame: Frame) -> tuple[Figure, Axes]:
+    """A figure with one image of exactly the given size in pixels, its frame, and its axes.
 
-    The image is values of shape (rows, columns), white below the limits and grey where NaN, or
-    colours of shape (rows, columns, 3). The axes that hold it have no ticks. A note tells what no
-    font can draw.
+    The image holds values, shape (rows, columns), or colours, shape (rows, columns, 3). A note
+    counts the characters that no font draws.
     """
     face, limits = frame.face, frame.limits
     bar_height = max(height, _SHORTEST)
@@ -145,11 +149,12 @@ def framed(image: NDArray[Any], width: int, height: int, frame: Frame) -> tuple[
     full_width = frame.fit.width or max(_NARROWEST, int(np.ceil(full)))
     if full > full_width:
         raise TooWide(1 - (full - full_width) / width)
-    left = _EDGE + frame.left + int(full_width - full) // 2 * bool(frame.fit.width)
-
+    left = _EDGE + frame.left
+    if frame.fit.width:
+        left += int(full_width - full) // 2
     room = full_width - 2 * _EDGE
-    above = heading(face, frame.title, frame.subtitle, room)
-    below = footing(face, (*frame.notes, *missing_note(face)), room)
+    above = title_paragraphs(face, frame.title, frame.subtitle, room)
+    below = note_paragraphs(face, (*frame.notes, *missing_font_note(face)), room)
     top = _EDGE + height_of(above) + 12 + frame.top
     bottom = height_of(below) + (16 if below else 0) + _EDGE
     full_height = top + bar_height + bottom
@@ -188,23 +193,23 @@ def write(
     bold: bool = False,
     **looks: Any,
 ) -> None:
-    """Drawable words; the looks are matplotlib's."""
+    """Write drawable words; `looks` are matplotlib's options of a text."""
     font = face.font(size, bold=bold)
     where.text(*place, text, fontproperties=font, color=ink(color), parse_math=False, **looks)
 
 
-def missing_note(face: Typeface) -> tuple[str, ...]:
-    """A note on the characters that no installed font draws; none where all are drawn."""
+def missing_font_note(face: Typeface) -> tuple[str, ...]:
+    """A note on the characters that no installed font draws; none if there is none."""
     count = len(face.missing)
     what, them = ("1 character", "it") if count == 1 else (f"{count} characters", "them")
     return (f"{what} shown as ‹code point›: no installed font draws {them}",) if count else ()
 
 
 class ShownFigure(Figure):
-    """A figure that a notebook shows where it is a cell's last line.
+    """A figure that a notebook shows as the value of a cell.
 
     Attributes:
-        frames: what a .gif of it shows one after the other; none: itself.
+        frames: the figures of its .gif; none: itself.
     """
 
     frames: Sequence[Figure] = ()
@@ -216,36 +221,34 @@ class ShownFigure(Figure):
 def figure_bytes(figure: Figure, suffix: str, provenance: str = "") -> bytes:
     """The figure as .png (200 pixels to the inch), .svg, .pdf or .gif; always the same bytes.
 
-    The provenance, where the numbers came from, is kept in the file's metadata; it may be empty.
+    The provenance goes into the file's metadata; it may be empty.
     """
     if suffix == ".gif":
-        return _animated(getattr(figure, "frames", ()) or [figure])
-    told = "\n".join(map(printable, provenance.splitlines())) or None
-    metadata: dict[str, dict[str, str | None]] = {
-        ".png": {"Software": "attnviz", "Description": told},
-        ".svg": {"Creator": "attnviz", "Date": None, "Description": told},
-        ".pdf": {"Creator": "attnviz", "CreationDate": None, "Subject": told},
-    }
-    given = metadata[suffix].items()
-    kept = {name: text for name, text in given if text is not None or name.endswith("Date")}
+        return _gif_bytes(getattr(figure, "frames", ()) or [figure])
+    creator, about, date = _METADATA[suffix]
+    metadata: dict[str, str | None] = {creator: "attnviz"}
+    if provenance:
+        metadata[about] = "\n".join(map(printable, provenance.splitlines()))
+    if date:
+        metadata[date] = None  # matplotlib writes the date otherwise
     settings, buffer = dict(_SETTINGS), BytesIO()
     if suffix == ".pdf":
         # Journals refuse Type 3; matplotlib garbles fonts with other outlines (CJK) as Type 42.
         families = {name for text in figure.findobj(Text) for name in text.get_fontfamily()}
-        settings["pdf.fonttype"] = 42 if embeddable(families) else 3
+        settings["pdf.fonttype"] = 42 if can_embed(families) else 3
     with own_settings(), mpl.rc_context(settings):
-        figure.savefig(buffer, format=suffix.removeprefix("."), dpi=DPI, metadata=kept)
+        figure.savefig(buffer, format=suffix.removeprefix("."), dpi=DPI, metadata=metadata)
     return buffer.getvalue()
 
 
-def overlap(one: Sequence[float], other: Sequence[float]) -> float:
-    """The area that two boxes share; both as left, bottom, right and top, or from above."""
+def overlap_area(one: Sequence[float], other: Sequence[float]) -> float:
+    """The common area of two boxes, each given as its low and its high corner."""
     width = min(one[2], other[2]) - max(one[0], other[0])
     height = min(one[3], other[3]) - max(one[1], other[1])
     return max(width, 0.0) * max(height, 0.0)
 
 
-def _animated(frames: Sequence[Figure]) -> bytes:
+def _gif_bytes(frames: Sequence[Figure]) -> bytes:
     """A .gif of frames, three a second, the last for longer."""
     images = [Image.open(BytesIO(figure_bytes(one, ".png"))).convert("RGB") for one in frames]
     size = max(one.width for one in images), max(one.height for one in images)
@@ -259,7 +262,7 @@ def _animated(frames: Sequence[Figure]) -> bytes:
 
 
 def _bar_words(frame: Frame, height: int) -> tuple[dict[float, str], str]:
-    """The colour bar's ticks with their texts, and its unit in as many lines as it needs."""
+    """The colour bar's ticks with their texts, and its unit wrapped to the height."""
     low, high = frame.limits
     places = np.linspace(low, high, 5 if height >= 300 else 3)
     ticks = {float(place): f"{place:.3g}".replace("-", "−") for place in places}
@@ -270,8 +273,8 @@ def _bar_words(frame: Frame, height: int) -> tuple[dict[float, str], str]:
 
 
 def draw_image(axes: Axes, image: NDArray[Any], limits: Limits, **how: Any) -> None:
-    """An image on a scale, in a thin frame without ticks; `how` is matplotlib's."""
-    # In float32, as images are, −0.4 lies just below −0.4, and would be white.
+    """Draw an image on a scale, in a thin frame without ticks; `how` are options of imshow."""
+    # Images are float32, in which −0.4 lies just below the limit −0.4 and would be white.
     low = min(limits[0], float(np.float32(limits[0])))
     how = {"cmap": colormap(limits), "vmin": low, "vmax": limits[1], **how}
     axes.imshow(image, aspect="auto", interpolation="nearest", **how)
@@ -282,7 +285,7 @@ def draw_image(axes: Axes, image: NDArray[Any], limits: Limits, **how: Any) -> N
 
 @dataclass(frozen=True, slots=True)
 class Paragraph:
-    """A paragraph ready to be placed: its lines, its looks, its height in pixels."""
+    """A paragraph in lines, with its looks and its height in pixels."""
 
     text: str
     size: float
@@ -294,32 +297,32 @@ class Paragraph:
 def paragraph(
     face: Typeface, text: str, size: float, bold: bool, color: Color, room: int
 ) -> Paragraph:
-    """The paragraph in lines that fit the room, cut where it is very long."""
+    """The paragraph in lines that fit the room; a very long text is cut."""
     shown = face.drawable(shorten(printable(text), _MOST_CELLS))
     lines = face.wrap(shown, size, room, bold=bold)
     height = line_height(size) * (lines.count("\n") + 1)
     return Paragraph(lines, size, bold, color, int(np.ceil(height)) + 4)
 
 
-def heading(face: Typeface, title: str, subtitle: str, room: int) -> list[Paragraph]:
-    """The title and what stands under it, in paragraphs; either may be empty."""
-    under = ((text, TEXT_SIZE, False, FAINT) for text in subtitle.split("\n"))
-    looks = ((title, TITLE_SIZE, True, INK), *under)
+def title_paragraphs(face: Typeface, title: str, subtitle: str, room: int) -> list[Paragraph]:
+    """The title and the subtitle in paragraphs; either may be empty."""
+    looks = [(title, TITLE_SIZE, True, INK)]
+    looks += ((text, TEXT_SIZE, False, FAINT) for text in subtitle.split("\n"))
     return [paragraph(face, *look, room) for look in looks if look[0]]
 
 
-def footing(face: Typeface, notes: Iterable[str], room: int) -> list[Paragraph]:
+def note_paragraphs(face: Typeface, notes: Iterable[str], room: int) -> list[Paragraph]:
     """The notes below a picture."""
     return [paragraph(face, note, NOTE_SIZE, False, FAINT, room) for note in notes]
 
 
 def height_of(paragraphs: Iterable[Paragraph]) -> int:
-    """Pixels of paragraphs below one another."""
+    """Pixels that paragraphs take below one another."""
     return sum(item.height for item in paragraphs)
 
 
-def in_lines(widths: Iterable[float], room: float) -> list[tuple[float, int]]:
-    """Where each of several things begins, and in which line, in lines of that much room."""
+def flow_lines(widths: Iterable[float], room: float) -> list[tuple[float, int]]:
+    """The start and the line of each of several things, set in lines of that much room."""
     places, across, line = list[tuple[float, int]](), 0.0, 0
     for wide in widths:
         if across and across + wide > room:
@@ -338,14 +341,14 @@ def blank_page(width: int, height: int) -> Page:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A figure that is filled by pixel, counted from its upper left corner."""
+    """A figure with pixel coordinates from its upper left corner."""
 
     figure: Figure
     width: int
     height: int
 
     def axes(self, left: int, top: int, width: int, height: int) -> Axes:
-        """Axes over exactly these pixels."""
+        """New axes over exactly these pixels."""
         bottom = self.height - top - height
         return self.figure.add_axes(
             (left / self.width, bottom / self.height, width / self.width, height / self.height)
@@ -354,7 +357,7 @@ class Page:
     def stack(
         self, paragraphs: list[Paragraph], left: int, top: int, face: Typeface, gid: str = "head"
     ) -> None:
-        """Paragraphs below one another."""
+        """Write paragraphs below one another."""
         for item in paragraphs:
             place = left / self.width, 1 - top / self.height
             looks: dict[str, Any] = {"bold": item.bold, "va": "top", "linespacing": LINE}

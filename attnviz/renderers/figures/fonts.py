@@ -1,4 +1,4 @@
-"""Which installed fonts draw a figure's text, how wide it becomes, and what no font can draw."""
+"""The fonts of a figure's texts, the width of texts, and characters that no font draws."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from matplotlib.ft2font import FT2Font
 from attnviz.renderers.printable import code_point, printable
 
 DPI = 200
-"""Pixels to the inch, of every picture."""
+"""Pixels to the inch of every picture."""
 _FIRST = "DejaVu Sans"
-# Tried in this order, so that a figure looks alike wherever they are installed; others follow.
+# Preferred in this order, so that a figure looks alike on all machines that have them.
 _FAMILIES = (
     *("Noto Sans CJK SC", "Noto Sans SC", "Source Han Sans SC", "PingFang SC", "Microsoft YaHei"),
     *("WenQuanYi Zen Hei", "WenQuanYi Micro Hei", "Hiragino Sans", "Yu Gothic", "Malgun Gothic"),
@@ -25,49 +25,46 @@ _FAMILIES = (
     *("Noto Emoji", "Segoe UI Emoji", "Symbola", "Noto Sans Symbols", "Noto Sans Symbols 2"),
     *("Arial Unicode MS", "Unifont"),
 )
-# Chinese characters are written a little differently in Japanese and Korean.
+# Japanese and Korean draw some Chinese characters differently.
 _JAPANESE, _KOREAN = "Noto Sans CJK JP", "Noto Sans CJK KR"
-# No outlines for these characters: boxes that name a block, bitmaps, TeX's own encodings.
+# These fonts have no real outlines: boxes that name a block, bitmaps, TeX's own encodings.
 _UNUSABLE = ("Last Resort", "Noto Color Emoji", "Apple Color Emoji", "cmr", "cmm", "cms", "cmb")
-# Drawn as nothing; beside a character that was replaced they have no work left.
+# Fonts draw these as nothing; beside a replaced character they have no effect.
 _LEFT_TO_RIGHT = "\u200e"
 _UNDRAWN = dict.fromkeys([0x200C, 0x200D, *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)])
 
 
 @dataclass(frozen=True, slots=True)
 class Typeface:
-    """The font families of one figure, each asked for what those before it lack.
-
-    None of them draws the characters that are `missing`.
-    """
+    """The font families of one figure, the first first; none draws the `missing` characters."""
 
     families: tuple[str, ...]
     missing: frozenset[str]
 
     def drawable(self, text: str) -> str:
-        """The text made printable, with each character no font draws as ‹its code point›."""
+        """The text made printable, with missing characters as ‹code points›."""
         shown = printable(text)
         if not self.missing.intersection(shown):
-            return _in_order(shown)
+            return _mark_directions(shown)
         pieces = groupby(shown.translate(_UNDRAWN), self.missing.__contains__)
-        return _in_order(
+        return _mark_directions(
             "".join(substitute(*run) if lost else "".join(run) for lost, run in pieces)
         )
 
     def font(self, size: float, *, bold: bool = False) -> FontProperties:
-        """What matplotlib's texts take as `fontproperties`; the size is in points."""
+        """The `fontproperties` of matplotlib's texts; the size is in points."""
         return FontProperties(
             family=list(self.families), size=size, weight="bold" if bold else "normal"
         )
 
     def width(self, text: str, size: float, *, bold: bool = False) -> float:
-        """How many pixels at 200 to the inch a line of drawable text takes."""
+        """Pixels that a line of drawable text takes."""
         font = self.font(size, bold=bold)
         measure = _ruler().get_text_width_height_descent
         return float(measure(text, font, False)[0])  # type: ignore[no-untyped-call]  # noqa: FBT003
 
     def wrap(self, text: str, size: float, width: float, *, bold: bool = False) -> str:
-        """The drawable text in lines of at most so many pixels, broken at spaces where possible."""
+        """The drawable text in lines of so many pixels, broken at spaces where possible."""
         lines = [""]
         for word in text.split(" "):
             longer = f"{lines[-1]} {word}".lstrip(" ")
@@ -85,8 +82,8 @@ class Typeface:
 def typeface(texts: Iterable[str]) -> Typeface:
     """The fonts that draw all the texts of a figure.
 
-    DejaVu Sans comes with matplotlib and draws Latin, Greek, Cyrillic, Arabic, Hebrew and many
-    signs. Only what it lacks is looked for among the installed fonts.
+    DejaVu Sans comes with matplotlib and has Latin, Greek, Cyrillic, Arabic, Hebrew and many signs.
+    Other characters are searched for in the installed fonts.
     """
     wanted = {character for text in texts for character in printable(text)} - {"\n"}
     wanted -= set(map(chr, _UNDRAWN))
@@ -102,16 +99,16 @@ def typeface(texts: Iterable[str]) -> Typeface:
     return Typeface(tuple(families), frozenset(missing))
 
 
-def embeddable(families: Iterable[str]) -> bool:
-    """True where all the fonts have TrueType outlines, which a .pdf can embed as they are."""
+def can_embed(families: Iterable[str]) -> bool:
+    """True where all fonts have TrueType outlines, which a .pdf can embed unchanged."""
     tables = (face.get_sfnt_table("maxp") for family in families for face in _faces(family))
     return all(table is not None and table["version"] == (1, 0) for table in tables)
 
 
 def substitute(*characters: str) -> str:
-    """What stands for characters that no font draws: their code points, ‹0939 093F›.
+    """The code points of characters that no font draws: ‹0939 093F›.
 
-    The picture of a control character gives way to that character's own code, ‹1B›.
+    For the picture of a control character it is the code of that character: ‹1B›.
     """
     codes = (
         code_point(chr(ord(item) - 0x2400) if "\u2400" <= item <= "\u241f" else item)
@@ -120,11 +117,11 @@ def substitute(*characters: str) -> str:
     return f"‹{' '.join(code.strip('‹›') for code in codes)}›"
 
 
-def _in_order(text: str) -> str:
-    """The text with marks that keep Arabic and Hebrew from drawing their neighbours over.
+def _mark_directions(text: str) -> str:
+    """The text with left-to-right marks around Arabic and Hebrew, which else reorder neighbours.
 
-    Without them "كتاب · 4 heads" would be drawn with the 4 on the left. Words of such a script
-    that follow one another stay in their own order.
+    Without them "كتاب · 4 heads" has the 4 on the left. Consecutive words of such a script keep
+    their order.
     """
     ends = {i for i, item in enumerate(text) if unicodedata.bidirectional(item) in ("R", "AL")}
     if not ends:
@@ -141,16 +138,15 @@ def _in_order(text: str) -> str:
 
 def _candidates(missing: set[str]) -> Iterator[str]:
     installed = {entry.name for entry in fontManager.ttflist if entry.style == "normal"}
-    first = []
+    preferred = []
     if any("\u3040" <= character <= "\u30ff" for character in missing):
-        first.append(_JAPANESE)
+        preferred.append(_JAPANESE)
     if any("\uac00" <= character <= "\ud7a3" for character in missing):
-        first.append(_KOREAN)
-    named = [family for family in (*first, *_FAMILIES) if family in installed]
-    yield from named
-    yield from sorted(
-        family for family in installed - set(named) if not family.startswith(_UNUSABLE)
-    )
+        preferred.append(_KOREAN)
+    preferred = [family for family in (*preferred, *_FAMILIES) if family in installed]
+    yield from preferred
+    others = installed - set(preferred)
+    yield from sorted(family for family in others if not family.startswith(_UNUSABLE))
 
 
 def _draws(family: str, character: str) -> bool:

@@ -1,4 +1,4 @@
-"""Every head of every layer side by side on one scale, drawn as one composite image."""
+"""Every head of every layer side by side on one scale, as one image."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from attnviz.core.attention_map import AttentionMap
-from attnviz.renderers.blocks import strongest
-from attnviz.renderers.colors import INK, Limits, beyond, no_value, scale_of
+from attnviz.renderers.blocks import block_peaks
+from attnviz.renderers.colors import INK, Limits, beyond_note, no_value_note, scale_of
 from attnviz.renderers.figures.figure import (
     FREE,
     TEXT_SIZE,
     Fit,
     Frame,
-    framed,
+    frame_image,
     ink,
     line_height,
     own_settings,
@@ -34,7 +34,7 @@ _NAME_CELLS = 18
 
 @dataclass(frozen=True, slots=True)
 class GridSide:
-    """How tiles are laid out along one side of a grid, in pixels of the image."""
+    """The tiles along one side of a grid, in pixels of the image."""
 
     tiles: int
     block: int
@@ -49,20 +49,17 @@ class GridSide:
 
     @property
     def middles(self) -> NDArray[np.float64]:
-        """Where each tile's middle lies."""
-        return (
-            np.arange(self.tiles, dtype=np.float64) * (self.tile + self.gap) + self.tile / 2 - 0.5
-        )
+        """The middle of each tile."""
+        starts = np.arange(self.tiles, dtype=np.float64) * (self.tile + self.gap)
+        return starts + self.tile / 2 - 0.5
 
 
 @own_settings()
 def grid(attention_map: AttentionMap, *, title: str, subtitle: str = "", fit: Fit = FREE) -> Figure:
-    """Every head of every layer side by side on one scale.
+    """Every head of every layer side by side on one scale (see `colors.scale_of`).
 
-    Layers run down, heads across; in each tile rows are queries and columns keys. Shares are
-    coloured from 0 to 1, or to the next round number where none reaches a half; signed values
-    around 0. Where there are more weights than pixels each pixel shows its strongest weight, and
-    the picture says so.
+    Layers run down, heads across; in each tile rows are queries and columns keys. If there are more
+    weights than pixels, each pixel shows its strongest weight, and a note says so.
     """
     layers, heads, queries, keys = attention_map.weights.shape
     down, across = _sides(layers, heads, queries, keys, fit.share)
@@ -73,12 +70,12 @@ def grid(attention_map: AttentionMap, *, title: str, subtitle: str = "", fit: Fi
     if max(down.block, across.block) > 1:
         notes.append(f"each pixel shows the strongest of {down.block} × {across.block} weights")
     limits = scale_of(attention_map)
-    notes += filter(None, (beyond(attention_map, limits), no_value(attention_map)))
+    notes += filter(None, (beyond_note(attention_map, limits), no_value_note(attention_map)))
     place = tile_room(attention_map.layers, face)
     unit = attention_map.unit
     frame = Frame(title, subtitle, ("; ".join(notes),), unit, limits, face, *place, fit=fit)
     image = _composite(attention_map.weights, down, across, limits)
-    figure, axes = framed(image, across.pixels, down.pixels, frame)
+    figure, axes = frame_image(image, across.pixels, down.pixels, frame)
     name_tiles(axes, down, attention_map.layers, across, attention_map.heads, face)
     return figure
 
@@ -86,9 +83,9 @@ def grid(attention_map: AttentionMap, *, title: str, subtitle: str = "", fit: Fi
 def _sides(
     layers: int, heads: int, queries: int, keys: int, share: float = 1.0
 ) -> tuple[GridSide, GridSide]:
-    """Both sides: as many pixels a weight as there is room for, or blocks of weights a pixel.
+    """Both sides, with as many pixels a weight, or as few weights a pixel, as the room allows.
 
-    Weights are square, except that those of a narrow map are drawn up to three times as wide.
+    Weights are square; those of a narrow map are up to three times as wide.
     """
     gap = 6 if max(layers, heads) <= 16 else 3
     rooms = [
@@ -111,36 +108,35 @@ def _sides(
 def _composite(
     weights: NDArray[np.float32], down: GridSide, across: GridSide, limits: Limits
 ) -> NDArray[np.float32]:
-    """All heads in one image, one value a pixel.
-
-    Between the heads stands a value below the scale, which is drawn white; NaN would do the same
-    at three times the cost.
-    """
+    """All heads in one image, one value for each pixel."""
     low, high = limits
+    # Gaps have a value below the scale, which is drawn white. NaN would be three times as slow.
     image = np.full((down.pixels, across.pixels), low - (high - low), dtype=np.float32)
     for layer, heads in enumerate(weights):
         top = layer * (down.tile + down.gap)
-        for head, tile in enumerate(strongest(heads, down.block, across.block)):
+        for head, tile in enumerate(block_peaks(heads, down.block, across.block)):
             left = head * (across.tile + across.gap)
             room = image[top : top + down.tile, left : left + across.tile]
-            # Seen as (rows, pixels a row, columns, pixels a column), each weight fills its cell.
+            # As (rows, pixels a row, columns, pixels a column) each weight fills its cell.
             cells = room.reshape(tile.shape[0], down.scale, tile.shape[1], across.scale)
             cells[:] = np.clip(tile, low, high)[:, None, :, None]
     return image
 
 
 def tile_room(layers: Sequence[str], face: Typeface) -> tuple[int, int]:
-    """Pixels that the names of tiles take left of them and above."""
+    """Pixels that the names take on the left of the tiles and above them."""
     line = int(line_height(TEXT_SIZE)) + 8
-    widest = max(face.width(_short(name, face), TEXT_SIZE) for name in layers)
+    widest = max(face.width(_shorten_name(name, face), TEXT_SIZE) for name in layers)
     return int(widest) + 14 + line, 2 * line
 
 
-def _short(name: str, face: Typeface) -> str:
+def _shorten_name(name: str, face: Typeface) -> str:
     name = face.drawable(name)
     *parts, last = name.split(".")
-    if len(name) <= 2 * _NAME_CELLS or not parts:
-        return name if parts else shorten(name, _NAME_CELLS)
+    if not parts:
+        return shorten(name, _NAME_CELLS)
+    if len(name) <= 2 * _NAME_CELLS:
+        return name
     # Paths of modules differ in their numbers and their ends.
     return ".".join([*(part if len(part) < 6 else part[:4] for part in parts), last])
 
@@ -153,8 +149,9 @@ def name_tiles(
     heads: Sequence[str],
     face: Typeface,
 ) -> None:
-    """Names of layers on the left, of heads on top, thinned where they would touch."""
-    side_names, top_names = ([_short(name, face) for name in names] for names in (layers, heads))
+    """Write names of layers on the left and of heads on top, thinned where they would touch."""
+    side_names = [_shorten_name(name, face) for name in layers]
+    top_names = [_shorten_name(name, face) for name in heads]
     font = face.font(TEXT_SIZE)
     line = line_height(TEXT_SIZE)
     widest = max(face.width(name, TEXT_SIZE) for name in top_names) + points(0.6 * TEXT_SIZE)

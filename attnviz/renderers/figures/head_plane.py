@@ -1,4 +1,4 @@
-"""Heads in a plane: near one another where they look alike, in the colours of their roles."""
+"""Heads in a plane, near one another if they look alike, in the colours of their roles."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from attnviz.renderers.figures.figure import (
     LINE,
     NOTE_SIZE,
     blank_page,
-    heading,
     height_of,
     ink,
-    overlap,
+    overlap_area,
     own_settings,
     points,
+    title_paragraphs,
     write,
 )
 from attnviz.renderers.figures.fonts import Typeface, typeface
@@ -34,9 +34,9 @@ _LABEL = 5.5
 
 @own_settings()
 def head_plane(report: SimilarityReport, rows: Sequence[HeadRow]) -> Figure:
-    """Each head a point with its name (layer.head) where there is room for it.
+    """Each head as a point, with its name (layer.head) where there is room.
 
-    The rows are the same heads with their roles; heads without are grey.
+    The rows give the roles of the heads; heads without a role are grey.
     """
     named = {
         (row.layer, row.head): row.roles[0].name
@@ -50,7 +50,7 @@ def head_plane(report: SimilarityReport, rows: Sequence[HeadRow]) -> Figure:
     )
     face = typeface([report.caption, subtitle, *names])
     width = _SIDE + _LEGEND + 2 * _EDGE
-    head = heading(face, report.caption, subtitle, width - 2 * _EDGE)
+    head = title_paragraphs(face, report.caption, subtitle, width - 2 * _EDGE)
     top = _EDGE + height_of(head) + 12
     places, size = _pixels(report.places)
     height = top + size[1] + _EDGE
@@ -74,7 +74,7 @@ def _pixels(places: NDArray[np.float64]) -> tuple[NDArray[np.float64], tuple[int
     scale = (_SIDE - 2 * _MARGIN) / max(float(spread.max()), 1e-3)
     down = max(int(spread[1] * scale) + 2 * _MARGIN, 460)
     middle = np.array([_SIDE, down]) / 2
-    # Pictures grow downwards.
+    # In pixels, y grows downwards.
     flipped = (places - (low + high) / 2) * scale * [1, -1]
     return flipped + middle, (_SIDE, down)
 
@@ -99,7 +99,7 @@ def _label(
             (x - width / 2, y + dot + line / 2 + 1),
         ):
             box = (left, middle - line / 2, left + width, middle + line / 2)
-            if not any(overlap(box, other) for other in taken):
+            if not any(overlap_area(box, other) for other in taken):
                 taken.append(box)
                 name, color = face.drawable(names[place]), INK if roles[place] else FAINT
                 write(axes, (left, middle), name, face, _LABEL, color, va="center_baseline")

@@ -1,7 +1,8 @@
-"""One matrix of weights as a heat map: rows are queries, columns keys, tokens on both sides."""
+"""One matrix of weights as a heat map: rows are queries, columns are keys."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -12,17 +13,17 @@ from matplotlib.font_manager import FontProperties
 from numpy.typing import NDArray
 
 from attnviz.core.attention_map import IMPLIED, AttentionMap, Token
-from attnviz.renderers.blocks import strongest
+from attnviz.renderers.blocks import block_peaks
 from attnviz.renderers.colors import (
     INK,
     LABELLED,
     PAPER,
     SPECIAL,
     Limits,
-    beyond,
+    beyond_note,
     color_of,
     ink_on,
-    no_value,
+    no_value_note,
     scale_of,
 )
 from attnviz.renderers.figures.figure import (
@@ -31,7 +32,7 @@ from attnviz.renderers.figures.figure import (
     Fit,
     Frame,
     draw_image,
-    framed,
+    frame_image,
     ink,
     line_height,
     own_settings,
@@ -43,18 +44,18 @@ from attnviz.renderers.printable import UNKNOWN, printable, shorten
 
 _LABEL_CELLS = 18
 _SMALLEST_LABEL = 5.5
-# Pixels of a long side at most; short ones come out shorter, with larger cells.
 _LONGEST = 1500
-# Pixels of a cell that leave room for a label beside it.
+"""Pixels of a long side at most; short sides are shorter and have larger cells."""
 _READABLE = 22
-# Pixels of a spectrogram above the columns, with the gap below it.
+"""Pixels of a cell with room for a label beside it."""
 _STRIP = 130
+"""Pixels of a spectrogram above the columns, with the gap below it."""
 _STEPS = (1, 2, 3, 4, 5, 10, 15, 20, 25, 50, 100, 200, 250, 500)
 
 
 @dataclass(frozen=True, slots=True)
 class TokenAxis:
-    """How the tokens of one side are laid out."""
+    """The layout of the tokens of one side."""
 
     tokens: tuple[Token, ...]
     texts: tuple[str, ...]
@@ -66,7 +67,7 @@ class TokenAxis:
 
     @property
     def pixels(self) -> int:
-        """The length of the whole side."""
+        """The length of the side."""
         return -(-len(self.tokens) // self.block) * self.cell
 
     @property
@@ -76,7 +77,7 @@ class TokenAxis:
 
     @property
     def pad(self) -> int:
-        """Pixels between an image and its labels, more where tick marks stand between."""
+        """Pixels between an image and its labels; more with tick marks."""
         return 8 if self.step == 1 else 16
 
     def widest(self, face: Typeface) -> float:
@@ -88,21 +89,21 @@ class TokenAxis:
 
 
 def label_words(token: Token) -> tuple[str, ...]:
-    """What an axis says of a token: its text and, where it has one, its label."""
+    """The words of a token on an axis: its text and its label, if it has one."""
     parts = (token.text, token.label) if token.label else (token.text,)
-    # A very long token is cut once before any font is looked up for it, and once as drawn.
+    # A very long token is cut before fonts are searched for it, and once more as drawn.
     return tuple(shorten(printable(part), _LABEL_CELLS) for part in parts)
 
 
-def label(token: Token, face: Typeface) -> str:
-    """A token as an axis names it, cut where it is very long."""
+def axis_label(token: Token, face: Typeface) -> str:
+    """The name of a token on an axis; a very long one is cut."""
     return " · ".join(shorten(face.drawable(word), _LABEL_CELLS) for word in label_words(token))
 
 
 def axes_of(
     queries: tuple[Token, ...], keys: tuple[Token, ...], face: Typeface, longest: int = _LONGEST
 ) -> tuple[TokenAxis, TokenAxis]:
-    """The layout of both sides; cells of a short side may be twice as long."""
+    """The layout of both sides; cells may be up to twice as long as wide."""
     down, across = (-(-len(side) // longest) for side in (queries, keys))
     height = max(1, longest // (len(queries) // down + 13))
     width = max(1, longest // (len(keys) // across + 13))
@@ -115,24 +116,26 @@ def _axis(tokens: tuple[Token, ...], block: int, cell: int, face: Typeface) -> T
     size = min(TEXT_SIZE, max(_SMALLEST_LABEL, 0.8 * spacing * 72 / DPI))
     line = line_height(size) * 0.92
     step = next((step for step in _STEPS if step * spacing >= line), len(tokens))
-    texts = tuple(label(token, face) for token in tokens)
-    return TokenAxis(tokens, texts, block, cell, size, step, _shown(tokens, step, line / spacing))
+    texts = tuple(axis_label(token, face) for token in tokens)
+    return TokenAxis(
+        tokens, texts, block, cell, size, step, _labelled_positions(tokens, step, line / spacing)
+    )
 
 
-def _shown(tokens: tuple[Token, ...], step: int, apart: float) -> tuple[int, ...]:
-    """Positions to label: what a person labelled first, then every step-th, so far apart."""
+def _labelled_positions(tokens: tuple[Token, ...], step: int, apart: float) -> tuple[int, ...]:
+    """Positions to name, at least so far apart: labelled tokens first, then every step-th."""
     if step == 1:
         return tuple(range(len(tokens)))
-    shown: list[int] = []
-    named = (i for i, token in enumerate(tokens) if token.label)
-    for position in (*named, *range(0, len(tokens), step)):
-        if all(abs(position - other) >= apart for other in shown):
-            shown.append(position)
-    return tuple(sorted(shown))
+    chosen: list[int] = []
+    labelled = (i for i, token in enumerate(tokens) if token.label)
+    for position in (*labelled, *range(0, len(tokens), step)):
+        if all(abs(position - other) >= apart for other in chosen):
+            chosen.append(position)
+    return tuple(sorted(chosen))
 
 
 def label_angle(columns: TokenAxis, face: Typeface) -> int:
-    """How far labels of columns are turned: upright if they fit, slanted if their lines do."""
+    """The angle of column labels: 0 if they fit, 45 if their lines do, else 90."""
     spacing = columns.step * columns.spacing
     if columns.widest(face) + points(0.5 * columns.size) <= spacing:
         return 0
@@ -147,7 +150,7 @@ def label_room(columns: TokenAxis, angle: int, face: Typeface) -> tuple[int, int
 
 
 def thinning_notes(rows: TokenAxis, columns: TokenAxis) -> tuple[str, ...]:
-    """What the picture leaves out."""
+    """A note on the tokens and weights that the picture leaves out."""
     notes = []
     if rows.step == columns.step > 1:
         notes.append(f"every {_ordinal(rows.step)} token is named")
@@ -172,7 +175,7 @@ _SMALLEST_NUMBER, _LARGEST_NUMBER = 5.0, 8.0
 
 
 def axis_names(item: AttentionMap) -> tuple[str, str]:
-    """What the rows and the columns of a map are."""
+    """The names of a map's rows and columns."""
     if item.stream == IMPLIED:
         return IMPLIED_AXES
     return OUTPUT_AXES if item.query_side == "output" else (QUERY_AXIS, KEY_AXIS)
@@ -189,14 +192,19 @@ def heatmap(
     fit: Fit = FREE,
     above: NDArray[np.float32] | None = None,
 ) -> Figure:
-    """One matrix of weights as a heat map.
+    """One matrix of weights as a heat map, with numbers in the cells if they fit.
 
-    Shares are coloured from 0 to 1, or to the next round number where none reaches a half;
-    signed values around 0. Numbers stand in the cells while they fit. Labels that do not fit are
-    thinned, a matrix too large for a pixel a weight is drawn by its strongest weights, and the
-    picture says so. Lines stand before the row and the column where a second part begins
-    (`divided`). A spectrogram of the same time, (bands from low to high, time), is drawn `above`
-    the columns.
+    If there is too little room, labels are thinned and each pixel shows its strongest weight; notes
+    say so.
+
+    Args:
+        attention_map: one layer and one head.
+        title: the first line.
+        subtitle: the lines under it.
+        divided: the row and the column where a second part begins, marked by lines.
+        limits: the scale, by default `colors.scale_of` the map.
+        fit: the width of the picture.
+        above: a spectrogram above the columns, shape (bands from low to high, time).
 
     Raises:
         ValueError: a map of several layers or heads.
@@ -213,7 +221,9 @@ def heatmap(
     name_room = int(line_height(TEXT_SIZE)) + 8
     strip = 0 if above is None else _STRIP
     limits = limits or scale_of(attention_map)
-    told = [note for note in (beyond(attention_map, limits), no_value(attention_map)) if note]
+    told = [
+        note for note in (beyond_note(attention_map, limits), no_value_note(attention_map)) if note
+    ]
     frame = Frame(
         title,
         subtitle,
@@ -226,8 +236,8 @@ def heatmap(
         right=overhang,
         fit=fit,
     )
-    image = np.clip(strongest(weights, rows.block, columns.block), *limits)
-    figure, axes = framed(image, columns.pixels, rows.pixels, frame)
+    image = np.clip(block_peaks(weights, rows.block, columns.block), *limits)
+    figure, axes = frame_image(image, columns.pixels, rows.pixels, frame)
     axes.images[0].set_extent((-0.5, len(sides[1]) - 0.5, len(sides[0]) - 0.5, -0.5))
     label_axes(axes, rows, columns, angle, face)
     if above is not None:
@@ -237,8 +247,8 @@ def heatmap(
     if above is not None:
         names = names[0], f"{names[1]}, in seconds"
     _name_axes(axes, rows, columns, frame, names)
-    separate(axes, rows, columns)
-    _divide(axes, rows, columns, divided)
+    draw_borders(axes, rows, columns)
+    _draw_divisions(axes, rows, columns, divided)
     write_numbers(axes, weights, rows, columns, frame)
     return figure
 
@@ -255,9 +265,9 @@ def _draw_above(axes: Axes, bands: NDArray[np.float32], height: int) -> None:
     draw_image(strip, bands, loudness, cmap="Greys", origin="lower")
 
 
-def number(value: float, digits: int) -> str:
-    """A weight as a cell shows it: .46 for 0.46, 0 for an exact 0, −.20 below 0, – for NaN."""
-    if value != value:
+def cell_number(value: float, digits: int) -> str:
+    """A weight in a cell: .46 for 0.46, 0 for an exact 0, −.20 below 0, – for NaN."""
+    if math.isnan(value):
         return UNKNOWN
     if value == 0:
         return "0"
@@ -274,7 +284,7 @@ def number(value: float, digits: int) -> str:
 
 
 def label_axes(axes: Axes, rows: TokenAxis, columns: TokenAxis, angle: int, face: Typeface) -> None:
-    """Tokens beside the rows and above the columns."""
+    """Write tokens beside the rows and above the columns."""
     upright = {"ha": "center", "va": "bottom"}
     turned = {"ha": "left", "va": "center", "rotation": angle, "rotation_mode": "anchor"}
     axes.xaxis.tick_top()
@@ -308,8 +318,8 @@ def _name_axes(
     write(axes, (beside, 0.5), names[0], frame.face, TEXT_SIZE, **looks)
 
 
-def separate(axes: Axes, rows: TokenAxis, columns: TokenAxis) -> None:
-    """Thin white lines between cells that are large enough to spare a pixel."""
+def draw_borders(axes: Axes, rows: TokenAxis, columns: TokenAxis) -> None:
+    """Draw thin white lines between cells, unless these are too small."""
     if min(rows.spacing, columns.spacing) < 16:
         return
     looks: dict[str, Any] = {"colors": ink(PAPER), "linewidth": 0.5}
@@ -318,7 +328,7 @@ def separate(axes: Axes, rows: TokenAxis, columns: TokenAxis) -> None:
     axes.vlines(edges[1], -0.5, len(rows.tokens) - 0.5, **looks)
 
 
-def _divide(
+def _draw_divisions(
     axes: Axes, rows: TokenAxis, columns: TokenAxis, divided: tuple[int | None, int | None]
 ) -> None:
     looks: dict[str, Any] = {"color": ink(INK), "linewidth": 0.8, "clip_on": False}
@@ -332,16 +342,15 @@ def _divide(
 def write_numbers(
     axes: Axes, weights: NDArray[np.float32], rows: TokenAxis, columns: TokenAxis, frame: Frame
 ) -> None:
-    """Every weight in its cell, with as many digits as fit; nothing where none do."""
+    """Write every weight in its cell with as many digits as fit, or none."""
     if weights.size > _MOST_NUMBERS:
         return
     face, limits = frame.face, frame.limits
     smallest = _SMALLEST_LABEL if frame.fit.width else _SMALLEST_NUMBER
     for digits in (3, 2) if limits[1] < 0.1 else (2, 1):
-        texts = [[number(float(weight), digits) for weight in row] for row in weights]
-        widest = max(
-            face.width(text, _LARGEST_NUMBER) for text in {t for row in texts for t in row}
-        )
+        texts = [[cell_number(float(weight), digits) for weight in row] for row in weights]
+        every = {text for row in texts for text in row}
+        widest = max(face.width(text, _LARGEST_NUMBER) for text in every)
         size = min(
             _LARGEST_NUMBER,
             _LARGEST_NUMBER * 0.8 * columns.cell / widest,
@@ -357,7 +366,7 @@ def write_numbers(
 def write_cells(
     axes: Axes, values: NDArray[Any], texts: list[list[str]], limits: Limits, font: FontProperties
 ) -> None:
-    """A text in each cell, in the ink that reads best on its colour."""
+    """Write a text in each cell, in the ink that is easiest to read on its colour."""
     looks: dict[str, Any] = {"fontproperties": font, "ha": "center", "va": "center_baseline"}
     for (i, j), value in np.ndenumerate(values):
         if text := texts[i][j]:

@@ -1,4 +1,4 @@
-"""Attention on the picture that it looks at: one head beside the picture, or every head at once."""
+"""Attention drawn over the picture it attends to: one head, every head, or one tile per word."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from attnviz.renderers.figures.figure import (
     NOTE_SIZE,
     TEXT_SIZE,
     Frame,
-    framed,
+    frame_image,
     ink,
     line_height,
     own_settings,
@@ -42,9 +42,9 @@ _WIDEST_GRID, _TALLEST_GRID = 1700, 2000
 _LARGEST_TILE, _SMALLEST_TILE = 260, 24
 _GAP, _GRID_GAP = 24, 6
 _OPAQUE, _BEND = 0.9, 0.8
-"""How far the colour of the largest weight covers the picture, and how fast smaller ones fade."""
+"""The opacity of the largest weight's colour, and the exponent by which smaller ones fade."""
 _ROOM_FOR_NUMBER = 60
-"""Pixels of a tile from which on its largest weight is written in it."""
+"""Pixels of the smallest tile with its largest weight written in it."""
 _NOTE = "colours as on the bar; the smaller a weight, the more of the picture shows through"
 _OWN = "each picture on a scale of its own, up to its largest weight, which is written in it"
 _SMOOTH = "weights are smoothed between the middles of patches"
@@ -52,9 +52,9 @@ _SMOOTH = "weights are smoothed between the middles of patches"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PictureCrop:
-    """The part of a picture that patches cover, in pixels of shape (height, width, 3).
+    """The part of a picture that patches cover, shape (height, width, 3).
 
-    If one patch looks, it is outlined: its row and column, and how many there are of both.
+    `outlined` is the querying patch: its row, its column, and the numbers of rows and columns.
     """
 
     pixels: NDArray[np.uint8]
@@ -64,32 +64,40 @@ class PictureCrop:
 
 @dataclass(frozen=True, slots=True)
 class Overlaying:
-    """How weights are laid over pictures.
+    """How weights are drawn over pictures.
 
     Attributes:
         scale: "own": each picture up to its own largest weight; "shared": one scale for all.
-        smooth: True: weights flow into one another instead of filling their patches evenly.
+        smooth: True: weights are interpolated between patches instead of filling them evenly.
     """
 
     scale: PictureScale = "own"
     smooth: bool = False
 
     def notes(self, *, several: bool, blank: bool = False) -> tuple[str, ...]:
-        """What a reader of the picture must know."""
+        """How to read the picture."""
         own = several and self.scale == "own"
-        holding = {_NOTE: not blank, _OWN: own, _SMOOTH: self.smooth}
-        told = [note for note, holds in holding.items() if holds]
-        return ("; ".join(told),) if told else ()
+        conditions = {_NOTE: not blank, _OWN: own, _SMOOTH: self.smooth}
+        notes = [note for note, holds in conditions.items() if holds]
+        return ("; ".join(notes),) if notes else ()
+
+    def scale_of(
+        self, weights: NDArray[np.float32], values: Values, unit: str
+    ) -> tuple[Limits, str]:
+        """The scale of several pictures and its unit."""
+        if self.scale == "shared":
+            return limits_of(weights, values), unit
+        return (-1.0 if values == "signed" else 0.0, 1.0), "share of the picture's largest weight"
 
 
 PLAIN = Overlaying()
 
 
-def shown_picture(picture: Any) -> PictureCrop:
-    """A file, an image or an array of bytes; None: a blank square, under colours as they are.
+def picture_crop(picture: Any) -> PictureCrop:
+    """A picture from a file, an image or an array of bytes; None: a blank square.
 
     Raises:
-        UsageError: an array that is no picture.
+        UsageError: the array is not a picture.
     """
     if picture is None:
         return PictureCrop(np.full((64, 64, 3), 255, np.uint8), blank=True)
@@ -99,10 +107,10 @@ def shown_picture(picture: Any) -> PictureCrop:
             f"{picture.shape}"
         )
     if isinstance(picture, str | PathLike):
-        return PictureCrop(np.asarray(read_picture(Path(picture))))
-    return PictureCrop(
-        np.asarray(picture.convert("RGB") if isinstance(picture, Image.Image) else picture)
-    )
+        picture = read_picture(Path(picture))
+    elif isinstance(picture, Image.Image):
+        picture = picture.convert("RGB")
+    return PictureCrop(np.asarray(picture))
 
 
 @own_settings()
@@ -116,21 +124,21 @@ def overlay(
     values: Values = "share",
     how: Overlaying = PLAIN,
 ) -> Figure:
-    """One head's shares, shape (rows, columns), over the picture, the picture itself beside it.
+    """The picture, and beside it the picture under one head's weights, shape (rows, columns).
 
-    Each patch has the colour of its weight, on a scale from 0 to 1, or to the next round number
-    where none reaches a half.
+    Each patch has the colour of its weight on the scale of `colors.limits_of`.
     """
     limits = limits_of(weights, values)
     face = typeface([title, subtitle, unit])
-    picture = resized(seen.pixels, _LONGEST)
+    picture = resize(seen.pixels, _LONGEST)
     height, width = picture.shape[:2]
     gap = np.full((height, _GAP, 3), 255, dtype=np.uint8)
-    over = blended(picture, weights, limits, smooth=how.smooth, blank=seen.blank)
+    over = blend(picture, weights, limits, smooth=how.smooth, blank=seen.blank)
     both = over if seen.blank else np.concatenate([picture, gap, over], axis=1)
     notes = how.notes(several=False, blank=seen.blank)
-    frame = Frame(title, subtitle, notes, unit, limits, face, table=_table(limits, seen))
-    figure, axes = framed(both, both.shape[1], height, frame)
+    table = _table(limits, blank=seen.blank)
+    frame = Frame(title, subtitle, notes, unit, limits, face, table=table)
+    figure, axes = frame_image(both, both.shape[1], height, frame)
     axes.spines[:].set_visible(False)
     if seen.outlined is not None:
         for left in (0, width + _GAP):
@@ -154,31 +162,28 @@ def overlay_grid(  # noqa: PLR0913 - all of them by name
 ) -> Figure:
     """Every head of every layer over the picture.
 
-    Shares have the shape (layers, heads, rows, columns), with NaN where a layer has fewer heads;
-    `columns` says what the second axis is where it is not heads.
+    Weights have the shape (layers, heads, rows, columns), NaN where a layer has fewer heads.
+    `columns` names the second axis.
     """
-    limits = _limits(weights[np.isfinite(weights)], values, how)
-    unit = _unit(unit, how)
+    limits, unit = how.scale_of(weights[np.isfinite(weights)], values, unit)
     face = typeface([title, subtitle, unit, *layers, *heads])
     room = min(_WIDEST_GRID // len(heads) - _GRID_GAP, _LARGEST_TILE)
     height, width = seen.pixels.shape[:2]
     room = min(room, int((_TALLEST_GRID // len(layers) - _GRID_GAP) * max(width / height, 1)))
-    tile = resized(seen.pixels, max(room, _SMALLEST_TILE))
-    down, across = (
-        GridSide(len(names), 1, 1, length, _GRID_GAP)
-        for names, length in zip((layers, heads), tile.shape, strict=False)
-    )
-    high, wide = (side.tile + _GRID_GAP for side in (down, across))
+    tile = resize(seen.pixels, max(room, _SMALLEST_TILE))
+    down = GridSide(len(layers), 1, 1, tile.shape[0], _GRID_GAP)
+    across = GridSide(len(heads), 1, 1, tile.shape[1], _GRID_GAP)
+    high, wide = tile.shape[0] + _GRID_GAP, tile.shape[1] + _GRID_GAP
     there = np.isfinite(weights).any(axis=(2, 3))
     tiles = [
         _Tile(layer * high, head * wide, tile, weights[layer, head])
         for layer, head in np.argwhere(there).tolist()
     ]
-    image = _pasted((down.pixels, across.pixels), tiles, limits, how, blank=seen.blank)
+    image = _paste_tiles((down.pixels, across.pixels), tiles, limits, how, blank=seen.blank)
     notes, place = how.notes(several=True, blank=seen.blank), tile_room(layers, face)
-    table = _table(limits, seen)
+    table = _table(limits, blank=seen.blank)
     frame = Frame(title, subtitle, notes, unit, limits, face, *place, table=table)
-    figure, axes = framed(image, across.pixels, down.pixels, frame)
+    figure, axes = frame_image(image, across.pixels, down.pixels, frame)
     _write_largest(axes, tiles, tile.shape[1], how, face)
     name_tiles(axes, down, layers, across, heads, face)
     axes.xaxis.label.set_text(columns)
@@ -199,32 +204,31 @@ def contact_sheet(
     unit: str,
     how: Overlaying = PLAIN,
 ) -> Figure:
-    """One small overlay a word, each under its word.
+    """A small overlay for each word, under its word.
 
-    Tiles are those of each word: the part of a picture, and its shares of shape (rows, columns).
-    Where a word has several, one for each of the `columns`, it is a row with its name on the left.
+    A word has one tile or one for each of `columns`: part of a picture, and shares, shape (rows,
+    columns). With several, each word is a row with its name on the left.
     """
     flat = [tile for row in tiles for tile in row]
-    limits = _limits(np.concatenate([shares.ravel() for _, shares in flat]), "share", how)
-    unit = _unit(unit, how)
+    every = np.concatenate([shares.ravel() for _, shares in flat])
+    limits, unit = how.scale_of(every, "share", unit)
     face = typeface([title, subtitle, unit, *words, *columns])
     in_rows, line = len(columns) > 1, int(line_height(TEXT_SIZE)) + 8
     across = len(columns) if in_rows else min(len(flat), max(4, isqrt(2 * len(flat))))
     room = min(_WIDEST_GRID // across, 3 * _TALLEST_GRID * across // len(flat)) - _GAP
     side = max(min(room, _LARGEST_TILE), 2 * _SMALLEST_TILE)
-    small = [resized(seen.pixels, side) for seen, _ in flat]
+    small = [resize(seen.pixels, side) for seen, _ in flat]
     wide = max(picture.shape[1] for picture in small) + _GAP
 
     def cut(name: str, room: int) -> str:
-        lines = face.wrap(face.drawable(printable(name)), TEXT_SIZE, room).split("\n")
-        return lines[0] + "…" * (len(lines) > 1)
+        first, *more = face.wrap(face.drawable(printable(name)), TEXT_SIZE, room).split("\n")
+        return f"{first}…" if more else first
 
     left_names = [cut(word, _LARGEST_TILE) for word in words] if in_rows else []
     top_names = [cut(name, wide - _GRID_GAP) for name in (columns if in_rows else words)]
     tops, bottom = list[int](), 0
     for first in range(0, len(flat), across):
-        named = not in_rows or first == 0
-        tops.append(bottom + line * named)
+        tops.append(bottom if in_rows and first else bottom + line)
         high = max(picture.shape[0] for picture in small[first : first + across])
         bottom = tops[-1] + high + _GRID_GAP
     beside = max((face.width(name, TEXT_SIZE) + 14 for name in left_names), default=0)
@@ -232,10 +236,10 @@ def contact_sheet(
         _Tile(tops[n // across], n % across * wide, picture, shares)
         for n, (picture, (_, shares)) in enumerate(zip(small, flat, strict=True))
     ]
-    image = _pasted((bottom - _GRID_GAP, across * wide - _GAP), pasted, limits, how)
+    image = _paste_tiles((bottom - _GRID_GAP, across * wide - _GAP), pasted, limits, how)
     notes = how.notes(several=True)
     frame = Frame(title, subtitle, notes, unit, limits, face, int(beside), table=_table(limits))
-    figure, axes = framed(image, image.shape[1], image.shape[0], frame)
+    figure, axes = frame_image(image, image.shape[1], image.shape[0], frame)
     _write_largest(axes, pasted, wide, how, face)
     axes.spines[:].set_visible(False)
     looks: dict[str, Any] = {"gid": "word", "clip_on": False}
@@ -261,7 +265,7 @@ class _Tile(NamedTuple):
         return float(np.nanmax(np.abs(self.weights)))
 
 
-def _pasted(
+def _paste_tiles(
     size: tuple[int, int],
     tiles: Sequence[_Tile],
     limits: Limits,
@@ -269,31 +273,20 @@ def _pasted(
     *,
     blank: bool = False,
 ) -> NDArray[np.uint8]:
-    """White paper with each picture under the colours of its weights."""
+    """A white image with each picture under the colours of its weights."""
     image = np.full((*size, 3), 255, dtype=np.uint8)
     for one in tiles:
         shown = one.weights / (one.largest or 1) if how.scale == "own" else one.weights
         high, wide = one.picture.shape[:2]
-        image[one.top : one.top + high, one.left : one.left + wide] = blended(
+        image[one.top : one.top + high, one.left : one.left + wide] = blend(
             one.picture, shown, limits, smooth=how.smooth, blank=blank
         )
     return image
 
 
-def _limits(weights: NDArray[np.float32], values: Values, how: Overlaying) -> Limits:
-    """The scale of several pictures: of shares of each one's largest weight, or of the weights."""
-    if how.scale == "shared":
-        return limits_of(weights, values)
-    return (-1.0 if values == "signed" else 0.0), 1.0
-
-
-def _unit(unit: str, how: Overlaying) -> str:
-    return unit if how.scale == "shared" else "share of the picture's largest weight"
-
-
-def _table(limits: Limits, seen: PictureCrop | None = None) -> NDArray[np.uint8] | None:
-    """The colours over a picture, which a scale of shares alone would hardly be seen on."""
-    return None if limits[0] < 0 or (seen is not None and seen.blank) else GLOW
+def _table(limits: Limits, *, blank: bool = False) -> NDArray[np.uint8] | None:
+    """The colours over a picture, on which the blues of shares would hardly be visible."""
+    return None if limits[0] < 0 or blank else GLOW
 
 
 def _write_largest(
@@ -310,7 +303,7 @@ def _write_largest(
         write(axes, place, number or "0", face, NOTE_SIZE, PAPER, **looks)
 
 
-def blended(
+def blend(
     picture: NDArray[np.uint8],
     weights: NDArray[np.float32],
     limits: Limits,
@@ -318,9 +311,9 @@ def blended(
     smooth: bool = False,
     blank: bool = False,
 ) -> NDArray[np.uint8]:
-    """The picture under the colours of its patches' weights, which are clear where they are 0.
+    """The picture under the colours of its patches' weights; a weight of 0 is transparent.
 
-    Where a patch has no value it is grey. Without a picture (`blank`) the colours stand alone.
+    A patch without a value is grey. A `blank` picture leaves the colours opaque.
     """
     height, width = picture.shape[:2]
     if smooth:
@@ -339,8 +332,8 @@ def blended(
     return mixed
 
 
-def resized(picture: NDArray[np.uint8], longest: int) -> NDArray[np.uint8]:
-    """The picture with its longer side of that many pixels."""
+def resize(picture: NDArray[np.uint8], longest: int) -> NDArray[np.uint8]:
+    """The picture with its longer side resized to so many pixels."""
     height, width = picture.shape[:2]
     scale = longest / max(height, width)
     size = (max(round(width * scale), 1), max(round(height * scale), 1))

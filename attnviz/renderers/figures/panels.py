@@ -1,4 +1,4 @@
-"""Several matrices of one text side by side on one scale, such as the same text by every lens."""
+"""Several matrices of one text side by side on one scale, such as those of every lens."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from attnviz.core.attention_map import AttentionMap
-from attnviz.renderers.blocks import strongest
-from attnviz.renderers.colors import Limits, beyond, no_value, scale_of
+from attnviz.renderers.blocks import block_peaks
+from attnviz.renderers.colors import Limits, beyond_note, no_value_note, scale_of
 from attnviz.renderers.figures.figure import (
     FREE,
     TEXT_SIZE,
@@ -20,7 +20,7 @@ from attnviz.renderers.figures.figure import (
     Frame,
     TooWide,
     draw_image,
-    framed,
+    frame_image,
     line_height,
     own_settings,
     write,
@@ -29,12 +29,12 @@ from attnviz.renderers.figures.fonts import Typeface, typeface
 from attnviz.renderers.figures.heatmap import (
     TokenAxis,
     axes_of,
-    label,
+    axis_label,
+    draw_borders,
     label_angle,
     label_axes,
     label_room,
     label_words,
-    separate,
     thinning_notes,
     write_numbers,
 )
@@ -62,13 +62,11 @@ def panels(
     notes: Sequence[str] = (),
     fit: Fit = FREE,
 ) -> Figure:
-    """Matrices of one text side by side on one scale, each called after its stream.
+    """Matrices of one layer and head each, side by side on one scale, named after their streams.
 
-    Signed values beside shares have a scale of their own, and a note says so.
-
-    Those with the first one's queries stand in a row and share its labels; one with other queries,
-    such as a single output, stands below the first and shares its columns.
-    Each is of one layer and one head, over the keys of the first or the first of them.
+    Those with the queries of the first stand in a row and share its labels. One with other queries,
+    such as a single output, stands below and shares the columns; its keys are the first of these.
+    Signed values beside shares have their own scale, and a note says so.
     """
     tokens = (token for item in maps for token in (*item.query_tokens, *item.key_tokens))
     words = [word for token in tokens for word in label_words(token)]
@@ -82,20 +80,21 @@ def panels(
         raise TooWide(0)
     angle = label_angle(columns, face)
     labels, overhang = label_room(columns, angle, face)
-    limits = _limits(maps)
+    alike = [scale_of(item) for item in maps if item.values == maps[0].values]
+    limits = max(alike, key=lambda one: one[1])
     units = {item.unit for item in maps}
     scales = [_limits_of(item, limits) for item in maps]
-    told = [
+    own_notes = [
         f"{item.stream} has its own scale: from −{own[1]:g} (orange) over 0 to {own[1]:g} (blue)"
         for item, own in zip(maps, scales, strict=True)
         if own != limits
     ]
-    told += {beyond(item, own) for item, own in zip(maps, scales, strict=True)} - {""}
-    told += {no_value(item) for item in maps} - {""}
+    own_notes += {beyond_note(item, own) for item, own in zip(maps, scales, strict=True)} - {""}
+    own_notes += {no_value_note(item) for item in maps} - {""}
     frame = Frame(
         title,
         subtitle,
-        (*notes, *told, *thinning_notes(rows, columns)),
+        (*notes, *own_notes, *thinning_notes(rows, columns)),
         units.pop() if len(units) == 1 else "each as said below",
         limits,
         face,
@@ -107,21 +106,15 @@ def panels(
     width = max(panel.left + panel.columns.pixels for panel in placed)
     height = max(panel.top + panel.rows.pixels for panel in placed)
     ground = np.full((1, 1), frame.limits[0] - 1, dtype=np.float32)
-    figure, base = framed(ground, width, height, frame)
+    figure, base = frame_image(ground, width, height, frame)
     base.set_axis_off()
     for panel in placed:
         _draw(figure, base, panel, (width, height), frame, angle if panel.top == 0 else None)
     return figure
 
 
-def _limits(maps: Sequence[AttentionMap]) -> Limits:
-    alike = [scale_of(item) for item in maps if item.values == maps[0].values]
-    top = max(high for _, high in alike)
-    return (-top if any(low < 0 for low, _ in alike) else 0.0), top
-
-
 def _limits_of(item: AttentionMap, limits: Limits) -> Limits:
-    """The scale of a panel: the one of all, unless only one of the two is signed."""
+    """The scale of a panel: the common one, unless only one of the two is signed."""
     return limits if (item.values == "signed") == (limits[0] < 0) else scale_of(item)
 
 
@@ -130,7 +123,7 @@ def _place(
 ) -> list[_Panel]:
     placed: list[_Panel] = []
     across, below = 0, rows.pixels
-    # Slanted labels of one panel may not run into the next one's.
+    # Slanted labels must not reach into the next panel.
     angle = label_angle(columns, face)
     apart = columns.pixels + max(_GAP, int(columns.widest(face) * 0.75) if angle == 45 else 0)
     for item in maps:
@@ -138,32 +131,19 @@ def _place(
             placed.append(_Panel(item, rows, columns, across, 0))
             across += apart
         else:
-            own = _short(rows, item.query_tokens, face)
-            placed.append(_Panel(item, own, _first(columns, len(item.key_tokens)), 0, below + _GAP))
+            tokens, count = item.query_tokens, len(item.key_tokens)
+            texts, every = tuple(axis_label(one, face) for one in tokens), tuple(range(len(tokens)))
+            cell = max(rows.cell, int(line_height(rows.size)) + 2)
+            own = TokenAxis(tokens, texts, 1, cell, rows.size, 1, every)
+            first = replace(
+                columns,
+                tokens=columns.tokens[:count],
+                texts=columns.texts[:count],
+                shown=tuple(place for place in columns.shown if place < count),
+            )
+            placed.append(_Panel(item, own, first, 0, below + _GAP))
             below += _GAP + own.pixels
     return placed
-
-
-def _short(rows: TokenAxis, tokens: Sequence[Any], face: Typeface) -> TokenAxis:
-    texts = tuple(label(token, face) for token in tokens)
-    return replace(
-        rows,
-        tokens=tuple(tokens),
-        texts=texts,
-        block=1,
-        cell=max(rows.cell, int(line_height(rows.size)) + 2),
-        step=1,
-        shown=tuple(range(len(tokens))),
-    )
-
-
-def _first(columns: TokenAxis, count: int) -> TokenAxis:
-    return replace(
-        columns,
-        tokens=columns.tokens[:count],
-        texts=columns.texts[:count],
-        shown=tuple(place for place in columns.shown if place < count),
-    )
 
 
 def _draw(
@@ -181,7 +161,7 @@ def _draw(
     axes = figure.add_axes((x, y, columns.pixels * across, rows.pixels * down))
     axes.set_label(panel.map.stream)
     weights = panel.map.weights[0, 0]
-    image = strongest(weights, rows.block, columns.block)
+    image = block_peaks(weights, rows.block, columns.block)
     limits = _limits_of(panel.map, frame.limits)
     extent = (-0.5, len(columns.tokens) - 0.5, len(rows.tokens) - 0.5, -0.5)
     draw_image(axes, np.clip(image, *limits), limits, extent=extent)
@@ -190,15 +170,11 @@ def _draw(
         axes.set_yticks([])
     if angle is None:
         axes.set_xticks([])
-    separate(axes, rows, columns)
+    draw_borders(axes, rows, columns)
     write_numbers(axes, weights, rows, columns, replace(frame, limits=limits))
-    _name(axes, panel, frame, above=angle is not None)
-
-
-def _name(axes: Axes, panel: _Panel, frame: Frame, *, above: bool) -> None:
-    where = (0.0, 1 + (frame.top - 2) / panel.rows.pixels)
-    if not above:
-        where = (1 + 12 / panel.columns.pixels, 0.5)
-    looks: dict[str, Any] = {"va": "top" if above else "center", "transform": axes.transAxes}
-    name = frame.face.drawable(panel.map.stream)
-    write(axes, where, name, frame.face, TEXT_SIZE, bold=True, clip_on=False, gid="panel", **looks)
+    looks: dict[str, Any] = {"va": "top", "transform": axes.transAxes, "gid": "panel"}
+    where = (0.0, 1 + (frame.top - 2) / rows.pixels)
+    if angle is None:
+        looks["va"], where = "center", (1 + 12 / columns.pixels, 0.5)
+    name = face.drawable(panel.map.stream)
+    write(axes, where, name, face, TEXT_SIZE, bold=True, clip_on=False, **looks)

@@ -12,7 +12,7 @@ from attnviz.renderers.figures.canvas import EDGE, Canvas, page_with_room
 from attnviz.renderers.figures.figure import NOTE_SIZE, TEXT_SIZE, ink, line_height, own_settings
 
 ROOM = 0.1
-"""Nats per output that may be lost, for the share of heads that is named."""
+"""The note names the share of heads that cost so many nats per output at most."""
 _WIDTH, _HEIGHT, _LEFT = 1100, 520, 90
 _RULE: Color = (222, 226, 231)
 _LOOKS: dict[str, tuple[str, Color]] = {
@@ -24,13 +24,13 @@ _LOOKS: dict[str, tuple[str, Color]] = {
 
 @own_settings()
 def prune_curve(curve: PruneCurve) -> Figure:
-    """The loss over the share of heads that are off, a line an order; those by chance a band."""
+    """The loss over the share of heads that are off, a line for each order, a band for chance."""
     count = len(curve.orders[0])
     reading = f"heads of all streams switched off one after another, {count} in all: {curve.texts}"
     notes = [
         curve.about,
         "loss: −log p in nats per output, the mean over all outputs",
-        f"heads that can go before the loss has risen by {ROOM} nats: {_told(curve)}",
+        f"heads that can go before the loss has risen by {ROOM} nats: {_format_shares(curve)}",
     ]
     names = {name: text.format(curve.names.count(name)) for name, (text, _) in _LOOKS.items()}
     line = line_height(NOTE_SIZE)
@@ -69,16 +69,15 @@ def _scales(canvas: Canvas, at: tuple[float, float, float], roof: float) -> None
         canvas.text(left - 12, y, f"{roof * step / steps:.3g}", NOTE_SIZE, FAINT, align="right")
     for step in range(6):
         x = left + width * step / 5
-        canvas.text(
-            x, top + _HEIGHT + 0.8 * line, f"{step * 20}%", NOTE_SIZE, FAINT, align="center"
-        )
+        y = top + _HEIGHT + 0.8 * line
+        canvas.text(x, y, f"{step * 20}%", NOTE_SIZE, FAINT, align="center")
     canvas.text(left - 12, top - 0.9 * line, "loss", TEXT_SIZE, INK, align="right")
     middle = left + width / 2, top + _HEIGHT + 2.1 * line
     canvas.text(*middle, "heads that are off", TEXT_SIZE, INK, align="center")
 
 
-def _told(curve: PruneCurve) -> str:
-    """For each order the share of heads, up to the first point where too much is lost."""
+def _format_shares(curve: PruneCurve) -> str:
+    """For each order the largest share of heads before the loss exceeds `ROOM`."""
     shares = {}
     for name in dict.fromkeys(curve.names):
         mean = curve.losses_by(name).mean(axis=0)

@@ -1,4 +1,4 @@
-"""An atlas of heads as one page: all of them by any two measures, and what each does."""
+"""The atlas of a corpus: one page with all heads by any two measures, and what each does."""
 
 from __future__ import annotations
 
@@ -13,34 +13,22 @@ from attnviz.core.corpus_report import Atlas, CorpusReport, SourceText, StreamRe
 from attnviz.core.measures import HeadRow, about_effects, mass_note
 from attnviz.core.tokens import parse_patch
 from attnviz.renderers.colors import ROLE_COLORS, hex_of
-from attnviz.renderers.data.corpus import of_heads
+from attnviz.renderers.data.corpus_data import group_by_head
 from attnviz.renderers.page.document import assemble, facts
 from attnviz.renderers.printable import printable
 
 WORDS, PAIRS = 8, 5
-"""The most frequent ends of a head's links that are named, and its strongest pairs."""
+"""How many of the most frequent ends of its links, and of its strongest pairs, a head names."""
 
 
 def atlas_page(
     report: CorpusReport, command: str = "", pictures: Mapping[str, bytes] | None = None
 ) -> str:
-    """The page, which asks no host for anything.
-
-    For a corpus of pictures, `pictures` holds a small one for each file.
-    """
-    return assemble(atlas_document(report, command, pictures or {}), {}, "atlas")
+    """The page; for a corpus of pictures, `pictures` holds a small one for each file."""
+    return assemble(_document(report, command, pictures or {}), {}, "atlas")
 
 
-def atlas_document(
-    report: CorpusReport, command: str, pictures: Mapping[str, bytes]
-) -> dict[str, Any]:
-    """What the page shows, as JSON can hold it.
-
-    {"title", "caption", "texts", "thing", "interval", "fewest", "rule", "distance", "notes",
-    "provenance", "command", "colors", "streams": [{"stream", "measures", "first", "offsets",
-    "classes", "texts", "pictures", "heads": [{"layer", "head", "roles", "values", "offsets",
-    "classes", "even", "counts", "drawn", "queries", "keys", "pairs", "nearest"}]}]}
-    """
+def _document(report: CorpusReport, command: str, pictures: Mapping[str, bytes]) -> dict[str, Any]:
     first = next(atlas for atlas in (one.atlas for one in report.streams) if atlas is not None)
     failed = f"{report.failed:,} {report.things} could not be read" if report.failed else ""
     about = about_effects(report.provenance)
@@ -68,7 +56,7 @@ def atlas_document(
 
 def _stream(stream: StreamReport, atlas: Atlas, pictures: Mapping[str, bytes]) -> dict[str, Any]:
     rows = {(row.layer, row.head): row for row in stream.rows}
-    pairs = of_heads(stream.pairs)
+    pairs = group_by_head(stream.pairs)
     places = {number: place for place, number in enumerate(atlas.texts)}
     heads = [(layer, head) for layer in stream.layers for head in stream.heads]
     return {
@@ -96,28 +84,25 @@ def _stream(stream: StreamReport, atlas: Atlas, pictures: Mapping[str, bytes]) -
 
 
 def _text(text: SourceText) -> list[Any]:
-    """A text's name, its query words and, where these are others, its key words.
+    """A text's name, its query words and, where they differ, its key words; no names of patches."""
 
-    A picture's patches are not named one by one.
-    """
+    def word(raw: str) -> str:
+        # A leading space or tab stays, since the page joins the words of a sentence.
+        before = raw[: len(raw) - len(raw.lstrip(" \t"))][:1]
+        return before + printable(raw[len(before) :])
+
     if text.seen:
         return [printable(text.id), []]
-    queries, keys = ([_word(word) for word in side] for side in (text.queries, text.keys))
+    queries, keys = ([*map(word, side)] for side in (text.queries, text.keys))
     return [printable(text.id), queries, *([keys] if keys != queries else [])]
 
 
 def _picture(text: SourceText, pictures: Mapping[str, bytes]) -> dict[str, Any]:
-    """{"special", "rows", "columns", "image"}: tokens without a place, then patches."""
     rows, columns = (last + 1 for last in parse_patch(text.keys[-1]))
     special = [printable(word) for word in text.keys[: len(text.keys) - rows * columns]]
     data = base64.b64encode(pictures.get(text.id, b"")).decode("ascii")
     image = f"data:image/jpeg;base64,{data}" if data else ""
     return {"special": special, "rows": rows, "columns": columns, "image": image}
-
-
-def _word(word: str) -> str:
-    before = word[: len(word) - len(word.lstrip(" \t"))][:1]
-    return before + printable(word[len(before) :])
 
 
 def _head(
@@ -148,7 +133,7 @@ def _head(
 
 
 def _link(numbers: list[float], places: dict[int, int]) -> list[float]:
-    """Place of the text, query word, and key words with weights, the link's own first."""
+    """The text's number, the query word, and key words with weights, the link's own key first."""
     text, query, *keys = numbers[1:]
     found: list[float] = [places[int(text)], int(query)]
     for key, share in zip(keys[::2], keys[1::2], strict=True):
@@ -158,7 +143,7 @@ def _link(numbers: list[float], places: dict[int, int]) -> list[float]:
 
 
 def _ends(atlas: Atlas, number: int, side: int) -> list[list[Any]]:
-    """The words that a head's strongest links join most often, and in how many texts."""
+    """The words that stand most often at one end of a head's strongest links, with counts."""
     counts = atlas.ends[number, side]
     order = np.argsort(-counts[:-1], kind="stable")[:WORDS]
     return [[printable(atlas.words[place]), int(counts[place])] for place in order if counts[place]]

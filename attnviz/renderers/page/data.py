@@ -1,12 +1,12 @@
-"""What a page holds: weights as codes, pooled where they are many, gaps, patches, colours.
+"""The data of a page: weights as codes, pooled if they are many, gaps, patches, colours.
 
-A weight w is kept as the whole number nearest to levels × √(w / scale), which is off by at most
-scale / levels at the top of the scale and by much less for small weights, which are most.
+The code of a weight w is levels × √(w / scale), rounded. It is off by at most scale / levels at the
+top of the scale, and by much less for small weights, which are most.
 
-Where weights are few, codes go to 32,767 and take two bytes each. Where they are many, shares go to
-1,020 (off by less than 0.001): codes below 255 take one byte, the others a mark of 255 and two
-bytes behind all of them. Signed values then go to 510 on either side: one byte holds -126 to 126
-as 2 to 254, and 1 and 255 are the marks. What has no value is -32,768, or 0 where one byte is all.
+Few weights have 32,767 levels and take two bytes each. Many shares have 1,020 levels (errors below
+0.001): a code below 255 takes one byte, a larger one the mark 255, and two bytes behind all of the
+first. Many signed values have 510 levels on either side: one byte holds -126 to 126 as 2 to 254,
+and 1 and 255 are the marks. No value is -32,768, or 0 in one byte.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise, product
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,7 @@ from attnviz.renderers.colors import (
     HEAD_COLORS_ON_DARK,
     SHADES,
     SIGNED_SHADES,
+    diverging_path,
     even_path,
     hex_of,
 )
@@ -37,17 +38,16 @@ FINE_LEVELS, SHARE_LEVELS, SIGNED_LEVELS = 32767, 1020, 510
 SHARE_MARK, SIGNED_MARK, NO_VALUE = 255, 127, -32768
 
 
-@dataclass(frozen=True, slots=True)
-class Codes:
-    """The codes of one map."""
+class Codes(NamedTuple):
+    """The codes of one map, packed layer by layer."""
 
     scale: float
     levels: int
     layers: tuple[str, ...]
 
 
-def scale_of(weights: NDArray[np.float32], *, signed: bool) -> float:
-    """The weight that the highest code shall stand for, 1 for shares."""
+def code_scale(weights: NDArray[np.float32], *, signed: bool) -> float:
+    """The weight of the highest code: 1 for shares."""
     if signed:
         return float(np.nan_to_num(np.abs(weights)).max()) or 1.0
     largest = float(weights.max())
@@ -55,25 +55,23 @@ def scale_of(weights: NDArray[np.float32], *, signed: bool) -> float:
     return largest if largest > 1 + 1e-3 else 1.0
 
 
-def encode(weights: NDArray[np.float32], signed: bool, fine: bool) -> Codes:
+def encode_weights(weights: NDArray[np.float32], signed: bool, fine: bool) -> Codes:
     """The codes of a map's weights, layer by layer."""
-    scale = scale_of(weights, signed=signed)
+    scale = code_scale(weights, signed=signed)
     levels = FINE_LEVELS if fine else SIGNED_LEVELS if signed else SHARE_LEVELS
     pack = _pack_fine if fine else _pack_signed if signed else _pack_shares
     # zlib lets other threads run.
     with ThreadPoolExecutor() as threads:
-        layers = threads.map(
-            lambda layer: deflated(pack(_companded(layer, scale, levels))), weights
-        )
+        layers = threads.map(lambda layer: deflate(pack(_compand(layer, scale, levels))), weights)
         return Codes(scale, levels, tuple(layers))
 
 
-def deflated(data: bytes) -> str:
+def deflate(data: bytes) -> str:
     """The bytes packed by zlib, in base64."""
     return base64.b64encode(zlib.compress(data, 6)).decode("ascii")
 
 
-def dense(data: bytes) -> str:
+def pack_base85(data: bytes) -> str:
     """The bytes packed by zlib, in base 85: a sixteenth shorter than in base 64.
 
     A comma stands for "<", so that no text within a script element means anything.
@@ -82,7 +80,7 @@ def dense(data: bytes) -> str:
     return base64.b85encode(packed).translate(bytes.maketrans(b"<", b",")).decode("ascii")
 
 
-def _companded(weights: NDArray[np.float32], scale: float, levels: int) -> NDArray[np.int16]:
+def _compand(weights: NDArray[np.float32], scale: float, levels: int) -> NDArray[np.int16]:
     roots = np.sqrt(np.minimum(np.abs(weights) * np.float32(1 / scale), 1)) * np.float32(levels)
     signed = np.rint(np.copysign(roots, weights))
     codes: NDArray[np.int16] = np.where(np.isnan(signed), NO_VALUE, signed).astype(np.int16)
@@ -107,10 +105,10 @@ def _pack_signed(codes: NDArray[np.int16]) -> bytes:
 
 
 def gap(before: Token | None, token: Token, text: str | None) -> str:
-    """What stands between two tokens in running text: nothing, a space or a line break."""
+    """The gap between two tokens in running text: nothing, a space or a line break."""
     if before is None:
         return ""
-    if not text or _placeless(before) or _placeless(token):
+    if not text or _has_no_place(before) or _has_no_place(token):
         return " "
     between = text[before.end : token.start] if before.end <= token.start else ""
     if "\n" in between or "\n" in token.text:
@@ -119,7 +117,7 @@ def gap(before: Token | None, token: Token, text: str | None) -> str:
     return " " if between or starts_blank else ""
 
 
-def _placeless(token: Token) -> bool:
+def _has_no_place(token: Token) -> bool:
     return token.special or token.end <= token.start
 
 
@@ -139,7 +137,7 @@ class Patches:
     first: int = 0
 
     def as_json(self, tokens: Sequence[Token]) -> dict[str, Any]:
-        """What the page is told about an axis."""
+        """The picture and its patches as the page reads them."""
         if self.first + self.rows * self.columns > len(tokens):
             raise InputError(
                 f"{self.rows} × {self.columns} patches from token {self.first} on, "
@@ -154,41 +152,35 @@ class Patches:
 
 
 STRONGEST = 20
-"""Links of each head that are kept exactly."""
+"""So many links of each head are kept exactly where tokens are pooled."""
 _SMALLEST_AXIS = 64
 
 Tokens = tuple[Token, ...]
 
 
-def within(item: AttentionMap, room: int) -> AttentionMap:
-    """The map itself where it has at most `room` weights, else in blocks so that it has.
+def pool_to_fit(item: AttentionMap, room: int) -> AttentionMap:
+    """The map with at most `room` weights: itself, or in blocks of tokens.
 
     An axis of 64 tokens or fewer stays whole.
     """
-    rows, columns = block_lengths(item, room)
-    return item if rows == columns == 1 else pool(item, rows, columns)
-
-
-def block_lengths(item: AttentionMap, room: int) -> tuple[int, int]:
-    """How many rows and columns go into a block."""
     layers, heads, queries, keys = item.weights.shape
     room = max(room // (layers * heads), 1)
     if queries * keys <= room:
-        return 1, 1
+        return item
     if queries <= _SMALLEST_AXIS or keys <= _SMALLEST_AXIS:
         length = -(-queries * keys // room)
-        return (1, length) if queries <= _SMALLEST_AXIS else (length, 1)
+        return pool(item, 1, length) if queries <= _SMALLEST_AXIS else pool(item, length, 1)
     length = 2
     while -(-queries // length) * -(-keys // length) > room and length < max(queries, keys):
         length += 1
-    return length, length
+    return pool(item, length, length)
 
 
 def pool(item: AttentionMap, rows: int, columns: int) -> AttentionMap:
-    """The map in blocks: means over their queries of sums over their keys.
+    """The map in blocks: each the mean over its queries of the sum over its keys.
 
-    Rows sum to what they summed to before. The strongest links are those of the map's own cells,
-    or, if these are blocks already, those that it brings along.
+    So the sums of rows stay as they are. The strongest links are those of single cells; a map that
+    is pooled already keeps its links.
     """
     starts = np.arange(0, item.weights.shape[3], columns)
     there = ~np.isnan(item.weights)
@@ -208,15 +200,15 @@ def pool(item: AttentionMap, rows: int, columns: int) -> AttentionMap:
         pooled = np.minimum(pooled, 1)
     return item.with_weights(
         pooled,
-        query_tokens=joined(item.query_tokens, rows),
-        key_tokens=joined(item.key_tokens, columns),
+        query_tokens=join_tokens(item.query_tokens, rows),
+        key_tokens=join_tokens(item.key_tokens, columns),
         blocks=(item.blocks[0] * rows, item.blocks[1] * columns),
-        links=item.links if item.is_pooled else strongest_links(item),
+        links=item.links if item.is_pooled else keep_strongest(item),
     )
 
 
-def joined(tokens: Tokens, length: int) -> Tokens:
-    """A token for each block, reading as its first and last."""
+def join_tokens(tokens: Tokens, length: int) -> Tokens:
+    """One token for each block, named after its first and its last token."""
     if length == 1:
         return tokens
     edges = [*range(0, len(tokens), length), len(tokens)]
@@ -229,8 +221,8 @@ def _block(tokens: Tokens) -> Token:
     return Token(text, first.start, last.end, all(token.special for token in tokens))
 
 
-def strongest_links(item: AttentionMap, count: int = STRONGEST) -> tuple[Link, ...]:
-    """The cells of largest size of each head, largest first."""
+def keep_strongest(item: AttentionMap, count: int = STRONGEST) -> tuple[Link, ...]:
+    """Each head's cells with the largest absolute weights, largest first."""
     keys = len(item.key_tokens)
     links = []
     for layer, head in product(range(len(item.layers)), range(len(item.heads))):
@@ -245,31 +237,19 @@ def strongest_links(item: AttentionMap, count: int = STRONGEST) -> tuple[Link, .
 
 
 # Anchors as lightness, chroma, hue in degrees; all fall or rise evenly in lightness.
-_BLUES_ON_DARK = (
-    (0.215, 0.012, 262.0),
-    (0.45, 0.115, 260.0),
-    (0.70, 0.12, 245.0),
-    (0.97, 0.03, 215.0),
-)
+_BLUES_ON_DARK = ((0.215, 0.012, 262), (0.45, 0.115, 260), (0.70, 0.12, 245), (0.97, 0.03, 215))
 _GREYS = ((0.970, 0.0, 0.0), (0.22, 0.0, 0.0))
 _GREYS_ON_DARK = ((0.215, 0.004, 262.0), (0.97, 0.0, 262.0))
-# Hues go straight from one anchor to the next: those below 0 keep them from passing through green.
+# Hues are interpolated in degrees: -60 in place of 300 keeps them from passing through green.
 _SUNSET = ((0.975, 0.020, 95.0), (0.80, 0.115, 60.0), (0.55, 0.17, 15.0), (0.25, 0.10, -60.0))
-_SUNSET_ON_DARK = (
-    (0.215, 0.03, -70.0),
-    (0.45, 0.15, -15.0),
-    (0.72, 0.15, 50.0),
-    (0.97, 0.06, 100.0),
-)
+_SUNSET_ON_DARK = ((0.215, 0.03, -70), (0.45, 0.15, -15), (0.72, 0.15, 50), (0.97, 0.06, 100))
 _UP_ON_DARK = ((0.215, 0.0, 262.0), *_BLUES_ON_DARK[1:3], (0.92, 0.05, 225.0))
 _DOWN_ON_DARK = ((0.215, 0.0, 50.0), (0.45, 0.11, 45.0), (0.70, 0.13, 58.0), (0.92, 0.07, 80.0))
 
 
 def schemes() -> dict[str, dict[str, str]]:
     """Name → {"light", "dark", "light_signed", "dark_signed"} → 256 or 257 colours in base64."""
-    dark_signed = np.concatenate(
-        [even_path(_DOWN_ON_DARK, 129)[:0:-1], even_path(_UP_ON_DARK, 129)]
-    )
+    dark_signed = diverging_path(_DOWN_ON_DARK, _UP_ON_DARK)
     signed = {"light_signed": _bytes(SIGNED_SHADES), "dark_signed": _bytes(dark_signed)}
     shares = {
         "blue": (SHADES, even_path(_BLUES_ON_DARK, 256)),

@@ -1,12 +1,14 @@
-"""Markup, styles, scripts and data put together into one file that asks nobody for anything.
+"""Pages as single files: template, styles, scripts and data in one, without any request.
 
-The scripts are ECMAScript modules. Joined into one in the order below, each becomes a function that
-answers what it exports, so that its other names stay its own. Their types are written in comments;
-`npx -p typescript tsc -p attnviz/renderers/page/scripts` checks them, and nothing needs it to run.
+The scripts are ECMAScript modules, joined into one script in the order below. Each becomes a
+function that returns its exports, so that its other names stay private. Types stand in comments;
+`npx -p typescript tsc -p attnviz/renderers/page/scripts` checks them, and no build step needs it.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import html
 import json
 import re
@@ -35,15 +37,14 @@ from attnviz.renderers.colors import scale_of
 from attnviz.renderers.page.data import (
     FINE_LEVELS,
     Patches,
-    deflated,
-    dense,
-    encode,
+    deflate,
+    encode_weights,
     gap,
     head_colors,
+    pack_base85,
+    pool_to_fit,
     schemes,
-    within,
 )
-from attnviz.renderers.page.plain import hashed
 from attnviz.renderers.printable import printable
 
 STYLES = ("layout", "controls", "views", "live")
@@ -56,32 +57,27 @@ SCRIPTS = (
 LIVE_SCRIPTS = (
     *("unicode", "tokenize", "network", "backward", "pocket", "measures", "maps", "worker"),
 )
-"""The engine, which runs in a worker beside the page."""
+"""The engine of a live page, which runs in a worker."""
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
-    """A kind of page: its template, and the styles and scripts put into it.
-
-    Attributes:
-        reaches: what it may reach beside itself, for its policy.
-        instead: modules that it has in place of others.
-    """
+class PageKind:
+    """A kind of page: its template, styles and scripts."""
 
     template: str = "page.html"
     styles: tuple[str, ...] = STYLES
     scripts: tuple[str, ...] = SCRIPTS
-    reaches: str = ""
-    instead: Mapping[str, str] = field(default_factory=dict)
+    sources: str = ""  # that its content security policy allows beside itself
+    replaced: Mapping[str, str] = field(default_factory=dict)  # scripts that take others' places
 
 
-KINDS = {
-    "": Kind(),  # of a finished run
-    "live": Kind(reaches="; worker-src blob:"),
-    # Only a page that is served knows how to ask a server.
-    "serve": Kind(reaches="; connect-src 'self'", instead={"source": "served"}),
-    "steps": Kind("steps.html", ("layout", "steps"), ("surface", "steps")),
-    "atlas": Kind(
+PAGE_KINDS = {
+    "": PageKind(),  # of a finished run
+    "live": PageKind(sources="; worker-src blob:"),
+    # Only a served page contains code that sends requests.
+    "serve": PageKind(sources="; connect-src 'self'", replaced={"source": "served"}),
+    "steps": PageKind("steps.html", ("layout", "steps"), ("surface", "steps")),
+    "atlas": PageKind(
         "atlas.html",
         ("layout", "controls", "atlas"),
         ("numbers", "surface", "atlas_scatter", "atlas_head", "atlas"),
@@ -89,16 +85,15 @@ KINDS = {
 }
 _IMPORT = re.compile(r"^import (\{[^}]*\}) from \"\./(\w+)\.js\";$", re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:const|function|class) (\w+))", re.MULTILINE)
-# "</script" would end the data early and "<!--" begin something worse; JSON can spell both.
+# "</script" would end the data early, and "<!--" would hide its end; JSON can escape both.
 _UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 
 
 def assemble(document: Mapping[str, Any], blobs: Mapping[str, str], kind: str = "") -> str:
-    """The page as one HTML file, of a kind in `KINDS`.
+    """The page as one HTML file, of a kind in `PAGE_KINDS`.
 
-    What it shows comes from the blobs of a finished run; from a model in a worker of its own
-    ("live"), whose script and weights are the blobs; or from the server that it came from
-    ("serve").
+    The blobs hold the numbers of a finished run or, for "live", the engine and the model's weights.
+    A page of kind "serve" asks its server instead.
     """
     template, style, script, policy = _code(kind)
     data = "".join(
@@ -109,43 +104,53 @@ def assemble(document: Mapping[str, Any], blobs: Mapping[str, str], kind: str = 
         title=html.escape(document["title"]),
         policy=policy,
         style=style,
-        document=as_json(document),
+        document=script_json(document),
         data=data,
         script=script,
     )
 
 
 def live_page(title: str, packed: bytes) -> str:
-    """The page with the shipped model inside, which answers in the browser that opens it.
+    """The page with the shipped model inside, which runs in the reader's browser.
 
-    `packed` is what the engine in `live/` reads its weights and its tokenizer from.
+    `packed` holds the weights and the tokenizer in the form that the engine in `live/` reads.
     """
-    blobs = {"worker": as_json(live_worker()), "packed": dense(packed)}
-    return assemble(answering(title, ("raw", "rollout", "effect")), blobs, "live")
+    blobs = {"worker": script_json(live_worker()), "packed": pack_base85(packed)}
+    return assemble(live_document(title, ("raw", "rollout", "effect")), blobs, "live")
 
 
 def live_worker() -> str:
-    """The engine's script, for a worker.
-
-    A worker's messages wait for its script only, not for what that awaits: one function a module is
-    done before the first of them.
-    """
-    modules = {name: _read(f"live/{name}.js") for name in LIVE_SCRIPTS}
-    return f"(async () => {{\n{joined(modules)}\n}})();"
+    """The engine's script, for a worker."""
+    modules = {name: read_part(f"live/{name}.js") for name in LIVE_SCRIPTS}
+    return f"(async () => {{\n{join_modules(modules)}\n}})();"
 
 
-def answering(title: str, lenses: Sequence[str], models: Sequence[str] = ()) -> dict[str, Any]:
-    """The document of a page whose maps come as answers: what no answer changes."""
+def plain_page(title: str, body: str) -> str:
+    """A page of words, tables and pictures without scripts; `body` is escaped markup."""
+    style = read_part("styles/plain.css")
+    return Template(read_part("plain.html")).substitute(
+        title=html.escape(title), body=body, style=style, hash=policy_hash(style)
+    )
+
+
+def policy_hash(source: str) -> str:
+    """The hash by which a content security policy names a style or a script."""
+    digest = hashlib.sha256(source.encode()).digest()
+    return f"sha256-{base64.b64encode(digest).decode('ascii')}"
+
+
+def live_document(title: str, lenses: Sequence[str], models: Sequence[str] = ()) -> dict[str, Any]:
+    """The document of a page that asks a model for its maps: all but the maps."""
     empty: dict[str, Any] = {name: [] for name in ("texts", "notes", "provenance", "maps")}
     named = {"title": printable(title), "id": "0", "command": ""}
     colors = {"schemes": schemes(), "head_colors": head_colors()}
     return {**named, **empty, **colors, "lenses": list(lenses), "models": list(models)}
 
 
-def framed(page: str, height: int = 680) -> str:
-    """The page in a frame of its own, as a notebook's cell or another page can hold it.
+def iframe(page: str, height: int = 680) -> str:
+    """The page in an iframe, for a notebook's cell or another page.
 
-    The frame may run its scripts and save files, but reaches nothing outside itself.
+    The frame may run its scripts and save files, but cannot reach the page around it.
     """
     return (
         f'<iframe srcdoc="{html.escape(page)}" sandbox="allow-scripts allow-downloads" '
@@ -154,14 +159,14 @@ def framed(page: str, height: int = 680) -> str:
     )
 
 
-def as_json(value: Any) -> str:
-    """JSON that neither ends a script element nor breaks a line of script."""
+def script_json(value: Any) -> str:
+    """JSON that is safe within a script element and within a line of script."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return re.sub("[<>&\u2028\u2029]", lambda match: _UNSAFE[match[0]], text)
 
 
-def joined(modules: Mapping[str, str]) -> str:
-    """Modules as one script: a function each, called in this order with what came before."""
+def join_modules(modules: Mapping[str, str]) -> str:
+    """Modules as one script: one function each, called in this order."""
     parts = ["const modules = {};"]
     for name, source in modules.items():
         exported = ", ".join(_EXPORT.findall(source))
@@ -174,31 +179,35 @@ def joined(modules: Mapping[str, str]) -> str:
 
 @cache
 def _code(name: str) -> tuple[Template, str, str, str]:
-    kind = KINDS[name]
-    style = "\n".join(_read(f"styles/{one}.css") for one in kind.styles)
-    own = {one: kind.instead.get(one, one) for one in kind.scripts}
-    script = joined({one: _read(f"scripts/{file}.js") for one, file in own.items()})
+    kind = PAGE_KINDS[name]
+    style = "\n".join(read_part(f"styles/{one}.css") for one in kind.styles)
+    scripts = {one: kind.replaced.get(one, one) for one in kind.scripts}
+    script = join_modules({one: read_part(f"scripts/{file}.js") for one, file in scripts.items()})
     policy = (
-        f"default-src 'none'; script-src '{hashed(script)}'; style-src '{hashed(style)}'; "
-        f"img-src data: blob:; base-uri 'none'; form-action 'none'{kind.reaches}"
+        f"default-src 'none'; script-src '{policy_hash(script)}'; "
+        f"style-src '{policy_hash(style)}'; img-src data: blob:; base-uri 'none'; "
+        f"form-action 'none'{kind.sources}"
     )
-    return Template(_read(kind.template)), style, script, policy
+    return Template(read_part(kind.template)), style, script, policy
 
 
-def _read(name: str) -> str:
+def read_part(name: str) -> str:
+    """A template, script or style of this folder."""
     return files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
 Blobs = dict[str, str]
 Words = Sequence[int | None]
+MOST_WEIGHTS = 40_000_000
+"""With more weights than these (12 × 12 heads at 512 tokens), tokens are pooled into blocks."""
 _LONGEST_TEXT = 200
 _FEW = 400_000
-"""So few weights may take two bytes each: a megabyte at most."""
+"""Up to so many weights take two bytes each: a megabyte at most."""
 
 
 @dataclass(frozen=True, slots=True)
 class Extras:
-    """What belongs to maps without being in them, by the number of the map."""
+    """What a page shows beside its maps, by the number of the map."""
 
     measures: Mapping[int, Sequence[HeadMeasure]]
     words: Mapping[int, tuple[Words, Words]]
@@ -206,26 +215,45 @@ class Extras:
     patches: Mapping[int, Patches]
 
 
-def page_document(
-    attention: Attention, extras: Extras, title: str, command: str, most_weights: int
+def page_parts(
+    attention: Attention,
+    *,
+    title: str = "",
+    command: str = "",
+    measures: Mapping[int, Sequence[HeadMeasure]] | None = None,
+    words: Mapping[int, tuple[Words, Words]] | None = None,
+    projections: Mapping[int, Projections] | None = None,
+    patches: Mapping[int, Patches] | None = None,
+    most_weights: int = MOST_WEIGHTS,
 ) -> tuple[dict[str, Any], Blobs]:
-    """The document and, under the names that it refers to, packed numbers in base64."""
+    """A page's document, and packed numbers in base64 under the names that the document uses.
+
+    Weights are rounded by at most 0.001, few weights by at most 0.00004. Above `most_weights` in
+    all, tokens are pooled into blocks, and each head's strongest links are kept exactly. The title
+    is by default the model; `command` makes the page again. By the number of a map come measures to
+    sort its heads by; word numbers of its queries and its keys, None outside words; the queries and
+    keys behind its scores; and the picture whose patches are its keys.
+
+    Raises:
+        InputError: words, projections or patches that do not fit their map.
+    """
+    beside = Extras(measures or {}, words or {}, projections or {}, patches or {})
     blobs: Blobs = {}
     total = sum(item.weights.size for item in attention.maps)
     maps = []
     for number, item in enumerate(attention.maps):
         room = item.weights.size * most_weights // total if total > most_weights else total
-        maps.append(_map(attention, number, extras, room, fine=total <= _FEW, blobs=blobs))
+        maps.append(_map(attention, number, beside, room, fine=total <= _FEW, blobs=blobs))
     provenance = attention.provenance
-    told = filter(None, dict.fromkeys(map(mass_note, extras.measures.values())))
-    # The target first, whose tokens attend.
+    masses = filter(None, dict.fromkeys(map(mass_note, beside.measures.values())))
+    # The target comes first, since its tokens attend.
     texts = (attention.text, attention.target, attention.source)
     document = {
         "title": printable(title or provenance.model),
         "id": printable(attention.id),
         "texts": [_beginning(text) for text in texts if text and text.strip()],
         "command": printable(command),
-        "notes": [printable(note) for note in (*provenance.notes, *told)],
+        "notes": [printable(note) for note in (*provenance.notes, *masses)],
         "provenance": [[name, printable(value)] for name, value in facts(provenance)],
         "schemes": schemes(),
         "head_colors": head_colors(),
@@ -244,12 +272,12 @@ def _map(
     attention: Attention, number: int, extras: Extras, room: int, *, fine: bool, blobs: Blobs
 ) -> dict[str, Any]:
     item, name = attention.maps[number], f"m{number}"
-    shown = within(item, room)
-    codes = encode(shown.weights, item.values == "signed", fine)
+    shown = pool_to_fit(item, room)
+    codes = encode_weights(shown.weights, item.values == "signed", fine)
     blobs |= {f"{name}-{layer}": text for layer, text in enumerate(codes.layers)}
     focus = attention.focus.get(item.stream)
     words = extras.words.get(number, ((), ()))
-    stream, lens = _called(attention, item)
+    stream, lens = _map_names(attention, item)
     return {
         "blob": name,
         "stream": printable(stream),
@@ -274,10 +302,10 @@ def _map(
 
 
 def _effects(attention: Attention, item: AttentionMap) -> list[dict[str, Any]]:
-    """Lists of links with their effects: of each the ends, the place if it is there, numbers."""
+    """Lists of links with their effects; a link has a place only if the page shows its cell."""
     rows, columns = len(item.query_tokens), len(item.key_tokens)
 
-    def told(one: Measured) -> dict[str, Any]:
+    def document(one: Measured) -> dict[str, Any]:
         link = one.link
         inside = link.query_position < rows and link.key_position < columns and not item.is_pooled
         there = inside and link.layer in item.layers and link.head in item.heads
@@ -289,20 +317,20 @@ def _effects(attention: Attention, item: AttentionMap) -> list[dict[str, Any]]:
             "numbers": [link.weight, one.estimated, one.measured],
         }
 
-    lists = ((title, getattr(attention, name)) for name, title in LINK_LISTS.items())
-    found = (
-        {"title": title, "links": [told(one) for one in links if one.stream == item.stream][:10]}
-        for title, links in lists
-    )
-    return [one for one in found if one["links"]]
+    lists = []
+    for name, title in LINK_LISTS.items():
+        own = [one for one in getattr(attention, name) if one.stream == item.stream][:10]
+        if own:
+            lists.append({"title": title, "links": [document(one) for one in own]})
+    return lists
 
 
-def _called(attention: Attention, item: AttentionMap) -> tuple[str, str]:
+def _map_names(attention: Attention, item: AttentionMap) -> tuple[str, str]:
     stream, _, lens = item.stream.partition(" · ")
     if attention.lens_name == "all":
         return "attention", item.stream
     if [other.stream for other in attention.maps].count(item.stream) > 1:
-        # Stages of one model whose sizes differ are maps of their own.
+        # Stages of different sizes (Swin) are separate maps with the same stream.
         stream += f", layers {item.layers[0]} to {item.layers[-1]}"
     return stream, lens
 
@@ -317,7 +345,7 @@ def _axis(
     return {
         "side": printable(side),
         "block": length,
-        # Words that are all of one token are no choice.
+        # Where each word is one token, a choice between words and tokens would change nothing.
         "words": runs if runs and runs[-1] + 1 < len(runs) else None,
         "tokens": [
             _token(token, gap(tokens[place - 1] if place else None, token, text))
@@ -329,8 +357,8 @@ def _axis(
 def _runs(words: Words) -> list[int]:
     runs: list[int] = []
     for place, word in enumerate(words):
-        joined = place > 0 and word is not None and word == words[place - 1]
-        runs.append(runs[-1] + (not joined) if runs else 0)
+        same_word = place > 0 and word is not None and word == words[place - 1]
+        runs.append(0 if not runs else runs[-1] if same_word else runs[-1] + 1)
     return runs
 
 
@@ -347,12 +375,10 @@ def _token(token: Token, gap_before: str) -> dict[str, Any]:
 
 
 def _measure(measure: HeadMeasure) -> dict[str, Any]:
-    values = [
-        [round(value, 4) if np.isfinite(value) else None for value in layer]
-        for layer in measure.values.tolist()
-    ]
-    told = {name: getattr(measure, name) for name in ("name", "unit", "low", "high")}
-    return {**told, "values": values}
+    document = {name: getattr(measure, name) for name in ("name", "unit", "low", "high")}
+    rows = measure.values.tolist()
+    values = [[round(one, 4) if np.isfinite(one) else None for one in row] for row in rows]
+    return {**document, "values": values}
 
 
 def _links(item: AttentionMap) -> list[list[list[list[Any]]]]:
@@ -386,33 +412,33 @@ def _projections(
             f"queries {query.shape} and keys {key.shape} do not fit the map of stream "
             f"'{item.stream}', which is {item.weights.shape}"
         )
-    scales = []
-    for side, array in (("q", query), ("k", key)):
-        scale = float(np.abs(array).max()) or 1.0
-        scales.append(scale)
+    document: dict[str, Any] = {"size": size, "scale": kept.scale}
+    for side, array in (("query", query), ("key", key)):
+        scale = document[f"{side}_scale"] = float(np.abs(array).max()) or 1.0
         whole = np.rint(array / scale * FINE_LEVELS).astype("<i2")
-        blobs |= {f"{name}{side}-{number}": deflated(x.tobytes()) for number, x in enumerate(whole)}
-    own = dict(zip(("query_scale", "key_scale"), scales, strict=True))
-    return {"size": size, "scale": kept.scale, **own, "besides": printable(kept.besides)}
+        for number, layer in enumerate(whole):
+            blobs[f"{name}{side[0]}-{number}"] = deflate(layer.tobytes())
+    return {**document, "besides": printable(kept.besides)}
 
 
 def facts(provenance: Provenance) -> list[tuple[str, str]]:
-    """Where a result comes from, by name, as a page says it."""
+    """Where a result comes from, as names and values."""
 
-    def spelt(value: Any) -> str:
+    def text_of(value: Any) -> str:
         if isinstance(value, dict):
-            return ", ".join(f"{name} {spelt(one)}" for name, one in value.items())
+            return ", ".join(f"{name} {text_of(one)}" for name, one in value.items())
         return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
 
-    told = [
-        ("source", provenance.source),
-        ("model", provenance.model),
-        ("trained", "unknown" if provenance.trained is None else spelt(provenance.trained)),
-        ("device", provenance.device),
-        ("precision", provenance.dtype),
-        *((str(name), spelt(value)) for name, value in provenance.settings.items()),
-    ]
+    values = {
+        "source": provenance.source,
+        "model": provenance.model,
+        "trained": "unknown" if provenance.trained is None else text_of(provenance.trained),
+        "device": provenance.device,
+        "precision": provenance.dtype,
+    }
+    facts = [*values.items()]
+    facts += ((str(name), text_of(value)) for name, value in provenance.settings.items())
     if provenance.steps:
-        told.append(("steps", ", ".join(provenance.steps)))
-    told += [(name, str(version)) for name, version in provenance.versions.items()]
-    return [(printable(name), value) for name, value in told]
+        facts.append(("steps", ", ".join(provenance.steps)))
+    facts += ((name, str(version)) for name, version in provenance.versions.items())
+    return [(printable(name), value) for name, value in facts]

@@ -1,4 +1,4 @@
-"""Parts for the eye as text of a display's width, with its colours or without."""
+"""Tables as text of a display's width, with its colours or without."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from attnviz.renderers.printable import printable, shorten
 
 
 class TextRenderer:
-    """Text by text for the eye, each behind its id where several may come."""
+    """Writes texts one by one, each under its id where several may come."""
 
     def __init__(self, display: Display) -> None:
         self.display = display
         self.started = False
 
     def add(self, attention: Attention, views: Views) -> str:
-        """The parts of one text, each behind a line with the text's id where several may come."""
+        """The parts of one text, each under a line with its id where several may come."""
         console = console_of(self.display)
         for part in self.parts(attention, views):
             if self.started:
@@ -34,10 +34,10 @@ class TextRenderer:
                 console.print(Text(f"{printable(attention.id)}:", style="bold"))
             for line in part:
                 console.print(line)
-        return written(console)
+        return console_text(console)
 
     def parts(self, attention: Attention, views: Views) -> Iterable[Iterable[RenderableType]]:
-        """What to print for one text, part by part."""
+        """The lines of each part of one text."""
         raise NotImplementedError
 
     def finish(self) -> str:
@@ -46,7 +46,7 @@ class TextRenderer:
 
 
 def console_of(display: Display) -> Console:
-    """A console that writes into memory as the display would show it; nothing is read as markup."""
+    """A console that writes into memory as the display would show it, without any markup."""
     return Console(
         file=io.StringIO(),
         width=display.width,
@@ -61,23 +61,33 @@ def console_of(display: Display) -> Console:
     )
 
 
-def written(console: Console) -> str:
-    """What was printed on the console, without spaces at the ends of lines."""
+def console_text(console: Console) -> str:
+    """The text printed on the console, without spaces at the ends of lines."""
     file = console.file
     assert isinstance(file, io.StringIO)
     return "\n".join(line.rstrip() for line in file.getvalue().split("\n"))
 
 
-def shown(parts: Sequence[RenderableType], display: Display) -> str:
-    """The parts one below the other, as many as the display shows."""
+def print_parts(parts: Sequence[RenderableType], display: Display) -> str:
+    """The parts below one another as text, at most as many as the display shows."""
     console = console_of(display)
     for part in parts[: display.rows or None]:
         console.print(part)
-    return written(console) + display.left_out(len(parts))
+    return console_text(console) + display.more_rows_note(len(parts))
 
 
-def paragraph(text: str, width: int, style: str = "", *, between: str = " ") -> list[Text]:
-    """The text in lines that fit, broken between its words; what is longer the console cuts."""
+def introduction(caption: str, reading: str, width: int) -> list[Text]:
+    """The head of a table: its caption in bold, how to read it, and an empty line."""
+    return [*wrap_text(caption, width, "bold"), *wrap_text(reading, width, "dim"), Text()]
+
+
+def column_widths(rows: Iterable[Sequence[str]]) -> list[int]:
+    """Cells of a terminal that each column takes."""
+    return [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
+
+
+def wrap_text(text: str, width: int, style: str = "", *, between: str = " ") -> list[Text]:
+    """The text in lines that fit, broken between its words; the console cuts longer words."""
     lines = [""]
     for word in text.split(between):
         joined = f"{lines[-1]}{between}{word}" if lines[-1] else word
@@ -88,14 +98,12 @@ def paragraph(text: str, width: int, style: str = "", *, between: str = " ") -> 
     return [Text(line, style=style) for line in lines]
 
 
-def shaded(text: str, share: float, display: Display) -> Text:
-    """The text on the colour of a share from 0 to 1, or plain where the display has no colours."""
-    if display.colors is None:
-        return Text(text)
-    return cell(text, share)
+def shade_text(text: str, share: float, display: Display) -> Text:
+    """The text on the colour of a share from 0 to 1, or plain if the display has no colours."""
+    return Text(text) if display.colors is None else color_cell(text, share)
 
 
-def cell(text: str, value: float, limits: Limits = (0.0, 1.0)) -> Text:
+def color_cell(text: str, value: float, limits: Limits = (0.0, 1.0)) -> Text:
     """The text on the colour of a value."""
     ground = color_of(value, limits)
     return Text(text, style=f"{hex_of(ink_on(ground))} on {hex_of(ground)}")
@@ -103,75 +111,87 @@ def cell(text: str, value: float, limits: Limits = (0.0, 1.0)) -> Text:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: its heading, and for each row what uniform attention gives, a cell, a share."""
+    """A column: its heading, and for each row the value of uniform attention, a cell, a share."""
 
     heading: str
-    even: list[str]
+    uniform: list[str]
     cells: list[str]
     shades: list[float]
 
     @property
     def width(self) -> int:
-        """Cells of a terminal that it takes."""
-        return max(map(cell_len, (self.heading, *self.even, *self.cells)))
+        """Cells of a terminal that the column takes."""
+        return max(map(cell_len, (self.heading, *self.uniform, *self.cells)))
 
 
-def grid(
+def head_grid(
     headings: Sequence[str],
     names: Sequence[Sequence[str]],
     columns: dict[str, Column],
     display: Display,
     first: Sequence[str] = (),
 ) -> tuple[list[Text], list[str]]:
-    """A line a head under headings and uniform attention, and the columns that do not fit.
+    """A line for each head under headings and uniform attention; and the columns left out.
 
-    The columns called `first` are kept before others.
+    Where room is short, the columns in `first` are kept first.
     """
     role = headings[-1] == "role"
-    widths = [max(map(cell_len, column)) for column in zip(headings, *names, strict=True)]
+    widths = column_widths([headings, *names])
     if role:
         widths[-1] = max(widths[-1], len("uniform"))
     room = display.width - sum(widths) - len(widths) + 1
-    fitting = set()
+    left_out = set(columns)
     for name in sorted(columns, key=lambda n: first.index(n) if n in first else len(first)):
         if room >= columns[name].width + 1:
             room -= columns[name].width + 1
-            fitting.add(name)
-    kept = [column for name, column in columns.items() if name in fitting]
-    heads = [column.heading.rjust(column.width) for column in kept]
-    heading = " ".join([named_line(headings, widths, role=role).plain, *heads])
+            left_out.remove(name)
+    fitting = [column for name, column in columns.items() if name not in left_out]
+    heads = [column.heading.rjust(column.width) for column in fitting]
+    heading = " ".join([label_line(headings, widths, role=role).plain, *heads])
     lines = [Text(heading, style="dim", no_wrap=True)]
-    if all(column.even for column in kept):
-        lines += _even_lines(headings, names, kept, widths)
+    if all(column.uniform for column in fitting):
+        lines += _uniform_lines(headings, names, fitting, widths)
     for number, row in enumerate(names):
-        line = named_line(row, widths, role=role)
-        for column in kept:
+        line = label_line(row, widths, role=role)
+        for column in fitting:
             text = column.cells[number].rjust(column.width)
-            line.append(" ").append_text(shaded(text, min(column.shades[number], 1.0), display))
+            line.append(" ").append_text(shade_text(text, min(column.shades[number], 1.0), display))
         lines.append(line)
-    return lines, [name for name in columns if name not in fitting]
+    return lines, [name for name in columns if name in left_out]
 
 
-def no_room(names: Sequence[str], display: Display) -> list[Text]:
-    """Which columns are left out of a grid, if any."""
-    told = f"no room for {', '.join(names)}: -f tsv shows them as a table, -f json as data"
-    return paragraph(told, display.width, "dim") if names else []
+def no_room_note(names: Sequence[str], display: Display) -> list[Text]:
+    """A note on the columns that a grid leaves out; nothing if it has all."""
+    note = f"no room for {', '.join(names)}: -f tsv shows them as a table, -f json as data"
+    return wrap_text(note, display.width, "dim") if names else []
 
 
-def named_line(names: Sequence[str], widths: Sequence[int], *, role: bool = False) -> Text:
-    """The names at the beginning of a line, the last in bold if it is a role."""
+def more_note(count: int, top: int, width: int) -> list[Text]:
+    """How to see the rows that a table leaves out; nothing if it has all."""
+    note = f"and {count - top} more: --top {count}, or -f tsv"
+    return wrap_text(note, width, "dim") if count > top else []
+
+
+def label_line(names: Sequence[str], widths: Sequence[int], *, role: bool = False) -> Text:
+    """The names at the start of a line, the last in bold if it is a role."""
     plain = names[:-1] if role else names
     line = Text(" ".join(map(str.rjust, plain, widths)), no_wrap=True)
     return line.append(" ").append(names[-1].ljust(widths[-1]), style="bold") if role else line
 
 
-def _even_lines(
-    headings: Sequence[str], names: Sequence[Sequence[str]], kept: list[Column], widths: list[int]
+def _uniform_lines(
+    headings: Sequence[str],
+    names: Sequence[Sequence[str]],
+    columns: list[Column],
+    widths: list[int],
 ) -> list[Text]:
-    """A line for each mask; most models have one, windows and several streams bring more."""
+    """A line for each mask, since uniform attention depends on the visible keys.
+
+    Most models have one mask; windows and several streams add more.
+    """
     masks: dict[tuple[str, ...], list[Sequence[str]]] = {}
     for number, row in enumerate(names):
-        cells = tuple(column.even[number].rjust(column.width) for column in kept)
+        cells = tuple(column.uniform[number].rjust(column.width) for column in columns)
         masks.setdefault(cells, []).append(row)
     room = sum(widths[:-1]) + len(widths) - 2
     lines = []

@@ -1,4 +1,4 @@
-"""How faithful each lens is: for the eye, as rows and as JSON."""
+"""How faithful each lens is, as text, as rows and as JSON."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from rich.text import Text
 from attnviz.core.effects import LENS_MEASURES, LENS_SHARES, RANDOM, LensReport, LensRow
 from attnviz.renderers import Display
 from attnviz.renderers.data.maps import report_json, tsv
-from attnviz.renderers.printable import UNKNOWN, decimals, exact, nats, printable
-from attnviz.renderers.text.console import paragraph, shown
+from attnviz.renderers.printable import UNKNOWN, all_digits, decimals, nats, printable
+from attnviz.renderers.text.console import introduction, print_parts, wrap_text
 
 READING = (
     "rank correlation of each lens' scores of tokens, by size, with what hiding the token from all "
@@ -24,28 +24,26 @@ INTERVALS = "behind the correlation its 95 % interval over texts; those of all n
 
 
 def lenses_table(report: LensReport, show: Display) -> str:
-    """A line a lens, the highest correlation first, then what follows from them."""
+    """A line for each lens, the highest correlation first, then the conclusion."""
     several = report.texts > 1
-    parts = paragraph(printable(report.caption), show.width, "bold")
-    parts += paragraph(f"{READING}; {INTERVALS}" if several else READING, show.width, "dim")
-    parts.append(Text())
+    reading = f"{READING}; {INTERVALS}" if several else READING
+    parts = introduction(printable(report.caption), reading, show.width)
     wide = max(len(row.lens) for row in report.rows)
     room = 21 if several else 12
     shares = "".join(f"{share:>5} %" for share in LENS_SHARES)
-    named = f"{'':{wide}} {' rank':<{room}} comprehensiveness   sufficiency"
-    parts.append(Text(named, "dim", no_wrap=True))
-    lined = f"{'lens':<{wide}} {' correlation':<{room}}{shares}  {shares}"
-    parts.append(Text(lined, "dim", no_wrap=True))
+    upper = f"{'':{wide}} {' rank':<{room}} comprehensiveness   sufficiency"
+    lower = f"{'lens':<{wide}} {' correlation':<{room}}{shares}  {shares}"
+    parts += (Text(line, "dim", no_wrap=True) for line in (upper, lower))
     for row in report.rows:
         if row.texts or not row.left_out:
             style = "dim" if row.lens == RANDOM else ""
             parts.append(Text(_line(row, wide, room), style, no_wrap=True))
     for row in report.rows:
         if row.left_out:
-            parts += paragraph(printable(f"{row.lens} left out: {row.left_out}"), show.width, "dim")
-    parts += [Text(), *paragraph(report.conclusion, show.width, "bold")]
-    parts += paragraph(report.rule, show.width, "dim") if several else []
-    return shown(parts, show)
+            parts += wrap_text(printable(f"{row.lens} left out: {row.left_out}"), show.width, "dim")
+    parts += [Text(), *wrap_text(report.conclusion, show.width, "bold")]
+    parts += wrap_text(report.rule, show.width, "dim") if several else []
+    return print_parts(parts, show)
 
 
 def _line(row: LensRow, wide: int, room: int) -> str:
@@ -58,18 +56,18 @@ def _line(row: LensRow, wide: int, room: int) -> str:
 
 
 def lenses_tsv(report: LensReport) -> str:
-    """A line a lens: each measure with the ends of its interval; empty where unknown."""
+    """A line for each lens: each measure and the ends of its interval; empty where unknown."""
     ends = ("", "_low", "_high")
     names = [f"{measure}{end}" for measure in LENS_MEASURES for end in ends]
     lines: list[tuple[str, ...]] = [("lens", "texts", *names, "left_out")]
     for row in report.rows:
         numbers = chain(*zip(row.mean, row.low, row.high, strict=True))
-        lines.append((row.lens, str(row.texts), *map(exact, numbers), row.left_out))
+        lines.append((row.lens, str(row.texts), *map(all_digits, numbers), row.left_out))
     return tsv(lines)
 
 
 def lenses_json(report: LensReport) -> str:
-    """One document: each lens, what follows from them, and of one text the tokens."""
+    """One document: each lens, the conclusion and, of a single text, its tokens."""
     return report_json(
         "lenses",
         caption=report.caption,

@@ -1,13 +1,14 @@
-"""One matrix for a terminal, in the richest form that its width allows."""
+"""One matrix as a table for a terminal, with as much detail as the width allows."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -24,11 +25,10 @@ from attnviz.core.attention_map import (
 )
 from attnviz.core.registry import axis_name
 from attnviz.renderers import Display, Views
-from attnviz.renderers.colors import Limits, beyond, no_value, scale_of
+from attnviz.renderers.colors import Limits, beyond_note, no_value_note, scale_of
 from attnviz.renderers.printable import UNKNOWN, decimals, one_digit, printable, shorten, two_digits
-from attnviz.renderers.text.console import TextRenderer, cell, paragraph
-from attnviz.renderers.text.links import names
-from attnviz.renderers.text.links import place as place_of
+from attnviz.renderers.text.console import TextRenderer, color_cell, wrap_text
+from attnviz.renderers.text.link_list import name_tokens, place_of
 
 LONGEST_LABEL = 14
 LONGEST_LINK = 18
@@ -36,65 +36,54 @@ LISTED = 10
 SHADES = " ░▒▓█"
 NEGATIVE_SHADES = " ▁▃▅▇"
 SHADE_STEPS = (0.05, 0.2, 0.4, 0.7)
-"""Shares of the scale at which the next shade begins."""
+"""Shares of the scale where the next shade begins."""
 
 
 def matrix(item: AttentionMap, width: int, *, colored: bool) -> list[RenderableType]:
-    """The matrix as something to print, and the legend that it needs.
+    """The matrix as lines and the legend that it needs, in the first form that fits.
 
-    Words over columns of two digits; where these do not fit, position numbers over columns of one
-    digit; then a shade a key with the strongest key of each row beside it; at last the strongest
-    keys of each row alone.
+    Words over columns of two digits; position numbers over columns of one digit; one shade for each
+    key, and the strongest key beside each row; the strongest keys of each row.
     """
-    signed = item.values == "signed"
+    sign = 1 if item.values == "signed" else 0
     keys = len(item.key_tokens)
-    plain, numbered = label_width(item.query_tokens), numbered_width(item.query_tokens)
-    if plain + 1 + keys * (5 + signed) <= width:
-        lines = _words(item, width - plain - 1, colored=colored)
-        return [*lines, *_scale_line(item, colored=colored)]
-    if numbered + 1 + keys * (3 + signed) <= width and keys <= 100:
-        return [*_positions(item, colored=colored), *_scale_line(item, colored=colored)]
+    plain = max(row_label(token).cell_len for token in item.query_tokens)
+    numbered = numbered_width(item.query_tokens)
+    if plain + 1 + keys * (5 + sign) <= width:
+        lines = _word_matrix(item, width - plain - 1, colored=colored)
+        return [*lines, *_scale_notes(item, colored=colored)]
+    if numbered + 1 + keys * (3 + sign) <= width and keys <= 100:
+        return [*_position_matrix(item, colored=colored), *_scale_notes(item, colored=colored)]
     if numbered + 1 + keys <= width:
         return [
-            _shades(item, width - numbered - 1 - keys, colored=colored),
+            _shade_matrix(item, width - numbered - 1 - keys, colored=colored),
             _legend(item, colored=colored),
         ]
-    told = (
+    note = (
         f"{keys} columns do not fit {width}: the strongest keys of each row; "
         "-f tsv has every weight, --heatmap FILE draws them"
     )
-    return [_strongest(item, width), Text(told, style="dim")]
+    return [_strongest_keys(item, width), Text(note, style="dim")]
 
 
-def _scale_line(item: AttentionMap, *, colored: bool) -> list[Text]:
+def _scale_notes(item: AttentionMap, *, colored: bool) -> list[Text]:
     limits = scale_of(item)
-    told = beyond(item, limits) if colored else ""
-    scale = [f"colours 0 – {two_digits(limits[1])}; {told}"] if told else []
-    unseen = [line for line in (no_value(item, UNKNOWN),) if line]
-    return [Text(line, style="dim") for line in (*scale, *unseen)]
+    beyond = beyond_note(item, limits) if colored else ""
+    scale = f"colours 0 – {two_digits(limits[1])}; {beyond}" if beyond else ""
+    return [Text(line, style="dim") for line in (scale, no_value_note(item, UNKNOWN)) if line]
 
 
 def row_label(token: Token) -> Text:
-    """A token beside its row: special ones dim, labelled ones bold with their label."""
+    """The label of a token's row: special tokens dim, labelled ones bold with their label."""
     text = shorten(printable(token.text), LONGEST_LABEL)
     if token.label:
         return Text.assemble((text, "bold yellow"), (f" {printable(token.label)}", "yellow"))
     return Text(text, style="dim" if token.special else "")
 
 
-def label_width(tokens: Iterable[Token]) -> int:
-    """Columns that the widest row label takes."""
-    return max(row_label(token).cell_len for token in tokens)
-
-
 def numbered_width(tokens: tuple[Token, ...]) -> int:
-    """Columns that the widest row label takes behind its position number."""
-    return label_width(tokens) + (0 if _are_positions(tokens) else len(str(len(tokens) - 1)) + 1)
-
-
-def _are_positions(tokens: tuple[Token, ...]) -> bool:
-    """True of rows of patches, whose names are their positions: one number says it."""
-    return all(token.text == str(place) for place, token in enumerate(tokens))
+    """Cells of the widest row label with its position."""
+    return max(label.cell_len for label in _numbered_labels(tokens)) - 1
 
 
 def _table(headers: Iterable[Text | str]) -> Table:
@@ -110,10 +99,8 @@ def _lines(
     numbers: list[list[str]],
     colored: AttentionMap | None,
 ) -> list[Text]:
-    """Numbers as wide as their headings, behind labels, on the colours of a map where one is given.
-
-    rich's own table would take ten times as long.
-    """
+    """Numbers as wide as their headings, behind labels, on the colours of a map if one is given."""
+    # rich's own table takes ten times as long.
     room = max(label.cell_len for label in labels)
     lines = [Text(" " * room, no_wrap=True).append_text(Text().join(heads))]
     limits = (0.0, 1.0) if colored is None else scale_of(colored)
@@ -124,12 +111,12 @@ def _lines(
             lines.append(line.append("".join(texts)))
             continue
         for text, value in zip(texts, colored.weights[0, 0, place].tolist(), strict=True):
-            line.append_text(cell(text, value, limits))
+            line.append_text(color_cell(text, value, limits))
         lines.append(line)
     return lines
 
 
-def _words(item: AttentionMap, room: int, *, colored: bool) -> list[Text]:
+def _word_matrix(item: AttentionMap, room: int, *, colored: bool) -> list[Text]:
     least = 5 + (item.values == "signed")
     labels = [row_label(token) for token in item.key_tokens]
     cap = next(
@@ -143,11 +130,11 @@ def _words(item: AttentionMap, room: int, *, colored: bool) -> list[Text]:
     widths = [max(width, length + 1) for width, length in zip(widths, longest, strict=True)]
     heads = []
     for token, label, width in zip(item.key_tokens, labels, widths, strict=True):
-        # Where the label itself does not fit, its token does, in the label's style.
+        # A label that does not fit gives way to the token alone, in the label's style.
         text = label.plain if label.cell_len < width else printable(token.text)
         style = "bold yellow" if token.label else "dim" if token.special else ""
-        shown = shorten(text, width - 1)
-        heads.append(Text(" " * (width - 1 - cell_len(shown))).append(shown, style).append(" "))
+        name = shorten(text, width - 1)
+        heads.append(Text(" " * (width - 1 - cell_len(name))).append(name, style).append(" "))
     numbers = [
         [f"{text:>{width - 1}} " for text, width in zip(row, widths, strict=True)] for row in texts
     ]
@@ -155,29 +142,35 @@ def _words(item: AttentionMap, room: int, *, colored: bool) -> list[Text]:
     return _lines(heads, sides, numbers, item if colored else None)
 
 
-def _positions(item: AttentionMap, *, colored: bool) -> list[Text]:
+def _position_matrix(item: AttentionMap, *, colored: bool) -> list[Text]:
     texts = [[one_digit(value) for value in row] for row in item.weights[0, 0].tolist()]
     width = max(2 + (item.values == "signed"), *(len(text) for row in texts for text in row))
     heads = [Text(f"{key:>{width}} ", style="dim") for key in range(len(item.key_tokens))]
     numbers = [[f"{text:>{width}} " for text in row] for row in texts]
-    return _lines(heads, list(_numbered(item)), numbers, item if colored else None)
+    labels = list(_numbered_labels(item.query_tokens))
+    return _lines(heads, labels, numbers, item if colored else None)
 
 
-def _shades(item: AttentionMap, room: int, *, colored: bool) -> Table:
-    table = _table(["", _ruler(len(item.key_tokens)), ""])
+def _shade_matrix(item: AttentionMap, room: int, *, colored: bool) -> Table:
+    keys = range(len(item.key_tokens))
+    ruler = "".join(str(key % 10) for key in keys)
+    if len(keys) > 10:
+        tens = "".join(str(key // 10) if key and key % 10 == 0 else " " for key in keys)
+        ruler = f"{tens}\n{ruler}"
+    table = _table(["", Text(ruler, style="dim"), ""])
     limits = scale_of(item)
-    for label, row in zip(_numbered(item), item.weights[0, 0], strict=True):
+    for label, row in zip(_numbered_labels(item.query_tokens), item.weights[0, 0], strict=True):
         shades = Text()
         for value in row.tolist():
             if colored:
-                shades.append_text(cell(" ", value, limits))
+                shades.append_text(color_cell(" ", value, limits))
             else:
-                shades.append(shade(value, limits))
-        table.add_row(label, shades, _best(item, row) if room >= LONGEST_LINK else "")
+                shades.append(shade_of(value, limits))
+        table.add_row(label, shades, _strongest_key(item, row) if room >= LONGEST_LINK else "")
     return table
 
 
-def _best(item: AttentionMap, row: NDArray[np.float32]) -> Text:
+def _strongest_key(item: AttentionMap, row: NDArray[np.float32]) -> Text:
     if np.isnan(row).all():
         return Text()
     best = int(np.nanargmax(np.abs(row)))
@@ -185,24 +178,16 @@ def _best(item: AttentionMap, row: NDArray[np.float32]) -> Text:
     return Text(f" → {word} {two_digits(float(row[best]))}")
 
 
-def _ruler(keys: int) -> Text:
-    units = "".join(str(key % 10) for key in range(keys))
-    tens = "".join(str(key // 10) if key and key % 10 == 0 else " " for key in range(keys))
-    return Text(f"{tens}\n{units}" if keys > 10 else units, style="dim")
-
-
-def level(value: float, limits: Limits) -> int:
-    """Which shade a value has, from 0 to 4."""
+def shade_level(value: float, limits: Limits) -> int:
+    """The number of a value's shade, 0 to 4."""
     return sum(abs(value) >= step * limits[1] for step in SHADE_STEPS)
 
 
-def shade(value: float, limits: Limits) -> str:
+def shade_of(value: float, limits: Limits) -> str:
     """The shade of a value as a character; – for NaN."""
-    return (
-        UNKNOWN
-        if value != value
-        else (NEGATIVE_SHADES if value < 0 else SHADES)[level(value, limits)]
-    )
+    if math.isnan(value):
+        return UNKNOWN
+    return (NEGATIVE_SHADES if value < 0 else SHADES)[shade_level(value, limits)]
 
 
 def _legend(item: AttentionMap, *, colored: bool) -> Text:
@@ -210,35 +195,35 @@ def _legend(item: AttentionMap, *, colored: bool) -> Text:
     steps = [step * limits[1] for step in SHADE_STEPS]
     legend = Text("shades: ", style="dim")
     for mark, step in zip(SHADES[1:], steps, strict=True):
-        legend.append_text(cell("  ", step, limits) if colored else Text(mark))
+        legend.append_text(color_cell("  ", step, limits) if colored else Text(mark))
         legend.append(f" from {two_digits(step)}  ")
         if item.values == "signed" and not colored:
             legend.append(f"{NEGATIVE_SHADES[SHADES.index(mark)]} the same below 0  ")
-    for told in (beyond(item, limits), no_value(item, "grey" if colored else UNKNOWN)):
-        legend.append(f"\n{told}" if told else "")
-    return legend
+    notes = beyond_note(item, limits), no_value_note(item, "grey" if colored else UNKNOWN)
+    return legend.append("".join(f"\n{note}" for note in notes if note))
 
 
-def _strongest(item: AttentionMap, width: int) -> Table:
+def _strongest_keys(item: AttentionMap, width: int) -> Table:
     table = _table(["", ""])
     table.show_header = False
     numbered = numbered_width(item.query_tokens)
     entry = LONGEST_LABEL + 10
     count = max((width - numbered - 1) // entry, 1)
-    for label, row in zip(_numbered(item), item.weights[0, 0], strict=True):
+    for label, row in zip(_numbered_labels(item.query_tokens), item.weights[0, 0], strict=True):
         order = np.argsort(-np.abs(row), kind="stable")[: min(count, (row == row).sum())]
         text = Text()
         for key in order.tolist():
             word = shorten(printable(item.key_tokens[key].text), LONGEST_LABEL)
             link = f"→ {key} {word} {two_digits(float(row[key]))}"
-            text.append(link + " " * max(entry - cell_len(link), 1))
+            text.append(set_cell_size(link, max(entry, cell_len(link) + 1)))
         table.add_row(label, text)
     return table
 
 
-def _numbered(item: AttentionMap) -> Iterable[Text]:
-    tokens = item.query_tokens
-    digits = 0 if _are_positions(tokens) else len(str(len(tokens) - 1))
+def _numbered_labels(tokens: tuple[Token, ...]) -> Iterator[Text]:
+    """Each row's position and label; patches have their position as text already."""
+    are_positions = all(token.text == str(place) for place, token in enumerate(tokens))
+    digits = 0 if are_positions else len(str(len(tokens) - 1))
     for place, token in enumerate(tokens):
         number = Text(f"{place:>{digits}} ", style="dim") if digits else Text()
         yield Text.assemble(number, row_label(token), " ")
@@ -261,27 +246,31 @@ class TableRenderer(TextRenderer):
 
 
 def _effect_table(attention: Attention, links: Sequence[Measured]) -> Table:
-    """Links with their weights and effects, and where they are."""
+    """Links with their places, weights and effects."""
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    cut = any(one.measured is not None for one in links)
-    for number, column in enumerate(("link", "", "weight", "estimated", "measured")[: 4 + cut]):
+    columns = ["link", "", "weight", "estimated"]
+    some_measured = any(one.measured is not None for one in links)
+    if some_measured:
+        columns.append("measured")
+    for number, column in enumerate(columns):
         table.add_column(column, justify="right" if number > 1 else "left", no_wrap=True)
-    several = len(attention.maps) > 1
     for one in links:
         ends = (shorten(end, LONGEST_LABEL) for end in _ends(attention, one))
-        where = f"{printable(one.stream)} " * several + place_of(one.link)
+        where = place_of(one.link)
+        if len(attention.maps) > 1:
+            where = f"{printable(one.stream)} {where}"
         numbers = [two_digits(one.link.weight), f"{one.estimated:+.3f}"]
-        if cut:
+        if some_measured:
             numbers.append(UNKNOWN if one.measured is None else f"{one.measured:+.3f}")
         table.add_row(Text(" → ".join(ends)), Text(where), *numbers)
     return table
 
 
 def _ends(attention: Attention, one: Measured) -> tuple[str, str]:
-    """What a link's tokens are called in their map, as far as it has them."""
+    """The names of a link's tokens in their map, or their texts if the map lacks them."""
     link, streams = one.link, [item.stream for item in attention.maps]
     item = attention.maps[streams.index(one.stream)] if one.stream in streams else attention.main
-    rows, columns = names(item.query_tokens), names(item.key_tokens)
+    rows, columns = name_tokens(item.query_tokens), name_tokens(item.key_tokens)
     if link.query_position < len(rows) and link.key_position < len(columns):
         return rows[link.query_position], columns[link.key_position]
     return printable(link.query), printable(link.key)
@@ -291,7 +280,7 @@ def _view_lines(view: View, display: Display) -> list[RenderableType]:
     """The caption, the matrix, a line for each head and the strongest link."""
     width = display.width
     lines: list[RenderableType] = [
-        *paragraph(printable(view.caption), width, "bold", between=" · ")
+        *wrap_text(printable(view.caption), width, "bold", between=" · ")
     ]
     if view.orientation:
         lines.append(Text(printable(view.orientation), style="dim"))
@@ -300,24 +289,24 @@ def _view_lines(view: View, display: Display) -> list[RenderableType]:
         view.map.weights[:, :, :most], query_tokens=view.map.query_tokens[:most]
     )
     lines += [Text(), *matrix(item, width, colored=display.colors is not None)]
-    if told := display.left_out(len(view.map.query_tokens)):
-        lines.append(Text(told.rstrip(), style="dim"))
+    if note := display.more_rows_note(len(view.map.query_tokens)):
+        lines.append(Text(note.rstrip(), style="dim"))
     if view.heads:
         layer = view.map.layers[0]
         named = axis_name("layer", layer)
         named = f"heads of {named}" if named.startswith("layer") else f"heads, {named}"
-        entropy = "; entropy: of rows scaled to 1" if sums_told(view.heads) else ""
+        entropy = "; entropy: of rows scaled to 1" if _shows_row_sums(view.heads) else ""
         signed = view.map.values == "signed"
         bars = "mean size of each key's values" if signed else f"what each key receives{entropy}"
-        told = f"{printable(named)} (bars: {bars})"
-        lines += [Text(), Text(told, style="dim"), head_table(view.heads, width, signed=signed)]
+        title = Text(f"{printable(named)} (bars: {bars})", style="dim")
+        lines += [Text(), title, head_table(view.heads, width, signed=signed)]
     if view.strongest:
         lines.append(strongest_line(view.strongest))
     return lines
 
 
 def strongest_line(link: Link) -> Text:
-    """The strongest link, and how to see it where it stands in one layer and head."""
+    """The strongest link, and the option that shows its head."""
     shown = f"{printable(link.query)} → {printable(link.key)}  {two_digits(link.weight)}"
     places = [
         f"{what} {name}"
@@ -331,9 +320,9 @@ def strongest_line(link: Link) -> Text:
 
 
 def head_table(heads: Sequence[HeadLine], width: int, *, signed: bool = False) -> Table:
-    """A line for each head: what its keys receive, what it does most, and its entropy in nats.
+    """A line for each head: bars of what its keys receive, its pattern, and its entropy in nats.
 
-    Of signed values the sizes, the strongest link and the sum of all sizes.
+    For signed values: bars of sizes, the strongest link and the sum of all sizes.
     """
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     bars = min(len(heads[0].profile), PROFILE_WIDTH, max(width // 5, 4))
@@ -341,31 +330,35 @@ def head_table(heads: Sequence[HeadLine], width: int, *, signed: bool = False) -
     table.add_column("", no_wrap=True, min_width=numbers)
     table.add_column("keys", no_wrap=True, min_width=bars)
     names = ("strongest", "value", "sizes") if signed else ("does most", "share", "entropy")
-    massive = sums_told(heads)
     table.add_column(names[0], no_wrap=True)
-    for name, least in ((names[1], 5), (names[2], 7), *[("row sum", 7)] * massive):
+    columns = [(names[1], 5), (names[2], 7)]
+    room = width - numbers - max(bars, 4) - 12 - 8
+    with_sums = _shows_row_sums(heads)
+    if with_sums:
+        columns.append(("row sum", 7))
+        room -= 9
+    for name, least in columns:
         table.add_column(name, justify="right", no_wrap=True, min_width=least)
-    room = max(width - numbers - max(bars, 4) - 12 - 8 - 9 * massive, 4)
     top = max(float(line.profile.max()) for line in heads)
     for line in heads:
-        table.add_row(
+        cells: list[Text | str] = [
             Text(printable(line.head)),
             sparkline(line.profile, bars, top),
-            Text(shorten(printable(line.pattern), room)),
+            Text(shorten(printable(line.pattern), max(room, 4))),
             two_digits(line.weight),
             two_digits(line.mass) if signed else decimals(line.entropy),
-            *([two_digits(line.mass)] if massive else []),
-        )
+        ]
+        table.add_row(*cells, *([two_digits(line.mass)] if with_sums else []))
     return table
 
 
-def sums_told(heads: Sequence[HeadLine]) -> bool:
-    """True where rows do not sum to 1: they are made to for the entropy, and their sum is told."""
+def _shows_row_sums(heads: Sequence[HeadLine]) -> bool:
+    """True where rows do not sum to 1, so that their entropy is that of scaled rows."""
     return any(abs(line.mass - 1) > 0.01 and not np.isnan(line.entropy) for line in heads)
 
 
 def sparkline(profile: NDArray[np.float64], width: int, top: float) -> str:
-    """What each key receives on average, as bars; many keys share a bar, which shows their peak."""
+    """The profile as bars; a bar of several keys shows the largest."""
     edges = [round(place * len(profile) / width) for place in range(width + 1)]
     peaks = [float(profile[low:high].max()) for low, high in pairwise(edges)]
     levels = (int(max(peak, 0.0) / (top or 1.0) * len(BARS)) for peak in peaks)

@@ -1,4 +1,4 @@
-"""How positions are told: sinusoidal waves, turned pairs, biases by distance."""
+"""How a model knows positions: sinusoidal waves, rotated pairs, biases by distance."""
 
 from __future__ import annotations
 
@@ -10,31 +10,28 @@ from numpy.typing import NDArray
 from attnviz.analyses.entropy import row_entropy
 from attnviz.mechanisms.dot_product import causal_mask
 from attnviz.mechanisms.positions import sinusoidal_positions
-from attnviz.mechanisms.relative import alibi as alibi_attention
-from attnviz.mechanisms.relative import relative_bias, slopes_of
-from attnviz.mechanisms.relative import rotary as rotary_attention
-from attnviz.teach.lessons.lesson import Curves, Heat, Lesson, between, parts_of
+from attnviz.mechanisms.relative import alibi, relative_bias, rotary, slopes_of
+from attnviz.teach.lessons.lesson import Curves, Heat, Lesson, check_range, name_parts
 
 Vector = NDArray[np.float64]
 MOST = 2048
 BASES = (10_000.0, 500_000.0)
 FAR = 1000
-"""Positions by which both are shifted, to see that only their distance counts."""
+"""Both positions are shifted by this many, to show that only their distance matters."""
 RANGES = 32
 
 
-def positions(length: int = 64, size: int = 64) -> Lesson:
+def positions_lesson(length: int = 64, size: int = 64) -> Lesson:
     """Sinusoidal position encoding as a heat map.
 
-    Returns:
-        A row a pair of columns: its wave's length in positions, how many turns it makes in the
-        given length, and what its columns hold at position 1 and at the last; at 0 it is 0 and 1.
+    A row holds, for each pair of columns: its wavelength in positions, its turns over the whole
+    length, and its values at position 1 and at the last one. At position 0 they are 0 and 1.
     """
-    between("length", length, 2, MOST)
-    between("size", size, 1, MOST)
+    check_range("length", length, 2, MOST)
+    check_range("size", size, 1, MOST)
     encoding = sinusoidal_positions(length, size)
     pairs = [slice(first, min(first + 2, size)) for first in range(0, size, 2)]
-    # At position 1 a wave has turned by less than a quarter, so its sine tells the angle.
+    # At position 1 a wave has turned by less than a quarter, so its sine determines the angle.
     waves = 2 * np.pi / np.arcsin(encoding[1, ::2].astype(np.float64))
     at_1, at_end = (
         [" ".join(f"{value:+.2f}" for value in encoding[position, pair]) for pair in pairs]
@@ -43,6 +40,7 @@ def positions(length: int = 64, size: int = 64) -> Lesson:
     even = encoding[:, : size // 2 * 2].astype(np.float64)
     gaps = [gap for gap in (0, 1, 2, 4, 8, 16) if gap < length]
     near = ", ".join(f"{even[gap] @ even[0]:.2f} at {gap}" for gap in gaps)
+    left_out = ", the lone last column left out" if size % 2 else ""
     return Lesson(
         f"positions · sinusoidal encoding of {length} positions in {size} columns",
         {
@@ -55,9 +53,8 @@ def positions(length: int = 64, size: int = 64) -> Lesson:
         (
             f"Each pair of columns holds the sine and cosine of one wave, from {waves[0]:.2f} to "
             f"{waves[-1]:,.0f} positions long.",
-            "Fast waves tell neighbours apart, slow ones near from far.",
-            f"The dot product of two positions depends on their distance alone: {near}"
-            f"{', the lone last column left out' * (size % 2)}.",
+            "Fast waves distinguish neighbours, slow ones distinguish near from far.",
+            f"The dot product of two positions depends on their distance alone: {near}{left_out}.",
         ),
         "Vaswani 2017 (Attention is all you need), section 3.5",
         (
@@ -73,26 +70,25 @@ def positions(length: int = 64, size: int = 64) -> Lesson:
     )
 
 
-def rotary(length: int = 256, size: int = 64, seed: int = 0) -> Lesson:
+def rotary_lesson(length: int = 256, size: int = 64, seed: int = 0) -> Lesson:
     """Rotary positions: scores depend on distance alone, and fade with it.
 
-    A query and a key of ones are turned by their positions; with them a random pair, near the
-    start and a thousand positions on.
+    A query and a key of ones are rotated by their positions, and so is a random pair: near the
+    start and a thousand positions later.
 
-    Returns:
-        A row a distance: the score of equal vectors as a share of that at distance 0, for the
-        usual base and a large one; the random pair's score at the start and far on.
+    A row holds, for each distance: the score of equal vectors as a share of that at distance 0, for
+    the usual base and a large one; and the score of the random pair at both places.
     """
-    between("length", length, 2, MOST)
-    between("size", size, 2, 512)
+    check_range("length", length, 2, MOST)
+    check_range("size", size, 2, 512)
     random = np.random.default_rng(seed)
     size += size % 2
     pair = random.standard_normal((2, size))
 
     def scores(query: Vector, key: Vector, base: float) -> NDArray[Any]:
-        """Of the query at every position with the key at every position."""
+        """The scores of the query at every position with the key at every position."""
         given = [np.tile(one, (FAR + length, 1)) for one in (query, key)]
-        found = parts_of(rotary_attention, *given, given[1], base=base)["scores"]
+        found = name_parts(rotary, *given, given[1], base=base)["scores"]
         return found.reshape(FAR + length, -1)
 
     ones = np.ones(size)
@@ -113,12 +109,12 @@ def rotary(length: int = 256, size: int = 64, seed: int = 0) -> Lesson:
             "random_far_on": far[gaps],
         },
         (
-            "Pair i of a query and of a key is turned by position / base^(2i/size); their score "
-            "then holds the difference of the two angles only.",
-            f"So a random pair scores the same at the start and {FAR} positions on: off by "
-            f"{np.abs(start - far).max():.0e} at most.",
-            "Equal vectors agree less the further they are apart, since the pairs turn at "
-            f"different speeds; a base of 500,000 turns slower and keeps {equal[1][-1]:.0%} "
+            "Pair i of a query and of a key is rotated by position / base^(2i/size); their score "
+            "then depends only on the difference of the two angles.",
+            f"So a random pair scores the same at the start and {FAR} positions later: the scores "
+            f"differ by {np.abs(start - far).max():.0e} at most.",
+            "Equal vectors score less the further they are apart, since the pairs rotate at "
+            f"different speeds. A base of 500,000 rotates slower and keeps {equal[1][-1]:.0%} "
             f"of the score at distance {length - 1}, where 10,000 keeps {equal[0][-1]:.0%}.",
         ),
         "Su 2021 (RoFormer), sections 3.2.2 and 3.4.3",
@@ -139,25 +135,24 @@ def rotary(length: int = 256, size: int = 64, seed: int = 0) -> Lesson:
     )
 
 
-def alibi(length: int = 64, heads: int = 8) -> Lesson:
+def alibi_lesson(length: int = 64, heads: int = 8) -> Lesson:
     """Biases by distance: ALiBi's slopes, and T5's ranges.
 
-    All scores are equal, so that the last query's weights show the bias alone.
+    All scores are equal, so the weights of the last query show the bias alone.
 
-    Returns:
-        A row a head: its slope, the distance over which its weights halve, the share it gives to
-        the eight nearest keys and the entropy of the row, in nats.
+    A row holds, for each head: its slope, the distance over which its weights halve, the share that
+    it gives to the eight nearest keys, and the entropy of the row in nats.
     """
-    between("length", length, 2, MOST)
-    between("heads", heads, 1, 64)
+    check_range("length", length, 2, MOST)
+    check_range("heads", heads, 1, 64)
     inputs = np.zeros((length, heads))
     triangle = causal_mask(inputs, length, length)
-    found = parts_of(alibi_attention, inputs, inputs, inputs, triangle, heads=heads)
+    found = name_parts(alibi, inputs, inputs, inputs, triangle, heads=heads)
     last, slopes = found["weights"][:, -1], slopes_of(heads)
     halved = np.log(2) / slopes
     more = max(length, 200)
     queries, table = np.zeros((more, 1)), np.zeros((RANGES, 1))
-    ranges = parts_of(relative_bias, queries, queries, queries, bias=table, both_ways=False)[
+    ranges = name_parts(relative_bias, queries, queries, queries, bias=table, both_ways=False)[
         "range"
     ][-1, ::-1]
     single = int((np.diff(ranges) != 0).cumprod().sum())
@@ -173,13 +168,13 @@ def alibi(length: int = 64, heads: int = 8) -> Lesson:
             "entropy": row_entropy(last),
         },
         (
-            "ALiBi takes slope × distance off every score: a weight halves every ln 2 / slope "
+            "ALiBi subtracts slope × distance from every score: a weight halves every ln 2 / slope "
             f"positions, from {halved[0]:.2g} in head 0 to {halved[-1]:.3g} in the last.",
-            "Nothing is learned and no position is named, so longer texts than those of training "
-            "are only further away, never unknown.",
-            f"T5 learns a number for each of {RANGES} ranges instead: distances below {single} "
-            f"have one each, then ranges widen, and from {int((ranges == ranges.max()).argmax())} "
-            "on all share the last.",
+            "Nothing is learned and positions have no vectors, so a text that is longer than those "
+            "of training has no position that the model has never seen.",
+            f"T5 learns one number for each of {RANGES} ranges instead: each distance below "
+            f"{single} has its own, then the ranges widen, and all from "
+            f"{int((ranges == ranges.max()).argmax())} on share the last.",
         ),
         "Press 2022 (Train short, test long: ALiBi), section 3; Raffel 2020 (T5), section 2.1",
         (

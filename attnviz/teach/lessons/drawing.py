@@ -1,6 +1,6 @@
-"""Pictures of lessons and their pages: panels side by side, of curves and of cells with labels.
+"""Pictures and pages of lessons: panels of curves and of cells, side by side.
 
-One panel of cells alone gets the frame and colour bar of every other heat map.
+A single panel of cells has the frame and colour bar of every other heat map.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from attnviz.renderers.figures.figure import (
     colormap,
     draw_image,
     figure_bytes,
-    framed,
+    frame_image,
     ink,
     line_height,
     own_settings,
     write,
 )
 from attnviz.renderers.figures.fonts import DPI, Typeface, typeface
-from attnviz.renderers.figures.heatmap import number, write_cells
-from attnviz.renderers.page.plain import plain_page
+from attnviz.renderers.figures.heatmap import cell_number, write_cells
+from attnviz.renderers.page.document import plain_page
 from attnviz.renderers.printable import printable, shorten
-from attnviz.teach.lessons.lesson import Curves, Heat, Lesson, format_cell, heading
+from attnviz.teach.lessons.lesson import Curves, Heat, Lesson, column_heading, format_cell
 
 WIDE, HIGH = 3.9, 3.3
 """Inches of a panel."""
@@ -49,10 +49,10 @@ LONGEST_LABEL = 16
 STEPS = (1, 2, 4, 5, 8, 10, 16, 20, 32, 50, 64, 100, 128, 200, 256)
 
 
-def titled(
+def titled_figure(
     title: str, width: float, height: float, left: float, top: float, face: Typeface
 ) -> Figure:
-    """A figure of so many inches; its title begins `left` inches in, at a share of the height."""
+    """A figure with a title; width, height and `left` in inches, `top` as a share of the height."""
     figure = ShownFigure(figsize=(width, height), dpi=DPI, facecolor="white")
     FigureCanvasAgg(figure)
     figure.text(
@@ -68,26 +68,26 @@ def titled(
 
 
 @own_settings()
-def drawn(lesson: Lesson) -> Figure:
-    """The picture of a lesson."""
+def draw_lesson(lesson: Lesson) -> Figure:
+    """Draw the picture of a lesson."""
     heats = [panel for panel in lesson.panels if isinstance(panel, Heat)]
     labels = [label for panel in heats for label in (*panel.rows, *panel.columns)]
     face = typeface([lesson.title, *labels, *(panel.heading for panel in lesson.panels)])
     if len(lesson.panels) == len(heats) == 1:
-        return _alone(lesson.title, heats[0], face)
+        return _draw_alone(lesson.title, heats[0], face)
     wide = WIDE * len(lesson.panels)
     title = face.wrap(face.drawable(lesson.title), TITLE_SIZE, (wide - 0.3) * DPI, bold=True)
     high = HIGH + title.count("\n") * LINE * TITLE_SIZE / 72
-    figure = titled(lesson.title, wide, high, 0.15, 1 - 0.12 / high, face)
+    figure = titled_figure(lesson.title, wide, high, 0.15, 1 - 0.12 / high, face)
     for place, panel in enumerate(lesson.panels):
         if isinstance(panel, Curves):
-            _curves(figure, panel, place, face)
+            _draw_curves(figure, panel, place, face)
         else:
-            _cells(figure, panel, place, face)
+            _draw_cells(figure, panel, place, face)
     return figure
 
 
-def _curves(figure: Figure, panel: Curves, place: int, face: Typeface) -> None:
+def _draw_curves(figure: Figure, panel: Curves, place: int, face: Typeface) -> None:
     count, high = figure.get_figwidth() / WIDE, figure.get_figheight() / HIGH
     axes = figure.add_axes(((place + 0.15) / count, 0.14 / high, 0.78 / count, 0.69 / high))
     axes.set_title(
@@ -124,9 +124,9 @@ def _curves(figure: Figure, panel: Curves, place: int, face: Typeface) -> None:
     axes.spines[["left", "bottom"]].set(linewidth=0.5, color=ink(FAINT))
 
 
-def _cells(figure: Figure, panel: Heat, place: int, face: Typeface) -> None:
-    """Cells as large as the room beside the labels allows, their scale told below."""
-    texts = [_shown(labels, face) for labels in (panel.rows, panel.columns)]
+def _draw_cells(figure: Figure, panel: Heat, place: int, face: Typeface) -> None:
+    """Draw cells as large as their labels allow, with a line below that explains the colours."""
+    texts = [_label_texts(labels, face) for labels in (panel.rows, panel.columns)]
     left, top = (max(face.width(text, NOTE_SIZE) for text in of_side) for of_side in texts)
     whole, high = figure.get_figwidth() * DPI, figure.get_figheight() * DPI
     down, columns = panel.values.shape
@@ -139,7 +139,7 @@ def _cells(figure: Figure, panel: Heat, place: int, face: Typeface) -> None:
     axes = figure.add_axes(box)
     colors = colormap(panel.limits).with_extremes(bad="white")
     draw_image(axes, panel.values, panel.limits, cmap=colors)
-    _label(axes, texts, (tall, wide), face)
+    _set_labels(axes, texts, (tall, wide), face)
     if min(wide, 1.6 * tall) >= ROOMY_CELL:
         _write_numbers(axes, panel.values, panel.limits, face)
     over: dict[str, Any] = {"transform": axes.transAxes, "clip_on": False}
@@ -153,12 +153,12 @@ def _cells(figure: Figure, panel: Heat, place: int, face: Typeface) -> None:
     write(axes, (above[0], -16 / (tall * down)), below, face, NOTE_SIZE, FAINT, va="top", **over)
 
 
-def _shown(labels: Sequence[str], face: Typeface) -> list[str]:
+def _label_texts(labels: Sequence[str], face: Typeface) -> list[str]:
     return [face.drawable(shorten(printable(label), LONGEST_LABEL)) for label in labels]
 
 
-def _alone(title: str, panel: Heat, face: Typeface) -> Figure:
-    texts = [_shown(labels, face) for labels in (panel.rows, panel.columns)]
+def _draw_alone(title: str, panel: Heat, face: Typeface) -> Figure:
+    texts = [_label_texts(labels, face) for labels in (panel.rows, panel.columns)]
     widest = [max(face.width(label, NOTE_SIZE) for label in labels) for labels in texts]
     left, top = (int(wide) + 16 for wide in widest)
     frame = Frame(title, panel.heading, (), panel.unit, panel.limits, face, left, top)
@@ -167,49 +167,51 @@ def _alone(title: str, panel: Heat, face: Typeface) -> Figure:
         int(np.clip(room // count, 1, LARGEST_CELL))
         for room, count in ((TALLEST, down), (WIDEST, across))
     )
-    # What is below the scale is white, and stands for no cell.
+    # Values below the scale are drawn white: NaN has no cell.
     shown = np.where(np.isnan(panel.values), panel.limits[0] - 1, panel.values)
-    figure, axes = framed(shown, wide * across, tall * down, frame)
-    _label(axes, texts, (tall, wide), face)
+    figure, axes = frame_image(shown, wide * across, tall * down, frame)
+    _set_labels(axes, texts, (tall, wide), face)
     if min(tall, wide) >= ROOMY_CELL:
         _write_numbers(axes, panel.values, panel.limits, face)
     return figure
 
 
-def _label(
+def _set_labels(
     axes: Axes, texts: Sequence[list[str]], cells: tuple[float, float], face: Typeface
 ) -> None:
     rows, columns = texts
     font = face.font(NOTE_SIZE)
     axes.xaxis.tick_top()
-    places = _thinned(columns, cells[1])
+    places = _thin_labels(columns, cells[1])
     axes.set_xticks(places, [columns[i] for i in places], fontproperties=font, rotation=90)
-    places = _thinned(rows, cells[0])
+    places = _thin_labels(rows, cells[0])
     axes.set_yticks(places, [rows[i] for i in places], fontproperties=font)
     axes.tick_params(length=2.5, width=0.5, pad=2, color=ink(FAINT), labelcolor=ink(INK))
 
 
 def _write_numbers(axes: Axes, values: NDArray[Any], limits: Limits, face: Typeface) -> None:
-    texts = [["" if np.isnan(value) else number(value, 2) for value in row] for row in values]
+    texts = [["" if np.isnan(value) else cell_number(value, 2) for value in row] for row in values]
     write_cells(axes, values, texts, limits, face.font(NOTE_SIZE))
 
 
-def _thinned(labels: Sequence[str], spacing: float) -> list[int]:
-    """Every how-many-th label there is room for, of those that are not empty."""
+def _thin_labels(labels: Sequence[str], spacing: float) -> list[int]:
+    """The places of the labels to show: every n-th, so that they do not overlap, and none empty."""
     needed = line_height(NOTE_SIZE)
     step = next((step for step in STEPS if step * spacing >= needed), len(labels))
     return [place for place in range(0, len(labels), step) if labels[place]]
 
 
-def page_of(lesson: Lesson, command: str = "") -> str:
-    """One HTML file; the picture is an image in it, and nothing in it runs."""
+def lesson_page(lesson: Lesson, command: str = "") -> str:
+    """A lesson as one HTML file without scripts; the picture is an image in it."""
 
     def cell(place: int, text: str, tag: str) -> str:
         words = all(isinstance(value, str) for value in lesson.column(lesson.columns[place]))
         word = ' class="word"' if words else ""
         return f"<{tag}{word}>{escape(text)}</{tag.split()[0]}>"
 
-    heads = [cell(i, heading(name), 'th scope="col"') for i, name in enumerate(lesson.columns)]
+    heads = [
+        cell(i, column_heading(name), 'th scope="col"') for i, name in enumerate(lesson.columns)
+    ]
     rows = [
         "".join(
             cell(i, format_cell(*one), "td")
@@ -217,7 +219,7 @@ def page_of(lesson: Lesson, command: str = "") -> str:
         )
         for row in lesson.rows
     ]
-    svg = base64.b64encode(figure_bytes(drawn(lesson), ".svg")).decode("ascii")
+    svg = base64.b64encode(figure_bytes(draw_lesson(lesson), ".svg")).decode("ascii")
     title = printable(lesson.title)
     parts = [
         f'<img src="data:image/svg+xml;base64,{svg}" alt="{escape(title)}">',

@@ -1,4 +1,4 @@
-"""What a lesson gives: numbers, three sentences about them, and what its picture shows."""
+"""A lesson: a table of numbers, three sentences about them, and the panels of its picture."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from rich.table import Table
 from rich.text import Text
 
 from attnviz.core.errors import UsageError
-from attnviz.mechanisms.working import Formula, Part
-from attnviz.models.own import SeededEmbedding, split_words
+from attnviz.mechanisms.formula import Formula, Part
+from attnviz.models.own import SeededEmbedding, word_tokens
 from attnviz.renderers import Display
 from attnviz.renderers.colors import Limits
 from attnviz.renderers.printable import printable, shorten
-from attnviz.renderers.text.console import shown
+from attnviz.renderers.text.console import print_parts
 
 Cell = str | int | float
 Numbers = Sequence[float] | NDArray[Any]
@@ -34,10 +34,11 @@ class Curves:
     """A panel of lines.
 
     Attributes:
-        along: what the horizontal axis counts; `up` the vertical one.
-        lines: (x, y) by name; a name that begins with "_" stands in no legend.
-        doubling: x grows by doubling, so each x gets the same room; `tenfold` likewise of y.
-        level: a value of y that is marked, with its words.
+        along: label of the horizontal axis; `up` is that of the vertical one.
+        lines: (x, y) by name; the legend leaves out names that begin with "_".
+        doubling: the x axis is logarithmic to base 2; `tenfold`: the y axis to base 10.
+        top: the upper end of y.
+        level: a value of y to mark with a dashed line, and its label.
     """
 
     heading: str
@@ -52,7 +53,7 @@ class Curves:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Heat:
-    """A panel of cells; NaN is a cell that is not there."""
+    """A panel of cells; NaN leaves a cell white."""
 
     heading: str
     values: NDArray[Any]
@@ -67,10 +68,10 @@ class Lesson:
     """One thing about attention.
 
     Attributes:
-        cells: columns of `Cell`s by name, as data has it ("head_size"); a name in _seconds or
+        cells: the columns by their names in data ("head_size"); a name that ends in _seconds or
             _bytes has that unit.
-        reference: where it is published.
-        panels: the picture, side by side; `drawing.drawn` makes it.
+        reference: the paper and its section.
+        panels: what `drawing.draw_lesson` draws side by side.
     """
 
     title: str
@@ -81,12 +82,12 @@ class Lesson:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Their names."""
+        """The names of the columns."""
         return tuple(self.cells)
 
     @property
     def rows(self) -> tuple[tuple[Any, ...], ...]:
-        """From top to bottom."""
+        """The rows from top to bottom."""
         return tuple(zip(*map(self.column, self.cells), strict=True))
 
     def column(self, name: str) -> tuple[Cell, ...]:
@@ -95,7 +96,7 @@ class Lesson:
         return tuple(cells.tolist() if isinstance(cells, np.ndarray) else cells)
 
     def data(self) -> dict[str, Any]:
-        """As a JSON object has it: schema, title, explanation, reference, and a record a row."""
+        """The lesson as a JSON object; `rows` has one record for each row."""
         return {
             "schema": 1,
             "title": self.title,
@@ -105,8 +106,9 @@ class Lesson:
         }
 
     def table(self, display: Display) -> str:
-        """Title, rows and explanation at the display's width; many rows keep their ends."""
+        """The lesson as text; of a long table only the first and last rows are shown."""
         hidden = max(len(self.rows) - MOST_ROWS, 0)
+        # First shorten long words, then narrow the gaps, until the table fits; never a number.
         for longest, gap in ((14, 3), (11, 1), (8, 1)):
             cells = [
                 [format_cell(*cell, longest) for cell in zip(row, self.columns, strict=True)]
@@ -116,13 +118,13 @@ class Lesson:
                 half = MOST_ROWS // 2
                 cells[half : len(cells) - half] = [["…"] * len(self.columns)]
             widths = [
-                max(map(cell_len, (*heading(name).split(), *column)))
+                max(map(cell_len, (*column_heading(name).split(), *column)))
                 for name, column in zip(self.columns, zip(*cells, strict=True), strict=True)
             ]
             if sum(widths) + gap * (len(widths) - 1) <= display.width:
                 break
         note = f"{hidden} rows in the middle left out; -f csv has all"
-        return shown(
+        return print_parts(
             [
                 Text(printable(self.title), style="bold"),
                 Padding(self._grid(cells, widths, gap), (1, 0)),
@@ -139,19 +141,21 @@ class Lesson:
         )
         for name, width in zip(self.columns, widths, strict=True):
             words = all(isinstance(value, str) for value in self.column(name))
-            grid.add_column(Text(heading(name)), justify="left" if words else "right", width=width)
+            grid.add_column(
+                Text(column_heading(name)), justify="left" if words else "right", width=width
+            )
         for row in cells:
             grid.add_row(*map(Text, row))
         return grid
 
 
-def heading(name: str) -> str:
-    """A column's name as a reader sees it."""
+def column_heading(name: str) -> str:
+    """A column's name in words: "cache_bytes" is "cache"."""
     return name.removesuffix("_seconds").removesuffix("_bytes").replace("_", " ")
 
 
 def format_cell(value: Cell, name: str, longest: int = MOST_CELLS) -> str:
-    """A cell as a reader sees it."""
+    """A cell as text, with its unit."""
     if isinstance(value, str):
         return shorten(printable(value), longest)
     if name.endswith("_bytes"):
@@ -164,30 +168,32 @@ def format_cell(value: Cell, name: str, longest: int = MOST_CELLS) -> str:
 
 
 def byte_size(count: int) -> str:
-    """A number of bytes in the unit that keeps it below 1000, to three digits."""
+    """A number of bytes to three digits, in the unit that keeps it below 1000."""
     size, units = float(count), ["B", "KiB", "MiB", "GiB"]
     while size >= 1000 and len(units) > 1:
         size, units = size / 1024, units[1:]
     return f"{size:.3g} {units[0]}"
 
 
-def in_space(text: str, size: int, seed: int) -> tuple[tuple[str, ...], list[NDArray[np.float64]]]:
-    """A text's words, and their queries, keys and values in an untrained layer."""
-    between("size", size, 1, MOST_FEATURES)
-    tokens = split_words(text)
+def project_words(
+    text: str, size: int, seed: int
+) -> tuple[tuple[str, ...], list[NDArray[np.float64]]]:
+    """The words of a text, and their queries, keys and values in an untrained layer."""
+    check_range("size", size, 1, MOST_FEATURES)
+    tokens = word_tokens(text)
     embedding = SeededEmbedding(seed, size)
     inputs = embedding.embed(tokens)
     projected = [inputs @ embedding.projection(name) for name in ("query", "key", "value")]
     return tuple(token.text for token in tokens), projected
 
 
-def parts_of(mechanism: Formula[Any], *arrays: Any, **options: Any) -> dict[str, NDArray[Any]]:
-    """Everything on the way through a mechanism, by name; of arrays without heads one head's."""
+def name_parts(mechanism: Formula[Any], *arrays: Any, **options: Any) -> dict[str, NDArray[Any]]:
+    """Every array that a mechanism computes, by name; arrays without a head axis are one head."""
     parts: list[Part] = list(mechanism.parts(*arrays, **options))
     return {part.name: np.asarray(part.value) for part in parts}
 
 
-def between(option: str, given: float, least: float, most: float) -> None:
-    """Refuse what is outside a lesson's range with a UsageError."""
+def check_range(option: str, given: float, least: float, most: float) -> None:
+    """Raise a UsageError if an option lies outside a lesson's range."""
     if not least <= given <= most:
         raise UsageError(f"--{option} {given} is outside {least} to {most}")

@@ -1,40 +1,40 @@
-"""Linear attention: what it costs by length, measured here and now, and what it remembers."""
+"""Linear attention: its cost by length, measured on this machine, and what it remembers."""
 
 from __future__ import annotations
 
 import time
 import tracemalloc
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from attnviz.mechanisms import dot_product as scaled_attention
-from attnviz.mechanisms import linear as linear_attention
+from attnviz.mechanisms.dot_product import scaled, single_head
+from attnviz.mechanisms.linear import linear
 from attnviz.mechanisms.recurrent import delta_rule, retention
-from attnviz.teach.lessons.lesson import Curves, Lesson, between
+from attnviz.teach.lessons.lesson import Curves, Lesson, check_range
 
 SHORTEST, LONGEST = 64, 16384
 REPEATS = 3
 KEEP = 0.9
 DRAWS = 8
-"""Sets of random pairs that errors are means over."""
+"""Errors are means over this many sets of random pairs."""
 
 
-def linear(length: int = 4096, size: int = 64, seed: int = 0) -> Lesson:
+def linear_lesson(length: int = 4096, size: int = 64, seed: int = 0) -> Lesson:
     """Standard against linear attention: time and memory as the length grows.
 
-    Both run in float32 on numpy over the same random queries, keys and values, one head. Time is
-    the shortest of three runs; memory is the most that one run held at once beyond its inputs.
+    One head of each runs in float32 on numpy over the same random queries, keys and values. Time
+    is the shortest of three runs; memory is the peak of one run beyond its inputs.
 
-    Returns:
-        A row a length: seconds and bytes of both.
+    A row holds, for each length: seconds and bytes of both.
     """
-    between("length", length, SHORTEST, LONGEST)
+    check_range("length", length, SHORTEST, LONGEST)
     random = np.random.default_rng(seed)
     lengths = [length >> halvings for halvings in range(16) if length >> halvings >= SHORTEST]
     lengths.reverse()
-    measured = [*zip(*(_measured(random, positions, size) for positions in lengths), strict=True)]
+    measured = [*zip(*(_measure(random, positions, size) for positions in lengths), strict=True)]
     standard, short, standard_bytes, short_bytes = (column[-1] for column in measured)
     panels = tuple(
         Curves(
@@ -65,9 +65,9 @@ def linear(length: int = 4096, size: int = 64, seed: int = 0) -> Lesson:
         (
             f"At {lengths[-1]} positions standard attention takes {standard / short:.3g} times the "
             f"time and {standard_bytes / short_bytes:.3g} times the memory of linear attention.",
-            "Standard attention holds a weight for each pair: twice the length, four times the "
-            "memory. Linear attention keeps only two sums over the keys: twice the length, twice "
-            "the memory.",
+            "Standard attention stores a weight for each pair: twice the length needs four times "
+            "the memory. Linear attention stores two sums over the keys: twice the length needs "
+            "twice the memory.",
             "The price: its weights come from a feature map, not from a softmax, and are less "
             "sharp.",
         ),
@@ -76,20 +76,14 @@ def linear(length: int = 4096, size: int = 64, seed: int = 0) -> Lesson:
     )
 
 
-def _measured(random: np.random.Generator, length: int, size: int) -> tuple[float, ...]:
+def _measure(random: np.random.Generator, length: int, size: int) -> tuple[float, ...]:
     given = [random.standard_normal((length, size), dtype=np.float32) for _ in range(3)]
-
-    def standard() -> Any:
-        return scaled_attention.scaled(*given)
-
-    def short_cut() -> Any:
-        return linear_attention.linear(*given, need_weights=False)
-
-    return (seconds(standard), seconds(short_cut), peak(standard), peak(short_cut))
+    runs = (partial(scaled, *given), partial(linear, *given, need_weights=False))
+    return (*map(shortest_run, runs), *map(peak_bytes, runs))
 
 
-def seconds(run: Callable[[], Any]) -> float:
-    """The shortest of three runs, after one that warms up."""
+def shortest_run(run: Callable[[], Any]) -> float:
+    """Seconds of the shortest of three runs, after one that warms up."""
     run()
     taken = []
     for _ in range(REPEATS):
@@ -99,8 +93,8 @@ def seconds(run: Callable[[], Any]) -> float:
     return min(taken)
 
 
-def peak(run: Callable[[], Any]) -> int:
-    """The most bytes that a run held at once, beyond what was there before."""
+def peak_bytes(run: Callable[[], Any]) -> int:
+    """The peak of memory during a run, in bytes beyond what was in use before."""
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()
@@ -110,21 +104,21 @@ def peak(run: Callable[[], Any]) -> int:
         tracemalloc.stop()
 
 
-def delta(length: int = 64, size: int = 32, seed: int = 0) -> Lesson:
+def delta_lesson(length: int = 64, size: int = 32, seed: int = 0) -> Lesson:
     """Linear attention forgets; the delta rule corrects what its state says.
 
-    Random pairs of a key and a value are written into a state one after another, then each key is
-    asked for its value. The error is the length of what is wrong, by that of the value: 0 is exact,
-    1 as if nothing had been kept. Softmax attention, which keeps every pair, stands beside.
+    Random pairs of a key and a value are written into a state one after another, then the state is
+    queried with each key. The error is the length of the difference from the value, divided by the
+    length of the value: 0 is exact, 1 is as bad as an empty state. Softmax attention, which keeps
+    every pair, is compared with them.
 
-    Returns:
-        A row a number of pairs written: mean errors over all of them, and the delta rule's over
-        the newest.
+    A row holds, for each number of pairs: the mean errors over all of them, and the error of the
+    delta rule for the newest pair.
     """
-    between("length", length, 2, 1024)
-    between("size", size, 2, 256)
+    check_range("length", length, 2, 1024)
+    check_range("size", size, 2, 256)
     counts = [2**power for power in range(11) if 2**power <= length]
-    errors = {count: _recall(count, size, seed) for count in counts}
+    errors = {count: _recall_errors(count, size, seed) for count in counts}
     at = max((count for count in counts if count <= size), default=counts[-1])
     ages, names = np.arange(at), list(errors[at])
     means = {name: [float(found[name].mean()) for found in errors.values()] for name in names}
@@ -138,15 +132,15 @@ def delta(length: int = 64, size: int = 32, seed: int = 0) -> Lesson:
             "delta_newest_error": newest,
         },
         (
-            f"Linear attention adds every value to one sum: with {at} pairs each answer holds a "
-            f"little of all others, and the error is {means['linear'][full]:.2f}.",
-            f"Retention keeps {KEEP:.0%} of the state at each step, so that old pairs fade: "
-            f"{errors[at]['retention'][0]:.2f} for the newest, {errors[at]['retention'][-1]:.2f} "
-            "for the oldest.",
-            "The delta rule first takes off what the state already answers to a key: the newest "
-            f"pair is exact ({newest[full]:.0e}), and {at} pairs cost "
-            f"{means['delta rule'][full]:.2f}; beyond {size} pairs no state of this size can hold "
-            "all, and only the softmax, which keeps every pair, still can.",
+            f"Linear attention adds every value to one sum: with {at} pairs each answer contains "
+            f"parts of all others, and the error is {means['linear'][full]:.2f}.",
+            f"Retention keeps {KEEP:.0%} of the state at each step, so old pairs fade: the error "
+            f"is {errors[at]['retention'][0]:.2f} for the newest and "
+            f"{errors[at]['retention'][-1]:.2f} for the oldest.",
+            "The delta rule first subtracts what the state already answers to a key: the newest "
+            f"pair is exact ({newest[full]:.0e}), and the error over {at} pairs is "
+            f"{means['delta rule'][full]:.2f}. Beyond {size} pairs no state of this size can hold "
+            "all; only the softmax can, since it keeps every pair.",
         ),
         "Schlag 2021 (Linear transformers are secretly fast weight programmers), section 4; Yang "
         "2024 (DeltaNet), section 2",
@@ -158,7 +152,7 @@ def delta(length: int = 64, size: int = 32, seed: int = 0) -> Lesson:
                 {name: (counts, column) for name, column in means.items()},
                 doubling=True,
                 top=2.0,
-                level=(1.0, "as if nothing were kept"),
+                level=(1.0, "an empty state"),
             ),
             Curves(
                 f"error by age, {at} pairs written",
@@ -171,13 +165,13 @@ def delta(length: int = 64, size: int = 32, seed: int = 0) -> Lesson:
     )
 
 
-def _recall(count: int, size: int, seed: int) -> dict[str, Any]:
-    """The error of each way of keeping pairs by their age, the newest first."""
+def _recall_errors(count: int, size: int, seed: int) -> dict[str, Any]:
+    """The error of each mechanism by the age of the pair, the newest first."""
     random = np.random.default_rng(seed)
     key, value = random.standard_normal((2, DRAWS, count, size))
     key /= np.linalg.norm(key, axis=-1, keepdims=True)
     value /= np.linalg.norm(value, axis=-1, keepdims=True)
-    # All are asked behind the last pair: queries of their own, whose keys and values are nothing.
+    # The queries come after the last pair, at positions whose own keys and values are zero.
     query, none = np.concatenate([key, key], axis=-2), np.zeros_like(key)
     keys, values = (np.concatenate([one, none], axis=-2) for one in (key, value))
     once = np.concatenate([np.ones((DRAWS, count, 1)), none[..., :1]], axis=-2)
@@ -187,9 +181,9 @@ def _recall(count: int, size: int, seed: int) -> dict[str, Any]:
         "retention": retention(query, keys, values, keep=np.array([KEEP]), base=None)[0],
         "delta rule": delta_rule(query, keys, values, beta=once)[0] * size**0.5,
     }
-    found["retention"][:, count:] /= KEEP**last  # what fades while one is asked is no error
+    found["retention"][:, count:] /= KEEP**last  # undo what fades while the queries run
     answers = {name: one[:, count:] for name, one in found.items()}
-    answers["softmax"] = scaled_attention.single_head(40 * key, key, value)[0]
+    answers["softmax"] = single_head(40 * key, key, value)[0]
     return {
         name: np.linalg.norm(one - value, axis=-1).mean(axis=0)[::-1]
         for name, one in answers.items()

@@ -1,4 +1,4 @@
-"""What may be seen: causal masks, padding, windows."""
+"""Which keys a query may see: causal masks, padding, windows."""
 
 from __future__ import annotations
 
@@ -11,23 +11,29 @@ from attnviz.analyses.entropy import row_entropy
 from attnviz.mechanisms.dot_product import causal, causal_mask, scaled
 from attnviz.mechanisms.relative import global_window, sliding_window
 from attnviz.models.own import SeededEmbedding
-from attnviz.teach.lessons.lesson import SENTENCE, Heat, Lesson, between, in_space, parts_of
+from attnviz.teach.lessons.lesson import (
+    SENTENCE,
+    Heat,
+    Lesson,
+    check_range,
+    name_parts,
+    project_words,
+)
 
 MOST_SHOWN = 512
 PADDED = 4
 PADDING = "[pad]"
 
 
-def masking(text: str = SENTENCE, size: int = 16, seed: int = 0) -> Lesson:
+def masking_lesson(text: str = SENTENCE, size: int = 16, seed: int = 0) -> Lesson:
     """Full against causal attention over the same scores.
 
-    The words get the seeded vectors and projections of an untrained own layer.
+    The words get the seeded vectors and projections of an untrained layer.
 
-    Returns:
-        A row a query: its entropy in nats and the key it looks at most, full and causal, and the
-        share of its full attention that the mask leaves.
+    A row holds, for each query: its entropy in nats and the key with the largest weight, full and
+    causal, and the share of its full attention that the mask leaves.
     """
-    words, projected = in_space(text, size, seed)
+    words, projected = project_words(text, size, seed)
     full, masked = (attend(*projected)[1] for attend in (scaled, causal))
     count = len(words)
     strongest = [[words[key] for key in found.argmax(axis=-1)] for found in (full, masked)]
@@ -45,9 +51,9 @@ def masking(text: str = SENTENCE, size: int = 16, seed: int = 0) -> Lesson:
         (
             "Entropy in nats: 0 is one key taking all. A causal mask sets the scores of later keys "
             "to −∞ before the softmax: their weights are 0.",
-            "What it leaves is the full row cut off and divided by its sum: each causal "
-            "weight is the full weight divided by the share not hidden.",
-            "So the first query can only look at itself, and the last one is not changed at all.",
+            "The other weights keep their proportions: each causal weight is the full weight "
+            "divided by the share not hidden.",
+            "So the first query can only look at itself, and the last one does not change.",
         ),
         "Vaswani 2017 (Attention is all you need), section 3.2.3",
         (
@@ -61,17 +67,16 @@ def masking(text: str = SENTENCE, size: int = 16, seed: int = 0) -> Lesson:
     )
 
 
-def padding(text: str = "The cat sat down", size: int = 16, seed: int = 0) -> Lesson:
+def padding_lesson(text: str = "The cat sat down", size: int = 16, seed: int = 0) -> Lesson:
     """Why a padded batch needs a key mask.
 
-    A text is padded by four positions, as beside a longer one in a batch, in an untrained layer.
+    Four padding positions follow a text, as in a batch with a longer one, in an untrained layer.
 
-    Returns:
-        A row a query: its entropy in nats alone, padded, and padded with a mask; the share that
-        padding takes without one; how far the output is from that of the text alone, without and
-        with it.
+    A row holds, for each query: its entropy in nats without padding, with padding, and with padding
+    and a mask; the share that padding gets without a mask; and how far the output is from that of
+    the text alone, without and with the mask.
     """
-    words, alone = in_space(text, size, seed)
+    words, alone = project_words(text, size, seed)
     count, all_words = len(words), (*words, *[PADDING] * PADDED)
     embedding = SeededEmbedding(seed, size)
     pads = np.stack([embedding.draw(PADDING, size)] * PADDED)
@@ -98,12 +103,13 @@ def padding(text: str = "The cat sat down", size: int = 16, seed: int = 0) -> Le
             "masked_off_by": off[1],
         },
         (
-            f"Texts of a batch are made equally long by padding. Nobody told the softmax: without "
-            f"a mask the {PADDED} padded positions take {shares.mean():.0%} of a word's attention.",
-            "A key mask sets their scores to −∞, and every word's output is that of the text "
-            f"alone, but for {off[1].max():.0e}.",
-            "The rows of padding are computed all the same and mean nothing: leave them out of "
-            "means, losses and pictures.",
+            "Padding makes the texts of a batch equally long. The softmax does not know it: "
+            f"without a mask {PADDED} padded positions get {shares.mean():.0%} of a word's "
+            "attention.",
+            "A key mask sets their scores to −∞. The output of every word is then that of the text "
+            f"alone, to within {off[1].max():.0e}.",
+            "The rows of padding are computed too and mean nothing: leave them out of means, "
+            "losses and pictures.",
         ),
         "Rush 2018 (The annotated transformer), batches and masking",
         (
@@ -114,22 +120,21 @@ def padding(text: str = "The cat sat down", size: int = 16, seed: int = 0) -> Le
     )
 
 
-def window(length: int = 25, window: int = 2, size: int = 16, seed: int = 0) -> Lesson:
+def window_lesson(length: int = 25, window: int = 2, size: int = 16, seed: int = 0) -> Lesson:
     """A sliding window: what one layer sees, and how far several reach.
 
-    The position in the middle looks through layers of random vectors, each with the window's
-    weights, and through layers whose first position is seen by all and sees all.
+    The position in the middle attends through layers of random vectors with the window's weights,
+    and through layers with one global position, which sees all and is seen by all.
 
-    Returns:
-        A row a number of layers: how many positions the middle one has taken something from, how
-        far the furthest is, and the share of what it holds that comes from beyond the window.
+    A row holds, for each number of layers: how many positions have reached the middle one, how far
+    away the furthest is, and which share of its content comes from beyond the window.
     """
-    between("length", length, 3, MOST_SHOWN)
-    between("window", window, 1, length - 1)
+    check_range("length", length, 3, MOST_SHOWN)
+    check_range("window", window, 1, length - 1)
     random = np.random.default_rng(seed)
     query, key = (random.standard_normal((length, size)) for _ in range(2))
-    near = parts_of(sliding_window, query, key, key, window=window)
-    wide = parts_of(global_window, query, key, key, window=window)
+    near = name_parts(sliding_window, query, key, key, window=window)
+    wide = name_parts(global_window, query, key, key, window=window)
     middle = length // 2
     away = np.abs(np.arange(length) - middle)
     layers = -(-int(away.max()) // window)
@@ -157,22 +162,22 @@ def window(length: int = 25, window: int = 2, size: int = 16, seed: int = 0) -> 
         (
             f"A window of {window} to either side computes {share:.0%} of all {length**2} weights; "
             f"twice the length costs twice as much, not four times.",
-            f"Each layer reaches {window} positions further: position {middle} has heard of both "
-            f"ends after {layers} layers, but only {beyond[-1]:.0%} of what it holds has come "
-            "from beyond its window.",
-            "One global position, seen by all and seeing all, makes it two layers from anywhere "
-            "to anywhere.",
+            f"Each layer reaches {window} positions further: after {layers} layers both ends reach "
+            f"position {middle}, but only {beyond[-1]:.0%} of its content comes from beyond its "
+            "window.",
+            "With one global position, which sees all and is seen by all, two layers connect any "
+            "two positions.",
         ),
         "Beltagy 2020 (Longformer), section 3.1",
         (
             Heat("one layer, a window", shown[0], places, places),
             Heat("with one global position", shown[1], places, places),
             Heat(
-                f"what position {middle} has of each",
+                f"what position {middle} has from each",
                 flows,
-                [f"{layer} layer{'s' * (layer > 1)}" for layer in range(1, layers + 1)],
+                ["1 layer", *(f"{layer} layers" for layer in range(2, layers + 1))],
                 places,
-                "share of what it holds",
+                "share of its content",
             ),
         ),
     )

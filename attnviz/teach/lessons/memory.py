@@ -1,4 +1,4 @@
-"""What attention keeps of the past: the key-value cache, and heads that share it."""
+"""The key-value cache: its size, and heads that share keys and values."""
 
 from __future__ import annotations
 
@@ -8,24 +8,23 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from attnviz.core.errors import ModelError
-from attnviz.mechanisms.dot_product import causal as causal_attention
-from attnviz.mechanisms.dot_product import multi_head
+from attnviz.mechanisms.dot_product import causal, multi_head
 from attnviz.mechanisms.grouped import grouped_query
-from attnviz.teach.lessons.lesson import SENTENCE, Curves, Heat, Lesson, between, byte_size
+from attnviz.teach.lessons.lesson import SENTENCE, Curves, Heat, Lesson, byte_size, check_range
 
 SHOWN = 8
-"""Steps that are drawn, and worked out both ways."""
+"""Steps that are drawn, and computed with and without a cache."""
 LONGEST = 1 << 24
 LLAMA_3 = "32 layers, 8 key-value heads of 128 (the shape of Llama 3 8B)"
 
 
 class CacheShape(NamedTuple):
-    """Some layers that keep alike.
+    """The cache of some layers of one kind.
 
     Attributes:
-        numbers: what one layer keeps of a position.
+        numbers: how many numbers one layer keeps for a position.
         window: the most positions it keeps; 0: all.
-        unshared: what it would keep if every head had keys and values of its own.
+        unshared: how many numbers it would keep if every head had its own keys and values.
     """
 
     layers: int
@@ -35,23 +34,20 @@ class CacheShape(NamedTuple):
     how: str
 
 
-def cache(length: int = 8192, model: Path | None = None) -> Lesson:
+def cache_lesson(length: int = 8192, model: Path | None = None) -> Lesson:
     """The key-value cache: what is computed again without it, and its bytes.
 
     A model that writes needs the keys and values of all earlier positions at every step. They do
-    not change, so they can be kept. `model` is a configuration (a folder, or its config.json), from
-    which its bytes are worked out; no weights are read.
+    not change, so a cache keeps them. Its size follows from `model`, a configuration (a folder, or
+    its config.json); no weights are read.
 
-    Returns:
-        A row a length: positions whose keys and values have been computed without and with a
-        cache, the bytes that the cache holds, and what it would hold if every head had keys and
-        values of its own and no layer a window.
+    A row holds, for each length: positions whose keys and values were computed without and with a
+    cache, the bytes of the cache, and its bytes if every head had its own keys and values and no
+    layer had a window.
     """
-    between("length", length, 1, LONGEST)
-    kept, width, name = (CacheShape(32, 2 * 8 * 128, 0, 2 * 32 * 128, LLAMA_3),), 2, ""
-    kinds: tuple[CacheShape, ...] = kept
-    if model is not None:
-        kinds, width, name = cache_of(model)
+    check_range("length", length, 1, LONGEST)
+    llama = (CacheShape(32, 2 * 8 * 128, 0, 2 * 32 * 128, LLAMA_3),)
+    kinds, width, name = cache_of(model) if model is not None else (llama, 2, "a decoder")
     lengths = sorted({*(2**power for power in range(25) if 2**power < length), length})
     held = [
         width * sum(k.layers * k.numbers * min(count, k.window or count) for k in kinds)
@@ -62,14 +58,14 @@ def cache(length: int = 8192, model: Path | None = None) -> Lesson:
     each = width * sum(k.layers * k.numbers for k in kinds)
     unshared = f"it would be {byte_size(whole[-1])} if all heads kept their own"
     if held[-1] == whole[-1]:
-        unshared = "every head keeps its own, and none forgets"
+        unshared = "every head keeps its own, of all positions"
     steps = [str(step) for step in range(1, SHOWN + 1)]
     done = np.tril(np.ones((SHOWN, SHOWN)))
     gap = np.full((SHOWN, 1), np.nan)
     apart = np.where(done > 0, 0.25 + 0.75 * np.eye(SHOWN), np.nan)
-    told = " + ".join(k.how for k in kinds)
+    layers = " + ".join(k.how for k in kinds)
     return Lesson(
-        f"cache · {name or 'a decoder'} of {told}, {8 * width}-bit",
+        f"cache · {name} of {layers}, {8 * width}-bit",
         {
             "length": lengths,
             "computed_without": without,
@@ -78,12 +74,12 @@ def cache(length: int = 8192, model: Path | None = None) -> Lesson:
             "unshared_bytes": whole,
         },
         (
-            f"Without a cache every step computes all keys and values again: {without[-1]:,} of "
-            f"them a layer to write {length:,} tokens, and {length:,} with one.",
-            f"The weights stay the same: of {SHOWN} steps worked out both ways the outputs differ "
-            f"by {_difference():.0e} at most.",
-            f"The price is memory: {byte_size(each)} a token, {byte_size(held[-1])} at "
-            f"{length:,} tokens, of every text that is being written; {unshared}.",
+            f"Without a cache every step computes all keys and values again: to write {length:,} "
+            f"tokens a layer computes {without[-1]:,} of them, and {length:,} with a cache.",
+            f"The result is the same: over {SHOWN} steps, the outputs with and without a cache "
+            f"differ by {_largest_difference():.0e} at most.",
+            f"The price is memory: {byte_size(each)} for a token, {byte_size(held[-1])} for a text "
+            f"of {length:,} tokens; {unshared}.",
         ),
         "Shazeer 2019 (Fast transformer decoding), section 2; Pope 2022 (Efficiently scaling "
         "transformer inference), section 3.3",
@@ -110,89 +106,90 @@ def cache(length: int = 8192, model: Path | None = None) -> Lesson:
     )
 
 
-def _difference() -> float:
-    """The most that two ways to write a few tokens differ by: all again, and one at a time."""
+def _largest_difference() -> float:
+    """How far outputs differ between computing all positions again and one at a time."""
     query, key, value = np.random.default_rng(0).standard_normal((3, SHOWN, 16))
-    again = causal_attention(query, key, value)[0]
+    again = causal(query, key, value)[0]
     once = [
-        causal_attention(query[step : step + 1], key[: step + 1], value[: step + 1])[0][0]
+        causal(query[step : step + 1], key[: step + 1], value[: step + 1])[0][0]
         for step in range(SHOWN)
     ]
     return float(np.abs(again - once).max())
 
 
 def cache_of(model: Path) -> tuple[tuple[CacheShape, ...], int, str]:
-    """What a configuration's layers keep, its bytes a number, and the model's type.
+    """The caches of a configuration's layers, the bytes of a number, and the model's type.
 
     Raises:
         ModelError: a file that is no configuration, or one of a model without attention heads.
     """
-    from attnviz.models.hugging_face.load.loading import load_shape
+    from attnviz.models.hugging_face.load.loading import load_configuration
 
-    config = load_shape(model)
+    config = load_configuration(model)
     name = config.model_type
     config = config.get_text_config(decoder=True)
-    heads = _first(config, "num_attention_heads", "n_head", "num_heads")
-    layers = _first(config, "num_hidden_layers", "n_layer", "num_layers")
+    heads = _first_number(config, "num_attention_heads", "n_head", "num_heads")
+    layers = _first_number(config, "num_hidden_layers", "n_layer", "num_layers")
     if not heads or not layers:
         raise ModelError(f"'{model}' names no attention heads: a '{name}' has no such cache")
-    size = _first(config, "head_dim", "d_kv") or config.hidden_size // heads
-    rank, turned = _first(config, "kv_lora_rank"), _first(config, "qk_rope_head_dim")
-    if getattr(config, "multi_query", False) and not getattr(
-        config, "new_decoder_architecture", False
-    ):
+    size = _first_number(config, "head_dim", "d_kv") or config.hidden_size // heads
+    rank, turned = _first_number(config, "kv_lora_rank"), _first_number(config, "qk_rope_head_dim")
+    groups = _first_number(config, "num_key_value_heads", "num_kv_heads") or heads
+    # Falcon names a number of groups also where `multi_query` overrides it.
+    newer = getattr(config, "new_decoder_architecture", False)
+    if getattr(config, "multi_query", False) and not newer:
         groups = 1
-    else:
-        groups = _first(config, "num_key_value_heads", "num_kv_heads") or heads
     numbers, unshared, how = 2 * groups * size, 2 * heads * size, f"{groups} key-value heads"
     if groups == heads:
         how = f"{heads} heads"
     how += f" of {size}"
     if rank:
-        key_size = turned + _first(config, "qk_nope_head_dim")
-        numbers, unshared = rank + turned, heads * (key_size + _first(config, "v_head_dim"))
+        key_size = turned + _first_number(config, "qk_nope_head_dim")
+        numbers, unshared = rank + turned, heads * (key_size + _first_number(config, "v_head_dim"))
         how = f"a latent of {rank} and {turned} turned"
-    window = _first(config, "sliding_window", "attention_chunk_size")
+    window = _first_number(config, "sliding_window", "attention_chunk_size")
     if getattr(config, "use_sliding_window", True) is False:
         window = 0
     usual = "sliding_attention" if window else "full_attention"
     types = list(getattr(config, "layer_types", None) or [usual] * layers)
-    types = types[: len(types) - _first(config, "num_kv_shared_layers")]
+    types = types[: len(types) - _first_number(config, "num_kv_shared_layers")]
     found = []
     for kind in dict.fromkeys(types):
         count, near = types.count(kind), window if kind != "full_attention" else 0
         if kind in ("full_attention", "sliding_attention", "chunked_attention"):
-            told = f"{count} layers, {how}" + f", window {near:,}" * (near > 0)
-            found.append(CacheShape(count, numbers, near, unshared, told))
+            limit = f", window {near:,}" if near else ""
+            found.append(
+                CacheShape(count, numbers, near, unshared, f"{count} layers, {how}{limit}")
+            )
         else:
-            told = f"{count} layers of '{kind}', whose state is not counted"
-            found.append(CacheShape(count, 0, 0, 0, told))
+            uncounted = f"{count} layers of '{kind}', whose state is not counted"
+            found.append(CacheShape(count, 0, 0, 0, uncounted))
     dtype = str(getattr(config, "dtype", None) or "16").removesuffix("_fn")
     width = next((bits // 8 for bits in (64, 32, 16, 8) if str(bits) in dtype), 2)
     return tuple(found), width, name
 
 
-def _first(config: Any, *names: str) -> int:
-    """The first whole number that a configuration has under one of the names; else 0."""
+def _first_number(config: Any, *names: str) -> int:
+    """The first positive whole number that a configuration has under one of the names; else 0."""
     found = (getattr(config, name, None) for name in names)
     return next((one for one in found if isinstance(one, int) and one > 0), 0)
 
 
-def groups(text: str = SENTENCE) -> Lesson:
+def groups_lesson(text: str = SENTENCE) -> Lesson:
     """Heads that share keys and values: memory against what is lost.
 
-    The heads of the shipped pocket model's encoder are made to share: by the mean of their keys and
-    values, as in Ainslie 2023, or by a latent vector, the best of its size for both projections
-    (their largest singular values). Nothing is trained again, layer by layer the inputs stay.
+    The heads of pocket's encoder are made to share keys and values: by their mean, as in Ainslie
+    2023, or by a latent vector, the best of its size for both projections (their largest singular
+    values). Nothing is trained again, and each layer keeps its usual inputs.
 
-    Returns:
-        A row a way to share: heads with keys and values of their own, numbers kept of a position
-        in a layer, their share of all, and the mean change of a layer's output by its length.
+    A row holds, for each way to share: the heads that have their own keys and values, the numbers
+    kept for a position in a layer, their share of the full number, and the mean change of a layer's
+    output as a share of its length.
     """
-    from attnviz.models.pocket.model import PocketModel
-    from attnviz.models.pocket.network import Attended, encode
+    from attnviz.models.pocket.transformer import Attended, run_encoder
+    from attnviz.models.pocket.translator import Pocket
 
-    pocket, seen = PocketModel(), list[Attended]()
+    pocket, seen = Pocket(), list[Attended]()
 
     def watch(attended: Attended) -> Any:
         seen.append(attended)
@@ -200,20 +197,20 @@ def groups(text: str = SENTENCE) -> Lesson:
 
     heads, size = pocket.sizes.heads, pocket.sizes.size
     ids = pocket.encode_text(text).ids
-    encode(pocket.weights, pocket.sizes, pocket.embed(ids), watch=watch)
+    run_encoder(pocket.weights, pocket.sizes, pocket.embed(ids), watch=watch)
+
+    norm = np.linalg.norm
 
     def change(found: list[Any]) -> float:
         pairs = zip(found, seen, strict=True)
-        return float(
-            np.mean(
-                [np.linalg.norm(one - by.output) / np.linalg.norm(by.output) for one, by in pairs]
-            )
-        )
+        return float(np.mean([norm(one - by.output) / norm(by.output) for one, by in pairs]))
 
     def shared(count: int) -> list[Any]:
         return [
             grouped_query(
-                by.query, *(_mean(one, heads, count) for one in (by.key, by.value)), heads=heads
+                by.query,
+                *(_mean_of_groups(one, heads, count) for one in (by.key, by.value)),
+                heads=heads,
             )[0]
             for by in seen
         ]
@@ -252,15 +249,14 @@ def groups(text: str = SENTENCE) -> Lesson:
             "output_change": [*changed, *lost],
         },
         (
-            f"Each of {heads} heads keeps keys and values of its own: {kept[heads]} numbers a "
-            "position and layer; in groups they share them, and the memory shrinks with the "
-            "number of groups.",
-            f"Sharing by the mean, untrained, changes what a layer puts out by "
-            f"{changed[1]:.0%} with {counts[1]} groups and by "
-            f"{changed[-1]:.0%} with one, so models are trained that way from the start "
-            "or trained on.",
-            f"A latent keeps one vector that all heads unfold for themselves: {ranks[0]} "
-            f"numbers lose {lost[0]:.0%}, since keys and values both come from the same "
+            f"Each of {heads} heads keeps its own keys and values: {kept[heads]} numbers for a "
+            "position in a layer. Groups of heads share them, and memory shrinks with the number "
+            "of groups.",
+            f"Sharing by the mean, without training, changes the output of a layer by "
+            f"{changed[1]:.0%} with {counts[1]} groups and by {changed[-1]:.0%} with one, so "
+            "models are trained with groups from the start or trained again.",
+            f"A latent is one vector from which all heads compute their keys and values: "
+            f"{ranks[0]} numbers lose {lost[0]:.0%}, since keys and values both come from the same "
             f"{size}; {ranks[-1]} lose {lost[-1]:.0%}.",
         ),
         "Shazeer 2019 (multi-query), section 3; Ainslie 2023 (GQA), section 2; Liu 2024 "
@@ -275,16 +271,16 @@ def groups(text: str = SENTENCE) -> Lesson:
             ),
             Curves(
                 "what sharing changes",
-                "numbers kept of a position",
-                "change of a layer's output by its length",
+                "numbers kept for a position",
+                "change of a layer's output / its length",
                 {"in groups": ([*kept.values()], changed), "latent": (ranks, lost)},
             ),
         ),
     )
 
 
-def _mean(inputs: Any, heads: int, count: int) -> Any:
-    """Keys or values (positions, size) of as many heads as groups, each the mean of its heads."""
+def _mean_of_groups(inputs: Any, heads: int, count: int) -> Any:
+    """Keys or values (positions, size) of `count` groups, each the mean of its heads."""
     positions, size = inputs.shape
     return (
         inputs.reshape(positions, count, heads // count, size // heads)

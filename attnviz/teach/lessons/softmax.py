@@ -1,4 +1,4 @@
-"""How scores become weights: scaling, temperature, tile by tile, and with a sink."""
+"""How scores become weights: scaling, temperature, tiles, and a sink."""
 
 from __future__ import annotations
 
@@ -9,10 +9,17 @@ from attnviz.core.query import Query
 from attnviz.core.sinks import SINK_SHARE
 from attnviz.mechanisms.arrays import softmax, transpose
 from attnviz.mechanisms.dot_product import scaled, single_head
-from attnviz.mechanisms.weighing import online as online_attention
-from attnviz.mechanisms.weighing import sinks as sink_attention
+from attnviz.mechanisms.weighing import online, sinks
 from attnviz.models import attend_query
-from attnviz.teach.lessons.lesson import SENTENCE, Curves, Heat, Lesson, between, in_space, parts_of
+from attnviz.teach.lessons.lesson import (
+    SENTENCE,
+    Curves,
+    Heat,
+    Lesson,
+    check_range,
+    name_parts,
+    project_words,
+)
 
 QUERIES, KEYS = 512, 64
 HEAD_SIZES = tuple(2**power for power in range(11))
@@ -23,15 +30,14 @@ FLOAT16 = float(np.log(np.finfo(np.float16).max))
 """The largest score whose exponential float16 can hold."""
 
 
-def scaling(seed: int = 0) -> Lesson:
+def scaling_lesson(seed: int = 0) -> Lesson:
     """Scaled against unscaled softmax as the head size grows.
 
-    Queries and keys are drawn from the standard normal distribution, so a score is a sum of as
-    many terms as the head has features, and its standard deviation is the root of their number.
+    Queries and keys come from the standard normal distribution. A score is then a sum of as many
+    terms as the head has features, and its standard deviation is the square root of that number.
 
-    Returns:
-        A row a head size: the scores' standard deviation, and the mean entropy (nats) and the mean
-        largest weight of a row, each without and with scaling.
+    A row holds, for each head size: the standard deviation of the scores, and the mean entropy
+    (nats) and the mean largest weight of a row, each without and with scaling.
     """
     random = np.random.default_rng(seed)
     found = []
@@ -55,12 +61,13 @@ def scaling(seed: int = 0) -> Lesson:
             "scaled_largest": soft_top,
         },
         (
-            f"Entropy in nats: 0 is one key taking all, {even:.2f} uniform attention over "
+            f"Entropy in nats: 0 is one key taking all, {even:.2f} is uniform attention over "
             f"{KEYS} keys.",
-            "Scores spread as the root of the head size. Unscaled, the softmax therefore hardens "
-            "until one key takes nearly all and hardly any gradient is left for the others.",
-            "Divided by that root, scores spread by 1 whatever the size, and the weights stay "
-            "alike.",
+            "The standard deviation of the scores (score spread) is the square root of the head "
+            "size. Without scaling, one key of a large head therefore gets nearly all weight, and "
+            "almost no gradient reaches the others.",
+            "Divided by that root, scores have a standard deviation of 1 at every size, and the "
+            "weights stay alike.",
         ),
         "Vaswani 2017 (Attention is all you need), section 3.2.1, note 4",
         (
@@ -85,17 +92,16 @@ def scaling(seed: int = 0) -> Lesson:
     )
 
 
-def temperature(text: str = SENTENCE, size: int = 16, seed: int = 0) -> Lesson:
+def temperature_lesson(text: str = SENTENCE, size: int = 16, seed: int = 0) -> Lesson:
     """One row of scores, softened and sharpened by a temperature.
 
-    The last word looks, in an untrained layer; its scores are divided by the temperature.
+    The scores are those of the last word in an untrained layer, divided by the temperature.
 
-    Returns:
-        A row a temperature: the entropy in nats, how many words an even look of that entropy
-        covers, the largest weight p, and its answer to its own score, p (1 − p) / temperature.
+    A row holds, for each temperature: the entropy in nats, over how many words uniform attention
+    has that entropy, the largest weight p, and its slope by its own score, p (1 − p) / temperature.
     """
-    words, (query, key, value) = in_space(text, size, seed)
-    scores = parts_of(scaled, query[-1:], key, value)["scaled_scores"]
+    words, (query, key, value) = project_words(text, size, seed)
+    scores = name_parts(scaled, query[-1:], key, value)["scaled_scores"]
     shares = np.concatenate([softmax(scores / step) for step in TEMPERATURES])
     entropies, largest = row_entropy(shares), shares.max(axis=-1)
     answers = largest * (1 - largest) / TEMPERATURES
@@ -113,12 +119,12 @@ def temperature(text: str = SENTENCE, size: int = 16, seed: int = 0) -> Lesson:
         (
             f"The weights are softmax(scores / temperature): '{words[int(scores.argmax())]}' has "
             f"{largest[0]:.0%} of them at {steps[0]} and {largest[-1]:.0%} at {steps[-1]}, hardly "
-            f"more than the {1 / count:.0%} of an even look at {count} words.",
+            f"more than the {1 / count:.0%} of uniform attention over {count} words.",
             f"Entropy runs from 0 (one word has all) to {most:.2f} nats (ln {count}). The order of "
             "the words never changes; only how much the first is ahead does.",
-            "How much the largest weight p answers to its own score, p (1 − p) / temperature, is "
-            f"largest at {best:g} here: far above, every score counts little, and far below, the "
-            "winner has won already and nothing is left to learn from.",
+            "The slope of the largest weight p by its own score, p (1 − p) / temperature, is "
+            f"largest at {best:g} here. Far above, every score matters little; far below, one "
+            "word has all weight and hardly any gradient is left to learn from.",
         ),
         "Hinton 2015 (Distilling the knowledge in a neural network), section 2",
         (
@@ -143,19 +149,18 @@ def temperature(text: str = SENTENCE, size: int = 16, seed: int = 0) -> Lesson:
     )
 
 
-def online(length: int = 16, size: int = 8, seed: int = 0) -> Lesson:
+def online_lesson(length: int = 16, size: int = 8, seed: int = 0) -> Lesson:
     """Softmax tile by tile equals the whole, with its running maximum and sum.
 
-    Random queries and keys; the row shown is one whose maximum rises most often.
+    Queries and keys are random; the row shown is the one whose maximum rises most often.
 
-    Returns:
-        A row a tile of four keys: the largest score so far, what the old sum is multiplied by, the
-        running sum, and how far the output so far is from a softmax over the keys read so far.
+    A row holds, for each tile of four keys: the largest score so far, the factor of the old sum,
+    the new sum, and how far the output so far is from a softmax over the keys read so far.
     """
-    between("length", length, 2, 1024)
+    check_range("length", length, 2, 1024)
     random = np.random.default_rng(seed)
     query, key, value = (random.standard_normal((length, size)) for _ in range(3))
-    parts = parts_of(online_attention, 2 * query, key, value, tile=TILE)
+    parts = name_parts(online, 2 * query, key, value, tile=TILE)
     maxima = parts["running_maximum"].reshape(length, -1)
     chosen = int((np.diff(maxima) > 0).sum(axis=-1).argmax())
     highest, scores = maxima[chosen], parts["scaled_scores"].reshape(length, -1)[chosen]
@@ -179,11 +184,11 @@ def online(length: int = 16, size: int = 8, seed: int = 0) -> Lesson:
             "off_by": np.abs(outputs / sums[:, None] - whole).max(axis=-1),
         },
         (
-            f"Only {TILE} scores exist at a time: what is kept of a row is its largest score, the "
-            "sum of exp(score − largest) and the output so far.",
-            "A larger score rescales what is there by exp(old maximum − new maximum), the column "
-            "'old sum times'; no exponential is ever above 1, whereas exp of a score above "
-            f"{FLOAT16:.1f} overflows float16.",
+            f"Only {TILE} scores exist at a time. Of a row it keeps the largest score, the sum of "
+            "exp(score − largest) and the output so far.",
+            "When a larger score comes, sum and output are multiplied by exp(old maximum − new "
+            "maximum), the column 'old sum times'. So no exponential exceeds 1, whereas exp of a "
+            f"score above {FLOAT16:.1f} overflows float16.",
             f"Nothing is approximated: over all {length} rows the output differs from that of the "
             f"whole softmax by {gone:.1e} at most.",
         ),
@@ -207,20 +212,19 @@ def online(length: int = 16, size: int = 8, seed: int = 0) -> Lesson:
     )
 
 
-def sinks(text: str = SENTENCE, size: int = 8) -> Lesson:
+def sinks_lesson(text: str = SENTENCE, size: int = 8) -> Lesson:
     """A sink lets a head that finds nothing look at nothing.
 
-    One query matches one of eight keys (score 4), another matches none (all scores 0); a learned
-    sink competes with them. Beside it the shipped pocket model, which has no such thing.
+    One query matches one of eight keys (score 4), another matches none (all scores 0). A learned
+    sink competes with the keys. The shipped model, which has no sink, is compared with them.
 
-    Returns:
-        A row a score of the sink: the share that is left for the keys, and the length of what is
-        put out, of both queries.
+    A row holds, for each score of the sink and both queries: the share that the keys get, and the
+    length of the output.
     """
-    between("size", size, 2, 512)
+    check_range("size", size, 2, 512)
     keys = np.eye(size)
     queries = np.stack([4 * size**0.5 * keys[size // 3], 0 * keys[0]])
-    found = [sink_attention(queries, keys, keys, sink=np.array([float(s)])) for s in SINK_SCORES]
+    found = [sinks(queries, keys, keys, sink=np.array([float(s)])) for s in SINK_SCORES]
     lefts = np.stack([weights[0].sum(axis=-1) for _, weights in found])
     lengths = np.stack([np.linalg.norm(output, axis=-1) for output, _ in found])
     without = scaled(queries, keys, keys)[1]
@@ -240,11 +244,12 @@ def sinks(text: str = SENTENCE, size: int = 8) -> Lesson:
             "no_match_output": lengths[:, 1],
         },
         (
-            "A softmax always hands out 1: a query that matches nothing spreads it evenly, and "
-            f"puts out the mean of all values, of length {lengths[0, 1]:.2f}.",
+            "The weights of a softmax always sum to 1: a query that matches nothing spreads them "
+            f"evenly, and its output is the mean of all values, of length {lengths[0, 1]:.2f}.",
             f"A sink with a score of 2 takes {1 - lefts[at, 1]:.0%} of that query's attention and "
-            f"puts nothing out, but only {1 - lefts[at, 0]:.0%} where there is a match.",
-            _of_pocket(text),
+            f"adds nothing to its output, but takes only {1 - lefts[at, 0]:.0%} where there is a "
+            "match.",
+            _describe_pocket(text),
         ),
         "Xiao 2023 (Efficient streaming language models with attention sinks), section 3; OpenAI "
         "2025 (gpt-oss), section 2.1",
@@ -266,16 +271,16 @@ def sinks(text: str = SENTENCE, size: int = 8) -> Lesson:
     )
 
 
-def _of_pocket(text: str) -> str:
-    """What the heads of a trained model without a sink do about it."""
-    from attnviz.models.pocket.source import load_pocket
+def _describe_pocket(text: str) -> str:
+    """How many heads of a trained model without a sink use a token as one."""
+    from attnviz.models.pocket.translator import load_pocket
 
     item = attend_query(load_pocket(), Query(text)).main
     received = item.weights.mean(axis=-2)
     place = int(received.mean(axis=(0, 1)).argmax())
     heads = received[..., place]
     return (
-        f"Trained models without one make one of a token that says little: in pocket, on this "
+        f"Trained models without a sink use a token of little meaning as one: in pocket, on this "
         f"sentence, {int((heads > SINK_SHARE).sum())} of {heads.size} heads give "
         f"'{item.key_tokens[place].text}' more than {SINK_SHARE:g} of all attention."
     )

@@ -43,14 +43,14 @@ def lesson_data(result: Lesson) -> Data:
     """A lesson in every form."""
 
     def draw() -> Figure:
-        from attnviz.teach.lessons.drawing import drawn
+        from attnviz.teach.lessons.drawing import draw_lesson
 
-        return drawn(result)
+        return draw_lesson(result)
 
     def page(command: str) -> str:
-        from attnviz.teach.lessons.drawing import page_of
+        from attnviz.teach.lessons.drawing import lesson_page
 
-        return page_of(result, command)
+        return lesson_page(result, command)
 
     lines = ["\t".join(escape(str(c)) for c in row) for row in (result.columns, *result.rows)]
     return Data(

@@ -1,4 +1,4 @@
-"""What training makes of heads: one layer that learns before one's eyes, and induction heads."""
+"""What heads learn: one layer that is trained while you wait, and induction heads."""
 
 from __future__ import annotations
 
@@ -9,32 +9,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.models.pocket.text import END
-from attnviz.teach.lessons.lesson import Curves, Heat, Lesson, between
+from attnviz.teach.lessons.lesson import Curves, Heat, Lesson, check_range
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from attnviz.models.pocket.network import Attended
-    from attnviz.models.pocket_lm.source import CausalPocket
+    from attnviz.models.pocket.transformer import Attended
+    from attnviz.models.pocket_lm.language_model import CausalPocket
 
 DRAWS, WORD, FEWEST, COMMON = 8, re.compile("▁[a-z]{3,8}"), 100, 3000
-"""Repeated random words are such pieces of the first few thousand, the commoner ones."""
+"""Random words are pieces that match WORD, of the most common ones: numbers FEWEST to COMMON."""
 SYMBOLS, HEADS, BATCH, MOST_STEPS, LOOKS = 10, 2, 64, 5000, 10
 
 
-def training(length: int = 10, steps: int = 300, seed: int = 0) -> Lesson:
+def training_lesson(length: int = 10, steps: int = 300, seed: int = 0) -> Lesson:
     """A small model learns to reverse a sequence: its heads, step by step.
 
-    One layer of `attnviz.layers` with two heads sees random digits and is to say them backwards:
-    position i has to find position length − 1 − i. Numbers are means over sequences that it has
-    not been trained on.
+    One layer of `attnviz.layers` with two heads reads random digits and learns to write them
+    backwards: position i needs position length − 1 − i. Numbers are means over unseen sequences.
 
-    Returns:
-        A row a look: steps taken, the loss (nats a digit), the share of digits that are right, and
-        how much of each head's attention lies on the position that is needed.
+    A row holds, for each evaluation: the steps taken, the loss (nats per digit), the share of
+    digits that are right, and for each head its share of attention on the position that is needed.
     """
-    between("length", length, 2, 24)
-    between("steps", steps, 1, MOST_STEPS)
+    check_range("length", length, 2, 24)
+    check_range("steps", steps, 1, MOST_STEPS)
     import torch
 
     with torch.random.fork_rng(devices=[]):
@@ -42,14 +40,14 @@ def training(length: int = 10, steps: int = 300, seed: int = 0) -> Lesson:
         looks = _train(length, steps)
     at = [step for step, *_ in looks]
     losses, right, *needed = (
-        list(one) for one in zip(*(told for _, told, _ in looks), strict=True)
+        list(one) for one in zip(*(numbers for _, numbers, _ in looks), strict=True)
     )
     places = list(map(str, range(length)))
     better = int(np.argmax([one[-1] for one in needed]))
     learned = next((step for step, share in zip(at, right, strict=True) if share > 0.99), None)
-    told = f"more than 99% of the digits are right after {learned} steps"
+    result = f"more than 99% of the digits are right after {learned} steps"
     if learned is None:
-        told = f"no more than {right[-1]:.0%} of the digits are right after {steps} steps"
+        result = f"no more than {right[-1]:.0%} of the digits are right after {steps} steps"
     chosen = [
         look for look in looks if look[0] in {at[0], at[len(at) * 2 // 5], at[len(at) // 2], at[-1]}
     ]
@@ -60,12 +58,12 @@ def training(length: int = 10, steps: int = 300, seed: int = 0) -> Lesson:
         {"step": at, "loss": losses, "right": right}
         | {f"head_{head}_on_needed": share for head, share in enumerate(needed)},
         (
-            f"The layer starts with nearly even looks: {1 / length:.0%} of them fall on the "
+            f"The layer starts with nearly uniform attention: {1 / length:.0%} of it is on the "
             f"position that is needed, and {right[0]:.0%} of the digits are right by chance.",
-            f"What is needed for position i stands at {length - 1} − i; head {better} ends with "
-            f"{needed[better][-1]:.0%} of its attention there, and {told}.",
-            "Loss and looks change together: nobody told the heads where to look, only which "
-            "digits were wrong.",
+            f"Position i needs position {length - 1} − i; head {better} ends with "
+            f"{needed[better][-1]:.0%} of its attention there, and {result}.",
+            "Loss and attention change together: training only says which digits are wrong, and "
+            "the heads find out where to look.",
         ),
         "Vaswani 2017 (Attention is all you need); the task is that of Lippe 2022 (UvA deep "
         "learning tutorial 6)",
@@ -89,7 +87,7 @@ def training(length: int = 10, steps: int = 300, seed: int = 0) -> Lesson:
 
 
 def _train(length: int, steps: int) -> list[tuple[int, list[float], Any]]:
-    """What a fresh model has learned at each look: the step, its numbers and its heads."""
+    """For each evaluation of a new model: the step, its numbers and its heads."""
     import torch
     from torch.nn.functional import cross_entropy
 
@@ -120,37 +118,36 @@ def _train(length: int, steps: int) -> list[tuple[int, list[float], Any]]:
     return looks
 
 
-def induction(length: int = 16, seed: int = 0) -> Lesson:
+def induction_lesson(length: int = 16, seed: int = 0) -> Lesson:
     """A previous-token head feeds an induction head; cut the first, the second dies.
 
-    The shipped model pocket-lm reads random words, and then the same again. Which heads do it is
-    measured, and then each is switched off (it puts out 0). Numbers are means over eight draws;
-    the first word of the repetition, which nothing could foretell, does not count.
+    The shipped model pocket-lm reads random words, and then the same words again. We measure which
+    heads do it, then switch each off (its output becomes 0). Numbers are means over eight draws;
+    the first word of the repetition does not count, since nothing predicts it.
 
-    Returns:
-        A row a run: what is switched off; the loss over the words (nats a piece) and over the same
-        words again, and the share of these that is guessed right; how much of its attention the
-        first head has on the piece before, and the second on the piece behind the earlier copy.
+    A row holds, for each run: what is switched off; the loss over the words (nats per piece) and
+    over their repetition, and the share of these that it predicts; the attention of the first head
+    on the previous piece, and of the second on the piece after the earlier copy.
     """
-    between("length", length, 4, 40)
-    from attnviz.models.pocket_lm.source import load_pocket_lm
+    check_range("length", length, 4, 40)
+    from attnviz.models.pocket_lm.language_model import load_pocket_lm
 
     model = load_pocket_lm()
     random = np.random.default_rng(seed)
     known = [n for n in range(FEWEST, COMMON) if WORD.fullmatch(model.piece(n))]
     draws = [random.choice(known, length, replace=False).tolist() for _ in range(DRAWS)]
-    usual = _repeated(model, draws)
+    usual = _read_twice(model, draws)
     layers, heads = usual.before.shape
     first, second = (divmod(int(scores.argmax()), heads) for scores in (usual.before, usual.again))
     other = (second[0], int(usual.again[second[0]].argmin()))
     cuts = {"nothing": None, "previous": first, "induction": second, "another": other}
-    runs = {name: _repeated(model, draws, cut) for name, cut in cuts.items()}
+    runs = {name: _read_twice(model, draws, cut) for name, cut in cuts.items()}
     once, again = (
         [float(run.losses[half].mean()) for run in runs.values()]
         for half in (slice(length), slice(length + 1, None))
     )
     behind = [float(run.again[second]) for run in runs.values()]
-    off = [f"{name} {_at(cut)}" if cut else name for name, cut in cuts.items()]
+    off = [f"{name} {_head_name(cut)}" if cut else name for name, cut in cuts.items()]
     words = [model.piece(number).removeprefix("▁") for number in draws[0]]
     names = ["<eos>", *words, *words]
     places = np.arange(1, 2 * length + 1)
@@ -166,22 +163,22 @@ def induction(length: int = 16, seed: int = 0) -> Lesson:
             "on_piece_behind_copy": behind,
         },
         (
-            f"Head {_at(first)} gives {usual.before[first]:.0%} of its attention to the piece just "
-            f"before, so that each position knows what it follows; head {_at(second)} looks for "
-            f"positions that follow the word it stands on, {usual.again[second]:.0%} of it at the "
-            "right one, and says what it finds there.",
-            f"So words seen once before cost {again[0]:.2f} nats instead of {once[0]:.2f}, "
-            f"and {usual.copied:.0%} are guessed, though their order is random.",
-            f"Switch the first head off, and the second, untouched, has {behind[1]:.0%} on the "
-            f"right place and the loss is {again[1]:.2f}; without the second it is "
+            f"Head {_head_name(first)} gives {usual.before[first]:.0%} of its attention to the "
+            "previous piece, so each position knows what it follows. Head "
+            f"{_head_name(second)} looks for a position that follows an earlier copy of its own "
+            f"word ({usual.again[second]:.0%} of its attention) and predicts the word there.",
+            f"So words that it has seen once cost {again[0]:.2f} nats instead of {once[0]:.2f}, "
+            f"and it predicts {usual.copied:.0%} of them, though their order is random.",
+            f"With the first head off, the second still runs but gives only {behind[1]:.0%} to the "
+            f"right place, and the loss is {again[1]:.2f}. Without the second it is "
             f"{again[2]:.2f}; without another head of its layer, {again[3]:.2f}.",
         ),
         "Elhage 2021 (A mathematical framework for transformer circuits), induction heads; Olsson "
         "2022 (In-context learning and induction heads)",
         (
-            Heat(f"induction head {_at(second)}", usual.seen[second], names, names),
+            Heat(f"induction head {_head_name(second)}", usual.seen[second], names, names),
             Heat(
-                f"the same, head {_at(first)} switched off",
+                f"the same, head {_head_name(first)} switched off",
                 runs["previous"].seen[second],
                 names,
                 names,
@@ -199,22 +196,22 @@ def induction(length: int = 16, seed: int = 0) -> Lesson:
     )
 
 
-def _at(head: tuple[int, int]) -> str:
+def _head_name(head: tuple[int, int]) -> str:
     return f"{head[0]}.{head[1]}"
 
 
 class _Run(NamedTuple):
     losses: NDArray[Any]  # of each piece, the mean over the draws
     copied: float
-    before: NDArray[Any]  # share of each layer and head on the piece before
-    again: NDArray[Any]  # on the piece behind the earlier copy
+    before: NDArray[Any]  # share of each layer and head on the previous piece
+    again: NDArray[Any]  # on the piece after the earlier copy
     seen: NDArray[Any]  # the weights over the first draw
 
 
-def _repeated(
+def _read_twice(
     model: CausalPocket, draws: list[list[int]], cut: tuple[int, int] | None = None
 ) -> _Run:
-    """What the model does with each draw read twice, with a head switched off or whole."""
+    """Run the model over each draw and its repetition, with one head switched off or none."""
     size, name = model.sizes.size // model.sizes.heads, ""
     if cut is not None:
         name = model.streams["causal"].format(cut[0])

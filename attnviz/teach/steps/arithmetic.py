@@ -15,7 +15,7 @@ from attnviz.core.errors import InputError, UsageError, choose
 from attnviz.core.registry import MECHANISMS, Mechanism
 from attnviz.mechanisms.arrays import softmax, transpose
 from attnviz.mechanisms.dot_product import LOWER, causal_mask
-from attnviz.mechanisms.working import SIDES, Part, groups_of, shapes_of, sigmoid, size_of_head
+from attnviz.mechanisms.formula import SIDES, Part, groups_of, logistic, shapes_of, size_of_head
 from attnviz.models.own import SeededEmbedding
 from attnviz.teach.steps.given import DRAWN, TRAPS, CalculationInputs, Floats
 
@@ -28,11 +28,11 @@ class Matrix:
 
     Attributes:
         values: two axes; or three, of which the first is named by `stack`.
-        formula: how it comes about ("query @ keyᵀ"); empty where it was given.
-        rows: a name for each row, or nothing where rows are features.
-        stack: what the matrices of three axes are of: "head 0", …
-        axes: its last axes as a part has them, see `attnviz.mechanisms.working.Part`.
-        origin: where it is from, if no formula made it.
+        formula: how it was computed ("query @ keyᵀ"); empty if it was given.
+        rows: a name for each row; empty if rows are features.
+        stack: names along the first of three axes: "head 0", …
+        axes: its last axes, as in `attnviz.mechanisms.formula.Part`.
+        origin: where it comes from, if no formula made it.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Matrix:
     axes: str = "ff"
 
     def slices(self) -> Iterator[Matrix]:
-        """Each matrix of two axes by itself: "scores · head 0"."""
+        """Its matrices of two axes, one by one: "scores · head 0"."""
         if not self.stack:
             yield self
             return
@@ -57,11 +57,11 @@ class Matrix:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Steps:
-    """Every matrix of one calculation, in the order it is done.
+    """Every matrix of one calculation, in order.
 
     Attributes:
-        compared: the largest difference of each result that came along from the computed one.
-        against: what it was compared with.
+        compared: the largest difference of each given result from the computed one.
+        against: what the results were compared with.
     """
 
     title: str
@@ -84,13 +84,13 @@ class Steps:
         return {matrix.name: matrix for matrix in self}[name]
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Both lists of tokens and each matrix by name, as an .npz archive has them."""
+        """Both lists of tokens and each matrix by name, for an .npz archive."""
         tokens = {"query_tokens": self.query_tokens, "key_tokens": self.key_tokens}
         words = {name: np.array(found) for name, found in tokens.items()}
         return words | {matrix.name: matrix.values for matrix in self}
 
     def data(self) -> dict[str, Any]:
-        """As a JSON object has it: schema, title, formulas, notes, tokens, every matrix as rows."""
+        """The calculation as a JSON object: title, formulas, notes, tokens, each matrix as rows."""
         formulas = [f"{matrix.name} = {matrix.formula}" for matrix in self if matrix.formula]
         texts = {"schema": 1, "title": self.title, "formulas": "\n".join(formulas)}
         compared = "\n".join(f"{name}: {value:.3g}" for name, value in self.compared.items())
@@ -106,12 +106,12 @@ def arithmetic(
 ) -> Steps:
     """A mechanism matrix by matrix, from the inputs to the output.
 
-    By default that of several heads or of one, scaled; without projections the inputs take the
-    place of all three and nothing is scaled, which is naive attention. Parameters that are not
-    given are drawn, and a note says so.
+    The default is scaled attention of one or several heads; without projections it is naive
+    attention, whose queries, keys and values are the inputs, unscaled. Missing parameters are
+    drawn at random, and a note says so.
 
     Raises:
-        UsageError: a mechanism that has not so many heads, or no such mask.
+        UsageError: the mechanism does not have that many heads, or no such mask.
         InputError: matrices that do not fit together, or numbers that overflow.
     """
     name = mechanism or ("multi-head" if heads > 1 else "scaled" if given.projections else "naive")
@@ -123,9 +123,7 @@ def arithmetic(
         raise UsageError(f"'{name}' needs two sequences: two sentences, or first and second")
     if "co" in row.commands and causal:
         raise UsageError(f"'{name}' has no causal form: leave --causal out")
-    if heads > 1 and not row.many_heads:
-        raise UsageError(f"mechanism '{name}' has one head: leave --heads {heads} out")
-    working = _Working(given, name, heads)
+    working = _Calculation(given, name, heads)
     with np.errstate(over="ignore", invalid="ignore"):
         working.run(working.project(), working.mask(causal=causal and row.causal != name))
     return working.done(causal=causal and not row.causal)
@@ -138,12 +136,12 @@ def operands_of(formula: str, known: Iterable[str]) -> tuple[str, ...]:
 
 
 SCORES = ("qk", "qt", "kk", "kq", "nq", "nk", "tqf", "qkf")
-"""Axes of what stands between inputs and what is put out."""
+"""Axes of the matrices between inputs and output."""
 _SIDE = re.compile("(?<![a-z_])(query|key|value)(?![a-z_]| position)")
 
 
-class _Working:
-    """The matrices so far; each is added under its name and refused if it overflowed."""
+class _Calculation:
+    """The matrices so far, by name; `add` refuses one that overflowed."""
 
     def __init__(self, given: CalculationInputs, name: str, heads: int) -> None:
         self.given, self.name, self.heads = given, name, heads
@@ -165,7 +163,7 @@ class _Working:
         if not np.isfinite(values).all():
             raise InputError(f"{name} overflows: the numbers it is made from are too large")
         values = np.atleast_2d(values)
-        if name not in self.called.values():  # such as "key_heads", which stand for "key" then
+        if name not in self.called.values():  # "key_heads" then stands for "key"
             formula = _SIDE.sub(lambda side: self.called[side[1]], formula)
         operands = operands_of(formula, self.found)
         stage: Stage = "scores" if axes in SCORES else "projected"
@@ -178,7 +176,7 @@ class _Working:
             values.reshape(-1, *values.shape[-2:]) if stack else values.reshape(values.shape[-2:])
         )
         origin = DRAWN if name in self.drawn else self.given.origin
-        self.found.pop(name, None)  # a mask that was widened comes when it is made
+        self.found.pop(name, None)  # a mask that is made again moves to the end
         self.found[name] = Matrix(
             name, values, formula, operands, stage, *names, stack=stack, origin=origin, axes=axes
         )
@@ -187,7 +185,7 @@ class _Working:
     def _names(
         self, axes: str, values: NDArray[Any]
     ) -> tuple[tuple[tuple[str, ...], tuple[str, ...]], tuple[str, ...]]:
-        """What rows and columns are called, and the matrices of those with more axes."""
+        """The names of rows and columns, and of the matrices along further axes."""
         known = {"q": self.queries, "k": self.keys}
         known["t"] = tuple(f"tile {number}" for number in range(values.shape[-1]))
         found = [known.get(axis, ()) for axis in axes[-2:]]
@@ -201,7 +199,7 @@ class _Working:
         return (found[0], found[1]), tuple(map(" · ".join, product(*ahead))) if ahead else ()
 
     def project(self) -> dict[str, Any]:
-        """Query, key and value, and the options of the formula, each a matrix as it is made."""
+        """Add query, key, value and the learned parameters; the arguments of the formula."""
         given, row, names = self.given, self.row, self.given.names
         asking, asked = ("first", "second") if self.both else names
         for name, source, axes in ((asking, names[0], "qf"), (asked, names[1], "kf")):
@@ -225,17 +223,17 @@ class _Working:
             return {"first": self[asking], "second": self[asked], **options}
         if row.projected or asking != asked:
             return {**sides, **options}
-        # one array for keys and values, as a mechanism tells that it needs to fold them once
+        # One array, not copies: a mechanism sees by identity that it needs to split it only once.
         return {**dict.fromkeys(("query", "key", "value"), self[asking]), **options}
 
     def _learned(self, size: int, asking: str, asked: str) -> dict[str, Any]:
-        """The options of the formula; further parameters that were not given are drawn."""
+        """The learned parameters of the formula; missing ones are drawn at random."""
         given, row = self.given, self.row
         inputs = (self[asking].shape[1], self[asked].shape[1])
         shapes, learned = shapes_of(row, size, self.heads, inputs), dict(given.learned)
         embedding = SeededEmbedding(given.seed, size)
         self.drawn = [name for name in shapes if name not in learned]
-        learned |= {n: embedding.drawn(row, n, shapes[n]) for n in self.drawn}
+        learned |= {n: embedding.draw_parameter(row, n, shapes[n]) for n in self.drawn}
         if self.drawn and given.origin != DRAWN:
             self.notes.append(f"drawn at random, as none was given: {', '.join(self.drawn)}")
         options: dict[str, Any] = {"heads": self.heads} if row.many_heads else {}
@@ -247,7 +245,7 @@ class _Working:
             self.add(stored, values)
             if axes.startswith(SIDES):
                 side, letter = (asking, "q") if axes.startswith("queries") else (asked, "k")
-                made = sigmoid(self[side] @ values)
+                made = logistic(self[side] @ values)
                 values = self[self.add(name, made, f"sigmoid({side} @ {stored})", f"{letter}f")]
             options[name] = values
         return options
@@ -276,7 +274,7 @@ class _Working:
         self.called = {name: name for name in self.called}
 
     def mask(self, *, causal: bool) -> NDArray[np.bool_] | None:
-        """What may be seen, as short as it can be said: one row where all are equal."""
+        """The mask, or its first row where all rows are equal; None: every key may be seen."""
         given, shown = self.given.mask, ["as given"] if self.given.mask is not None else []
         if self.given.padding:
             ahead = np.arange(len(self.keys)) < len(self.keys) - self.given.padding
@@ -309,7 +307,7 @@ class _Working:
         return given[:1] if (given == given[0]).all() else given
 
     def run(self, options: dict[str, Any], mask: NDArray[np.bool_] | None) -> None:
-        """Every part of the mechanism."""
+        """Add every part that the mechanism yields."""
         parts = self.row.load().parts(**options, **{"second_mask" if self.both else "mask": mask})
         try:
             for part in parts:
@@ -327,7 +325,7 @@ class _Working:
             self.called[side] = part.name
 
     def done(self, *, causal: bool) -> Steps:
-        """The calculation, compared with what was given of it."""
+        """The finished calculation, compared with the results that were given."""
         name = f"{self.name[3:]} co-attention" if self.both else f"{self.name} attention"
         name = KINDS.get(self.name, name)
         heads = f" in {self.heads} heads" if self.heads > 1 else ""
@@ -336,7 +334,7 @@ class _Working:
         if "scores" in results and any(name in self.given.claimed for name in TRAPS):
             trap = transpose(softmax(transpose(results.get("scaled_scores", results["scores"]))))
             results |= dict(zip(TRAPS, (trap, trap @ self[self.called["value"]]), strict=True))
-        notes, compared = compare(self.given.claimed, results)
+        notes, compared = compare_results(self.given.claimed, results)
         notes = (*self.notes, *notes)
         matrices = tuple(self.found.values())
         about = self.given.about
@@ -344,15 +342,15 @@ class _Working:
 
 
 ROUNDED = 1e-3
-"""What is not further off was rounded: three printed digits are right."""
+"""A smaller difference is rounding of the given result: its three printed digits are right."""
 KINDS = {"scaled": "scaled dot-product attention", "multi-head": "multi-head attention"}
 KINDS |= {"causal": "causal scaled dot-product attention", "naive": "naive attention"}
 
 
-def compare(
+def compare_results(
     claimed: Mapping[str, Floats], computed: Mapping[str, NDArray[Any]]
 ) -> tuple[tuple[str, ...], dict[str, float]]:
-    """One line for each result in the file that is not what was computed, and all differences."""
+    """A note for each given result that differs from the computed one, and all differences."""
     notes, compared = [], dict[str, float]()
     for name, values in claimed.items():
         if name not in computed:

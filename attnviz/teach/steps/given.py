@@ -1,4 +1,4 @@
-"""What the arithmetic starts from: inputs, projections, a mask and names for the positions."""
+"""The start of the arithmetic: inputs, projections, a mask and names of the positions."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from attnviz.core.errors import InputError
 from attnviz.core.registry import MECHANISMS, Mechanism
-from attnviz.mechanisms.working import SIDES, example_parts, size_of_head
-from attnviz.models.own import SeededEmbedding, split_words
+from attnviz.mechanisms.formula import SIDES, example_parts, size_of_head
+from attnviz.models.own import SeededEmbedding, word_tokens
 from attnviz.storage.matrices import read_examples, read_matrices
 
 Floats = NDArray[np.float64]
@@ -28,16 +28,16 @@ LEARNED = dict.fromkeys(
     for row in MECHANISMS.values()
     for name, axes in row.learned.items()
 )
-"""Further parameters that mechanisms have."""
+"""Further parameters of mechanisms."""
 ALSO_CALLED = {f"{name.removeprefix('w_')}_projection": name for name in PROJECTIONS}
 ALSO_CALLED |= {"first": "query_input", "second": "key_value_input"}
 TRAPS = ("trap_weights_over_queries", "trap_output_over_queries")
-"""Results of a softmax over the wrong axis, which a file may hold to show them."""
+"""Results of a softmax over the wrong axis; a file may contain them as a warning example."""
 
 
 @cache
-def computed() -> tuple[str, ...]:
-    """What a file may hold besides, to be compared with what is computed: parts of mechanisms."""
+def comparable_names() -> tuple[str, ...]:
+    """Names of results that a file may contain, to be compared: the parts of all mechanisms."""
     names = dict.fromkeys(("query", "key", "value", "mask", *TRAPS))
     for row in MECHANISMS.values():
         names |= dict.fromkeys(part.name for part in example_parts(row, 2, 8, 2))
@@ -47,16 +47,15 @@ def computed() -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CalculationInputs:
-    """The matrices that a person writes down before attention begins.
+    """The given matrices of a calculation.
 
     Attributes:
         query_input: shape (queries, query features).
-        key_value_input: shape (keys, key features); None: the queries' own input.
-        projections: w_query, w_key and w_value by name, or nothing: naive attention.
-        learned: further parameters of mechanisms by name, of which the missing ones are drawn.
-        seed: of what is drawn.
+        key_value_input: shape (keys, key features); None: the same as query_input.
+        projections: w_query, w_key and w_value by name; empty: naive attention.
+        learned: further parameters of mechanisms by name; missing ones are drawn with `seed`.
         mask: boolean, shape (queries, keys), True where a query may look; None: everywhere.
-        claimed: results that came along, by name, to be compared with the computed ones.
+        claimed: given results by name, to be compared with the computed ones.
 
     Raises:
         InputError: shapes that do not fit; the message names both.
@@ -113,7 +112,7 @@ class CalculationInputs:
 
     @property
     def names(self) -> tuple[str, str]:
-        """What the input of the queries, and that of the keys and values, are called."""
+        """The names of the input of queries and of the input of keys and values."""
         names = tuple(self.inputs)
         return names[0], names[-1]
 
@@ -126,14 +125,14 @@ class CalculationInputs:
 
     @classmethod
     def from_matrices(cls, found: Mapping[str, Any], title: str) -> Self:
-        """Matrices and lists of words by name: inputs, or query_input and key_value_input.
+        """Take matrices and lists of words by name.
 
-        Further any of w_query, w_key and w_value, mask, tokens, query_tokens, key_tokens and
-        results to compare with.
+        They are inputs, or query_input and key_value_input; and any of w_query, w_key, w_value,
+        mask, tokens, query_tokens, key_tokens and results to compare with.
         """
         known = (*INPUTS, *PROJECTIONS, "mask", *TOKENS, *LEARNED, *ALSO_CALLED)
         for name in found:
-            if name not in (*known, "schema") and name not in computed():
+            if name not in (*known, "schema") and name not in comparable_names():
                 raise InputError(
                     f"unknown matrix '{name}': known are {', '.join(known)}, and results to "
                     "compare with"
@@ -162,7 +161,7 @@ class CalculationInputs:
             claimed={
                 name: found[name]
                 for name in found
-                if name not in (*known, "schema") and name in computed()
+                if name not in (*known, "schema") and name in comparable_names()
             },
             learned={
                 name: found[name]
@@ -173,22 +172,22 @@ class CalculationInputs:
 
     @classmethod
     def from_file(cls, path: Path, data: bytes | None = None) -> Self:
-        """The matrices of a .json, .npz or .safetensors file, or of data that are no file's."""
-        with _named(path):
+        """The matrices of a .json, .npz or .safetensors file, or of its bytes in `data`."""
+        with _name_file(path):
             return cls.from_matrices(read_matrices(path, data), path.name)
 
     @classmethod
     def examples(cls, path: Path, data: bytes | None = None) -> dict[str, Self]:
-        """What a JSON file holds under several names; nothing where its matrices are on top."""
+        """The named examples of a JSON file; empty if the file itself is one example."""
         found = {}
         for name, (about, matrices) in read_examples(path, data).items():
-            with _named(f"{path}' · '{name}"):
+            with _name_file(f"{path}' · '{name}"):
                 given = cls.from_matrices(matrices, f"{path.name} · {name}")
                 found[name] = replace(given, about=about)
         return found
 
     def check_columns(self, first: str, second: str) -> None:
-        """Refuse two matrices whose rows could not be multiplied, with an InputError."""
+        """Raise an InputError if rows of the two matrices cannot be multiplied."""
         matrices = {**self.inputs, **self.projections}
         one, other = matrices[first].shape[1], matrices[second].shape[1]
         if one != other:
@@ -199,7 +198,7 @@ class CalculationInputs:
 
 
 @contextmanager
-def _named(where: Path | str) -> Iterator[None]:
+def _name_file(where: Path | str) -> Iterator[None]:
     try:
         yield
     except InputError as error:
@@ -209,7 +208,7 @@ def _named(where: Path | str) -> Iterator[None]:
 
 
 def check_matrix(name: str, matrix: Floats) -> None:
-    """Refuse what has not two axes, or an axis of length 0."""
+    """Raise an InputError if a matrix does not have two axes, or is empty."""
     if matrix.ndim != 2:
         raise InputError(
             f"{name} has {matrix.ndim} axes, not 2: write a list of rows, as in [[1, 0], [0, 1]]"
@@ -219,13 +218,10 @@ def check_matrix(name: str, matrix: Floats) -> None:
 
 
 def as_mask(values: Floats) -> NDArray[np.bool_]:
-    """Ones and zeros as booleans; other numbers, such as the −∞ of some libraries, are refused."""
+    """Ones and zeros as booleans; refuses other numbers, such as the −∞ that some libraries add."""
     if not np.isin(values, (0, 1)).all():
         raise InputError("mask holds other numbers than 1 (a query may look) and 0 (it may not)")
     return values.astype(np.bool_)
-
-
-# <starts> Where the arithmetic can start without a file: a worked example, or a sentence.
 
 
 EXAMPLES = ("self", "cross", "naive")
@@ -240,7 +236,8 @@ VECTORS = """
 def worked_example(name: str = "self") -> CalculationInputs:
     """Attention small enough to do on paper.
 
-    "self" and "cross" have a head of size 2 over inputs and projections of 0 and 1, "naive" none.
+    "self" and "cross" have one head of size 2, with inputs and projections of 0 and 1; "naive" has
+    no projections.
     """
     if name == "naive":
         vectors = np.array(VECTORS.split(), dtype=np.float64).reshape(9, 6)
@@ -265,14 +262,14 @@ def seeded_sentence(
     row: Mechanism | None = None,
     heads: int = 1,
 ) -> CalculationInputs:
-    """A sentence's words with the vectors and projections of an untrained own layer.
+    """The words of a sentence with the vectors and projections of an untrained layer.
 
-    They are those of `attnviz self --mechanism NAME` with the same size and seed; with a target,
-    whose words are the queries, those of `attnviz cross`.
+    The numbers are those of `attnviz self --mechanism NAME` with the same size and seed, or of
+    `attnviz cross` with a target, whose words are the queries.
     """
     row = MECHANISMS["scaled"] if row is None else row
-    keys = split_words(sentence)
-    queries = keys if target is None else split_words(target)
+    keys = word_tokens(sentence)
+    queries = keys if target is None else word_tokens(target)
     embedding = SeededEmbedding(seed, size)
     size_of_head(size, heads)
     return CalculationInputs(
@@ -280,7 +277,7 @@ def seeded_sentence(
         query_input=embedding.embed(queries),
         key_value_input=None if target is None else embedding.embed(keys),
         projections={
-            name: embedding.projected(row, name.removeprefix("w_"), heads)
+            name: embedding.projection_for(row, name.removeprefix("w_"), heads)
             for name in PROJECTIONS
             if row.projected
         },

@@ -1,4 +1,4 @@
-"""Steps as one page: each matrix beside its formula, and what a number is made of on pointing."""
+"""Steps as one page: each matrix with its formula; pointing at a number shows its operands."""
 
 from __future__ import annotations
 
@@ -11,41 +11,41 @@ import numpy as np
 from attnviz.renderers.page.document import assemble
 from attnviz.renderers.printable import printable
 from attnviz.teach.steps.arithmetic import Matrix, Steps
-from attnviz.teach.steps.show import agreement, edges, numerals, shown_part
+from attnviz.teach.steps.show import agreement_lines, describe_shown_part, numerals, shown_places
 
 MOST = (12, 16)
-"""Rows and columns of a matrix that are shown; of more the first and the last."""
+"""At most this many rows and columns of a matrix are shown: the first and the last."""
 
 
 def steps_page(calculations: Sequence[Steps], command: str = "") -> str:
-    """One HTML file that asks nobody for anything, for one calculation or several."""
+    """One HTML file that makes no requests, for one calculation or several."""
+    several = f"{len(calculations)} calculations"
     document = {
-        "title": printable(
-            calculations[0].title if len(calculations) == 1 else f"{len(calculations)} calculations"
-        ),
+        "title": printable(calculations[0].title if len(calculations) == 1 else several),
         "command": printable(command),
-        "calculations": [_calculation(steps) for steps in calculations],
+        "calculations": [_calculation_data(steps) for steps in calculations],
     }
     return assemble(document, {}, "steps")
 
 
-def _calculation(steps: Steps) -> dict[str, Any]:
+def _calculation_data(steps: Steps) -> dict[str, Any]:
     known = {matrix.name: matrix for matrix in steps}
     return {
         "title": printable(steps.title),
         "about": printable(steps.about),
         "notes": [printable(note) for note in steps.notes],
-        "agreed": [printable(line) for line in agreement(steps)],
+        "agreed": [printable(line) for line in agreement_lines(steps)],
         "matrices": [_matrix(matrix, known) for matrix in steps],
     }
 
 
 def _matrix(matrix: Matrix, known: dict[str, Matrix]) -> dict[str, Any]:
     places = [
-        edges(count, most) for count, most in zip(matrix.values.shape[-2:], MOST, strict=True)
+        shown_places(count, most)
+        for count, most in zip(matrix.values.shape[-2:], MOST, strict=True)
     ]
     size = " × ".join(map(str, matrix.values.shape))
-    shown = ", ".join(filter(None, (size, shown_part(matrix, places))))
+    shown = ", ".join(filter(None, (size, describe_shown_part(matrix, places))))
     largest = float(np.abs(matrix.values).max(initial=0)) if matrix.stage == "scores" else 0.0
     share = matrix.name.startswith("weights") and largest <= 1 and matrix.values.min() >= 0
     return {
@@ -61,7 +61,7 @@ def _matrix(matrix: Matrix, known: dict[str, Matrix]) -> dict[str, Any]:
         "places": places,
         "full": matrix.values.shape[-2:],
         "slices": [_slice(matrix, one, places) for one in matrix.slices()],
-        "reads": [read for name in matrix.operands for read in reads(matrix, known[name])],
+        "reads": [read for name in matrix.operands for read in operand_cells(matrix, known[name])],
     }
 
 
@@ -83,14 +83,14 @@ def _slice(matrix: Matrix, one: Matrix, places: Sequence[Sequence[int]]) -> dict
 _PLAIN = {"tanh", "sigmoid", "exp", "ln", "row", "of"}
 """Words of formulas that work cell by cell."""
 _ALL = re.compile(r"⁻¹|multiplied up|sum of|times")
-"""Formulas whose numbers may hang on every number of what they name."""
+"""In such formulas a number may depend on every number of the matrices that they name."""
 
 
-def reads(matrix: Matrix, operand: Matrix) -> Iterator[dict[str, str]]:
-    """What a number of a matrix is made of: rows and columns of a matrix that its formula names.
+def operand_cells(matrix: Matrix, operand: Matrix) -> Iterator[dict[str, str]]:
+    """The rows and columns of an operand that a number of a matrix depends on.
 
-    They are those of the number ("i", "j"), the number of its own matrix among several ("s"), or
-    all ("*"); never fewer than it hangs on.
+    Each is the number's own row ("i") or column ("j"), the index of its matrix in a stack ("s"), or
+    all ("*"). Where the formula leaves it open, the answer is too many cells, never too few.
     """
     name, formula = operand.name, matrix.formula
     plain = re.sub(

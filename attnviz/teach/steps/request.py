@@ -17,8 +17,9 @@ from attnviz.core.attention_map import Attention
 from attnviz.core.errors import InputError, UsageError, choose
 from attnviz.core.notices import notify
 from attnviz.core.options import Choice, Options, Origin
-from attnviz.mechanisms.working import HeadPlace, Worked
-from attnviz.teach.steps.arithmetic import Matrix, Stage, Steps, compare, operands_of
+from attnviz.core.registry import MECHANISMS, MechanismChoice, parse_mechanism
+from attnviz.mechanisms.formula import HeadArithmetic, HeadPlace
+from attnviz.teach.steps.arithmetic import Matrix, Stage, Steps, compare_results, operands_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -30,10 +31,10 @@ if TYPE_CHECKING:
     from attnviz.teach.steps.given import CalculationInputs
 
 
-def head_steps(attention: Attention, which: HeadPlace, worked: Worked) -> Steps:
+def head_steps(attention: Attention, which: HeadPlace, worked: HeadArithmetic) -> Steps:
     """What a head did with the tokens of a map, every matrix by name.
 
-    What the model's own pass had beside it is compared with what is computed here.
+    They are computed here and compared with those of the model's own pass.
     """
     item = next(item for item in attention.maps if item.stream == which.stream)
     queries, keys = (
@@ -49,13 +50,14 @@ def head_steps(attention: Attention, which: HeadPlace, worked: Worked) -> Steps:
             stage = "output"
         rows, columns = (names.get(axis, ()) for axis in axes)
         operands = operands_of(formula, [matrix.name for matrix in matrices])
-        told = (name, values, formula, operands, stage, rows, columns)
-        matrices.append(Matrix(*told, origin="of the model", axes=axes))
+        matrices.append(
+            Matrix(name, values, formula, operands, stage, rows, columns, (), "of the model", axes)
+        )
     order = get_args(Stage)
     matrices.sort(key=lambda matrix: order.index(matrix.stage))
     computed = {matrix.name: matrix.values for matrix in matrices}
     seen = {name: np.asarray(values, dtype=np.float64) for name, values in worked.seen.items()}
-    _, compared = compare(seen, computed)
+    _, compared = compare_results(seen, computed)
     title = f"{attention.provenance.title} · {which.stream} · layer {which.layer} head {which.head}"
     notes = (*attention.provenance.notes, *worked.notes)
     against = "the model's own pass"
@@ -63,7 +65,7 @@ def head_steps(attention: Attention, which: HeadPlace, worked: Worked) -> Steps:
 
 
 SIZE = 4
-"""Features of a sentence's vectors: few enough for the eye; --size gives more."""
+"""Features of a sentence's vectors: few enough for the eye; size=N of --mechanism gives more."""
 _SUFFIX = re.compile(r"\.[A-Za-z]\w{0,10}$")
 
 
@@ -76,11 +78,9 @@ class StepsRequest:
         target: a second sentence, whose words are the queries.
         text: a sentence, also of one word.
         example: the name of a worked example, or of one in the file.
-        heads: how many the mechanism has.
+        mechanism: a name, with its heads, size and seed: "rotary:heads=2,size=8,seed=1".
         mask: rows of 1 and 0, or the name of a file that holds them.
         padding: how many of the last keys are hidden.
-        size: how many features a sentence's vectors have.
-        seed: of what is drawn.
         diagram: draw the flow of the data as Mermaid text instead of a table.
         scatter: vectors are drawn in three dimensions, which takes one head of one example.
     """
@@ -89,20 +89,26 @@ class StepsRequest:
     target: str | None = None
     text: str | None = None
     example: str | None = None
-    heads: int = 1
+    mechanism: str | None = None
     causal: bool = False
     mask: str | None = None
     padding: int = 0
-    size: int | None = None
-    seed: int | None = None
     diagram: bool = False
     scatter: bool = False
 
+    @property
+    def layer(self) -> MechanismChoice:
+        """The mechanism with its options; without a name the usual one."""
+        return MechanismChoice("") if self.mechanism is None else parse_mechanism(self.mechanism)
+
     def data(self, options: Options) -> Data:
         """Every step in numbers, in all forms."""
-        co = (options.origin.mechanism or "").startswith("co-")
-        if self.scatter and (options.origin.model or self.heads > 1 or co):
-            raise UsageError("--scatter draws the values of one head of a mechanism")
+        several = (self.layer.heads or 1) > 1 or self.layer.name.startswith("co-")
+        if self.scatter and (options.origin.model or several):
+            other = "--model" if options.origin.model else f"--mechanism {self.mechanism}"
+            raise UsageError(
+                f"--scatter draws the values of one head of a mechanism: it is not for {other}"
+            )
         found = self._of_model(options) if options.origin.model else self._of_mechanism(options)
         if len(found) > 1 and (self.scatter or self.diagram):
             raise UsageError(
@@ -117,8 +123,7 @@ class StepsRequest:
 
     def _of_model(self, options: Options) -> dict[str, Steps]:
         """One head of a model."""
-        own = {"--mechanism": options.origin.mechanism, "--mask": self.mask, "--size": self.size}
-        own |= {"--seed": self.seed, "--heads": self.heads > 1, "--padding": self.padding}
+        own = {"--mechanism": self.layer.name, "--mask": self.mask, "--padding": self.padding}
         causal = self.causal and options.origin.model != "pocket"
         own |= {"--example": self.example, "--causal": causal}
         for option, value in own.items():
@@ -140,45 +145,47 @@ class StepsRequest:
         for name in ("layer", "head", "stream"):
             if getattr(options.choice, name) is not None:
                 raise UsageError(f"--{name} chooses a head of a model: add --model ID_OR_FOLDER")
-        found = self._sentences(options) or self._numbers()
+        found = self._sentences() or self._numbers()
         return {
             name: arithmetic(
                 self._masked(given),
-                mechanism=options.origin.mechanism,
-                heads=self.heads,
+                mechanism=self.layer.name or None,
+                heads=self.layer.heads or 1,
                 causal=self.causal,
             )
             for name, given in found.items()
         }
 
-    def _sentences(self, options: Options) -> dict[str, CalculationInputs]:
+    def _sentences(self) -> dict[str, CalculationInputs]:
         """A sentence, or two, with random vectors; nothing where there is none."""
-        from attnviz.core.registry import MECHANISMS
         from attnviz.storage.texts import check_text
 
         sentence, target = _sentence(self.file, self.text), self.target
         if sentence is None:
             if target is not None:
                 raise UsageError("TARGET is a second sentence: give the first one too")
-            if self.size is not None:
-                raise UsageError("--size is for a sentence: a file brings its own numbers")
+            if self.layer.size is not None:
+                raise UsageError(
+                    f"size={self.layer.size} is for a sentence: a file has its own numbers"
+                )
             return {}
         from attnviz.models.own import check_mechanism
         from attnviz.teach.steps.given import seeded_sentence
 
         if self.example is not None:
-            raise UsageError("--example names a worked example, or one of a file: give no sentence")
-        mechanism = options.origin.mechanism
-        row = MECHANISMS.get(mechanism or "", MECHANISMS["scaled"])
+            also = "a sentence" if self.text is None else "--text"
+            raise UsageError(
+                f"--example names a worked example, or one of a file: leave {also} out"
+            )
+        row = MECHANISMS[self.layer.name or "scaled"]
         both = "co" in row.commands
-        if mechanism is not None and target is not None and not both:
-            check_mechanism(mechanism, "cross")
+        if self.layer.name and target is not None and not both:
+            check_mechanism(self.layer.name, "cross")
         target = None if target is None else check_text(target, "target")
         if both and target is not None:  # the first text is the first sequence, as of `attnviz co`
             sentence, target = target, sentence
-        given = seeded_sentence(
-            sentence, self.size or SIZE, self.seed or 0, target, row, self.heads
-        )
+        size, seed = self.layer.size or SIZE, self.layer.seed or 0
+        given = seeded_sentence(sentence, size, seed, target, row, self.layer.heads or 1)
         return {"": given}
 
     def _numbers(self) -> dict[str, CalculationInputs]:
@@ -207,8 +214,7 @@ class StepsRequest:
             raise UsageError(f"--padding {self.padding} leaves none of the {shape[1]} keys")
         if self.mask is not None:
             given = replace(given, mask=_mask(self.mask, shape))
-        seed = given.seed if self.seed is None else self.seed
-        return replace(given, padding=self.padding, seed=seed)
+        return replace(given, padding=self.padding, seed=self.layer.seed or given.seed)
 
 
 def _mask(spelt: str, shape: tuple[int, ...]) -> NDArray[np.bool_]:
@@ -235,10 +241,9 @@ def _head(sentence: str, target: str | None, origin: Origin, choice: Choice) -> 
     """One head of a model over a sentence, or a pair; of many the one that is seen first."""
     from attnviz.analyses.select import check_selection, select
     from attnviz.core.query import Query
-    from attnviz.mechanisms.working import HeadPlace
+    from attnviz.mechanisms.formula import HeadPlace
     from attnviz.models import SupportsHeadArithmetic, attend_query
     from attnviz.models.open import open_source
-    from attnviz.teach.steps.request import head_steps
 
     check_selection(choice.layer, choice.head)
     command: Command = "self" if target is None else "cross"
@@ -256,7 +261,7 @@ def _head(sentence: str, target: str | None, origin: Origin, choice: Choice) -> 
             raise UsageError(f"--{what} {selection}: steps shows one {what}, not {len(known)}")
     layer, head = (known[0] if len(known) == 1 else usual for _, known, usual in names.values())
     which = HeadPlace(item.stream, layer, head)
-    return head_steps(attention, which, source.worked(query, which))
+    return head_steps(attention, which, source.head_arithmetic(query, which))
 
 
 def _sentence(file: str | None, text: str | None) -> str | None:
@@ -302,7 +307,7 @@ def _data(found: Mapping[str, Steps], *, diagram: bool) -> Data:
     def table(display: Display) -> str:
         if diagram:
             return show.mermaid(first)
-        return show.listing(found, display) if more else show.table(first, display)
+        return show.examples_listing(found, display) if more else show.table(first, display)
 
     def figure() -> Figure:
         from attnviz.teach.steps.scatter import scatter
@@ -322,5 +327,5 @@ def _data(found: Mapping[str, Steps], *, diagram: bool) -> Data:
         figures={"scatter": figure},
         about=first.title if not more else ", ".join(names),
         value=first if not more else dict(found),
-        notes=[line for one in found.values() for line in (*one.notes, *show.agreement(one))],
+        notes=[line for one in found.values() for line in (*one.notes, *show.agreement_lines(one))],
     )

@@ -1,4 +1,4 @@
-"""Inputs, values and outputs as points in space: attention moves each output among the values."""
+"""Inputs, values and outputs as points in space: an output is a mixture of the values."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from attnviz.renderers.figures.figure import (
     NOTE_SIZE,
     TEXT_SIZE,
     ink,
-    overlap,
+    overlap_area,
     own_settings,
     points,
 )
 from attnviz.renderers.figures.fonts import Typeface, typeface
-from attnviz.teach.lessons.drawing import titled
+from attnviz.teach.lessons.drawing import titled_figure
 from attnviz.teach.steps.arithmetic import Steps
 
 Axes3D = Any
-"""Axes of a projection that matplotlib gives no types for."""
+"""Axes in three dimensions, for which matplotlib has no types."""
 Box = tuple[float, float, float, float]
 """Left, bottom, right and top in pixels."""
 Points = NDArray[np.float64]
@@ -55,14 +55,14 @@ class Cloud:
 def scatter(steps: Steps) -> Figure:
     """Two spaces side by side: the inputs, and the values with the outputs mixed from them.
 
-    Without projections both are one space, drawn once. Lines join an output to the values it is
-    made of, the darker the larger the weight. More than three features are shown by their first
-    three principal components, fewer are padded with 0; the panel's title says which.
+    Without projections both are the same space, drawn once. Lines join an output to its values;
+    the larger the weight, the darker the line. More than three features are reduced to their first
+    three principal components, fewer are padded with 0; the title of the panel says so.
     """
     panels = _panels(steps)
     face = typeface([steps.title, *steps.query_tokens, *steps.key_tokens])
     width = 3.9 * len(panels) + 0.2
-    figure = titled(steps.title, width, 4.4, 0.02 * width, 0.97, face)
+    figure = titled_figure(steps.title, width, 4.4, 0.02 * width, 0.97, face)
     for number, clouds in enumerate(panels):
         axes = figure.add_axes(
             ((number + 0.02) / len(panels), 0.13, 0.92 / len(panels), 0.75), projection="3d"
@@ -71,8 +71,8 @@ def scatter(steps: Steps) -> Figure:
     return figure
 
 
-def in_three_dimensions(cloud: Points) -> tuple[Points, str]:
-    """The points with three coordinates each, and what was done to get there."""
+def project_to_3d(cloud: Points) -> tuple[Points, str]:
+    """The points with three coordinates each, and a note on how they were computed."""
     size = cloud.shape[1]
     if size <= 3:
         padded = np.pad(cloud, ((0, 0), (0, 3 - size)))
@@ -90,7 +90,7 @@ def in_three_dimensions(cloud: Points) -> tuple[Points, str]:
 
 
 def _panels(steps: Steps) -> list[list[Cloud]]:
-    """The clouds that share a space; every panel is one space."""
+    """The clouds of each panel; the clouds of a panel share one space."""
     names = [matrix.name for matrix in steps]
     queries, keys = steps.query_tokens, steps.key_tokens
     output = Cloud("output", steps["output"], queries, OUTPUT, "o")
@@ -110,10 +110,10 @@ def _panels(steps: Steps) -> list[list[Cloud]]:
 
 
 def _draw(axes: Axes3D, clouds: Sequence[Cloud], weights: NDArray[Any], face: Typeface) -> None:
-    placed, words = in_three_dimensions(np.concatenate([cloud.points for cloud in clouds]))
+    placed, words = project_to_3d(np.concatenate([cloud.points for cloud in clouds]))
     parts = np.split(placed, np.cumsum([len(cloud.points) for cloud in clouds])[:-1])
     if clouds[-1].name == "output":
-        _join(axes, parts[-1], parts[-2], weights)
+        _draw_lines(axes, parts[-1], parts[-2], weights)
         words += "\na line is as dark as its weight"
     for cloud, part in zip(clouds, parts, strict=True):
         axes.scatter(
@@ -126,9 +126,9 @@ def _draw(axes: Axes3D, clouds: Sequence[Cloud], weights: NDArray[Any], face: Ty
             edgecolors="white",
             linewidths=0.5,
         )
-    _frame(axes, placed)
+    _draw_frame(axes, placed)
     if len(placed) <= MOST_LABELS:
-        _name(axes, clouds, parts, face)
+        _label_points(axes, clouds, parts, face)
     else:
         words += "\ntoo many points to name"
     axes.set_title(words, fontproperties=face.font(NOTE_SIZE), color=ink(FAINT), y=-0.085, va="top")
@@ -136,7 +136,7 @@ def _draw(axes: Axes3D, clouds: Sequence[Cloud], weights: NDArray[Any], face: Ty
     axes.legend(prop=face.font(TEXT_SIZE), bbox_to_anchor=(0.0, 1.07), **looks)
 
 
-def _join(axes: Axes3D, outputs: Points, values: Points, weights: NDArray[Any]) -> None:
+def _draw_lines(axes: Axes3D, outputs: Points, values: Points, weights: NDArray[Any]) -> None:
     strength = np.minimum(np.abs(weights), 1)  # implied weights may be signed, and larger than 1
     rows, columns = np.nonzero(strength >= FAINTEST)
     ends = np.stack([outputs[rows], values[columns]], axis=1)
@@ -144,8 +144,10 @@ def _join(axes: Axes3D, outputs: Points, values: Points, weights: NDArray[Any]) 
     axes.add_collection3d(Line3DCollection(ends, colors=colors, linewidths=0.8))
 
 
-def _name(axes: Axes3D, clouds: Sequence[Cloud], parts: Sequence[Points], face: Typeface) -> None:
-    """A label beside each point, on the side where it covers least of the others."""
+def _label_points(
+    axes: Axes3D, clouds: Sequence[Cloud], parts: Sequence[Points], face: Typeface
+) -> None:
+    """Write a label beside each point, on the side where it covers least."""
     axes.apply_aspect()
     places = [
         axes.transData.transform(np.stack(proj_transform(*part.T, axes.get_proj())[:2], axis=-1))
@@ -169,7 +171,7 @@ def _name(axes: Axes3D, clouds: Sequence[Cloud], parts: Sequence[Points], face: 
 
 
 def _freest_box(x: float, y: float, width: float, taken: Sequence[Box]) -> Box:
-    """The box for a text, among eight around a point, that overlaps least with those taken."""
+    """Of eight boxes around a point, the one that overlaps least with those already taken."""
     height = points(NOTE_SIZE)
     lefts = {"right": x + 9, "middle": x - width / 2, "left": x - 9 - width}
     bottoms = {"above": y + 8, "middle": y - height / 2.6, "below": y - 8 - height}
@@ -181,11 +183,11 @@ def _freest_box(x: float, y: float, width: float, taken: Sequence[Box]) -> Box:
         )
     ]
     boxes = [(left, bottom, left + width, bottom + height) for left, bottom in sides]
-    return min(boxes, key=lambda box: sum(overlap(box, other) for other in taken))
+    return min(boxes, key=lambda box: sum(overlap_area(box, other) for other in taken))
 
 
-def _frame(axes: Axes3D, placed: Points) -> None:
-    """A cube with one scale on its three sides, so that distances can be compared."""
+def _draw_frame(axes: Axes3D, placed: Points) -> None:
+    """Draw a cube with the same scale on its three sides, so that distances can be compared."""
     middle = (placed.max(axis=0) + placed.min(axis=0)) / 2
     half = max(float(np.ptp(placed, axis=0).max()) / 2, 0.5) * 1.08
     for name, centre in zip("xyz", middle, strict=True):

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from attnviz.renderers import Display
 from attnviz.renderers.printable import printable, shorten
-from attnviz.renderers.text.console import shaded, shown
+from attnviz.renderers.text.console import print_parts, shade_text
 from attnviz.storage.documents import dump_json
 from attnviz.teach.steps.arithmetic import ROUNDED, Matrix, Steps
 
@@ -28,57 +28,57 @@ ORIENTATION = "a row a position; in scores, mask and weights rows are queries, c
 def table(steps: Steps, display: Display) -> str:
     """The calculation as wide as the display, every matrix with its shape and formula.
 
-    Matrices of one stage stand side by side where they fit. A matrix that is too wide or too long
-    keeps its edges, and its heading says what is left out. Weights are coloured where the display
-    has colours.
+    Matrices of one stage stand side by side where they fit. A large matrix shows its first and
+    last rows and columns, and its heading says how many. Weights are coloured on a display with
+    colours.
     """
     lines = [Text(printable(steps.title), style="bold"), Text(ORIENTATION, style="dim")]
     if steps.about:
         lines.insert(1, Text(printable(steps.about)))
     lines += [Text(f"note: {printable(note)}") for note in steps.notes]
-    lines += [Text(line) for line in agreement(steps)]
+    lines += [Text(line) for line in agreement_lines(steps)]
     for _, stage in groupby(steps, key=lambda matrix: matrix.stage):
         lines.append(Text())
         blocks = [_block(one, display) for matrix in stage for one in matrix.slices()]
-        lines += _side_by_side(blocks, display.width)
-    return shown(lines, display)
+        lines += _place_side_by_side(blocks, display.width)
+    return print_parts(lines, display)
 
 
-def agreement(steps: Steps) -> list[str]:
-    """How far what came along lies off what was computed, in one line; none came: no line."""
+def agreement_lines(steps: Steps) -> list[str]:
+    """One line: how far the given results differ from the computed ones; none without results."""
     if not steps.compared:
         return []
     apart = ", ".join(f"{name} {value:.1g}" for name, value in steps.compared.items())
     return [f"largest difference from {steps.against}: {apart}"]
 
 
-def listing(examples: Mapping[str, Steps], display: Display) -> str:
-    """Several examples: first a line about each, then the steps of one after the other."""
+def examples_listing(examples: Mapping[str, Steps], display: Display) -> str:
+    """Several examples: first one line for each, then the steps of each."""
     lines = [Text(f"{len(examples)} examples; --example NAME shows one alone", style="bold")]
     for name, steps in examples.items():
         given, off = len(steps.compared), sum(value >= ROUNDED for value in steps.compared.values())
         found = f"{given - off} of {given} results as given" if given else "no results given"
         lines.append(Text(f"  {printable(name)}: {found}"))
     tables = [table(steps, display) for steps in examples.values()]
-    return "\n".join([shown(lines, display), *tables])
+    return "\n".join([print_parts(lines, display), *tables])
 
 
-def _side_by_side(blocks: Sequence[list[Text]], width: int) -> Iterator[Text]:
+def _place_side_by_side(blocks: Sequence[list[Text]], width: int) -> Iterator[Text]:
     band: list[list[Text]] = []
     for block in blocks:
         if band and sum(_widest(one) + GAP for one in band) + _widest(block) > width:
-            yield from _band(band)
+            yield from _join_band(band)
             yield Text()
             band = []
         band.append(block)
-    yield from _band(band)
+    yield from _join_band(band)
 
 
 def _widest(block: list[Text]) -> int:
     return max(line.cell_len for line in block)
 
 
-def _band(blocks: Sequence[list[Text]]) -> Iterator[Text]:
+def _join_band(blocks: Sequence[list[Text]]) -> Iterator[Text]:
     for parts in zip_longest(*blocks, fillvalue=Text()):
         line = Text()
         for block, part in zip(blocks, parts, strict=True):
@@ -93,11 +93,13 @@ def _block(matrix: Matrix, display: Display) -> list[Text]:
     room = display.width - label_width
     cells, gutter = _numerals_that_fit(matrix.values, room)
     cell_width = _cell_width(cells, matrix.columns, gutter, room)
-    rows = edges(len(cells), MOST_ROWS)
-    columns = edges(len(cells[0]), _how_many(len(cells[0]), cell_width, gutter, room))
+    rows = shown_places(len(cells), MOST_ROWS)
+    columns = shown_places(
+        len(cells[0]), _columns_that_fit(len(cells[0]), cell_width, gutter, room)
+    )
     lines = [*_heading(matrix, rows, columns, display.width)]
     if matrix.columns and cell_width > 1:
-        heads = [_head(matrix, column, cell_width) for column in columns]
+        heads = [_column_head(matrix, column, cell_width) for column in columns]
         lines.append(_line("", label_width, heads, gutter))
     for row in rows:
         label = (labels[row] if row >= 0 else ELISION) if labels else ""
@@ -106,7 +108,7 @@ def _block(matrix: Matrix, display: Display) -> list[Text]:
             cell = cells[row][column] if min(row, column) >= 0 else ELISION
             padded = cell.rjust(cell_width if column >= 0 else 1)
             if matrix.name.startswith("weights") and cell != ELISION:
-                texts.append(shaded(padded, float(matrix.values[row, column]), display))
+                texts.append(shade_text(padded, float(matrix.values[row, column]), display))
             else:
                 texts.append(Text(padded))
         lines.append(_line(label, label_width, texts, gutter))
@@ -121,18 +123,18 @@ def _heading(
     yield Text(
         shorten(f"= {matrix.formula}" if matrix.formula else matrix.origin, width), style="dim"
     )
-    if shown := shown_part(matrix, (rows, columns)):
+    if shown := describe_shown_part(matrix, (rows, columns)):
         yield Text(shorten(shown, width), style="dim italic")
 
 
-def shown_part(matrix: Matrix, places: Sequence[Sequence[int]]) -> str:
-    """How many rows and columns are shown, where `edges` leaves some out."""
+def describe_shown_part(matrix: Matrix, places: Sequence[Sequence[int]]) -> str:
+    """How many rows and columns are shown, if `shown_places` leaves some out."""
     sides = zip(places, matrix.values.shape[-2:], ("rows", "columns"), strict=True)
-    told = [f"{len(kept) - 1} of {count} {what}" for kept, count, what in sides if -1 in kept]
-    return f"showing {', '.join(told)}" if told else ""
+    parts = [f"{len(kept) - 1} of {count} {what}" for kept, count, what in sides if -1 in kept]
+    return f"showing {', '.join(parts)}" if parts else ""
 
 
-def _head(matrix: Matrix, column: int, cell_width: int) -> Text:
+def _column_head(matrix: Matrix, column: int, cell_width: int) -> Text:
     name = shorten(printable(matrix.columns[column]), cell_width) if column >= 0 else ELISION
     text = Text(name, style="dim")
     text.pad_left((cell_width if column >= 0 else 1) - text.cell_len)
@@ -145,7 +147,7 @@ def _line(label: str, label_width: int, texts: Sequence[Text], gutter: int) -> T
 
 
 def _numerals_that_fit(values: NDArray[Any], room: int) -> tuple[list[list[str]], int]:
-    """Texts of the numbers, as precise as lets all columns fit, and the space between columns."""
+    """The numbers as text, as precise as the width allows, and the space between columns."""
     for decimals, gutter in ((3, GUTTER), (2, GUTTER), (2, 1)):
         cells = numerals(values, decimals)
         widest = max(len(cell) for row in cells for cell in row)
@@ -170,15 +172,15 @@ def _width(columns: int, cell_width: int, gutter: int) -> int:
     return columns * (cell_width + gutter) - gutter
 
 
-def _how_many(columns: int, cell_width: int, gutter: int, room: int) -> int:
-    """How many columns to show, the narrow one that stands for those left out included."""
+def _columns_that_fit(columns: int, cell_width: int, gutter: int, room: int) -> int:
+    """How many columns to show, the narrow "…" column included."""
     if _width(columns, cell_width, gutter) <= room:
         return columns
     return max(min((room - 1) // (cell_width + gutter), columns - 2), 1) + 1
 
 
-def edges(count: int, most: int) -> list[int]:
-    """Indices of at most that many places, −1 standing for what is left out in the middle."""
+def shown_places(count: int, most: int) -> list[int]:
+    """Indices of the places to show, at most that many; −1 is "…" for those in the middle."""
     if count <= most:
         return list(range(count))
     tail = (most - 1) // 2
@@ -186,10 +188,10 @@ def edges(count: int, most: int) -> list[int]:
 
 
 def numerals(values: NDArray[Any], decimals: int = 3) -> list[list[str]]:
-    """Each number of a matrix as text: whole numbers whole, others to so many decimals.
+    """Each number of a matrix as text: whole numbers, or that many decimals.
 
-    Very large and very small matrices turn to powers of ten. An exact zero among fractions reads
-    "0", one that was rounded to zero "0.000" or "-0.000"; a mask reads 1 and "·".
+    Very large and very small numbers get powers of ten. Among fractions an exact zero is "0", and
+    a number that rounds to zero is "0.000" or "-0.000". A mask shows 1 and "·".
     """
     if values.dtype == np.bool_:
         return [["1" if cell else "·" for cell in row] for row in values]
@@ -204,21 +206,21 @@ def numerals(values: NDArray[Any], decimals: int = 3) -> list[list[str]]:
 
 
 _BOXES = {"inputs": '(["{}"])', "projections": '[/"{}"/]', "output": '(["{}"])'}
-"""Rounded ends for what goes in and comes out, slanted boxes for what is learned."""
+"""Rounded boxes for inputs and outputs, slanted boxes for learned parameters."""
 
 
 def mermaid(steps: Steps) -> str:
-    """A Mermaid flowchart: a box a matrix with its shape and formula, an arrow an operand."""
-    # A title as JSON, which YAML reads, so that no sign in a file's name ends it.
+    """A Mermaid flowchart: a box for each matrix, an arrow from each operand."""
+    # YAML reads JSON, and no character of a file name can end a JSON string.
     lines = ["---", f"title: {dump_json(steps.title)}", "---", "flowchart TD"]
-    lines += [f"    {matrix.name}{_box(matrix)}" for matrix in steps]
+    lines += [f"    {matrix.name}{_mermaid_box(matrix)}" for matrix in steps]
     lines += [f"    {operand} --> {matrix.name}" for matrix in steps for operand in matrix.operands]
     return "\n".join(lines) + "\n"
 
 
-def _box(matrix: Matrix) -> str:
+def _mermaid_box(matrix: Matrix) -> str:
     size = " × ".join(map(str, matrix.values.shape))
-    # Quotes end a label, and an angle bracket begins a tag.
+    # In Mermaid a quote ends a label and an angle bracket begins a tag.
     formula = matrix.formula.replace('"', "'").replace("<", "&lt;")
     label = f"{matrix.name} {size}{f'<br/>{formula}' if formula else ''}"
     return _BOXES.get(matrix.stage, '["{}"]').format(label)

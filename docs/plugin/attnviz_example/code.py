@@ -11,8 +11,8 @@ from attnviz.analyses.lenses.layered import through_lens
 from attnviz.analyses.masks import MeasuredMap
 from attnviz.core.attention_map import Attention
 from attnviz.core.measures import HeadMeasure
-from attnviz.mechanisms.arrays import Array, transpose
-from attnviz.mechanisms.working import Formula, Part, Working, attended, in_heads
+from attnviz.mechanisms.arrays import Array, Mask, transpose
+from attnviz.mechanisms.formula import Calculation, Formula, Part, in_heads, weigh_values
 from attnviz.renderers import Display, Views
 
 SCALE = 10.0
@@ -20,8 +20,8 @@ SCALE = 10.0
 
 @Formula
 def cosine(
-    query: Array, key: Array, value: Array, mask: Array | None = None, *, heads: int = 1
-) -> Working:
+    query: Array, key: Array, value: Array, mask: Mask = None, *, heads: int = 1
+) -> Calculation:
     """Attention by the cosine of query and key, times a fixed scale (Swin v2).
 
     See Liu 2022, section 3.3, where the scale is learned. Works on numpy and torch alike: arrays of
@@ -32,7 +32,7 @@ def cosine(
     key = key / (key**2).sum(-1)[..., None] ** 0.5
     scores = SCALE * query @ transpose(key)
     scores = yield Part("scores", scores, f"{SCALE:g} · cos(query, key)")
-    yield from attended(scores, value, mask, "scores")
+    yield from weigh_values(scores, value, mask, "scores")
 
 
 def sharper(attention: Attention) -> Attention:

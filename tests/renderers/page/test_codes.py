@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from attnviz.renderers.page.data import FINE_LEVELS, Codes, encode, scale_of
+from attnviz.renderers.page.data import FINE_LEVELS, Codes, code_scale, encode_weights
 from tests.renderers.page.samples import softmax_rows
 
 MAPS = arrays(np.float32, (1, 2, 3, 4), elements=st.floats(0, 1, width=32, allow_subnormal=False))
@@ -38,14 +38,14 @@ def decode(codes: Codes, layer: int, count: int, signed: bool) -> np.ndarray:
 
 @given(MAPS)
 def test_a_share_comes_back_within_a_thousandth(weights: np.ndarray) -> None:
-    codes = encode(weights, signed=False, fine=False)
+    codes = encode_weights(weights, signed=False, fine=False)
     assert np.abs(decode(codes, 0, weights.size, False) - weights.ravel()).max() < 0.001
 
 
 @given(MAPS)
 @pytest.mark.slow
 def test_one_of_few_shares_comes_back_within_four_hundred_thousandths(weights: np.ndarray) -> None:
-    codes = encode(weights, signed=False, fine=True)
+    codes = encode_weights(weights, signed=False, fine=True)
     assert np.abs(decode(codes, 0, weights.size, False) - weights.ravel()).max() < 4e-5
 
 
@@ -54,7 +54,7 @@ def test_one_of_few_shares_comes_back_within_four_hundred_thousandths(weights: n
 def test_a_signed_value_comes_back_with_its_sign_within_a_five_hundredth_of_the_largest(
     weights: np.ndarray, fine: bool
 ) -> None:
-    codes = encode(weights, signed=True, fine=fine)
+    codes = encode_weights(weights, signed=True, fine=fine)
     back = decode(codes, 0, weights.size, signed=True)
     assert np.abs(back - weights.ravel()).max() <= codes.scale / codes.levels * 1.0001
     assert not np.any(back * weights.ravel() < 0)
@@ -63,13 +63,13 @@ def test_a_signed_value_comes_back_with_its_sign_within_a_five_hundredth_of_the_
 def test_a_small_weight_comes_back_much_closer_than_a_large_one() -> None:
     weights = np.full((1, 1, 1, 128), 1 / 128, np.float32)
     weights[0, 0, 0, 0] = 0.4
-    back = decode(encode(weights, signed=False, fine=False), 0, 128, signed=False)
+    back = decode(encode_weights(weights, signed=False, fine=False), 0, 128, signed=False)
     assert abs(back[1] - 1 / 128) < 1e-4
 
 
 def test_every_layer_has_codes_of_its_own() -> None:
     weights = softmax_rows(3, 2, 5, 4)
-    codes = encode(weights, signed=False, fine=False)
+    codes = encode_weights(weights, signed=False, fine=False)
     for place, layer in enumerate(weights):
         np.testing.assert_allclose(decode(codes, place, 40, False), layer.ravel(), atol=0.001)
 
@@ -78,21 +78,21 @@ def test_every_layer_has_codes_of_its_own() -> None:
 def test_the_scale_of_shares_is_one_unless_they_go_beyond_rounding(
     top: float, scale: float
 ) -> None:
-    assert scale_of(np.array([0, top], np.float32), signed=False) == pytest.approx(scale)
+    assert code_scale(np.array([0, top], np.float32), signed=False) == pytest.approx(scale)
 
 
 def test_a_signed_scale_reaches_the_largest_size() -> None:
-    assert scale_of(np.array([-2.0, 1.0], np.float32), signed=True) == 2.0
-    assert scale_of(np.zeros(2, np.float32), signed=True) == 1.0
+    assert code_scale(np.array([-2.0, 1.0], np.float32), signed=True) == 2.0
+    assert code_scale(np.zeros(2, np.float32), signed=True) == 1.0
 
 
 @pytest.mark.parametrize("fine", [True, False])
 def test_no_value_has_a_code_of_its_own(fine: bool) -> None:
     weights = np.array([[[[np.nan, 0, 0.5, -1]]]], np.float32)
-    codes = encode(weights, signed=True, fine=fine)
+    codes = encode_weights(weights, signed=True, fine=fine)
     assert codes.scale == 1
     data = zlib.decompress(base64.b64decode(codes.layers[0]))
     first = np.frombuffer(data[:2], "<i2")[0] if fine else data[0]
     assert first == (-32768 if fine else 0)
-    others = encode(weights[..., 1:], signed=True, fine=fine)
+    others = encode_weights(weights[..., 1:], signed=True, fine=fine)
     np.testing.assert_allclose(decode(others, 0, 3, True), [0, 0.5, -1], atol=0.003)

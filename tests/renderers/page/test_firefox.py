@@ -38,5 +38,5 @@ def test_a_finished_page_and_one_that_answers_open_in_firefox(
             file.write_text(html, encoding="utf-8")
             browser.call("WebDriver:Navigate", url=file.as_uri())
             said = browser.run(COMPLETE)
-        assert "the alignment head" in said
+        assert "trained to align" in said
         assert "maison" in browser.run(TYPED)

@@ -15,7 +15,7 @@ import pytest
 
 from attnviz import attend
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
-from attnviz.renderers.page import Patches, document, framed, page
+from attnviz.renderers.page import Patches, document, iframe, page
 from tests.renderers.page.conftest import Open, Opened
 from tests.renderers.page.samples import (
     HOSTILE,
@@ -657,7 +657,7 @@ def test_few_queries_stand_beside_the_many_keys_that_they_attend_to(open_page: O
 def test_several_pages_in_one_notebook_do_not_disturb_each_other(
     open_page: Open, tmp_path: Any
 ) -> None:
-    notebook = f"<!doctype html>{framed(encoder_page())}{framed(page(pair()))}"
+    notebook = f"<!doctype html>{iframe(encoder_page())}{iframe(page(pair()))}"
     opened = open_page(notebook)
     first, second = (opened.tab.frame_locator("iframe").nth(place) for place in (0, 1))
     second.locator("body[data-complete]").wait_for()

@@ -82,7 +82,7 @@ def test_it_opens_with_an_answer_whose_weights_and_log_p_are_pythons(
     open_page: Open, live_page: str
 ) -> None:
     opened = answered(open_page(live_page))
-    assert "layer 2 head 0 (the alignment head)" in opened.text("#caption")
+    assert "layer 2 head 0 (trained to align)" in opened.text("#caption")
     weights = attend(SOURCE, target=TARGET).weights[2, 0]
     np.testing.assert_allclose(weights_of(opened), weights, atol=CLOSE)
     before = sum(one["before"] for one in ablated("--head", "cross.0.2")["outputs"])
@@ -309,7 +309,7 @@ def test_the_tour_shows_in_six_steps_what_it_says_and_can_be_skipped(
         assert opened.tab.evaluate("document.activeElement.textContent") == titles[-1]
         assert opened.tab.locator(".toured").count() == 1
         if len(titles) == 4:
-            assert "(the alignment head)" in opened.text("#caption")
+            assert "(trained to align)" in opened.text("#caption")
         if len(titles) == 5:
             assert "(no change)" in opened.text(".score") or "0.0" in opened.text(".score")
         if len(titles) < 6:

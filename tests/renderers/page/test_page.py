@@ -13,12 +13,11 @@ import pytest
 
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 from attnviz.core.errors import InputError
-from attnviz.renderers.page import Patches, framed, page
-from attnviz.renderers.page.document import KINDS, as_json, joined
+from attnviz.renderers.page import Patches, iframe, page
+from attnviz.renderers.page.document import PAGE_KINDS, join_modules, script_json
 from tests.renderers.page.samples import (
     HOSTILE,
     encoder,
-    encoder_page,
     hostile,
     picture,
     random_map,
@@ -113,7 +112,7 @@ def test_a_hostile_title_stays_text() -> None:
 
 @pytest.mark.parametrize("text", ["</script>", "<!--", "a&b", "\u2028\u2029", '"\\'])
 def test_json_in_a_page_holds_nothing_that_ends_it_and_reads_back(text: str) -> None:
-    written = as_json({"x": text})
+    written = script_json({"x": text})
     assert not re.search("[<>&\u2028\u2029]", written)
     assert json.loads(written) == {"x": text}
 
@@ -125,41 +124,6 @@ def test_random_heads_at_128_tokens_fit_in_three_megabytes() -> None:
 def test_a_layer_of_random_heads_at_512_tokens_takes_its_twelfth_of_48_megabytes() -> None:
     fixed = len(page(random_map(1, 1, 2)))
     assert len(page(random_map(1, 12, 512))) - fixed <= (48e6 - fixed) / 12
-
-
-def test_the_page_says_where_its_numbers_come_from_and_how_to_make_it_again() -> None:
-    provenance = Provenance(
-        "hugging face",
-        "bert",
-        True,
-        settings={"revision": "abc"},
-        steps=("layer 2",),
-        notes=("pooled",),
-        versions={"torch": "2.13"},
-    )
-    found = document(
-        page(Attention(encoder().maps, provenance), command="attnviz self x --html y.html")
-    )
-    facts = dict(found["provenance"])
-    assert facts["model"] == "bert"
-    assert facts["revision"] == "abc"
-    assert facts["steps"] == "layer 2"
-    assert facts["torch"] == "2.13"
-    assert found["notes"] == ["pooled"]
-    assert found["command"] == "attnviz self x --html y.html"
-
-
-def test_measures_are_told_head_by_head_and_what_is_not_known_as_nothing() -> None:
-    (found,) = document(encoder_page())["maps"][0]["measures"]
-    assert (found["name"], found["low"], found["high"]) == ("previous-token", "never", "always")
-    assert found["values"][0][0] is None
-    diagonal = np.diagonal(encoder().weights[1, 2], -1)
-    assert found["values"][1][2] == pytest.approx(diagonal.mean(), abs=1e-4)
-
-
-def test_tokens_of_one_word_are_told_as_runs() -> None:
-    found = document(encoder_page())["maps"][0]
-    assert found["queries"]["words"] == found["keys"]["words"] == [0, 1, 2, 2, 3, 4, 5]
 
 
 def test_words_of_one_token_each_are_no_choice() -> None:
@@ -174,16 +138,6 @@ def test_word_numbers_that_do_not_fit_are_refused() -> None:
         page(encoder(), words={0: ((0, 0, 1), ())})
 
 
-def test_a_lens_is_told_apart_from_its_stream() -> None:
-    item = encoder().main
-    lens = AttentionMap("encoder · rollout", item.query_tokens, item.key_tokens, item.weights)
-    maps = document(page(Attention((item, lens), Provenance("x", "y"))))["maps"]
-    assert [(found["stream"], found["lens"]) for found in maps] == [
-        ("encoder", ""),
-        ("encoder", "rollout"),
-    ]
-
-
 def test_maps_of_one_stream_are_told_apart_by_their_layers() -> None:
     item = encoder().main
     later = item.with_weights(item.weights[:1], layers=("2",))
@@ -192,20 +146,6 @@ def test_maps_of_one_stream_are_told_apart_by_their_layers() -> None:
         "encoder, layers 0 to 1",
         "encoder, layers 2 to 2",
     ]
-
-
-def test_large_maps_are_pooled_and_keep_their_strongest_links() -> None:
-    attention = random_map(1, 2, 100)
-    found = document(page(attention, most_weights=5000))["maps"][0]
-    assert found["queries"]["block"] == found["keys"]["block"] == 2
-    query, from_, key, to, weight = found["links"][0][1][0]
-    weights = attention.main.weights[0, 1]
-    assert weights[query, key] == weights.max()
-    assert (from_, to, weight) == (
-        f"word{query}",
-        f"word{key}",
-        round(float(weights.max()), 4),
-    )
 
 
 def test_projections_that_do_not_fit_are_refused() -> None:
@@ -224,13 +164,13 @@ def test_patches_that_do_not_fit_are_refused() -> None:
 
 def test_a_frame_holds_the_whole_page_as_an_attribute() -> None:
     text = page(encoder())
-    ((attributes, _),) = Elements(framed(text)).named("iframe")
+    ((attributes, _),) = Elements(iframe(text)).named("iframe")
     assert attributes["srcdoc"] == text
     assert attributes["sandbox"] == "allow-scripts allow-downloads"
 
 
 def test_modules_keep_their_own_names_when_joined() -> None:
-    script = joined(
+    script = join_modules(
         {
             "one": "const own = 1;\nexport const shared = own;\n",
             "two": 'import { shared } from "./one.js";\nconst own = 2;\nexport { };\n',
@@ -247,11 +187,11 @@ def test_every_script_is_in_the_list_behind_those_it_imports_from() -> None:
     names = {
         item.name.removesuffix(".js") for item in folder.iterdir() if item.name.endswith(".js")
     }
-    used = {kind.instead.get(name, name) for kind in KINDS.values() for name in kind.scripts}
+    used = {kind.replaced.get(name, name) for kind in PAGE_KINDS.values() for name in kind.scripts}
     assert names - {"types"} == used
-    for kind in KINDS.values():
+    for kind in PAGE_KINDS.values():
         for place, name in enumerate(kind.scripts):
-            source = folder.joinpath(f"{kind.instead.get(name, name)}.js").read_text("utf-8")
+            source = folder.joinpath(f"{kind.replaced.get(name, name)}.js").read_text("utf-8")
             needed = re.findall(r'^import [^;]*from "\./(\w+)\.js"', source, re.MULTILINE)
             assert set(needed) <= set(kind.scripts[:place]), name
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from attnviz.core.attention_map import AttentionMap, Token
-from attnviz.renderers.page.data import joined, pool, strongest_links, within
+from attnviz.renderers.page.data import join_tokens, keep_strongest, pool, pool_to_fit
 from tests.renderers.page.samples import softmax_rows
 
 
@@ -14,19 +14,19 @@ def words(count: int) -> tuple[Token, ...]:
 
 def test_what_fits_stays_as_it_is() -> None:
     item = AttentionMap("self", words(80), words(80), softmax_rows(1, 1, 80, 80))
-    assert within(item, 6400) is item
-    assert within(item, 6399).blocks == (2, 2)
+    assert pool_to_fit(item, 6400) is item
+    assert pool_to_fit(item, 6399).blocks == (2, 2)
 
 
 def test_an_axis_of_few_tokens_stays_whole() -> None:
     item = AttentionMap("cross", words(4), words(500), softmax_rows(1, 1, 4, 500))
-    assert within(item, 1000).blocks == (1, 2)
+    assert pool_to_fit(item, 1000).blocks == (1, 2)
 
 
 @pytest.mark.parametrize("room", [1, 100, 5000, 10_000])
 def test_pooled_maps_fit_the_room(room: int) -> None:
     item = AttentionMap("self", words(150), words(130), softmax_rows(1, 2, 150, 130))
-    assert within(item, room).weights.size <= max(room, 2)
+    assert pool_to_fit(item, room).weights.size <= max(room, 2)
 
 
 def test_rows_of_a_pooled_map_sum_to_what_they_summed_to() -> None:
@@ -44,7 +44,7 @@ def test_a_block_is_the_mean_over_its_queries_of_the_sum_over_its_keys() -> None
 
 
 def test_a_block_reads_as_its_first_and_last_token() -> None:
-    assert [token.text for token in joined(words(5), 2)] == ["w0 … w1", "w2 … w3", "w4"]
+    assert [token.text for token in join_tokens(words(5), 2)] == ["w0 … w1", "w2 … w3", "w4"]
 
 
 def test_the_strongest_links_of_a_pooled_map_are_those_of_the_whole_map() -> None:
@@ -69,7 +69,7 @@ def test_a_map_of_blocks_keeps_the_links_it_brings_when_pooled_further() -> None
 def test_negative_cells_count_by_their_size() -> None:
     weights = np.array([[[[0.1, -0.9], [0.5, 0.0]]]], np.float32)
     item = AttentionMap("affinity", words(2), words(2), weights, values="signed")
-    links = strongest_links(item, 2)
+    links = keep_strongest(item, 2)
     assert [(link.query_position, link.key_position) for link in links] == [(0, 1), (1, 0)]
 
 
@@ -81,5 +81,5 @@ def test_a_block_without_a_value_has_none_and_rows_without_one_count_in_no_mean(
     item = AttentionMap("x", words(4), words(4), weights[None, None], values="signed")
     pooled = pool(item, 2, 2).weights[0, 0]
     np.testing.assert_array_equal(pooled, [[np.nan, -1], [0, 6]])
-    assert [link.weight for link in strongest_links(item, 3)][2] == 3
-    assert np.isfinite([link.weight for link in strongest_links(item)]).all()
+    assert [link.weight for link in keep_strongest(item, 3)][2] == 3
+    assert np.isfinite([link.weight for link in keep_strongest(item)]).all()

@@ -1,8 +1,7 @@
-"""A speech model that can be asked which frames of a recording are looked at, by text or by frames.
+"""A speech model as a source: the attention of text, or of frames, over a recording.
 
-An encoder–decoder (Whisper, Moonshine, Speech2Text) is asked for its text's attention over the
-recording, or for the frames' over each other; an encoder (wav2vec 2.0, HuBERT, WavLM, AST) for the
-latter alone.
+In an encoder–decoder (Whisper, Moonshine, Speech2Text) the text attends to the recording, and
+frames attend to each other. In an encoder (wav2vec 2.0, HuBERT, WavLM, AST) only frames do.
 """
 
 from __future__ import annotations
@@ -20,13 +19,16 @@ from attnviz.core.options import InMemoryModel
 from attnviz.core.query import Query, Recording
 from attnviz.core.tokens import patch_tokens
 from attnviz.models import UnbatchedSource
-from attnviz.models.hugging_face.audio.recordings import frame_tokens, load_extractor, resampled
-from attnviz.models.hugging_face.capture.capture import capture
-from attnviz.models.hugging_face.capture.maps import as_map, capture_notes, with_routes
+from attnviz.models.hugging_face.audio.recordings import frame_tokens, load_extractor, resample
+from attnviz.models.hugging_face.capture.capture import as_map, capture, capture_notes, with_routes
 from attnviz.models.hugging_face.capture.region import Region
-from attnviz.models.hugging_face.inputs.generation import LONGEST, QUERIES, Target, generate_ids
-from attnviz.models.hugging_face.inputs.tokens import check_text, label_ids, tokenizing
-from attnviz.models.hugging_face.load.errors import foreign, running
+from attnviz.models.hugging_face.inputs.generation import (
+    LONGEST,
+    QUERIES,
+    DecoderInput,
+    generate_ids,
+)
+from attnviz.models.hugging_face.inputs.tokenization import check_text, label_ids, tokenizer_errors
 from attnviz.models.hugging_face.load.family import family_of
 from attnviz.models.hugging_face.load.imports import quiet
 from attnviz.models.hugging_face.load.loading import (
@@ -35,7 +37,8 @@ from attnviz.models.hugging_face.load.loading import (
     load_tokenizer,
     model_class,
 )
-from attnviz.models.hugging_face.model import LoadedModel, input_names
+from attnviz.models.hugging_face.load.model_errors import library_errors, running_errors
+from attnviz.models.hugging_face.loaded_model import LoadedModel, input_names
 
 if TYPE_CHECKING:
     import numpy as np
@@ -43,31 +46,31 @@ if TYPE_CHECKING:
 
 
 SIDE = "recording"
-"""What keys are tokens of, and of an encoder the queries too."""
+"""The side of keys, and of an encoder's queries."""
 Heads = list[tuple[int, int]]
 """Layers and heads by number."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EncodedRecording:
-    """A recording as the model has heard it."""
+    """A recording, encoded."""
 
     features: dict[str, Any]  # tensors by input name
     output: Any  # the encoder's
-    tokens: tuple[Token, ...]  # of those of its states that are no padding
-    kept: list[int]  # which these are
-    count: int  # how many there are
+    tokens: tuple[Token, ...]  # without padding
+    kept: list[int]  # the positions of these tokens among all
+    count: int  # all tokens, padding too
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class AudioModel(LoadedModel, UnbatchedSource):
-    """A pretrained speech model as a source of attention, which answers queries on recordings.
+    """A pretrained speech model as a source of attention over recordings.
 
-    A text attends to its recording, or the recording to itself. Padding behind a recording is left
-    out: rows sum to the share that goes to what was recorded.
+    A text attends to its recording, or the recording to itself. Padding after a recording is left
+    out: a row sums to the share that goes to the recording itself.
     """
 
-    extractor: Any  # what makes features of samples
+    extractor: Any  # makes features of samples
 
     def _attend_one(self, query: Query) -> Attention:
         given = query.recording
@@ -81,12 +84,12 @@ class AudioModel(LoadedModel, UnbatchedSource):
             )
         with quiet():
             samples = self.cut(given)
-            heard, settings = self.hear(given, samples)
+            heard, settings = self.encode_recording(given, samples)
             if given.rate != self.rate:
                 settings["rate"] = f"{given.rate:,} Hz, resampled to {self.rate:,} Hz"
             end, notes = given.start + len(samples) / self.rate, list(given.notes)
             settings["heard"] = f"{given.start:.2f} to {end:.2f} s"
-            if end < given.total - 0.005:
+            if end < given.total - 0.005:  # times are shown with two decimals
                 notes.append(
                     f"only {settings['heard']} of {given.total:.2f} s are heard: --start {end:g} "
                     "goes on"
@@ -102,29 +105,29 @@ class AudioModel(LoadedModel, UnbatchedSource):
         return bool(self.model.config.is_encoder_decoder)
 
     @property
-    def patched(self) -> bool:
+    def has_patches(self) -> bool:
         """Whether its tokens are patches of time and frequency."""
         return bool(self.model.config.model_type == "audio-spectrogram-transformer")
 
     @property
     def rate(self) -> int:
-        """Samples a second that the model hears."""
+        """Samples a second that the model takes."""
         return int(self.extractor.sampling_rate)
 
     def cut(self, given: Recording) -> NDArray[np.float32]:
-        """As much of a recording as the model hears at once, at its own rate."""
+        """As much of a recording as the model takes at once, at its own rate."""
         most = getattr(self.extractor, "n_samples", None)
-        if self.patched:
+        if self.has_patches:  # the frames of AST are 10 ms apart
             most = self.extractor.max_length * self.rate // 100
-        return resampled(given.samples, given.rate, self.rate)[:most]
+        return resample(given.samples, given.rate, self.rate)[:most]
 
-    def hear(
+    def encode_recording(
         self, given: Recording, samples: NDArray[np.float32]
     ) -> tuple[EncodedRecording, dict[str, Any]]:
-        """What the encoder makes of the samples of a recording, and what its tokens are."""
+        """The encoder's output for the samples of a recording, and its tokens."""
         import torch
 
-        with foreign("the feature extractor in the model's folder fails"):
+        with library_errors("the feature extractor in the model's folder fails"):
             made = self.extractor(samples, sampling_rate=self.rate, return_tensors="pt")
         taken, device, dtype = input_names(self.model), self.model.device, self.model.dtype
         features = {
@@ -132,10 +135,10 @@ class AudioModel(LoadedModel, UnbatchedSource):
             for name, row in made.items()
             if name in taken
         }
-        with running(self.model, SIDE), torch.no_grad():
+        with running_errors(self.model, SIDE), torch.no_grad():
             output = self._encoder(**features)
         count, seconds = int(output.last_hidden_state.shape[1]), len(samples) / self.rate
-        if self.patched:
+        if self.has_patches:
             tokens, kept, settings = self._patches(count, seconds)
         else:
             step = self.step(features, count)
@@ -172,12 +175,12 @@ class AudioModel(LoadedModel, UnbatchedSource):
         wide = max(1, min(columns, ceil(100 * seconds / config.time_stride)))
         places = [2 + row * columns + n for row in reversed(range(rows)) for n in range(wide)]
         marks = (Token("[CLS]", special=True), Token("[DIST]", special=True))
-        told = f"{rows} bands, the highest first, × {wide} of {config.time_stride / 100:g} s"
-        return (*marks, *patch_tokens(rows, wide)), [0, 1, *places], {"patches": told}
+        patches = f"{rows} bands, the highest first, × {wide} of {config.time_stride / 100:g} s"
+        return (*marks, *patch_tokens(rows, wide)), [0, 1, *places], {"patches": patches}
 
     def _over_itself(self, heard: EncodedRecording) -> Attention:
         region, axes = self.region, {"encoder" if self.writes else "self": (SIDE, SIDE)}
-        if self.patched:
+        if self.has_patches:
             region = replace(region, max_size=heard.count)
         elif len(heard.kept) < heard.count:
             region = replace(region, window=(0, len(heard.kept) - 1))
@@ -216,16 +219,16 @@ class AudioModel(LoadedModel, UnbatchedSource):
         maps = list[AttentionMap]()
         for item in found:
             weights, cut = item.weights, item
-            if self.patched:
+            if self.has_patches:
                 weights = weights[:, :, heard.kept]
-            if self.patched or item.stream == "cross":
+            if self.has_patches or item.stream == "cross":
                 cut = replace(item, weights=weights[..., heard.kept], grid=None)
             maps.append(as_map(cut, tokens, *axes[item.stream]))
         made = Attention((), with_routes(self.provenance, [item.route for item in found]))
         return made.with_maps(tuple(maps), notes=capture_notes(found, sides))
 
-    def target(self, query: Query, heard: EncodedRecording) -> Target:
-        """The text that is spoken as the decoder reads it, given or written by the model."""
+    def target(self, query: Query, heard: EncodedRecording) -> DecoderInput:
+        """The spoken text as the decoder reads it: given, or written by the model."""
         assert query.recording is not None
         prompt, options, notes = self.prompt(query.recording, heard)
         mark = self.tokenizer.eos_token_id if query.recording.ended else None
@@ -233,9 +236,9 @@ class AudioModel(LoadedModel, UnbatchedSource):
         most, text = (self.limit or LONGEST) - len(prompt) - len(end), query.text
         if text:
             check_text(text)
-            # Whisper was taught texts with a space before their first word.
+            # Whisper was trained on texts with a space before the first word.
             spaced = f" {text.strip()}" if self.model.config.model_type == "whisper" else text
-            with tokenizing(self.tokenizer):
+            with tokenizer_errors(self.tokenizer):
                 ids = self.tokenizer(spaced, add_special_tokens=False, verbose=False)["input_ids"]
             if len(ids) > most:
                 raise InputError(
@@ -247,22 +250,24 @@ class AudioModel(LoadedModel, UnbatchedSource):
             ids, cut = generate_ids(self, heard.features, min(most - 1, LONGEST), **options)
             marks = {*self.tokenizer.all_special_ids, *self.tokenizer.added_tokens_decoder}
             ids = [number for number in ids if number not in marks]
-            with tokenizing(self.tokenizer):
+            with tokenizer_errors(self.tokenizer):
                 text = self.tokenizer.decode(ids).strip()
             notes += ["the text was written greedily by the model, then read in one pass", *cut]
         tokens = label_ids(self.tokenizer, [*prompt, *ids], text)
         if all(token.special for token in tokens[len(prompt) :]):
-            said = "the model wrote nothing about this recording: give --text"
-            raise InputError("the model's tokenizer knows none of the text" if query.text else said)
+            nothing = "the model wrote nothing about this recording: give --text"
+            raise InputError(
+                "the model's tokenizer knows none of the text" if query.text else nothing
+            )
         marked = (replace(token, special=True) for token in tokens[: len(prompt)])
         last = (Token(self.tokenizer.eos_token, special=True) for _ in end)
         both = (*marked, *tokens[len(prompt) :], *last)
-        return Target(text, [*prompt, *ids, *end], both, tuple(notes))
+        return DecoderInput(text, [*prompt, *ids, *end], both, tuple(notes))
 
     def prompt(
         self, given: Recording, heard: EncodedRecording
     ) -> tuple[list[int], dict[str, str], list[str]]:
-        """The ids before the text, the same as options of `generate`, and what is to be said."""
+        """The ids before the text, the options of `generate` for the same, and notes."""
         import torch
 
         config = self.model.generation_config
@@ -282,7 +287,7 @@ class AudioModel(LoadedModel, UnbatchedSource):
 
         notes = list[str]()
         if given.language is None:
-            with running(self.model, SIDE), torch.no_grad():
+            with running_errors(self.model, SIDE), torch.no_grad():
                 number = int(self.model.detect_language(encoder_outputs=heard.output)[0])
             code = next(name for name, own in languages.items() if own == number).strip("<|>")
             notes.append(f"the model takes the language for '{code}': --language says another")
@@ -295,11 +300,11 @@ class AudioModel(LoadedModel, UnbatchedSource):
         return ids, {"language": code, "task": task}, notes
 
     def timing_heads(self, item: AttentionMap, asked: Heads | None) -> tuple[Heads, str]:
-        """The heads that words are timed by: those asked for, or the model's; and who names them.
+        """The heads that time the words, and the source of the choice: an option, or the model.
 
         Raises:
-            UsageError: the map is none of words over a recording, or has no such head.
-            ModelError: the model names something else than heads.
+            UsageError: no map of words over a recording, or no such head.
+            ModelError: the model's configuration names no heads.
         """
         if item.stream != "cross":
             raise UsageError(f"'{self.name}' writes no text: its words have no times")
@@ -311,7 +316,7 @@ class AudioModel(LoadedModel, UnbatchedSource):
         if named is None:
             named = [(n, head) for n in range(layers // 2, layers) for head in range(heads)]
             why = "all of the decoder's later half: the model names none"
-        with foreign(f"'{self.name}' names alignment_heads that are no heads"):
+        with library_errors(f"'{self.name}' names alignment_heads that are no heads"):
             found = [(int(layer), int(head)) for layer, head in named]
         if not found or not all(0 <= n < layers and 0 <= head < heads for n, head in found):
             raise UsageError(
@@ -354,7 +359,7 @@ def load_audio_model(name: str | InMemoryModel, **options: Any) -> AudioModel:
 
 
 def speech_class(config: Any) -> Any:
-    """The class to load a speech model with: with the head it writes with, if it writes."""
+    """The class of a speech model, with its language-model head if it has one."""
     import transformers
 
     writers = transformers.MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING

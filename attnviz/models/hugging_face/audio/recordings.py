@@ -1,4 +1,4 @@
-"""Recordings as a speech model hears them: samples of one channel, features, and frames in time."""
+"""A recording as the input of a speech model: samples of one channel, features and frames."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from attnviz.core.attention_map import Token
 from attnviz.core.errors import InputError, ModelError, UsageError, first_line
 from attnviz.core.query import Recording
 from attnviz.models.hugging_face.load.checkpoint import read_json
-from attnviz.models.hugging_face.load.errors import foreign
 from attnviz.models.hugging_face.load.imports import quiet_native
+from attnviz.models.hugging_face.load.model_errors import library_errors
 
 MISSING = "a recording needs the packages soundfile and soxr: pip install 'attnviz[audio]'"
 RATES = (1_000, 400_000)
@@ -24,19 +24,19 @@ def read_recording(path: Path, start: float, seconds: float) -> Recording:
     """A part of a file (.wav, .flac, .ogg, .mp3, …), its channels mixed to one.
 
     Raises:
-        InputError: it is no recording, or holds numbers that are no sound.
+        InputError: it is no recording, or holds NaN or infinity.
         UsageError: it ends before `start`.
     """
     try:
         import soundfile
-        import soxr  # noqa: F401 - what comes after a model has loaded needs it
+        import soxr  # noqa: F401 - resampling needs it; fail before the model loads
     except ImportError as error:
         raise InputError(MISSING) from error
     if not path.is_file():
         what = "is a folder, not a recording" if path.is_dir() else "does not exist"
         raise InputError(f"'{path}' {what}")
     try:
-        # Of a damaged .mp3 its decoder says what it thinks of each frame.
+        # The decoder of a damaged .mp3 prints a line for each frame.
         with quiet_native(notes=False), soundfile.SoundFile(path) as file:
             rate, total = file.samplerate, file.frames / max(file.samplerate, 1)
             if not RATES[0] <= rate <= RATES[1]:
@@ -56,8 +56,8 @@ def read_recording(path: Path, start: float, seconds: float) -> Recording:
     return Recording(samples.mean(axis=1), rate, start, total, notes=notes)
 
 
-def resampled(samples: NDArray[np.float32], rate: int, wanted: int) -> NDArray[np.float32]:
-    """Samples at the rate that is wanted, by soxr."""
+def resample(samples: NDArray[np.float32], rate: int, wanted: int) -> NDArray[np.float32]:
+    """Samples at the wanted rate, by soxr."""
     if rate == wanted:
         return samples
     import soxr
@@ -66,18 +66,18 @@ def resampled(samples: NDArray[np.float32], rate: int, wanted: int) -> NDArray[n
 
 
 MOST = {"n_fft": 1 << 14, "feature_size": 1 << 10, "num_mel_bins": 1 << 10, "chunk_length": 600}
-"""What numbers of a feature extractor can be at most, before one is made that fills the memory."""
+"""Limits of a feature extractor's numbers: larger ones fill the memory."""
 
 
 def load_extractor(folder: Path, name: str) -> Any:
-    """What makes features of samples for a model."""
+    """The feature extractor of a model."""
     import transformers
 
     files = [folder / file for file in ("preprocessor_config.json", "processor_config.json")]
-    said = next((read_json(file) for file in files if file.is_file()), None)
-    if not isinstance(said, dict):
+    facts = next((read_json(file) for file in files if file.is_file()), None)
+    if not isinstance(facts, dict):
         raise ModelError(f"'{name}' has no feature extractor (preprocessor_config.json)")
-    own = {**said, **dict(said.get("feature_extractor") or {})}
+    own = {**facts, **dict(facts.get("feature_extractor") or {})}
     for key, most in MOST.items():
         if not isinstance(own.get(key, 0), int) or own.get(key, 0) > most:
             raise ModelError(
@@ -85,7 +85,7 @@ def load_extractor(folder: Path, name: str) -> Any:
                 "is allowed"
             )
     auto: Any = transformers.AutoFeatureExtractor
-    with foreign(f"the feature extractor of '{name}' cannot be loaded"):
+    with library_errors(f"the feature extractor of '{name}' cannot be loaded"):
         made = auto.from_pretrained(folder, local_files_only=True)
     rate = getattr(made, "sampling_rate", None)
     if not isinstance(rate, int) or not RATES[0] <= rate <= RATES[1]:
@@ -99,13 +99,13 @@ def log_mel(samples: NDArray[np.float32], extractor: Any) -> NDArray[np.float32]
 
     rate, usual = extractor.sampling_rate, cast(Any, transformers.WhisperFeatureExtractor)
     if isinstance(extractor, transformers.ASTFeatureExtractor):
-        with foreign("the feature extractor in the model's folder fails"):
+        with library_errors("the feature extractor in the model's folder fails"):
             bands = extractor(samples, sampling_rate=rate)["input_values"][0]
         return np.asarray(bands, dtype=np.float32).T[:, : max(1, len(samples) * 100 // rate)]
     if not isinstance(extractor, usual):
         extractor = usual(sampling_rate=rate)
     short = max(0, extractor.n_fft - len(samples))
-    with foreign("the feature extractor in the model's folder fails"):
+    with library_errors("the feature extractor in the model's folder fails"):
         made = extractor(
             np.pad(samples, (0, short)), sampling_rate=rate, padding="longest", truncation=False
         )

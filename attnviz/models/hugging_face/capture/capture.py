@@ -1,32 +1,34 @@
-"""A model and its inputs become attention weights: the one place where they are read out.
+"""Capture the attention weights of a model's pass, and make maps of them.
 
-One text at a time, all of it, in part or in blocks; `capture_many` reads many texts, all of each.
+`capture` reads one text: all of it, a part, or blocks. `capture_many` reads whole texts in a batch.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from attnviz.core.attention_map import IMPLIED, Projections
+from attnviz.core.attention_map import IMPLIED, AttentionMap, Link, Projections, Provenance, Token
 from attnviz.core.errors import AttentionError, UsageError
 from attnviz.core.notices import notify
 from attnviz.models.hugging_face.capture.exact_links import (
     IgnoredPositions,
     Strongest,
     links_note,
-    strongest_in,
+    strongest_in_matrices,
 )
 from attnviz.models.hugging_face.capture.implied import (
     ROUTE,
-    Implied,
-    attends,
+    UNIT,
+    ImpliedMatrices,
+    has_attention,
     mixers_of,
     watch_mixers,
 )
@@ -41,7 +43,7 @@ from attnviz.models.hugging_face.capture.passes import (
     probe_layers,
 )
 from attnviz.models.hugging_face.capture.probe import pool_array
-from attnviz.models.hugging_face.capture.projections import check_grids, stacked
+from attnviz.models.hugging_face.capture.projections import check_grids, stack_projections
 from attnviz.models.hugging_face.capture.region import (
     ALL_TOKENS,
     PooledGrid,
@@ -52,11 +54,8 @@ from attnviz.models.hugging_face.capture.region import (
 )
 from attnviz.models.hugging_face.load.family import check_family
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 EAGER_ROUTE = "eager, output_attentions"
-"""The route of weights that were not read from a kernel."""
+SECOND_PASS = "this family calls no attention kernel: its weights are those of a second, eager pass"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,12 +66,12 @@ class Captured:
     layers: tuple[str, ...]  # numbers in the stack
     weights: NDArray[np.float32]  # (layers, heads, queries, keys), or blocks of them
     grid: PooledGrid | None = None  # None: every token
-    links: tuple[tuple[Strongest, ...], ...] = ()  # for each layer and head, of a pooled map
+    links: tuple[tuple[Strongest, ...], ...] = ()  # of a pooled map, by layer and head
     route: str = ""  # how the weights were read
     projections: Projections | None = None
-    heads: tuple[str, ...] = ()  # their names; none: they are counted
-    note: str = ""  # what a reader must know besides
-    ignored: IgnoredPositions = NOTHING  # what does not count among the links
+    heads: tuple[str, ...] = ()  # names; none: numbers from 0
+    note: str = ""
+    ignored: IgnoredPositions = NOTHING  # positions whose links do not count
 
 
 def capture(
@@ -85,13 +84,19 @@ def capture(
     implied: bool = False,
     grids: Mapping[str, PooledGrid] | None = None,
 ) -> list[Captured]:
-    """The attention of one forward pass over one text, a batch of one on the model's device.
+    """The attention of one forward pass over one text, given as a batch of one.
 
-    `model` may be an encoder alone; `sides` are of the streams wanted, in the order wanted, and
-    `ignored` what does not count among a stream's strongest links. There is one item for each run
-    of a stream's layers that agree in heads, queries and keys. Where `implied` is asked for, what
-    layers without attention amount to is a stream of its own behind the others. `grids` are what to
-    read of each stream, in place of what `region` says.
+    Args:
+        model: A whole model or its encoder alone.
+        inputs: Tensors on the model's device.
+        sides: The streams to read, in order of the result.
+        region: The part to read, and how finely.
+        ignored: By stream, positions whose links do not count among the strongest.
+        implied: Whether to add the matrices of layers without attention as a stream of their own.
+        grids: By stream, what to read; replaces `region`.
+
+    Returns:
+        One item for each run of a stream's layers with equal heads, queries and keys.
     """
     mixing = implied and bool(mixers_of(model))
     if not mixing and region.channels != "mean":
@@ -118,10 +123,10 @@ def capture(
     given = without_cache(model, inputs)
     stream, (length, _) = next(iter(sides.items()))
     watching = watch_mixers(model, length, grids[stream], region.channels)
-    with watching if mixing else nullcontext(Implied()) as others:
+    with watching if mixing else nullcontext(ImpliedMatrices()) as others:
         layers = probe_layers(model, given, sides, specs)
-        found = {name: as_captured(name, own, specs[name], model) for name, own in layers.items()}
-    if set(found) != set(sides) and not (others.matrices and not attends(model)):
+        found = {name: check_calls(name, own, specs[name], model) for name, own in layers.items()}
+    if set(found) != set(sides) and not (others.matrices and not has_attention(model)):
         if region.keep_qk:
             raise AttentionError(
                 f"architecture '{model.config.model_type}' calls no attention kernel and keeps its "
@@ -133,11 +138,11 @@ def capture(
     return [item for items in found.values() for item in items]
 
 
-def _implied(others: Implied, grid: PooledGrid) -> list[Captured]:
+def _implied(others: ImpliedMatrices, grid: PooledGrid) -> list[Captured]:
     names = layer_names(list(others.matrices))
     arrays = dict(zip(names, others.matrices.values(), strict=True))
     heads = dict(zip(names, others.names.values(), strict=True))
-    found = group(IMPLIED, arrays, grid=grid, route=ROUTE, note=others.note)
+    found = group_layers(IMPLIED, arrays, grid=grid, route=ROUTE, note=others.note)
     return [replace(item, heads=heads[item.layers[0]]) for item in found]
 
 
@@ -156,26 +161,26 @@ def _announce(
 
 
 def without_cache(model: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """The inputs, and that a model which could keep keys and values need not."""
+    """The inputs, and that the model keeps no keys and values."""
     takes = inspect.signature(model.forward).parameters
     return {**inputs, **({"use_cache": False} if "use_cache" in takes else {})}
 
 
-def as_captured(
+def check_calls(
     stream: str, layers: Mapping[str, CallWeights], spec: CaptureSpec, model: Any
 ) -> list[Captured]:
-    """What was read of a stream's kernel calls, checked to be weights."""
+    """A stream's kernel calls, refused if they are no weights."""
     for name, layer in layers.items():
         check_rows(layer.weights[0], name, model, stream)
     projected = {name: layer.projected for name, layer in layers.items() if layer.projected}
-    return group(
+    return group_layers(
         stream,
         {name: layer.weights[0] for name, layer in layers.items()},
         {name: layer.links for name, layer in layers.items() if layer.links},
         grid=spec.grid,
         ignored=spec.ignored,
         route=f"{model.config._attn_implementation}, probed",
-        projections=stacked(projected, model.config.model_type) if projected else None,
+        projections=stack_projections(projected, model.config.model_type) if projected else None,
     )
 
 
@@ -189,19 +194,19 @@ def _eager(
             check_rows(weights, name, model, stream)
             arrays[name] = pool_array(weights, spec.grid)
             if spec.links:
-                links[name] = tuple(strongest_in(weights, spec.ignored, spec.links))
+                links[name] = tuple(strongest_in_matrices(weights, spec.ignored, spec.links))
         facts = {"grid": spec.grid, "ignored": spec.ignored, "route": EAGER_ROUTE}
-        found[stream] = group(stream, arrays, links, **facts)
+        found[stream] = group_layers(stream, arrays, links, **facts)
     return found
 
 
-def group(
+def group_layers(
     stream: str,
     arrays: Mapping[str, NDArray[np.float32]],
     links: Mapping[str, tuple[Strongest, ...]] | None = None,
     **facts: Any,
 ) -> list[Captured]:
-    """Runs of neighbouring layers of one shape, each stacked, with the other fields given."""
+    """Stack each run of neighbouring layers of one shape; `facts` are further fields."""
     runs = (dict(run) for _, run in groupby(arrays.items(), key=lambda item: item[1].shape))
     return [
         Captured(
@@ -218,11 +223,10 @@ def group(
 def capture_many(
     model: Any, inputs: Mapping[str, Any], sides: Sequence[Sides], calls: int | None = None
 ) -> list[list[Captured]]:
-    """Every weight of each text of a batch, from one forward pass, padding left out.
+    """Every weight of each text of a batch, without padding, as `capture` reads each text alone.
 
-    Inputs are padded behind each text, the shortest text first. `calls` is how many layers there
-    are to read, after which the pass ends; None: it runs through; 0: no kernel is called, and an
-    eager pass gives them out. Each text gets what `capture` gives of it alone.
+    Inputs are padded behind each text, the shortest text first. The pass stops after `calls` layers
+    were read; None: it runs to its end; 0: the model calls no kernel and runs eagerly.
     """
     longest = {
         stream: (max(side[stream][0] for side in sides), max(side[stream][1] for side in sides))
@@ -240,7 +244,7 @@ def capture_many(
             for name, array in own.items():
                 check_rows(array, name, model, stream)
             grid = PooledGrid(each_token(queries), each_token(keys))
-            items += group(stream, own, grid=grid, route=route)
+            items += group_layers(stream, own, grid=grid, route=route)
         found.append(items)
     return found
 
@@ -252,7 +256,7 @@ def _all_layers(
     sides: Sequence[Sides],
     calls: int | None,
 ) -> tuple[dict[str, dict[str, NDArray[Any]]], str]:
-    """Each stream's layers by name, shape (batch, heads, queries, keys), and how they were read."""
+    """Each stream's layers by name, shape (batch, heads, queries, keys), and their route."""
     specs = {
         stream: CaptureSpec(
             PooledGrid(each_token(queries), each_token(keys)), first=sides[0][stream][0], given=True
@@ -269,3 +273,96 @@ def _all_layers(
             for stream, layers in probed.items()
         }, f"{model.config._attn_implementation}, {how}"
     return eager_layers(model, inputs, longest, batch=len(sides)), EAGER_ROUTE
+
+
+def as_map(
+    item: Captured, tokens: Mapping[str, tuple[Token, ...]], side: str, key_side: str
+) -> AttentionMap:
+    """Captured weights with their tokens.
+
+    The weights decide whether a map is causal, not the family: some decoders look ahead (prefix
+    language models) and some encoders do not. With one token the family decides.
+    """
+    stream = item.stream
+    lengths = len(tokens[side]), len(tokens[key_side])
+    grid = item.grid or PooledGrid(*map(each_token, lengths))
+    queries, keys = grid.queries, grid.keys
+    if stream in {"self", "causal"} and len(tokens[side]) > 1:
+        first = (queries.start - keys.start) // keys.length
+        ahead = any(np.triu(layer, 1 + first).any() for layer in item.weights)
+        stream = "self" if ahead else "causal"
+    signed: dict[str, Any] = {"values": "signed", "unit": UNIT} if stream == IMPLIED else {}
+    return AttentionMap(
+        stream,
+        queries.tokens(tokens[side]),
+        keys.tokens(tokens[key_side]),
+        item.weights,
+        layers=item.layers,
+        query_side=side,
+        key_side=key_side,
+        blocks=(queries.length, keys.length),
+        starts=(queries.start, keys.start),
+        links=_exact_links(item, tokens[side], tokens[key_side]),
+        heads=item.heads,
+        **signed,
+    )
+
+
+def _exact_links(
+    item: Captured, queries: tuple[Token, ...], keys: tuple[Token, ...]
+) -> tuple[Link, ...]:
+    return tuple(
+        Link(
+            queries[cell.query].text,
+            keys[cell.key].text,
+            cell.weight,
+            layer,
+            str(head),
+            cell.query,
+            cell.key,
+        )
+        for layer, heads in zip(item.layers, item.links, strict=False)
+        for head, strongest in enumerate(heads)
+        for cell in strongest
+    )
+
+
+def projections_of(
+    maps: Sequence[AttentionMap], captured: Sequence[Captured]
+) -> dict[str, Projections]:
+    """The queries and keys that were kept, by stream."""
+    return {
+        item.stream: found.projections
+        for item, found in zip(maps, captured, strict=True)
+        if found.projections is not None
+    }
+
+
+def ignored_positions(tokens: tuple[Token, ...], *, causal: bool) -> IgnoredPositions:
+    """Positions that would fill the strongest links: special tokens, a decoder's first token."""
+    special = tuple(place for place, token in enumerate(tokens) if token.special)
+    keys = tuple(dict.fromkeys((*special, 0))) if causal else special
+    return IgnoredPositions(special, keys, itself=True)
+
+
+def with_routes(provenance: Provenance, routes: Iterable[str]) -> Provenance:
+    """The provenance, saying how the weights were read."""
+    named = ", ".join(dict.fromkeys(routes))
+    return replace(provenance, settings={**provenance.settings, "attention": named})
+
+
+def capture_notes(
+    captured: Sequence[Captured], sides: Mapping[str, tuple[int, int]]
+) -> tuple[str, ...]:
+    """Notes on maps that are pooled, show a part, or come from a second pass."""
+    notes = dict[str, None]()
+    if any(item.route == EAGER_ROUTE for item in captured):
+        notes[SECOND_PASS] = None
+    for item in captured:
+        if item.grid is not None:
+            side = sides.get(item.stream) or next(iter(sides.values()))
+            notes[region_note(item.grid, side)] = None
+        notes[item.note] = None
+        most = max((len(head) for layer in item.links for head in layer), default=0)
+        notes[links_note(most, item.ignored) if most else ""] = None
+    return tuple(note for note in notes if note)

@@ -1,8 +1,7 @@
-"""The strongest single links of each head whose map is pooled, all of them, without its matrix.
+"""The exact strongest links of each head of a pooled map, without computing its whole matrix.
 
-No weight of a query is larger than the most that it gives to any block of keys, and that is known
-from the pooled map. So the rows that may hold most are worked out first, some at a time, and once
-the weakest link found is as strong as anything that a row still closed can hold, none is missing.
+A single weight cannot exceed the mass of its block of keys, which the pooled map gives. So rows are
+computed in order of their largest mass, until no row left can hold a link as strong as those found.
 """
 
 from __future__ import annotations
@@ -10,33 +9,27 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from attnviz.core.errors import in_words
 from attnviz.models.hugging_face.capture.kernel import Call
 from attnviz.models.hugging_face.capture.probe import key_columns, row_weights
-from attnviz.models.hugging_face.capture.region import PooledGrid
+from attnviz.models.hugging_face.capture.region import PooledGrid, each_token
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
-ROWS = 128
-"""How many rows of a head are worked out at a time at most."""
-
-ROW_BYTES = 2**27
-"""Bytes that the rows of all heads may take at a time."""
-
-ROUNDING = 8
-"""How many times the spacing of numbers next to 1 a kernel may be off, relative to a mass."""
+ROWS = 128  # most rows of a head that are computed at once
+ROW_BYTES = 2**27  # of the rows of all heads that are computed at once
+ROUNDING = 8  # relative error of a kernel's mass, in units of the spacing of numbers at 1
 
 
 @dataclass(frozen=True, slots=True)
 class IgnoredPositions:
-    """Positions that do not count among the strongest links, which they would fill."""
+    """Positions whose links are left out of the strongest, since they would fill them."""
 
     queries: tuple[int, ...] = ()
     keys: tuple[int, ...] = ()
-    itself: bool = False  # a token's link to itself does not count either
+    itself: bool = False  # whether links of tokens to themselves are left out too
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +42,11 @@ class Cell:
 
 
 Strongest = tuple[Cell, ...]
-"""A head's strongest links, strongest first; of equal ones those of earlier queries and keys."""
+"""A head's strongest links, strongest first; of equal ones earlier queries and keys first."""
 
 
 class Bounds:
-    """For each head and query the most that it gives to any block of keys."""
+    """For each head and query its largest mass on a block of keys, an upper bound of weights."""
 
     def __init__(self, call: Call, grid: PooledGrid, ignored: IgnoredPositions) -> None:
         self.call, self.grid, self.ignored = call, grid, ignored
@@ -64,7 +57,7 @@ class Bounds:
         self.highest = call.query.new_zeros((length, call.query.shape[1])).float()
 
     def add(self, first: int, masses: Any) -> None:
-        """Count some more blocks, shape (1, queries, heads, blocks), from number `first` on."""
+        """Add blocks from number `first` on, shape (1, queries, heads, blocks)."""
         import torch
 
         queries, keys = self.grid.queries, self.grid.keys
@@ -77,11 +70,11 @@ class Bounds:
         self.highest = torch.maximum(self.highest, counted.amax(-1))
 
 
-def strongest(bounds: Bounds, count: int) -> list[Strongest]:
-    """Each head's strongest links, exactly these."""
+def find_strongest(bounds: Bounds, count: int) -> list[Strongest]:
+    """Each head's `count` strongest links."""
     call, queries = bounds.call, bounds.grid.queries
     bound, order = bounds.highest.T.sort(dim=1, descending=True, stable=True)
-    found = Found(len(order), count, call.key.shape[2], order.device)
+    found = StrongestCells(len(order), count, call.key.shape[2], order.device)
     rows = max(min(ROWS, ROW_BYTES // (16 * len(order) * call.key.shape[2])), 1)
     for first in range(0, bound.shape[1], rows):
         open_still = (bound[:, first] > 0) & (bound[:, first] >= found.weights[:, -1])
@@ -96,7 +89,7 @@ def strongest(bounds: Bounds, count: int) -> list[Strongest]:
 
 
 def drop_ignored(weights: Any, queries: Any, grid: PooledGrid, ignored: IgnoredPositions) -> None:
-    """Take out what does not count, shape (heads, rows, keys)."""
+    """Set the weights of ignored positions to 0, shape (heads, rows, keys)."""
     import torch
 
     keys = grid.keys
@@ -108,8 +101,8 @@ def drop_ignored(weights: Any, queries: Any, grid: PooledGrid, ignored: IgnoredP
         weights.scatter_(2, queries[..., None], 0)
 
 
-class Found:
-    """The strongest cells so far of some heads of a call."""
+class StrongestCells:
+    """The strongest cells found so far of some heads of a call."""
 
     def __init__(self, heads: int, count: int, keys: int, device: Any = None) -> None:
         import torch
@@ -119,7 +112,7 @@ class Found:
         self.places = self.weights.long()
 
     def add(self, heads: Any, queries: Any, weights: Any) -> None:
-        """Take in rows of some heads, shape (heads, rows, keys), with their queries."""
+        """Add rows of some heads, shape (heads, rows, keys), with their queries."""
         import torch
 
         count, width = self.weights.shape[1], weights.shape[2]
@@ -130,9 +123,9 @@ class Found:
             return
         # A head's strongest cells lie in the rows with the highest peaks.
         most = min(int(strong.sum(1).max()), count)
-        rows = foremost(peaks[gain], most).sort(1).values
+        rows = top_columns(peaks[gain], most).sort(1).values
         cells = weights[gain[:, None], rows].flatten(1)
-        inside = foremost(cells, count)
+        inside = top_columns(cells, count)
         own = queries[gain[:, None], rows].gather(1, inside // width)
         heads = heads[gain]
         places = torch.cat([self.places[heads], own * self.keys + inside % width], 1)
@@ -155,25 +148,26 @@ class Found:
         ]
 
 
-def foremost(values: Any, count: int) -> Any:
-    """Where each row's largest values are, shape (rows, count); of equal ones the first."""
+def top_columns(values: Any, count: int) -> Any:
+    """The columns of each row's largest values, shape (rows, count); of equal ones the first."""
     import torch
 
-    # The bits of a float that is not negative count as it does; the place breaks what is equal.
+    # Bits of non-negative floats sort like the floats; subtracting the column breaks ties.
     bits = values.contiguous().view(torch.int32).long() << 32
     places = torch.arange(values.shape[1], device=values.device)
     return (bits - places).topk(min(count, values.shape[1]), 1).indices
 
 
 def links_note(count: int, ignored: IgnoredPositions) -> str:
-    """What a reader is told of them, before they are looked for and after."""
-    left_out = [
-        *["links from and to special tokens"] * bool(ignored.queries),
-        *["links of a token to itself"] * ignored.itself,
-        # What is special neither attends nor is attended to here; a first token only the latter.
-        *["links to the first token, on which heads of causal models rest"]
-        * bool(set(ignored.keys) - set(ignored.queries)),
-    ]
+    """The note on the strongest links, shown before the search and after."""
+    left_out = []
+    if ignored.queries:
+        left_out.append("links from and to special tokens")
+    if ignored.itself:
+        left_out.append("links of a token to itself")
+    # Special tokens are ignored as queries and keys, a first token as a key only.
+    if set(ignored.keys) - set(ignored.queries):
+        left_out.append("links to the first token, on which heads of causal models rest")
     note = (
         f"the {count} strongest links of each head are exact single weights, found row by row, "
         "which may take longer than the maps: --top 0 leaves them out"
@@ -181,23 +175,16 @@ def links_note(count: int, ignored: IgnoredPositions) -> str:
     return f"{note}; not counted among them: {in_words(left_out, 'and')}" if left_out else note
 
 
-def strongest_in(
+def strongest_in_matrices(
     weights: NDArray[np.float32], ignored: IgnoredPositions, count: int
 ) -> list[Strongest]:
-    """Each head's strongest links of matrices that are at hand."""
-    found = []
-    for head in weights:
-        allowed = head.copy()
-        allowed[list(ignored.queries)] = 0
-        allowed[:, list(ignored.keys)] = 0
-        if ignored.itself:
-            np.fill_diagonal(allowed, 0)
-        flat = allowed.ravel()
-        best = np.partition(flat, -min(count, flat.size))[-min(count, flat.size)]
-        places = np.flatnonzero((flat >= best) & (flat > 0))
-        places = places[np.argsort(-flat[places], kind="stable")][:count]
-        width = head.shape[1]
-        found.append(
-            tuple(Cell(int(at) // width, int(at) % width, float(flat[at])) for at in places)
-        )
-    return found
+    """Each head's strongest links, from whole matrices of shape (heads, queries, keys)."""
+    import torch
+
+    heads, queries, keys = weights.shape
+    cells = torch.tensor(weights)
+    rows = torch.arange(queries).expand(heads, -1)
+    drop_ignored(cells, rows, PooledGrid(each_token(queries), each_token(keys)), ignored)
+    found = StrongestCells(heads, min(count, queries * keys), keys)
+    found.add(torch.arange(heads), rows, cells)
+    return found.cells()

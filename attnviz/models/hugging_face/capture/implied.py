@@ -1,12 +1,11 @@
-"""Implied attention: the matrix that a layer without attention amounts to, read off its own scan.
+"""Implied attention: the matrix M by which a layer without attention mixes its input.
 
-State space models, linear attention, delta rules, gated recurrences, short convolutions and
-attention by landmarks are linear in what they mix once their gates are fixed: output = M · input +
-skip, where M is signed, and causal in all but the last (Ali, Zimerman and Wolf 2024, "The hidden
-attention of Mamba models"; Dao and Gu 2024, "Transformers are SSMs", section 3). A scan is a
-function that the layer calls. It is called again with indicators for its input and everything else
-as it was, which needs no formula for each family; M · input is then compared with what it put out.
-There is no softmax, and none is added.
+With fixed gates, state space models, linear attention, delta rules, gated recurrences, short
+convolutions and landmark attention are linear: output = M · input + skip. M is signed, without a
+softmax, and causal in all but the last (Ali, Zimerman and Wolf 2024, "The hidden attention of Mamba
+models"; Dao and Gu 2024, "Transformers are SSMs", section 3). The function that a layer calls for
+this, its scan, is called again with indicators as input, so no family needs a formula. M · input is
+then compared with the layer's output.
 """
 
 from __future__ import annotations
@@ -18,61 +17,45 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from threading import RLock
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnviz.analyses.select import missing, positions
 from attnviz.core.attention_map import IMPLIED, MEAN_CHANNEL, check_finite
 from attnviz.core.errors import AttentionError, UsageError
-from attnviz.core.shared import own_thread
+from attnviz.core.locks import thread_hook
 from attnviz.models.hugging_face.capture.kernel import stream_of
 from attnviz.models.hugging_face.capture.probe import DRIFT, dtype_of, pool_array
 from attnviz.models.hugging_face.capture.region import PooledGrid, TokenBlocks
 from attnviz.models.hugging_face.load.devices import check_fit
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 UNIT = "implied weight (signed, no softmax)"
 ROUTE = "implied, by linearity"
-DRIFTED = 1e-4
-"""How far M · input may lie off the output, relative to the largest of it."""
-BLOCK = 2**24
-"""Numbers that are made at once for columns of a matrix."""
-TILE = 2**20
-"""Numbers that are made at once of a selective scan: they stay in a processor's cache."""
-FEW = 64
-"""Tokens over which a fast selective scan is compared with the plain one."""
-TIMED = ("hidden_states", "dt", "B", "C", "z")
-"""The arguments of a selective scan whose last axis is time."""
+DRIFTED = 1e-4  # the largest error of M · input, relative to the largest output
+BLOCK = 2**24  # numbers that are computed at once for columns of a matrix
+TILE = 2**20  # numbers that are computed at once of a selective scan: they fit into a CPU's cache
+FEW = 64  # tokens over which a fast selective scan is compared with the plain one
+TIMED = ("hidden_states", "dt", "B", "C", "z")  # arguments of a selective scan, time last
+# Names of a scan's first state; a pass without a cache has none.
 STATES = ("state", "initial_state", "initial_states", "recurrent_states")
-"""What a scan calls the state that it begins with: none, as in a pass without a cache."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mixer:
-    """A function that mixes tokens, by what a layer's code calls it.
-
-    Attributes:
-        axes: those of what it mixes: b batch, t time, h head, p place in a head, c channel. Where
-            it has heads one matrix is for all places of a head, else there is one for each channel.
-        values: the argument that is mixed.
-        off: arguments of what is not part of the matrix: skips, gates, biases.
-        batched: further arguments with a batch that do not broadcast.
-        layer: what the name of the layer's class has to match.
-    """
+    """A function that mixes tokens, by its name in a layer's code."""
 
     function: str
-    values: str
-    axes: str
-    off: tuple[str, ...] = ()
-    batched: tuple[str, ...] = ()
-    layer: str = ""
+    values: str  # the argument that is mixed
+    axes: str  # of the values: b batch, t time, h head, p place in a head, c channel
+    off: tuple[str, ...] = ()  # arguments outside of the matrix: skips, gates, biases
+    batched: tuple[str, ...] = ()  # further arguments with a batch, which do not broadcast
+    layer: str = ""  # a pattern of the layer's class
 
     @property
     def by_head(self) -> bool:
-        """True where one matrix is for all places of a head."""
+        """Whether there is a matrix for each head, else one for each channel."""
         return "h" in self.axes
 
 
@@ -89,7 +72,7 @@ MIXERS = (
     Mixer("iterative_inv", "", "bhtp", layer="SelfAttention$"),
     Mixer("causal_conv1d_fn", "hidden_states", "bct", off=("bias",), layer="ShortConv$"),
 )
-"""By the first that a layer's code names."""
+"""A layer's mixer is the first that its code names."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,46 +80,38 @@ class Scan:
     """One call of a mixer, without skip and gate; shapes are (heads or channels, time, places)."""
 
     values: Any
-    run: Callable[[Any], Any]  # what it makes of other values
-    push: Callable[[int, int, list[int] | None], Any]  # columns of M, of some or their mean
-    width: int  # how many numbers it takes to make one column
-    drift: float = 0.0  # of the function that is asked from that which the layer called
+    run: Callable[[Any], Any]  # its output for other values
+    push: Callable[[int, int, list[int] | None], Any]  # columns of M, of some channels or the mean
+    width: int  # numbers that one column needs
+    drift: float = 0.0  # relative error of `run` for the values of the layer
 
 
-Look: TypeAlias = Callable[[Callable[[], Scan], Mixer], None]
-"""What is shown each call: how to make a scan of it, and which mixer it is of."""
+Look: TypeAlias = Callable[[Callable[[], Scan], Mixer], None]  # gets a maker of a call's scan
 
 
 @dataclass(slots=True)
-class Implied:
-    """What was read of one pass.
+class ImpliedMatrices:
+    """The matrices of one pass, by the path of the layer."""
 
-    Attributes:
-        matrices: by the path of the layer, float32 of shape (heads or channels, queries, keys).
-        names: of the heads or channels.
-        channels: how many there are, where a layer mixes channel by channel; else 0.
-        off: how far M · input lay off at most, relative to the largest output of the layer.
-    """
-
-    matrices: dict[str, NDArray[np.float32]] = field(default_factory=dict)
-    names: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    channels: int = 0
-    off: float = 0.0
+    matrices: dict[str, NDArray[np.float32]] = field(default_factory=dict)  # (heads, queries, keys)
+    names: dict[str, tuple[str, ...]] = field(default_factory=dict)  # of heads or channels
+    channels: int = 0  # of each layer that mixes by channel; 0: layers mix by head
+    off: float = 0.0  # the largest error of M · input, relative to the layer's largest output
 
     @property
     def note(self) -> str:
         """What a reader must know of these matrices."""
-        told = (
+        note = (
             f"stream '{IMPLIED}' is no attention but the matrix M of output = M · input + skip, "
             "from what enters a layer's scan to what leaves it, before gate and projection: "
             f"signed, no softmax; M · input is within {self.off:.1g} of the output"
         )
         if not self.channels:
-            return told
+            return note
         shown = next(iter(self.names.values()))
         if shown == (MEAN_CHANNEL,):
-            return f"{told}; the mean over {self.channels:,} channels: --channels shows single ones"
-        return f"{told}; {len(shown):,} of {self.channels:,} channels"
+            return f"{note}; the mean over {self.channels:,} channels: --channels shows single ones"
+        return f"{note}; {len(shown):,} of {self.channels:,} channels"
 
 
 def mixers_of(model: Any) -> dict[str, tuple[Any, Mixer]]:
@@ -152,8 +127,8 @@ def mixers_of(model: Any) -> dict[str, tuple[Any, Mixer]]:
     return {path: one for path, one in found.items() if stream_of(path) not in {"vision", "audio"}}
 
 
-def attends(model: Any) -> bool:
-    """Whether a model has attention beside such layers."""
+def has_attention(model: Any) -> bool:
+    """Whether a model has layers with attention, besides those that mix."""
     mixing = {id(part) for part, _ in mixers_of(model).values()}
     return any(
         "Attention" in type(part).__name__ and not mixing & {*map(id, part.modules())}
@@ -161,44 +136,37 @@ def attends(model: Any) -> bool:
     )
 
 
-_ONE = RLock()
-"""Mixers are watched where all models of a kind find them: for one model at a time."""
+_ONE = RLock()  # mixers are replaced in the module that all models of a family share
 
 
 @contextmanager
-def watch_mixers(model: Any, length: int, grid: PooledGrid, channels: str) -> Iterator[Implied]:
-    """Read the matrices of the first pass in a block of code, on a grid of a text of that length.
+def watch_mixers(
+    model: Any, length: int, grid: PooledGrid, channels: str
+) -> Iterator[ImpliedMatrices]:
+    """Read the matrices of the first pass in a block of code over a text of that length.
 
-    Raises:
-        AttentionError: in the pass, where M · input is not what the layer makes of its input.
-        UsageError: likewise, where there is no such channel.
+    In the pass it raises an AttentionError if M · input is not the layer's output, and a UsageError
+    if a channel does not exist.
     """
-    found, layers = Implied(), mixers_of(model)
+    found, layers = ImpliedMatrices(), mixers_of(model)
     running: list[str] = []
 
     def look(make: Callable[[], Scan], mixer: Mixer) -> None:
         path = running[-1] if running else ""
         if path and path not in found.matrices and (scan := make()).values.shape[1] == length:
-            _read(found, path, scan, mixer, grid, model, channels, len(layers))
+            _read_matrix(found, path, scan, mixer, grid, model, channels, len(layers))
 
     with ExitStack() as stack:
         stack.enter_context(_ONE)
         for path, (part, mixer) in layers.items():
-            note = own_thread(_noting(running, path))
-            stack.callback(part.register_forward_pre_hook(note).remove)
-            _watch(part, mixer, look, stack)
+            enter = thread_hook(lambda *_, path=path: running.__setitem__(slice(None), [path]))
+            stack.callback(part.register_forward_pre_hook(enter).remove)
+            _watch_mixer(part, mixer, look, stack)
         yield found
 
 
-def _noting(running: list[str], path: str) -> Callable[..., None]:
-    def note(module: Any, given: Any) -> None:
-        running[:] = [path]
-
-    return note
-
-
-def _watch(part: Any, mixer: Mixer, look: Look, stack: ExitStack) -> None:
-    """Have every call of a mixer looked at, until the stack is closed."""
+def _watch_mixer(part: Any, mixer: Mixer, look: Look, stack: ExitStack) -> None:
+    """Show every call of a mixer to `look`, until the stack is closed."""
     if not mixer.values:
         by_hand = {"decay_factors": _watch_lightning, "iterative_inv": _watch_landmarks}
         by_hand[mixer.function](part, mixer, look, stack)
@@ -209,9 +177,9 @@ def _watch(part: Any, mixer: Mixer, look: Look, stack: ExitStack) -> None:
     elif hasattr(part, name):
         owner, name = type(getattr(part, name)), "forward"
     function = getattr(owner, name)
-    seen = own_thread(look)
+    seen = thread_hook(look)
     if getattr(function, "watched", False):
-        return  # for another layer of the same kind
+        return  # a layer of the same class came before
 
     def watched(*given: Any, **named: Any) -> Any:
         output = function(*given, **named)
@@ -226,14 +194,14 @@ def _watch(part: Any, mixer: Mixer, look: Look, stack: ExitStack) -> None:
 def _scan_of(
     function: Callable[..., Any], mixer: Mixer, given: Any, named: Any, output: Any
 ) -> Scan:
-    """A call as its input, the function without skip and gate, and columns of its matrix."""
+    """A call as a scan."""
     import torch
 
-    plain = inspect.unwrap(function)  # in place of a faster kernel that takes not every size
+    plain = inspect.unwrap(function)  # not a fast kernel, which refuses some sizes
     bound = inspect.signature(plain).bind(*given, **named)
     call = bound.arguments
     exact = torch.float64 if call[mixer.values].dtype == torch.float64 else torch.float32
-    call |= {name: _exact(one, exact) for name, one in call.items()}
+    call |= {name: _detach(one, exact) for name, one in call.items()}
     order = [mixer.axes.index(axis) for axis in ("bhtp" if mixer.by_head else "ctb")]
     back = sorted(range(len(order)), key=order.__getitem__)
     values, kept = call[mixer.values], dict(call)
@@ -254,9 +222,9 @@ def _scan_of(
         return arranged(run_plain(mixed.contiguous()))
 
     given_out = output[0] if isinstance(output, tuple) else output
-    few = FEW if mixer.function == SELECTIVE else None  # whose plain form takes a step a token
+    few = FEW if mixer.function == SELECTIVE else None  # its plain form loops over tokens
     call |= {name: kept[name][..., :few] for name in TIMED if kept.get(name) is not None}
-    drift = _apart(run_plain(call[mixer.values]), given_out[..., :few])
+    drift = _relative_error(run_plain(call[mixer.values]), given_out[..., :few])
     call |= kept
     for name in {*mixer.off, *STATES} & {*inspect.signature(plain).parameters}:
         call[name] = None
@@ -267,23 +235,23 @@ def _scan_of(
         if mixer.function == SELECTIVE:
             return _selective_columns(call, first, stop, numbers)
         ones = torch.eye(length, dtype=exact, device=values.device)[:, first:stop]
-        return _pick(run(ones.expand(count, *ones.shape)), numbers)
+        return _select_channels(run(ones.expand(count, *ones.shape)), numbers)
 
     width = length if mixer.function == SELECTIVE else count * length
     return Scan(own, run, push, width, drift)
 
 
-def _exact(one: Any, dtype: Any) -> Any:
-    """An argument of a scan out of any graph; numbers in a precision."""
+def _detach(one: Any, dtype: Any) -> Any:
+    """A scan's argument without gradients; numbers of a given precision."""
     floating = hasattr(one, "is_floating_point") and one.is_floating_point()
     return one.detach().to(dtype) if floating else one
 
 
-def _pick(made: Any, numbers: list[int] | None) -> Any:
+def _select_channels(made: Any, numbers: list[int] | None) -> Any:
     return made.mean(dim=0, keepdim=True) if numbers is None else made[numbers]
 
 
-def _apart(found: Any, expected: Any) -> float:
+def _relative_error(found: Any, expected: Any) -> float:
     """The largest difference, relative to the largest number expected."""
     return float((found - expected).abs().max() / expected.abs().max().clamp(min=1e-30))
 
@@ -291,12 +259,12 @@ def _apart(found: Any, expected: Any) -> float:
 def _selective_columns(
     call: Mapping[str, Any], first: int, stop: int, numbers: list[int] | None
 ) -> Any:
-    """Columns of the matrix of a selective scan (Mamba), which has one for each of many channels.
+    """Columns of the matrices of a selective scan (Mamba): one for each of many channels.
 
-    M[t, s] = C(t) · exp(A · (Δ(s+1) + … + Δ(t))) Δ(s) B(s), by products of matrices: pushing
-    indicators through thousands of channels with a state each would take minutes. Whatever lies
-    between the halves of a span of time decays to its middle, and from there on: two factors that
-    are at most 1. So spans are halved until they are single tokens.
+    M[t, s] = C(t) · exp(A · (Δ(s+1) + … + Δ(t))) Δ(s) B(s). Pushing indicators through thousands of
+    channels would take minutes, so M is computed by products of matrices: from one half of a span
+    of time to the other the decay splits at the middle into two factors of at most 1. Spans are
+    halved down to single tokens.
     """
     import torch
 
@@ -310,7 +278,7 @@ def _selective_columns(
     if numbers is not None:
         steps, decay = steps[numbers], decay[numbers]
     steps = steps.T
-    passed = steps.double().cumsum(dim=0)  # whose differences float32 would lose
+    passed = steps.double().cumsum(dim=0)  # float32 would lose the differences
     single = (steps * (enters * leaves).sum(dim=-1)).T
     made = steps.new_zeros(1 if numbers is None else len(numbers), len(steps), stop - first)
     places = torch.arange(first, stop, device=steps.device)
@@ -343,7 +311,7 @@ def _selective_columns(
 
 
 def _watch_lightning(part: Any, mixer: Mixer, look: Look, stack: ExitStack) -> None:
-    """Lightning attention is written out in the layer: queries · keys, decaying with distance."""
+    """Lightning attention is written out in its layer: queries · keys, decaying with distance."""
     import torch
 
     projected: list[Any] = []
@@ -362,19 +330,19 @@ def _watch_lightning(part: Any, mixer: Mixer, look: Look, stack: ExitStack) -> N
             distance = places[:, None] - places[first:stop]
             decay = torch.exp(-part.slope_rate.float() * distance.clamp(min=0))
             made = (query @ key[:, first:stop].transpose(1, 2)) * decay * (distance >= 0)
-            return _pick(made, numbers)
+            return _select_channels(made, numbers)
 
         look(lambda: Scan(value, lambda _: output, push, heads * len(places)), mixer)
 
-    # Padding, which is masked between the two, is never in a batch of one.
-    stack.callback(part.act_fn.register_forward_hook(own_thread(keep)).remove)
-    stack.callback(part.norm.register_forward_pre_hook(own_thread(compare)).remove)
+    # Between the two hooks the layer masks padding, which a batch of one has not.
+    stack.callback(part.act_fn.register_forward_hook(thread_hook(keep)).remove)
+    stack.callback(part.norm.register_forward_pre_hook(thread_hook(compare)).remove)
 
 
 def _watch_landmarks(part: Any, mixer: Mixer, look: Look, stack: ExitStack) -> None:
-    """Nyström attention (Xiong et al. 2021) mixes its values by a product of three matrices.
+    """Nyström attention (Xiong et al. 2021) mixes values by three matrices and a convolution.
 
-    A convolution over them is added; the layer is run again with other values.
+    The whole layer runs again with other values.
     """
     import torch
 
@@ -387,7 +355,7 @@ def _watch_landmarks(part: Any, mixer: Mixer, look: Look, stack: ExitStack) -> N
 
         def run(mixed: Any) -> Any:
             joined = mixed.transpose(0, 1).flatten(1)[None].to(given[0].dtype)
-            instead = own_thread(lambda *_: joined)
+            instead = thread_hook(lambda *_: joined)
             with torch.no_grad(), part.value.register_forward_hook(instead):
                 return split(part.forward(*given, **named)[0])
 
@@ -397,16 +365,16 @@ def _watch_landmarks(part: Any, mixer: Mixer, look: Look, stack: ExitStack) -> N
                 run(ones[:, start : start + size].expand(count, -1, -1))
                 for start in range(first, stop, size)
             ]
-            return _pick(torch.cat(columns, dim=-1)[..., : stop - first], numbers)
+            return _select_channels(torch.cat(columns, dim=-1)[..., : stop - first], numbers)
 
-        drift = _apart(run(value), split(output[0]))
+        drift = _relative_error(run(value), split(output[0]))
         look(lambda: Scan(value, run, push, count * length, drift), mixer)
 
-    stack.callback(part.register_forward_hook(own_thread(compare), with_kwargs=True).remove)
+    stack.callback(part.register_forward_hook(thread_hook(compare), with_kwargs=True).remove)
 
 
-def _read(
-    found: Implied,
+def _read_matrix(
+    found: ImpliedMatrices,
     path: str,
     scan: Scan,
     mixer: Mixer,
@@ -415,7 +383,7 @@ def _read(
     channels: str,
     layers: int,
 ) -> None:
-    """The matrix of a layer, in blocks of columns, each of which also adds to M · input."""
+    """Read a layer's matrix in blocks of columns, and compare M · input with its output."""
     import torch
 
     count, length, _ = scan.values.shape
@@ -423,7 +391,7 @@ def _read(
         raise UsageError(
             f"--channels is for layers that mix channel by channel: '{path}' mixes by heads"
         )
-    numbers = list(range(count)) if mixer.by_head else _channels(channels, count)
+    numbers = list(range(count)) if mixer.by_head else _channel_numbers(channels, count)
     names = (MEAN_CHANNEL,) if numbers is None else tuple(map(str, numbers))
     check_fit(
         8 * layers * len(names) * grid.cells,
@@ -432,12 +400,12 @@ def _read(
         f"{length:,} tokens²",
         "give a shorter text or --max-size",
     )
-    # A mean over channels is compared where each is given the mean over channels.
+    # To compare a mean over channels, each channel gets the mean of the values.
     values = scan.values
     values = values if numbers else values.mean(dim=0, keepdim=True).expand_as(values)
-    expected, given = (_pick(one, numbers) for one in (scan.run(values), values))
+    expected, given = (_select_channels(one, numbers) for one in (scan.run(values), values))
     mixed, parts = torch.zeros_like(expected), []
-    for first, stop, kept in _spans(grid.keys, length, max(1, BLOCK // scan.width)):
+    for first, stop, kept in _column_blocks(grid.keys, length, max(1, BLOCK // scan.width)):
         block = scan.push(first, stop, numbers)
         mixed += block @ given[:, first:stop]
         if kept:
@@ -445,7 +413,7 @@ def _read(
             parts.append(pool_array(block.float().cpu().numpy(), here))
     weights = np.concatenate(parts, axis=2)
     check_finite(weights[None], IMPLIED, [path], names, dtype_of(model))
-    off, rough = _apart(mixed, expected), DRIFT.get(dtype_of(model), 1e-3)
+    off, rough = _relative_error(mixed, expected), DRIFT.get(dtype_of(model), 1e-3)
     if not (off <= (DRIFTED if mixer.values else rough) and scan.drift <= rough):
         raise AttentionError(
             f"implied attention of '{path}' cannot be read: its scan does more than mix its input "
@@ -456,8 +424,8 @@ def _read(
     found.off = max(found.off, off)
 
 
-def _channels(asked: str, count: int) -> list[int] | None:
-    """The numbers of single channels; None: their mean."""
+def _channel_numbers(asked: str, count: int) -> list[int] | None:
+    """The channels that were asked for; None: their mean."""
     if asked == "mean":
         return None
     names = [str(number) for number in range(count)]
@@ -467,8 +435,8 @@ def _channels(asked: str, count: int) -> list[int] | None:
     return positions(asked, names)
 
 
-def _spans(keys: TokenBlocks, length: int, step: int) -> Iterator[tuple[int, int, bool]]:
-    """All columns in blocks of about a size, of whole blocks where the grid has any."""
+def _column_blocks(keys: TokenBlocks, length: int, step: int) -> Iterator[tuple[int, int, bool]]:
+    """All columns in ranges of about `step`, of whole blocks; and if the grid contains them."""
     whole = max(1, step // keys.length) * keys.length
     for start, stop, kept in (
         (0, keys.start, False),

@@ -1,11 +1,11 @@
-"""Where transformers calls an attention kernel: each call can be looked at, or answered otherwise.
+"""Watch the attention kernels that transformers calls, and change their outputs.
 
-Every model of the common kind asks `AttentionInterface.get_interface` for its kernel, by the name
-of the implementation it was loaded with. The name is kept (the making of masks and several models
-test it); only the function is wrapped, for as long as a block of code lasts.
+Models ask `AttentionInterface.get_interface` for their kernel by the name of their implementation.
+Only the function is wrapped, while a block of code runs; the name stays, because the code for masks
+and several models test it.
 
-Which map a call belongs to, its stream and its layer, is read off its module's dotted path: a
-module's own number (`layer_idx`) is missing or wrong in a quarter of the families.
+A call's stream and layer are read from its module's dotted path, because the module's own number
+(`layer_idx`) is missing or wrong in a quarter of the families.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from attnviz.core.errors import AttentionError
-from attnviz.core.shared import ModelState, Together, hooks_of
+from attnviz.core.fingerprints import ModelFingerprint, hooks_of
+from attnviz.core.locks import SharedSetting
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,42 +33,40 @@ class Call:
     query: Any  # (batch, heads, queries, head size)
     key: Any  # (batch, heads or groups of them, keys, head size)
     value: Any  # (batch, heads or groups of them, keys, value size)
-    mask: Any  # whatever the kernel takes, or None
+    mask: Any  # of any kind that the kernel takes, or None
     options: Mapping[str, Any]  # scaling, sinks, windows, …
     output: Any  # (batch, queries, heads, value size)
-    weights: Any = None  # (batch, heads, queries, keys), where the kernel returns them
+    weights: Any = None  # (batch, heads, queries, keys), if the kernel returns them
 
     def mix(self, value: Any) -> Any:
-        """What the kernel makes of other values of the same shape."""
+        """The kernel's output for other values of the same shape."""
         return self.kernel(self.module, self.query, self.key, value, self.mask, **self.options)[0]
 
     def detached(self) -> Call:
-        """The same call out of any graph."""
+        """The same call without gradients."""
         taken = ("query", "key", "value", "output", "weights")
         own = {name: getattr(self, name) for name in taken}
         return replace(self, **{n: one.detach() for n, one in own.items() if one is not None})
 
 
-_WATCHING: list[tuple[int | None, Callable[[Call], Any]]] = []
-"""Functions that look at kernel calls, each with the thread it looks at; None: all threads."""
+# Functions that watch kernel calls, each with its thread; None: all threads.
+_WATCHERS: list[tuple[int | None, Callable[[Call], Any]]] = []
 
 
 @contextmanager
 def watch_kernels(look: Callable[[Call], Any], *, all_threads: bool = False) -> Iterator[None]:
-    """Show every kernel call of a block of code to a function, after it has been done.
+    """Call `look` after every kernel call of a block of code, in this thread or in all.
 
-    The models get what the function returns in place of the kernel's output, if it returns any,
-    else what they would get without it. Of several functions each sees what those before it made
-    of the output. Calls of other threads are not shown unless all are asked for. Whatever happens,
-    and in whatever order blocks end, transformers is left as it was.
+    What `look` returns, unless None, replaces the kernel's output; a second watcher sees the
+    output of the first. transformers is restored even if blocks fail or end in another order.
     """
     watcher = None if all_threads else get_ident(), look
-    with _WATCHED:
-        _WATCHING.append(watcher)
+    with _INTERFACE:
+        _WATCHERS.append(watcher)
         try:
             yield
         finally:
-            _WATCHING.remove(watcher)
+            _WATCHERS.remove(watcher)
 
 
 @contextmanager
@@ -79,7 +78,7 @@ def _watched_interface() -> Iterator[None]:
 
     def get_interface(self: Any, *names: Any, **named: Any) -> Callable[..., Any]:
         kernel: Callable[..., Any] = unwatched(self, *names, **named)
-        looks = [look for thread, look in (*_WATCHING,) if thread in (None, get_ident())]
+        looks = [look for thread, look in (*_WATCHERS,) if thread in (None, get_ident())]
 
         def watched(
             module: Any, query: Any, key: Any, value: Any, attention_mask: Any = None, **more: Any
@@ -101,15 +100,14 @@ def _watched_interface() -> Iterator[None]:
         interface.get_interface = unwatched
 
 
-_WATCHED = Together(_watched_interface)
+_INTERFACE = SharedSetting(_watched_interface)
 
 
 @contextmanager
-def switched_to_eager(model: Any) -> Iterator[None]:
-    """Let a model attend eagerly in a block of code, where that can be chosen as it runs.
+def eager_attention(model: Any) -> Iterator[None]:
+    """Run a model eagerly in a block of code, if it can switch.
 
-    Its kernels then return their weights, which for short texts on a CPU costs less than to
-    probe a faster one.
+    Eager kernels return their weights. For short texts on a CPU that costs less than probing.
     """
     if not can_be_eager(model):
         yield
@@ -122,7 +120,7 @@ def switched_to_eager(model: Any) -> Iterator[None]:
 
 
 def can_be_eager(model: Any) -> bool:
-    """Whether a model of the common kind attends by sdpa now, and eagerly where it is asked to."""
+    """Whether a model runs with sdpa now and can switch to eager."""
     from transformers import PreTrainedModel
 
     parts = [part for part in model.modules() if isinstance(part, PreTrainedModel)]
@@ -139,11 +137,11 @@ TOWERS = {
     "text": re.compile(r"(^|\.)text"),
     "queries": re.compile(r"(^|\.)(qformer|perceiver|resampler)"),
 }
-"""What the parts of a model of several inputs are called, each with an attention of its own."""
+"""Names of the parts of a model with several kinds of input; each part is a stream."""
 
 
 def stream_of(path: str) -> str:
-    """The stream of an attention module by its dotted name: "cross", a tower, a side or "self"."""
+    """The stream of an attention module by its path: "cross", a tower, a side or "self"."""
     if any(CROSS.search(part) for part in path.split(".")[-3:]):
         return "cross"
     for name, pattern in TOWERS.items():
@@ -154,11 +152,11 @@ def stream_of(path: str) -> str:
 
 
 def layer_names(paths: Sequence[str], attending: Sequence[int] = ()) -> list[str]:
-    """A number for each call of one stream, in the order of the calls.
+    """The layer number of each call of one stream, in the order of calls.
 
-    It is the first number of the path in which all calls differ, so that a model with other
-    layers in between keeps the true ones. Where none is (a module that is called once for each
-    layer, as in ALBERT; stages of blocks, as in Swin), it is counted.
+    It is the first number of the path in which all calls differ, so a hybrid keeps its true layer
+    numbers. If there is none (ALBERT calls one module for all layers, Swin has stages of blocks),
+    calls are counted.
     """
     numbers = [re.findall(r"(?<=\.)\d+(?=\.)", f".{path}.") for path in paths]
     for column in zip(*numbers, strict=False):
@@ -168,40 +166,39 @@ def layer_names(paths: Sequence[str], attending: Sequence[int] = ()) -> list[str
 
 
 def match_stream(stream: str, wanted: Collection[str]) -> str | None:
-    """The stream wanted that an attention module's belongs to; None where it is not wanted.
+    """The wanted stream that a module's stream belongs to, or None.
 
-    Towers aside, a model of one stack has one stream, whatever its parts are called.
+    A model with one stack has one stream, whatever its parts are called, towers aside.
     """
     if stream in wanted:
         return stream
     alone = [name for name in wanted if name != "cross"]
-    others = {"self", "encoder", "decoder", "text"} - (
-        {"decoder"} if "encoder" in wanted else set()
-    )
+    others = {"self", "encoder", "text"}
+    if "encoder" not in wanted:
+        others.add("decoder")
     return alone[0] if len(alone) == 1 and stream in others else None
 
 
-_COPIES: WeakKeyDictionary[Any, tuple[ModelState, Any]] = WeakKeyDictionary()
+_EAGER_COPIES: WeakKeyDictionary[Any, tuple[ModelFingerprint, Any]] = WeakKeyDictionary()
 
 
 def eager_copy(model: Any) -> Any:
-    """The model itself where it runs eagerly, else another around the same weights that does.
+    """The model itself if it runs eagerly, else one that does and shares its weights.
 
-    No number is copied: the two share them. It is kept for as long as the model is made of the
-    same parts.
+    The copy is kept until the model's parts change.
     """
     if model.config._attn_implementation == "eager":
         return model
-    state = ModelState(model)
-    if model not in _COPIES or _COPIES[model][0] != state:
-        _COPIES.pop(model, None)
-        made = _copied(model) if can_be_eager(model) else _made_eager(model)
-        _COPIES[model] = state, made.eval()
-    return _COPIES[model][1]
+    state = ModelFingerprint(model)
+    if model not in _EAGER_COPIES or _EAGER_COPIES[model][0] != state:
+        _EAGER_COPIES.pop(model, None)
+        made = _copy_modules(model) if can_be_eager(model) else _rebuild_eager(model)
+        _EAGER_COPIES[model] = state, made.eval()
+    return _EAGER_COPIES[model][1]
 
 
-def _copied(model: Any) -> Any:
-    """A copy of a model's modules around the same numbers, which attends eagerly."""
+def _copy_modules(model: Any) -> Any:
+    """A copy of a model's modules that shares its numbers and runs eagerly."""
     from torch import Tensor
     from torch.nn import Parameter
     from transformers import PreTrainedModel
@@ -215,25 +212,24 @@ def _copied(model: Any) -> Any:
     for part in model.modules():
         hooks = [hook for kind in hooks_of(part) for hook in kind.values()]
         shared |= {id(one): one for one in (*hooks, getattr(part, "_hf_hook", None))}
-        # What a pass has left, such as a recurrent state, may be part of a graph.
+        # A tensor that a pass has left, such as a recurrent state, may be part of a graph.
         shared |= {id(t): t.detach() for t in vars(part).values() if isinstance(t, Tensor)}
     copy = deepcopy(model, shared)
     for part in copy.modules():
-        for kind in hooks_of(part):  # what only watches this pass of the model stays there
+        for kind in hooks_of(part):  # hooks that watch a pass of the model must not run twice
             for number in [n for n, hook in kind.items() if hasattr(hook, "passing")]:
                 del kind[number]
         if isinstance(part, PreTrainedModel):
             part.set_attn_implementation("eager")
         elif getattr(getattr(part, "config", None), "_attn_implementation", "eager") != "eager":
-            part.config._attn_implementation = "eager"  # of a layer that has one of its own
+            part.config._attn_implementation = "eager"  # a layer with a configuration of its own
     return copy
 
 
-def _made_eager(model: Any) -> Any:
-    """A model made anew around the same numbers, with the layers that somebody has put into it.
+def _rebuild_eager(model: Any) -> Any:
+    """A new model around the same numbers, with the layers that were put into the old one.
 
-    Some families choose the class of their attention when they are made, so that asking a made
-    model to be eager does not help.
+    Some families choose their attention's class in the constructor, so switching has no effect.
     """
     from transformers.initialization import no_init_weights
 
@@ -242,7 +238,7 @@ def _made_eager(model: Any) -> Any:
             deepcopy(model.config), attn_implementation="eager", dtype=model.dtype
         )
     mine, its = (dict(one.named_modules()) for one in (model, copy))
-    put_in = dict[str, Any]()  # by peft, for one
+    put_in = dict[str, Any]()  # such as peft's
 
     def is_own(name: str) -> bool:
         return not any(f"{name}.".startswith(f"{outer}.") for outer in put_in)
@@ -261,7 +257,7 @@ def _made_eager(model: Any) -> Any:
         )
     for name, part in put_in.items():
         copy.set_submodule(name, part)
-    for name, one in model.named_buffers():  # also those that no checkpoint holds
+    for name, one in model.named_buffers():  # including those that are not in the state dict
         owner, _, last = name.rpartition(".")
         copy.get_submodule(owner)._buffers[last] = one
     return copy.to(model.device)
@@ -274,7 +270,7 @@ def _kind_of(part: Any) -> Any:
 def output_attentions(
     model: Any, inputs: Mapping[str, Any], streams: Sequence[str]
 ) -> tuple[Any, dict[str, Sequence[Any] | None]]:
-    """A model's output, and in it each stream's attention, a tensor or None for each layer."""
+    """A model's output, and each stream's attention: a tensor or None for each layer."""
     output = model(**inputs, output_attentions=True, return_dict=True)
     together = getattr(output, "attentions", None)
     return output, {

@@ -1,7 +1,7 @@
-"""One pass of a model over a batch: each layer's weights, checked to be weights and nothing else.
+"""Read each layer's weights in one pass over a batch, and check that they are weights.
 
-They are read from the kernel that the model runs with. Models that call no kernel run again eagerly
-and give their matrices out (`output_attentions`).
+They are read from the kernel that the model runs with. Models that call no kernel run a second
+time, eagerly, and return their matrices (`output_attentions`).
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnviz.core.attention_map import check_finite, not_finite
 from attnviz.core.errors import AttentionError
@@ -19,7 +20,7 @@ from attnviz.models.hugging_face.capture.exact_links import (
     Bounds,
     IgnoredPositions,
     Strongest,
-    strongest,
+    find_strongest,
 )
 from attnviz.models.hugging_face.capture.kernel import (
     Call,
@@ -41,14 +42,9 @@ from attnviz.models.hugging_face.capture.projections import CapturedProjections,
 from attnviz.models.hugging_face.capture.region import PooledGrid, heads_of
 from attnviz.models.hugging_face.capture.tiles import read_tiles
 from attnviz.models.hugging_face.load.devices import BYTES, check_fit
-from attnviz.models.hugging_face.load.errors import running
+from attnviz.models.hugging_face.load.model_errors import running_errors
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-TOLERANCE = {"float16": 1e-2, "bfloat16": 2e-2}
-"""How far half-precision weights may be off, as the sums of their rows above 1; else 1e-3."""
-
+TOLERANCE = {"float16": 1e-2, "bfloat16": 2e-2}  # how far above 1 rows may sum; else 1e-3
 NOTHING = IgnoredPositions()
 Sides = Mapping[str, tuple[int, int]]
 """How many queries and keys each stream has; in a batch those of its longest texts."""
@@ -56,14 +52,14 @@ Sides = Mapping[str, tuple[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class CaptureSpec:
-    """What to read of a call."""
+    """What to read from a call."""
 
     grid: PooledGrid
-    links: int = 0  # how many strongest ones of each head
-    ignored: IgnoredPositions = NOTHING  # positions that do not count among the links
-    keep_qk: bool = False  # whether queries and keys are kept
-    first: int | None = None  # of a batch, how many queries its first text has; None: all
-    given: bool = False  # whether the weights that a kernel itself returns are taken
+    links: int = 0  # how many of the strongest of each head
+    ignored: IgnoredPositions = NOTHING  # positions whose links do not count
+    keep_qk: bool = False  # whether to keep queries and keys
+    first: int | None = None  # queries of the first text of a batch; None: all
+    given: bool = False  # whether to take weights that the kernel returns
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,11 +71,11 @@ class CallWeights:
     links: tuple[Strongest, ...] = ()  # of each head
     projected: CapturedProjections | None = None
     how: str = "probed"  # or "given by its kernel"
-    broken: int | None = None  # a head whose attention is not finite: nothing was read
+    broken: int | None = None  # a head whose attention is not finite; then nothing was read
 
 
-class StopForward(Exception):  # noqa: N818 - it ends a pass, and is no error
-    """All that was wanted of a pass has been read."""
+class StopForward(Exception):  # noqa: N818 - it ends a pass and is no error
+    """All wanted layers of a pass were read."""
 
 
 def probe_layers(
@@ -91,7 +87,7 @@ def probe_layers(
     batch: int = 1,
     calls: int | None = None,
 ) -> dict[str, dict[str, CallWeights]]:
-    """Each stream's layers by name, of those that call a kernel."""
+    """Each stream's layers that call a kernel, by name."""
     import torch
 
     def spec_for(path: str, call: Call) -> CaptureSpec | None:
@@ -99,14 +95,14 @@ def probe_layers(
         return None if stream is None else specs[stream]
 
     devices = [model.device] if model.device.type == "cuda" else []
-    # A model that draws by chance (ViLT its patches) must draw the same if it has to run again.
-    with running(model), torch.random.fork_rng(devices):
+    # A model that samples (ViLT its patches) must sample the same if it runs again eagerly.
+    with running_errors(model), torch.random.fork_rng(devices):
         found = read_calls(model, inputs, spec_for, calls)
-    return by_layer(found, sides, model)
+    return group_by_layer(found, sides, model)
 
 
 def stream_at(path: str, call: Call, sides: Sides, model: Any, batch: int = 1) -> str | None:
-    """The stream of a call, which is between all of its tokens; None: of none that is wanted."""
+    """The stream of a call, None if it is not wanted; refuses windows and blocks by their shape."""
     stream = match_stream(stream_of(path), sides)
     seen, heads, queries, _ = call.query.shape
     keys = call.key.shape[2]
@@ -116,10 +112,10 @@ def stream_at(path: str, call: Call, sides: Sides, model: Any, batch: int = 1) -
     return stream
 
 
-def by_layer(
+def group_by_layer(
     found: Sequence[CallWeights], sides: Sides, model: Any
 ) -> dict[str, dict[str, CallWeights]]:
-    """What was read of calls, in order, by stream and layer."""
+    """Calls by stream and layer."""
     layers = dict[str, dict[str, CallWeights]]()
     for stream in sides:
         own = [item for item in found if match_stream(stream_of(item.path), sides) == stream]
@@ -138,7 +134,7 @@ def read_calls(
     spec_for: Callable[[str, Call], CaptureSpec | None],
     calls: int | None = None,
 ) -> list[CallWeights]:
-    """The attention of each kernel call of one pass, in order; none of a model without kernels."""
+    """The attention of each kernel call of one pass, in order."""
     import torch
 
     paths = {id(module): name for name, module in model.named_modules()}
@@ -162,7 +158,7 @@ def read_call(path: str, call: Call, spec: CaptureSpec) -> CallWeights:
     broken = broken_head(call)
     if broken is not None:
         return CallWeights(path, np.empty(0, dtype=np.float32), broken=broken)
-    # Granite's kernels return weights from which the sink has not taken its share yet.
+    # Granite's kernels return weights before the sink takes its share.
     if spec.given and call.weights is not None and sink_logits(call) is None:
         check_mixture(path, call, call.weights, spec.first)
         return CallWeights(path, call.weights.float().cpu().numpy(), how="given by its kernel")
@@ -175,15 +171,15 @@ def read_call(path: str, call: Call, spec: CaptureSpec) -> CallWeights:
         whole = weights.shape[2:] == (call.query.shape[2], call.key.shape[2])
         if whole and not spec.grid.is_pooled:
             check_mixture(path, call, weights, spec.first)
-        links = strongest(bounds, spec.links) if bounds else []
+        links = find_strongest(bounds, spec.links) if bounds else []
     projected = project_call(call, spec.grid) if spec.keep_qk else None
     return CallWeights(path, weights.numpy(), tuple(links), projected)
 
 
 def check_mixture(path: str, call: Call, weights: Any, queries: int | None = None) -> None:
-    """Refuse weights that do not turn the values into what the kernel returned.
+    """Refuse weights that times the values are not the kernel's output.
 
-    A batch's first text is enough: whether a kernel is linear does not depend on the text.
+    One text of a batch is enough: whether a kernel is linear does not depend on the text.
     """
     value = call.value[0].float().cpu()
     value = value.repeat_interleave(weights.shape[1] // len(value), dim=0)
@@ -200,11 +196,11 @@ def check_mixture(path: str, call: Call, weights: Any, queries: int | None = Non
 def eager_layers(
     model: Any, inputs: Mapping[str, Any], sides: Sides, *, batch: int = 1
 ) -> dict[str, dict[str, NDArray[np.float32]]]:
-    """Each stream's layers by name, shape (batch, heads, queries, keys), as an eager pass gives."""
+    """Each stream's layers by name, shape (batch, heads, queries, keys), from an eager pass."""
     import torch
 
     _check_memory(model, sides, batch)
-    with running(model), torch.no_grad():
+    with running_errors(model), torch.no_grad():
         _, given = output_attentions(eager_copy(model), inputs, list(sides))
     return {
         stream: _read_batch(given[stream], model.config, side, batch)
@@ -213,10 +209,7 @@ def eager_layers(
 
 
 def _check_memory(model: Any, sides: Sides, batch: int) -> None:
-    """Refuse a text whose matrices would not fit.
-
-    A matrix exists twice for a while: as the model holds it, and as float32 for the map.
-    """
+    """Refuse a text whose matrices would not fit: the model's, and float32 copies for the map."""
     heads = {stream: heads_of(model.config, stream) for stream in sides}
     cells = sum(heads[stream] * queries * keys for stream, (queries, keys) in sides.items())
     check_fit(
@@ -242,7 +235,7 @@ def read_layers(
 def _read_batch(
     layers: Sequence[Any] | None, config: Any, side: tuple[int, int], batch: int = 1
 ) -> dict[str, NDArray[np.float32]]:
-    """What is given out of each layer, shape (batch, heads, queries, keys), by its number."""
+    """The weights that a model returned, (batch, heads, queries, keys), by layer number."""
     kind = config.model_type
     found = [layer for layer in layers or () if layer is not None]
     if not found:
@@ -269,10 +262,7 @@ def _wrong_shape(
 
 
 def check_rows(array: NDArray[np.float32], number: str, model: Any, stream: str) -> None:
-    """Refuse numbers that are no shares of attention (scores before the softmax, for one).
-
-    They are of one layer, (heads, queries, keys).
-    """
+    """Refuse a layer's numbers, (heads, queries, keys), that are no weights, such as scores."""
     lowest, largest = float(array.min()), float(array.sum(axis=-1).max())
     if lowest >= 0 and largest <= 1 + 1e-3:
         return
@@ -286,7 +276,7 @@ def check_rows(array: NDArray[np.float32], number: str, model: Any, stream: str)
 
 
 def attending_layers(config: Any) -> list[int]:
-    """The layers that have attention, of a model whose configuration names each layer's kind."""
+    """The numbers of layers with attention, if the configuration names each layer's kind."""
     config = config.get_text_config()
     kinds = getattr(config, "layer_types", None) or getattr(config, "layers_block_type", None) or ()
     return [
@@ -295,10 +285,10 @@ def attending_layers(config: Any) -> list[int]:
 
 
 def layer_numbers(config: Any, layers: Sequence[Any]) -> list[str]:
-    """The number of each layer that has attention, counted among all layers of the model.
+    """The number of each layer with attention, counted among all layers.
 
-    A model that mixes attention with other layers either leaves gaps in what it gives out, or
-    leaves those layers out; its configuration says which they are.
+    In its output a hybrid either has None for its other layers or leaves them out; in the second
+    case the configuration says which they are.
     """
     numbers = attending_layers(config)
     if all(layer is not None for layer in layers) and len(numbers) == len(layers):

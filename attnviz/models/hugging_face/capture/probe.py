@@ -1,61 +1,52 @@
-"""Attention weights read from any kernel, without knowing how it works.
+"""Read attention weights from any kernel, without knowing how it works.
 
-Every attention kernel is linear in its values, `output = weights @ value`. Called again with
-indicators for values it gives the weights themselves: with the indicator of one key its column,
-with that of a block of keys their mass. Whatever the kernel does about causality, padding, windows,
-grouped heads, position bias, soft caps or sinks is in the answer, and memory grows with queries ×
-value size instead of queries × keys.
+Every kernel is linear in its values: `output = weights @ value`. Called again with indicators as
+values, it returns the weights: a column for the indicator of one key, a mass for that of a block of
+keys. This includes causality, padding, windows, grouped heads, biases, soft caps and sinks, and
+memory grows with queries × value size, not queries × keys. The gradient of one query's output by
+the values is that query's row of weights.
 
-The transpose answers for rows: the derivative of one query's output with respect to the values is
-that query's row of weights.
-
-Weights over blocks of tokens are the sum over a block's keys and the mean over its queries, so that
-each row of a pooled map sums to what the rows of its block sum to on average.
+A pooled weight is the sum over a block's keys and the mean over its queries, so a pooled row has
+the mean sum of its rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnviz.core.errors import AttentionError
 from attnviz.models.hugging_face.capture.kernel import Call
 from attnviz.models.hugging_face.capture.region import PooledGrid, TokenBlocks
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+# How far weights times values may lie off the kernel's output, relative to the largest value.
 DRIFT = {"float16": 1e-2, "bfloat16": 5e-2}
-"""How far, relative to the largest value, rows times values may lie off the kernel's output."""
-
-BLIND = 0.01
-"""A spread of a head's values, relative to the largest, that would show nothing of its weights."""
-
-ROUNDED = 64
-"""Rows whose weights sum to less than 1 by more than this many roundings have a sink, no key."""
+BLIND = 0.01  # values with less spread, relative to the largest, fit any weights
+ROUNDED = 64  # roundings by which a row may sum to less than 1 without having a sink
 
 
 def dtype_of(numbers: Any) -> str:
-    """The precision of numbers, or that a model runs in, such as "float32"."""
+    """The precision of numbers or of a model, such as "float32"."""
     return str(numbers.dtype).removeprefix("torch.")
 
 
 def broken_head(call: Call) -> int | None:
-    """The first head of a call whose attention is not finite; None: all are.
+    """The first head of a call whose attention is not finite, or None.
 
-    Fast kernels answer 0 where a row's scores are NaN or all overflowed, as they do where the mask
-    hides every key. So it is told by what went in: queries and keys that are not finite, or a row
-    of 0 that the mask does not explain and whose scores are too large for their type.
+    Fast kernels return 0 for a row whose scores are NaN or overflow, and also for one whose keys
+    are all masked. So the inputs decide: they are not finite, or a row of 0 has scores too large
+    for their type and the mask shows some key.
     """
     import torch
 
     batch, heads, length, size = call.query.shape
     output = call.output.reshape(batch, length, heads, -1).transpose(1, 2)
     for side in (call.query, call.key, call.value, output):
-        # A sum of what is not finite is not finite, and costs a tenth of looking at each number.
+        # A sum shows NaN and infinity too, at a tenth of the cost of testing each number.
         if not side.sum(dtype=torch.float32).isfinite() and not side.isfinite().all():
             fine = side.isfinite().flatten(2).all(-1).all(0)
             return int(fine.logical_not().nonzero()[0]) * int(heads // len(fine))
@@ -79,7 +70,7 @@ def broken_head(call: Call) -> int | None:
 def read_grid(call: Call, grid: PooledGrid, also: Callable[[int, Any], None] | None = None) -> Any:
     """One call's attention, shape (batch, heads, query blocks, key blocks), float32 on the CPU.
 
-    `also` gets each query's masses too, with the number of the first block they are of.
+    `also` gets each query's masses too, with the number of their first block.
     """
     import torch
 
@@ -100,10 +91,10 @@ def read_grid(call: Call, grid: PooledGrid, also: Callable[[int, Any], None] | N
 
 
 def key_masses(call: Call, keys: TokenBlocks) -> Iterator[tuple[int, Any]]:
-    """For each query the attention on each block of keys, shape (batch, queries, heads, blocks).
+    """Each query's attention on blocks of keys, (batch, queries, heads, blocks), in parts.
 
-    Masses come with their first block's number, as many at a time as the values are wide, because
-    fast kernels want queries, keys and values of equal size.
+    Each part comes with the number of its first block. It has as many blocks as values have
+    features, because fast kernels need queries, keys and values of equal size.
     """
     import torch
 
@@ -120,7 +111,7 @@ def key_masses(call: Call, keys: TokenBlocks) -> Iterator[tuple[int, Any]]:
 
 
 def key_columns(call: Call, keys: Sequence[int]) -> Any:
-    """For each query of a batch of one the attention on some keys, shape (queries, heads, keys)."""
+    """Each query's attention on some keys, of a batch of one: (queries, heads, keys)."""
     import torch
 
     value = call.value
@@ -135,7 +126,7 @@ def key_columns(call: Call, keys: Sequence[int]) -> Any:
 
 
 def exact_rows(call: Call, queries: Any) -> Any:
-    """Rows of weights of a batch of one for queries (heads, rows), shape (heads, rows, keys)."""
+    """Rows of weights of a batch of one, (heads, rows, keys), for queries (heads, rows)."""
     import torch
 
     _, groups, keys, size = call.value.shape
@@ -146,7 +137,7 @@ def exact_rows(call: Call, queries: Any) -> Any:
     with torch.enable_grad():
         value = call.value.detach().clone().requires_grad_()
         output = call.mix(value)
-    # Heads that share their values share the gradient too, so each gets channels of its own.
+    # Heads that share values share their gradient too, so each gets its own channels.
     for first in range(0, rows * members, size):
         stop = min(first + size, rows * members)
         pairs = torch.arange(first, stop, device=queries.device)
@@ -159,54 +150,48 @@ def exact_rows(call: Call, queries: Any) -> Any:
 
 
 def row_weights(call: Call, heads: Any, queries: Any) -> Any:
-    """Rows of weights of a batch of one, as the kernel applies them, at their own cost alone.
+    """Rows of weights of a batch of one, cheaper than `exact_rows`, which runs all queries again.
 
-    `exact_rows` works through all queries again, for as many rows as values are wide. Nearly all
-    kernels are one softmax of queries times keys, which costs no more than the rows wanted, but
-    what a kernel adds to it is not known. So the softmax is computed here, and used only where its
-    rows times the values are what the kernel itself returned.
+    Nearly all kernels are a softmax of queries times keys. It is computed here, and used only if
+    its rows times the values are what the kernel returned.
 
-    Each of the heads has its own queries, shape (heads, rows); the result is float32 of shape
-    (heads, rows, keys), where keys that none of the queries sees may be left out at the end.
+    Queries have shape (heads, rows), the result (heads, rows, keys) in float32; keys at the end
+    that no query sees may be missing.
     """
-    weights = written_out(call, heads, queries)
+    weights = recompute_rows(call, heads, queries)
     if weights is not None:
         weights = weights.float()
         value = call.value[0, heads // (call.query.shape[1] // call.value.shape[1])]
         output = call.output.view(-1, call.query.shape[1], value.shape[2])
         off = disagreement(weights, value, output[queries, heads[:, None]])
-        if off <= agreement(call.value, 1e-4):
+        if off <= largest_disagreement(call.value, 1e-4):
             return weights
     wanted = queries.new_zeros((call.query.shape[1], queries.shape[1]))
     wanted[heads] = queries
     return exact_rows(call, wanted)[heads]
 
 
-def written_out(call: Call, heads: Any, queries: Any, space: Any = None) -> Any:
-    """The softmax of scores with the masks, biases, caps and sinks that the call names.
+def recompute_rows(call: Call, heads: Any, queries: Any, space: Any = None) -> Any:
+    """The softmax of scores with the call's mask, biases, cap and sinks, as in `row_weights`.
 
-    Shaped as in `row_weights`; None where the mask is none that has rows. Where queries are a slice
-    it is of all heads, each of which has keys of its own.
+    None if the mask has no rows. A slice of queries is for all heads, each with keys of its own.
     """
-    shares = _shares(call, heads, queries, space)
+    shares = _softmax_rows(call, heads, queries, space)
     return shares if shares is None or sink_logits(call) is None else shares[..., :-1]
 
 
 def sink_logits(call: Call) -> Any:
-    """The logit of each row's sink, (batch or 1, heads, queries or 1, 1); None: there is none."""
+    """The logit of each row's sink, (batch or 1, heads, queries or 1, 1), or None."""
     given = call.options.get("s_aux")
     given = call.options.get("sinks") if given is None else given
     return given if given is None or given.ndim == 4 else given[None, :, None, None]
 
 
 def sink_shares(call: Call) -> Any:
-    """What a sink takes of each row, shape (batch, queries, heads, 1); 0 where there is none.
+    """The share of each row that its sink takes, (batch, queries, heads, 1); 0 without a sink.
 
-    It is the share of the sink's own logit in the softmax, exact however little it is: what the
-    weights lack of 1 is nothing but rounding where a row is sharp.
-
-    Raises:
-        AttentionError: the kernel makes something else of the logit.
+    It is computed from the sink's logit: in a sharp row 1 minus the weights is only rounding. An
+    AttentionError if the kernel uses the logit in another way.
     """
     import torch
 
@@ -215,8 +200,8 @@ def sink_shares(call: Call) -> Any:
         lost = 1 - whole
         return lost.where(lost > ROUNDED * torch.finfo(lost.dtype).eps, 0)
     heads = range(call.query.shape[1])
-    parts = (part_of(call, text, heads) for text in range(len(call.query)))
-    found = [_shares(part, None, slice(0, part.query.shape[2])) for part in parts]
+    parts = (select_heads(call, text, heads) for text in range(len(call.query)))
+    found = [_softmax_rows(part, None, slice(0, part.query.shape[2])) for part in parts]
     if found[0] is not None:
         sink = torch.stack([shares[..., -1:].transpose(0, 1) for shares in found])
         if float((1 - sink - whole).abs().max()) <= DRIFT.get(dtype_of(call.value), 1e-4):
@@ -227,8 +212,8 @@ def sink_shares(call: Call) -> Any:
     )
 
 
-def part_of(call: Call, text: int, heads: range) -> Call:
-    """Some heads of one text, each with keys and values of its own; output (heads, …)."""
+def select_heads(call: Call, text: int, heads: range) -> Call:
+    """Some heads of one text as a call, each with keys and values of its own."""
     import torch
 
     batch, all_heads, length, _ = call.query.shape
@@ -236,8 +221,8 @@ def part_of(call: Call, text: int, heads: range) -> Call:
     group = torch.tensor(heads) // (all_heads // call.key.shape[1])
     options = {
         **call.options,
-        "position_bias": _of_heads(call.options.get("position_bias"), text, own),
-        "s_aux": _of_heads(sink_logits(call), text, own),
+        "position_bias": _bias_of_heads(call.options.get("position_bias"), text, own),
+        "s_aux": _bias_of_heads(sink_logits(call), text, own),
         "sinks": None,
     }
     return replace(
@@ -245,21 +230,20 @@ def part_of(call: Call, text: int, heads: range) -> Call:
         query=call.query[text, None, own],
         key=call.key[text, None, group],
         value=call.value[text, None, group],
-        mask=_of_heads(call.mask, text, own),
+        mask=_bias_of_heads(call.mask, text, own),
         options=options,
         output=call.output.reshape(batch, length, all_heads, -1)[text, :, own].transpose(0, 1),
     )
 
 
-def _of_heads(bias: Any, text: int, heads: slice) -> Any:
-    """What some heads of a text add to their scores, of shape (1, heads or 1, …)."""
+def _bias_of_heads(bias: Any, text: int, heads: slice) -> Any:
     if getattr(bias, "ndim", 0) != 4:
         return bias
     return bias[text % len(bias), None, heads if bias.shape[1] > 1 else slice(None)]
 
 
-def _shares(call: Call, heads: Any, queries: Any, space: Any = None) -> Any:
-    """What `written_out` answers, and behind the keys the column of a sink."""
+def _softmax_rows(call: Call, heads: Any, queries: Any, space: Any = None) -> Any:
+    """As `recompute_rows`, with a column for the sink behind the keys."""
     import torch
 
     options, mask = call.options, call.mask
@@ -302,26 +286,25 @@ def _shares(call: Call, heads: Any, queries: Any, space: Any = None) -> Any:
 
 
 def is_causal(call: Call) -> bool:
-    """True where a call without a mask leaves it to the kernel to hide later keys."""
+    """Whether a kernel without a mask hides later keys."""
     said = call.options.get("is_causal")
     return bool(getattr(call.module, "is_causal", True) if said is None else said)
 
 
 def disagreement(weights: Any, value: Any, given: Any) -> float:
-    """How far weights (heads, rows, keys) times the values lie off what the kernel returned."""
+    """The largest error of weights (heads, rows, keys) times values."""
     return float((weights @ value[:, : weights.shape[2]].float() - given).abs().max())
 
 
-def agreement(value: Any, share: float) -> float:
-    """How far off they may lie: by that share of the largest value where it is float32.
+def largest_disagreement(value: Any, share: float) -> float:
+    """The error that is allowed, in float32 this share of the largest value.
 
-    Where a head's values are nearly the same for all keys, any weights explain the output: then
-    nothing agrees.
+    It is negative if a head's values are nearly equal for all keys, since any weights would agree.
     """
-    wide = value.float()
-    if (wide.std(2, correction=0).amax(-1) <= BLIND * wide.abs().amax((2, 3))).any():
+    full = value.float()
+    if (full.std(2, correction=0).amax(-1) <= BLIND * full.abs().amax((2, 3))).any():
         return -1.0
-    return DRIFT.get(dtype_of(value), share) * float(wide.abs().max())
+    return DRIFT.get(dtype_of(value), share) * float(full.abs().max())
 
 
 def mean_queries(masses: Any, queries: TokenBlocks) -> Any:
@@ -341,7 +324,7 @@ def mean_queries(masses: Any, queries: TokenBlocks) -> Any:
 
 
 def pool_array(weights: NDArray[np.float32], grid: PooledGrid) -> NDArray[np.float32]:
-    """Weights of shape (heads, queries, keys) over the blocks of a grid."""
+    """Pool weights of shape (heads, queries, keys) to the blocks of a grid."""
     queries, keys = grid.queries, grid.keys
     part = weights[:, queries.start : queries.stop, keys.start : keys.stop]
     if not grid.is_pooled:

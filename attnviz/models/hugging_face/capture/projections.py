@@ -1,38 +1,35 @@
-"""The queries and keys that a kernel was handed, kept beside the weights it made of them.
+"""Keep the queries and keys of a kernel's call beside its weights.
 
-They are taken as the kernel takes them, after rotary embedding and normalisation, so that the
-softmax of their scaled products is the weight, wherever the model adds nothing to the products.
+They are taken after rotary embedding and normalisation, so the softmax of their scaled products is
+the weight, unless the model adds other terms to the scores.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnviz.core.attention_map import Projections
 from attnviz.core.errors import AttentionError, UsageError
 from attnviz.models.hugging_face.capture.kernel import Call
 from attnviz.models.hugging_face.capture.region import PooledGrid
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CapturedProjections:
-    """What one call's scores are products of."""
+    """One call's queries and keys."""
 
     query: NDArray[np.float32]  # (heads, queries, head size)
     key: NDArray[np.float32]  # (heads, keys, head size)
     scale: float  # of the products
-    besides: tuple[str, ...] = ()  # what else the kernel made the weights of
+    extra_terms: tuple[str, ...] = ()  # other terms of the scores
 
 
 def check_grids(grids: Mapping[str, PooledGrid], sides: Mapping[str, tuple[int, int]]) -> None:
-    """Refuse to keep queries and keys where rows or columns are not single tokens, or keys lack."""
+    """Refuse to keep queries and keys of blocks of tokens or of a part of the keys."""
     for stream, grid in grids.items():
         if grid.is_pooled or grid.keys.blocks < sides[stream][1]:
             raise UsageError(
@@ -42,10 +39,7 @@ def check_grids(grids: Mapping[str, PooledGrid], sides: Mapping[str, tuple[int, 
 
 
 def project_call(call: Call, grid: PooledGrid) -> CapturedProjections:
-    """The queries of a grid and all keys of a call with a batch of one.
-
-    A kernel that is told no scale divides by the root of the head size.
-    """
+    """A grid's queries and all keys of a call with a batch of one."""
     query, key = call.query[0], call.key[0]
     key = key.repeat_interleave(len(query) // len(key), dim=0)
     scale = call.options.get("scaling")
@@ -54,17 +48,17 @@ def project_call(call: Call, grid: PooledGrid) -> CapturedProjections:
         query.float().cpu().numpy(),
         key.float().cpu().numpy(),
         query.shape[-1] ** -0.5 if scale is None else float(scale),
-        tuple(besides(call)),
+        tuple(extra_terms(call)),
     )
 
 
-def besides(call: Call) -> Iterator[str]:
-    """What a call makes its weights of besides scaled products, a mask and a softmax, in words."""
+def extra_terms(call: Call) -> Iterator[str]:
+    """The names of terms that a call adds to scaled products, a mask and a softmax."""
     import torch
 
     mask, bias = call.mask, call.options.get("position_bias")
     if mask is not None and mask.dtype != torch.bool:
-        # A mask that hides adds the least number there is, at times twice.
+        # A mask hides by adding the smallest number, sometimes twice.
         seen = mask[mask > torch.finfo(mask.dtype).min / 2]
         if seen.any():
             yield "a bias in the mask"
@@ -76,7 +70,7 @@ def besides(call: Call) -> Iterator[str]:
         yield "a sink"
 
 
-def stacked(layers: Mapping[str, CapturedProjections], kind: str) -> Projections:
+def stack_projections(layers: Mapping[str, CapturedProjections], kind: str) -> Projections:
     """A stream's queries and keys, layer by layer."""
     found = list(layers.values())
     if len({(item.query.shape, item.key.shape, item.scale) for item in found}) > 1:
@@ -87,5 +81,5 @@ def stacked(layers: Mapping[str, CapturedProjections], kind: str) -> Projections
     query = np.stack([item.query for item in found])
     key = np.stack([item.key for item in found])
     heads = tuple(map(str, range(query.shape[1])))
-    more = " and ".join(dict.fromkeys(name for item in found for name in item.besides))
+    more = " and ".join(dict.fromkeys(name for item in found for name in item.extra_terms))
     return Projections(query, key, found[0].scale, tuple(layers), heads, more)

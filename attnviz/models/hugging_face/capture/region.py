@@ -1,6 +1,6 @@
-"""How much of a text's attention is wanted, and how much of it fits: decided before the model runs.
+"""Choose which part of a text's attention to read, and how finely, before the model runs.
 
-A map of every token grows with tokens²; beyond a size it is made of blocks of tokens.
+A map of every token grows with tokens²; beyond a size it is pooled to blocks of tokens.
 """
 
 from __future__ import annotations
@@ -14,33 +14,26 @@ from attnviz.core.attention_map import Token
 from attnviz.core.errors import ModelError, UsageError
 from attnviz.models.hugging_face.load.devices import format_bytes, free_bytes
 
-DEFAULT_SIZE = 1024
-"""Blocks a side that a map has at most where nothing is asked for."""
-
-MAP_BYTES = 2**30
-"""Bytes that the maps of a long text may take where nothing is asked for."""
-
-SIZES = (512, 256, 128, 64)
-"""What is tried where more would not fit; a map of fewer blocks shows nothing."""
-
-CELL = 8
-"""Bytes for each weight: as it is read, and as it is stacked with the other layers."""
+DEFAULT_SIZE = 1024  # most queries and keys of a map by default
+MAP_BYTES = 2**30  # most bytes of a long text's maps by default
+SIZES = (512, 256, 128, 64)  # tried in turn if a map would not fit; smaller maps show nothing
+CELL = 8  # bytes of a weight: it exists once as it is read, and once stacked with other layers
 
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """Which part of a text's attention is wanted, and how finely."""
+    """The part of a text's attention to read, and how finely."""
 
-    max_size: int | None = None  # queries and keys of a map; None: 1,024, or fewer that fit
+    max_size: int | None = None  # most queries and keys; None: 1,024, or fewer that fit
     rows: tuple[int, int] | None = None  # first and last query of exact rows
     window: tuple[int, int] | None = None  # first and last token of queries and keys
-    links: int = 20  # of each head beside a pooled map
-    keep_qk: bool = False  # whether queries and keys are kept beside the weights
-    channels: str = "mean"  # of layers that mix channel by channel: "mean", "all" or "3,17"
+    links: int = 20  # of each head, beside a pooled map
+    keep_qk: bool = False  # whether to keep queries and keys beside the weights
+    channels: str = "mean"  # of layers that mix by channel: "mean", "all" or "3,17"
 
     @property
     def is_default(self) -> bool:
-        """True where no part and no size was asked for."""
+        """Whether neither a part nor a size was asked for."""
         return self.max_size is None and self.rows is None and self.window is None
 
 
@@ -49,19 +42,19 @@ ALL_TOKENS = Region()
 
 @dataclass(frozen=True, slots=True)
 class PooledGrid:
-    """What is read of one stream: queries in blocks by keys in blocks."""
+    """What to read of one stream: blocks of queries by blocks of keys."""
 
     queries: TokenBlocks
     keys: TokenBlocks
 
     @property
     def cells(self) -> int:
-        """How many weights that is, for each head."""
+        """The number of weights of each head."""
         return self.queries.blocks * self.keys.blocks
 
     @property
     def is_pooled(self) -> bool:
-        """True where a cell stands for more than one weight."""
+        """Whether a cell stands for more than one weight."""
         return self.queries.length > 1 or self.keys.length > 1
 
 
@@ -79,11 +72,11 @@ def choose_grids(
     most = region.max_size or DEFAULT_SIZE
     long = max(max(side) for side in sides.values()) > most
     if region.max_size is None:
-        # A short text is pooled only where it has to be, a long one also to stay handy.
+        # A short text is pooled only if it must be; a long one also takes half of what is free.
         budget = min(MAP_BYTES, free // 2) if long else free
-        most = next((tried for tried in (most, *SIZES) if bytes_of(tried) <= budget), SIZES[-1])
+        most = next((size for size in (most, *SIZES) if bytes_of(size) <= budget), SIZES[-1])
     if bytes_of(most) > free:
-        fits = next((tried for tried in SIZES if bytes_of(tried) <= free and tried < most), None)
+        fits = next((size for size in SIZES if bytes_of(size) <= free and size < most), None)
         option = f"--max-size {fits} would fit" if fits else "free some, or give a shorter text"
         largest = max(grids_of(sides, region, most).values(), key=lambda grid: grid.cells)
         raise ModelError(
@@ -98,24 +91,24 @@ def choose_grids(
 def grids_of(
     sides: Mapping[str, tuple[int, int]], region: Region, most: int | None
 ) -> dict[str, PooledGrid]:
-    """What to read of each stream with at most so many blocks a side; None: every token."""
+    """What to read of each stream, with at most `most` queries and keys; None: every token."""
     grids = {}
     for stream, (queries, keys) in sides.items():
         if region.window is not None:
-            first, last = within(region.window, min(queries, keys), "--window")
-            part = in_blocks(first, last + 1, most or last)
+            first, last = check_part(region.window, min(queries, keys), "--window")
+            part = split_blocks(first, last + 1, most or last)
             grids[stream] = PooledGrid(part, part)
         elif region.rows is not None:
-            first, last = within(region.rows, queries, "--rows")
+            first, last = check_part(region.rows, queries, "--rows")
             grids[stream] = PooledGrid(TokenBlocks(first, last + 1), each_token(keys))
         else:
-            sizes = (in_blocks(0, length, most or length) for length in (queries, keys))
+            sizes = (split_blocks(0, length, most or length) for length in (queries, keys))
             grids[stream] = PooledGrid(*sizes)
     return grids
 
 
-def within(part: tuple[int, int], length: int, option: str) -> tuple[int, int]:
-    """The part, where the text has it."""
+def check_part(part: tuple[int, int], length: int, option: str) -> tuple[int, int]:
+    """The part, if the text has it."""
     if not 0 <= part[0] <= part[1] < length:
         raise UsageError(
             f"{option} {part[0]}-{part[1]} does not lie in this text: it has {length:,} tokens, "
@@ -125,12 +118,12 @@ def within(part: tuple[int, int], length: int, option: str) -> tuple[int, int]:
 
 
 def heads_of(config: Any, stream: str) -> int:
-    """How many heads a stream has in all its layers, as the configuration tells."""
+    """How many heads a stream has in all its layers, by the configuration."""
     return prod(shape_of(config, stream))
 
 
 def shape_of(config: Any, stream: str) -> tuple[int, int]:
-    """How many layers a stream has, and heads in each, as the configuration tells."""
+    """How many layers a stream has, and heads in each, by the configuration."""
     config = config.get_text_config()
     side = "encoder" if stream == "encoder" else "decoder"
     layers = [f"{side}_layers", f"num_{side}_layers", "num_hidden_layers"]
@@ -144,7 +137,7 @@ def _first_number(config: Any, names: list[str]) -> int:
 
 
 def region_note(grid: PooledGrid, side: tuple[int, int]) -> str:
-    """What was pooled or left out of a stream, in one sentence; "" where nothing was."""
+    """A sentence on what was pooled or left out of a stream, or ""."""
     queries, keys = grid.queries, grid.keys
     restricted = queries.stop - queries.start < side[0]
     what = f"{side[0]:,} tokens"
@@ -174,7 +167,7 @@ class TokenBlocks:
 
     @property
     def blocks(self) -> int:
-        """How many blocks there are."""
+        """The number of blocks."""
         return -(-(self.stop - self.start) // self.length)
 
     @property
@@ -186,10 +179,10 @@ class TokenBlocks:
         ]
 
     def tokens(self, tokens: tuple[Token, ...]) -> tuple[Token, ...]:
-        """A token for each block: itself where it stands alone ("12–15 the … of" where not)."""
+        """A token for each block, such as "12–15 the … of"; single tokens stay as they are."""
         if self.length == 1:
             return tokens[self.start : self.stop]
-        return tuple(_joined(tokens[first:stop], first) for first, stop in self.spans)
+        return tuple(_block_token(tokens[first:stop], first) for first, stop in self.spans)
 
 
 def each_token(length: int) -> TokenBlocks:
@@ -197,16 +190,16 @@ def each_token(length: int) -> TokenBlocks:
     return TokenBlocks(0, length)
 
 
-def in_blocks(start: int, stop: int, most: int) -> TokenBlocks:
+def split_blocks(start: int, stop: int, most: int) -> TokenBlocks:
     """The tokens in blocks of equal length, as short as `most` blocks allow."""
     return TokenBlocks(start, stop, -(-(stop - start) // most))
 
 
-def _joined(tokens: tuple[Token, ...], first: int) -> Token:
+def _block_token(tokens: tuple[Token, ...], first: int) -> Token:
     last = first + len(tokens) - 1
     words = tokens[0].text if len(tokens) == 1 else f"{tokens[0].text} … {tokens[-1].text}"
     place = f"{first}" if len(tokens) == 1 else f"{first}–{last}"
-    # Marks of no text ([CLS]) cover nothing at 0; what the block covers is what its words cover.
+    # Special tokens cover nothing, at 0: a block covers what its words cover.
     covering = [token for token in tokens if token.end > token.start] or list(tokens)
     return Token(
         f"{place} {words}",

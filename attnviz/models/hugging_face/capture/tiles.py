@@ -1,12 +1,11 @@
-"""Weights worked out in tiles of whole rows, where the kernel agrees that these are its weights.
+"""Recompute a kernel's weights in tiles of whole rows, and check them against its output.
 
-Nearly all kernels are one softmax of scaled queries times keys. On a processor it costs less to
-work that out again, some rows of a head at a time, than to ask the kernel with indicators for each
-slice of blocks: a tile stays in the cache, and every weight passes by once, so that each head's
-strongest links come with its map.
+Nearly all kernels are a softmax of scaled queries times keys. On a CPU it is cheaper to compute
+that again, some rows of a head at a time, than to probe the kernel for each slice of blocks: a tile
+stays in the cache, and since every weight is seen once, the strongest links come with the map.
 
-The kernel stays the judge: what is pooled of each tile, times the values, must be what the kernel
-itself returned for these queries. Where it is not, nothing of the call is read in this way.
+Each pooled tile times the values must be the kernel's output for its queries. If one is not, the
+call is probed instead.
 """
 
 from __future__ import annotations
@@ -17,41 +16,38 @@ from threading import Event
 from typing import Any
 
 from attnviz.models.hugging_face.capture.exact_links import (
-    Found,
     IgnoredPositions,
     Strongest,
+    StrongestCells,
     drop_ignored,
 )
 from attnviz.models.hugging_face.capture.kernel import Call
 from attnviz.models.hugging_face.capture.probe import (
-    agreement,
     disagreement,
+    largest_disagreement,
     mean_queries,
-    part_of,
-    written_out,
+    recompute_rows,
+    select_heads,
 )
 from attnviz.models.hugging_face.capture.region import PooledGrid, TokenBlocks
 
-TILE = 2**20
-"""Weights of a tile; each thread works on one."""
-
-AGREEMENT = 1e-5
-"""How far float32 tiles times the values may lie off the output, relative to the largest value."""
+TILE = 2**20  # weights of a tile, of which each thread has one
+AGREEMENT = 1e-5  # largest error of tiles times values in float32, relative to the largest value
 
 
 def read_tiles(
     call: Call, grid: PooledGrid, links: int, ignored: IgnoredPositions
 ) -> tuple[Any, list[Strongest]] | None:
-    """One call's attention as `read_grid` gives it, and each head's strongest links.
+    """One call's attention as from `read_grid`, and each head's strongest links.
 
-    None where the kernel does something else, or costs less to ask.
+    None if the kernel does something else, or is cheaper to probe.
     """
     import torch
 
-    # Half precision puts out too coarse a number to tell a kernel's own weights from nearly such.
+    # Outputs in half precision are too coarse to tell a kernel's weights from similar ones.
     if call.query.device.type != "cpu" or call.query.dtype != torch.float32:
         return None
-    # Queries of zeros stand for those that nothing is known of.
+    # Queries of zeros stand for unknown ones.
     if not (links or grid.keys.blocks > call.value.shape[-1]) or not call.query.any():
         return None
     batch, heads, length, _ = call.query.shape
@@ -66,7 +62,7 @@ def read_tiles(
     if min(threads, len(tasks)) == 1:
         found = list(map(reader.read, tasks))
     else:
-        # Each thread has heads of its own, so that no step has to wait for another thread.
+        # Each thread has its own heads, so no step waits for another thread.
         with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
             try:
                 found = list(pool.map(reader.read, tasks))
@@ -81,7 +77,7 @@ def read_tiles(
 
 
 class _Reader:
-    """What is read of a call, some heads of a text at a time."""
+    """Reads a call, some heads of a text at a time."""
 
     def __init__(self, call: Call, grid: PooledGrid, links: int, ignored: IgnoredPositions) -> None:
         import torch
@@ -91,24 +87,24 @@ class _Reader:
         self.weights = torch.zeros(
             (batch, heads, grid.queries.blocks, grid.keys.blocks), dtype=torch.float32
         )
-        self.allowed = agreement(call.value, AGREEMENT)
+        self.allowed = largest_disagreement(call.value, AGREEMENT)
         self.rows = max(TILE // call.key.shape[2], 1)  # of a tile
         self.stopped = Event()
 
     def read(self, task: tuple[int, range]) -> list[Strongest]:
-        """Work out the weights of some heads of a text; their strongest links."""
+        """Add the weights of some heads of a text; return their strongest links."""
         import torch
 
         text, heads = task
-        found = Found(len(heads), self.links, self.call.key.shape[2])
+        found = StrongestCells(len(heads), self.links, self.call.key.shape[2])
         every = torch.arange(len(heads))
         with torch.no_grad():
             space = torch.empty(max(TILE, self.call.key.shape[2]), dtype=torch.float32)
-            call = part_of(self.call, text, heads)
+            call = select_heads(self.call, text, heads)
             for first, stop in self._tiles():
                 if self.stopped.is_set():
                     break
-                tile = written_out(call, every, slice(first, stop), space)
+                tile = recompute_rows(call, every, slice(first, stop), space)
                 weights = self.weights[text, heads.start : heads.stop]
                 if tile is None or not self._pool(call, tile, first, weights):
                     self.stopped.set()
@@ -121,14 +117,14 @@ class _Reader:
         return found.cells()
 
     def _tiles(self) -> Iterator[tuple[int, int]]:
-        """First query of each tile and one past its last: whole blocks, or parts of one."""
+        """First query of each tile and one past its last: whole blocks, or parts of a block."""
         queries = self.grid.queries
         whole = max(self.rows // queries.length, 1) * queries.length
         for first, stop in TokenBlocks(queries.start, queries.stop, whole).spans:
             yield from TokenBlocks(first, stop, self.rows).spans
 
     def _pool(self, call: Call, tile: Any, first: int, weights: Any) -> bool:
-        """Add what a tile holds to the weights; False where the kernel disagrees."""
+        """Add a tile to the weights; False if the kernel disagrees."""
         import torch
 
         queries, keys = self.grid.queries, self.grid.keys
@@ -145,7 +141,7 @@ class _Reader:
             sums = sums.reshape(*sums.shape[:2], blocks, keys.length).sum(3)
         block = (first - queries.start) // queries.length
         size = min(queries.length, queries.stop - queries.start - block * queries.length)
-        # A block of more rows than a tile has is the sum of its tiles' shares.
+        # A block with more rows than a tile is the sum of its tiles' shares.
         share = min(rows / size, 1)
         weights[:, block : block + sums.shape[1], : sums.shape[2]] += sums * share
         return True

@@ -1,6 +1,6 @@
-"""A text as a user's turn of a conversation, by the chat template that comes with a model.
+"""Render a text as a user's turn of a conversation, by the model's chat template.
 
-A template is a program: it runs in a process of its own, with little time and little memory.
+A template is a program: it runs in its own process, with limits on time and memory.
 """
 
 from __future__ import annotations
@@ -15,33 +15,26 @@ from threading import Lock
 from typing import Any
 
 from attnviz.core.errors import ModelError, first_line
-from attnviz.models.hugging_face.load.errors import foreign
+from attnviz.models.hugging_face.load.model_errors import library_errors
 
 
 def apply_chat_template(tokenizer: Any, content: Any, name: str, owner: Any = None) -> str:
-    """A user's turn of a conversation, the way the model was taught to read one.
-
-    The template is the owner's, a processor's or else the tokenizer's.
-    """
-    source = owner or tokenizer
-    if not source.chat_template:
+    """A user's turn of a conversation, by the template of the processor (`owner`) or tokenizer."""
+    named = (owner or tokenizer).chat_template
+    if not named:
         raise ModelError(f"'{name}' has no chat template: leave --chat out")
-    with foreign(f"the chat template of '{name}' fails"):
-        # Of several templates by name it is the one called "default".
-        named = source.chat_template
+    with library_errors(f"the chat template of '{name}' fails"):
         template = named["default"] if isinstance(named, dict) else str(named)
         marks = json.dumps(tokenizer.special_tokens_map, sort_keys=True, default=str)
     return _renderer(template, marks, name).render([{"role": "user", "content": content}])
 
 
-TEMPLATE_SECONDS, TEMPLATE_BYTES = 5, 1 << 30
-"""What a template may take for a text; real ones take milliseconds."""
-LONGEST_TURN = 1 << 20
-"""Characters that a template may make of a text."""
+TEMPLATE_SECONDS, TEMPLATE_BYTES = 5, 1 << 30  # limits for one text; real ones take milliseconds
+LONGEST_TURN = 1 << 20  # characters of a rendered turn
 
 
 class TemplateProcess:
-    """A process that renders one chat template for one text after another."""
+    """A process that renders texts with one chat template."""
 
     def __init__(self, template: str, marks: str, name: str) -> None:
         self.name, self.lock = name, Lock()
@@ -60,7 +53,7 @@ class TemplateProcess:
         self._send({"template": template, "marks": json.loads(marks)})
 
     def render(self, messages: list[dict[str, Any]]) -> str:
-        """The text that a model reads of a conversation."""
+        """The text that the model reads for a conversation."""
         with self.lock:
             self._send(messages)
             assert self.process.stdout is not None
@@ -78,7 +71,7 @@ class TemplateProcess:
 
     def _send(self, document: Any) -> None:
         assert self.process.stdin is not None
-        with suppress(BrokenPipeError):  # the answer that is missing says it
+        with suppress(BrokenPipeError):  # `render` reports the missing answer
             self.process.stdin.write(json.dumps(document).encode() + b"\n")
             self.process.stdin.flush()
 
@@ -92,7 +85,7 @@ def _end(process: Any) -> None:
 
 
 def serve_template(seconds: str, memory: str) -> None:
-    """Render what stdin asks for, a line each, until it ends; the work of `TemplateProcess`."""
+    """The loop of a `TemplateProcess`: render each line of stdin."""
     import psutil
     from transformers.utils.chat_template_utils import render_jinja_template
 
@@ -118,7 +111,7 @@ def serve_template(seconds: str, memory: str) -> None:
 
 
 def _limit(seconds: int, memory: int) -> None:
-    """Let this process have so many more seconds of a processor, and so many bytes in all."""
+    """Limit this process to so many more seconds of CPU time, and so many bytes in all."""
     try:
         import resource
     except ImportError:  # Windows has no such limits

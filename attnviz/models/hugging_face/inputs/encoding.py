@@ -1,4 +1,4 @@
-"""A query becomes tokens and model inputs: one text, two as one sequence, or source and target."""
+"""Encode a query as tokens and model inputs: a text, a pair as one sequence, source and target."""
 
 from __future__ import annotations
 
@@ -9,53 +9,52 @@ from typing import Any
 from attnviz.core.attention_map import PARTS, SECOND_PART, Attention, Provenance, Token, typed_facts
 from attnviz.core.errors import AttentionError, InputError, ModelError, UsageError
 from attnviz.core.query import Query
-from attnviz.models.hugging_face.capture.capture import Captured
-from attnviz.models.hugging_face.capture.exact_links import IgnoredPositions
-from attnviz.models.hugging_face.capture.maps import (
+from attnviz.models.hugging_face.capture.capture import (
+    Captured,
     as_map,
     capture_notes,
     ignored_positions,
     projections_of,
     with_routes,
 )
+from attnviz.models.hugging_face.capture.exact_links import IgnoredPositions
 from attnviz.models.hugging_face.inputs.chat import apply_chat_template
 from attnviz.models.hugging_face.inputs.generation import (
     QUERIES,
     continue_prompt,
-    generated_target,
-    given_target,
+    shift_target,
+    write_target,
 )
-from attnviz.models.hugging_face.inputs.tokens import (
+from attnviz.models.hugging_face.inputs.tokenization import (
     TokenizedText,
     check_text,
-    label,
+    label_tokens,
     pieces_of,
     tokenize,
-    tokenizing,
+    tokenizer_errors,
 )
 from attnviz.models.hugging_face.load.imports import quiet_native
 from attnviz.models.hugging_face.load.tasks import Task, show_decision
-from attnviz.models.hugging_face.model import LoadedModel, vocabulary_size
+from attnviz.models.hugging_face.loaded_model import LoadedModel, vocabulary_size
 
-BETWEEN = "\n"
-"""What stands between the two texts where they are shown as one; no token covers it."""
+BETWEEN = "\n"  # separates the texts of a pair that is shown as one text; no token covers it
 SEQ2SEQ_AXES = {
     "cross": ("target", "source"),
     "encoder": ("source", "source"),
     "decoder": ("target", "target"),
 }
-"""The streams of an encoder–decoder, with the texts of their queries and keys."""
+"""An encoder–decoder's streams, with the texts of their queries and keys."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EncodedQuery:
-    """A query as a model reads it: what one pass needs, and what its maps are put into."""
+    """A query as a model reads it, and the attention that its maps will be added to."""
 
-    part: Any  # the model, or the part of it that reads
+    part: Any  # the model, or the part that reads
     inputs: Mapping[str, Any]  # ids and masks by input name
-    tokens: Mapping[str, tuple[Token, ...]]  # of "text", or of "source" and "target"
+    tokens: Mapping[str, tuple[Token, ...]]  # "text", or "source" and "target"
     axes: Mapping[str, tuple[str, str]]  # texts of each stream's queries and keys
-    attention: Attention  # still without maps
+    attention: Attention  # without maps
     ignored: Mapping[str, IgnoredPositions] = field(default_factory=dict)  # by stream
 
     @property
@@ -71,8 +70,10 @@ class EncodedQuery:
         ids: Sequence[int] = self.inputs["decoder_input_ids" if text == "target" else "input_ids"]
         return ids
 
-    def finished(self, captured: Sequence[Captured], task: Task | None, output: Any) -> Attention:
-        """The attention with its maps, notes on them, and what the model decided by its output."""
+    def build_attention(
+        self, captured: Sequence[Captured], task: Task | None, logits: Any
+    ) -> Attention:
+        """The attention with maps, notes, and the decision by logits (a batch of one, or None)."""
         first = next(iter(self.axes.values()))
         maps = tuple(
             as_map(item, self.tokens, *self.axes.get(item.stream, first)) for item in captured
@@ -85,13 +86,13 @@ class EncodedQuery:
             provenance=replace(provenance, notes=notes),
             projections=projections_of(maps, captured),
         )
-        if task is None or output is None or "source" in self.tokens:
+        if task is None or logits is None or "source" in self.tokens:
             return attention
-        return show_decision(attention, task, output, self.tokens.get("text", ()))
+        return show_decision(attention, task, logits, self.tokens.get("text", ()))
 
 
 def encode(loaded: LoadedModel, query: Query) -> EncodedQuery:
-    """A query's tokens, once it is certain that the model can read them."""
+    """Encode a query, and check that the model can read it."""
     if query.kind == "self":
         return _encode_self(loaded, query.text)
     if query.kind == "pair":
@@ -120,8 +121,8 @@ def _encode_pair(loaded: LoadedModel, first: str, second: str) -> EncodedQuery:
         )
     read = tokenize_pair(loaded.tokenizer, first, second)
     _check_ids(loaded, read.ids, read.tokens, "pair")
-    settings = {PARTS: "pair", SECOND_PART: len(joined(first, ""))}
-    return _one_sequence(loaded, read, joined(first, second), _provenance(loaded, settings))
+    settings = {PARTS: "pair", SECOND_PART: len(join_pair(first, ""))}
+    return _one_sequence(loaded, read, join_pair(first, second), _provenance(loaded, settings))
 
 
 def _one_sequence(
@@ -133,7 +134,7 @@ def _one_sequence(
     if encoder and loaded.task is None:
         part = loaded.model.get_encoder()
     elif loaded.max_new_tokens is not None and not encoder:
-        # The language-model head would give logits over the vocabulary that nothing reads.
+        # Nothing reads the logits of a continuation: leave the language-model head out.
         part = loaded.model.base_model
     return EncodedQuery(
         part,
@@ -156,9 +157,9 @@ def _encode_cross(loaded: LoadedModel, source: str, target: str | None) -> Encod
     read = tokenize(loaded.tokenizer, source)
     _check_ids(loaded, read.ids, read.tokens, "text")
     if target is None:
-        decoder = generated_target(loaded, read)
+        decoder = write_target(loaded, read)
     else:
-        decoder = given_target(loaded.model, loaded.tokenizer, target)
+        decoder = shift_target(loaded.model, loaded.tokenizer, target)
         _check_ids(loaded, decoder.ids, decoder.tokens, "target")
     return EncodedQuery(
         loaded.model,
@@ -197,10 +198,10 @@ def _check_ids(loaded: LoadedModel, ids: Sequence[int], tokens: Sequence[Token],
 
 
 def tokenize_pair(tokenizer: Any, first: str, second: str) -> TokenizedText:
-    """The tokens of two texts and of the marks around them; offsets are into `joined` texts.
+    """The tokens of two texts and their marks; offsets refer to `join_pair`.
 
-    Which text a token is of is asked of the tokenizer's `sequence_ids`, since many models
-    (RoBERTa, T5) tell the two apart by marks alone and have no token types.
+    `sequence_ids` says which text a token belongs to, since many models (RoBERTa, T5) have no token
+    types.
     """
     for text in (first, second):
         check_text(text)
@@ -209,7 +210,7 @@ def tokenize_pair(tokenizer: Any, first: str, second: str) -> TokenizedText:
             "the model's tokenizer (written in Python) does not say which text of a pair a token "
             "is of: give one text"
         )
-    with tokenizing(tokenizer), quiet_native():
+    with tokenizer_errors(tokenizer), quiet_native():
         encoded = tokenizer(
             first,
             second,
@@ -226,15 +227,15 @@ def tokenize_pair(tokenizer: Any, first: str, second: str) -> TokenizedText:
         raise InputError("a text of the pair leaves no tokens: the tokenizer knows none of it")
     if None not in parts[parts.index(0) : parts.index(1)]:
         raise ModelError("the model's tokenizer puts no mark between two texts: give one text")
-    start = len(joined(first, ""))
+    start = len(join_pair(first, ""))
     moved = [
         (begin + start, end + start) if part == 1 else (begin, end)
         for (begin, end), part in zip(offsets, parts, strict=True)
     ]
-    tokens = label(pieces, moved, added, joined(first, second), tokenizer.unk_token)
+    tokens = label_tokens(pieces, moved, added, join_pair(first, second), tokenizer.unk_token)
     return TokenizedText(tokens, inputs)
 
 
-def joined(first: str, second: str) -> str:
+def join_pair(first: str, second: str) -> str:
     """Both texts as the one that offsets refer to."""
     return first + BETWEEN + second

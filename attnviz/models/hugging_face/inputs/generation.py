@@ -1,4 +1,4 @@
-"""What a decoder reads: a given target, or what the model writes: a target or a continuation."""
+"""Decoder inputs: a given target, or a target or continuation that the model writes."""
 
 from __future__ import annotations
 
@@ -7,25 +7,22 @@ from typing import Any
 
 from attnviz.core.attention_map import PARTS, SECOND_PART, Token
 from attnviz.core.errors import InputError, ModelError
-from attnviz.models.hugging_face.inputs.tokens import (
+from attnviz.models.hugging_face.inputs.tokenization import (
     TokenizedText,
     label_ids,
     tokenize,
     tokenize_generated,
-    tokenizing,
+    tokenizer_errors,
 )
-from attnviz.models.hugging_face.load.errors import running
-from attnviz.models.hugging_face.model import LoadedModel
+from attnviz.models.hugging_face.load.model_errors import running_errors
+from attnviz.models.hugging_face.loaded_model import LoadedModel
 
-LONGEST = 256
-"""Tokens after which a model that does not end its output by itself is stopped."""
-
-FEW = 20
-"""Tokens after a text that are enough to see what a model would write."""
+LONGEST = 256  # tokens after which a model that does not end its output is stopped
+FEW = 20  # tokens that show how a model continues a text
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class DecoderInput:
     """A decoder's input."""
 
     text: str
@@ -34,32 +31,32 @@ class Target:
     notes: tuple[str, ...] = ()
 
 
+# What rows of a decoder's maps mean.
 QUERIES = "the decoder's input: each token looks before the next one is predicted"
-"""What the rows of a decoder's maps stand for."""
 
 
-def given_target(model: Any, tokenizer: Any, text: str) -> Target:
-    """A text as the decoder reads it while it predicts that text: shifted by one start token."""
+def shift_target(model: Any, tokenizer: Any, text: str) -> DecoderInput:
+    """A text as the decoder reads it to predict that text: shifted by a start token."""
     written = tokenize(tokenizer, text, as_target=True)
     ids, tokens = list(written.ids), list(written.tokens)
     if not tokens[-1].special:
-        # Shifting drops the last token, which must not be one of the text's.
+        # Shifting drops the last token, which must not belong to the text.
         ids.append(tokenizer.eos_token_id if tokenizer.eos_token_id is not None else ids[-1])
         tokens.append(tokens[-1])
     shifted = _shift(model, ids)
     start = Token(str(tokenizer.convert_ids_to_tokens(shifted[0])), special=True)
-    return Target(text, shifted, (start, *tokens[:-1]))
+    return DecoderInput(text, shifted, (start, *tokens[:-1]))
 
 
 def _shift(model: Any, ids: list[int]) -> list[int]:
-    """What a decoder reads to predict these tokens: a start token, then all but the last of them.
+    """A start token, then all tokens but the last.
 
-    A model's own way is asked first: mBART starts with the language, which stands last.
+    The model's own method comes first: mBART starts with the language, its last token.
     """
     import torch
 
     if hasattr(model, "prepare_decoder_input_ids_from_labels"):
-        with running(model):
+        with running_errors(model):
             own = model.prepare_decoder_input_ids_from_labels(torch.tensor([ids]))
             return [int(number) for number in own[0]]
     start = getattr(model.config, "decoder_start_token_id", None)
@@ -71,8 +68,8 @@ def _shift(model: Any, ids: list[int]) -> list[int]:
     return [start, *ids[:-1]]
 
 
-def generated_target(loaded: LoadedModel, read: TokenizedText) -> Target:
-    """What an encoder–decoder writes for a source, taking the likeliest token each time."""
+def write_target(loaded: LoadedModel, read: TokenizedText) -> DecoderInput:
+    """The target that an encoder–decoder writes greedily for a source."""
     if not loaded.can_generate:
         raise ModelError(
             f"'{loaded.name}' has no language-model head to write a target with: give a target"
@@ -80,38 +77,34 @@ def generated_target(loaded: LoadedModel, read: TokenizedText) -> Target:
     model, tokenizer = loaded.model, loaded.tokenizer
     most = min(loaded.max_new_tokens or LONGEST, (loaded.limit or 1 << 20) - 1)
     inputs = loaded.tensors(read.inputs, model)
-    # transformers sizes T5's cache by the encoder, which is too small for a deeper decoder.
+    # transformers sizes T5's cache by the encoder: too small for a deeper decoder.
     deeper = getattr(model.config, "num_decoder_layers", 0) > model.config.num_hidden_layers
     kept, cut = generate_ids(loaded, inputs, most, use_cache=not deeper)
     text, tokens = tokenize_generated(tokenizer, kept)
     if not text:
         raise ModelError("the model wrote nothing about this text: give a target")
-    # The token that a decoder starts with stands for no text, whatever it is called.
+    # The start token stands for no text, whatever its name.
     tokens = (replace(tokens[0], special=True), *tokens[1:])
     notes = ("the target was generated greedily, then read in one teacher-forced pass", *cut)
-    return Target(text, kept, tokens, notes)
+    return DecoderInput(text, kept, tokens, notes)
 
 
 def generate_ids(
     loaded: Any, inputs: dict[str, Any], most: int, **options: Any
 ) -> tuple[list[int], tuple[str, ...]]:
-    """What a model gives out greedily, without the token that ends it, and notes on that.
-
-    `loaded` has a `model` and a `tokenizer`.
-    """
+    """The ids that `loaded.model` writes greedily, without the end token, and notes."""
     import torch
 
-    # What a folder's generation_config.json says besides (more sequences, another kind of answer)
-    # is not for one greedy output.
+    # A folder's generation_config.json may ask for more sequences or another kind of answer.
     plain = {"num_return_sequences": 1, "return_dict_in_generate": False, "do_sample": False}
-    with running(loaded.model), torch.inference_mode():
+    with running_errors(loaded.model), torch.inference_mode():
         written = loaded.model.generate(
             **inputs, **plain, num_beams=1, max_new_tokens=most, **options
         )
     ids = written[0].tolist()
     if ids[-1] in _end_ids(loaded):
         return ids[:-1], ()
-    # Whisper leaves out the token that ends its output: fewer than it may write were not cut.
+    # Whisper leaves the end token out: an output shorter than allowed was not cut.
     return ids, (f"the model was stopped after {most} tokens",) if len(ids) >= most else ()
 
 
@@ -122,7 +115,7 @@ def _end_ids(loaded: Any) -> set[int]:
 
 
 def writer_class(config: Any, name: str) -> Any:
-    """The auto class that loads a model with the head it writes with."""
+    """The auto class that loads a model with its language-model head."""
     import transformers
     from transformers.models.auto import modeling_auto as auto
 
@@ -140,10 +133,10 @@ def writer_class(config: Any, name: str) -> Any:
 def continue_prompt(
     loaded: LoadedModel, prompt: str, read: TokenizedText
 ) -> tuple[str, TokenizedText, dict[str, Any], tuple[str, ...]]:
-    """A prompt with what the model writes after it as one text, its tokens, settings and notes.
+    """A prompt and its continuation as one text, with tokens, settings and notes.
 
-    Step by step with a cache or all at once, a causal model attends alike; so prompt and output are
-    read once more, in one pass, instead of stitching steps together.
+    A causal model attends alike step by step with a cache and in one pass, so prompt and output are
+    read again in one pass.
     """
     if loaded.family == "encoder–decoder":
         raise ModelError(
@@ -178,10 +171,10 @@ def continue_prompt(
     return prompt + output, both, settings, notes
 
 
-def write_on(loaded: LoadedModel, inputs: dict[str, Any]) -> str:
+def continue_text(loaded: LoadedModel, inputs: dict[str, Any]) -> str:
     """What a model writes greedily: a target, or at most `FEW` tokens after the text.
 
-    Nothing is kept from one step to the next, so that it can be changed as it runs.
+    It uses no cache, so that an intervention acts on every step.
     """
     given = {name: rows for name, rows in inputs.items() if not name.startswith("decoder_")}
     if loaded.family == "encoder–decoder":
@@ -197,10 +190,10 @@ def write_on(loaded: LoadedModel, inputs: dict[str, Any]) -> str:
 
 
 def new_text(tokenizer: Any, before: list[int], new: list[int]) -> str:
-    """What new tokens add to the text, with the space that they may begin with."""
+    """The text of new tokens, with a space before it if there is one."""
 
     def decoded(ids: list[int]) -> str:
-        with tokenizing(tokenizer):
+        with tokenizer_errors(tokenizer):
             return str(
                 tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
             )

@@ -1,4 +1,4 @@
-"""An adapter (LoRA and its like) merged into the model that it was trained for, by peft."""
+"""Adapters (LoRA and similar), merged by peft into the model that they were trained for."""
 
 from __future__ import annotations
 
@@ -8,33 +8,27 @@ from typing import Any
 
 from attnviz.core.errors import ModelError
 from attnviz.models.hugging_face.load.checkpoint import read_header, read_json
-from attnviz.models.hugging_face.load.errors import foreign
 from attnviz.models.hugging_face.load.locate import locate
+from attnviz.models.hugging_face.load.model_errors import library_errors
 
 CONFIG, WEIGHTS, PICKLED = "adapter_config.json", "adapter_model.safetensors", "adapter_model.bin"
-PREFIX = "base_model.model."
-"""What peft puts before the names of a model's own weights."""
+PREFIX = "base_model.model."  # what peft puts before the names of a model's own weights
 
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
-    """An adapter's files, complete.
+    """An adapter whose files are complete."""
 
-    Attributes:
-        name: as it was asked for.
-        base: the model that it was trained for, as its configuration names it; may be "".
-    """
-
-    name: str
+    name: str  # as the user asked for it
     folder: Path
-    base: str
+    base: str  # the model that its configuration names; may be ""
 
 
 def find_adapter(name: str, *, allow_pickle: bool = False) -> Adapter:
-    """The adapter in a folder, or of a hub id; only its small files are read.
+    """The adapter in a folder or of a hub id; reads only its small files.
 
     Raises:
-        ModelError: there is none, it is incomplete, or its weights are a pickle.
+        ModelError: there is no adapter, it is incomplete, or its weights are a pickle.
     """
     folder = locate(name)
     if not (folder / CONFIG).is_file():
@@ -54,21 +48,17 @@ def find_adapter(name: str, *, allow_pickle: bool = False) -> Adapter:
 
 
 def base_of(adapter: str) -> str:
-    """The model that an adapter names as its own.
-
-    Raises:
-        ModelError: it names none.
-    """
+    """The model that an adapter names; a ModelError if it names none."""
     if base := find_adapter(adapter, allow_pickle=True).base:
         return base
     raise ModelError(f"'{adapter}' does not say which model it is for: give --model ID_OR_FOLDER")
 
 
-def merged(model: Any, adapter: Adapter) -> tuple[Any, list[str]]:
-    """The model with the adapter in its weights, and what a reader must know of it.
+def merge_adapter(model: Any, adapter: Adapter) -> tuple[Any, list[str]]:
+    """The model with the adapter merged into its weights, and notes on what was left out.
 
     Raises:
-        ModelError: the adapter is not for this model, or cannot be merged.
+        ModelError: the adapter is for another model, or cannot be merged.
     """
     try:
         import peft
@@ -76,7 +66,7 @@ def merged(model: Any, adapter: Adapter) -> tuple[Any, list[str]]:
         raise ModelError(
             "--adapter needs the package peft: pip install 'attnviz[adapters]'"
         ) from error
-    with foreign(f"the adapter '{adapter.name}' cannot be loaded"):
+    with library_errors(f"the adapter '{adapter.name}' cannot be loaded"):
         config = peft.PeftConfig.from_pretrained(str(adapter.folder))
         weights = peft.load_peft_weights(str(adapter.folder), device="cpu")
     if config.is_prompt_learning:
@@ -86,15 +76,15 @@ def merged(model: Any, adapter: Adapter) -> tuple[Any, list[str]]:
         )
     modules = {name for name, _ in model.named_modules() if "." in name}
     weights = {name.removeprefix(PREFIX): one for name, one in weights.items()}
-    named = _in_words_of(model, weights, modules)
+    named = _match_names(model, weights, modules)
     found = {name: _module_of(name, modules) for name in named}
-    if isinstance(config.target_modules, str):  # a pattern, perhaps of the whole model's names
+    if isinstance(config.target_modules, str):  # a pattern, which may expect the names with a head
         config.target_modules = sorted(set(filter(None, found.values())))
-    # Heads that are not there, as where a classifier was trained and attention is wanted.
+    # The adapter may have trained a classifier that a model loaded for its attention lacks.
     heads = sorted({name.split(".")[0] for name, module in found.items() if module is None})
     config.modules_to_save, config.inference_mode = None, True
     given = {PREFIX + name: named[name] for name, module in found.items() if module}
-    with foreign(f"the adapter '{adapter.name}' does not fit the model"):
+    with library_errors(f"the adapter '{adapter.name}' does not fit the model"):
         whole = peft.PeftModel(model, config)
         own = peft.get_peft_model_state_dict(whole, save_embedding_layers=False)
     if odd := sorted(given.keys() ^ own.keys()):
@@ -102,15 +92,15 @@ def merged(model: Any, adapter: Adapter) -> tuple[Any, list[str]]:
             f"the adapter '{adapter.name}' does not fit the model: {len(odd)} weights are only on "
             f"one side ({odd[0].removeprefix(PREFIX)})"
         )
-    with foreign(f"the adapter '{adapter.name}' does not fit the model"):
+    with library_errors(f"the adapter '{adapter.name}' does not fit the model"):
         peft.set_peft_model_state_dict(whole, given)
         whole = whole.merge_and_unload(safe_merge=True)
     left_out = f"the adapter also trained {', '.join(heads)}, which is left out"
-    return whole.eval(), [left_out] * bool(heads)
+    return whole.eval(), [left_out] if heads else []
 
 
-def _in_words_of(model: Any, weights: dict[str, Any], modules: set[str]) -> dict[str, Any]:
-    """Weights by their names in this model, which may be the body of the one that was trained."""
+def _match_names(model: Any, weights: dict[str, Any], modules: set[str]) -> dict[str, Any]:
+    """Weights by their names in this model, which may be the trained one without its head."""
     body = f"{model.base_model_prefix}."
     ways = (
         weights,
@@ -121,7 +111,6 @@ def _in_words_of(model: Any, weights: dict[str, Any], modules: set[str]) -> dict
 
 
 def _module_of(weight: str, modules: set[str]) -> str | None:
-    """The module of the model that a weight of an adapter changes."""
     parts = weight.split(".")
     names = (".".join(parts[:length]) for length in range(len(parts) - 1, 1, -1))
     return next((name for name in names if name in modules), None)

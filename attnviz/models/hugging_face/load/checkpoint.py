@@ -1,4 +1,4 @@
-"""What a model's folder holds, checked from the files alone, before anything heavy is imported."""
+"""A model's folder, checked by its files alone, before torch and transformers are imported."""
 
 from __future__ import annotations
 
@@ -18,14 +18,10 @@ from attnviz.core.errors import ModelError
 from attnviz.models.hugging_face.load.locate import WEIGHT_NAMES
 
 POINTER = b"version https://git-lfs"
-LONGEST_JSON = 1 << 26
-"""Bytes of a configuration or an index; the largest real ones have some hundred thousand."""
-DEEPEST_JSON = 64
-"""Levels of a configuration; real ones have five."""
-LONGEST_HEADER = 100_000_000
-"""Bytes of a safetensors header, as that library itself allows."""
-TENSOR_BYTES = 100
-"""Bytes that a tensor takes in a pickle at the least, with its name and its place."""
+LONGEST_JSON = 1 << 26  # bytes of a configuration or an index; the largest real ones: 10**5
+DEEPEST_JSON = 64  # levels of a configuration; real ones have five
+LONGEST_HEADER = 100_000_000  # bytes of a safetensors header, as that library itself allows
+TENSOR_BYTES = 100  # the least that a tensor takes in a pickle, with its name and its place
 CLAIMS = (
     (re.compile(r"(layers?|blocks?|depths?|stages|group_num|hidden_groups)$"), 100, "tensors"),
     (re.compile(r"(experts|heads?|groups)$"), 1000, "largest"),
@@ -33,25 +29,26 @@ CLAIMS = (
     (re.compile(r"positions?(_embeddings)?$"), 1 << 22, "numbers"),
     (re.compile(r"^(?!.*(theta|seed|base|length|index|_ids?$))"), 1 << 24, "numbers"),
 )
-"""What numbers of a configuration, by the ends of their names, cannot be more than: that many, and
-what is stored. It is bounded from above only, since layers may share weights and positions need
-none; a model that asks for a little too much is refused once it is built."""
+"""By name: a number of a configuration may be at most this, or what is stored if that is more.
+
+There is no lower bound, since layers may share weights and positions need none. A model that asks
+for a little too much is refused when it is built."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A folder that can be loaded."""
+    """A folder that can be loaded, and what its files say."""
 
     folder: Path
-    config: Mapping[str, Any]  # as it is written
+    config: Mapping[str, Any]  # as in its file
     pickled: bool  # else the weights are safetensors
     dtypes: tuple[str, ...]  # as safetensors spells them ("F32", "BF16")
-    numbers: int  # how many weights are stored, 0 where that is not known
+    numbers: int  # how many weights are stored; 0: unknown
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
-    """How much a checkpoint holds; of a pickle, which is not opened, at most."""
+class StoredSize:
+    """How much a checkpoint holds; for a pickle, which is not opened, an upper bound."""
 
     tensors: int
     numbers: int
@@ -62,18 +59,20 @@ class Stored:
 
 
 def check_folder(folder: Path, *, allow_pickle: bool = False) -> Checkpoint:
-    """A folder's contents, once everything that loading needs is there and complete."""
+    """A folder's contents; a ModelError unless all files for loading are there and complete."""
     config = read_config(folder)
     name = next((name for name in WEIGHT_NAMES if (folder / name).is_file()), None)
     if name is None:
-        raise ModelError(f"'{folder}' holds a configuration but no weights: {contents(folder)}")
+        raise ModelError(
+            f"'{folder}' holds a configuration but no weights: {list_contents(folder)}"
+        )
     pickled = not name.startswith("model.safetensors")
     if pickled and not allow_pickle:
         raise ModelError(
             f"'{folder}' holds its weights as a pickle ('{name}'), which can hide code: give "
             "--allow-pickle if you trust it, or use a model with safetensors"
         )
-    files = shards(folder / name) if name.endswith(".index.json") else [folder / name]
+    files = shard_files(folder / name) if name.endswith(".index.json") else [folder / name]
     try:
         for file in files:
             _check_file(file)
@@ -81,7 +80,7 @@ def check_folder(folder: Path, *, allow_pickle: bool = False) -> Checkpoint:
     except OSError as error:
         raise ModelError(f"the weights in '{folder}' cannot be read: {error.strerror}") from error
     tensors = [tensor for header in headers for tensor in header.values()]
-    check_claims(folder, config, _stored_in(tensors, files))
+    check_claims(folder, config, _measure_weights(tensors, files))
     return Checkpoint(
         folder,
         config,
@@ -91,20 +90,19 @@ def check_folder(folder: Path, *, allow_pickle: bool = False) -> Checkpoint:
     )
 
 
-def _stored_in(tensors: list[dict[str, Any]], files: list[Path]) -> Stored:
+def _measure_weights(tensors: list[dict[str, Any]], files: list[Path]) -> StoredSize:
     if not tensors:
         size = sum(file.stat().st_size for file in files)
-        return Stored(size // TENSOR_BYTES, size, size)
+        return StoredSize(size // TENSOR_BYTES, size, size)
     shapes = [tensor["shape"] for tensor in tensors if prod(tensor["shape"])]
     largest = max((side for shape in shapes for side in shape), default=1)
-    return Stored(len(shapes), sum(map(prod, shapes)), largest)
+    return StoredSize(len(shapes), sum(map(prod, shapes)), largest)
 
 
-def check_claims(folder: Path, config: Mapping[str, Any], stored: Stored) -> None:
+def check_claims(folder: Path, config: Mapping[str, Any], stored: StoredSize) -> None:
     """Refuse a configuration that asks for far more than is stored, before anything is built.
 
-    A billion layers would be built one by one, a billion labels named, a table of a billion
-    positions filled, until the memory ends.
+    transformers would build a billion layers one by one until the memory ends.
     """
     for name, number in _numbers_in(config):
         for ends, most, measure in CLAIMS:
@@ -126,7 +124,7 @@ def check_sane(path: Path, config: Mapping[str, Any]) -> None:
 
 
 def _numbers_in(config: Any, name: str = "") -> Iterator[tuple[str, int]]:
-    """The whole numbers of a configuration, each by the nearest name."""
+    """The integers of a configuration, each with the nearest name."""
     if isinstance(config, dict):
         for key, item in config.items():
             yield from _numbers_in(item, key)
@@ -138,17 +136,17 @@ def _numbers_in(config: Any, name: str = "") -> Iterator[tuple[str, int]]:
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """A model's configuration."""
+    """The configuration in a model's folder."""
     path = folder / "config.json"
     if not path.is_file():
         raise ModelError(
-            f"'{folder}' is not a model's folder, it has no config.json: {hint(folder)}"
+            f"'{folder}' is not a model's folder, it has no config.json: {suggest_folder(folder)}"
         )
     return read_config_file(path)
 
 
 def read_config_file(path: Path) -> dict[str, Any]:
-    """A model's configuration from its file."""
+    """The configuration in a file."""
     config = read_json(path)
     if not isinstance(config, dict) or not isinstance(config.get("model_type"), str):
         raise ModelError(f"'{path}' names no 'model_type', so its architecture is unknown")
@@ -161,16 +159,16 @@ def read_config_file(path: Path) -> dict[str, Any]:
     return config
 
 
-def hint(folder: Path) -> str:
-    """What to do about a folder that is not a model's."""
+def suggest_folder(folder: Path) -> str:
+    """What to do if a folder holds no model."""
     if (folder / "adapter_config.json").is_file():
         return f"it holds an adapter only: --adapter {folder}"
     deeper = sorted(path.parent for path in folder.glob("*/config.json"))
-    return f"did you mean '{deeper[0]}'?" if deeper else contents(folder)
+    return f"did you mean '{deeper[0]}'?" if deeper else list_contents(folder)
 
 
-def contents(folder: Path) -> str:
-    """A folder's first files, in words."""
+def list_contents(folder: Path) -> str:
+    """A folder's first files, in a sentence."""
     names = sorted(path.name for path in folder.iterdir())
     listed = f"it has {', '.join(names[:6])}{', …' if len(names) > 6 else ''}"
     return listed if names else "it is empty"
@@ -202,29 +200,24 @@ def read_json(path: Path) -> Any:
     return found
 
 
-MOST_GROWTH = 1000
-"""Characters that a tokenizer may make of one; those of the field make up to about twenty."""
+MOST_GROWTH = 1000  # characters that a tokenizer may make of one; real ones make about 20
 
 
 class _TokenizerFile(Struct):
-    """What of a tokenizer.json makes text of text."""
+    """The parts of a tokenizer.json that rewrite text."""
 
     normalizer: Any = None
     decoder: Any = None
 
 
 def check_growth(folder: Path) -> None:
-    """Refuse a tokenizer that would fill the memory with a few words, before it is loaded.
-
-    Raises:
-        ModelError: steps that replace what others have put in grow a text without bound.
-    """
+    """Refuse a tokenizer whose steps, each replacing what the last one put in, fill the memory."""
     for path in sorted(folder.glob("tokenizer*.json")):
         try:
             file = decode(path.read_bytes(), type=_TokenizerFile)
             growth = max(map(_growth_of, (file.normalizer, file.decoder)))
         except (OSError, ValueError, DecodeError, RecursionError, TypeError, AttributeError):
-            continue  # the loader reports what is broken
+            continue  # the loader reports a broken file
         if growth > MOST_GROWTH:
             raise ModelError(
                 f"'{path}' would make up to {growth:,} characters of one: {MOST_GROWTH:,} are "
@@ -233,28 +226,28 @@ def check_growth(folder: Path) -> None:
 
 
 def _growth_of(step: Any) -> int:
-    """Characters that a normalizer or a decoder may make of one; a bound from above."""
-    found = list[tuple[str, int]]()  # of each later step what it looks for, and what comes of it
+    """An upper bound of the characters that a normalizer or a decoder makes of one."""
+    found = list[tuple[str, int]]()  # what each later step looks for, and how far that grows
     for one in reversed([*_steps_of(step)]):
         put = str(one.get("content") or one.get("prepend") or "")
-        if mapped := one.get("precompiled_charsmap"):  # a trie, then all that it puts in
+        if mapped := one.get("precompiled_charsmap"):  # a trie, then all replacements
             trie = int.from_bytes((data := b64decode(mapped))[:4], "little")
             put = max(data[4 + trie :].split(b"\0"), key=len).decode("latin-1")
         pattern = one.get("pattern") or {}
         stays = "prepend" in one or _finds_nothing(pattern.get("Regex"))
-        # What is put in is replaced by a later step, where that looks for such characters.
+        # A later step that looks for such characters replaces them again.
         later = (size for text, size in found if stays or not text or {*text} & {*put})
         found.append((pattern.get("String") or "", (len(put) + stays) * max([1, *later])))
     return max([1, *(size for _, size in found)])
 
 
 def _finds_nothing(regex: str | None) -> bool:
-    """Whether a pattern may be found between two characters, where what is put in comes on top."""
+    """Whether a pattern may match between two characters, so that text is only added."""
     if regex is None or "(?" in regex:
         return regex is not None
     try:
         return any(not found[0] for found in re.finditer(regex, "a 1.B\n"))
-    except re.error:  # the library knows more of them than Python
+    except re.error:  # the library's patterns go beyond Python's
         return True
 
 
@@ -264,7 +257,7 @@ def _steps_of(step: Any) -> Iterator[dict[str, Any]]:
         yield from (one for part in inside for one in _steps_of(part)) if inside else (step,)
 
 
-def shards(index: Path) -> list[Path]:
+def shard_files(index: Path) -> list[Path]:
     """The files that an index names, which must lie in its folder."""
     found = read_json(index)
     weight_map = found.get("weight_map") if isinstance(found, dict) else None
@@ -285,7 +278,7 @@ def shards(index: Path) -> list[Path]:
 
 
 def _lies_outside(folder: Path, name: str) -> bool:
-    """True for a file that is not in the folder, nor where its hub cache keeps what it links to."""
+    """Whether a file is neither in the folder nor among the blobs of its hub cache."""
     if not name.strip() or "\0" in name:
         return True
     around = folder.resolve()
@@ -321,18 +314,11 @@ def read_header(file: Path) -> dict[str, dict[str, Any]]:
         for tensor in header.values():
             first, last = map(int, tensor["data_offsets"])
             shape = [int(side) for side in tensor["shape"]]
-            if not 0 <= prod(shape) <= 2 * (last - first):  # a byte holds two numbers at most
+            if not 0 <= prod(shape) <= 2 * (last - first):  # a byte holds at most two numbers
                 raise ValueError("a shape and its place do not agree")
             end = max(end, 8 + length + last)
             tensor |= {"dtype": str(tensor["dtype"]), "shape": shape}
-    except (
-        ValueError,
-        ArithmeticError,
-        AttributeError,
-        LookupError,
-        TypeError,
-        RecursionError,
-    ) as error:
+    except Exception as error:  # the bytes may parse as any JSON, which fails in any way
         raise ModelError(
             f"'{file}' is not a complete safetensors file: download it again"
         ) from error

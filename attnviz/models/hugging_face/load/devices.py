@@ -35,7 +35,7 @@ def choose_device(name: str) -> torch.device:
 
 
 def check_device_map(how: str | None, device: str) -> None:
-    """Refuse a way to spread a model that cannot be had, before anything is loaded."""
+    """Refuse a device map that cannot work, before anything is loaded."""
     if how is None:
         return
     choose(how, DEVICE_MAPS, "device map")
@@ -46,30 +46,28 @@ def check_device_map(how: str | None, device: str) -> None:
 
 
 def has_accelerate() -> bool:
-    """True where the package is installed that spreads models."""
+    """Whether accelerate, which spreads models, is installed."""
     from importlib.util import find_spec
 
     return find_spec("accelerate") is not None
 
 
 def choose_dtype(name: str | None, device: str, stored: tuple[str, ...] = ()) -> str:
-    """The precision to compute in.
+    """The precision to compute in: by default float32 on a CPU, elsewhere as it is stored.
 
-    By default it is float32 on a CPU, where half precision is slow and puts weights off by
-    as much as 0.03, and elsewhere the precision that the checkpoint is stored in.
+    On a CPU half precision is slow and makes errors of weights up to 0.03.
     """
     if name is not None:
         choose(name, DTYPES, "dtype")
         if name == "float64" and device == "mps":
             raise UsageError("device 'mps' has no float64: choose float32, float16 or bfloat16")
         return name
-    kept = {"F16": "float16", "BF16": "bfloat16"}
-    alone = stored[0] if len(stored) == 1 else ""
-    return "float32" if device == "cpu" else kept.get(alone, "float32")
+    half = {"F16": "float16", "BF16": "bfloat16"}
+    return "float32" if device == "cpu" else half.get(", ".join(stored), "float32")
 
 
 def free_bytes(device: torch.device) -> int:
-    """Memory that is free on a device, in bytes."""
+    """Free memory of a device."""
     if device.type == "cuda":
         import torch
 
@@ -80,7 +78,7 @@ def free_bytes(device: torch.device) -> int:
 
 
 def check_fit(needed: int, device: torch.device, what: str, remedy: str) -> None:
-    """Refuse, before it is tried, what needs more bytes than are free, and say the remedy."""
+    """Refuse what needs more bytes than are free, before it is tried."""
     free = free_bytes(device)
     if needed > free:
         raise NotEnoughMemoryError(
@@ -90,17 +88,17 @@ def check_fit(needed: int, device: torch.device, what: str, remedy: str) -> None
 
 
 def format_bytes(number: float) -> str:
-    """A number of bytes in words."""
+    """Such as "1.5 GiB"."""
     return f"{number / 2**30:,.1f} GiB" if number >= 2**30 else f"{number / 2**20:,.0f} MiB"
 
 
 class NotEnoughMemoryError(ModelError):
-    """What was wanted does not fit into memory; less of it at once may."""
+    """The work does not fit into memory; less at once may."""
 
 
 @contextmanager
 def memory_errors(what: str, remedy: str) -> Iterator[None]:
-    """Turn running out of memory, which each device reports in its own way, into one line."""
+    """Turn running out of memory into one line; each device reports it in its own way."""
     import torch
 
     try:

@@ -1,4 +1,4 @@
-"""What differs between model families, asked of the model itself, and families that are refused."""
+"""What differs between model families, and which of them are refused."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from attnviz.core.errors import AttentionError, ModelError
 
 Family = Literal["encoder-only", "decoder-only", "encoder–decoder"]
 
-UNLIMITED = 10**9
-"""Tokenizers that know no limit name a huge one (1e30)."""
+UNLIMITED = 10**9  # tokenizers that know no limit name a huge one (1e30)
 
 
 def family_of(model: Any) -> Family:
@@ -30,10 +29,9 @@ def family_of(model: Any) -> Family:
 
 
 def reading_limit(model: Any, tokenizer: Any) -> int | None:
-    """How many tokens a model reads, specials included; None where nothing limits it.
+    """How many tokens a model reads, special ones included; None if there is no limit.
 
-    Beyond its learned positions a model fails; beyond what its tokenizer names it was never
-    trained.
+    A model fails beyond its learned positions, and was not trained beyond its tokenizer's limit.
     """
     limits = [tokenizer.model_max_length]
     positions = getattr(model.config.get_text_config(), "max_position_embeddings", None)
@@ -50,7 +48,7 @@ def reading_limit(model: Any, tokenizer: Any) -> int | None:
 
 
 def _reserved_positions(model: Any) -> int:
-    """Positions that no token gets: RoBERTa-like models count from one past the padding's."""
+    """Unused positions: RoBERTa-like models count from one past the padding's."""
     for name, part in model.named_modules():
         padding = getattr(part, "padding_idx", None)
         if name.endswith("position_embeddings") and padding is not None:
@@ -58,13 +56,13 @@ def _reserved_positions(model: Any) -> int:
     return 0
 
 
-def left_over_layers(report: Mapping[str, Any], model: Any) -> int:
-    """How many weights of a checkpoint are of layers beyond those that were loaded."""
-    kinds = {_numberless(key) for key in model.state_dict() if _numberless(key) != key}
-    return sum(_numberless(key) in kinds for key in report["unexpected_keys"])
+def count_left_over(report: Mapping[str, Any], model: Any) -> int:
+    """How many weights of a checkpoint belong to layers that the configuration leaves out."""
+    kinds = {_without_number(key) for key in model.state_dict() if _without_number(key) != key}
+    return sum(_without_number(key) in kinds for key in report["unexpected_keys"])
 
 
-def _numberless(key: str) -> str:
+def _without_number(key: str) -> str:
     return re.sub(r"\.\d+\.", ".#.", key)
 
 
@@ -83,13 +81,13 @@ NOT_WEIGHTS = {
     "squeezebert": "it gives out scores before the softmax",
     "yoso": "it samples by a hash and has no weights",
 }
-"""By model type: why what there is cannot be shown as weights, even where it is given out."""
+"""By model type: why its attention is no weights between tokens, even if it gives some out."""
 
 BLOCK_SPARSE = ("big_bird", "bigbird_pegasus")
 
 
 def check_family(config: Any, longest: int) -> None:
-    """Refuse a family whose attention is not weights between tokens, before it runs."""
+    """Refuse a family whose attention is no weights between tokens, before it runs."""
     kind = config.model_type
     reason = NOT_WEIGHTS.get(kind)
     if kind in BLOCK_SPARSE and config.attention_type == "block_sparse":

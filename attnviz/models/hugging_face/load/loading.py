@@ -1,7 +1,7 @@
-"""A name becomes a loaded model with its tokenizer or image processor; errors are one line.
+"""Load a model with its tokenizer or image processor; errors are one line.
 
-Where transformers would make something up (an empty tokenizer, random layers), or ask on the
-terminal whether to run code, this refuses.
+Loading refuses where transformers would invent something (an empty tokenizer, random layers) or
+ask on the terminal whether to run code.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from attnviz.core.attention_map import Provenance
 from attnviz.core.errors import ModelError, UsageError, did_you_mean, in_short
 from attnviz.core.options import InMemoryModel
-from attnviz.models.hugging_face.load.adapters import find_adapter, merged
+from attnviz.models.hugging_face.load.adapters import find_adapter, merge_adapter
 from attnviz.models.hugging_face.load.checkpoint import (
     Checkpoint,
     check_folder,
@@ -33,38 +33,38 @@ from attnviz.models.hugging_face.load.devices import (
     choose_device,
     choose_dtype,
 )
-from attnviz.models.hugging_face.load.errors import foreign, loading
-from attnviz.models.hugging_face.load.family import left_over_layers
+from attnviz.models.hugging_face.load.family import count_left_over
 from attnviz.models.hugging_face.load.imports import quick_imports, quiet, quiet_native
 from attnviz.models.hugging_face.load.locate import display_name, locate
+from attnviz.models.hugging_face.load.model_errors import library_errors, loading_errors
 from attnviz.models.hugging_face.load.tasks import HEAD, Task, task_of
 
+# Weights that a checkpoint may lack, because no attention depends on them.
 HEADS = re.compile(r"(^|\.)(pooler|lm_head|final_logits_bias)(\.|$)")
-"""Weights that a checkpoint may lack, because no attention depends on them."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoadOptions:
-    """How a model is to be loaded."""
+    """How to load a model."""
 
-    device: str = "auto"  # "auto" (the fastest there is), "cpu", "cuda" or "mps"
-    dtype: str | None = None  # None: float32 on a CPU, elsewhere as the checkpoint is stored
+    device: str = "auto"  # "auto" (the fastest available), "cpu", "cuda" or "mps"
+    dtype: str | None = None  # None: float32 on a CPU, elsewhere as it is stored
     revision: str | None = None  # a branch, a tag or a commit of a hub model
     allow_pickle: bool = False  # whether weights may come from a pickle, which can hide code
-    allow_code: bool = False  # whether Python code that comes with the model may run
+    allow_code: bool = False  # whether the model's own Python code may run
     device_map: str | None = None  # how accelerate spreads a model over devices
-    adapter: str | None = None  # a folder or hub id of what is merged into the weights
+    adapter: str | None = None  # folder or hub id of an adapter to merge into the weights
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoadedParts:
-    """A model as transformers loads it, with what reads its inputs."""
+    """A model of transformers and its tokenizer or processor."""
 
     model: Any  # on its device, in evaluation mode
-    reader: Any  # its tokenizer, image processor, or both in one
+    reader: Any  # tokenizer, image processor, or both in one
     provenance: Provenance
-    report: Mapping[str, Any]  # what did not fit between checkpoint and model
-    task: Task | None  # of a head that was trained
+    report: Mapping[str, Any]  # missing and unexpected weights
+    task: Task | None  # of a trained head
 
 
 def load_parts(
@@ -73,13 +73,13 @@ def load_parts(
     load_reader: Callable[[Path, str], Any],
     class_of: Callable[[Any], Any],
 ) -> LoadedParts:
-    """A model and what reads its inputs, as they come from their folder.
+    """A model and its reader, from their folder or as given from Python.
 
     `load_reader` makes a tokenizer or an image processor from a folder and a name; `class_of`
-    chooses the class to load a configuration's model with. What Python has given is as it is.
+    chooses the class that loads a configuration's model.
     """
     if isinstance(name, InMemoryModel):
-        return given_parts(name.model, name.reader)
+        return parts_in_memory(name.model, name.reader)
     check_device_map(options.device_map, options.device)
     adapter = None
     if options.adapter is not None:
@@ -102,10 +102,12 @@ def load_parts(
             config = _load_config(checkpoint, name, allow_code=options.allow_code)
             reader = load_reader(folder, name)
             kind = class_of(config)
-        stored_as = quantised_as(config)
-        # Of quantised weights no second, eager model can be made: the first one is.
-        more = {"attn_implementation": "eager"} if stored_as else {}
-        with loading(name), redirect_stderr(StringIO()) if stored_as else nullcontext():
+        stored_as = describe_quantisation(config)
+        # Quantised weights cannot be shared with an eager copy, so this model runs eagerly.
+        more: dict[str, Any] = {"attn_implementation": "eager"} if stored_as else {}
+        if options.device_map:
+            more["device_map"] = options.device_map
+        with loading_errors(name), redirect_stderr(StringIO()) if stored_as else nullcontext():
             model, report = kind.from_pretrained(
                 folder,
                 config=config,
@@ -114,12 +116,11 @@ def load_parts(
                 local_files_only=True,
                 trust_remote_code=options.allow_code,
                 output_loading_info=True,
-                **({"device_map": options.device_map} if options.device_map else {}),
                 **more,
             )
         _check_report(report, name)
-        with loading(name):
-            # accelerate has put each layer where it belongs, and moving all would undo it.
+        with loading_errors(name):
+            # accelerate has placed each layer; `to` would undo that.
             model = (model if options.device_map else model.to(device)).eval()
     stored = {
         "folder": None if (called := display_name(name, checkpoint.config)) == name else name,
@@ -131,9 +132,9 @@ def load_parts(
         notes.append(f"its weights are quantised ({stored_as}): attention is that of the result")
     if adapter is not None:
         with quiet():
-            model, notes = merged(model, adapter)
+            model, notes = merge_adapter(model, adapter)
         stored["adapter"] = display_name(adapter.name, {})
-    if left_over := left_over_layers(report, model):
+    if left_over := count_left_over(report, model):
         notes.append(
             f"the checkpoint holds {left_over} weights of layers that its configuration leaves out"
         )
@@ -142,10 +143,10 @@ def load_parts(
     return LoadedParts(model, reader, provenance, report, task)
 
 
-def quantised_as(config: Any) -> str:
-    """How a checkpoint's weights are quantised ("bitsandbytes, 4 bit"), "" where they are not.
+def describe_quantisation(config: Any) -> str:
+    """How a checkpoint's weights are quantised ("bitsandbytes, 4 bit"), or "".
 
-    What compressed-tensors has packed is unpacked as it is loaded: the products are the same.
+    Weights of compressed-tensors are unpacked at loading: the products are the same.
     """
     how = getattr(config, "quantization_config", None)
     if not isinstance(how, dict):
@@ -159,22 +160,18 @@ def quantised_as(config: Any) -> str:
     return f"{method}, {found[3] or f'{found[1] or found[2]} bit'}"
 
 
+# Attributes of wrappers (peft, data parallel, compiled) that hold the model; whether to call them.
 WRAPPERS = {"get_base_model": True, "module": False, "_orig_mod": False}
-"""What a wrapped model is reached by: peft's, data parallel ones and compiled ones; if called."""
 
 
-def given_parts(model: Any, reader: Any) -> LoadedParts:
-    """A model that is in memory already, as it is, and what reads its inputs.
-
-    Raises:
-        UsageError: it is no model of transformers, or has nothing to read with.
-    """
+def parts_in_memory(model: Any, reader: Any) -> LoadedParts:
+    """A model that Python gave, out of its wrappers, and its reader; else a UsageError."""
     from transformers import PreTrainedModel
 
     wrapped: dict[str, bool] = {}
     while not isinstance(model, PreTrainedModel):
         name = next((name for name in WRAPPERS if hasattr(model, name)), None)
-        if name is None or name in wrapped:  # a stand-in of a test has every attribute
+        if name is None or name in wrapped:  # a mock has every attribute, at every depth
             raise UsageError(
                 f"a {type(model).__name__} is no model of transformers: attnviz.watch sees any "
                 "PyTorch module"
@@ -195,30 +192,25 @@ def _load_config(checkpoint: Checkpoint, name: str, *, allow_code: bool) -> Any:
 
     if not allow_code:
         _check_known(checkpoint.config, name)
-    with loading(name):
+    with loading_errors(name):
         return AutoConfig.from_pretrained(
             checkpoint.folder, local_files_only=True, trust_remote_code=allow_code
         )
 
 
-def load_shape(path: Path) -> Any:
-    """A configuration alone, of a folder or a file: no weights are read, no code of it is run.
-
-    Raises:
-        ModelError: it is none, or of an architecture that transformers does not know.
-    """
+def load_configuration(path: Path) -> Any:
+    """The configuration in a folder or a file, without weights or code of the model."""
     given = read_config(path) if path.is_dir() else read_config_file(path)
     check_sane(path, given)
     with quiet():
         from transformers import AutoConfig
 
         _check_known(given, str(path))
-        with loading(str(path)):
+        with loading_errors(str(path)):
             return AutoConfig.for_model(given.pop("model_type"), **given)
 
 
 def _check_known(config: Mapping[str, Any], name: str) -> None:
-    """Refuse an architecture that transformers itself does not have."""
     import transformers
     from transformers import CONFIG_MAPPING
 
@@ -237,7 +229,7 @@ def _check_known(config: Mapping[str, Any], name: str) -> None:
 
 
 def load_tokenizer(folder: Path, name: str, *, allow_code: bool) -> Any:
-    """The model's tokenizer; without files transformers makes one that knows no word."""
+    """The model's tokenizer; if files are missing, transformers makes one without words."""
     from transformers import AutoTokenizer
 
     check_growth(folder)
@@ -246,7 +238,7 @@ def load_tokenizer(folder: Path, name: str, *, allow_code: bool) -> Any:
         "(tokenizer.json, vocab.txt, tokenizer.model, …)"
     )
     try:
-        with foreign(f"the tokenizer of '{name}' cannot be loaded"), quiet_native():
+        with library_errors(f"the tokenizer of '{name}' cannot be loaded"), quiet_native():
             tokenizer = AutoTokenizer.from_pretrained(
                 folder, local_files_only=True, trust_remote_code=allow_code
             )
@@ -260,9 +252,9 @@ def load_tokenizer(folder: Path, name: str, *, allow_code: bool) -> Any:
 
 
 def _lacks_files(folder: Path, named: Mapping[str, str]) -> bool:
-    """True where a tokenizer came out empty, because the files that its class names are missing.
+    """Whether the files that a tokenizer's class names are missing, so that it came out empty.
 
-    One file, tokenizer.json, stands for all others; a tokenizer of plain bytes names none.
+    The file tokenizer.json replaces all others; a tokenizer of plain bytes names none.
     """
     optional = {"tokenizer_config_file", "added_tokens_file", "target_vocab_file"}
     needed = [file for kind, file in named.items() if kind not in optional | {"tokenizer_file"}]
@@ -273,10 +265,10 @@ def _lacks_files(folder: Path, named: Mapping[str, str]) -> bool:
 
 
 def model_class(config: Any, *, with_head: bool = False) -> Any:
-    """The class to load a model with; its architecture's code is imported on the way.
+    """The class that loads a model; this imports its architecture's code.
 
-    A model whose own architecture decides something keeps the head that does.
-    Any other encoder–decoder keeps its language-model head, to write a target where none is given.
+    A classifier keeps its head. Any other encoder–decoder keeps its language-model head, which
+    writes a missing target.
     """
     import transformers
     from transformers import (

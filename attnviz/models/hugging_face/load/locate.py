@@ -1,9 +1,8 @@
-"""A model's name becomes a folder: a path, then the local cache, then, where allowed, the hub.
+"""Find the folder of a model: a path, else the local cache, else (unless offline) the hub.
 
-The cache's layout is Hugging Face's own: `models--ORGANISATION--NAME/refs/REVISION` names a commit
-and `snapshots/COMMIT` holds its files. Reading it here costs a few directory listings, asking the
-hub's library its import; and transformers asks the hub first and, without a network, gives up after
-46 seconds of retries.
+In Hugging Face's cache `models--ORGANISATION--NAME/refs/REVISION` names a commit, and
+`snapshots/COMMIT` holds its files. We read it ourselves because the hub's library takes long to
+import, and because transformers asks the hub first and retries for 46 seconds without a network.
 """
 
 from __future__ import annotations
@@ -28,25 +27,24 @@ WEIGHT_NAMES = (
     "pytorch_model.bin",
     "pytorch_model.bin.index.json",
 )
-"""Where weights are looked for, best first; an index names the files of a model in several."""
+"""Files of weights, best first; an index names the files of a model that has several."""
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
-PATIENCE = 10.0
-"""Seconds to wait for the hub's answer."""
+PATIENCE = 10.0  # seconds to wait for the hub
 GENERIC = re.compile(
     r"(pytorch_)?models?|best([_-]model)?|final([_-]model)?|outputs?|results?|snapshots?|"
     r"(last|checkpoints?)([_-].*)?|[0-9a-f]{40}",
     re.IGNORECASE,
 )
-"""Names of folders that do not say which model they hold."""
+"""Names of folders that say nothing about their model."""
 
 
 @dataclass(frozen=True, slots=True)
 class CachedModel:
-    """A model that can be loaded without a network."""
+    """A model in the local cache."""
 
     name: str  # its id on the hub
-    model_type: str  # "" where its configuration names none
-    revision: str  # the commit that the cache holds
+    model_type: str  # "" if its configuration names none
+    revision: str  # a commit
     folder: Path
     bytes: int  # of all its files
 
@@ -55,7 +53,7 @@ class CachedModel:
 
 
 def locate(name: str, revision: str | None = None, *, allow_code: bool = False) -> Path:
-    """The folder that holds a model's files, downloaded where they have to be."""
+    """The folder with a model's files, downloaded if it is not on this machine."""
     path = Path(name)
     try:
         path = path.expanduser()
@@ -72,7 +70,7 @@ def locate(name: str, revision: str | None = None, *, allow_code: bool = False) 
         raise ModelError(f"there is no folder '{name}', and no model id is written like that")
     folder = _cached_snapshot(name, revision)
     if folder and (_is_complete(folder) or _is_offline()):
-        return folder  # offline perhaps in part; what checks it can say what is missing
+        return folder  # offline it may be incomplete: check_folder says what is missing
     if _is_offline():
         raise ModelError(
             f"'{name}' is neither a folder nor in the local cache '{cache_folder()}', and "
@@ -82,10 +80,7 @@ def locate(name: str, revision: str | None = None, *, allow_code: bool = False) 
 
 
 def find_files(name: str) -> tuple[Path, list[str]]:
-    """A folder with a model's small files, and the names of all its files.
-
-    Nothing is downloaded of a model in a folder or in the cache, and of another no weights.
-    """
+    """A folder with a model's small files, and the names of all its files; downloads no weights."""
     if HUB_ID.fullmatch(name) and not Path(name).is_dir() and not _is_offline():
         cached = _cached_snapshot(name)
         if not (cached and _is_complete(cached)):
@@ -95,10 +90,9 @@ def find_files(name: str) -> tuple[Path, list[str]]:
 
 
 def display_name(name: str, config: Mapping[str, Any]) -> str:
-    """What to call a model: as it was asked for, unless that is a folder with a generic name.
+    """A model's name as given, or a better one for a folder such as "./my-bert/checkpoint-500".
 
-    Of such a folder ("./runs/my-bert/checkpoint-500") it is the name that its configuration
-    carries, else the nearest folder around it whose name says more.
+    Then it is the name in the configuration, else the nearest parent folder with a telling name.
     """
     path = Path(name).expanduser()
     if not path.is_dir():
@@ -108,12 +102,12 @@ def display_name(name: str, config: Mapping[str, Any]) -> str:
         return name
     own = Path(str(config.get("_name_or_path") or "")).name
     named = [own, *(parent.name for parent in path.parents)]
-    told = (item.removeprefix("models--").replace("--", "/") for item in named if item)
-    return next((item for item in told if not GENERIC.fullmatch(item)), name)
+    plain = (item.removeprefix("models--").replace("--", "/") for item in named if item)
+    return next((item for item in plain if not GENERIC.fullmatch(item)), name)
 
 
 def cache_folder() -> Path:
-    """The hub cache, by the same variables that Hugging Face's own libraries obey."""
+    """The hub cache, by the variables that Hugging Face's libraries use."""
     caches = os.environ.get("XDG_CACHE_HOME", "~/.cache")
     home = os.environ.get("HF_HOME", f"{caches}/huggingface")
     cache = os.environ.get("HF_HUB_CACHE") or os.environ.get("HUGGINGFACE_HUB_CACHE")
@@ -126,12 +120,12 @@ def _is_offline() -> bool:
 
 
 def _cached_snapshot(name: str, revision: str | None = None) -> Path | None:
-    """The cached folder of a hub id at a branch, tag or commit; None where there is none."""
+    """The cached folder of a hub id at a branch, tag or commit, or None."""
     repository = cache_folder() / f"models--{name.replace('/', '--')}"
     reference = repository / "refs" / (revision or "main")
     try:
         commit = reference.read_text().strip() if reference.is_file() else revision
-        # What else a reference may hold is no commit, and might lead out of the cache.
+        # Anything but a commit in the file might lead out of the cache.
         folder = repository / "snapshots" / commit if commit and HUB_ID.fullmatch(commit) else None
         return folder if folder and folder.is_dir() else None
     except (OSError, ValueError):
@@ -150,7 +144,7 @@ def _is_complete(folder: Path) -> bool:
 
 
 def _read_object(path: Path) -> dict[str, Any]:
-    """A JSON file's entries, none where it is broken: whoever loads the model says so."""
+    """A JSON file's entries, none if it is broken: loading the model reports that."""
     import json
 
     try:
@@ -163,14 +157,14 @@ def _read_object(path: Path) -> dict[str, Any]:
 def list_cached_models() -> list[CachedModel]:
     """Every model in the local cache that has a configuration and weights, by name."""
     repositories = sorted(cache_folder().glob("models--*"))
-    named = [(path.name.removeprefix("models--").replace("--", "/")) for path in repositories]
+    named = [path.name.removeprefix("models--").replace("--", "/") for path in repositories]
     found = ((name, _cached_snapshot(name)) for name in named)
     return [_describe(name, folder) for name, folder in found if folder and _is_complete(folder)]
 
 
 def _describe(name: str, folder: Path) -> CachedModel:
     model_type = str(_read_object(folder / "config.json").get("model_type", ""))
-    # A file may be a link to a blob that was removed: it is there by name only.
+    # A file may be a link to a blob that was removed.
     files = [path for path in folder.rglob("*") if path.is_file()]
     size = sum(path.stat().st_size for path in files)
     return CachedModel(name, model_type, folder.name, folder, size)
@@ -183,14 +177,14 @@ def _guess(name: str) -> str:
 def _download(
     name: str, revision: str | None, *, allow_code: bool = False, weights: bool = True
 ) -> tuple[Path, list[str]]:
-    """The folder of what was downloaded, and the names of all files that the hub has of it."""
+    """The downloaded folder, and the names of all files that the hub has."""
     from logging import ERROR
 
     from huggingface_hub import snapshot_download
     from huggingface_hub.utils import logging
     from huggingface_hub.utils.tqdm import disable_progress_bars, enable_progress_bars
 
-    # The hub's warnings (no token, slow transfer) are not the user's business here.
+    # The hub warns of missing tokens and slow transfers, which are no fault of this run.
     level = logging.get_verbosity()
     logging.set_verbosity(ERROR)
     if not sys.stderr.isatty():
@@ -212,31 +206,30 @@ def _ask_hub(name: str, revision: str | None) -> ModelInfo:
     from huggingface_hub import errors as hub
 
     log_in = "'hf auth login' or the variable HF_TOKEN"
+    refusals = {
+        hub.GatedRepoError: f"'{name}' is gated: accept its terms at "
+        f"https://huggingface.co/{name}, then log in with {log_in}",
+        hub.RevisionNotFoundError: f"'{name}' has no revision '{revision}'",
+        hub.RepositoryNotFoundError: f"the hub has no model '{name}' for you; a private one needs "
+        f"{log_in}.{_guess(name)}",
+    }
     try:
         return HfApi().model_info(name, revision=revision, timeout=PATIENCE)
-    except hub.GatedRepoError as error:
-        raise ModelError(
-            f"'{name}' is gated: accept its terms at https://huggingface.co/{name}, then log in "
-            f"with {log_in}"
-        ) from error
-    except hub.RevisionNotFoundError as error:
-        raise ModelError(f"'{name}' has no revision '{revision}'") from error
-    except hub.RepositoryNotFoundError as error:
-        raise ModelError(
-            f"the hub has no model '{name}' for you; a private one needs {log_in}.{_guess(name)}"
-        ) from error
-    except hub.HfHubHTTPError as error:
-        raise ModelError(f"the hub refused '{name}': {first_line(error)}") from error
-    # The HTTP client's own errors have changed their names between versions of the hub's library.
+    # The HTTP client's error classes differ between versions of the hub's library.
     except Exception as error:
-        raise ModelError(
-            f"'{name}' is neither a folder nor in the local cache '{cache_folder()}', and the hub "
-            f"cannot be reached ({first_line(error)}).{_guess(name)}"
-        ) from error
+        reason = first_line(error)
+        other = (
+            f"the hub refused '{name}': {reason}"
+            if isinstance(error, hub.HfHubHTTPError)
+            else f"'{name}' is neither a folder nor in the local cache '{cache_folder()}', and the "
+            f"hub cannot be reached ({reason}).{_guess(name)}"
+        )
+        known = (text for kind, text in refusals.items() if isinstance(error, kind))
+        raise ModelError(next(known, other)) from error
 
 
 def loaded_files(folder: Path, *, allow_code: bool = False) -> list[Path]:
-    """The files of a folder that a model or an adapter is loaded from."""
+    """The files in a folder that loading a model or an adapter reads."""
     with suppress(OSError):
         names = sorted(path.name for path in folder.iterdir() if path.name[0] != ".")
         adapter = [name for name in names if name.startswith("adapter_model.")]
@@ -245,7 +238,7 @@ def loaded_files(folder: Path, *, allow_code: bool = False) -> list[Path]:
 
 
 def wanted_files(names: list[str], *, allow_code: bool, weights: bool = True) -> list[str]:
-    """Of a hub model's files those that loading reads: the best weights and all small ones."""
+    """The files of a hub model that loading reads: the best weights and all small files."""
     top = [name for name in names if "/" not in name]
     suffixes = (".json", ".txt", ".model", ".spm", ".jinja", ".tiktoken", ".codes")
     small = [name for name in top if name.endswith(suffixes) and not name.endswith(".index.json")]

@@ -1,4 +1,4 @@
-"""What a model with a head decides about a text: one class, or a label for each token."""
+"""What a classifier decides about a text: a class, tags, a number, or a label for each token."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from attnviz.core.attention_map import DECISION, PROBABILITIES, Attention, AttentionMap, Token
 from attnviz.core.errors import ModelError
-from attnviz.core.shared import own_thread
+from attnviz.core.locks import thread_hook
 from attnviz.core.tokens import continues_word
 
 SUFFIXES = {
@@ -18,26 +18,24 @@ SUFFIXES = {
     "ForTokenClassification": "AutoModelForTokenClassification",
     "ForImageClassification": "AutoModelForImageClassification",
 }
-"""How architectures with a head that decides end, and the auto class that loads them."""
+"""Endings of architectures of classifiers, and the auto classes that load them."""
+# Weights of such heads; no attention depends on them.
 HEAD = re.compile(r"^(\w*classifier|classification_head|score|sequence_summary|logits_proj)\.")
-"""The weights of such a head, of which no attention depends."""
-OUTSIDE = "O"
-"""The label of a token that is none of what is looked for."""
-MOST_CLASSES = 20
-"""With more classes than this only the decision is kept, not every probability."""
+OUTSIDE = "O"  # the label of a token outside of all entities
+MOST_CLASSES = 20  # with more classes only the decision is kept, not every probability
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A head that decides."""
+    """What a classifier's head predicts."""
 
-    loader: str  # the auto class that loads a model with it
-    labels: tuple[str, ...]  # what each of its numbers stands for
-    kind: str  # "classes", of which one is true; "tags", each true or not; "number"; or "tokens"
+    loader: str  # the auto class that loads the model with its head
+    labels: tuple[str, ...]  # of its outputs
+    kind: str  # "classes" (one is true), "tags" (each may be), "number" or "tokens"
 
 
 def task_of(config: Any, named: str = "") -> Task | None:
-    """What the architecture that is named, or a checkpoint's own, decides; None: nothing."""
+    """The task of a named architecture, or of the checkpoint's own; None if it has none."""
     import transformers
 
     named = named or (getattr(config, "architectures", None) or ("",))[0]
@@ -55,19 +53,19 @@ def task_of(config: Any, named: str = "") -> Task | None:
 
 
 @contextmanager
-def record_outputs(model: Any) -> Iterator[list[Any]]:
-    """What a model gives out in a block of code, one item a run."""
-    outputs = list[Any]()
-    record = own_thread(lambda _part, _inputs, output: outputs.append(output))
+def record_logits(model: Any) -> Iterator[list[Any]]:
+    """Record a model's logits in a block of code, one item for each pass; None: it has none."""
+    logits = list[Any]()
+    record = thread_hook(lambda *call: logits.append(getattr(call[-1], "logits", None)))
     with model.register_forward_hook(record):
-        yield outputs
+        yield logits
 
 
 def show_decision(
-    attention: Attention, task: Task, output: Any, tokens: Sequence[Token]
+    attention: Attention, task: Task, logits: Any, tokens: Sequence[Token]
 ) -> Attention:
-    """The attention with what the model decided: on its tokens, or in its provenance."""
-    logits = output.logits[0].float()
+    """The attention with the model's decision on its tokens or in its provenance."""
+    logits = logits[0].float()
     if logits.shape[-1] != len(task.labels):
         raise ModelError(
             f"the model has {logits.shape[-1]} outputs, and its configuration names "
@@ -76,7 +74,7 @@ def show_decision(
     if task.kind == "tokens":
         found = [task.labels[number] for number in logits.argmax(-1).tolist()]
         labels = word_labels(found, tokens, attention.text or "")
-        maps = tuple(_with_labels(item, tokens, labels) for item in attention.maps)
+        maps = tuple(_label_map(item, tokens, labels) for item in attention.maps)
         return replace(attention, maps=maps)
     facts = DECIDERS[task.kind](logits, task.labels)
     made = attention.with_maps(attention.maps, settings=facts)
@@ -84,9 +82,9 @@ def show_decision(
 
 
 def word_labels(found: Sequence[str], tokens: Sequence[Token], text: str) -> tuple[str | None, ...]:
-    """A label for each token: a word's pieces all get that of its first.
+    """A label for each token; all pieces of a word get the first one's.
 
-    Models are trained on first pieces; what they say about the others means nothing.
+    Models are trained on first pieces only; their output for the others means nothing.
     """
     labels = list[str | None]()
     for place, (name, token) in enumerate(zip(found, tokens, strict=True)):
@@ -102,10 +100,10 @@ def word_labels(found: Sequence[str], tokens: Sequence[Token], text: str) -> tup
     return tuple(labels)
 
 
-def _with_labels(
+def _label_map(
     item: AttentionMap, tokens: Sequence[Token], labels: Sequence[str | None]
 ) -> AttentionMap:
-    """A map with labels on the axes that hold these very tokens; blocks of tokens stay bare."""
+    """A map with labels on the axes of these tokens; axes of blocks get none."""
     labelled = tuple(replace(token, label=name) for token, name in zip(tokens, labels, strict=True))
     return replace(
         item,
@@ -114,36 +112,36 @@ def _with_labels(
     )
 
 
-def one_of(logits: Any, labels: Sequence[str]) -> dict[str, Any]:
-    """The likeliest of classes that exclude each other, with its probability."""
-    return decided(dict(zip(labels, logits.softmax(-1).tolist(), strict=True)))
+def likeliest_class(logits: Any, labels: Sequence[str]) -> dict[str, Any]:
+    """The likeliest of exclusive classes, from logits."""
+    return describe_classes(dict(zip(labels, logits.softmax(-1).tolist(), strict=True)))
 
 
-def decided(shares: Mapping[str, float]) -> dict[str, Any]:
-    """The likeliest of classes that exclude each other, of the probability of each."""
+def describe_classes(shares: Mapping[str, float]) -> dict[str, Any]:
+    """The likeliest of exclusive classes, from the probability of each."""
     best = max(shares, key=lambda name: shares[name])
-    return {DECISION: f"{best} ({shares[best]:.0%})", **_all_of(shares)}
+    return {DECISION: f"{best} ({shares[best]:.0%})", **_probabilities(shares)}
 
 
-def any_of(logits: Any, labels: Sequence[str]) -> dict[str, Any]:
-    """Every tag that is rather true than not, with its probability."""
+def likely_tags(logits: Any, labels: Sequence[str]) -> dict[str, Any]:
+    """Every tag with a probability of 0.5 or more, from logits."""
     shares = dict(zip(labels, logits.sigmoid().tolist(), strict=True))
     true = [f"{name} ({share:.0%})" for name, share in shares.items() if share >= 0.5]
-    return {DECISION: ", ".join(true) or "none of its tags", **_all_of(shares)}
+    return {DECISION: ", ".join(true) or "none of its tags", **_probabilities(shares)}
 
 
-def _a_number(logits: Any, labels: Sequence[str]) -> dict[str, Any]:
+def _format_number(logits: Any, labels: Sequence[str]) -> dict[str, Any]:
     return {DECISION: ", ".join(f"{value:.3g}" for value in logits.tolist())}
 
 
-def _all_of(shares: Mapping[str, float]) -> dict[str, Any]:
+def _probabilities(shares: Mapping[str, float]) -> dict[str, Any]:
     if len(shares) > MOST_CLASSES:
         return {}
     return {PROBABILITIES: {name: round(share, 6) for name, share in shares.items()}}
 
 
 DECIDERS: dict[str, Callable[[Any, Sequence[str]], dict[str, Any]]] = {
-    "classes": one_of,
-    "tags": any_of,
-    "number": _a_number,
+    "classes": likeliest_class,
+    "tags": likely_tags,
+    "number": _format_number,
 }

@@ -1,9 +1,8 @@
 """Where the image tokens of a text model's sequence lie in the pictures that it reads.
 
-A layout says which positions of the sequence are which cells of which picture. It is worked out
-from what the processor returns (numbers of tokens, grids and sizes), and a family is a name in a
-row of `LAYOUTS`. What lies between the pictures' tokens without being a cell (a class token, the
-end of a row, the name of a tile) has no place, and stays a key beside the cells.
+A layout maps positions of the sequence to cells of pictures, from what the processor returns
+(numbers of tokens, grids and sizes). `LAYOUTS` has a row for each, with its families. Image tokens
+that are no cell (a class token, the end of a row, the name of a tile) stay keys without a place.
 """
 
 from __future__ import annotations
@@ -26,11 +25,11 @@ class Sheet:
     """One grid of cells over a picture, or over one frame of a video.
 
     Attributes:
-        name: what it is ("picture", "picture 1 tiles", "frame 3").
-        picture: the number of the picture or frame that it lies over.
+        name: "picture", "picture 1 tiles", "frame 3".
+        picture: the number of its picture or frame.
         cells: positions in the sequence, shape (rows, columns).
         box: the part of the picture that the cells cover, in its pixels.
-        placeless: positions of image tokens that are no cell, and what they are.
+        placeless: positions of image tokens that are no cell, and their names.
     """
 
     name: str
@@ -42,7 +41,7 @@ class Sheet:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PicturesRead:
-    """What is known of pictures that were made inputs of a model.
+    """Pictures with the model's inputs that the processor made of them.
 
     Attributes:
         places: the positions of all image tokens in the sequence, in order.
@@ -56,7 +55,7 @@ class PicturesRead:
     places: NDArray[np.int64]
     video: bool = False
 
-    def refused(self, grids: str) -> AttentionError:
+    def misfit(self, grids: str) -> AttentionError:
         """The error where tokens do not fit the grids."""
         what = "a video" if self.video else f"{len(self.pictures)} picture(s)"
         return AttentionError(
@@ -64,35 +63,32 @@ class PicturesRead:
             f"which does not fit {grids}: they cannot be put back into it"
         )
 
-    def named(self, number: int) -> str:
-        """What a picture is called."""
+    def picture_name(self, number: int) -> str:
+        """A picture's name."""
         if self.video:
             return f"frame {number}"
         return "picture" if len(self.pictures) == 1 else f"picture {number}"
 
-    def whole(self, number: int) -> Box:
+    def whole_box(self, number: int) -> Box:
         """All of a picture."""
         width, height = self.pictures[number].size
         return 0.0, 0.0, float(width), float(height)
 
-    def square(self, number: int) -> Box:
-        """A picture with what pads it to a square around its middle."""
-        _, _, width, height = self.whole(number)
+    def square_box(self, number: int) -> Box:
+        """A picture with the padding that makes it a square around its middle."""
+        _, _, width, height = self.whole_box(number)
         across, down = max(height - width, 0) / 2, max(width - height, 0) / 2
         return -across, -down, width + across, height + down
 
-    def in_turn(self, counts: Sequence[int], grids: str) -> list[NDArray[np.int64]]:
-        """The image tokens in runs of these lengths, which must be all."""
+    def split_places(self, counts: Sequence[int], grids: str) -> list[NDArray[np.int64]]:
+        """The image tokens in runs of these lengths, which must use up all."""
         if sum(counts) != len(self.places) or not all(counts):
-            raise self.refused(grids)
+            raise self.misfit(grids)
         return np.split(self.places, np.cumsum(counts)[:-1].tolist())
 
 
-def fitted(count: int, height: int, width: int) -> tuple[int, int, int] | None:
-    """Rows and columns of the square cells that fill so many pixels, and tokens left over: 0 or 1.
-
-    None: no such grid has that many cells.
-    """
+def fit_grid(count: int, height: int, width: int) -> tuple[int, int, int] | None:
+    """Rows and columns of square cells that fill these pixels, and 0 or 1 spare token; or None."""
     for extra in (0, 1):
         rows = round(sqrt(max(count - extra, 0) * height / width))
         columns = (count - extra) // rows if rows else 0
@@ -101,75 +97,79 @@ def fitted(count: int, height: int, width: int) -> tuple[int, int, int] | None:
     return None
 
 
-def one_grid(read: PicturesRead) -> list[Sheet]:
-    """Cells of one size over what a picture was made to, pooled or not, behind a class token."""
+def place_grid(read: PicturesRead) -> list[Sheet]:
+    """Cells of one size over the resized picture, pooled or not, maybe after a class token."""
     images, pixels = len(read.pictures), read.inputs["pixel_values"]
     height, width = pixels.shape[-2:]
     patch = getattr(read.config.vision_config, "patch_size", None)
     down, across = pair(patch) if isinstance(patch, int) else (1, 1)
     grids = f"{height // down} × {width // across} patches each"
-    grid = fitted(len(read.places) // images, height, width)
+    grid = fit_grid(len(read.places) // images, height, width)
     if grid is None or (height // down) % grid[0] or (width // across) % grid[1]:
-        raise read.refused(grids)
+        raise read.misfit(grids)
     rows, columns, extra = grid
     sheets = []
-    for number, own in enumerate(read.in_turn([rows * columns + extra] * images, grids)):
+    for number, own in enumerate(read.split_places([rows * columns + extra] * images, grids)):
         images_by = read.processor.image_processor
         box = seen_box(images_by, read.pictures[number], None)
         if getattr(images_by, "do_pad", False) and hasattr(images_by, "pad_to_square"):
-            box = read.square(number)
+            box = read.square_box(number)
         cells = own[extra:].reshape(rows, columns)
         named = {int(place): "[CLS]" for place in own[:extra]}
-        sheets.append(Sheet(read.named(number), number, cells, box, named))
+        sheets.append(Sheet(read.picture_name(number), number, cells, box, named))
     return sheets
 
 
-def merged(read: PicturesRead) -> list[Sheet]:
-    """Patches merged in squares, of a picture in its own shape; of a video some frames at once."""
+def merge_patches(read: PicturesRead) -> list[Sheet]:
+    """Patches merged in squares: of a picture in its own shape, or of a few frames of a video."""
     side = int(getattr(read.config.vision_config, "spatial_merge_size", 1))
     grids = read.inputs["video_grid_thw" if read.video else "image_grid_thw"].tolist()
     shapes = [(times, rows // side, columns // side) for times, rows, columns in grids]
-    told = " and ".join(" × ".join(map(str, shape)) for shape in shapes)
+    grid_names = " and ".join(" × ".join(map(str, shape)) for shape in shapes)
     sheets = list[Sheet]()
-    for number, own in enumerate(read.in_turn([int(np.prod(one)) for one in shapes], told)):
+    for number, own in enumerate(
+        read.split_places([int(np.prod(one)) for one in shapes], grid_names)
+    ):
         times, rows, columns = shapes[number]
         if read.video:
-            sheets += frames(read, own.reshape(times, rows, columns))
+            sheets += place_frames(read, own.reshape(times, rows, columns))
         else:
             cells = own.reshape(rows, columns)
-            sheets.append(Sheet(read.named(number), number, cells, read.whole(number)))
+            sheets.append(Sheet(read.picture_name(number), number, cells, read.whole_box(number)))
     return sheets
 
 
-def frames(read: PicturesRead, cells: NDArray[np.int64]) -> list[Sheet]:
+def place_frames(read: PicturesRead, cells: NDArray[np.int64]) -> list[Sheet]:
     """A sheet for each step of a video, cells of shape (steps, rows, columns), over its frames."""
     each = int(getattr(read.config.vision_config, "temporal_patch_size", 1))
     if -(-len(read.pictures) // each) != len(cells):
-        raise read.refused(f"{len(cells)} steps of {each} of its {len(read.pictures)} frames")
+        raise read.misfit(f"{len(cells)} steps of {each} of its {len(read.pictures)} frames")
     sheets = []
     for step, own in enumerate(cells):
         first, last = step * each, min((step + 1) * each, len(read.pictures)) - 1
         name = f"frame {first}" if first == last else f"frames {first}-{last}"
-        sheets.append(Sheet(name, first, own, read.whole(first)))
+        sheets.append(Sheet(name, first, own, read.whole_box(first)))
     return sheets
 
 
-def rows_apart(read: PicturesRead) -> list[Sheet]:
-    """Patches of a picture in its own shape, with a token that breaks the row behind each."""
+def place_rows(read: PicturesRead) -> list[Sheet]:
+    """Patches of a picture in its own shape, with a token after each row."""
     side = int(getattr(read.config, "spatial_merge_size", 1)) * read.config.vision_config.patch_size
     shapes = [(high // side, wide // side) for high, wide in read.inputs["image_sizes"].tolist()]
-    told = " and ".join(f"{rows} × {columns}" for rows, columns in shapes)
-    runs = read.in_turn([rows * columns for rows, columns in shapes], told)
+    names = " and ".join(f"{rows} × {columns}" for rows, columns in shapes)
+    runs = read.split_places([rows * columns for rows, columns in shapes], names)
     return [
-        Sheet(read.named(number), number, own.reshape(shape), read.whole(number))
+        Sheet(read.picture_name(number), number, own.reshape(shape), read.whole_box(number))
         for number, (own, shape) in enumerate(zip(runs, shapes, strict=True))
     ]
 
 
-def tiled(read: PicturesRead, shape_of: Callable[[Any, int, int], tuple[int, int]]) -> list[Sheet]:
-    """Tiles row by row, put together to one grid, then the whole picture once more, smaller.
+def place_tiles(
+    read: PicturesRead, shape_of: Callable[[Any, int, int], tuple[int, int]]
+) -> list[Sheet]:
+    """Tiles row by row as one grid, then the whole picture once more, smaller.
 
-    `shape_of` says how many tiles lie below and beside each other in a picture.
+    `shape_of` gives the rows and columns of a picture's tiles.
     """
     values = read.inputs["pixel_values"]
     count = int(np.prod(values.shape[:-3]))
@@ -179,13 +179,17 @@ def tiled(read: PicturesRead, shape_of: Callable[[Any, int, int], tuple[int, int
         sizes = [(picture.height, picture.width) for picture in read.pictures]
         shapes = [shape_of(read.processor.image_processor, *size) for size in sizes]
     tiles = [down * across + (down * across > 1) for down, across in shapes]
-    told = f"{sum(tiles)} tiles" + ("" if sum(tiles) == count else f" where there are {count}")
+    grids = f"{sum(tiles)} tiles" + ("" if sum(tiles) == count else f" where there are {count}")
     side = isqrt(len(read.places) // max(count, 1))
     if side * side * count != len(read.places) or sum(tiles) != count:
-        raise read.refused(told)
+        raise read.misfit(grids)
     sheets = []
-    for number, own in enumerate(read.in_turn([side * side * many for many in tiles], told)):
-        (down, across), box, name = shapes[number], read.whole(number), read.named(number)
+    for number, own in enumerate(read.split_places([side * side * many for many in tiles], grids)):
+        (down, across), box, name = (
+            shapes[number],
+            read.whole_box(number),
+            read.picture_name(number),
+        )
         every = own.reshape(-1, side, side)
         if len(every) == 1:
             sheets.append(Sheet(name, number, every[0], box))
@@ -199,7 +203,7 @@ def tiled(read: PicturesRead, shape_of: Callable[[Any, int, int], tuple[int, int
     return sheets
 
 
-def canvas(processor: Any, height: int, width: int) -> tuple[int, int]:
+def canvas_tiles(processor: Any, height: int, width: int) -> tuple[int, int]:
     """Tiles of the shape nearest to the picture's (InternVL)."""
     from transformers.models.got_ocr2.image_processing_pil_got_ocr2 import get_optimal_tiled_canvas
 
@@ -208,14 +212,14 @@ def canvas(processor: Any, height: int, width: int) -> tuple[int, int]:
     return down, across
 
 
-def split(processor: Any, height: int, width: int) -> tuple[int, int]:
+def count_tiles(processor: Any, height: int, width: int) -> tuple[int, int]:
     """Tiles of the picture in its own shape, as its processor counts them (Idefics3)."""
     _, down, across = processor.get_number_of_image_patches(height, width, {})
     return max(down, 1), max(across, 1)
 
 
-def anyres(read: PicturesRead) -> list[Sheet]:
-    """The whole picture small, then tiles without what pads them, a token behind each row."""
+def place_anyres(read: PicturesRead) -> list[Sheet]:
+    """The whole picture small, then its tiles without padding, a token after each row."""
     if read.video:
         return _pooled_frames(read)
     if int(read.inputs.get("batch_num_images", [1])[0]) > 1:
@@ -227,30 +231,29 @@ def anyres(read: PicturesRead) -> list[Sheet]:
     sheets, start = list[Sheet](), 0
     for number, (height, width) in enumerate(read.inputs["image_sizes"].tolist()):
         best = select_best_resolution((height, width), read.config.image_grid_pinpoints)
-        rows, columns, box = _unpadded(best, (height, width), vision.patch_size)
+        rows, columns, box = _unpad(best, (height, width), vision.patch_size)
+        # LLaVA-OneVision pools too many tiles, as `pack_image_features` of transformers does.
         most = str(getattr(read.config, "vision_aspect_ratio", "")).removeprefix("anyres_max_")
         if most.isdecimal() and (ratio := sqrt(rows * columns / (int(most) * side**2))) > 1.1:
             rows, columns = int(rows // ratio), int(columns // ratio)
-        name, end = read.named(number), start + side**2 + rows * (columns + 1)
+        name, end = read.picture_name(number), start + side**2 + rows * (columns + 1)
         own, start = read.places[start:end], end
         if len(own) < side**2 + rows * (columns + 1):
-            raise read.refused(f"{side} × {side} and {rows} rows of {columns} and a break")
+            raise read.misfit(f"{side} × {side} and {rows} rows of {columns} and a break")
         tiles = own[side**2 :].reshape(rows, columns + 1)
         breaks = {int(place): "[newline]" for place in tiles[:, -1]}
+        small = own[: side**2].reshape(side, side)
         sheets += [
             Sheet(f"{name} tiles", number, tiles[:, :-1], box, breaks),
-            Sheet(f"{name} overview", number, own[: side**2].reshape(side, side),
-                  read.whole(number)),
-        ]  # fmt: skip
+            Sheet(f"{name} overview", number, small, read.whole_box(number)),
+        ]
     if start != len(read.places):
-        raise read.refused(f"{start} cells and breaks")
+        raise read.misfit(f"{start} cells and breaks")
     return sheets
 
 
-def _unpadded(
-    canvas_size: tuple[int, int], size: tuple[int, int], patch: int
-) -> tuple[int, int, Box]:
-    """Rows and columns of what is left of padded tiles, and which part of the picture that is."""
+def _unpad(canvas_size: tuple[int, int], size: tuple[int, int], patch: int) -> tuple[int, int, Box]:
+    """Rows and columns of tiles without their padding, and the part of the picture they show."""
     cells, edges = list[int](), list[tuple[float, float]]()
     scale = min(whole / own for whole, own in zip(canvas_size, size, strict=True))
     grid = [whole // patch for whole in canvas_size]
@@ -258,6 +261,7 @@ def _unpadded(
     for axis, (whole, own) in enumerate(zip(canvas_size, size, strict=True)):
         padded = axis == (0 if wide else 1)
         share = grid[1] / size[1] if wide else grid[0] / size[0]
+        # Rounded to 7 digits as in `unpad_image` of transformers.
         cut = (grid[axis] - int(round(own * share, 7))) // 2 if padded else 0
         made = min(int(np.ceil(own * scale)), whole) if padded else whole
         before = (whole - made) // 2
@@ -269,44 +273,46 @@ def _unpadded(
 
 
 def _with_newline(read: PicturesRead) -> list[Sheet]:
-    """Of several pictures each is one grid without tiles, and one token behind it."""
+    """Several pictures: each is one grid without tiles, and one token after it."""
     each = len(read.places) // len(read.pictures)
     side = isqrt(each)
     if side * side + 1 != each:
-        raise read.refused("a square and a break for each picture")
-    return [
-        Sheet(read.named(number), number, own[:-1].reshape(side, side), read.square(number),
-              {int(own[-1]): "[newline]"})
-        for number, own in enumerate(read.in_turn([each] * len(read.pictures), "one grid each"))
-    ]  # fmt: skip
+        raise read.misfit("a square and a break for each picture")
+    sheets = []
+    for number, own in enumerate(read.split_places([each] * len(read.pictures), "one grid each")):
+        cells, breaks = own[:-1].reshape(side, side), {int(own[-1]): "[newline]"}
+        sheets.append(
+            Sheet(read.picture_name(number), number, cells, read.square_box(number), breaks)
+        )
+    return sheets
 
 
 def _pooled_frames(read: PicturesRead) -> list[Sheet]:
-    """Every frame pooled to a smaller square, and one token behind the last."""
+    """Every frame pooled to a smaller square, and one token after the last."""
     steps = int(read.inputs["pixel_values_videos"].shape[1])
     side = isqrt(len(read.places) // steps)
     if side * side * steps + 1 != len(read.places):
-        raise read.refused(f"{steps} squares and a break")
-    sheets = frames(read, read.places[:-1].reshape(steps, side, side))
+        raise read.misfit(f"{steps} squares and a break")
+    sheets = place_frames(read, read.places[:-1].reshape(steps, side, side))
     sheets[-1] = replace(sheets[-1], placeless={int(read.places[-1]): "[newline]"})
     return sheets
 
 
-def queries(read: PicturesRead) -> list[Sheet]:
-    """The patches that a fixed number of queries look at; the queries have no place themselves."""
+def place_queries(read: PicturesRead) -> list[Sheet]:
+    """The patches that a fixed number of queries attend to; a query has no place in a picture."""
     side = read.config.vision_config.patch_size
     height, width = (length // side for length in read.inputs["pixel_values"].shape[-2:])
     cells = 1 + np.arange(height * width).reshape(height, width)
-    return [Sheet("picture", 0, cells, read.whole(0), {0: "[CLS]"})]
+    return [Sheet("picture", 0, cells, read.whole_box(0), {0: "[CLS]"})]
 
 
 @dataclass(frozen=True, slots=True)
 class PatchLayout:
-    """A way to put image tokens into pictures, and the families that have it.
+    """A way to put image tokens into pictures, and its families.
 
     Attributes:
-        about: what the cells are, in one line.
-        video: families of these that also read a video.
+        about: the cells in one line.
+        video: the families that also read a video.
     """
 
     about: str
@@ -318,48 +324,48 @@ class PatchLayout:
 LAYOUTS = {
     "grid": PatchLayout(
         "one grid a picture, as the vision tower cuts it, or pooled to fewer cells",
-        one_grid,
+        place_grid,
         ("llava", "vipllava", "paligemma", "gemma3", "florence2", "janus"),
     ),
     "merged": PatchLayout(
         "patches merged 2 × 2, as many as the picture's own shape has",
-        merged,
+        merge_patches,
         ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "glm4v"),
         ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe"),
     ),
     "anyres": PatchLayout(
         "tiles without their padding, each row ended by a token, and the whole picture once more",
-        anyres,
+        place_anyres,
         ("llava_next", "llava_onevision"),
         ("llava_onevision",),
     ),
     "canvas": PatchLayout(
         "tiles of the shape nearest to the picture's, and the whole picture once more",
-        partial(tiled, shape_of=canvas),
+        partial(place_tiles, shape_of=canvas_tiles),
         ("internvl", "aya_vision"),
         ("internvl",),
     ),
     "split": PatchLayout(
         "tiles that the picture is cut into, each named, and the whole picture once more",
-        partial(tiled, shape_of=split),
+        partial(place_tiles, shape_of=count_tiles),
         ("idefics3", "smolvlm"),
     ),
     "rows": PatchLayout(
         "patches in the picture's own shape, merged or not, each row ended by a token",
-        rows_apart,
+        place_rows,
         ("mistral3", "pixtral"),
     ),
     "queries": PatchLayout(
-        "a fixed number of queries without a place, which look at the patches themselves",
-        queries,
+        "a fixed number of queries without a place, which attend to the patches",
+        place_queries,
         ("blip-2", "instructblip"),
     ),
 }
-"""How image tokens lie in a picture, by name."""
+"""The layouts of image tokens, by name."""
 BY_FAMILY = {family: name for name, row in LAYOUTS.items() for family in row.families}
 
 
 def family_of_pictures(config: Any) -> str:
-    """The family that a layout is known by: of LLaVA with Pixtral's tower it is the tower's."""
+    """The family in `LAYOUTS`: the model's; with Pixtral's tower, the tower's."""
     tower = getattr(getattr(config, "vision_config", None), "model_type", "")
     return tower if tower == "pixtral" else str(config.model_type)

@@ -1,4 +1,4 @@
-"""Pictures as a vision model sees them: pixels, patches and tokens, and which part is seen."""
+"""A picture as the input of a vision model: its pixels, and the part of it that is used."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from attnviz.core.attention_map import AttentionMap, Token
 from attnviz.core.errors import ModelError, UsageError, is_number
 from attnviz.core.query import Picture, Query
-from attnviz.models.hugging_face.load.errors import foreign
+from attnviz.models.hugging_face.load.model_errors import library_errors
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -34,38 +34,38 @@ def parse_size(text: str) -> tuple[int, int]:
 
 
 def load_processor(folder: Path, name: str) -> Any:
-    """What resizes and normalises pictures for a model."""
+    """The image processor of a model, which resizes and normalises pictures."""
     import transformers
 
     if not any(
         (folder / file).is_file() for file in ("preprocessor_config.json", "processor_config.json")
     ):
         raise ModelError(
-            f"'{name}' has no image processor (preprocessor_config.json): it is not known how to "
-            "resize and normalise a picture for it"
+            f"'{name}' has no image processor (preprocessor_config.json), which says how to "
+            "resize and normalise a picture"
         )
     auto: Any = transformers.AutoImageProcessor
-    with foreign(f"the image processor of '{name}' cannot be loaded"):
+    with library_errors(f"the image processor of '{name}' cannot be loaded"):
         return auto.from_pretrained(folder, local_files_only=True)
 
 
 def pixels(processor: Any, picture: Image, size: tuple[int, int] | None) -> Any:
-    """The picture as the model takes it, a tensor of shape (1, 3, height, width)."""
+    """The picture as a tensor of shape (1, 3, height, width)."""
     wanted: dict[str, Any] = {}
     if size is not None:
         wanted = {"size": {"height": size[0], "width": size[1]}, "do_center_crop": False}
     else:
-        check_sides(processor)
-    with foreign("the image processor in the model's folder fails"):
+        check_picture_sides(processor)
+    with library_errors("the image processor in the model's folder fails"):
         return processor(picture, return_tensors="pt", **wanted)["pixel_values"]
 
 
 MOST_PIXELS = 1 << 14
-"""The longest side that an image processor may make by itself; `--image-size` may ask for more."""
+"""The longest side that an image processor may ask for; `--image-size` may ask for more."""
 
 
-def check_sides(processor: Any) -> None:
-    """Refuse a processor whose pictures would fill the memory, or have no size."""
+def check_picture_sides(processor: Any) -> None:
+    """Refuse a processor whose pictures would fill the memory or have no size."""
     for name in ("size", "crop_size"):
         for side, number in dict(getattr(processor, name, None) or {}).items():
             whole = isinstance(number, int) and not isinstance(number, bool)
@@ -77,7 +77,7 @@ def check_sides(processor: Any) -> None:
 
 
 def seen_box(processor: Any, picture: Image, size: tuple[int, int] | None) -> Box:
-    """The part of a picture that the model sees: all of it, or what is left of its middle."""
+    """The part of a picture that the model sees: all of it, or a crop of its middle."""
     width, height = picture.size
     if size is not None or not getattr(processor, "do_center_crop", False):
         return 0.0, 0.0, float(width), float(height)
@@ -105,11 +105,11 @@ def _resized_size(size: Mapping[str, Any], width: int, height: int) -> tuple[int
 
 
 SIDE = "picture"
-"""What queries and keys are tokens of."""
+"""The side of queries and keys."""
 
 
 def pair(size: Any) -> tuple[int, int]:
-    """One size for both sides as two."""
+    """One size as height and width."""
     return (size, size) if isinstance(size, int) else tuple(size)
 
 

@@ -1,9 +1,8 @@
-"""A vision model that can be asked for the attention of a picture over its patches.
+"""A vision model as a source: the attention of a picture over its patches.
 
-Attention in shifted windows (Liu et al. 2021, section 3.2) is put back into the picture: a Swin
-layer cuts the patches into square windows, in every second layer after rolling the picture by half
-a window, and attends inside each. What it attends to is found by sending the patches' numbers the
-same way.
+A Swin layer attends inside square windows of patches (Liu et al. 2021, section 3.2); every second
+layer first rolls the picture by half a window. To put these weights back into the picture, the
+patches' numbers take the same way.
 """
 
 from __future__ import annotations
@@ -19,26 +18,25 @@ from numpy.typing import NDArray
 
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token, not_finite
 from attnviz.core.errors import AttentionError, ModelError, UsageError
+from attnviz.core.locks import thread_hook
 from attnviz.core.options import InMemoryModel
 from attnviz.core.query import Picture, Query
-from attnviz.core.shared import own_thread
 from attnviz.core.tokens import AVERAGE, check_patch, patch_name, patch_tokens
 from attnviz.models import Predicting, UnbatchedSource
-from attnviz.models.hugging_face.capture.capture import capture
+from attnviz.models.hugging_face.capture.capture import capture, with_routes
 from attnviz.models.hugging_face.capture.kernel import Call, eager_copy, watch_kernels
-from attnviz.models.hugging_face.capture.maps import with_routes
 from attnviz.models.hugging_face.capture.probe import broken_head, dtype_of, key_masses
 from attnviz.models.hugging_face.capture.region import Region, each_token
 from attnviz.models.hugging_face.eager import EagerInputs
 from attnviz.models.hugging_face.experiment import ExperimentRequest, ModelExperiment, experiment_of
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
-from attnviz.models.hugging_face.load.errors import running
 from attnviz.models.hugging_face.load.imports import quiet
 from attnviz.models.hugging_face.load.loading import LoadOptions, load_parts, model_class
-from attnviz.models.hugging_face.load.tasks import Task, record_outputs, show_decision
-from attnviz.models.hugging_face.model import input_names
-from attnviz.models.hugging_face.norm import value_vectors
+from attnviz.models.hugging_face.load.model_errors import running_errors
+from attnviz.models.hugging_face.load.tasks import Task, record_logits, show_decision
+from attnviz.models.hugging_face.loaded_model import input_names
 from attnviz.models.hugging_face.outputs import chosen_class, class_name, no_head
+from attnviz.models.hugging_face.value_vectors import value_vectors
 from attnviz.models.hugging_face.vision.pictures import (
     SIDE,
     load_processor,
@@ -55,41 +53,31 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class VisionModel(UnbatchedSource, Predicting):
-    """A pretrained vision model as a source of attention of a picture over itself, by patches.
-
-    A size that the model does not have is a UsageError, one that it fails on a ModelError.
-    """
+    """A pretrained vision model as a source of attention of a picture over itself, by patches."""
 
     name: str  # what it was asked for as
     model: Any  # on its device, in evaluation mode
     processor: Any  # its image processor
-    provenance: Provenance  # what is made of the model is added for each picture
-    task: Task | None = None  # what its head decides
+    provenance: Provenance  # of the model; each picture adds to it
+    task: Task | None = None  # of its head
 
     def _attend_one(self, query: Query) -> Attention:
         picture = self._picture(query)
-        with quiet():
-            inputs = self.inputs(picture)
-            rows, columns = self.grid(inputs["pixel_values"])
-            attention = self.without_maps(picture, inputs, rows, columns)
-            with record_outputs(self.model) as outputs:
-                if windowed(self.model):
-                    maps = window_maps(self.model, self.name, inputs, picture.patch)
-                    routes = [f"{self.model.config._attn_implementation}, probed"]
-                else:
-                    tokens = self.tokens(inputs, rows, columns)
-                    sides = {"self": (len(tokens), len(tokens))}
-                    region = Region(max_size=len(tokens))
-                    found = capture(self.tower, inputs, sides, region=region)
-                    routes = [item.route for item in found]
-                    maps = tuple(
-                        over_patches(item.layers, item.weights, tokens, tokens) for item in found
-                    )
-        provenance = with_routes(attention.provenance, routes)
-        attention = replace(attention, maps=maps, provenance=provenance)
-        if self.task is None or not outputs:
-            return attention
-        return show_decision(attention, self.task, outputs[-1], ())
+        with quiet(), record_logits(self.model) as logits:
+            if window_layers(self.model):
+                inputs, grid = self._inputs(picture)
+                maps = window_maps(self.model, self.name, inputs, picture.patch)
+                found = replace(self._without_maps(picture, inputs, grid), maps=maps)
+                route = f"{self.model.config._attn_implementation}, probed"
+                found = replace(found, provenance=with_routes(found.provenance, [route]))
+            else:
+                encoded = self._encode(picture)
+                region = Region(max_size=len(encoded.tokens[SIDE]))
+                captured = capture(encoded.part, encoded.inputs, encoded.sides, region=region)
+                found = encoded.build_attention(captured, None, None)
+        if self.task is None or not logits:
+            return found
+        return show_decision(found, self.task, logits[-1], ())
 
     def experiment(self, query: Query, wanted: str | None = None) -> ModelExperiment:
         """The model with a picture before it, to be run with parts of it switched off.
@@ -100,7 +88,7 @@ class VisionModel(UnbatchedSource, Predicting):
         if self.task is None:
             raise no_head(self.name, self.model)
         with quiet():
-            encoded = self._encoded(self.tower, picture)
+            encoded = self._encode(picture)
         return experiment_of(
             ExperimentRequest(
                 self.model,
@@ -114,32 +102,32 @@ class VisionModel(UnbatchedSource, Predicting):
         )
 
     def values(self, query: Query) -> ValueVectors:
-        """What each head makes of each patch of a picture."""
+        """The value vectors of each head at each patch."""
         with quiet():
-            encoded = self._encoded(self.tower, self._picture(query))
+            encoded = self._encode(self._picture(query))
             eager = EagerInputs(eager_copy(self.tower), encoded.inputs, encoded, SIDE)
             return value_vectors(eager)
 
     def _picture(self, query: Query) -> Picture:
-        """A query's picture, unless its lens needs every token to see every other one in vain."""
+        """A query's picture; refused where its lens needs every token to see every other one."""
         picture = picture_of(query, self.name)
-        if picture.lens != "raw" and windowed(self.model):
+        if picture.lens != "raw" and window_layers(self.model):
             raise AttentionError(
                 f"'{self.name}' attends in windows, and --lens {picture.lens} needs every token to "
                 "attend to every other one: use --lens raw"
             )
         return picture
 
-    def _encoded(self, part: Any, picture: Picture) -> EncodedQuery:
-        inputs = self.inputs(picture)
-        rows, columns = self.grid(inputs["pixel_values"])
-        attention = self.without_maps(picture, inputs, rows, columns)
-        tokens = {SIDE: self.tokens(inputs, rows, columns)}
-        return EncodedQuery(part, inputs, tokens, {"self": (SIDE, SIDE)}, attention)
+    def _encode(self, picture: Picture) -> EncodedQuery:
+        """A picture as the tower reads it, with a token for each patch."""
+        inputs, grid = self._inputs(picture)
+        tokens = {SIDE: self._tokens(inputs, grid)}
+        attention = self._without_maps(picture, inputs, grid)
+        return EncodedQuery(self.tower, inputs, tokens, {"self": (SIDE, SIDE)}, attention)
 
     @property
     def tower(self) -> Any:
-        """The part of the model that reads pictures; of CLIP-like models one of two."""
+        """The part of the model that reads pictures; CLIP-like models have two parts."""
         return getattr(self.model, "vision_model", None) or self.model
 
     @property
@@ -147,10 +135,9 @@ class VisionModel(UnbatchedSource, Predicting):
         """The configuration of that part."""
         return getattr(self.model.config, "vision_config", None) or self.model.config
 
-    def inputs(self, picture: Picture) -> dict[str, Any]:
-        """The picture as the model takes it."""
-        size = picture.size
-        high, wide = self.patch_size
+    def _inputs(self, picture: Picture) -> tuple[dict[str, Any], tuple[int, int]]:
+        """The picture as the model takes it, and its rows and columns of patches."""
+        size, (high, wide) = picture.size, self.patch_size
         if size is not None and (size[0] % high or size[1] % wide):
             raise UsageError(
                 f"--image-size {size[0]}x{size[1]} is no multiple of '{self.name}'s patches of "
@@ -158,11 +145,11 @@ class VisionModel(UnbatchedSource, Predicting):
             )
         values = pixels(self.processor, picture.image, size).to(self.model.device, self.model.dtype)
         found: dict[str, Any] = {"pixel_values": values}
-        trained = getattr(self.config, "image_size", None)
-        takes = input_names(self.tower)
-        if "interpolate_pos_encoding" in takes and pair(trained) != tuple(values.shape[-2:]):
+        height, width = values.shape[-2:]
+        trained, takes = getattr(self.config, "image_size", None), input_names(self.tower)
+        if "interpolate_pos_encoding" in takes and pair(trained) != (height, width):
             found["interpolate_pos_encoding"] = True
-        return found
+        return found, (-(-height // high), -(-width // wide))
 
     @property
     def patch_size(self) -> tuple[int, int]:
@@ -175,55 +162,42 @@ class VisionModel(UnbatchedSource, Predicting):
             )
         return pair(size)
 
-    def grid(self, values: Any) -> tuple[int, int]:
-        """How many patches a picture has from top to bottom and from left to right."""
-        high, wide = self.patch_size
-        height, width = values.shape[-2:]
-        return -(-height // high), -(-width // wide)
-
-    def tokens(self, inputs: dict[str, Any], rows: int, columns: int) -> tuple[Token, ...]:
-        """What the model makes of a picture: special tokens, then the patches."""
-        length = self.length(inputs)
-        if length - rows * columns not in self.special_counts:
+    def _tokens(self, inputs: dict[str, Any], grid: tuple[int, int]) -> tuple[Token, ...]:
+        """The special tokens, then the patches."""
+        (rows, columns), length = grid, self._count_tokens(inputs)
+        special, kind = length - rows * columns, self.model.config.model_type
+        registers = int(getattr(self.config, "num_register_tokens", None) or 0)
+        if special not in {0, 1, 1 + registers} and not (special == 2 and kind == "deit"):
             raise AttentionError(
-                f"'{self.name}' ({self.model.config.model_type}) makes {length} tokens of "
-                f"{rows} × {columns} patches: its attention cannot be put back into the picture"
+                f"'{self.name}' ({kind}) makes {length} tokens of {rows} × {columns} patches: its "
+                "attention cannot be put back into the picture"
             )
-        marks = _special_tokens(self.model.config.model_type, length - rows * columns)
-        return *marks, *patch_tokens(rows, columns)
+        return *_special_tokens(kind, special), *patch_tokens(rows, columns)
 
-    def without_maps(
-        self, picture: Picture, inputs: dict[str, Any], rows: int, columns: int
+    def _without_maps(
+        self, picture: Picture, inputs: dict[str, Any], grid: tuple[int, int]
     ) -> Attention:
-        """What is known of a picture's attention but for its maps."""
         height, width = inputs["pixel_values"].shape[-2:]
-        settings = {"pixels": f"{height} × {width}", "patches": f"{rows} × {columns}"}
+        settings = {"pixels": f"{height} × {width}", "patches": f"{grid[0]} × {grid[1]}"}
         provenance = replace(self.provenance, settings={**self.provenance.settings, **settings})
         seen = seen_box(self.processor, picture.image, picture.size)
         return Attention((), provenance, seen=seen)
 
-    def length(self, inputs: dict[str, Any]) -> int:
-        """How many tokens the model makes of a picture, 0 where they are none in a row."""
+    def _count_tokens(self, inputs: dict[str, Any]) -> int:
+        """The number of tokens of a picture; 0: they are not in one row."""
         import torch
 
-        # What a model keeps from inference mode (BEiT its places) no gradient could go through.
-        with running(self.model, "picture"), torch.no_grad():
+        # no_grad, not inference mode: BEiT caches its positions, and gradients must pass later.
+        with running_errors(self.model, "picture"), torch.no_grad():
             output = self.tower(**inputs, output_hidden_states=True)
         hidden = getattr(output, "last_hidden_state", None)
         if hidden is None:
             hidden = (getattr(output, "hidden_states", None) or (torch.empty(0),))[-1]
         return int(hidden.shape[1]) if hidden.ndim == 3 else 0
 
-    @property
-    def special_counts(self) -> set[int]:
-        """How many special tokens may stand before the patches; others have them elsewhere."""
-        registers = int(getattr(self.config, "num_register_tokens", None) or 0)
-        distilled = {2} if self.model.config.model_type == "deit" else set[int]()
-        return {0, 1, 1 + registers} | distilled
-
 
 def _special_tokens(kind: str, count: int) -> tuple[Token, ...]:
-    """What stands before the patches: a class token, then DeiT's teacher or DINO's registers."""
+    """The tokens before the patches: a class token, then DeiT's teacher or DINO's registers."""
     second = "[DIST]" if kind == "deit" else "[REG 0]"
     names = ["[CLS]", second, *(f"[REG {number}]" for number in range(1, count))]
     return tuple(Token(name, special=True) for name in names[:count])
@@ -252,7 +226,7 @@ PADDED = -1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Windows:
-    """One layer's attention inside its windows, whose places are slots, row by row."""
+    """One layer's attention inside its windows; the positions of a window are its slots."""
 
     weights: NDArray[np.float32]  # (windows, heads, slots, slots)
     places: NDArray[np.int64]  # the patch in each slot, (windows, slots); PADDED beyond the picture
@@ -261,16 +235,16 @@ class Windows:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """What layers that can be stacked agree in: patches down, across, and heads."""
+        """Rows, columns and heads; layers of one shape make one map."""
         return self.rows, self.columns, self.weights.shape[1]
 
     def row(self, patch: int) -> NDArray[np.float32]:
-        """What one patch attends to, shape (heads, patches); 0 outside of its window."""
+        """The row of one patch, shape (heads, patches); 0 outside its window."""
         window, slot = (int(found[0]) for found in np.nonzero(self.places == patch))
         return self._spread(self.weights[window, :, slot], self.places[window])
 
     def mean(self) -> NDArray[np.float32]:
-        """What the patches attend to on average, shape (heads, patches)."""
+        """The mean row of all patches, shape (heads, patches)."""
         inside = self.places != PADDED
         received = np.einsum("whqk,wq->hwk", self.weights.astype(np.float64), inside)
         total = received / (self.rows * self.columns)
@@ -279,7 +253,7 @@ class Windows:
     def _spread(
         self, weights: NDArray[np.floating], places: NDArray[np.int64]
     ) -> NDArray[np.float32]:
-        """Slots' weights, shape (heads, slots), where their patches lie."""
+        """Weights of slots (heads, slots), put where their patches lie in the picture."""
         spread = np.zeros((len(weights), self.rows * self.columns), dtype=np.float32)
         inside = places != PADDED
         spread[:, places[inside]] = weights[:, inside]
@@ -303,7 +277,7 @@ def window_places(rows: int, columns: int, window: int, shift: int) -> NDArray[n
 def _read_windows(model: Any, inputs: dict[str, Any]) -> list[Windows]:
     import torch
 
-    layers = {id(part.attention): part for part in windowed(model)}
+    layers = {id(part.attention): part for part in window_layers(model)}
     grids = dict[int, tuple[int, int]]()
     found = list[Windows]()
 
@@ -311,7 +285,7 @@ def _read_windows(model: Any, inputs: dict[str, Any]) -> list[Windows]:
         grid = named["input_dimensions"] if "input_dimensions" in named else given[1]
         grids[id(layer)] = (int(grid[0]), int(grid[1]))
 
-    def look(call: Call) -> None:
+    def read(call: Call) -> None:
         layer = layers[id(call.module)]
         rows, columns = grids[id(layer)]
         broken = broken_head(call)
@@ -325,14 +299,14 @@ def _read_windows(model: Any, inputs: dict[str, Any]) -> list[Windows]:
 
     with ExitStack() as hooks:
         for layer in layers.values():
-            hook = layer.register_forward_pre_hook(own_thread(remember), with_kwargs=True)
+            hook = layer.register_forward_pre_hook(thread_hook(remember), with_kwargs=True)
             hooks.enter_context(hook)
-        hooks.enter_context(watch_kernels(look))
+        hooks.enter_context(watch_kernels(read))
         model(**inputs)
     return found
 
 
-def windowed(model: Any) -> list[Any]:
+def window_layers(model: Any) -> list[Any]:
     """The layers of a model that attend in windows."""
     return [part for part in model.modules() if hasattr(part, "shift_size")]
 
@@ -340,12 +314,12 @@ def windowed(model: Any) -> list[Any]:
 def window_maps(
     model: Any, name: str, inputs: dict[str, Any], patch: str | None
 ) -> tuple[AttentionMap, ...]:
-    """One query's attention in each layer, over the coarser patches of the later ones."""
+    """One query's row in each layer; later layers have coarser patches."""
     import torch
 
     if patch == "all":
         raise UsageError(f"'{name}' attends in windows: choose one --patch, or none for the mean")
-    with running(model, "picture"), torch.inference_mode():
+    with running_errors(model, "picture"), torch.inference_mode():
         layers = _read_windows(model, inputs)
     if not layers:
         raise AttentionError(
@@ -367,7 +341,7 @@ def window_maps(
 
 
 def _window_row(layer: Windows, at: tuple[int, int] | None, finest: Windows) -> Any:
-    """What a patch of the finest layer attends to in another, shape (heads, patches)."""
+    """The row of the patch that holds a patch of the finest layer, (heads, patches)."""
     if at is None:
         return layer.mean()
     row = at[0] * layer.rows // finest.rows

@@ -163,7 +163,7 @@ export function pageDocument(pocket, pair, found, lens, { notes, facts }) {
   const codes = new Map();
   const { layer, head } = model.facts.guided;
   const outside = [pair.source, pair.target].some((read) => tokenizer.notes(read, "").length);
-  const aligned = [String(layer), String(head), `the alignment head${outside ? ", outside what it was trained for" : ""}`];
+  const aligned = [String(layer), String(head), `trained to align${outside ? ", but not on such text" : ""}`];
   const maps = found.map((one, number) => {
     const [queries, keys] = SIDES[one.stream];
     const [rows, columns] = [sides[queries].tokens, sides[keys].tokens];

@@ -1,0 +1,258 @@
+"""One head of a transformers model in its own numbers, for any family.
+
+Hooks record the input of the kernel and every linear map before it. The map that made a query is
+found by its numbers: positions may turn these, but keep their lengths.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attnviz.core.errors import AttentionError
+from attnviz.core.locks import thread_hook
+from attnviz.mechanisms.arrays import softmax, to_numpy
+from attnviz.mechanisms.formula import HeadArithmetic, HeadPlace, Part
+from attnviz.models.hugging_face.capture.kernel import (
+    Call,
+    layer_names,
+    match_stream,
+    stream_of,
+    watch_kernels,
+)
+from attnviz.models.hugging_face.capture.passes import (
+    CaptureSpec,
+    StopForward,
+    attending_layers,
+    read_call,
+)
+from attnviz.models.hugging_face.capture.probe import DRIFT, dtype_of
+from attnviz.models.hugging_face.capture.projections import extra_terms
+from attnviz.models.hugging_face.capture.region import PooledGrid, each_token
+from attnviz.models.hugging_face.eager import EagerInputs
+from attnviz.models.hugging_face.load.model_errors import running_errors
+from attnviz.models.hugging_face.value_vectors import map_of, projection_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+
+@dataclass(slots=True, eq=False)
+class _RecordedCall:
+    """One kernel call and the linear maps before it."""
+
+    path: str
+    call: Call
+    inputs: dict[str, Any]  # of its module ("attention") and of the layer around it ("layer")
+    linears: list[tuple[Any, Tensor, Tensor]] = field(default_factory=list)
+    projection: Tensor | None = None  # W_O, (heads × value size, size)
+
+
+def record_head(asked: EagerInputs, which: HeadPlace) -> HeadArithmetic:
+    """The numbers of one head, from its layer's input to what it adds to the residual stream."""
+    import torch
+
+    with (
+        running_errors(asked.part, asked.what),
+        torch.no_grad(),
+        _record_calls(asked, which.stream) as calls,
+    ):
+        asked.part(**asked.inputs, use_cache=False, return_dict=True)
+    names = layer_names([one.path for one in calls], attending_layers(asked.part.config))
+    if which.layer not in names:
+        raise AttentionError(
+            f"architecture '{asked.kind}' calls no attention kernel in layer {which.layer}, so "
+            "its numbers are unknown"
+        )
+    with torch.no_grad():
+        return _Head(calls[names.index(which.layer)], int(which.head)).arithmetic()
+
+
+@contextmanager
+def _record_calls(asked: EagerInputs, stream: str) -> Iterator[list[_RecordedCall]]:
+    """Record each kernel call of a stream, and the linear maps around it."""
+    from torch import nn
+    from torch.nn.modules.module import register_module_forward_hook
+    from transformers.pytorch_utils import Conv1D
+
+    paths = {id(module): name for name, module in asked.part.named_modules()}
+    given, made, seen = dict[str, Any](), list[tuple[str, Any, Any, Any]](), list[_RecordedCall]()
+
+    def before(module: Any, inputs: tuple[Any, ...], named: dict[str, Any]) -> None:
+        if (path := paths.get(id(module))) is not None:
+            given[path] = inputs[0] if inputs else named.get("hidden_states")
+        if seen and seen[-1].projection is None and inputs:
+            seen[-1].projection = projection_of(module, inputs[0], seen[-1].call.output.flatten(2))
+
+    def after(module: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        if isinstance(module, nn.Linear | Conv1D) and inputs:
+            made.append((paths.get(id(module), ""), module, inputs[0], output))
+
+    def record(call: Call) -> None:
+        path = paths.get(id(call.module))
+        if path is not None and match_stream(stream_of(path), asked.encoded.axes) == stream:
+            around = {"attention": given.get(path), "layer": given.get(_layer_of(path))}
+            own = [item[1:] for item in made if item[0].startswith(path)]
+            seen.append(_RecordedCall(path, call.detached(), around, own))
+        made.clear()
+
+    # Global hooks take no keyword arguments; every module has its own for as long as this lasts.
+    handles = [
+        module.register_forward_pre_hook(thread_hook(before), with_kwargs=True)
+        for module in asked.part.modules()
+    ]
+    hook = register_module_forward_hook(thread_hook(after))
+    with suppress(StopForward), hook, watch_kernels(record):
+        try:
+            yield seen
+        finally:
+            for handle in handles:
+                handle.remove()
+
+
+def _layer_of(path: str) -> str:
+    """The path of the layer around an attention: up to its last number."""
+    parts = path.split(".")
+    places = [place for place, part in enumerate(parts) if part.isdigit()]
+    return ".".join(parts[: places[-1] + 1]) if places else ""
+
+
+class _Head:
+    """The numbers of one head of a call."""
+
+    def __init__(self, seen: _RecordedCall, head: int) -> None:
+        self.seen, self.call, self.head = seen, seen.call, head
+        self.parts: list[Part] = []
+        self.notes: list[str] = []
+
+    def arithmetic(self) -> HeadArithmetic:
+        """Every part of it in order."""
+        call, head = self.call, self.head
+        layer, attention = self.seen.inputs["layer"], self.seen.inputs["attention"]
+        same = layer is attention or layer is None or attention is None
+        if layer is not None:
+            self._add("layer_input", layer[0], "", "qf")
+        if not same:
+            self._add("attention_input", attention[0], "layer_input as the layer prepares it", "qf")
+        self.source = "layer_input" if same else "attention_input"
+        sides = [self._side(name, getattr(call, name)) for name in ("query", "key", "value")]
+        query, key, value = (to_numpy(side) for side in sides)
+        scale = call.options.get("scaling") or query.shape[-1] ** -0.5
+        scores = query @ key.T
+        self.parts.append(Part("scores", scores, "query @ keyᵀ"))
+        self.parts.append(Part("scaled_scores", scores * scale, f"scores · {scale:.4g}"))
+        weights = self._weights(scores * scale)
+        self.parts.append(Part("head_output", weights @ value, "weights @ value", "qf"))
+        given = {"head_output": to_numpy(call.output[0, :, head])}
+        if self.seen.projection is None:
+            self.notes.append(
+                "no linear map takes what the heads put out: what is added is unknown"
+            )
+        else:
+            size = value.shape[-1]
+            matrix = to_numpy(self.seen.projection[head * size : (head + 1) * size])
+            self._add("w_output", matrix, "", "ff")
+            self._add("added", weights @ value @ matrix, "head_output @ w_output", "qf")
+        return HeadArithmetic(self.parts, given, tuple(self.notes))
+
+    def _add(self, name: str, value: Any, shown: str, axes: str) -> None:
+        self.parts.append(Part(name, to_numpy(value), shown, axes))
+
+    def _side(self, name: str, given: Tensor) -> Tensor:
+        """A query, key or value, with the linear map that made it where one is found."""
+        group = self.head * given.shape[1] // self.call.query.shape[1]
+        side, axes = given[0, group], "qf" if name == "query" else "kf"
+        for module, inputs, output in self.seen.linears:
+            found = _columns_of(side, output[0] if output.ndim == 3 else output)
+            if found is None:
+                continue
+            columns, change = found
+            source = self._source(inputs, name, axes)
+            self._add(f"w_{name}", map_of(module, inputs)[:, columns], "", "ff")
+            shown = f"{source} @ w_{name}"
+            if module.bias is not None:
+                self._add(f"b_{name}", module.bias.detach()[None, columns], "", "ff")
+                shown += f" + b_{name}"
+            if change:
+                self._add(f"projected_{name}", output[0][:, columns], shown, axes)
+                shown = f"projected_{name}, its features {change}"
+            self._add(name, side, shown, axes)
+            return side
+        self._add(name, side, "", axes)
+        self.notes.append(
+            f"{name} is as the kernel gets it: what the family makes it of is not seen"
+        )
+        return side
+
+    def _source(self, inputs: Tensor, name: str, axes: str) -> str:
+        """The name of a linear map's input; adds a part where there is none yet."""
+        for part in self.parts:
+            if (
+                part.axes in ("qf", "kf")
+                and part.value.shape == tuple(inputs.shape[-2:])
+                and np.array_equal(part.value, to_numpy(inputs[0]))
+            ):
+                return part.name
+        called = "memory" if axes == "kf" else f"{name}_input"
+        self._add(called, inputs[0], "", axes)
+        return called
+
+    def _weights(self, scores: NDArray[Any]) -> NDArray[Any]:
+        """The kernel's weights, and their formula."""
+        sides = (each_token(scores.shape[0]), each_token(scores.shape[1]))
+        found = read_call(self.seen.path, self.call, CaptureSpec(PooledGrid(*sides)))
+        weights: NDArray[Any] = found.weights[0, self.head]
+        mask = weights > 0
+        shown = ""
+        if not mask.all():
+            self.parts.append(
+                Part("mask", mask, "1 where the kernel gives weight to scaled_scores")
+            )
+            shown = " where mask"
+        more = " and ".join(extra_terms(self.call))
+        if more:
+            shown += f", with {more}"
+        off = float(np.abs(softmax(scores, mask) - weights).max())
+        if off > _nearness(self.call.query) and not more:
+            self.notes.append(
+                f"the kernel does more than a softmax: its weights lie up to {off:.2g} off"
+            )
+        self.parts.append(Part("weights", weights, f"softmax(scaled_scores{shown})"))
+        return weights
+
+
+def _nearness(numbers: Tensor) -> float:
+    """The tolerance of equality, relative to the largest number."""
+    return DRIFT.get(dtype_of(numbers), 1e-4)
+
+
+def _columns_of(side: Tensor, output: Tensor) -> tuple[slice, str] | None:
+    """The columns of a linear map's output that became a query, and what changed them.
+
+    Positions turn features and keep a row's length; some families scale all rows alike.
+    """
+    size = side.shape[-1]
+    if output.shape[0] != side.shape[0] or output.shape[-1] % size:
+        return None
+    close, changed = _nearness(side), None
+    side = side.float()
+    lengths = side.norm(dim=-1)
+    for first in range(0, output.shape[-1], size):
+        part, columns = output[:, first : first + size].float(), slice(first, first + size)
+        near = close * float(side.abs().max())
+        if float((part - side).abs().max()) <= near:
+            return columns, ""
+        ratio = float(lengths.sum() / part.norm(dim=-1).sum())
+        scale = 1.0 if abs(ratio - 1) < close else ratio
+        alike = float((scale * part.norm(dim=-1) - lengths).abs().max()) <= near
+        if changed is None and alike and (scale == 1 or len(lengths) > 1):
+            turned = float((scale * part - side).abs().max()) > near
+            words = ["turned by position"] if turned else []
+            words += [f"times {scale:.4g}"] if scale != 1 else []
+            changed = columns, " and ".join(words)
+    return changed

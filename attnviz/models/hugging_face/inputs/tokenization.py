@@ -1,0 +1,274 @@
+"""Tokenize a text, and find the characters that each token covers."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from attnviz.core.attention_map import Token
+from attnviz.core.errors import InputError
+from attnviz.core.tokens import continues_word
+from attnviz.models.hugging_face.load.imports import quiet_native
+from attnviz.models.hugging_face.load.model_errors import library_errors
+from attnviz.storage.texts import is_utf8
+
+Span = tuple[int, int]
+
+
+def align_surfaces(surfaces: Sequence[str | None], text: str) -> list[Span]:
+    """The characters that each token covers, searched from left to right.
+
+    The search ignores case, accents, compatibility forms and spaces, since tokenizers change them.
+    A token that is not found (an unknown one) gets the characters between its neighbours.
+    """
+    plain, origin = fold_text(text)
+    spans: list[Span] = [(0, 0)] * len(surfaces)
+    waiting = list[int]()
+    letter, end = 0, 0  # where to continue in the folded text, and in the text
+
+    for index, surface in enumerate(surfaces):
+        if surface is not None and not waiting and text.startswith(surface, end):
+            spans[index] = (end, end + len(surface))
+            end += len(surface)
+            letter = bisect_left(origin, end)
+            continue
+        wanted, _ = fold_text(surface or "")
+        if not wanted:
+            spans[index] = (end, end)
+            continue
+        # If no token is waiting, this one must follow the last one directly.
+        found = plain.find(wanted, letter)
+        if found < 0 or (found > letter and not waiting):
+            waiting.append(index)
+            continue
+        share_gap(spans, waiting, text, (end, origin[found]))
+        letter = found + len(wanted)
+        end = origin[letter - 1] + 1
+        spans[index] = (origin[found], end)
+    share_gap(spans, waiting, text, (end, len(text)))
+    return spans
+
+
+def share_gap(spans: list[Span], waiting: list[int], text: str, gap: Span) -> None:
+    """Give each token that was not found a word of the gap; all words if the numbers differ."""
+    words = [
+        (gap[0] + match.start(), gap[0] + match.end())
+        for match in re.finditer(r"\S+", text[gap[0] : gap[1]])
+    ]
+    all_words = (words[0][0], words[-1][1]) if words else (gap[0], gap[0])
+    shares = words if len(words) == len(waiting) else [all_words] * len(waiting)
+    for index, span in zip(waiting, shares, strict=True):
+        spans[index] = span
+    waiting.clear()
+
+
+def fold_text(text: str) -> tuple[str, list[int]]:
+    """A text without case, accents, compatibility forms and spaces, and each letter's position.
+
+    The list of positions ends with the text's length.
+    """
+    letters, origin = [], []
+    for position, character in enumerate(text):
+        for letter in unicodedata.normalize("NFKD", character).casefold():
+            if not letter.isspace() and not unicodedata.combining(letter):
+                letters.append(letter)
+                origin.append(position)
+    return "".join(letters), [*origin, len(text)]
+
+
+BLANKS = {" ": "␣", "\n": "↵", "\t": "⇥", "\r": "␍"}
+PIECE_MARKS = ("Ġ", "▁")
+Row = tuple[str, Span, int]  # a piece, the characters that it covers, 1 if it is special
+
+
+@dataclass(frozen=True, slots=True)
+class TokenizedText:
+    """A text as a model reads it."""
+
+    tokens: tuple[Token, ...]
+    inputs: dict[str, list[int]]  # of the model, by name
+
+    @property
+    def ids(self) -> list[int]:
+        """The tokens' ids."""
+        return self.inputs["input_ids"]
+
+
+def tokenizer_errors(tokenizer: Any) -> AbstractContextManager[None]:
+    """Turn errors of a tokenizer into one line: its files may hold anything."""
+    return library_errors(f"the tokenizer in '{tokenizer.name_or_path}' fails on this text")
+
+
+def tokenize(
+    tokenizer: Any, text: str, *, as_target: bool = False, marked: bool = False
+) -> TokenizedText:
+    """A text's tokens with special tokens; `marked`: the text contains these already."""
+    check_text(text)
+    named: dict[str, Any] = {"text_target" if as_target else "text": text}
+    if tokenizer.is_fast:
+        named |= {"return_offsets_mapping": True, "return_special_tokens_mask": True}
+    with tokenizer_errors(tokenizer), quiet_native():
+        encoded = dict(tokenizer(**named, add_special_tokens=not marked, verbose=False))
+        pieces = pieces_of(tokenizer, encoded["input_ids"])
+    offsets = encoded.pop("offset_mapping", None)
+    added = encoded.pop("special_tokens_mask", None)
+    ids = encoded["input_ids"]
+    if marked:
+        marks = {n for n, token in tokenizer.added_tokens_decoder.items() if token.special}
+        added = [int(number in marks) for number in ids]
+    elif added is None:
+        added = [int(number in tokenizer.all_special_ids) for number in ids]
+        added = [
+            mark and number != tokenizer.unk_token_id
+            for mark, number in zip(added, ids, strict=True)
+        ]
+    if offsets is None:
+        offsets = locate_pieces(tokenizer, pieces, added, text)
+    if all(added):
+        raise InputError("the text leaves no tokens: the model's tokenizer knows none of it")
+    tokens = label_tokens(pieces, offsets, added, text, tokenizer.unk_token)
+    tokens = add_vocabulary(tokens, ids, pieces)
+    return TokenizedText(tokens, {name: list(row) for name, row in encoded.items()})
+
+
+def pieces_of(tokenizer: Any, ids: Sequence[int]) -> list[str]:
+    """The pieces of ids; an id that the tokenizer does not know becomes its number, <12>.
+
+    A model may have more ids than its tokenizer, and a tokenizer may be damaged.
+    """
+    named = tokenizer.convert_ids_to_tokens(list(ids))
+    return [
+        f"<{number}>" if piece is None else piece for number, piece in zip(ids, named, strict=True)
+    ]
+
+
+def check_text(text: str) -> None:
+    """Refuse a text that no tokenizer can read."""
+    if not text.strip():
+        raise InputError("the text is blank: there is nothing to attend to")
+    if not is_utf8(text):
+        raise InputError(
+            "the text holds half a character (a lone surrogate): it is not valid Unicode"
+        )
+
+
+def tokenize_generated(tokenizer: Any, ids: Sequence[int]) -> tuple[str, tuple[Token, ...]]:
+    """The text of generated tokens, and the tokens with their places in it."""
+    with tokenizer_errors(tokenizer):
+        text = tokenizer.decode(ids, skip_special_tokens=True).strip()
+    return text, label_ids(tokenizer, ids, text)
+
+
+def label_ids(
+    tokenizer: Any, ids: Sequence[int], text: str, *, before: str = ""
+) -> tuple[Token, ...]:
+    """The tokens of ids whose text stands behind the text `before`."""
+    with tokenizer_errors(tokenizer):
+        pieces = pieces_of(tokenizer, ids)
+    # A number without a piece stands for no text.
+    nameless = (piece == f"<{number}>" for number, piece in zip(ids, pieces, strict=True))
+    added = [
+        int(bare or number in tokenizer.all_special_ids)
+        for number, bare in zip(ids, nameless, strict=True)
+    ]
+    start = len(before)
+    spans = locate_pieces(tokenizer, pieces, added, text)
+    moved = [(first + start, last + start) for first, last in spans]
+    return add_vocabulary(label_tokens(pieces, moved, added, before + text, None), ids, pieces)
+
+
+def add_vocabulary(
+    tokens: Sequence[Token], ids: Sequence[int], pieces: Sequence[str]
+) -> tuple[Token, ...]:
+    """Tokens with their ids and pieces in the vocabulary."""
+    named = zip(tokens, zip(ids, pieces, strict=True), strict=True)
+    return tuple(replace(token, piece=piece) for token, piece in named)
+
+
+def locate_pieces(
+    tokenizer: Any, pieces: Sequence[str], added: Sequence[int], text: str
+) -> list[Span]:
+    """The characters that each piece covers, found by the pieces' text.
+
+    Pieces that are bytes of one character have no text alone: they are searched together and share
+    its place.
+    """
+    surfaces, sizes, waiting = list[str | None](), list[int](), list[str]()
+    for position, (piece, special) in enumerate(zip(pieces, added, strict=True), 1):
+        waiting.append(piece)
+        with tokenizer_errors(tokenizer):
+            surface = None if special else tokenizer.convert_tokens_to_string(waiting)
+        ends = position == len(pieces) or added[position] or piece in PIECE_MARKS
+        if ends or surface is None or (surface and "\ufffd" not in surface):
+            surfaces.append(surface and surface.removeprefix("##"))
+            sizes.append(len(waiting))
+            waiting.clear()
+    spans = align_surfaces(surfaces, text)
+    return [span for span, size in zip(spans, sizes, strict=True) for _ in range(size)]
+
+
+def label_tokens(
+    pieces: Sequence[str],
+    offsets: Sequence[Span],
+    added: Sequence[int],
+    text: str,
+    unknown: str | None,
+) -> tuple[Token, ...]:
+    """Tokens named by the characters that they cover.
+
+    Tokenizers' own spellings ("Ġthe", "▁the", "Ã©") are hard to read and differ between models. A
+    token that continues a word gets "##" in every family, as WordPiece writes it; parts of one
+    character are counted ("é 1/2"); an unknown token keeps its name, since the model saw no more.
+    """
+    spans = [_trim(piece, span, text) for piece, span in zip(pieces, offsets, strict=True)]
+    tokens = list[Token]()
+    rows = list(zip(pieces, spans, added, strict=True))
+    for members in group_by_span(rows):
+        for number, (piece, (start, end), special) in enumerate(members, 1):
+            part = f" {number}/{len(members)}" if len(members) > 1 and piece != unknown else ""
+            name = piece if special or piece == unknown else spelling(piece, (start, end), text)
+            tokens.append(Token(name + part, start, end, bool(special)))
+    return tuple(tokens)
+
+
+def group_by_span(rows: Sequence[Row]) -> Iterator[list[Row]]:
+    """Groups of neighbouring pieces that cover the same characters."""
+    members = list[Row]()
+    for row in rows:
+        _, (start, end), special = row
+        if members and (special or end <= start or members[0][2] or members[0][1] != row[1]):
+            yield members
+            members = []
+        members.append(row)
+    if members:
+        yield members
+
+
+def _trim(piece: str, span: Span, text: str) -> Span:
+    """A span without the space before a word, which only some tokenizers count."""
+    start, end = span
+    if piece in PIECE_MARKS and not text[start:end].isspace():
+        # A lone mark stands for the space, but its offsets are those of the next letter.
+        return start, start
+    covered = text[start:end]
+    if not covered.strip():
+        return start, end
+    start += len(covered) - len(covered.lstrip())
+    return start, start + len(covered.strip())
+
+
+def spelling(piece: str, span: Span, text: str) -> str:
+    """A piece's characters, with "##" if it continues a word."""
+    start, end = span
+    covered = text[start:end]
+    if not covered:
+        return "␣" if piece in PIECE_MARKS or piece.isspace() else piece or "∅"
+    if covered.isspace():
+        return "".join(BLANKS.get(character, "␣") for character in covered)
+    inside = piece.startswith("##") or continues_word(text, start)
+    return f"##{covered}" if inside else covered

@@ -1,0 +1,143 @@
+"""Changes in the output of an attention kernel: heads switched off, keys hidden, layers skipped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attnviz.core.effects import HeadOutputs, Intervention, put_out
+from attnviz.core.errors import AttentionError
+from attnviz.models.hugging_face.capture.kernel import Call
+from attnviz.models.hugging_face.capture.probe import sink_shares
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+
+def check_heads_apart(call: Call, kind: str) -> None:
+    """Refuse a kernel that returns its heads together."""
+    batch, heads, queries, _ = call.query.shape
+    if call.output.shape != (batch, queries, heads, call.value.shape[-1]):
+        raise AttentionError(
+            f"the attention kernel of architecture '{kind}' returns its heads together, so that "
+            "one cannot be switched off"
+        )
+
+
+def change_output(
+    call: Call,
+    changes: Sequence[Intervention],
+    place: tuple[str, str],
+    sides: tuple[str, str],
+    instead: HeadOutputs | None,
+) -> Any:
+    """A call's output (batch, queries, heads, value size) with each item's change made."""
+    import torch
+
+    batch, queries, heads, _ = call.output.shape
+    shape = (heads, queries, call.key.shape[2])
+    found, hidden = call.output.clone(), {}
+    for number, change in enumerate(changes):
+        for head in change.heads_of(*place):
+            rows = put_out(instead, place, head, queries)
+            found[number, :, head] = torch.as_tensor(rows).to(found)
+        cells = change.hidden(*place, sides, shape)
+        if cells is not None:
+            hidden[number] = cells
+    for rows, kept in without_keys(call, hidden, batch) if hidden else ():
+        found[rows] = kept[rows]
+    return found
+
+
+def without_keys(
+    call: Call, hidden: Mapping[int, NDArray[np.bool_]], batch: int
+) -> Iterator[tuple[Any, Any]]:
+    """A kernel's outputs with some keys hidden, each with the rows that it is right for.
+
+    `hidden` has the hidden cells (heads, queries, keys) of items of the batch. Rows that hide the
+    same keys share a call; the mask of rows has the shape (batch, queries, heads).
+    """
+    import torch
+
+    patterns = {
+        number: [
+            (keys, (cells == keys).all(-1).T) for keys in np.unique(cells[cells.any(-1)], axis=0)
+        ]
+        for number, cells in hidden.items()
+    }
+    value = call.value
+    whole, sink = call.mix(torch.ones_like(value))[..., :1], sink_shares(call)
+    for turn in range(max(map(len, patterns.values()))):
+        shown = np.ones((batch, value.shape[2]), dtype=np.bool_)
+        rows = np.zeros(call.output.shape[:3], dtype=np.bool_)
+        for number, own in patterns.items():
+            if turn < len(own):
+                keys, rows[number] = own[turn]
+                shown[number] = ~keys
+        seen = torch.as_tensor(shown, device=value.device)[:, None, :, None]
+        left = call.mix(seen.to(value.dtype).expand(value.shape))[..., :1]
+        share = (left + sink) / (whole + sink)
+        # Below its smallest normal number a type has few digits left: count that as nothing.
+        known = share.where(share >= torch.finfo(value.dtype).tiny, torch.nan)
+        kept = (call.mix(value * seen) / known).to(value.dtype)
+        yield torch.as_tensor(rows, device=value.device), kept
+
+
+@contextmanager
+def skip_module(module: Any, value: Any) -> Iterator[None]:
+    """Let a module return a value without computing it, in a block of code."""
+    own = vars(module).get("forward")
+    module.forward = lambda *_, **__: value
+    try:
+        yield
+    finally:
+        if own is None:
+            del module.forward
+        else:
+            module.forward = own
+
+
+def repeat_batch(value: Any, count: int) -> Any:
+    """A value whose tensors are repeated from a batch of one to a batch of `count`."""
+    return map_tensors(
+        value,
+        lambda one: (
+            one.expand(count, *one.shape[1:]).contiguous()
+            if one.ndim and one.shape[0] == 1 < count
+            else one
+        ),
+    )
+
+
+def map_tensors(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    """A value with each tensor in it changed, at any depth."""
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        return change(value)
+    if isinstance(value, dict):
+        return type(value)({name: map_tensors(item, change) for name, item in value.items()})
+    if isinstance(value, tuple | list):
+        items = [map_tensors(item, change) for item in value]
+        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+    return value
+
+
+def upcast_half(numbers: Tensor) -> Tensor:
+    """Half-precision numbers as float32."""
+    return numbers.float() if numbers.itemsize < 4 else numbers
+
+
+def layers_of(model: Any) -> Iterable[Any]:
+    """The modules in outermost module lists, such as a model's layers."""
+    from torch import nn
+
+    inside: list[str] = []
+    for name, module in model.named_modules():
+        if isinstance(module, nn.ModuleList) and not any(name.startswith(one) for one in inside):
+            inside.append(f"{name}.")
+            yield from module

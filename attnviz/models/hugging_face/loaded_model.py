@@ -1,0 +1,51 @@
+"""A loaded model and how to read it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from attnviz.core.attention_map import Provenance
+from attnviz.models.hugging_face.capture.region import ALL_TOKENS, Region
+from attnviz.models.hugging_face.load.family import Family
+from attnviz.models.hugging_face.load.tasks import Task
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class LoadedModel:
+    """A pretrained model and its tokenizer."""
+
+    name: str  # as the user asked for it
+    model: Any  # the transformers model, on its device, in evaluation mode
+    tokenizer: Any
+    family: Family
+    limit: int | None  # most tokens that it reads
+    provenance: Provenance  # of the model; each text adds its own facts
+    can_generate: bool = False  # whether it has a trained language-model head
+    max_new_tokens: int | None = None  # None: it writes only a missing target
+    chat_template: bool = False  # whether texts are read as the user's turn of a conversation
+    task: Task | None = None  # what its head decides
+    region: Region = ALL_TOKENS
+
+    def tensors(self, inputs: Mapping[str, Sequence[int]], part: Any) -> dict[str, Any]:
+        """The inputs that `part` takes, as a batch of one on the model's device."""
+        import torch
+
+        taken = input_names(part)
+        return {
+            name: torch.tensor([list(row)], device=self.model.device)
+            for name, row in inputs.items()
+            if name in taken
+        }
+
+
+def vocabulary_size(model: Any) -> int:
+    """How many tokens a model has embeddings for."""
+    return len(model.get_input_embeddings().weight)
+
+
+def input_names(part: Any) -> set[str]:
+    """The inputs that a model, or a part of one, takes by name."""
+    return {*inspect.signature(part.forward).parameters, "input_ids", "attention_mask"}

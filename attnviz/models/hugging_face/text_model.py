@@ -1,0 +1,212 @@
+"""A pretrained text model as a source of attention."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from attnviz.core.attention_map import IMPLIED, Attention
+from attnviz.core.errors import AttentionError, AttnvizError, InputError, ModelError, UsageError
+from attnviz.core.lens_inputs import ValueVectors
+from attnviz.core.options import InMemoryModel
+from attnviz.core.query import Query
+from attnviz.mechanisms.formula import HeadArithmetic, HeadPlace
+from attnviz.models import Predicting
+from attnviz.models.hugging_face.batching import (
+    FEW,
+    BatchRunner,
+    map_bytes,
+    memory_budget,
+    read_one,
+)
+from attnviz.models.hugging_face.capture.capture import without_cache
+from attnviz.models.hugging_face.capture.implied import has_attention, mixers_of
+from attnviz.models.hugging_face.capture.region import DEFAULT_SIZE
+from attnviz.models.hugging_face.eager import EagerInputs, eager_inputs
+from attnviz.models.hugging_face.experiment import ExperimentRequest, ModelExperiment, experiment_of
+from attnviz.models.hugging_face.inputs.encoding import EncodedQuery, encode
+from attnviz.models.hugging_face.inputs.generation import continue_text, writer_class
+from attnviz.models.hugging_face.load.family import check_family, family_of, reading_limit
+from attnviz.models.hugging_face.load.imports import quiet
+from attnviz.models.hugging_face.load.loading import (
+    LoadOptions,
+    load_parts,
+    load_tokenizer,
+    model_class,
+)
+from attnviz.models.hugging_face.loaded_model import LoadedModel
+from attnviz.models.hugging_face.outputs import check_head, choose_outputs, class_name, spell_piece
+from attnviz.models.hugging_face.value_vectors import value_vectors
+from attnviz.storage.texts import chunks_by_memory
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class HuggingFaceModel(LoadedModel, Predicting):
+    """A pretrained model that answers queries of the kinds "self", "pair" and "cross".
+
+    Each text is tokenized once: the last chunk of encoded queries is kept for gradients and values.
+    """
+
+    _encoded: dict[Query, EncodedQuery | AttnvizError] = field(
+        default_factory=dict, init=False, repr=False
+    )
+
+    def attend(
+        self, queries: Sequence[Query], *, batch_size: int | None = None
+    ) -> Iterator[Attention | InputError]:
+        """Each query's maps, or its error, in order.
+
+        Texts of similar length are padded and read in one pass; `hugging_face.batching` checks that
+        padding changes nothing.
+        """
+        for query in self._encoded.keys() - set(queries):
+            del self._encoded[query]
+        budget = memory_budget()
+        heads = dict[str, int]()
+        alone = bool(mixers_of(self.model))  # a scan reads padding: each text has its own pass
+        with quiet():
+            encoded = [None if alone else self._encode_for_batch(query) for query in queries]
+        sizes = [0 if item is None else map_bytes(item, heads) for item in encoded]
+        # A text with large maps is read alone.
+        sizes = [0 if 8 * size > budget else size for size in sizes]
+        for chunk in chunks_by_memory(sizes, budget):
+            items = {n: item for n in chunk if sizes[n] and (item := encoded[n]) is not None}
+            with quiet():
+                found = BatchRunner(self, items, batch_size).read() if len(items) >= FEW else {}
+            for number in chunk:
+                yield found.pop(number) if number in found else self._attend_one(queries[number])
+
+    def experiment(self, query: Query, wanted: str | None = None) -> ModelExperiment:
+        """The model and a query, to run with parts of the model switched off."""
+        check_head(self, query.kind)
+        encoded = self._encode_whole(query)
+        inputs = self.tensors(encoded.inputs, self.model)
+        return experiment_of(
+            ExperimentRequest(
+                self.model,
+                without_cache(self.model, inputs),
+                encoded,
+                lambda logits: choose_outputs(self, encoded, logits, wanted),
+                partial(class_name, self.model.config) if self.task else partial(spell_piece, self),
+                self.task,
+                partial(continue_text, self, inputs) if self.can_generate else None,
+            )
+        )
+
+    def values(self, query: Query) -> ValueVectors:
+        """What each head adds for each token of a query."""
+        with quiet():
+            return value_vectors(eager_inputs(self, self._encode_whole(query)))
+
+    def head_arithmetic(self, query: Query, which: HeadPlace) -> HeadArithmetic:
+        """The numbers of one head, from its layer's input to what it adds to it."""
+        from attnviz.models.hugging_face.head_arithmetic import record_head
+
+        encoded = self._encode_whole(query)
+        inputs = self.tensors(encoded.inputs, encoded.part)
+        with quiet():
+            return record_head(EagerInputs(encoded.part, inputs, encoded), which)
+
+    def _attend_one(self, query: Query) -> Attention | InputError:
+        try:
+            with quiet():
+                return read_one(self, self._encode(query))
+        except InputError as error:
+            return error
+
+    def _encode(self, query: Query) -> EncodedQuery:
+        if query not in self._encoded:
+            try:
+                self._encoded[query] = encode(self, query)
+            except AttnvizError as error:
+                self._encoded[query] = error
+        found = self._encoded[query]
+        if isinstance(found, AttnvizError):
+            raise found
+        return found
+
+    def _encode_for_batch(self, query: Query) -> EncodedQuery | None:
+        """A query that can be batched; None if it needs its own pass or fails.
+
+        Texts that the model writes, parts of texts and pooled texts need their own pass. An error
+        is raised when the query's turn comes.
+        """
+        region = self.region
+        generated = query.kind == "cross" and query.target is None
+        alone = region.rows or region.window or region.keep_qk
+        if self.max_new_tokens is not None or generated or alone:
+            return None
+        try:
+            encoded = self._encode(query)
+        except AttnvizError:
+            return None
+        longest = max(map(len, encoded.tokens.values()))
+        return None if longest > (region.max_size or DEFAULT_SIZE) else encoded
+
+    def _encode_whole(self, query: Query) -> EncodedQuery:
+        """A query whose every weight is read."""
+        if query.kind == "pair":
+            raise UsageError("a sentence pair is seen through --lens raw, rollout or flow only")
+        if not self.region.is_default:
+            raise UsageError(
+                "gradients, effects and norms need every weight: leave --max-size, --rows and "
+                "--window out"
+            )
+        if mixers_of(self.model) and not has_attention(self.model):
+            raise AttentionError(
+                f"'{self.name}' has no attention weights, and what its layers amount to, stream "
+                f"'{IMPLIED}', has no gradients, effects or norms: use --lens raw"
+            )
+        if query not in self._encoded:
+            self._encoded.clear()
+        with quiet():
+            return self._encode(query)
+
+
+def load_model(
+    name: str | InMemoryModel,
+    *,
+    generate: int | None = None,
+    chat: bool = False,
+    with_head: bool = False,
+    **options: Any,
+) -> HuggingFaceModel:
+    """Load a model that reads texts; further options are the fields of `LoadOptions`."""
+    terms = LoadOptions(**options)
+
+    def kind_of(config: Any) -> Any:
+        if generate is not None:
+            return writer_class(config, str(name))
+        return model_class(config, with_head=with_head)
+
+    load_reader: Callable[..., Any] = partial(load_tokenizer, allow_code=terms.allow_code)
+    parts = load_parts(name, terms, load_reader, kind_of)
+    model, provenance = parts.model, parts.provenance
+    if model.main_input_name != "input_ids":
+        kinds = {"pixel_values": "image", "input_features": "audio", "input_values": "audio"}
+        command = kinds.get(model.main_input_name)
+        use = f": use 'attnviz {command}'" if command else ""
+        raise ModelError(
+            f"'{name}' ({model.config.model_type}) does not read text: it asks for "
+            f"'{model.main_input_name}'{use}"
+        )
+    if not hasattr(parts.reader, "convert_ids_to_tokens"):
+        raise UsageError(f"a text needs a tokenizer: a {type(parts.reader).__name__} reads none")
+    if not mixers_of(model):
+        check_family(model.config, 0)
+    family = family_of(model)
+    return HuggingFaceModel(
+        name=str(name),
+        model=model,
+        tokenizer=parts.reader,
+        family=family,
+        limit=reading_limit(model, parts.reader),
+        provenance=replace(provenance, settings={**provenance.settings, "family": family}),
+        can_generate=model.can_generate()
+        and not any("lm_head" in key for key in parts.report["missing_keys"]),
+        max_new_tokens=generate,
+        chat_template=chat,
+        task=parts.task,
+    )

@@ -1,0 +1,151 @@
+"""Each key's value vector times the head's slice of W_O, for the norm lens (Kobayashi 2020).
+
+A kernel receives the values, and the output projection receives its result. Both are recorded in
+one pass, so no family's module names have to be known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.core.errors import AttentionError
+from attnviz.core.lens_inputs import ValueVectors, inner_products
+from attnviz.core.locks import thread_hook
+from attnviz.models.hugging_face.capture.kernel import Call, match_stream, stream_of, watch_kernels
+from attnviz.models.hugging_face.eager import EagerInputs, check_eager, run_eager, stack_like
+from attnviz.models.hugging_face.load.model_errors import running_errors
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+COPIES = 3  # of each matrix: the model's, the one that is checked, and the map's
+# Names of the factors by which a layer scales each feature that attention adds (Touvron 2021).
+LAYER_SCALES = ("layer_scale1.lambda1", "lambda_1", "self_attn_layer_scale.scale")
+
+
+@dataclass(slots=True, eq=False)
+class _Values:
+    """One layer's values, recorded in a pass."""
+
+    stream: str
+    value: Tensor  # (1, heads or groups of them, keys, value size)
+    output: Tensor  # the kernel's, (1, queries, heads × value size)
+    scale: Tensor | None  # of each feature that the layer adds, (size,)
+    projection: Tensor | None = None  # W_O, (heads × value size, size), once it was called
+
+
+def value_vectors(eager: EagerInputs) -> ValueVectors:
+    """What each head adds for each token of a text or a picture, from one pass."""
+    import torch
+
+    check_eager(eager, COPIES)
+    with running_errors(eager.part, eager.what), torch.no_grad(), _record_values(eager) as seen:
+        _, attention, layers = run_eager(eager)
+    # Calls are in the model's order, layers in the order of streams.
+    seen.sort(key=lambda item: list(eager.encoded.axes).index(item.stream))
+    if [item.stream for item in seen] != [stream for stream, _ in layers]:
+        raise AttentionError(
+            f"architecture '{eager.kind}' keeps its values to itself, and norms need them: use "
+            "--lens rollout or flow"
+        )
+    for item, (_, layer) in zip(seen, layers, strict=True):
+        _check_linear(item, layer, eager.kind)
+    projected = all(item.projection is not None for item in seen)
+    products = [
+        _products_of(item, layer.shape[1], projected=projected)
+        for item, (_, layer) in zip(seen, layers, strict=True)
+    ]
+    return ValueVectors(attention, stack_like(attention, products), projected)
+
+
+def _products_of(item: _Values, heads: int, *, projected: bool) -> NDArray[np.float64]:
+    """One layer's inner products; heads that share values each get a copy."""
+    value = item.value[0].double().cpu().numpy()
+    value = value.repeat(heads // len(value), axis=0)
+    matrix = item.projection if projected else None
+    return inner_products(value, None if matrix is None else matrix.double().cpu().numpy())
+
+
+@contextmanager
+def _record_values(eager: EagerInputs) -> Iterator[list[_Values]]:
+    """Record the values of each attention of one pass, and its output projection."""
+    from torch.nn.modules.module import register_module_forward_pre_hook
+
+    paths = {id(module): name for name, module in eager.part.named_modules()}
+    seen: list[_Values] = []
+
+    def look(call: Call) -> None:
+        path = paths.get(id(call.module))
+        stream = None if path is None else match_stream(stream_of(path), eager.encoded.axes)
+        if stream is not None:
+            scale = _layer_scale(eager.part, path or "")
+            seen.append(_Values(stream, call.value, call.output.flatten(2), scale))
+
+    def project(module: Any, inputs: tuple[Any, ...]) -> None:
+        if seen and seen[-1].projection is None and inputs:
+            found = projection_of(module, inputs[0], seen[-1].output)
+            scale = 1 if found is None or seen[-1].scale is None else seen[-1].scale
+            seen[-1].projection = None if found is None else found * scale
+
+    with register_module_forward_pre_hook(thread_hook(project)), watch_kernels(look):
+        yield seen
+
+
+def _layer_scale(model: Any, path: str) -> Tensor | None:
+    """The layer scale of the layer around an attention module, None if it has none."""
+    import torch
+
+    while path:
+        path = path.rpartition(".")[0]
+        for name in LAYER_SCALES:
+            with suppress(AttributeError):
+                found = attrgetter(name)(model.get_submodule(path))
+                if isinstance(found, torch.Tensor):
+                    return found.detach()
+    return None
+
+
+def _check_linear(item: _Values, weights: Tensor, kind: str) -> None:
+    shared = item.value.repeat_interleave(weights.shape[1] // item.value.shape[1], dim=1)
+    expected = (weights @ shared).transpose(1, 2).flatten(2)
+    off = float((expected - item.output).abs().max())
+    if not off <= 0.05 * float(item.output.abs().max()):
+        raise AttentionError(
+            f"architecture '{kind}' does more than add up values by its weights: use --lens "
+            "rollout or flow"
+        )
+
+
+def projection_of(module: Any, inputs: Any, output: Tensor) -> Tensor | None:
+    """The matrix of a linear module whose input is exactly the kernel's output, else None."""
+    import torch
+    from transformers.pytorch_utils import Conv1D
+
+    adapted = hasattr(module, "base_layer")  # peft adds its weights to this layer's
+    linear = adapted or isinstance(module, torch.nn.Linear | Conv1D)
+    if not linear or not isinstance(inputs, torch.Tensor):
+        return None
+    if inputs.shape != output.shape or not torch.equal(inputs, output):
+        return None
+    return map_of(module, inputs)
+
+
+def map_of(module: Any, inputs: Tensor) -> Tensor:
+    """The matrix (inputs, outputs) of a linear module, measured if it is adapted or quantised."""
+    import torch
+
+    adapted = hasattr(module, "base_layer")
+    if not adapted and type(module.weight) is torch.nn.Parameter:
+        weight: Tensor = module.weight.detach()
+        return weight if hasattr(module, "nf") else weight.T  # Conv1D has nf
+    with torch.no_grad():
+        ones = torch.eye(inputs.shape[-1], dtype=inputs.dtype, device=inputs.device)
+        mapped: Tensor = module(ones[None]) - module(torch.zeros_like(ones)[None])
+    return mapped[0]

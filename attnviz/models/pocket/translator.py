@@ -1,0 +1,280 @@
+"""The pocket model as a source of attention: queries, one or many in a pass, and their maps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attnviz.core.attention_map import Attention, AttentionMap, Focus
+from attnviz.core.errors import InputError, choose
+from attnviz.core.query import Query
+from attnviz.mechanisms.arrays import to_numpy
+from attnviz.models import check_kind
+from attnviz.models.pocket.model import FOLDER, OTHER, PocketModel
+from attnviz.models.pocket.stored import add_projections, device_options
+from attnviz.models.pocket.text import LANGUAGE, EncodedText, PocketInputs
+from attnviz.models.pocket.transformer import run_decoder, run_encoder
+from attnviz.storage.texts import MEMORY_BUDGET, batches, chunks_by_memory
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from attnviz.models.pocket.predictions import PocketExperiment
+
+CACHED = 4
+"""Encoded queries that are kept: a lens asks about the same text again."""
+BATCH_TOKENS = 1024
+"""Pieces of a batch at most, padding counted."""
+
+Texts = tuple[EncodedText, ...]
+"""One text, or a source and its target."""
+
+
+def load_pocket(
+    *,
+    causal: bool = False,
+    to: str | None = None,
+    device: str = "auto",
+    dtype: str | None = None,
+    keep_qk: bool = False,
+    folder: Path = FOLDER,
+) -> Pocket:
+    """The small trained English–French encoder–decoder that ships with the package."""
+    if to is not None:
+        choose(to, LANGUAGE, "language")
+    return Pocket(folder, causal=causal, to=to, keep_qk=keep_qk, **device_options(device, dtype))
+
+
+class Pocket(PocketModel):
+    """The pocket model, loaded: a `Source` that supports gradients and values.
+
+    One text ("self") gives the stream "encoder", or with `causal` the decoder's "causal". A pair
+    ("cross") gives "cross", "encoder" and "decoder"; the model translates where there is no target.
+    Row 0 of a decoder's map is the target language's tag; every other row belongs to the piece that
+    was just read, not to the piece that is predicted from it.
+    """
+
+    def __init__(self, folder: Path = FOLDER, *, keep_qk: bool = False, **options: Any) -> None:
+        super().__init__(folder, **options)
+        self.keep_qk = keep_qk
+        self._encoded: dict[Query, PocketInputs] = {}
+
+    def attend(
+        self, queries: Sequence[Query], *, batch_size: int | None = None
+    ) -> Iterator[Attention | InputError]:
+        """The maps of each "self" or "cross" query in order, or why it has none."""
+        if len(queries) == 1 or batch_size == 1:
+            return super().attend(queries)
+        return attend_batches(self, queries, batch_size, self._finish)
+
+    def experiment(self, query: Query, wanted: str | None = None) -> PocketExperiment:
+        """The model with a text before it, to be run with parts of it switched off."""
+        from attnviz.models.pocket.predictions import PocketExperiment
+
+        return PocketExperiment(self, *self.read(query), wanted)
+
+    def read(self, query: Query) -> tuple[PocketInputs, Attention]:
+        """A query's pieces and its maps."""
+        encoded = self._encode(query)
+        return encoded, self._finish(encoded, attend_batch(self, [encoded])[0])
+
+    def _encode(self, query: Query) -> PocketInputs:
+        if query not in self._encoded:
+            while len(self._encoded) >= CACHED:
+                del self._encoded[next(iter(self._encoded))]
+            self._encoded[query] = encode_query(self, query)
+        return self._encoded[query]
+
+    def _finish(self, query: PocketInputs, attention: Attention) -> Attention:
+        if not self.keep_qk:
+            return attention
+        return add_projections(self, query, attention)
+
+
+def attend_batches(
+    model: PocketModel,
+    queries: Sequence[Query],
+    batch_size: int | None,
+    finish: Callable[[PocketInputs, Attention], Attention],
+) -> Iterator[Attention | InputError]:
+    """The maps of each query in order, read in batches of similar length.
+
+    A pair without a target is read by itself: the model writes the target first.
+    """
+    found: dict[int, Attention | InputError] = {}
+    items: dict[int, Texts] = {}
+    for number, query in enumerate(queries):
+        try:
+            items[number] = encode_texts(model, query)
+        except InputError as error:
+            found[number] = error
+    sizes = [map_bytes(model, items.get(number, ())) for number in range(len(queries))]
+    for chunk in chunks_by_memory(sizes, MEMORY_BUDGET):
+        # Texts alone and pairs go through different layers; a pair without a target waits.
+        for kind, texts in (("self", 1), ("cross", 2)):
+            alike = [
+                number
+                for number in chunk
+                if queries[number].kind == kind and len(items.get(number, ())) == texts
+            ]
+            plan = batches(
+                alike,
+                lambda number: lengths_of(items[number]),
+                tokens=BATCH_TOKENS,
+                most=batch_size,
+                even=False,
+            )
+            for batch in plan:
+                encoded = with_languages(model, [items[number] for number in batch])
+                found |= zip(batch, map(finish, encoded, attend_batch(model, encoded)), strict=True)
+        for number in chunk:
+            if number not in found:
+                written = with_translation(model, items[number][0])
+                found[number] = finish(written, attend_batch(model, [written])[0])
+            yield found.pop(number)
+
+
+def encode_texts(model: PocketModel, query: Query) -> Texts:
+    """A query's texts in pieces; of a pair without a target, the source alone."""
+    check_kind(query, "self", "cross")
+    if query.kind == "self":
+        return (model.encode_text(query.text),)
+    source = model.encode_text(query.text, "source")
+    if query.target is None:
+        return (source,)
+    return source, model.encode_text(query.target, "target")
+
+
+def encode_query(model: PocketModel, query: Query) -> PocketInputs:
+    """A query as the model reads it; the model writes a missing target."""
+    texts = encode_texts(model, query)
+    if query.kind == "cross" and len(texts) == 1:
+        return with_translation(model, texts[0])
+    return with_languages(model, [texts])[0]
+
+
+def with_translation(model: PocketModel, source: EncodedText) -> PocketInputs:
+    """A source and the model's own translation."""
+    (source,) = model.judge([source])
+    written, language, notes = model.write(source)
+    target = model.encode_text(written, "target")
+    notes = [*source.notes("the source"), *notes]
+    return PocketInputs(source, target, language, tuple(notes), translated=True)
+
+
+def with_languages(model: PocketModel, items: Sequence[Texts]) -> list[PocketInputs]:
+    """Texts, or pairs, with the languages of what the decoder reads, guessed in one pass."""
+    pairs = len(items[0]) == 2
+    flat = model.judge([text for texts in items for text in texts])
+    items = [*zip(flat[::2], flat[1::2], strict=True)] if pairs else [(text,) for text in flat]
+    if not pairs and not model.causal:
+        return [PocketInputs(text, notes=tuple(text.notes("the text"))) for (text,) in items]
+    targets = [texts[-1] for texts in items]
+    if model.to:
+        languages = [(model.to, list[str]()) for _ in targets]
+    else:
+        languages = model.languages(targets, [texts[0] for texts in items] if pairs else None)
+    found = []
+    for texts, (language, notes) in zip(items, languages, strict=True):
+        source, target = texts if pairs else (None, texts[0])
+        if source:
+            notes = [*source.notes("the source"), *target.notes("the target"), *notes]
+        else:
+            notes = target.notes("the text")
+        found.append(PocketInputs(source, target, language, tuple(notes)))
+    return found
+
+
+def attend_batch(model: PocketModel, queries: Sequence[PocketInputs]) -> list[Attention]:
+    """The maps of queries of one kind, from one pass over all of them."""
+    weights, sizes = model.weights, model.sizes
+    inputs, mask = model.embed_many([query.source_ids for query in queries])
+    memory, encoder = run_encoder(weights, sizes, inputs, mask)
+    layers = {"encoder": encoder}
+    if queries[0].target:
+        # No mask: padding stands last and no position sees a later one.
+        inputs, _ = model.embed_many([query.target_ids for query in queries])
+        _, decoder, cross = run_decoder(weights, sizes, inputs, memory, mask)
+        if queries[0].source:
+            layers = {"cross": cross, "encoder": encoder, "decoder": decoder}
+        else:
+            layers = {"causal": decoder}
+    arrays = {stream: [to_numpy(layer) for layer in found] for stream, found in layers.items()}
+    return [
+        build_attention(
+            model,
+            query,
+            {name: [layer[number] for layer in found] for name, found in arrays.items()},
+        )
+        for number, query in enumerate(queries)
+    ]
+
+
+def build_attention(
+    model: PocketModel, query: PocketInputs, arrays: Mapping[str, list[NDArray[np.float32]]]
+) -> Attention:
+    """A query's maps, from each layer's weights (heads, queries, keys) with their padding."""
+    source, target = query.source, query.target
+    sides = {
+        "source": source.with_end()[1] if source else (),
+        "target": target.with_tag(query.language)[1] if target else (),
+    }
+
+    def build_map(stream: str, rows: str, columns: str, **names: Any) -> AttentionMap:
+        queries, keys = sides[rows], sides[columns]
+        cut = [layer[:, : len(queries), : len(keys)] for layer in arrays[stream]]
+        return AttentionMap(stream, queries, keys, np.stack(cut), **names)
+
+    if not source or not target:
+        ((stream, _),) = arrays.items()
+        only = source or target
+        text = only.text if only else ""
+        side = "source" if source else "target"
+        settings: dict[str, Any] = {}
+        if target:
+            settings["language"] = "unknown" if target.is_foreign else query.language
+        item = build_map(stream, side, side)
+        return Attention((item,), model.provenance(query.notes, settings), text)
+    maps = tuple(
+        build_map(stream, rows, columns, query_side=rows, key_side=columns)
+        for stream, rows, columns in (
+            ("cross", "target", "source"),
+            ("encoder", "source", "source"),
+            ("decoder", "target", "target"),
+        )
+    )
+    directions = [
+        "unknown" if text.is_foreign else language
+        for text, language in ((source, OTHER[query.language]), (target, query.language))
+    ]
+    settings = {"direction": " to ".join(directions), "translated": query.translated}
+    guided = model.config["guided"]
+    beyond = bool(source.notes("") or target.notes(""))
+    # Not "the alignment head": a reader would take it that attention learns alignments by itself.
+    why = "trained to align, but not on such text" if beyond else "trained to align"
+    focus = {"cross": Focus(str(guided["layer"]), str(guided["head"]), why)}
+    return Attention(
+        maps,
+        model.provenance(query.notes, settings),
+        source=source.text,
+        target=target.text,
+        two_way=True,
+        outside=beyond,
+        focus=focus,
+    )
+
+
+def lengths_of(texts: Texts) -> tuple[int, ...]:
+    """Positions of each text, with its special piece."""
+    return tuple(len(text.ids) + 1 for text in texts)
+
+
+def map_bytes(model: PocketModel, texts: Texts) -> int:
+    """The memory of the maps of a text or a pair."""
+    sizes = model.sizes
+    keys, queries = (*lengths_of(texts), 0, 0)[:2]
+    cells = sizes.encoder_layers * keys**2 + sizes.decoder_layers * queries * (keys + queries)
+    return 4 * sizes.heads * cells

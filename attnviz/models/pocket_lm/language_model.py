@@ -1,0 +1,193 @@
+"""The causal pocket model as a source of attention: texts, and what it writes after them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from attnviz.core.attention_map import PARTS, SECOND_PART, Attention, AttentionMap, typed_facts
+from attnviz.core.effects import HeadOutputs, Intervention
+from attnviz.core.errors import InputError, UsageError
+from attnviz.core.query import Query
+from attnviz.mechanisms.arrays import Array, to_numpy
+from attnviz.models.pocket.experiment import PieceExperiment, stack_layers
+from attnviz.models.pocket.stored import StoredModel, add_projections, device_options
+from attnviz.models.pocket.text import (
+    END,
+    SPECIALS,
+    EncodedText,
+    encode_text,
+    load_piece_tokenizer,
+    outside_note,
+    special,
+    token,
+)
+from attnviz.models.pocket.transformer import Watch, Weights, predict_pieces
+from attnviz.models.pocket_lm.causal_decoder import (
+    EMBEDDING,
+    PROJECTIONS,
+    Cache,
+    CausalSizes,
+    run_layers,
+)
+
+FOLDER = Path(__file__).parent / "files"
+"""A folder that transformers loads as LlamaForCausalLM, and the origin of the weights."""
+FEW = 20
+"""Pieces after a text that are enough to see what the model would write."""
+
+
+def load_pocket_lm(
+    *,
+    device: str = "auto",
+    dtype: str | None = None,
+    keep_qk: bool = False,
+    generate: int | None = None,
+    folder: Path = FOLDER,
+) -> CausalPocket:
+    """The small trained English decoder that ships with the package."""
+    return CausalPocket(folder, keep_qk=keep_qk, generate=generate, **device_options(device, dtype))
+
+
+class CausalPocket(StoredModel):
+    """The causal pocket model, loaded.
+
+    Its stream is "causal". Every text begins with <eos>. A row belongs to the piece that was just
+    read, not to the piece that is predicted from it.
+    """
+
+    name = "pocket-lm"
+    can_generate = True
+    sizes: CausalSizes
+    streams = {"causal": "model.layers.{}.self_attn"}  # noqa: RUF012
+    projections = PROJECTIONS
+    turned = True
+    normalised = "layer_input / √(its mean square), scaled"
+
+    def __init__(
+        self, folder: Path, *, keep_qk: bool = False, generate: int | None = None, **options: str
+    ) -> None:
+        super().__init__(folder, **options)
+        self.sizes = CausalSizes.read(self.config)
+        self.longest = self.config["max_position_embeddings"] - 1
+        self.tokenizer = folder / "tokenizer.json"
+        self.keep_qk, self.generate = keep_qk, generate
+
+    def inputs(self, given: list[int]) -> tuple[Array]:
+        """Pieces by number, embedded."""
+        return (self.weights.rows(EMBEDDING, np.array(given)),)
+
+    def forward(
+        self, weights: Weights, inputs: tuple[Array, ...], watch: Watch | None = None
+    ) -> tuple[Array, dict[str, list[Array]]]:
+        """The last states, and the weights of the stream "causal"."""
+        states, shares = run_layers(weights, self.sizes, inputs[0], watch)
+        return states, {"causal": shares}
+
+    def scores(self, weights: Weights, states: Array) -> Array:
+        """Scores of every piece, by the transposed embedding."""
+        return predict_pieces(weights, states, EMBEDDING.removesuffix(".weight"))
+
+    def experiment(self, query: Query, wanted: str | None = None) -> CausalExperiment:
+        """The model with a text before it, to be run with parts of it switched off."""
+        return CausalExperiment(self, *self.read(query), wanted)
+
+    def read(self, query: Query) -> tuple[list[int], Attention]:
+        """The ids that the model reads, its continuation of the text included, and their maps."""
+        if query.kind != "self":
+            raise UsageError(
+                f"'{self.name}' reads one text: use 'attnviz self TEXT', or --model pocket for two"
+            )
+        encoded = encode_text(query.text, self.tokenizer, longest=self.longest)
+        settings, notes = dict[str, Any](), list[str]()
+        if self.generate:
+            encoded, settings, notes = self.continue_text(encoded)
+        ids, tokens = [END, *encoded.ids], (special(END, 0), *encoded.tokens)
+        states, layers = self.forward(self.weights, self.inputs(ids))
+        notes = [*self.notes(encoded, states), *notes]
+        item = AttentionMap("causal", tokens, tokens, stack_layers(layers["causal"]))
+        provenance = self.provenance(tuple(notes), settings)
+        attention = Attention((item,), provenance, encoded.text, **typed_facts(provenance))
+        return ids, add_projections(self, ids, attention) if self.keep_qk else attention
+
+    def notes(self, encoded: EncodedText, states: Array) -> list[str]:
+        """A note where a text is unlike English: unknown pieces, its length, or its loss."""
+        limits = self.origin["limits"]
+        notes = encoded.notes("the text", "pocket-lm", limits["pieces"])
+        scores = to_numpy(self.scores(self.weights, states[:-1])).astype(np.float64)
+        totals = scores.max(-1) + np.log(np.exp(scores - scores.max(-1, keepdims=True)).sum(-1))
+        nats = float((totals - scores[np.arange(len(scores)), encoded.ids]).mean())
+        if notes or nats <= limits["nats"]:
+            return notes
+        surprise = f"{nats:.1f} nats a piece, where 99 % of English sentences have fewer than "
+        return outside_note("the text", "pocket-lm", [f"{surprise}{limits['nats']}"])
+
+    def continue_text(self, prompt: EncodedText) -> tuple[EncodedText, dict[str, Any], list[str]]:
+        """A prompt with the model's continuation, and settings and notes about it."""
+        most, read = self.generate or 0, [END, *prompt.ids]
+        if len(read) + most > self.longest:
+            raise InputError(
+                f"the prompt is {len(prompt.ids)} pieces long and the pocket-lm model reads "
+                f"{self.longest}: --generate can be {max(self.longest - len(read), 0)} at most"
+            )
+        new = self.write(read, most)
+        text, ids, tokens = prompt.text, list(prompt.ids), list(prompt.tokens)
+        for number, piece in zip(new, map(self.piece, new), strict=True):
+            start, text = len(text), text + piece.replace("▁", " ")
+            ids.append(number)
+            tokens.append(token(text, piece, (start, len(text))))
+        if not new:
+            raise InputError("the model ends the text here, and writes nothing: give another one")
+        settings = {
+            PARTS: "prompt and output",
+            SECOND_PART: len(prompt.text),
+            "prompt tokens": len(read),
+            "output tokens": len(new),
+        }
+        notes = ["the output was generated greedily, then read in one pass with the prompt"]
+        if len(new) == most:
+            notes.append(f"the model was stopped after {most} tokens")
+        return EncodedText(text, ids, tuple(tokens)), settings, notes
+
+    def write(self, read: list[int], most: int, watch: Watch | None = None) -> list[int]:
+        """The likeliest next pieces, one by one, up to the end of the sentence."""
+        # A watch may change what earlier positions compute, so a cache would be stale.
+        cache, new = None if watch else Cache(), list[int]()
+        while len(new) < most:
+            given = [*read, *new] if cache is None else (new[-1:] or read)
+            embedded = self.inputs(given)[0][None]
+            states, _ = run_layers(self.weights, self.sizes, embedded, watch, cache)
+            scores = to_numpy(self.scores(self.weights, states[0, -1:]))[0]
+            # Of the special pieces, only the end is ever written.
+            scores[[number for number in range(len(SPECIALS)) if number != END]] = -np.inf
+            if (best := int(scores.argmax())) == END:
+                break
+            new.append(best)
+        return new
+
+    def piece(self, number: int) -> str:
+        """A piece as the vocabulary spells it, with a ▁ for the space before a word."""
+        return str(load_piece_tokenizer(self.tokenizer).id_to_token(number))
+
+
+class CausalExperiment(PieceExperiment):
+    """The causal pocket model and a text.
+
+    The wanted output is a piece by its text or position, or "all"; None: the next piece to write.
+    """
+
+    model: CausalPocket
+
+    def __init__(
+        self, model: CausalPocket, ids: list[int], attention: Attention, wanted: str | None
+    ) -> None:
+        super().__init__(model, ids, attention)
+        tokens = attention.main.query_tokens
+        self.outputs = self.choose_pieces(tokens, ids, wanted, "text", len(ids))
+
+    def write(self, change: Intervention, instead: HeadOutputs | None = None) -> str | None:
+        """The model's continuation of the text."""
+        new = self.model.write(self.given, FEW, self._edit([change], instead))
+        return "".join(map(self.model.piece, new)).replace("▁", " ")

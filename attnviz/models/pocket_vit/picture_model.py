@@ -1,0 +1,147 @@
+"""The picture model as a source of attention: pictures of flat shapes, and which is the odd one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.core.attention_map import DECISION, Attention, AttentionMap, Token
+from attnviz.core.errors import UsageError
+from attnviz.core.query import Query
+from attnviz.core.tokens import patch_tokens
+from attnviz.mechanisms.arrays import Array, to_numpy
+from attnviz.models.hugging_face.load.tasks import describe_classes
+from attnviz.models.hugging_face.outputs import chosen_class
+from attnviz.models.hugging_face.vision.pictures import SIDE, over_patches, picture_of
+from attnviz.models.pocket.experiment import StoredExperiment, stack_layers
+from attnviz.models.pocket.stored import StoredModel, device_options
+from attnviz.models.pocket.text import outside_note
+from attnviz.models.pocket.transformer import Watch, Weights, linear_map
+from attnviz.models.pocket_vit.patch_encoder import (
+    PROJECTIONS,
+    VisionSizes,
+    embed_patches,
+    encode_patches,
+)
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+FOLDER = Path(__file__).parent / "files"
+"""A folder that transformers loads as ViTForImageClassification, and the origin of the weights."""
+
+
+def load_pocket_vit(
+    *, device: str = "auto", dtype: str | None = None, folder: Path = FOLDER
+) -> PicturePocket:
+    """The small trained vision transformer that ships with the package."""
+    return PicturePocket(folder, **device_options(device, dtype))
+
+
+class PicturePocket(StoredModel):
+    """The picture model, loaded.
+
+    It squeezes a picture into a square. Its stream is "self", over a class token and patches. It
+    names the shape of the object whose colour no other has.
+    """
+
+    name = "pocket-vit"
+    sizes: VisionSizes
+    projections = PROJECTIONS
+    streams = {"self": "vit.encoder.layer.{}.attention"}  # noqa: RUF012
+
+    def __init__(self, folder: Path, **options: str) -> None:
+        super().__init__(folder, **options)
+        self.sizes, names = VisionSizes.read(self.config), self.config["id2label"]
+        self.labels = tuple(names[str(number)] for number in range(len(names)))
+
+    def inputs(self, given: NDArray[np.float32]) -> tuple[Array]:
+        """Pixels as a class token and patches, embedded."""
+        return (embed_patches(self.weights, self.sizes, self.weights.convert(given)[None])[0],)
+
+    def forward(
+        self, weights: Weights, inputs: tuple[Array, ...], watch: Watch | None = None
+    ) -> tuple[Array, dict[str, list[Array]]]:
+        """The last states, and the weights of the stream "self"."""
+        states, shares = encode_patches(weights, self.sizes, inputs[0], watch)
+        return states, {"self": shares}
+
+    def scores(self, weights: Weights, states: Array) -> Array:
+        """Scores of every class."""
+        return linear_map(weights, "classifier", states)
+
+    def experiment(self, query: Query, wanted: str | None = None) -> PictureExperiment:
+        """The model with a picture before it, to be run with parts of it switched off."""
+        return PictureExperiment(self, *self.read(query), wanted)
+
+    def read(self, query: Query) -> tuple[NDArray[np.float32], Attention]:
+        """A picture's pixels as the model takes them, and its maps with the decision."""
+        picture, side, count = picture_of(query, self.name), self.sizes.side, self.sizes.patches
+        if picture.size not in (None, (side, side)):
+            raise UsageError(f"'{self.name}' reads {side} × {side} pixels: leave --image-size out")
+        given = square_pixels(picture.image, side)
+        states, layers = self.forward(self.weights, self.inputs(given))
+        scores = to_numpy(self.scores(self.weights, states[:1]))[0].astype(np.float64)
+        chances = np.exp(scores - scores.max())
+        shares = dict(zip(self.labels, (chances / chances.sum()).tolist(), strict=True))
+        settings = describe_classes(shares) | {
+            "pixels": f"{side} × {side}",
+            "patches": f"{count} × {count}",
+        }
+        tokens = Token("[CLS]", special=True), *patch_tokens(count, count)
+        names = tuple(map(str, range(self.sizes.layers)))
+        item: AttentionMap = over_patches(names, stack_layers(layers["self"]), tokens, tokens)
+        seen = (0.0, 0.0, float(picture.image.width), float(picture.image.height))
+        provenance = self.provenance(tuple(self.notes(given)), settings)
+        decision = settings[DECISION]
+        return given, Attention((item,), provenance, seen=seen, decision=decision)
+
+    def notes(self, given: NDArray[np.float32]) -> list[str]:
+        """A note where a picture is no flat drawing: most of its neighbouring pixels differ."""
+        share, least = flat_share(given), self.origin["limits"]["flat"]
+        if share >= least:
+            return []
+        what = f"{share:.0%} of neighbouring pixels are alike, in flat drawings more than"
+        return outside_note(f"the {SIDE}", self.name, [f"{what} {least:.0%}"])
+
+
+def square_pixels(image: Image, side: int) -> NDArray[np.float32]:
+    """Red, green and blue from −1 to 1 of a picture squeezed into a square, (side, side, 3)."""
+    from PIL.Image import Resampling
+
+    small = np.asarray(image.convert("RGB").resize((side, side), Resampling.BILINEAR))
+    return small.astype(np.float32) / np.float32(127.5) - 1
+
+
+def flat_share(given: NDArray[np.float32]) -> float:
+    """The share of neighbouring pixels whose colours differ by less than 3 of 255 everywhere."""
+    steps = (np.abs(np.diff(given, axis=axis)).max(-1) < 3 / 127.5 for axis in (0, 1))
+    return float(np.mean([step.mean() for step in steps]))
+
+
+class PictureExperiment(StoredExperiment):
+    """The picture model and a picture; the wanted output is a class, by default the likeliest."""
+
+    model: PicturePocket
+
+    def __init__(
+        self, model: PicturePocket, given: Any, attention: Attention, wanted: str | None
+    ) -> None:
+        super().__init__(model, given, attention)
+        states, _ = model.forward(model.weights, model.inputs(given))
+        scores = to_numpy(model.scores(model.weights, states[:1]))[0]
+        config = SimpleNamespace(id2label=dict(enumerate(model.labels)))
+        self.outputs = (chosen_class(config, scores, wanted),)
+
+    @property
+    def choices(self) -> int:
+        """The classes that it knows."""
+        return len(self.model.labels)
+
+    def spell(self, number: int) -> str:
+        """A class."""
+        return str(self.model.labels[number])

@@ -1,0 +1,181 @@
+"""Effects of switching parts off: as bars, as a grid of heads, as a coloured text."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from attnviz.core.effects import AblationReport, Effect
+from attnviz.renderers.colors import (
+    FAINT,
+    INK,
+    SIGNED_SHADES,
+    UNNAMED,
+    Color,
+    Limits,
+    color_of,
+    colors_of,
+    ink_on,
+    round_up,
+)
+from attnviz.renderers.figures.canvas import EDGE, Box, Canvas, page_with_room
+from attnviz.renderers.figures.figure import NOTE_SIZE, TEXT_SIZE, line_height, own_settings, points
+from attnviz.renderers.figures.fonts import typeface
+from attnviz.renderers.printable import nats, shorten
+
+READING = (
+    "log p of the output with it minus log p without it, in nats: blue supports the output, "
+    "orange hinders it"
+)
+MOST = 60
+"""The most bars of a picture, the largest effects first."""
+_WIDTH, _NARROWEST = 1500, 760
+_CELL = (96, 52)
+_LONGEST_NAME = 44
+
+
+@own_settings()
+def effect_bars(report: AblationReport) -> Figure:
+    """Every effect as a bar, the largest first, with its interval over texts."""
+    known = [one for one in (*report.every, *report.summed) if not math.isnan(one.effect)]
+    shown = sorted(known, key=lambda one: -abs(one.effect))[:MOST]
+    names = [shorten(one.label, _LONGEST_NAME) for one in shown]
+    notes = [READING, *report.notes]
+    if len(shown) < len(known):
+        notes.append(f"the {len(shown)} largest of {len(known)}")
+    if any(one.interval for one in shown):
+        notes.append("lines: 95 % intervals of the means")
+    if without := len(report.every) + len(report.summed) - len(known):
+        notes.append(f"without a value, as nothing else was left to see: {without}")
+    row = points(1.7 * TEXT_SIZE)
+    room = _WIDTH, row * len(shown) + EDGE
+    canvas, top = page_with_room(report.caption, report.instead, names, notes, room)
+    left = EDGE + max((canvas.face.width(name, TEXT_SIZE) for name in names), default=0) + 24
+    ends = [end for one in shown for end in (one.effect, *(one.interval or ()))]
+    low, high = min([0.0, *ends]), max([0.0, *ends])
+    beside = 90 if low < 0 else 20
+    scale = (_WIDTH + EDGE - left - beside - 90) / ((high - low) or 1.0)
+    zero = left + beside - low * scale
+    colors = color_of(-0.5, (-1.0, 1.0)), color_of(0.6, (-1.0, 1.0))
+    for place, (one, name) in enumerate(zip(shown, names, strict=True)):
+        middle = top + (place + 0.5) * row
+        bold = one.kind == "together"
+        canvas.text(left - 14, middle, name, TEXT_SIZE, INK, align="right", bold=bold)
+        start, end = sorted((zero, zero + one.effect * scale))
+        box = (start, middle - row * 0.3, end - start, row * 0.6)
+        canvas.boxes([box], colors[one.effect > 0], one.label)
+        if one.interval is not None:
+            line = np.array([[(zero + at * scale, middle) for at in one.interval]])
+            canvas.strokes(line, INK, 1.2)
+        side, align, far = (10, "left", max) if one.effect >= 0 else (-10, "right", min)
+        at = zero + far(one.effect, *(one.interval or (one.effect,))) * scale + side
+        canvas.text(at, middle, nats(one.effect), NOTE_SIZE, FAINT, align=align)
+    canvas.strokes(np.array([[(zero, top), (zero, top + row * len(shown))]]), FAINT, 0.6)
+    return canvas.figure
+
+
+@own_settings()
+def effect_grid(report: AblationReport) -> Figure:
+    """Every head of every stream, coloured by its effect."""
+    heads: dict[str, dict[tuple[str, int], Effect]] = {}
+    for one in report.effects:
+        if one.kind == "head":
+            key = str(one.place["layer"]), int(one.place["head"])
+            heads.setdefault(str(one.place["stream"]), {})[key] = one
+    limits = _limits(report.effects)
+    line = line_height(TEXT_SIZE)
+    rows = {stream: list(dict.fromkeys(layer for layer, _ in own)) for stream, own in heads.items()}
+    across = max(1 + max(head for _, head in own) for own in heads.values())
+    width = min(_CELL[0], (_WIDTH - 120) / across)
+    height = min(_CELL[1], max(width, 8))
+    down = sum(3.6 * line + height * len(layers) for layers in rows.values()) + 2 * line
+    room = max(110 + width * across, _NARROWEST), down + EDGE
+    canvas, top = page_with_room(report.caption, report.instead, [*heads], [READING], room)
+    for stream, layers in rows.items():
+        canvas.text(EDGE, top + 0.5 * line, stream, TEXT_SIZE, INK, bold=True)
+        left, upper = EDGE + 110, top + 2.9 * line
+        names = [str(head) for head in range(across)]
+        canvas.name_heads((layers, names), (left, upper), (width, height))
+        for (layer, head), one in heads[stream].items():
+            box = (left + head * width, upper + layers.index(layer) * height, width - 2, height - 2)
+            _cell(canvas, box, one, limits)
+        top = upper + height * len(layers) + 0.7 * line
+    _ramp(canvas, EDGE + 110, top + 0.5 * line, limits)
+    return canvas.figure
+
+
+@own_settings()
+def effect_words(report: AblationReport) -> Figure:
+    """The text, each token on the colour of its effect."""
+    sides: dict[str, list[Effect]] = {}
+    for one in report.effects:
+        if one.kind == "token":
+            sides.setdefault(str(one.place["side"]), []).append(one)
+    texts = {item.key_side: [token.text for token in item.key_tokens] for item in report.maps.maps}
+    line, limits = points(2.9 * TEXT_SIZE), _limits(report.effects)
+    face = typeface([word for words in texts.values() for word in words])
+    placed: list[tuple[Effect, str, float, float, float]] = []
+    titles: list[tuple[str, float]] = []
+    y = 0.0
+    for side, own in sides.items():
+        titles.append((side, y + line * 0.4))
+        x, y = 0.0, y + line * 0.8
+        for one in own:
+            word = face.drawable(shorten(texts[side][int(one.place["position"])], 40))
+            wide = max(face.width(word, TEXT_SIZE), face.width("+0.00", 5.5)) + 20
+            if x + wide > _WIDTH:
+                x, y = 0.0, y + line
+            placed.append((one, word, x, y, wide))
+            x += wide + 4
+        y += line * 1.3
+    words = [*(word for _, word, *_ in placed), *sides]
+    room = max(*(x + size for _, _, x, _, size in placed), _NARROWEST), y + 60 + EDGE
+    canvas, top = page_with_room(report.caption, report.instead, words, [READING], room)
+    for side, at in titles:
+        canvas.text(EDGE, top + at, side, NOTE_SIZE, FAINT)
+    for one, word, x, at, wide in placed:
+        box = (EDGE + x, top + at, wide, line - 8)
+        ground = _color(one, limits)
+        canvas.boxes([box], ground, one.label)
+        middle = EDGE + x + wide / 2
+        ink, effect = ink_on(ground), nats(one.effect)
+        canvas.text(middle, top + at + line * 0.27, word, TEXT_SIZE, ink, align="center")
+        canvas.text(middle, top + at + line * 0.63, effect, 5.5, ink, align="center")
+    _ramp(canvas, EDGE, top + y + 20, limits)
+    return canvas.figure
+
+
+def _limits(effects: Sequence[Effect]) -> Limits:
+    known = [abs(one.effect) for one in effects if not math.isnan(one.effect)]
+    top = round_up(max(known, default=0.0))
+    return -top, top
+
+
+def _color(one: Effect, limits: Limits) -> Color:
+    return UNNAMED if math.isnan(one.effect) else color_of(one.effect, limits)
+
+
+def _cell(canvas: Canvas, box: Box, one: Effect, limits: Limits) -> None:
+    ground = _color(one, limits)
+    canvas.boxes([box], ground, one.label)
+    effect = nats(one.effect)
+    if canvas.face.width(effect, NOTE_SIZE) + 8 < box[2] and box[3] > points(NOTE_SIZE):
+        middle = box[0] + box[2] / 2, box[1] + box[3] / 2
+        canvas.text(*middle, effect, NOTE_SIZE, ink_on(ground), align="center")
+
+
+def _ramp(canvas: Canvas, left: float, middle: float, limits: Limits) -> None:
+    height, wide = points(NOTE_SIZE), 3
+    values = np.linspace(*limits, len(SIGNED_SHADES) // 2, dtype=np.float32)
+    start = left + canvas.text(left, middle, nats(limits[0]), NOTE_SIZE, FAINT) + 12
+    boxes: list[Box] = [
+        (start + place * wide, middle - height / 2, wide + 1, height)
+        for place in range(len(values))
+    ]
+    colors = [(int(r), int(g), int(b)) for r, g, b in colors_of(values, limits)]
+    canvas.boxes(boxes, colors, "scale")
+    end = start + len(values) * wide + 12
+    canvas.text(end, middle, f"{nats(limits[1])} nats", NOTE_SIZE, FAINT)

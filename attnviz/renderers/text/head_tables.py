@@ -1,0 +1,285 @@
+"""Heads as tables and data: their measures, their similarity, the syntactic relations they find."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import asdict
+
+import numpy as np
+from rich.text import Text
+
+from attnviz.core.measures import (
+    EFFECT,
+    Finding,
+    HeadReport,
+    HeadRow,
+    Meaning,
+    Relation,
+    Role,
+    SimilarityReport,
+    TreebankReport,
+    about_effects,
+    mass_note,
+)
+from attnviz.renderers import Display
+from attnviz.renderers.data.maps import report_json, tsv
+from attnviz.renderers.printable import format_measure, printable, six_digits, two_digits
+from attnviz.renderers.text.console import (
+    Column,
+    head_grid,
+    introduction,
+    no_room_note,
+    print_parts,
+    wrap_text,
+)
+
+_ROLES = ("previous-token", "next-token", "self", "first-token", "special-token", "induction")
+_OTHERS = ("entropy", "distance", "same-token", "sink", "confidence", "punctuation", "duplicate")
+_FIRST = (EFFECT, "mass", *_ROLES, *_OTHERS)
+"""The columns that a narrow table keeps first."""
+
+
+def measures_table(report: HeadReport, display: Display, keep: str | None = None) -> str:
+    """A line for each head under lines for uniform attention, in as many columns as fit.
+
+    The measure `keep` is kept before all others.
+    """
+    headings = ["stream", "layer", "head", "role"]
+    names = [[row.stream, row.layer, row.head, _name_roles(row)] for row in report.rows]
+    if len({row.stream for row in report.rows}) == 1:
+        headings, names = headings[1:], [name[1:] for name in names]
+    names = [[*map(printable, name)] for name in names]
+    columns = {meaning.name: _column(report, meaning) for meaning in report.measures}
+    first = (keep, *_FIRST) if keep else _FIRST
+    lines, left_out = head_grid(headings, names, columns, display, first)
+    others = measures_by_unit(one for one in report.measures if one.name not in left_out)
+    units = f"{', '.join(others)}, all else shares" if others else "numbers are shares"
+    notes = (mass_note(report.measures), about_effects(report.provenance))
+    reading = "; ".join(["uniform: all it may see attended to alike", units, *filter(None, notes)])
+    parts = [*introduction(printable(report.caption), reading, display.width), *lines]
+    if report.sinks:
+        parts += [Text(), *wrap_text(printable(report.sinks), display.width)]
+    return print_parts([*parts, *no_room_note(left_out, display)], display)
+
+
+def _column(report: HeadReport, meaning: Meaning) -> Column:
+    found = [row.values.get(meaning.name, math.nan) for row in report.rows]
+    even = [row.uniform.get(meaning.name, math.nan) for row in report.rows]
+    cells = []
+    for row, value in zip(report.rows, found, strict=True):
+        low, high = row.intervals.get(meaning.name, (math.nan, math.nan))
+        half = "" if math.isnan(high - low) else f"±{(high - low) / 2:.2f}"
+        cells.append(format_measure(value, meaning) + half)
+    return Column(
+        meaning.short.rjust(5 if meaning.unit == "tokens" else 4),
+        [format_measure(value, meaning) for value in even],
+        cells,
+        [0.0 if math.isnan(value) else max(value, 0.0) / meaning.top for value in found],
+    )
+
+
+def measures_by_unit(measures: Iterable[Meaning]) -> list[str]:
+    """The measures that are not shares by unit, such as "entropy in nats"."""
+    names: dict[str, list[str]] = {}
+    for meaning in measures:
+        if meaning.unit != "share":
+            names.setdefault(meaning.unit, []).append(meaning.name)
+    return [f"{' and '.join(found)} in {unit}" for unit, found in names.items()]
+
+
+def _name_roles(row: HeadRow) -> str:
+    acts, rests = row.clearest("acts"), row.clearest("rests")
+    parts = [f"{acts.name} {two_digits(acts.share)}"] if acts else []
+    if rests:
+        parts.append(f"rests on {rests.name.replace('-', ' ')} {two_digits(rests.share)}")
+    return ", ".join(parts)
+
+
+def measures_tsv(report: HeadReport) -> str:
+    """A line for each head; beside each measure stands that of uniform attention or an interval.
+
+    A field is empty where a measure is unknown.
+    """
+    names = [meaning.name for meaning in report.measures]
+    header = ["stream", "layer", "head", "role", "role_share"]
+    for name in names:
+        beside = ("low", "high") if name == EFFECT else ("uniform",)
+        header += [name, *(f"{name}_{what}" for what in beside)]
+    header += ["rests_on", "rests_share"]
+    return tsv([header, *(_fields(row, names) for row in report.rows)])
+
+
+def _fields(row: HeadRow, names: list[str]) -> list[str]:
+    fields = [row.stream, row.layer, row.head, *_role_fields(row.roles[0] if row.roles else None)]
+    for name in names:
+        beside = [row.uniform.get(name, math.nan)]
+        if name == EFFECT:
+            beside = [*row.intervals.get(name, (math.nan, math.nan))]
+        fields += map(six_digits, (row.values.get(name, math.nan), *beside))
+    return [*fields, *_role_fields(row.clearest("rests"))]
+
+
+def _role_fields(role: Role | None) -> tuple[str, str]:
+    return (role.name, six_digits(role.share)) if role else ("", "")
+
+
+def measures_json(report: HeadReport) -> str:
+    """One document: the measures, and for each head its roles, values and uniform values."""
+    heads = [
+        {
+            "stream": row.stream,
+            "layer": row.layer,
+            "head": row.head,
+            "roles": [asdict(role) for role in row.roles],
+            "values": row.values,
+            "uniform": row.uniform,
+            "intervals": row.intervals,
+        }
+        for row in report.rows
+    ]
+    return report_json(
+        "heads",
+        caption=report.caption,
+        texts=report.texts,
+        sinks=report.sinks,
+        note=mass_note(report.measures),
+        measures=[asdict(meaning) for meaning in report.measures],
+        heads=heads,
+        provenance=asdict(report.provenance),
+    )
+
+
+_READING = (
+    "divergence of where two heads look, in nats, rows made to sum to 1; 0: alike, .69: never at "
+    "the same key"
+)
+
+
+def similarity_table(report: SimilarityReport, display: Display) -> str:
+    """For each head the most similar heads, as many as fit."""
+    names = [printable(f"{layer}.{head}") for layer, head in report.heads]
+    width = max(len("head"), *map(len, names))
+    entry = width + 7
+    count = max(min((display.width - width - 2) // entry, len(names) - 1, 6), 1)
+    parts = introduction(printable(report.caption), _READING, display.width)
+    parts.append(Text(f"{'head'.rjust(width)}  looks most like (layer.head)", style="dim"))
+    apart = report.divergences + np.diag(np.full(len(names), np.inf))
+    for name, row in zip(names, apart, strict=True):
+        line = Text(f"{name.rjust(width)}  ", no_wrap=True)
+        known = [place for place in np.argsort(row, kind="stable") if row[place] < np.inf]
+        for other in known[:count]:
+            line.append(names[other].rjust(width), style="bold")
+            line.append(f" {two_digits(float(row[other]))}".ljust(7))
+        parts.append(line)
+    return print_parts(parts, display)
+
+
+def similarity_tsv(report: SimilarityReport) -> str:
+    """A line for each pair of heads."""
+    lines = [("stream", "layer", "head", "other_layer", "other_head", "divergence")]
+    for place, (layer, head) in enumerate(report.heads):
+        for other in range(place + 1, len(report.heads)):
+            value = six_digits(float(report.divergences[place, other]))
+            lines.append((report.stream, layer, head, *report.heads[other], value))
+    return tsv(lines)
+
+
+def similarity_json(report: SimilarityReport) -> str:
+    """One document: the heads with their places in the plane, and the matrix of divergences."""
+    heads = [
+        {"layer": layer, "head": head, "place": place}
+        for (layer, head), place in zip(report.heads, report.places.tolist(), strict=True)
+    ]
+    return report_json(
+        "similarity",
+        caption=report.caption,
+        stream=report.stream,
+        texts=report.texts,
+        unit="nats",
+        heads=heads,
+        divergences=report.divergences.tolist(),
+        plane_shows=report.shown,
+        provenance=asdict(report.provenance),
+    )
+
+
+FEWEST = 10
+"""The table leaves out relations with fewer cases: with many heads, some are right by luck."""
+
+
+def treebank_table(report: TreebankReport, display: Display) -> str:
+    """For each relation the best fixed offset and the best head in each direction.
+
+    A head is bold where it is right more often than the offset.
+    """
+    sentences = "1 sentence" if report.sentences == 1 else f"{report.sentences} sentences"
+    heads = len({(finding.layer, finding.head) for finding in report.findings})
+    reading = (
+        f"share of cases that the best of {heads} heads (layer.head) gets right, picked on these "
+        "very sentences; bold: more often than the best fixed offset"
+    )
+    caption = printable(f"{report.caption} · {sentences}")
+    parts = introduction(caption, reading, display.width)
+    relations = [item for item in report.relations if item.count >= FEWEST] or report.relations
+    name = max([8, *(len(printable(item.name)) for item in relations)])
+    best = [_best_findings(report, toward) for toward in ("head", "dependent")]
+    cell = max([9, *(len(_cell(item)) for found in best for item in found.values())])
+    header = f"{'relation'.ljust(name)} {'cases':>6}  {'offset':>7}"
+    header += f"  {'→ head'.rjust(cell)}  {'→ depend.'.rjust(cell)}"
+    parts.append(Text(header, style="dim", no_wrap=True))
+    for relation in relations:
+        findings = [found[relation.name] for found in best]
+        parts.append(_treebank_line(relation, findings, name, cell))
+    if few := len(report.relations) - len(relations):
+        what = "relation" if few == 1 else "relations"
+        note = f"{few} {what} with fewer than {FEWEST} cases: -f tsv and -f json have them"
+        parts += wrap_text(note, display.width, "dim")
+    return print_parts(parts, display)
+
+
+def treebank_tsv(report: TreebankReport) -> str:
+    """A line for each head, relation and direction."""
+    relations = {relation.name: relation for relation in report.relations}
+    columns = ("relation", "cases", "offset", "offset_share", "toward", "layer", "head", "share")
+    lines = [columns]
+    for item in report.findings:
+        of = relations[item.relation]
+        known = (of.name, str(of.count), str(of.offset), six_digits(of.by_offset))
+        lines.append((*known, item.toward, item.layer, item.head, six_digits(item.share)))
+    return tsv(lines)
+
+
+def treebank_json(report: TreebankReport) -> str:
+    """One document: the relations, and each head's share of right cases in each direction."""
+    return report_json(
+        "treebank",
+        caption=report.caption,
+        sentences=report.sentences,
+        relations=[asdict(relation) for relation in report.relations],
+        findings=[asdict(finding) for finding in report.findings],
+        provenance=asdict(report.provenance),
+        notes=list(report.notes),
+    )
+
+
+def _best_findings(report: TreebankReport, toward: str) -> dict[str, Finding]:
+    best: dict[str, Finding] = {}
+    for finding in report.findings:  # in the order of their shares
+        if finding.toward == toward:
+            best.setdefault(finding.relation, finding)
+    return best
+
+
+def _cell(finding: Finding) -> str:
+    return f"{printable(finding.layer)}.{printable(finding.head)} {two_digits(finding.share)}"
+
+
+def _treebank_line(relation: Relation, best: list[Finding], name: int, cell: int) -> Text:
+    offset = f"{relation.offset:+d} {two_digits(relation.by_offset)}"
+    line = Text(no_wrap=True)
+    line.append(f"{printable(relation.name).ljust(name)} {relation.count:>6}  {offset:>7}")
+    for finding in best:
+        style = "bold" if finding.share > relation.by_offset else ""
+        line.append("  ").append(_cell(finding).rjust(cell), style)
+    return line
