@@ -1,14 +1,47 @@
-"""attnviz: see where a transformer looks, from the command line and from Python.
+"""attnviz: see where a transformer looks, from the command line and from Python."""
 
-Types of the public names stand in `__init__.pyi`.
-"""
+from typing import TYPE_CHECKING
 
-__version__ = "0.1.0"
+from attnviz.core import __version__ as __version__
+
+if TYPE_CHECKING:
+    # What editors and type checkers see; at run time each name is loaded when it is first used.
+    from attnviz import callbacks as callbacks
+    from attnviz.api.attention import attend as attend
+    from attnviz.api.attention import attend_many as attend_many
+    from attnviz.api.attention import audio as audio
+    from attnviz.api.attention import image as image
+    from attnviz.api.attention import unload as unload
+    from attnviz.api.collected import Findings as Findings
+    from attnviz.api.measures import align as align
+    from attnviz.api.measures import corpus as corpus
+    from attnviz.api.measures import heads as heads
+    from attnviz.api.measures import history as history
+    from attnviz.api.questions import ablate as ablate
+    from attnviz.api.questions import compare as compare
+    from attnviz.api.questions import lenses as lenses
+    from attnviz.api.questions import lesson as lesson
+    from attnviz.api.questions import steps as steps
+    from attnviz.core.attention_map import Attention as Attention
+    from attnviz.core.attention_map import AttentionMap as AttentionMap
+    from attnviz.core.attention_map import Focus as Focus
+    from attnviz.core.attention_map import Provenance as Provenance
+    from attnviz.core.attention_map import Token as Token
+    from attnviz.core.errors import AttnvizError as AttnvizError
+    from attnviz.models.hugging_face.ablated import ablated as ablated
+    from attnviz.runs.pipeline import Result as Result
+    from attnviz.runs.pipeline import from_dict as from_dict
+    from attnviz.runs.pipeline import from_numpy as from_numpy
+    from attnviz.runs.pipeline import load as load
+    from attnviz.runs.watching import Watched as Watched
+    from attnviz.runs.watching import watch as watch
+
 _PLACES = {
+    "api.attention": "attend attend_many audio image unload",
+    "api.collected": "Findings",
+    "api.measures": "align corpus heads history",
+    "api.questions": "ablate compare lenses lesson steps",
     "callbacks": "callbacks",
-    "cli.findings": "Findings",
-    "cli.functions": "ablate align attend attend_many audio compare corpus heads history image "
-    "lenses lesson steps unload",
     "core.attention_map": "Attention AttentionMap Focus Provenance Token",
     "core.errors": "AttnvizError",
     "models.hugging_face.ablated": "ablated",

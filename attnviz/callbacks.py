@@ -20,13 +20,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnviz.analyses.history import HistoryStudy
-from attnviz.core.attention_map import Attention
-from attnviz.core.errors import InputError, UsageError, reason_of
+from attnviz.core.errors import UsageError, reason_of
 from attnviz.core.locks import evaluation_mode
+from attnviz.runs.changes import read_sample, sample_files
 from attnviz.runs.watching import watch
 from attnviz.storage.archive import dump_archive
-from attnviz.storage.matrices import read_bytes
-from attnviz.storage.saved_maps import read_any
 from attnviz.storage.writing import output_errors, write_file
 
 if TYPE_CHECKING:
@@ -289,21 +287,3 @@ def __getattr__(name: str) -> Any:
         about = {"__doc__": events.__doc__, "__module__": __name__}
         return globals().setdefault(name, type(name, bases, about))
     raise UsageError(f"{name} needs {' or '.join(packages)}: install it first")
-
-
-def sample_files(folder: Path) -> dict[int, Path]:
-    """The samples in a folder by step, in order."""
-    found = (re.fullmatch(r"step-(\d+)\.npz", path.name) for path in folder.iterdir())
-    return dict(sorted((int(one[1]), folder / one[0]) for one in found if one))
-
-
-def read_sample(path: Path) -> Attention:
-    """The maps of one sample.
-
-    Raises:
-        InputError: the file holds something else.
-    """
-    found = list(read_any(read_bytes(path), f"'{path}'"))
-    if len(found) != 1:
-        raise InputError(f"'{path}' holds {len(found)} texts: a sample is one")
-    return found[0]

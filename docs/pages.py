@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import base64
 import contextlib
+import inspect
 import io
 import json
 import re
@@ -12,7 +13,7 @@ import shlex
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
@@ -177,26 +178,44 @@ def commands_index() -> str:
     )
 
 
+KEYWORD = inspect.Parameter.KEYWORD_ONLY
+MEMORY = {
+    "tokenizer": "What reads the texts of a model that is given itself.",
+    "processor": "What reads the pictures or recordings of a model that is given itself.",
+    "command": "self, cross or co; by default cross where there is a target.",
+}
+"""The options that only Python has."""
+
+
 def python_reference() -> str:
     """Every public name of the package: functions by their options, classes by their docstrings."""
     import attnviz
-    from attnviz.cli.functions import FUNCTIONS, described
+    from attnviz.core.errors import in_words
+    from attnviz.core.options import DECLARED, names_in
 
-    functions = [*("attend", "attend_many"), *FUNCTIONS]
+    declared = {name: one for half in DECLARED.values() for name, one in half.items()}
+    homes: dict[str, str] = vars(attnviz)["_HOMES"]
+    functions = [name for name, home in homes.items() if home.startswith("api.") and name.islower()]
     parts = [
         "# Python, name by name",
         "`import attnviz` gives these names. [The same from Python](python.md) has examples.",
     ]
     for name in functions:
-        signature, told = described(name)
-        summary, _, options = told.partition("\nOptions:\n")
-        helped = dict(re.findall(r"^    (\w+): (.*)$", options, re.MULTILINE))
-        parts += [f"## attnviz.{name}", _sections(summary)]
-        rows = [
-            f"| `{_signature(item)}` | {reference._escaped(helped.get(item.name, 'see above'))} |"
-            for item in signature.parameters.values()
-        ]
-        parts.append("| option | what it is |\n|---|---|\n" + "\n".join(rows))
+        function = getattr(attnviz, name)
+        signature = inspect.signature(function)
+        own = [_signature(item) for item in signature.parameters.values() if item.name != "options"]
+        parts += [f"## attnviz.{name}", f"`{name}({', '.join(own)}, …)`"]
+        parts.append(_sections(inspect.getdoc(function) or ""))
+        (shared,) = get_args(get_type_hints(function).get("options")) or (None,)
+        rows = []
+        for option, kind in get_type_hints(shared).items() if shared else ():
+            shown = _signature(inspect.Parameter(option, KEYWORD, annotation=kind))
+            about = declared.get(option, (None, None))[1]
+            choices = about and (about.choices or names_in(declared[option][0]))
+            text = about.help.replace("{choices}", in_words(choices or ("",))) if about else ""
+            rows.append(f"| `{shown}` | {reference._escaped(text or MEMORY[option])} |")
+        if rows:
+            parts.append("| option | what it is |\n|---|---|\n" + "\n".join(rows))
     for name in attnviz.__all__:
         if name not in functions:
             home = f"attnviz.{vars(attnviz)['_HOMES'][name]}".removesuffix(f".{name}")
@@ -217,9 +236,8 @@ def _sections(text: str) -> str:
 
 
 def _signature(parameter: Any) -> str:
-    text = re.sub(
-        r"\b(?:pathlib|typing|collections\.abc|attnviz(?:\.\w+)+)\.(?=[A-Z])", "", str(parameter)
-    )
+    text = str(parameter).replace("'", "")
+    text = re.sub(r"\b(?:pathlib|typing|collections\.abc|attnviz(?:\.\w+)+)\.(?=[A-Z])", "", text)
     return re.sub(r"Optional\[(Literal\[[^]]*\])\]", r"\1 | None", text)
 
 

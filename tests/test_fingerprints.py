@@ -27,7 +27,7 @@ from attnviz.analyses.corpus.words import vocabulary_of
 from attnviz.core.errors import AttnvizError, UsageError
 from attnviz.core.fingerprints import ModelFingerprint, fingerprint_files
 from attnviz.core.locks import model_lock
-from attnviz.core.options import Choice, Given, Options, Origin
+from attnviz.core.options import Choice, InMemoryModel, Options, Origin
 from attnviz.models.hugging_face.capture.kernel import watch_kernels
 from attnviz.models.hugging_face.load import imports
 from attnviz.models.hugging_face.load.imports import quiet_native
@@ -283,7 +283,7 @@ def test_what_the_disk_says_of_files(tmp_path):
 
 def test_values_that_stand_for_different_things_differ_by_both_signs():
     one, other = object(), object()
-    first, same, second = Given("a", one), Given("a", one), Given("a", other)
+    first, same, second = InMemoryModel(one), InMemoryModel(one), InMemoryModel(other)
     assert first == same
     assert not first != same  # noqa: SIM202 - both signs are asked
     assert first != second
@@ -471,7 +471,7 @@ def test_nor_with_another_model_in_memory(load, tmp_path):
     texts.write_text("\n".join(TEXTS))
 
     def options(model):
-        return run_options("self", Options(Origin(model=Given("BertModel", model))), texts)
+        return run_options("self", Options(Origin(model=InMemoryModel(model))), texts)
 
     model, tokenizer = load("bert")
     other, _ = load("bert", dtype=torch.bfloat16)
@@ -483,10 +483,8 @@ def test_nor_with_another_model_in_memory(load, tmp_path):
     with pytest.raises(UsageError, match="the weights of --model was"):
         check_same_options(before, options(model), texts)
     place = tmp_path / "found.json"
-    asked = {"model": model, "tokenizer": tokenizer, "output": place, "resume": True}
-    attnviz.corpus(texts, **asked)
-    first = place.read_bytes()
-    place.unlink()
+    asked = {"model": model, "tokenizer": tokenizer, "checkpoint": place}
+    first = attnviz.corpus(texts, **asked).to_json()
     state = CorpusState(Aggregates(vocabulary_of([])), records=1)
     checkpoint = CorpusCheckpoint(place, before)
     checkpoint.saved_at = -1e9
@@ -494,8 +492,7 @@ def test_nor_with_another_model_in_memory(load, tmp_path):
     with pytest.raises(UsageError, match="was started with different options"):
         attnviz.corpus(texts, **asked)
     checkpoint.discard()
-    attnviz.corpus(texts, **asked)
-    assert place.read_bytes() == first
+    assert attnviz.corpus(texts, **asked).to_json() == first
 
 
 def test_what_is_kept_of_a_model_lets_go_of_it(load):

@@ -5,23 +5,25 @@ from __future__ import annotations
 import inspect
 import json
 import pickle
+import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import numpy as np
 import pytest
 
 import attnviz
 from attnviz import attend, attend_many
+from attnviz.api.arguments import WRITTEN, AttendOptions
+from attnviz.api.collected import Findings
 from attnviz.cli.app import COMMANDS
-from attnviz.cli.functions import FUNCTIONS, PRINTED, Findings, described, python_name
 from attnviz.core.errors import AttnvizError, InputError, UsageError
-from attnviz.core.options import Choice, Origin
+from attnviz.core.options import DECLARED, Choice, Many, Origin
 from attnviz.core.registry import LENSES
 from tests.hugging_face.tiny_models import gpt2
 from tests.invoke import attnviz as run
-from tests.stub import STUB, stub
 
 TEXT = "The cat sat on the mat."
 PAIRS = [
@@ -42,34 +44,64 @@ WITHOUT_A_FUNCTION = {
 """Commands that are another function of Python; lists and a page without a text need none."""
 
 
+PRINTED = {"format", "quiet", "verbose", "open_page", "max_rows", "overwrite"}
+"""Options of the shell that mean nothing where nothing is printed."""
+NAMES = {
+    ("ablate", "head"): "heads",
+    ("ablate", "link"): "links",
+    ("ablate", "token"): "tokens",
+}
+"""What a parameter of a command is called in Python, where that is another name."""
+
+
+def options_of(function: Any) -> dict[str, Any]:
+    """The types of a function's shared options."""
+    kind = get_type_hints(function).get("options")
+    return get_type_hints(get_args(kind)[0]) if kind else {}
+
+
 def test_what_the_shell_can_do_python_can_by_the_same_names() -> None:
     for command, entry in COMMANDS.items():
         if command in WITHOUT_A_FUNCTION:
             assert not (name := WITHOUT_A_FUNCTION[command]) or callable(getattr(attnviz, name))
             continue
         function = getattr(attnviz, command)
-        taken = inspect.signature(function).parameters
-        for item in inspect.signature(entry.load()).parameters.values():
-            name = python_name(item)
-            hidden = any(getattr(about, "hidden", False) for about in item.annotation.__metadata__)
-            assert (name in taken) is not (name in PRINTED or hidden), (command, name)
-    for name in ("attend", "attend_many"):
-        options = inspect.signature(getattr(attnviz, name)).parameters
-        wanted = set(Origin.__dataclass_fields__) | set(Choice.__dataclass_fields__)
-        assert wanted | {"command", "tokenizer", "processor"} <= set(options)
+        own = {*inspect.signature(function).parameters} - {"options"}
+        taken = own | {*options_of(function)}
+        for name, item in inspect.signature(entry.load()).parameters.items():
+            usual = {"input_file": "input", "order": "sort"}.get(name, name)
+            here = NAMES.get((command, name), usual)
+            if here not in taken:
+                written = name in WRITTEN or name in ("width", "lines", "highlight")
+                assert written or name in PRINTED, (command, name)
+            elif here in own and here not in ("prune_curve", "atlas", "file"):
+                default = inspect.signature(function).parameters[here].default
+                assert default in (item.default, inspect.Parameter.empty, ()), (command, here)
 
 
-def test_editors_see_the_options_as_they_are() -> None:
-    assert STUB.read_text("utf-8") == stub()
+@pytest.mark.parametrize("name", [*COMMANDS, "attend_many"])
+def test_shared_options_have_the_names_and_types_of_the_shell(name: str) -> None:
+    name = WITHOUT_A_FUNCTION.get(name, name) or "attend"
+    declared = DECLARED[Origin] | DECLARED[Choice] | DECLARED[Many]
+    python = {"model", "tokenizer", "processor", "command"}
+    for option, kind in options_of(getattr(attnviz, name)).items():
+        if option not in python:
+            wanted = declared[option][0]
+            allowed, given = ({*get_args(one)} or {one} for one in (wanted, kind))
+            if Path in allowed:
+                allowed = allowed | {str}
+            assert allowed <= given, option
+            assert given - allowed <= {int, Sequence[int], Sequence[str]}, option
 
 
-def test_every_option_has_its_type_default_and_words() -> None:
-    for name in (*FUNCTIONS, "attend"):
-        signature, told = described(name)
-        for item in list(signature.parameters.values())[2:]:
-            assert item.annotation is not inspect.Parameter.empty
-            assert item.default is not inspect.Parameter.empty
-            assert f"{item.name}: " in told or item.name in ("b", "command", "target"), item.name
+def test_attend_takes_every_option_of_a_model_and_of_its_maps() -> None:
+    assert {*DECLARED[Origin], *DECLARED[Choice]} <= {*get_type_hints(AttendOptions)}
+
+
+def test_what_the_shell_writes_to_files_python_has_of_the_result() -> None:
+    for name, instead in WRITTEN.items():
+        with pytest.raises(UsageError, match=re.escape(instead)):
+            attnviz.heads(TEXT, **{name: "a.png"})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -193,7 +225,6 @@ def test_notes_come_along_and_nothing_is_printed(capfd: pytest.CaptureFixture[st
     [
         (lambda: attnviz.heads(TEXT, srt="x"), "unknown option 'srt'"),
         (lambda: attnviz.heads(TEXT, sort="rle"), "Did you mean 'role'"),
-        (lambda: attnviz.heads(TEXT, TEXT), "heads takes text, and then options"),
         (lambda: attend(TEXT, max_size=0), "max_size=0 is out of range: at least 1"),
         (lambda: attend(TEXT, seed=2**64), "out of range: 0 to 18446744073709551615"),
         (lambda: attend(TEXT, causal=1), "causal=1 is no bool"),
@@ -209,7 +240,7 @@ def test_notes_come_along_and_nothing_is_printed(capfd: pytest.CaptureFixture[st
         (lambda: attnviz.align(), "align needs texts"),
         (lambda: attnviz.ablate(*PAIRS[0], by="mean", reference=5), "a list of texts is needed"),
         (lambda: attend(TEXT).select(foo=1), "unknown option 'foo'"),
-        (lambda: attend([TEXT]), "the text is of type list: of several, attend_many"),  # type: ignore[arg-type]
+        (lambda: attend([TEXT]), "the text is of type list: attend_many takes several texts"),  # type: ignore[arg-type]
         (lambda: attend(TEXT, tokenizer=object()), "is for a model from Python: model=…"),
         (lambda: attend(TEXT, model=object(), tokenizer=object()), "is no model of transformers"),
     ],

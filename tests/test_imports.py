@@ -21,7 +21,7 @@ MOST_FILES = 278  # 200 when the house was rebuilt; then effects, watching, live
 MOST_LINES = 50_410  # 29,500 when the house was rebuilt; then the same, and known faults mended
 MOST_IN_A_ROOM = 19  # as many as there are commands, which are a file each
 MOST_WITHOUT_A_CONTRACT = 8
-MOST_AT_THE_ROOT = 11
+MOST_AT_THE_ROOT = 12  # the room of Python's functions came to the others
 
 
 def modules_of(package: Path) -> dict[str, Path]:
@@ -138,7 +138,7 @@ def test_every_room_imports_only_the_rooms_below_it() -> None:
     [
         ("renderers/data/maps.py", "from attnviz.analyses.select import select"),
         ("core/errors.py", "from attnviz.storage.archive import ZIP"),
-        ("storage/documents.py", "def late():\n    from attnviz.cli.output import note"),
+        ("storage/documents.py", "def late():\n    from attnviz.cli.places import note"),
     ],
 )
 @pytest.mark.slow

@@ -17,12 +17,14 @@ import numpy as np
 import pytest
 
 import attnviz
+from attnviz.api.collected import Findings
 from attnviz.callbacks import Recorder, sample_files
-from attnviz.cli.findings import Findings
 from attnviz.core.errors import OutputError
 from attnviz.runs.pipeline import Result
 from attnviz.runs.watching import Watched
 from attnviz.storage.writing import write_file
+from tests.invoke import OWN
+from tests.invoke import attnviz as run
 
 PACKAGE = Path(attnviz.__file__).parent
 SUFFIXES = {"page": ".html", "save": ".npz"}
@@ -30,7 +32,7 @@ WRITES = r"\.write_(?:bytes|text)\(|\.savefig\(|\bmkstemp\(|\bumask\(|\bopen\([^
 """What opens a file to write, or learns how it should be opened."""
 BESIDES = {
     "cli/commands/watch.py": ['open(os.devnull, "w"'],
-    "cli/sinks.py": ["mkstemp("],  # of a page without a name
+    "cli/destinations.py": ["mkstemp("],  # of a page without a name
     "models/hugging_face/load/imports.py": ['open("wb"'],  # of os.devnull
     "renderers/figures/figure.py": [".savefig("],  # into memory
     "storage/archive.py": ['open(entry, "w"'],  # in memory
@@ -55,7 +57,7 @@ def things() -> dict[str, Any]:
     with attnviz.watch(key_tokens=list("abcd")) as watched:
         torch.rand(1, 1, 16, 4).softmax(-1) @ torch.ones(1, 1, 4, 4)
     result = attnviz.from_numpy(np.full((2, 3, 3), 1 / 3), tokens=list("abc"))
-    findings = attnviz.corpus(["the cat sat", "a dog"], mechanism="multi-head")
+    findings = attnviz.corpus(["the cat sat", "a dog"], mechanism="multi-head", atlas=True)
     return {"Result": result, "Watched": watched, "Findings": findings}
 
 
@@ -161,16 +163,29 @@ def test_what_is_saved_is_whole_and_keeps_the_mode_of_what_it_replaces(
 
 
 @pytest.mark.parametrize(
-    "options",
-    [{"output": "new.json"}, {"overview": "new.png"}, {"atlas": "new.html"}],
+    "words",
+    [
+        ("corpus", "TEXTS", *OWN, "-o", "new.json"),
+        ("corpus", "TEXTS", *OWN, "--overview", "new.png"),
+        ("corpus", "TEXTS", *OWN, "--atlas", "new.html"),
+        *(
+            ("history", "SAMPLES", option, f"new{suffix}")
+            for option, suffix in (
+                *(("--html", ".html"), ("--plot", ".png"), ("--gif", ".gif"), ("-o", ".json")),
+            )
+        ),
+        ("lesson", "masking", "--html", "new.html"),
+    ],
+    ids=" ".join,
 )
-def test_a_corpus_on_a_full_disk_leaves_nothing(
-    options: dict[str, str], texts: Path, full: Path
+def test_a_command_on_a_full_disk_leaves_nothing(
+    words: tuple[str, ...], texts: Path, samples: Path, full: Path
 ) -> None:
-    before = held(full)
-    places = {name: full / value for name, value in options.items()}
-    with pytest.raises(OutputError, match=r"^cannot write '[^\n]*$"):
-        attnviz.corpus(texts, mechanism="multi-head", **places)
+    before, places = held(full), {"TEXTS": texts, "SAMPLES": samples}
+    *given, name = words
+    done = run(*(places.get(word, word) for word in given), full / name, "-q")
+    assert done.status == 1
+    assert re.fullmatch(r"cannot write '[^\n]*", done.mistake)
     assert held(full) == before
 
 
@@ -178,24 +193,8 @@ def test_a_full_temporary_folder_is_told_in_one_line(
     full: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(full))
-    with pytest.raises(OutputError, match=r"^cannot keep the texts in a temporary file: "):
-        attnviz.corpus(["the cat sat"] * 9, mechanism="multi-head")
-
-
-@pytest.mark.parametrize("option", ["html", "plot", "gif", "output"])
-def test_a_history_on_a_full_disk_leaves_nothing(option: str, samples: Path, full: Path) -> None:
-    suffix = {"html": ".html", "plot": ".png", "gif": ".gif", "output": ".json"}[option]
-    before = held(full)
-    with pytest.raises(OutputError, match=r"^cannot write '[^\n]*$"):
-        attnviz.history(samples, **{option: full / f"new{suffix}"})
-    assert held(full) == before
-
-
-def test_a_lesson_on_a_full_disk_leaves_nothing(full: Path) -> None:
-    before = held(full)
-    with pytest.raises(OutputError, match=r"^cannot write '[^\n]*$"):
-        attnviz.lesson("masking", html=full / "new.html")
-    assert held(full) == before
+    done = run("corpus", "-", "-q", *OWN, stdin=b"the cat sat\n" * 9)
+    assert done.mistake.startswith("cannot keep the texts in a temporary file: ")
 
 
 def test_a_sample_on_a_full_disk_leaves_the_run_and_the_older_samples(full: Path) -> None:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import get_args, get_type_hints
 
 import pytest
 from PIL import Image
@@ -83,7 +84,10 @@ def test_the_page_of_python_has_every_public_name_and_every_option() -> None:
     for name, text in parts.items():
         if ":::" not in text:
             taken = inspect.signature(getattr(attnviz, name)).parameters
-            assert re.findall(r"^\| `(\w+)", text, re.MULTILINE) == list(taken)
+            shared = get_args(get_type_hints(getattr(attnviz, name)).get("options"))
+            assert re.findall(r"^- `(\w+)`:", text, re.MULTILINE)[: len(taken)] == list(taken)
+            options = list(get_type_hints(shared[0])) if shared else []
+            assert re.findall(r"^\| `(\w+)", text, re.MULTILINE) == options
 
 
 def test_the_gallery_shows_twenty_pictures_with_commands_that_are_understood() -> None:

@@ -9,7 +9,7 @@ from attnviz.analyses.alignment import Score
 from attnviz.core.attention_map import Attention, AttentionMap, Focus, Provenance, Token
 from attnviz.core.errors import InputError, UsageError
 from attnviz.core.query import Query
-from attnviz.runs.word_alignment import Aligned, Aligner, Scores, shifted
+from attnviz.runs.word_alignment import Aligned, Aligner, Scores, shift_rows
 from attnviz.storage.texts import Text
 
 PAIR = Text("0", "a b", "x y z")
@@ -94,7 +94,7 @@ def test_the_pocket_model_is_read_both_ways_and_others_one_way() -> None:
 
 def test_against_output_moves_each_row_to_the_token_that_it_predicts() -> None:
     item = fixed().answer("a b", "x y z").main
-    moved = shifted(item)
+    moved = shift_rows(item)
     assert [token.text for token in moved.query_tokens] == ["y", "z"]
     np.testing.assert_array_equal(moved.weights, item.weights[:, :, :2])
 

@@ -159,6 +159,29 @@ def over_picture(item: AttentionMap, query: int = 0) -> NDArray[np.float32]:
     return weights.reshape(*weights.shape[:2], rows, columns)
 
 
+def spread_heads(maps: Sequence[AttentionMap]) -> dict[str, Any]:
+    """All layers of all maps as one array of the finest grid, with the names of its axes.
+
+    A patch of a coarser grid shares its weight out among the patches that it covers.
+    """
+    grids = [over_picture(item) for item in maps]
+    rows, columns = (max(grid.shape[axis] for grid in grids) for axis in (-2, -1))
+    heads = max((item.heads for item in maps), key=len)
+    count = sum(len(grid) for grid in grids)
+    spread = np.full((count, len(heads), rows, columns), np.nan, dtype=np.float32)
+    place = 0
+    for item, grid in zip(maps, grids, strict=True):
+        down = np.arange(rows) * grid.shape[-2] // rows
+        across = np.arange(columns) * grid.shape[-1] // columns
+        share = grid[0, 0].size / (rows * columns)
+        shared = grid[:, :, down[:, None], across] * share
+        for head, name in enumerate(item.heads):
+            spread[place : place + len(grid), heads.index(name)] = shared[:, head]
+        place += len(grid)
+    layers = tuple(name for item in maps for name in item.layers)
+    return {"weights": spread, "layers": layers, "heads": heads}
+
+
 def picture_views(attention: Attention, *, every_layer: bool = False) -> list[View]:
     """The matrices to show for one picture, rows and columns being those of its patches.
 

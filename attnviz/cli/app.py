@@ -17,7 +17,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup, TyperOption
 from typer.exceptions import TyperException
 
-from attnviz import __version__
+from attnviz.core import __version__
 from attnviz.core.errors import AttnvizError, did_you_mean
 from attnviz.core.options import refuse_old_option
 from attnviz.core.plugins import BROKEN, blamed, said
@@ -26,7 +26,7 @@ from attnviz.core.registry import FORMATS, CommandEntry
 COMMANDS: dict[str, CommandEntry] = {
     "self": CommandEntry("Show how a text attends to itself.", "self:self_command"),
     "cross": CommandEntry("Show how a target attends to a source.", "cross:cross"),
-    "co": CommandEntry("Show how two texts attend to each other.", "co:co"),
+    "co": CommandEntry("Show how two texts attend to each other.", "cross:co"),
     "image": CommandEntry("Show where in a picture a vision model looks.", "image:image"),
     "audio": CommandEntry(
         "Show when a speech model listens, and when each word is spoken.", "audio:audio"
@@ -35,15 +35,15 @@ COMMANDS: dict[str, CommandEntry] = {
     "ablate": CommandEntry(
         "Show what changes when heads, links or tokens are switched off.", "ablate:ablate"
     ),
-    "lenses": CommandEntry("Show how far each lens can be trusted.", "lenses:lenses"),
+    "lenses": CommandEntry("Show how far each lens can be trusted.", "ablate:lenses"),
     "compare": CommandEntry("Show what changed between two attentions.", "compare:compare"),
     "heads": CommandEntry("Show what each head does.", "heads:heads"),
     "corpus": CommandEntry("Show what each head does over a whole corpus.", "corpus:corpus"),
     "align": CommandEntry("Align the words of sentence pairs.", "align:align"),
-    "history": CommandEntry("Show how heads change over a training run.", "history:history"),
+    "history": CommandEntry("Show how heads change over a training run.", "compare:history"),
     "steps": CommandEntry("Show the arithmetic of attention, matrix by matrix.", "steps:steps"),
-    "lesson": CommandEntry("Teach one thing about attention in numbers.", "lesson:lesson"),
-    "live": CommandEntry("Write a page with a model that answers as you type.", "live:live"),
+    "lesson": CommandEntry("Teach one thing about attention in numbers.", "steps:lesson"),
+    "live": CommandEntry("Write a page with a model that answers as you type.", "serve:live"),
     "render": CommandEntry("Turn saved attention into any other output.", "render:render"),
     "serve": CommandEntry("Start a local page that answers, with any model.", "serve:serve"),
     "models": CommandEntry("List the models found on this machine.", "listings:models"),

@@ -10,15 +10,25 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import Field, fields, replace
+from dataclasses import Field, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_type_hints
+from typing import Annotated, Any, Literal, get_args
 
 import typer
 from typer.models import OptionInfo
 
 from attnviz.core.errors import UsageError, in_words
-from attnviz.core.options import Choice, Given, Many, Option, Options, Origin, Output, names_in
+from attnviz.core.options import (
+    DECLARED,
+    Choice,
+    Many,
+    Option,
+    Options,
+    Origin,
+    Output,
+    names_in,
+    opt,
+)
 from attnviz.core.registry import LARGEST, DataKind
 from attnviz.renderers.reports import formats_of
 
@@ -44,12 +54,11 @@ MANY_TEXTS: tuple[str, ...] = ("reading", "sharing", "files")
 ONE_OF = Literal
 
 
-def _declarations(half: Any) -> dict[str, tuple[Any, Option]]:
-    types = get_type_hints(half)
-    return {item.name: (types[item.name], item.metadata["option"]) for item in fields(half)}
-
-
-DECLARED = {half: _declarations(half) for half in HALVES}
+INPUT = opt(
+    "Options",
+    "--input -i FILE",
+    "Read texts from a file: .txt (one a line), .jsonl, .csv, .tsv, each also .gz; - is stdin.",
+)
 OPTIONS = {name: option for of_half in DECLARED.values() for name, (_, option) in of_half.items()}
 """The declaration of every shared option."""
 
@@ -117,7 +126,7 @@ def _files_named(values: dict[str, Any], written: Collection[str]) -> Iterator[t
     """The values that may name a file to read: texts and paths that are no outputs."""
     for name, value in values.items():
         for one in value if isinstance(value, list) else [value]:
-            if isinstance(one, str | Path) and name not in written and not isinstance(one, Given):
+            if isinstance(one, str | Path) and name not in written:
                 yield name, str(one)
 
 
@@ -159,7 +168,7 @@ def with_options(
         parameters.sort(key=_place_in_help)
 
         @functools.wraps(command)
-        def run(collect: Any = None, **values: Any) -> None:
+        def run(**values: Any) -> None:
             for name, value in values.items():
                 if type(value) is int and abs(value) > LARGEST and not name.endswith("seed"):
                     option = name.replace("_", "-")
@@ -173,7 +182,7 @@ def with_options(
             )
             if "top" not in offered[Origin]:  # finding the strongest links costs time
                 origin = replace(origin, top=0)
-            command(**values, options=Options(origin, choice, output, many, given, collect))
+            command(**values, options=Options(origin, choice, output, many, given))
 
         declared = {name: OPTIONS[name] for options in offered.values() for name in options}
         declared |= {

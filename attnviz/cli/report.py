@@ -6,58 +6,86 @@ file, pictures and a page; records that failed to a file of rejects; notes to st
 
 from __future__ import annotations
 
+import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnviz.cli.app import complain
-from attnviz.cli.inputs import PICTURES, doubts
-from attnviz.cli.output import (
+from attnviz.cli.destinations import (
+    PAGES,
+    DataOutput,
+    NumberedFiles,
+    PageFiles,
+    PictureFiles,
+    RunOutput,
+    check_own,
+    display_of_stdout,
+    numbered_path,
+    open_resumable,
+)
+from attnviz.cli.places import (
     Place,
     check_apart,
     note,
     refuse_binary_on_terminal,
     uninterrupted,
 )
-from attnviz.cli.rejects import reject_of
-from attnviz.cli.sinks import (
-    PAGES,
-    DataSink,
-    FileSink,
-    Item,
-    PageSink,
-    PictureSink,
-    Sink,
-    check_own,
-    display_of_stdout,
-    item_of,
-    numbered,
-    open_resumable,
-)
 from attnviz.core.errors import AttnvizError, UsageError
 from attnviz.core.notices import hold, kind_of, notices_to
 from attnviz.core.options import Options
 from attnviz.core.registry import FORMATS, PICTURE_SUFFIXES, DataKind
 from attnviz.renderers import Display
-from attnviz.renderers.reports import format_of, formats_of, make_renderer, picture_suffix
+from attnviz.renderers.reports import (
+    Data,
+    Item,
+    format_of,
+    formats_of,
+    make_renderer,
+    picture_suffix,
+)
+from attnviz.runs.inputs import PICTURES
+from attnviz.runs.reporting import item_of, reject_of
 from attnviz.storage.writing import PARTS, PartialFile, check_writable
 
 if TYPE_CHECKING:
     from attnviz.core.attention_map import Attention
-    from attnviz.renderers.reports import Data
     from attnviz.storage.texts import BadText, Text
 
 
-class Report(AbstractContextManager["Report"]):
-    """Everything that one run writes and says.
+class Notices:
+    """What is said on stderr: some of it at once, the rest at the end, with ranges of numbers."""
 
-    For each result, in order, call `add`; for each record that came to nothing `skip`; behind the
-    last one `finish`. What is not finished when the run ends leaves no file, or one that --resume
-    continues. While it is open, what the work notifies is said on stderr.
+    def __init__(self, *, quiet: bool) -> None:
+        self.quiet = quiet
+        self.said, self.held = dict[str, str](), dict[str, str]()
+
+    def say(self, text: str) -> None:
+        """Say a note once; where its numbers change, it is said again at the end."""
+        kind = kind_of(text)
+        if kind not in self.said and not self.quiet:
+            note(text)
+        self.said.setdefault(kind, text)
+        hold(self.held, text)
+
+    def say_held(self) -> None:
+        """Say what was held and has not been said in these words."""
+        for kind, text in self.held.items():
+            if self.said.get(kind) != text and not self.quiet:
+                note(text)
+            self.said[kind] = text
+
+
+class Report(AbstractContextManager["Report"]):
+    """Everything that one run of the command line writes and says: a plan, outputs and notices.
+
+    For each result, in order, call `add`; for each record that failed `skip`; behind the last one
+    `finish`. What is not finished when the run ends leaves no file, or one that --resume continues.
+    While it is open, what the work notifies is said on stderr.
 
     The counts of records that `failed` and of `good` results include those of an earlier run.
     """
@@ -72,9 +100,7 @@ class Report(AbstractContextManager["Report"]):
         command: str = "",
         input_file: Path | None = None,
     ) -> None:
-        if options.collect is not None:  # who reads what was collected reads the notes there
-            options = replace(options, output=replace(options.output, quiet=True))
-        self.options, self.kind = options, kind
+        self.options = options
         self.started = time.perf_counter()
         self.open, output = ExitStack(), options.output
         if pictures is None:
@@ -82,45 +108,45 @@ class Report(AbstractContextManager["Report"]):
         places = {name: path for name, path in pictures.items() if path is not None}
         given = [value for name, value in options.given if name not in pictures]
         self.format = check_places(options, kind, places, given, many=many)
-        self.said, self.held = dict[str, str](), dict[str, str]()
+        self.notices = Notices(quiet=output.quiet)
         # Only what a reader sees is fitted to the terminal; asking for its width costs an import.
         self.formats = {self.format, *([format_of(output.output, kind)] if output.output else [])}
         forms = {FORMATS[name].form for name in self.formats}
         shown = kind not in PLAIN and not forms.isdisjoint(("text", "maps"))
         display = display_of_stdout(many=many) if shown else Display(many=many)
         display = replace(display, rows=output.max_rows)
-        self.resumable = resumable = (
+        self.resumable = (
             open_resumable(
                 options, many=many, command=command, input_file=input_file, width=display.width
             )
             if kind == "maps"
             else None
         )
-        self.failed = resumable.failed if resumable else 0
+        self.failed = self.resumable.failed if self.resumable else 0
         self.good = self.done - self.failed
         self.last_failure, self.blanks = "", 0
-        self.sinks: list[Sink] = []
         with self.open:  # what fails before the run has begun leaves no draft
+            resumable = self.resumable
             self.rejects = self._draft(options.many.rejects, resumable and resumable.rejects_path)
-            if draft := self._draft(output.output, resumable):
-                plain = replace(display, colors=None)
-                renderer = make_renderer(format_of(draft.path, kind), plain, kind)
-                self.sinks.append(DataSink(renderer, draft))
-            for picture, path in places.items():
-                self.sinks.append(
-                    PictureSink(picture, path, many=many, count=self.good, width=output.width)
-                )
-            if output.html or output.open_page:
-                self.sinks.append(
-                    PageSink(output.html, many=many, shown=output.open_page, count=self.good)
-                )
-            if options.collect is None:
-                renderer = make_renderer(self.format, display, kind)
-                self.sinks.append(DataSink(renderer, alone=not (self.sinks or resumable)))
-            else:
-                options.collect.kind = kind
-                self.sinks.append(options.collect)
+            self.outputs = self._outputs(kind, places, display, many=many)
             self.open = self.open.pop_all()
+
+    def _outputs(
+        self, kind: DataKind, places: Mapping[str, Path], display: Display, *, many: bool
+    ) -> list[RunOutput]:
+        output, found = self.options.output, list[RunOutput]()
+        if draft := self._draft(output.output, self.resumable):
+            plain = replace(display, colors=None)
+            renderer = make_renderer(format_of(draft.path, kind), plain, kind)
+            found.append(DataOutput(renderer, draft))
+        for picture, path in places.items():
+            found.append(
+                PictureFiles(picture, path, many=many, count=self.good, width=output.width)
+            )
+        if output.html or output.open_page:
+            found.append(PageFiles(output.html, many=many, shown=output.open_page, count=self.good))
+        renderer = make_renderer(self.format, display, kind)
+        return [*found, DataOutput(renderer, alone=not (found or self.resumable))]
 
     def _draft(self, path: Path | None, taken: object) -> PartialFile | None:
         if path is None or taken:
@@ -137,20 +163,18 @@ class Report(AbstractContextManager["Report"]):
             self.failed += count
 
     def __enter__(self) -> Report:
-        quiet = self.options.output.quiet and self.options.collect is None
-        self.open.enter_context(notices_to(None if quiet else self.say))
-        if self.options.collect is None:
-            for doubt in doubts(self.options.given):
-                self.say(doubt)
+        self.open.enter_context(notices_to(None if self.notices.quiet else self.say))
+        for doubt in doubts(self.options.given):
+            self.say(doubt)
         return self
 
     def __exit__(self, *error: Any) -> None:
-        self._say_held()
+        self.notices.say_held()
         if self.resumable is not None:
             self.resumable.leave()
         self.open.__exit__(*error)
         if self.failed and not self.last_failure and error[0] is None:
-            records = f"{self.failed} record{'s' * (self.failed > 1)}"
+            records = f"{self.failed} record{'s' if self.failed > 1 else ''}"
             complain(f"{records} came to nothing in the run that this one continues")
 
     @property
@@ -170,31 +194,11 @@ class Report(AbstractContextManager["Report"]):
 
     def say(self, text: str) -> None:
         """Say a note on stderr, once, unless --quiet was given; if its numbers change, again."""
-        kind = kind_of(text)
-        if kind not in self.said and not self.options.output.quiet:
-            note(text)
-        self.said.setdefault(kind, text)
-        self.hold(text)
+        self.notices.say(text)
 
     def hold(self, text: str) -> None:
         """Say a note when all is done, its numbers as a range over the texts."""
-        hold(self.held, text)
-
-    def _say_held(self) -> None:
-        if self.options.collect is not None:
-            self.options.collect.notes = list(self.held.values())
-        for kind, text in self.held.items():
-            if self.said.get(kind) != text and not self.options.output.quiet:
-                note(text)
-            self.said[kind] = text
-
-    def say_of(self, attention: Attention) -> None:
-        """Say what a reader must know of a result."""
-        from attnviz.analyses.tokens import notable_holders
-
-        if not self.options.output.quiet or self.options.collect is not None:
-            for text in (*attention.provenance.notes, *notable_holders(attention)):
-                self.hold(text)
+        hold(self.notices.held, text)
 
     def say_done(self, what: str, loaded: float | None = None) -> None:
         """Say how long the work took, if --verbose was given."""
@@ -206,13 +210,16 @@ class Report(AbstractContextManager["Report"]):
 
     def add(self, result: Attention | Data | Item) -> None:
         """Write one result everywhere, whatever Ctrl-C says meanwhile."""
-        item = result if isinstance(result, Item) else item_of(result, self.options)
+        item = item_of(result, self.options)
+        if self.format != "table" and isinstance(item.data, Data):
+            for text in item.data.notes:
+                self.say(text)
         with uninterrupted():
             if self.resumable is not None:
                 data: Any = item.data
                 self.resumable.add(data, item.views)
-            for sink in self.sinks:
-                sink.add(item)
+            for output in self.outputs:
+                output.add(item)
             self.good += 1
 
     def add_blank(self, result: Data) -> None:
@@ -221,8 +228,8 @@ class Report(AbstractContextManager["Report"]):
         Files are replaced only where another record came to something.
         """
         with uninterrupted():
-            for sink in self.sinks:
-                sink.add(item_of(result, self.options))
+            for output in self.outputs:
+                output.add(item_of(result, self.options))
         self.blanks += 1
 
     def skip(self, record: Text | BadText | None, error: AttnvizError) -> None:
@@ -233,9 +240,7 @@ class Report(AbstractContextManager["Report"]):
         """
         if self.options.many.on_error == "stop":
             raise error
-        if self.options.collect is not None:
-            self.options.collect.errors.append(error)
-        elif str(error) != self.last_failure:  # a worker that died takes many records with it
+        if str(error) != self.last_failure:  # a worker that died takes many records with it
             complain(str(error))
         self.last_failure = str(error)
         self.reject(reject_of(record, error))
@@ -247,18 +252,18 @@ class Report(AbstractContextManager["Report"]):
         """
         with uninterrupted():
             if self.good == 1 and not self.failed:
-                for sink in self.sinks:
-                    if isinstance(sink, FileSink):
-                        sink.rename_only()
+                for output in self.outputs:
+                    if isinstance(output, NumberedFiles):
+                        output.rename_only()
             if self.resumable is not None:
                 self.resumable.finish()
-            for sink in self.sinks:
-                on_stdout = isinstance(sink, DataSink) and sink.draft is None
+            for output in self.outputs:
+                on_stdout = isinstance(output, DataOutput) and output.draft is None
                 if self.good or (self.blanks and on_stdout):
-                    sink.finish()
+                    output.finish()
             if self.rejects is not None:
                 self.rejects.move()
-        self._say_held()
+        self.notices.say_held()
         kept = self.options.output.output
         if self.failed and not self.good and kept is not None and kept.is_file():
             self.say(f"'{kept}' is left as it was: no record came to anything")
@@ -274,9 +279,60 @@ class Report(AbstractContextManager["Report"]):
         """
         if total is None or self.options.output.quiet or not sys.stderr.isatty():
             return nullcontext(lambda more: None)
-        from attnviz.cli.progress import progress_bar
-
         return progress_bar(total())
+
+
+def doubts(given: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Notes on arguments that may be mistakes: a text that names a file, or single words."""
+    texts = [value for name, value in given if name in ("text", "source", "target")]
+    for text in texts:
+        # os.path, since Path.is_file() raises where a text is longer than a name can be.
+        if text != "-" and os.path.isfile(text):  # noqa: PTH113
+            yield f"'{text}' is read as text and is also a file: --input {text} reads the file"
+    words = [text for text in texts if text.strip() and len(text.split()) == 1 and text != "-"]
+    if len(words) == len(texts) > 2:
+        yield f"{len(texts)} texts of one word each: quote a sentence to make it one text"
+
+
+@contextmanager
+def progress_bar(total: int | None = None) -> Iterator[Callable[[int], None]]:
+    """A function that takes how many more texts are done, and shows the sum on stderr."""
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    started, done = time.monotonic(), 0
+    progress = Progress(
+        SpinnerColumn(),
+        TextColumn("{task.fields[done]} texts"),
+        TextColumn("{task.fields[rate]}"),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[remaining]}"),
+        console=Console(stderr=True, force_jupyter=False),
+        transient=True,
+    )
+    task = progress.add_task("texts", total=total, done="0", rate="", remaining="")
+
+    def advance(more: int) -> None:
+        nonlocal done
+        done += more
+        elapsed = time.monotonic() - started
+        if elapsed <= 1:  # most runs end within a second, and need no bar
+            return
+        left = "" if total is None else f"{_format_clock((total - done) * elapsed / done)} left"
+        of_all = f"{done:,}" if total is None else f"{done:,} of {total:,}"
+        rate = f"{done / elapsed:.0f} a second"
+        progress.update(task, completed=done, done=of_all, rate=rate, remaining=left)
+        progress.start()
+
+    try:
+        yield advance
+    finally:
+        progress.stop()
+
+
+def _format_clock(seconds: float) -> str:
+    minutes, rest = divmod(round(max(seconds, 0)), 60)
+    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
 
 
 PLAIN: tuple[DataKind, ...] = ("alignment", "scores", "times", "listing")
@@ -304,7 +360,7 @@ def check_places(
         check_kept(options.origin, options.choice)
         if not (output.html or output.open_page):
             raise UsageError("--keep-qk shows on the page only: add --html FILE or --open")
-    if output.width and not pictures and options.collect is None:
+    if output.width and not pictures:
         raise UsageError("--width is that of pictures: add --heatmap, --grid or --lines FILE")
     places = _places(options, kind, pictures, many=many)
     check_apart(places, given)
@@ -338,7 +394,7 @@ def _places(
     for place in places:
         check_writable(place.path)
         if place.several:  # the last of many has the longest name
-            check_writable(numbered(place.path, 99_999))
+            check_writable(numbered_path(place.path, 99_999))
     return places
 
 

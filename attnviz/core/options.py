@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Union, get_args, get_type_hints
 
 from attnviz.core.errors import UsageError
 from attnviz.core.registry import LARGEST_SEED, LENSES, MECHANISMS, MechanismChoice, parse_mechanism
@@ -30,32 +30,54 @@ LENS_NAMES = ("raw", *LENSES, "all")
 """The values of --lens."""
 
 
-class Given(str):
-    """A name that brings along what it names: a loaded model, texts or maps that Python has.
+class InMemory:
+    """What this process has in memory; two are equal where they hold the very same objects."""
 
-    Two are equal where they bring along the very same things.
-    """
-
-    __slots__ = ("things",)
-    things: tuple[Any, ...]
-
-    def __new__(cls, name: str, *things: Any) -> Given:
-        """The name, and what it names."""
-        made = super().__new__(cls, name)
-        made.things = things
-        return made
+    def objects(self) -> tuple[Any, ...]:
+        """What it holds."""
+        raise NotImplementedError
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Given) and [*map(id, self.things)] == [*map(id, other.things)]
-
-    def __ne__(self, other: object) -> bool:  # a str has one of its own, by letters
-        return not self == other
+        # By identity: models and arrays compare slowly, or element by element.
+        return type(other) is type(self) and self._places() == other._places()
 
     def __hash__(self) -> int:
-        return hash((*map(id, self.things),))
+        return hash(self._places())
+
+    def _places(self) -> tuple[int, ...]:
+        return tuple(map(id, self.objects()))
 
     def __reduce__(self) -> Any:
         raise UsageError(f"{self} is in this process alone: leave workers and engine out")
+
+
+@dataclass(frozen=True, eq=False)
+class InMemoryModel(InMemory):
+    """A model of transformers, with the tokenizer or processor that reads its inputs."""
+
+    model: Any
+    reader: Any = None
+
+    def objects(self) -> tuple[Any, ...]:
+        """The model and its reader."""
+        return self.model, self.reader
+
+    def __str__(self) -> str:
+        return type(self.model).__name__
+
+
+@dataclass(frozen=True, eq=False)
+class InMemoryMaps(InMemory):
+    """Attention that was computed before, a text each."""
+
+    maps: tuple[Any, ...]
+
+    def objects(self) -> tuple[Any, ...]:
+        """The attention of each text."""
+        return self.maps
+
+    def __str__(self) -> str:
+        return "results"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +129,7 @@ def opt(group: str, usage: str, text: str, *, default: object = None, **more: An
 class Origin:
     """Where attention comes from."""
 
-    model: str | None = opt(
+    model: str | InMemoryModel | None = opt(
         "model",
         "--model -m ID_OR_FOLDER",
         "A Hugging Face model, by id or folder, or one that 'attnviz models' lists.",
@@ -124,7 +146,7 @@ class Origin:
         "An untrained layer: linear, or linear:heads=4,size=64,seed=0 ('attnviz mechanisms').",
         suggested=tuple(MECHANISMS),
     )
-    weights: Path | None = opt(
+    weights: Path | InMemoryMaps | None = opt(
         "weights",
         "--weights FILE",
         "Attention from a file: your own matrices or a saved map (.npz, .safetensors, .json).",
@@ -461,3 +483,23 @@ def refuse_old_option(name: str, command: str) -> None:
         if name in (old, old[2:].replace("-", "_")) and command in commands.split():
             known = f'{new[2:].replace("-", "_")}="{value}"' if in_python else f"{new} {value}"
             raise UsageError(f"unknown option '{name}': {f'write {known}' if new else value}")
+
+
+def _declared(half: Any) -> dict[str, tuple[Any, Option]]:
+    types = get_type_hints(half)
+    return {
+        item.name: (_shell_type(types[item.name]), item.metadata["option"]) for item in fields(half)
+    }
+
+
+def _shell_type(annotation: Any) -> Any:
+    """What of a type a shell can give: nothing that lies in Python's memory."""
+    parts = get_args(annotation)
+    rest = [one for one in parts if not (isinstance(one, type) and issubclass(one, InMemory))]
+    return annotation if len(rest) == len(parts) else Union[*rest]
+
+
+DECLARED: dict[Any, dict[str, tuple[Any, Option]]] = {
+    half: _declared(half) for half in (Origin, Choice, Output, Many)
+}
+"""The type and the declaration of every shared option, by the part that it belongs to."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnviz.core.errors import UsageError, is_number
 from attnviz.core.fingerprints import FileFingerprint, fingerprint_files
-from attnviz.core.options import Given, Origin
+from attnviz.core.options import InMemoryMaps, InMemoryModel, Origin
 from attnviz.core.registry import Command, Entry, SourceKind
 from attnviz.models import Source
 
@@ -61,7 +61,7 @@ def check_vision(origin: Origin) -> None:
 
 def load_shipped(origin: Origin, name: str | None = None) -> Any:
     """The shipped model of this name, or of the origin's, with the origin's options."""
-    path, heeded = SHIPPED[name or origin.model or POCKET]
+    path, heeded = SHIPPED[name or str(origin.model or POCKET)]
     terms = {term: getattr(origin, term) for term in ("device", "dtype", *heeded)}
     return Entry("", path).load()(**terms)
 
@@ -131,8 +131,8 @@ def brings_tokens(origin: Origin) -> bool:
     return origin.weights is not None or origin.qk is not None
 
 
-def name_of(origin: Origin) -> str:
-    """The Hugging Face model, if need be by the adapter that is for it."""
+def name_of(origin: Origin) -> str | InMemoryModel:
+    """The Hugging Face model: itself, its name, or that which an adapter names."""
     if origin.model is not None:
         return origin.model
     from attnviz.models.hugging_face.load.adapters import base_of
@@ -144,12 +144,12 @@ def states_of(origin: Origin) -> dict[str, FileFingerprint]:
     """The state on disk of the files that an origin names, by option."""
     files = {"--weights": origin.weights, "--qk": origin.qk}
     found = {name: fingerprint_files([one]) for name, one in files.items() if isinstance(one, Path)}
-    if is_shipped(origin) or origin.qk is not None or isinstance(origin.model, Given):
+    if is_shipped(origin) or origin.qk is not None or isinstance(origin.model, InMemoryModel):
         return found
     from attnviz.models.hugging_face.load.locate import loaded_files, locate
 
     revision, allow_code = origin.revision, origin.allow_code
-    folder = locate(name_of(origin), revision, allow_code=allow_code)
+    folder = locate(str(name_of(origin)), revision, allow_code=allow_code)
     found["--model"] = fingerprint_files(loaded_files(folder, allow_code=allow_code))
     if origin.adapter is not None:
         found["--adapter"] = fingerprint_files(loaded_files(locate(origin.adapter)))
@@ -167,7 +167,7 @@ def find_model(origin: Origin) -> None:
     from attnviz.models.hugging_face.load.checkpoint import check_folder
     from attnviz.models.hugging_face.load.locate import locate
 
-    folder = locate(name_of(origin), origin.revision, allow_code=origin.allow_code)
+    folder = locate(str(name_of(origin)), origin.revision, allow_code=origin.allow_code)
     check_folder(folder, allow_pickle=origin.allow_pickle)
 
 
@@ -247,14 +247,14 @@ def region_of(origin: Origin) -> Region:
     return Region(origin.max_size, rows, window, **more)
 
 
-def _open_file(origin: Origin, path: Path | Given) -> Source:
+def _open_file(origin: Origin, path: Path | InMemoryMaps) -> Source:
     from attnviz.models.saved import Dumped, MatrixSource, Results, SavedMaps
     from attnviz.storage.dumps import is_foreign, read_dump
     from attnviz.storage.matrices import read_bytes
     from attnviz.storage.saved_maps import holds_attention, read_attention
 
-    if isinstance(path, Given):
-        return Results(path.things)
+    if isinstance(path, InMemoryMaps):
+        return Results(path.maps)
     data = read_bytes(path)
     if not holds_attention(data):
         if not is_foreign(data):

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,8 @@ from attnviz.renderers import Display, Renderer, Views
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from attnviz.core.attention_map import Attention
 
 
 def formats_of(kind: DataKind) -> dict[str, Format]:
@@ -92,6 +95,81 @@ class Data:
     page: Callable[[str], str] | None = None  # HTML that names the given command line
     about: str = ""  # for a picture's metadata
     value: Any = None  # the report itself
+    notes: Sequence[str] = ()  # what its table shows, and readers of other formats must know
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One result, in every form that a place may ask for.
+
+    Attributes:
+        views: what a reader is shown of maps, worked out once and only if somebody asks.
+        figures: its own pictures by name; of maps the usual ones need none.
+        page: makes its own page, for the command line that is named on it.
+    """
+
+    data: Attention | Data
+    views: Views
+    figures: Mapping[str, Callable[[], Figure]] = field(default_factory=dict)
+    page: Callable[[str], str] | None = None
+
+    @property
+    def attention(self) -> Attention:
+        """The maps of a result that is no other data."""
+        assert not isinstance(self.data, Data)
+        return self.data
+
+
+def data_of(
+    value: Any,
+    table: Callable[..., str],
+    rows: Callable[[Any], str],
+    document: Callable[[Any], str],
+    *chosen: object,
+    **more: Any,
+) -> Data:
+    """A value as data, by what writes it in each form; the table takes what is `chosen`, too."""
+    more |= {"rows": partial(rows, value), "document": partial(document, value)}
+    return Data(text=partial(table, value, *chosen), value=value, **more)
+
+
+def listing(
+    columns: Sequence[str], values: Sequence[Sequence[Any]], *, titled: bool = False
+) -> Data:
+    """Rows as data: an aligned table, tab-separated lines, JSON objects.
+
+    Shares stay numbers in JSON; elsewhere they have three digits.
+    """
+    import json
+
+    from attnviz.renderers.printable import printable
+
+    def spelled(cell: Any) -> str:
+        """A number in three digits; a name may come from a folder, which anything may be called."""
+        text = f"{cell:.3f}" if isinstance(cell, float) else str(cell)
+        return printable(text) if text else ""
+
+    rows = [list(map(spelled, row)) for row in values]
+
+    def table(display: Display) -> str:
+        shown = [columns, *rows] if titled else rows
+        widths = [max(map(len, column)) for column in list(zip(*shown, strict=True))[:-1]]
+        return "".join(
+            "  ".join([*(c.ljust(n) for c, n in zip(row, widths, strict=False)), row[-1]]) + "\n"
+            for row in shown[: display.rows or None]
+        ) + display.more_rows_note(len(shown))
+
+    def document() -> str:
+        from attnviz.storage.documents import escape_hidden
+
+        found = [dict(zip(columns, row, strict=True)) for row in values]
+        return escape_hidden(json.dumps(found, ensure_ascii=False, indent=2)) + "\n"
+
+    return Data(
+        text=table,
+        rows=lambda: "".join("\t".join(row) + "\n" for row in [columns, *rows]),
+        document=document,
+    )
 
 
 class TextReport:

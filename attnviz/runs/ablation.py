@@ -1,10 +1,11 @@
-"""One text or many with parts of a model switched off: the run behind `attnviz ablate`."""
+"""One text or many with parts of a model switched off, and lenses agreement_of by hiding tokens."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +21,7 @@ from attnviz.analyses.effects.ablation import (
     replacements,
     together,
 )
+from attnviz.analyses.effects.faithfulness import TextFaithfulness, faithfulness, lens_report
 from attnviz.analyses.measures.intervals import means_over
 from attnviz.core.effects import (
     AblationReport,
@@ -29,14 +31,31 @@ from attnviz.core.effects import (
     Intervention,
     label_of,
 )
-from attnviz.core.errors import UsageError
+from attnviz.core.errors import AttnvizError, InputError, UsageError
 from attnviz.core.notices import merged
+from attnviz.core.options import Options
 from attnviz.core.query import Query
+from attnviz.core.registry import Command
 from attnviz.models import Source
-from attnviz.models.lens import open_experiment
-from attnviz.storage.texts import Text
+from attnviz.models.lens import ask_source, explained_by, open_experiment, scores_of
+from attnviz.models.open import open_source
+from attnviz.renderers.reports import Data, data_of
+from attnviz.renderers.text.ablation_table import (
+    ablation_json,
+    ablation_npz,
+    ablation_table,
+    ablation_tsv,
+)
+from attnviz.renderers.text.lenses import lenses_json, lenses_table, lenses_tsv
+from attnviz.runs.inputs import TextInput
+from attnviz.runs.many_texts import Made, Record
+from attnviz.runs.reporting import RunReport, good_results
+from attnviz.storage.documents import dump_json
+from attnviz.storage.texts import BadText, Text
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from attnviz.core.attention_map import Attention
 
 
@@ -199,3 +218,113 @@ def mean_effect(effects: Sequence[Effect]) -> Effect:
     first, *others = (one.place.items() for one in effects)
     place = {name: at for name, at in first if all((name, at) in other for other in others)}
     return Effect(effects[0].label, effects[0].kind, place, mean, interval, int(texts))
+
+
+def check_reference(asked: Ablation, *, given: bool) -> None:
+    """Refuse a reference that nothing is taken from, and no reference where one is needed."""
+    if given and asked.by == "zero":
+        raise UsageError("--reference gives what --by mean and resample put in: add --by mean")
+    if asked.by == "resample" and not given:
+        raise UsageError("--by resample draws positions from other texts: add --reference FILE")
+
+
+def report_ablation(
+    asked: Ablation,
+    texts: TextInput,
+    command: Command,
+    options: Options,
+    report: RunReport,
+    *,
+    reference: TextInput | None = None,
+    top: int = 10,
+    single: bool = True,
+) -> None:
+    """Report what changes in each text, or the means over several.
+
+    `reference` holds texts that --by mean and resample take positions from; `top` is the number of
+    effects in a table; `single` keeps each text's own effects for JSON lines.
+    """
+    source = open_source(options.origin, command, with_head=True)
+    banks = [] if reference is None else reference_banks(source, reference)
+    study, lines = AblationStudy(), list[str]()
+    # What was named in vain is a text's own failure: another text may hold the word.
+    named = asked.links or asked.tokens or asked.wanted
+    own = (InputError, UsageError) if named else (InputError,)
+    found = _each_text(texts.records, lambda text: ablate_text(source, text, asked, banks), own)
+    for _, effects in good_results(found, report, texts.total):
+        for note in effects.notes:
+            report.hold(note)
+        study.add(effects)
+        if single:
+            lines.append(ablation_json(effects))
+    if study.texts:
+        report.add(_effects_data(study.report(), top, lines))
+    report.finish(f"{study.texts} text{'s' if study.texts != 1 else ''}")
+
+
+def _each_text(
+    records: Iterable[Record],
+    make: Callable[[Text], Made],
+    own: tuple[type[AttnvizError], ...] = (AttnvizError,),
+) -> Iterator[tuple[Record, Made | AttnvizError]]:
+    """Each record with what is made of it, or the error of its `own` why it failed."""
+    for record in records:
+        if isinstance(record, BadText):
+            yield record, record.error
+            continue
+        try:
+            yield record, make(record)
+        except own as error:
+            if not record.where:
+                raise
+            yield record, InputError(f"{record.where}: {error}")
+
+
+def reference_banks(source: Source, texts: TextInput) -> list[HeadOutputs]:
+    """What each head puts out at the positions of some texts."""
+    found = []
+    for text in texts.records:
+        if isinstance(text, BadText):
+            raise text.error
+        found.append(open_experiment(source, query_for(text)).head_outputs())
+    return found
+
+
+def _effects_data(report: AblationReport, top: int, lines: list[str]) -> Data:
+    def draw(name: str) -> Figure:
+        from attnviz.renderers.figures.effect_bars import effect_bars, effect_grid, effect_words
+
+        return {"bars": effect_bars, "grid": effect_grid, "highlight": effect_words}[name](report)
+
+    kinds = {one.kind for one in report.every}
+    shows = {"grid": {"head"}, "highlight": {"token"}}  # every part of a kind
+    pictures = ["bars", *(name for name, shown in shows.items() if kinds == shown)]
+    return data_of(
+        *(report, ablation_table, ablation_tsv, ablation_json, top),
+        lines=lambda: "".join(lines),
+        arrays=partial(ablation_npz, report),
+        figures={name: partial(draw, name) for name in pictures},
+        about=dump_json(asdict(report.maps.provenance)),
+    )
+
+
+def report_lenses(
+    texts: TextInput, command: Command, seed: int, options: Options, report: RunReport
+) -> None:
+    """Report how each lens's scores of tokens agree with hiding these tokens."""
+    source = open_source(options.origin, command, with_head=True)
+
+    def agreement_of(text: Text) -> TextFaithfulness:
+        query = query_for(text)
+        experiment = open_experiment(source, query, options.choice.explain)
+        scores = scores_of(explained_by(experiment), partial(ask_source, source, query))
+        return faithfulness(scores, seed)
+
+    results = _each_text(texts.records, agreement_of)
+    found = [one for _, one in good_results(results, report, texts.total)]
+    if found:
+        result = lens_report(found)
+        report.add(data_of(result, lenses_table, lenses_tsv, lenses_json))
+        for note in result.provenance.notes:
+            report.say(note)
+    report.finish(f"{len(found)} text{'s' if len(found) != 1 else ''}")

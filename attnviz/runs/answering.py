@@ -125,7 +125,7 @@ class Answers:
     @property
     def own(self) -> str:
         """The model that is asked unless another is named."""
-        return name_of(self.origin) if self.origin.adapter else self.origin.model or POCKET
+        return str(name_of(self.origin) if self.origin.adapter else self.origin.model or POCKET)
 
     def models(self) -> list[dict[str, Any]]:
         """The models that may be asked: the given one, those that ship, those in the cache."""
@@ -145,7 +145,7 @@ class Answers:
         with self.hooks:
             begun = time.perf_counter()
             asked = self._asked(question)
-            answer = self._predicted(question, asked)
+            answer = self._predictions(question, asked)
             self._stage("packing the weights")
             document, blobs = page_data(
                 asked.result,
@@ -203,7 +203,7 @@ class Answers:
         explain = None if question.explain is None else str(question.explain)
         choice = Choice(lens=question.lens, explain=explain)
         if question.picture is not None:
-            return self._pictured(question, question.picture, origin, choice)
+            return self._ask_about_picture(question, question.picture, origin, choice)
         source = source_for(origin, "self", with_head=True)
         if not is_shipped(origin):
             self._pause_between_layers()
@@ -220,7 +220,7 @@ class Answers:
             source, query_of(text, command), attend_one(source, text, choice, command)
         )
 
-    def _pictured(
+    def _ask_about_picture(
         self, question: Question, picture: str, origin: Origin, choice: Choice
     ) -> QuestionResult:
         if is_shipped(origin) and (origin.model != PICTURES_BY or question.source):
@@ -259,7 +259,7 @@ class Answers:
         given = None if name in SHIPPED else free.device_map
         return replace(free, model=name, adapter=None, device_map=given)
 
-    def _predicted(self, question: Question, asked: QuestionResult) -> dict[str, Any]:
+    def _predictions(self, question: Question, asked: QuestionResult) -> dict[str, Any]:
         """What is predicted, and what becomes of it and of the maps with parts switched off."""
         result, off = asked.result, question.off
         direction = str(result.provenance.settings.get("direction", ""))

@@ -1,7 +1,7 @@
-"""What each head does over a whole corpus: chunks of texts become aggregates, and these a report.
+"""What each head does over a whole corpus: chunks become aggregates, and these a report.
 
-A run keeps its state beside the file NAME that it will write, as '.NAME.unfinished': one archive of
-the aggregates and of how far it has come, replaced as a whole between two chunks.
+The file '.NAME.unfinished' beside the file NAME that a run will write keeps its state: one archive
+of the aggregates and of how far the run has come, replaced whole between two chunks.
 """
 
 from __future__ import annotations
@@ -14,34 +14,46 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 import orjson
 from msgspec import Struct, ValidationError, convert
 
 from attnviz.analyses.corpus.accumulators import Aggregates
-from attnviz.analyses.corpus.report import report_of
-from attnviz.analyses.corpus.words import Vocabulary, WordCounts, vocabulary_of
+from attnviz.analyses.corpus.report import orders_of, report_of
+from attnviz.analyses.corpus.words import PATCHES, Vocabulary, WordCounts, vocabulary_of
+from attnviz.analyses.heads import check_order
 from attnviz.analyses.masks import without_implied
 from attnviz.core.corpus_report import CorpusReport
-from attnviz.core.errors import AttnvizError, InputError, OutputError, is_number
+from attnviz.core.errors import AttnvizError, InputError, OutputError, UsageError, is_number
 from attnviz.core.notices import joined, kind_of, notify
+from attnviz.core.options import Options
+from attnviz.core.registry import Command
+from attnviz.models.open import check_origin, check_vision
+from attnviz.renderers.reports import Data
 from attnviz.runs.engines.shards import Engine
-from attnviz.runs.journal import Count, check_same_options, checksum_of
-from attnviz.runs.many_texts import AttendChunk, Chunk, Record, chunk_name, with_shards
+from attnviz.runs.head_measures import EffectChunk, Instead, check_effect, curve_of, keep_for_curve
+from attnviz.runs.inputs import CorpusInput
+from attnviz.runs.journal import Count, check_same_options, checksum_of, run_options
+from attnviz.runs.many_texts import AttendChunk, Chunk, Record, chunk_name, engine_for, with_shards
+from attnviz.runs.pictures import thumbnails
+from attnviz.runs.pipeline import check_choice
+from attnviz.runs.reporting import RunReport, reject_of
 from attnviz.storage.archive import DAMAGE
 from attnviz.storage.documents import dump_json
 from attnviz.storage.matrices import read_bytes
 from attnviz.storage.texts import CHUNK_SIZE, Text, chunks
 from attnviz.storage.writing import beside, write_file
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 SECONDS = 2.0
 """Between two checkpoints at least: as much work may be done twice."""
-PICTURES = 32
-"""Pictures in a chunk: each takes as long as many sentences."""
 _MEMBER = "checkpoint"
 REACHED = ("records", "failed", "rejects", "notes")
 """What of a state is not its aggregates."""
@@ -125,54 +137,6 @@ class CorpusState:
             self.notes[joined(same, text)] = before + count
 
 
-def study(
-    task: ShardTask,
-    texts: Iterable[Record],
-    engine: Engine,
-    *,
-    state: CorpusState | None = None,
-    checkpoint: CorpusCheckpoint | None = None,
-    on_failure: OnFailure = lambda record, error: "",
-    advance: Callable[[int], None] = lambda records: None,
-    order: str = "role",
-) -> CorpusReport | None:
-    """What each head does over a corpus; None where no text could be read.
-
-    A state of an earlier run is continued. `on_failure` takes each record that failed and may raise
-    to stop there; `advance` is told how many more records are done. Heads are in the order of
-    "role" (clearest first), "layer" or a measure.
-    """
-    state = state or CorpusState(task.empty())
-    size = min(task.attend.size, PICTURES) if task.attend.command == "picture" else task.attend.size
-    waiting = shards(texts, state.records, size)
-    for (_, chunk), found in with_shards(task, waiting, engine, lambda n, s: chunk_name(n, s[1])):
-        state.add(chunk, found, on_failure)
-        if checkpoint is not None:
-            checkpoint.save(state)
-        advance(len(chunk))
-    things = "pictures" if state.aggregates.vocabulary.pictures else "texts"
-    told = [
-        text if count == 1 else f"{text} ({count:,} such {things})"
-        for text, count in state.notes.items()
-    ]
-    for text in told:
-        notify(text)
-    if not state.aggregates.texts:
-        return None
-    return replace(report_of(state.aggregates, order), notes=tuple(told))
-
-
-def shards(records: Iterable[Record], done: int = 0, size: int = CHUNK_SIZE) -> Iterator[Shard]:
-    """Chunks of records, numbered."""
-    number = 0
-    for chunk in chunks(records, size):
-        if number >= done:
-            yield number, chunk
-        number += len(chunk)
-    if number < done:
-        raise InputError(f"the unfinished run has {done} records, its input {number}: start again")
-
-
 class SavedState(Struct, frozen=True, forbid_unknown_fields=True):
     """What a checkpoint holds beside arrays."""
 
@@ -231,18 +195,195 @@ class CorpusCheckpoint:
         self.place.unlink(missing_ok=True)
 
 
+SHOWS = ("measures", "positions", "classes", "pairs", "links")
+"""What tables and rows may hold."""
+PICTURES = 32
+"""Pictures in a chunk: each takes as long as many sentences."""
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusRequest:
+    """What is measured over a corpus, and what of it is shown.
+
+    Attributes:
+        show: what tables and rows hold.
+        top: heads in tables and rows; None: all.
+        frequencies: a file that says how frequent words are; None: as in the texts.
+        overview: every head is drawn, which takes texts.
+        curve: heads are switched off one after another.
+        samples: texts are kept in which a head attends strongly, usually and weakly.
+    """
+
+    cross: bool = False
+    order: str = "role"
+    effect: bool = False
+    by: Instead = "zero"
+    show: str = "measures"
+    top: int | None = None
+    frequencies: Path | None = None
+    overview: bool = False
+    curve: bool = False
+    samples: bool = False
+
+    def __post_init__(self) -> None:
+        check_order(self.order, None)
+        check_effect(self.order, self.by, effect=self.effect)
+        if self.curve and not self.effect:
+            raise UsageError("--prune-curve switches heads off by their effects: add --effect")
+
+    def command(self, given: CorpusInput) -> Command:
+        """The command whose models can read the corpus."""
+        return "picture" if given.pictures else "cross" if self.cross else "self"
+
+    def check(self, given: CorpusInput, options: Options) -> None:
+        """Refuse what cannot be done before a model loads."""
+        check_choice(options.choice)
+        if given.pictures:
+            check_vision(options.origin)
+            many = options.many
+            texts_only = {
+                "--cross": self.cross,
+                "--effect": self.effect,
+                "--frequencies": self.frequencies,
+                "--overview": self.overview,
+                "--show pairs": self.show == "pairs",
+                "--columns": many.columns,
+                "--input-format": many.input_format,
+            }
+            if named := [option for option, value in texts_only.items() if value]:
+                raise UsageError(f"{named[0]} is for texts, and these are pictures: leave it out")
+        check_origin(options.origin, self.command(given))
+
+    def question(self, given: CorpusInput, options: Options) -> dict[str, str]:
+        """Everything that decides the result, by the names that a user knows, for --resume."""
+        assert given.file is not None
+        found = run_options(f"corpus {self.command(given)}", options, given.file)
+        if self.effect:
+            found["--effect"] = self.by
+        if self.samples:
+            found["--atlas"] = "given"
+        if self.frequencies is not None:
+            found["the checksum of --frequencies"] = checksum_of(read_bytes(self.frequencies))
+        if given.pictures:
+            sizes = "\n".join(f"{path.stat().st_size} {path}" for path in given.pictures)
+            found["the pictures"] = checksum_of(os.fsencode(sizes))
+        return found
+
+
+def report_corpus(
+    asked: CorpusRequest,
+    given: CorpusInput,
+    options: Options,
+    report: RunReport,
+    *,
+    checkpoint: CorpusCheckpoint | None = None,
+) -> None:
+    """Report what each head does over a corpus; a checkpoint keeps the state meanwhile."""
+    if given.others:
+        report.say(f"{given.others} files that are no pictures are left out")
+    vocabulary, texts, total = _read(asked, given)
+    what = options.origin, options.choice, asked.command(given), options.many.batch_size
+    attend = EffectChunk(*what, asked.by) if asked.effect else AttendChunk(*what)
+    task, kept = ShardTask(attend, vocabulary, samples=asked.samples), list[Record]()
+    state = CorpusState(task.empty())
+    if options.many.resume and checkpoint is not None:
+        if (earlier := checkpoint.restore(task)) is None:
+            report.say("nothing to resume: starting from the first text")
+        else:
+            state = earlier
+            report.reject(state.rejects.encode(), state.failed)
+    left = None if total is None else total - state.records
+
+    def on_failure(record: Record, error: AttnvizError) -> str:
+        report.skip(record, error)
+        return "" if options.many.rejects is None else reject_of(record, error).decode()
+
+    with engine_for(options.many) as engine, report.counted(lambda: left) as advance:
+        found = study(
+            *(task, keep_for_curve(texts, kept) if asked.curve else texts, engine),
+            state=state,
+            checkpoint=checkpoint,
+            on_failure=on_failure,
+            advance=advance,
+            order=asked.order,
+        )
+        if found is not None and asked.curve and isinstance(attend, EffectChunk):
+            orders = partial(orders_of, state.aggregates)
+            found = replace(found, curve=curve_of(attend, kept, found, orders, engine))
+    if found is not None:
+        report.add(_corpus_data(found, asked))
+    report.finish(f"{state.records} {'pictures' if given.pictures else 'texts'}")
+
+
+def _read(
+    asked: CorpusRequest, given: CorpusInput
+) -> tuple[Vocabulary, Iterator[Record], int | None]:
+    if given.pictures:
+        return Vocabulary({}, (), PATCHES), given.open(), given.count()
+    if asked.frequencies is None:
+        return read_twice(given)
+    return read_frequencies(asked.frequencies), given.open(), given.count()
+
+
+def study(
+    task: ShardTask,
+    texts: Iterable[Record],
+    engine: Engine,
+    *,
+    state: CorpusState | None = None,
+    checkpoint: CorpusCheckpoint | None = None,
+    on_failure: OnFailure = lambda record, error: "",
+    advance: Callable[[int], None] = lambda records: None,
+    order: str = "role",
+) -> CorpusReport | None:
+    """What each head does over a corpus; None where no text could be read.
+
+    A state of an earlier run is continued. `on_failure` takes each record that failed and may raise
+    to stop there; `advance` is told how many more records are done. Heads are in the order of
+    "role" (clearest first), "layer" or a measure.
+    """
+    state = state or CorpusState(task.empty())
+    size = min(task.attend.size, PICTURES) if task.attend.command == "picture" else task.attend.size
+    waiting = shards(texts, state.records, size)
+    for (_, chunk), found in with_shards(task, waiting, engine, lambda n, s: chunk_name(n, s[1])):
+        state.add(chunk, found, on_failure)
+        if checkpoint is not None:
+            checkpoint.save(state)
+        advance(len(chunk))
+    things = "pictures" if state.aggregates.vocabulary.pictures else "texts"
+    told = [
+        text if count == 1 else f"{text} ({count:,} such {things})"
+        for text, count in state.notes.items()
+    ]
+    for text in told:
+        notify(text)
+    if not state.aggregates.texts:
+        return None
+    return replace(report_of(state.aggregates, order), notes=tuple(told))
+
+
+def shards(records: Iterable[Record], done: int = 0, size: int = CHUNK_SIZE) -> Iterator[Shard]:
+    """Chunks of records, numbered."""
+    number = 0
+    for chunk in chunks(records, size):
+        if number >= done:
+            yield number, chunk
+        number += len(chunk)
+    if number < done:
+        raise InputError(f"the unfinished run has {done} records, its input {number}: start again")
+
+
 def read_twice(
-    open_texts: Callable[[], Iterator[Record]], file: str
+    given: CorpusInput,
 ) -> tuple[Vocabulary, Iterator[Record], int]:
     """The frequent words of a corpus, its texts, and how many of them, good and bad, there are.
 
     What can be read only once, such as stdin, is kept in a temporary file meanwhile.
     """
     counts, number = WordCounts(), 0
-    once = file == "-" or not Path(file).is_file()
     with temporary_file_errors():
-        kept = tempfile.TemporaryFile() if once else None  # noqa: SIM115  # `_kept` closes it
-    for text in open_texts():
+        kept = None if given.rereads else tempfile.TemporaryFile()  # noqa: SIM115  # `_read_back` closes it
+    for text in given.open():
         number += 1
         if isinstance(text, Text):
             counts.add(text.text)
@@ -250,7 +391,7 @@ def read_twice(
         if kept is not None:
             with temporary_file_errors(kept):
                 pickle.dump(text, kept)
-    texts = open_texts() if kept is None else _kept(kept)
+    texts = given.open() if kept is None else _read_back(kept)
     return counts.vocabulary(), texts, number
 
 
@@ -269,7 +410,7 @@ def temporary_file_errors(file: IO[bytes] | None = None) -> Iterator[None]:
         ) from error
 
 
-def _kept(file: IO[bytes]) -> Iterator[Record]:
+def _read_back(file: IO[bytes]) -> Iterator[Record]:
     with temporary_file_errors(file):
         size = file.seek(0, os.SEEK_END)
     with file:
@@ -293,3 +434,38 @@ def read_frequencies(path: Path) -> Vocabulary:
             )
         counts[word.lower()] += int(count)
     return vocabulary_of(counts.items())
+
+
+def _corpus_data(report: CorpusReport, asked: CorpusRequest) -> Data:
+    from attnviz.renderers.data import corpus_data as data
+    from attnviz.renderers.text.corpus_table import corpus_table
+
+    streams = (replace(stream, rows=stream.rows[: asked.top]) for stream in report.streams)
+    first = replace(report, streams=tuple(streams))
+
+    def overview() -> Figure:
+        from attnviz.renderers.figures.corpus_overview import corpus_overview
+
+        return corpus_overview(report)
+
+    def curve() -> Figure:
+        from attnviz.renderers.figures.prune_curve import prune_curve
+
+        assert report.curve is not None
+        return prune_curve(report.curve)
+
+    def page(command: str) -> str:
+        from attnviz.renderers.page.atlas import atlas_page
+
+        return atlas_page(report, command, thumbnails(report))
+
+    return Data(
+        text=lambda display: corpus_table(first, asked.show, display),
+        rows=lambda: data.corpus_tsv(first, asked.show),
+        document=lambda: data.corpus_json(report),
+        arrays=lambda: data.corpus_npz(report),
+        figures={"overview": overview} | ({"prune_curve": curve} if report.curve else {}),
+        page=page if asked.samples else None,
+        about=dump_json(asdict(report.provenance)),
+        value=report,
+    )

@@ -17,10 +17,10 @@ import orjson
 from msgspec import Meta, Struct, ValidationError, convert
 from msgspec.structs import asdict
 
-from attnviz import __version__
+from attnviz.core import __version__
 from attnviz.core.errors import InputError, UsageError, is_number
 from attnviz.core.fingerprints import fingerprint_files, model_checksum
-from attnviz.core.options import Given, Options
+from attnviz.core.options import InMemoryModel, Options
 from attnviz.models.open import states_of
 from attnviz.storage.documents import dump_json
 from attnviz.storage.saved_maps import shard_path, shards_of
@@ -134,8 +134,8 @@ def run_options(command: str, options: Options, input_file: Path) -> dict[str, s
     for name, state in states.items():
         if state:
             given[f"the state of {name}'s files"] = checksum_of(repr(state).encode())
-    if isinstance(options.origin.model, Given):
-        given["the weights of --model"] = model_checksum(options.origin.model.things[0])
+    if isinstance(options.origin.model, InMemoryModel):
+        given["the weights of --model"] = model_checksum(options.origin.model.model)
     told = {name: str(value) for name, value in given.items() if value is not None}
     # A file's name may be no UTF-8, which JSON has to be.
     return {name: one.encode(errors="backslashreplace").decode() for name, one in told.items()}
@@ -147,7 +147,7 @@ def check_same_options(before: Mapping[str, str], now: Mapping[str, str], path: 
         if before.get(name) != now.get(name):
             raise UsageError(
                 f"'{path}' was started with different options: {name} was "
-                f"{_quoted(before.get(name))} and is {_quoted(now.get(name))}; "
+                f"{_quote(before.get(name))} and is {_quote(now.get(name))}; "
                 "give the same, or leave --resume out to start again"
             )
 
@@ -163,5 +163,5 @@ def _fingerprint(path: Path) -> dict[str, Any]:
     return {"the input's size": size, "the input's checksum": checksum}
 
 
-def _quoted(value: str | None) -> str:
+def _quote(value: str | None) -> str:
     return "not given" if value is None else f"'{value}'"

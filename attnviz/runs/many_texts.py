@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from platform import node
@@ -18,11 +19,12 @@ from typing import ClassVar, TypeVar
 
 from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.fingerprints import FileFingerprint
-from attnviz.core.options import Choice, Given, Origin
+from attnviz.core.options import Choice, InMemoryModel, Many, Origin
 from attnviz.core.registry import Command, SourceKind
 from attnviz.models import Source
 from attnviz.models.lens import needs_head
 from attnviz.models.open import open_source, states_of
+from attnviz.runs.engines import open_engine
 from attnviz.runs.engines.shards import Engine
 from attnviz.runs.pipeline import Result, attend_chunk
 from attnviz.storage.texts import CHUNK_SIZE, BadText, Text
@@ -50,7 +52,7 @@ def source_for(
 
     At most `KEPT` sources do. Files in other `states` than given are refused.
     """
-    if isinstance(origin.model, Given):  # it is Python's, which may change it or let it go
+    if isinstance(origin.model, InMemoryModel):  # it is Python's, which may change it or let it go
         return open_source(origin, kind, with_head=with_head)
     key, wanted = (origin, kind, with_head), states_of(origin) if states is None else states
     with _OPENING:
@@ -110,6 +112,11 @@ class AttendChunk(SourceWork):
     def __call__(self, chunk: Chunk) -> Iterator[Outcome]:
         """The result of each record, or why it has none, made when it is asked for."""
         return attend_chunk(self.open(), chunk, self.choice, self.command, self.batch_size)
+
+
+def engine_for(many: Many) -> AbstractContextManager[Engine]:
+    """What shares out the work on many texts."""
+    return open_engine(many.engine, many.workers, many.ray_address)
 
 
 def attend_all(

@@ -2,27 +2,117 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from attnviz.analyses.view import divisions, first_focus, views
 from attnviz.core.attention_map import Attention, AttentionMap, Token
+from attnviz.core.errors import UsageError, choose, in_words
 from attnviz.core.options import Choice, Width
-from attnviz.core.registry import PICTURES
-from attnviz.renderers import Views
-from attnviz.renderers.reports import picture_suffix
+from attnviz.core.registry import PICTURES, DataKind
+from attnviz.renderers import Display, Views
+from attnviz.renderers.reports import (
+    Data,
+    Item,
+    as_bytes,
+    format_of,
+    formats_of,
+    make_renderer,
+    picture_suffix,
+    render_all,
+)
 from attnviz.storage.writing import write_file
 
 if TYPE_CHECKING:
-    import numpy as np
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
+    from pandas import DataFrame
 
-    from attnviz.core.measures import View
+    from attnviz.core.measures import Comparison, View
     from attnviz.renderers.page import Patches
+
+
+class Presentable:
+    """What Python gets: results in every form in which the command line could write them."""
+
+    __slots__ = ()
+
+    def _results(self) -> tuple[str, DataKind, Sequence[Item]]:
+        """What found it, the kind of its data, and each result."""
+        raise NotImplementedError
+
+    def table(self, width: int = 100, rows: int = 0) -> str:
+        """A table for the eye, at most so many columns wide; `rows` at most, 0: all."""
+        many = len(self._results()[2]) > 1
+        return self.render_as("table", Display(width, many=many, rows=rows)).decode()
+
+    def to_json(self) -> Any:
+        """Everything as plain values: what the shell writes as JSON."""
+        return json.loads(self.render_as("json"))
+
+    def to_rows(self) -> list[dict[str, str]]:
+        """The rows that the shell writes, by column."""
+        header, *rows = (line.split("\t") for line in self.render_as("tsv").decode().splitlines())
+        return [dict(zip(header, row, strict=True)) for row in rows]
+
+    def to_pandas(self) -> DataFrame:
+        """The rows as a data frame, numbers as numbers.
+
+        Raises:
+            UsageError: pandas is not installed.
+        """
+        try:
+            import pandas
+        except ImportError as error:
+            raise UsageError("to_pandas() needs pandas: pip install pandas") from error
+        import io
+
+        tsv = io.BytesIO(self.render_as("tsv"))
+        return pandas.read_csv(tsv, sep="\t", quoting=3, keep_default_na=False, na_values=[""])
+
+    def picture(self, name: str = "", file: str | Path | None = None) -> Figure:
+        """A picture by its name, by default the first, also written to a file if given."""
+        command, _, items = self._results()
+        figures = items[0].figures if items else {}
+        if not figures:
+            raise UsageError(f"{command} draws no picture")
+        name = choose(name or next(iter(figures)), figures, "picture")
+        return save_figure(figures[name](), file, name)
+
+    def page(self, file: str | Path | None = None) -> str:
+        """One interactive HTML file of the first result, also written to a file if given."""
+        command, _, items = self._results()
+        page = page_of(items[0]) if items else None
+        if page is None:
+            raise UsageError(f"{command} makes no page")
+        if file is not None:
+            write_file(Path(file), as_bytes(page))
+        return page
+
+    def save(self, file: str | Path) -> None:
+        """Write the data; the suffix names the format.
+
+        Raises:
+            UsageError: a suffix that is no format's.
+        """
+        write_file(Path(file), self.render_as(format_of(Path(file), self._results()[1])))
+
+    def render_as(self, name: str, display: Display | None = None) -> bytes:
+        """The data in a format; "table" is the first that the kind of data has."""
+        command, kind, items = self._results()
+        formats = formats_of(kind)
+        if name == "table":
+            name = next(iter(formats))
+        if name not in formats:
+            raise UsageError(f"{command} gives no {name}, but {in_words(formats)}")
+        renderer = make_renderer(name, display or Display(many=len(items) > 1), kind)
+        return render_all(renderer, ((item.data, item.views) for item in items))
 
 
 def views_of(attention: Attention, choice: Choice | None = None, top: int = 1) -> Views:
@@ -87,6 +177,34 @@ def draw_side_by_side(
     )
 
 
+def draw_difference(
+    found: Comparison, picture: str, subtitle: str, width: Width | None = None
+) -> Figure:
+    """B − A: every head, or the one that differs most as a heat map."""
+    from attnviz.renderers.figures.figure import fit_width
+
+    item, title = found.map, "B − A"
+    if picture == "heatmap":
+        sizes = np.nan_to_num(found.divergences, nan=-1.0)
+        layer, head = np.unravel_index(int(sizes.argmax()), sizes.shape)
+        title += f" · layer {item.layers[layer]} head {item.heads[head]}"
+        if sizes.size > 1:
+            title += f", which differs most of {sizes.size}"
+        item = item.with_weights(
+            item.weights[layer : layer + 1, head : head + 1],
+            layers=(item.layers[layer],),
+            heads=(item.heads[head],),
+        )
+    return fit_width(PICTURES[picture].load(), item, width, title=title, subtitle=subtitle)
+
+
+def page_of(item: Item, command: str = "") -> str | None:
+    """The page of one result, which names the command line that makes it; None: it has none."""
+    if item.page is not None:
+        return item.page(command)
+    return None if isinstance(item.data, Data) else page_html(item.data, command, shown=item.views)
+
+
 def page_html(attention: Attention, command: str = "", **shown: Any) -> str:
     """Every map of one text as one interactive HTML file; more options as of `page_data`."""
     from attnviz.renderers.page import assemble
@@ -120,7 +238,7 @@ def page_data(
         return word_numbers(tokens, text) if text else []
 
     return page_parts(
-        _focused(attention, (shown or views_of(attention))()),
+        _with_focus(attention, (shown or views_of(attention))()),
         title=" · ".join([provenance.title, *provenance.steps]),
         command=command,
         measures={
@@ -150,7 +268,7 @@ def page_data(
     )
 
 
-def _focused(attention: Attention, shown: Sequence[View]) -> Attention:
+def _with_focus(attention: Attention, shown: Sequence[View]) -> Attention:
     as_chosen = not any(view.second for view in shown)
     found = {
         item.stream: first_focus(attention, item, as_chosen=as_chosen)

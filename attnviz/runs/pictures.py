@@ -1,31 +1,55 @@
-"""A picture through a lens, and as a page shows it."""
+"""Pictures in front of a vision model: what looks where, as data and over them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from io import BytesIO
 from math import isqrt, sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from attnviz.analyses.effects.links import with_links
-from attnviz.analyses.patches import query_place
-from attnviz.core.attention_map import Attention
+from attnviz.analyses.patches import (
+    by_word,
+    look_from,
+    look_from_token,
+    one_picture,
+    over_picture,
+    picture_views,
+    query_place,
+    said_looks,
+    spread_heads,
+    with_sinks,
+)
+from attnviz.analyses.select import reduce_attention
+from attnviz.analyses.view import describe_run, under_title
+from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.core.corpus_report import CorpusReport
-from attnviz.core.errors import InputError
+from attnviz.core.errors import InputError, UsageError
 from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
 from attnviz.core.notices import notify
-from attnviz.core.options import Choice
-from attnviz.core.query import Query
+from attnviz.core.options import Choice, Options, PictureScale
+from attnviz.core.query import Picture, Query
 from attnviz.core.registry import Needs
+from attnviz.core.tokens import parse_patch, patch_grid
 from attnviz.models import Source, attend_query
 from attnviz.models.lens import apply_lens, ask_source
-from attnviz.storage.pictures import read_picture
+from attnviz.models.open import VISION, check_vision, open_source
+from attnviz.renderers.reports import Item
+from attnviz.runs.outputs import page_html
+from attnviz.runs.pipeline import apply_choice, check_choice
+from attnviz.storage.pictures import read_frames, read_picture
+from attnviz.storage.texts import check_text
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from attnviz.core.effects import Experiment
+    from attnviz.renderers.figures.overlay import PictureCrop
 
 ALL = "all"
 """The name of every patch."""
@@ -41,7 +65,7 @@ def look_through(source: Source, query: Query, choice: Choice, patch: str | None
     """A picture's attention over itself through the lens asked for, every layer and head of it."""
     attend = partial(attend_query, source, query)
     if choice.lens == "flow":
-        return flow_shown(attend(), patch)
+        return flow_of_query(attend(), patch)
     experiments: list[Experiment] = []
 
     def ask(needs: Needs) -> AttentionGradients | ValueVectors:
@@ -60,7 +84,7 @@ def look_through(source: Source, query: Query, choice: Choice, patch: str | None
     return replace(found, maps=(found.map_of(name),))
 
 
-def flow_shown(attention: Attention, patch: str | None) -> Attention:
+def flow_of_query(attention: Attention, patch: str | None) -> Attention:
     """The flow to the query that is shown: all pairs of a picture take half an hour."""
     from attnviz.analyses.lenses.flow import MOST_SOLVES, flow
 
@@ -109,3 +133,218 @@ def thumbnails(report: CorpusReport) -> dict[str, bytes]:
         side = max(int(THUMBNAIL * sqrt(MOST_BYTES / size) * 0.8), 8)
         found = {name: as_jpeg(Image.open(BytesIO(one)), side) for name, one in found.items()}
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class PictureRequest:
+    """The pictures, what looks at them, and how that is drawn.
+
+    Attributes:
+        files: pictures, or an animated one; several are for a text.
+        patch: the patch that looks, "row,column", or "all".
+        image_size: pixels to read the picture in, "384" or "height x width".
+        text: what is read with the pictures.
+        video: the pictures are the frames of a video.
+        token: the token of the text that looks, by number, or "all".
+        scale: colours up to the largest weight of each picture ("own") or of all ("shared").
+        smooth: whether weights are smoothed between patches.
+        shown: the option that shows one patch to a person; empty where the result is data.
+    """
+
+    files: tuple[Path, ...]
+    patch: str | None = None
+    image_size: str | None = None
+    text: str | None = None
+    video: bool = False
+    token: str | None = None
+    lens: str = "raw"
+    scale: PictureScale = "own"
+    smooth: bool = False
+    shown: str = ""
+
+    def check(self, options: Options) -> None:
+        """Refuse what cannot be done before a model loads."""
+        origin = options.origin
+        check_vision(origin)
+        named = origin.model or VISION
+        if self.text is not None and named == VISION:
+            raise UsageError(f"'{named}' reads no text: --text needs --model ID_OR_FOLDER")
+        check_choice(replace(options.choice, lens=self.lens))
+        if self.patch is not None and self.patch != ALL:
+            parse_patch(self.patch)
+        if self.patch == ALL and self.shown:
+            raise UsageError(
+                f"--patch all is data, and {self.shown} shows one patch: use -f json, csv, …, or "
+                "choose a patch"
+            )
+        if self.lens == "gradient" and self.patch is not None:
+            raise UsageError(
+                "--lens gradient explains what the model decides, which no patch does: leave "
+                "--patch out"
+            )
+        if self.text is None:
+            if self.token is not None:
+                raise UsageError("--token chooses a token of --text: give that too")
+            with_text = {"--video": self.video, "--generate": origin.generate}
+            with_text["a second picture"] = len(self.files) > 1
+            if given := [name for name, value in with_text.items() if value]:
+                raise UsageError(f"{given[0]} is read together with --text: give that too")
+            return
+        raw = None if self.lens == "raw" else self.lens
+        alone = {"--patch": self.patch, "--image-size": self.image_size, "--lens": raw}
+        if given := [option for option, value in alone.items() if value is not None]:
+            raise UsageError(f"{given[0]} is for a picture without --text: leave one of them out")
+        check_text(self.text)
+
+
+def look_at_pictures(asked: PictureRequest, options: Options) -> Item:
+    """Where a model looks in the pictures, as data, in pictures of its own and on a page."""
+    from attnviz.models.hugging_face.vision.pictures import parse_size
+
+    patch, choice = asked.patch, replace(options.choice, lens=asked.lens)
+    size = None if asked.image_size is None else parse_size(asked.image_size)
+    images = [*(read_frames(asked.files) if asked.video else map(read_picture, asked.files))]
+    picture = Picture(images[0], size, patch, asked.lens, tuple(images[1:]), asked.video)
+    source = open_source(options.origin, "picture" if asked.text is None else "picture-text")
+    query = Query(asked.text or "", kind="picture", picture=picture)
+    attention = look_through(source, query, choice, patch)
+    named = ", ".join(path.name for path in asked.files)
+    settings = {**attention.provenance.settings, "picture": named}
+    provenance = replace(attention.provenance, settings=settings)
+    attention = replace(attention, id=asked.files[0].stem, provenance=provenance)
+    if asked.lens == "raw":  # of other values, a large sum may be what the patch shows
+        attention = with_sinks(attention)
+    looks, wrote = attention, attention.main.query_side != "text"
+    every = asked.text is not None and (asked.token == ALL or (asked.token is None and wrote))
+    if asked.text is None and patch != ALL:
+        looks = look_from(attention, patch)
+    elif asked.text is not None and not every:
+        looks = look_from_token(attention, asked.token)
+    # The lens has been held over it already.
+    choice = replace(choice, lens="raw", explain=None)
+    found = apply_choice(looks, choice)
+    parts, how = sheet_parts(attention, images), (asked.scale, asked.smooth)
+    crop = partial(_crop, attention, parts, found.main.stream, patch)
+    drawn = (
+        _contact_sheets(found, parts, how)
+        if every or len(parts) > 1
+        else _layer_pictures(found, crop, how)
+    )
+
+    def page(command: str) -> str:
+        shown = _within_page(apply_choice(attention, choice))
+        files = {name: as_jpeg(part) for name, part in parts.items()}
+        return page_html(shown, command, picture=files)
+
+    views = cache(partial(picture_views, found, every_layer=choice.layer is not None))
+    return Item(found, views, drawn, page)
+
+
+def _within_page(attention: Attention) -> Attention:
+    """The maps of a page; where it does not hold all heads their mean, so that patches stay."""
+    from attnviz.renderers import page
+
+    if sum(item.weights.size for item in attention.maps) <= page.MOST_WEIGHTS:
+        return attention
+    return reduce_attention(attention, "mean", "heads")
+
+
+def _crop(
+    attention: Attention, parts: Mapping[str, Any], stream: str, patch: str | None
+) -> PictureCrop:
+    """The part of the picture that the patches cover, with the one that looks."""
+    from attnviz.renderers.figures.overlay import PictureCrop
+
+    outlined = None
+    if patch is not None:
+        outlined = (*parse_patch(patch), *patch_grid(attention.main.key_tokens))
+    return PictureCrop(np.asarray(parts[stream]), outlined)
+
+
+def _layer_pictures(
+    found: Attention, picture: Callable[[], PictureCrop], how: tuple[PictureScale, bool]
+) -> dict[str, Callable[[], Figure]]:
+    """The last chosen layer, and every chosen head, over the picture."""
+    item = found.maps[-1]
+    words: dict[str, Any] = {"unit": item.unit, "values": item.values}
+    looks = said_looks(item)
+
+    def one() -> Figure:
+        from attnviz.renderers.figures.overlay import Overlaying, overlay
+
+        shown, which = one_picture(item)
+        title = f"{describe_run(found, item)} · {which}"
+        weights, words["subtitle"] = over_picture(shown)[0, 0], under_title(found, looks)
+        return overlay(picture(), weights, title=title, how=Overlaying(*how), **words)
+
+    def every() -> Figure:
+        from attnviz.renderers.figures.overlay import Overlaying, overlay_grid
+
+        heads, more = spread_heads(found.maps), ""
+        title = describe_run(
+            found, _joined_layers(found.main, heads) if len(found.maps) > 1 else item
+        )
+        if len(found.maps) > 1:
+            more = "; what goes to a coarser patch is shared out over what it covers"
+        words["subtitle"] = under_title(found, looks + more)
+        return overlay_grid(picture(), **heads, title=title, how=Overlaying(*how), **words)
+
+    return {"overlay": one, "grid": every}
+
+
+def _contact_sheets(
+    found: Attention, parts: Mapping[str, Any], how: tuple[PictureScale, bool]
+) -> dict[str, Callable[[], Figure]]:
+    """Every word over every picture, in the mean over heads or head by head."""
+    maps = [item for item in found.maps if item.stream in parts]
+    last = {item.stream: item for item in maps}  # of several runs of layers the last
+
+    def draw(columns: Sequence[tuple[str, AttentionMap]], which: str) -> Figure:
+        from attnviz.renderers.figures.overlay import Overlaying, PictureCrop, contact_sheet
+
+        text = "" if found.main.query_side == "queries" else found.text or ""
+        shown = [(name, by_word(item, text)) for name, item in columns]
+        main = shown[0][1]
+        pictures = {name: PictureCrop(np.asarray(part)) for name, part in parts.items()}
+        tiles = [
+            [(pictures[item.stream], over_picture(item, row)[-1, 0]) for _, item in shown]
+            for row in range(len(main.query_tokens))
+        ]
+        return contact_sheet(
+            tiles,
+            [token.text for token in main.query_tokens],
+            [name for name, _ in shown] if len(shown) > 1 else [""],
+            title=f"{found.provenance.title} · {which}",
+            subtitle=under_title(found, LOOKS.get(main.query_side, "")),
+            unit=main.unit,
+            how=Overlaying(*how),
+        )
+
+    def overlay() -> Figure:
+        shown = [(name.partition("-to-")[2], *one_picture(item)) for name, item in last.items()]
+        return draw([(name, item) for name, item, _ in shown], shown[0][2])
+
+    def grid() -> Figure:
+        item = last[found.main.stream]
+        item = item.with_weights(item.weights[-1:], layers=item.layers[-1:])
+        heads = [
+            (f"head {name}", item.with_weights(item.weights[:, [number]], heads=(name,)))
+            for number, name in enumerate(item.heads)
+        ]
+        return draw(heads, f"every head of layer {item.layers[0]}")
+
+    return {"overlay": overlay, "grid": grid}
+
+
+LOOKS = {
+    "written": "each word: where the model looked when it wrote it; pieces of a word averaged",
+    "queries": "each query: which patches it reads; the text model sees queries, not patches",
+    "text": "each word: where it looks; pieces of a word averaged",
+}
+"""Who looks on a contact sheet, by the side that the queries are of."""
+
+
+def _joined_layers(item: AttentionMap, heads: dict[str, Any]) -> AttentionMap:
+    """A map of all layers, to be named in a title."""
+    weights = np.nan_to_num(heads["weights"]).reshape(*heads["weights"].shape[:2], 1, -1)
+    return item.with_weights(weights, layers=heads["layers"], heads=heads["heads"])

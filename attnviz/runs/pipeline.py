@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, get_args
 
@@ -19,15 +20,14 @@ from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Toke
 from attnviz.core.errors import AttnvizError, InputError, UsageError, choose, first_line, in_short
 from attnviz.core.options import Choice, Origin, Width
 from attnviz.core.query import ALL_OUTPUTS, Kind, Picture, Query
-from attnviz.core.registry import LENSES, Command, Needs
+from attnviz.core.registry import LENSES, PICTURES, Command, DataKind, Needs
 from attnviz.models import Source
 from attnviz.models.lens import ALL_LENSES, Ask, apply_lens, ask_source, needs_head, no_model
-from attnviz.renderers import Display, Views
-from attnviz.renderers.reports import as_bytes, format_of, make_renderer, render_all
-from attnviz.runs.outputs import draw, page_html, save_figure, views_of
+from attnviz.renderers import Views
+from attnviz.renderers.reports import Item
+from attnviz.runs.outputs import Presentable, draw, page_html, save_figure, views_of
 from attnviz.storage.pictures import read_picture
 from attnviz.storage.texts import BadText, Text
-from attnviz.storage.writing import write_file
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -47,7 +47,21 @@ Made = TypeVar("Made")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Result(Attention):
+class AttentionRequest:
+    """How a text was attended to, so that it can be done again."""
+
+    origin: Origin
+    command: Command
+    text: Text
+    attend: Callable[[Origin, Command, Text, Choice], Result]
+
+    def __call__(self, choice: Choice) -> Result:
+        """The same text with another choice."""
+        return self.attend(self.origin, self.command, self.text, choice)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Result(Attention, Presentable):
     """The attention of one text, with its pictures and files; shown as a page in a notebook.
 
     Attributes:
@@ -55,11 +69,34 @@ class Result(Attention):
         selection: what is selected in its page in a notebook with anywidget: "stream", "view",
             "heads", and the pinned "query" and "key"; else empty.
         again: what attends to the same text with another choice; None where that is not known.
+        item: how it is shown where that is its own, as over a picture; None: as usual.
     """
 
     choice: Choice = field(default_factory=Choice)
     selection: dict[str, Any] = field(default_factory=dict, init=False)
-    again: Callable[[Choice], Result] | None = None
+    again: AttentionRequest | None = None
+    item: Item | None = None
+
+    def _results(self) -> tuple[str, DataKind, Sequence[Item]]:
+        """What found it, the kind of its data, and itself in every form."""
+        usual = {name: partial(self._draw, name, None, None) for name in PICTURES}
+        item = Item(self, self._views, usual) if self.item is None else self.item
+        return "attend", "maps", [replace(item, data=self)]
+
+    @property
+    def value(self) -> Result:
+        """Itself."""
+        return self
+
+    @property
+    def notes(self) -> list[str]:
+        """What a reader must know."""
+        return list(self.provenance.notes)
+
+    @property
+    def errors(self) -> list[AttnvizError]:
+        """None: who asks for one text gets its error raised."""
+        return []
 
     def select(
         self, layer: Numbers | None = None, head: Numbers | None = None, **choice: Any
@@ -116,27 +153,11 @@ class Result(Attention):
         """Tokens joined by lines, also written to a file if given."""
         return self._draw("lines", file, width)
 
-    def save(self, file: str | Path) -> None:
-        """Write the data; the suffix names the format.
-
-        Raises:
-            UsageError: a suffix that is no format's.
-        """
-        renderer = make_renderer(format_of(path := Path(file)), Display())
-        write_file(path, render_all(renderer, [(self, self._views)]))
-
     def to_dict(self) -> dict[str, Any]:
         """All maps as plain values in the layout that `xarray.Dataset.from_dict` reads."""
         from attnviz.storage.documents import to_dataset
 
         return to_dataset(self)
-
-    def page(self, file: str | Path | None = None) -> str:
-        """One interactive HTML file with every map, also written to a file if given."""
-        html = page_html(self, shown=self._views)
-        if file is not None:
-            write_file(Path(file), as_bytes(html))
-        return html
 
     def widget(self) -> PageWidget:
         """The page as a widget, which a notebook shows where anywidget is installed.
@@ -153,8 +174,9 @@ class Result(Attention):
         return PageWidget(self._notebook_page(), self.selection)
 
     def __getstate__(self) -> list[Any]:
-        # What attends again may hold a model, and nothing of the result is in it.
-        return [getattr(self, item.name) for item in fields(self) if item.name != "again"] + [None]
+        # What attends or draws again may hold a model, and nothing of the result is in it.
+        left = ("again", "item")
+        return [None if one.name in left else getattr(self, one.name) for one in fields(self)]
 
     def __repr__(self) -> str:
         item = self.main

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +16,8 @@ from attnviz.analyses.alignment import (
     Score,
     align,
     mutual,
+    pharaoh,
+    read_gold,
     symmetrize,
     words_only,
 )
@@ -22,11 +26,29 @@ from attnviz.analyses.words import merge_attention
 from attnviz.core.attention_map import Attention, AttentionMap, check_single_tokens
 from attnviz.core.errors import AttnvizError, InputError, UsageError, choose
 from attnviz.core.notices import notify
-from attnviz.core.options import Language
+from attnviz.core.options import Language, Options
 from attnviz.core.query import Query
 from attnviz.models import Source
-from attnviz.runs.many_texts import Chunk, SourceWork, source_for
-from attnviz.storage.texts import BadText, Text
+from attnviz.models.open import check_origin
+from attnviz.renderers.data.maps import escape
+from attnviz.renderers.reports import Data, listing
+from attnviz.runs.engines.shards import Engine
+from attnviz.runs.inputs import TextInput
+from attnviz.runs.many_texts import (
+    Chunk,
+    Record,
+    SourceWork,
+    chunk_name,
+    engine_for,
+    source_for,
+    with_records,
+    with_shards,
+)
+from attnviz.runs.pipeline import check_choice
+from attnviz.runs.reporting import RunReport
+from attnviz.storage.documents import dump_json
+from attnviz.storage.matrices import read_bytes
+from attnviz.storage.texts import BadText, Text, chunks
 
 _OTHER_LANGUAGE: dict[Language, Language] = {"en": "fr", "fr": "en"}
 """The language that a translation into one comes from."""
@@ -130,7 +152,7 @@ class Aligner:
             if isinstance(back, InputError):
                 yield back
             else:
-                yield _joined(how, forward, there, self.matrix(back))
+                yield _join_directions(how, forward, there, self.matrix(back))
 
     def _read(
         self, source: Source, pairs: Sequence[Text], batch_size: int | None = None
@@ -149,7 +171,7 @@ class Aligner:
     def _in_words(self, attention: Attention) -> Attention:
         if attention.main.stream != "cross":
             raise UsageError(f"'{attention.provenance.model}' gives no cross-attention to align by")
-        cross = shifted(attention.main) if self.against == "output" else attention.main
+        cross = shift_rows(attention.main) if self.against == "output" else attention.main
         return merge_attention(replace(attention, maps=(cross,)))
 
     def matrix(self, attention: Attention) -> AttentionMap:
@@ -161,12 +183,14 @@ class Aligner:
         return reduce_map(select(attention, None, layer, head).main, "mean", "both")
 
 
-def shifted(item: AttentionMap) -> AttentionMap:
+def shift_rows(item: AttentionMap) -> AttentionMap:
     """The map with each row set against the token that it predicts: the one after it."""
     return item.with_weights(item.weights[:, :, :-1], query_tokens=item.query_tokens[1:])
 
 
-def _joined(how: str, attention: Attention, forward: AttentionMap, back: AttentionMap) -> Aligned:
+def _join_directions(
+    how: str, attention: Attention, forward: AttentionMap, back: AttentionMap
+) -> Aligned:
     """The links of both directions, and how far these agree."""
     one = _one_way(forward)
     other = frozenset((source, target) for target, source in _one_way(back))
@@ -237,3 +261,123 @@ class AlignChunk(SourceWork):
         for text in aligner.notes:
             notify(text)
         return found
+
+
+def check_alignment(options: Options, how: str | None, against: str) -> AlignChunk:
+    """The work on a chunk, where it is not refused before a model loads."""
+    choice = options.choice
+    check_choice(choice)
+    check_origin(options.origin, "cross")
+    what = choice.layer, choice.head, how, against, options.many.batch_size
+    return AlignChunk(options.origin, *what)
+
+
+def _align_all(
+    work: AlignChunk, texts: TextInput, engine: Engine
+) -> Iterator[tuple[Record, Aligned | AttnvizError]]:
+    read = chunks(texts.records, ready=texts.ready)
+    return with_records(with_shards(work, read, engine, chunk_name))
+
+
+def report_links(work: AlignChunk, texts: TextInput, options: Options, report: RunReport) -> None:
+    """Report the links of each pair.
+
+    A pair without links gets a blank, so that line N of the output belongs to line N of the input.
+    """
+    done, doubtful = 0, list[Record]()
+    with engine_for(options.many) as engine, report.counted(texts.total) as advance:
+        for record, aligned in _align_all(work, texts, engine):
+            advance(1)
+            data = links_data(getattr(record, "id", str(done)), aligned)
+            done += 1
+            if isinstance(aligned, AttnvizError):
+                report.skip(record, aligned)
+                report.add_blank(data)
+                continue
+            report.add(data)
+            if not aligned.reliable:
+                doubtful.append(record)
+    say_unreliable(doubtful, done, report)
+    report.finish("done")
+
+
+COLUMNS = ("id", "source_position", "source_word", "target_position", "target_word", "score")
+MOST_NAMED = 10
+"""Lines that a note names."""
+
+
+def say_unreliable(records: Sequence[Record], done: int, report: RunReport) -> None:
+    """Name the lines whose links cannot be relied on."""
+    if records:
+        file = records[0].where.partition(" of ")[2]
+        named = [record.where.partition(" of ")[0] for record in records[:MOST_NAMED]]
+        more = f" and {len(records) - len(named)} more" if len(records) > len(named) else ""
+        where = f": {', '.join(named)}{more} of {file}" if file else ""
+        pairs = f"{done} pair{'s' if done > 1 else ''}"
+        report.say(
+            f"the links of {len(records)} of {pairs} are unreliable (both "
+            "directions hardly agree, or the pair lies outside what the model was trained for)"
+            + where
+        )
+
+
+def links_data(name: str, aligned: Aligned | AttnvizError) -> Data:
+    """The links of one pair as data."""
+    links: list[tuple[int, int]] | None = None
+    texts: tuple[str | None, str | None] = (None, None)
+    score, more = None, dict[str, Any]()
+    if not isinstance(aligned, AttnvizError):
+        links, score = sorted(aligned.links), round(aligned.score, 4)
+        texts = (aligned.forward.source, aligned.forward.target)
+        more = {"reliable": aligned.reliable, "notes": aligned.forward.provenance.notes}
+    source, target = ((text or "").split() for text in texts)
+    rows = [(name, str(s), source[s], str(t), target[t], str(score)) for s, t in links or []]
+    document = {"id": name, "source": texts[0], "target": texts[1], "links": links, "score": score}
+    document |= more
+    return Data(
+        links=lambda: f"{pharaoh(frozenset(links or []))}\n",
+        rows=lambda: "".join("\t".join(map(escape, row)) + "\n" for row in [COLUMNS, *rows]),
+        document=lambda: dump_json(document) + "\n",
+        value=links,
+    )
+
+
+def report_scores(
+    work: AlignChunk,
+    gold: Sequence[tuple[Links, Links]],
+    texts: TextInput,
+    options: Options,
+    report: RunReport,
+) -> None:
+    """Report precision, recall and error of every layer and head, best first, and of all."""
+    scores, count = Scores(), 0
+    with engine_for(options.many) as engine, report.counted(texts.total) as advance:
+        for count, (record, aligned) in enumerate(_align_all(work, texts, engine), 1):
+            advance(1)
+            if count > len(gold):
+                raise InputError(f"the gold file has {len(gold)} lines, fewer than there are pairs")
+            if isinstance(aligned, AttnvizError):
+                report.skip(record, aligned)
+            else:
+                scores.add(aligned, *gold[count - 1])
+    if count < len(gold):
+        raise InputError(f"the gold file has {len(gold)} lines for {count} pairs")
+    rows = [("as asked", "", scores.chosen), *scores.rows()]
+    columns = ("layer", "head", "precision", "recall", "alignment_error")
+    cells = [
+        (layer, head, score.precision, score.recall, score.error) for layer, head, score in rows
+    ]
+    report.add(listing(columns, cells, titled=True))
+    report.finish("done")
+
+
+def read_gold_file(path: Path) -> list[tuple[Links, Links]]:
+    """The sure and possible links of each line."""
+    lines = read_bytes(path).decode("utf-8", "replace").splitlines()
+    found = []
+    for number, line in enumerate(lines, 1):
+        try:
+            found.append(read_gold(line))
+        except InputError as error:
+            raise InputError(f"line {number} of '{path}': {error}") from error
+    return found

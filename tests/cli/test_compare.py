@@ -5,9 +5,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from attnviz.cli.commands.compare import _matching
 from attnviz.core.errors import UsageError
 from attnviz.core.registry import PICTURES
+from attnviz.runs.changes import _pair_maps
 from attnviz.runs.pipeline import load
 from tests.invoke import attnviz
 
@@ -227,9 +227,9 @@ def streams(*names):
 )
 def test_maps_of_one_stream_are_compared_or_those_that_are_alone(first, second, place):
     a, b = streams(*first), streams(*second)
-    assert _matching(a, b) == (a.main, b.maps[place])
+    assert _pair_maps(a, b) == (a.main, b.maps[place])
 
 
 def test_streams_that_only_one_side_has_are_refused_where_both_have_more():
     with pytest.raises(UsageError, match="B has no stream 'cross': it has encoder, decoder;"):
-        _matching(streams("cross", "self"), streams("encoder", "decoder"))
+        _pair_maps(streams("cross", "self"), streams("encoder", "decoder"))

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw
 
-from attnviz.cli.inputs import pictures_in
 from attnviz.core.errors import InputError
 from attnviz.runs import corpus, pictures
+from attnviz.runs.inputs import pictures_in
 from tests.cli.test_corpus import interrupt_after
 from tests.hugging_face.tiny_vision import VISION_BUILDERS
 from tests.invoke import attnviz, imported

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from attnviz.cli import inputs
+from attnviz.runs import inputs
 from tests.invoke import OWN, Done, attnviz
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from attnviz.cli.app import run
-from attnviz.cli.inputs import count_records, texts_of
 from attnviz.core.errors import AttnvizError, InputError, UsageError
 from attnviz.core.options import Many
+from attnviz.runs.inputs import count_records, texts_of
 from attnviz.storage.texts import BadText, Text
 from tests.invoke import OWN, attnviz
 
@@ -27,7 +27,8 @@ CONTENTS = {
 
 
 def texts(file: str | Path, **how: object) -> list[str]:
-    found, many = texts_of([], str(file), Many(**how))  # type: ignore[arg-type]
+    given = texts_of([], str(file), Many(**how))  # type: ignore[arg-type]
+    found, many = given.records, given.several
     assert many
     return [text.text if isinstance(text, Text) else str(text.error) for text in found]
 
@@ -103,7 +104,7 @@ def test_columns_and_formats_are_not_for_arguments() -> None:
 def test_a_table_with_a_header_only_holds_no_text(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("text\n")
-    found, _ = texts_of([], str(path))
+    found = texts_of([], str(path)).records
     with pytest.raises(InputError, match="holds no text"):
         list(found)
 
@@ -122,14 +123,14 @@ def test_a_cut_gzip_file_is_done_as_far_as_it_goes(tmp_path: Path) -> None:
 def test_a_bad_line_keeps_its_number_and_what_stood_there(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(b'{"text": "a"}\n{"txt": "b"}\r\n\xff\n')
-    _, *bad = texts_of([], str(path))[0]
+    _, *bad = texts_of([], str(path)).records
     assert [(text.line, text.raw) for text in bad] == [(2, '{"txt": "b"}'), (3, "\udcff")]
     assert all(isinstance(text, BadText) for text in bad)
 
 
 def test_the_sample_table_is_read_by_its_own_names() -> None:
     path = Path(__file__).parents[2] / "sample_inputs" / "notes.csv"
-    found = list(texts_of([], str(path), Many(columns="text=note,id=key,labels=words"))[0])
+    found = list(texts_of([], str(path), Many(columns="text=note,id=key,labels=words")).records)
     assert [text.line for text in found] == [2, 3, 5]
     assert [text.id for text in found if isinstance(text, Text)] == ["fox", "letter", "quote"]
     assert [bool(text.labels) for text in found if isinstance(text, Text)] == [True, False, False]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from attnviz.cli.output import uninterrupted
+from attnviz.cli.places import uninterrupted
 from attnviz.storage.writing import write_whole
 from tests.patience import HUNG
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from attnviz import attend
+from attnviz.cli.destinations import command_line
 from attnviz.cli.report import Report
-from attnviz.cli.sinks import command_line
 from attnviz.core.attention_map import Attention, AttentionMap, Link, Provenance, Token
 from attnviz.core.tokens import patch_tokens
 from attnviz.runs.outputs import page_html

@@ -198,7 +198,7 @@ def test_what_fails_while_a_report_is_made_leaves_no_draft(
     def fail(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(report, "PageSink", fail)
+    monkeypatch.setattr(report, "PageFiles", fail)
     more = ("-o", tmp_path / "a.npz", "--html", tmp_path / "a.html")
     assert attnviz("self", "a b", *OWN, *more).status == 130
     assert list(tmp_path.iterdir()) == []
@@ -258,7 +258,7 @@ def test_options_say_what_was_given_unless_it_is_written(
 ) -> None:
     found: list[Options] = []
 
-    def take(*_: object, options: Options, **__: object) -> int:
+    def take(_: object, __: object, options: Options) -> int:
         found.append(options)
         return 0
 

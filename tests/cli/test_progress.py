@@ -5,10 +5,10 @@ import time
 from collections.abc import Iterator
 
 import pytest
+import rich.console
 from rich.console import Console
 
-from attnviz.cli import progress
-from attnviz.cli.progress import progress_bar
+from attnviz.cli.report import progress_bar
 from tests.invoke import OWN, attnviz
 
 
@@ -17,7 +17,7 @@ def screen(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
     """What a terminal behind stderr would be shown."""
     written = io.StringIO()
     terminal = Console(file=written, force_terminal=True, width=80, color_system=None)
-    monkeypatch.setattr(progress, "Console", lambda **_: terminal)
+    monkeypatch.setattr(rich.console, "Console", lambda **_: terminal)
     return written
 
 

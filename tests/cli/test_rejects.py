@@ -7,7 +7,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnviz.cli.rejects import reject_line
+from attnviz.runs.reporting import reject_line
 
 
 def test_the_reason_says_the_line_once() -> None:

@@ -26,7 +26,7 @@ COUNT = 300
 
 DYING = """
 import os, resource, signal, sys
-import attnviz.cli.output  # which writes to stdout by the real one
+import attnviz.cli.places  # which writes to stdout by the real one
 from attnviz.__main__ import main
 from attnviz.runs import resumable
 from attnviz.storage import writing

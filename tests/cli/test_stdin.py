@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from attnviz.cli import inputs as stdin
-from attnviz.cli.inputs import stdin_is_ready, stdin_lines
+from attnviz.runs import inputs as stdin
+from attnviz.runs.inputs import stdin_is_ready, stdin_lines
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from attnviz.cli import app
-from attnviz.cli.output import interrupt
+from attnviz.cli.places import interrupt
 from fuzz import world
 from fuzz.invariants import broken
 from fuzz.run import Case, prepare, run_in

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 import torch
 
 from attnviz.core.attention_map import Attention
-from attnviz.core.options import Given
+from attnviz.core.options import InMemoryModel
 from attnviz.core.query import Query, Recording
 from attnviz.core.registry import LENSES
 from attnviz.models import attend_query
@@ -90,7 +90,7 @@ def read_lines(folder: Path) -> Iterator[str]:
     """The lines of the families whose commands are asked, with tiny models in a folder."""
     for name, row in PICTURE_FAMILIES.items():
         made = row.build(folder / name)
-        named = made if isinstance(made, Given) else str(made)
+        named = made if isinstance(made, InMemoryModel) else str(made)
         source = load_picture_text_model(named, device="cpu")
         yield read_line([look(source, picture(), TEXT)], PICTURE_COMMAND)
     for name, build in SPEECH_BUILDERS.items():

@@ -15,7 +15,7 @@ import torch
 from PIL import Image
 
 from attnviz.core.errors import AttentionError, InputError, ModelError, UsageError
-from attnviz.core.options import Given
+from attnviz.core.options import InMemoryModel
 from attnviz.models.hugging_face.capture.kernel import stream_of, watch_kernels
 from attnviz.models.hugging_face.load.imports import quiet
 from attnviz.models.hugging_face.load.tasks import record_logits
@@ -64,7 +64,9 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> Any:
     @cache
     def make(family: str) -> Any:
         made = PICTURE_FAMILIES[family].build(root / family)
-        return load_picture_text_model(made if isinstance(made, Given) else str(made), device="cpu")
+        return load_picture_text_model(
+            made if isinstance(made, InMemoryModel) else str(made), device="cpu"
+        )
 
     return make
 

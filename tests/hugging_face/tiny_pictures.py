@@ -32,7 +32,7 @@ from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLIm
 from transformers.models.siglip.image_processing_pil_siglip import SiglipImageProcessorPil
 from transformers.video_utils import VideoMetadata
 
-from attnviz.core.options import Given
+from attnviz.core.options import InMemoryModel
 from attnviz.models.hugging_face.vision.layouts import BY_FAMILY, LAYOUTS
 from tests.hugging_face.tiny_models import byte_pieces
 from tests.hugging_face.tiny_vision import build
@@ -56,7 +56,7 @@ class PictureFamily:
     Patches that `overlap` reach from the cell before to the next: they are centred on its corner.
     """
 
-    build: Callable[[Path], Path | Given]
+    build: Callable[[Path], Path | InMemoryModel]
     sheets: str
     pictures: bool = True  # whether it reads several
     overlap: bool = False
@@ -372,7 +372,7 @@ class RowsReader:
         return {**ids, "pixel_values": made["pixel_values"], "image_sizes": made["image_sizes"]}
 
 
-def mistral3(folder: Path, kind: str = "Mistral3", merge: int = 2) -> Given:
+def mistral3(folder: Path, kind: str = "Mistral3", merge: int = 2) -> InMemoryModel:
     tokenizer = words(image="[IMG]", image_break="[IMG_BREAK]", image_end="[IMG_END]")
     own = {"spatial_merge_size": merge} if kind == "Mistral3" else {}
     config = getattr(t, f"{kind}Config")(
@@ -389,7 +389,7 @@ def mistral3(folder: Path, kind: str = "Mistral3", merge: int = 2) -> Given:
     build(folder, f"{kind}ForConditionalGeneration", config, images)
     model = getattr(t, f"{kind}ForConditionalGeneration").from_pretrained(folder).eval()
     model.generation_config.suppress_tokens = [number(tokenizer, "[IMG]")]  # as trained ones do
-    return Given("made here", model, RowsReader(images, tokenizer, 8 * merge))
+    return InMemoryModel(model, RowsReader(images, tokenizer, 8 * merge))
 
 
 def qwen3_vl_moe(folder: Path) -> Path:

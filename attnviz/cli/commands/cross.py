@@ -1,17 +1,20 @@
-"""attnviz cross."""
+"""attnviz cross and attnviz co."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from attnviz.cli.commands.align import AGAINST, SCORE, SYMMETRIZE
-from attnviz.cli.inputs import INPUT, texts_of
-from attnviz.cli.options import MANY_TEXTS, MODELS, PLACES, VIEW, with_options
-from attnviz.core.errors import UsageError
-from attnviz.core.options import Options, map_options
+from attnviz.cli.options import INPUT, MANY_TEXTS, MODELS, ORIGIN, PLACES, VIEW, with_options
+from attnviz.core.errors import UsageError, in_words
+from attnviz.core.options import Options, map_options, opt
+from attnviz.core.registry import MECHANISMS
+
+CO_MECHANISMS = tuple(name for name, row in MECHANISMS.items() if row.commands == ("co",))
 
 
 @with_options(
@@ -43,20 +46,53 @@ def cross(
     """
     from attnviz.cli.run import run_texts
     from attnviz.models.open import brings_tokens
+    from attnviz.runs.inputs import given_texts, texts_of
     from attnviz.storage.texts import Text
 
     given = [text for text in (source, target) if text is not None]
     if brings_tokens(options.origin) and not given and input_file is None:
-        raise typer.Exit(run_texts("cross", [Text("0", "")], many=False, options=options))
+        raise typer.Exit(run_texts("cross", given_texts(Text("0", "")), options))
     aligned = options.output.format == "pharaoh" or score is not None
-    texts, many = texts_of(given, input_file, options.many, pairs=True, keep_blank=aligned)
+    texts = texts_of(given, input_file, options.many, pairs=True, keep_blank=aligned)
     if aligned:
         if shown := map_options(options, "layer", "head"):
             how = "-f pharaoh" if score is None else "--score"
             raise UsageError(f"{how} aligns words and shows no maps: leave {shown[0]} out")
-        from attnviz.cli.commands.align import run_alignment
+        from attnviz.cli.commands.align import align_texts
 
-        raise typer.Exit(
-            run_alignment(texts, options, input_file, symmetrize, against, score, many=many)
-        )
-    raise typer.Exit(run_texts("cross", texts, many=many, options=options, input_file=input_file))
+        raise typer.Exit(align_texts(texts, symmetrize, against, score, options))
+    raise typer.Exit(run_texts("cross", texts, options))
+
+
+@with_options("compute", *VIEW, *PLACES, "reading", "files")
+def co(
+    a: Annotated[
+        str | None, typer.Argument(help="First text; - reads pairs with a tab between.")
+    ] = None,
+    b: Annotated[str | None, typer.Argument(help="Second text.")] = None,
+    mechanism: str = opt(
+        ORIGIN,
+        "--mechanism NAME",
+        f"Untrained layer: {in_words(CO_MECHANISMS)}, or co-two-stream:heads=4,size=64,seed=0.",
+        default="co-parallel",
+        suggested=CO_MECHANISMS,
+    ),
+    input_file: str | None = INPUT,
+    *,
+    options: Options,
+) -> None:
+    """Show how two texts attend to each other, both directions at once.
+
+    attnviz co "What colour is the car" "A red car stands in the street"
+
+    attnviz co "What colour is it" "The car is red" --mechanism co-two-stream --grid heads.png
+    """
+    from attnviz.cli.run import run_texts
+    from attnviz.runs.inputs import texts_of
+
+    if a is not None and a != "-" and b is None:
+        raise UsageError("co-attention needs two texts: attnviz co A B")
+    given = [text for text in (a, b) if text is not None]
+    texts = texts_of(given, input_file, options.many, pairs=True)
+    origin = replace(options.origin, mechanism=mechanism)
+    raise typer.Exit(run_texts("co", texts, replace(options, origin=origin)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,50 +11,10 @@ from attnviz.cli.options import ORIGIN, with_options
 from attnviz.core.errors import UsageError, choose
 from attnviz.core.options import Options, opt
 from attnviz.core.registry import MECHANISMS
+from attnviz.renderers.reports import listing
 
 if TYPE_CHECKING:
-    from attnviz.renderers import Display
     from attnviz.renderers.reports import Data
-
-
-def listing(
-    columns: Sequence[str], values: Sequence[Sequence[Any]], *, titled: bool = False
-) -> Data:
-    """Rows as data: an aligned table, tab-separated lines, JSON objects.
-
-    Shares stay numbers in JSON; elsewhere they have three digits.
-    """
-    import json
-
-    from attnviz.renderers.printable import printable
-    from attnviz.renderers.reports import Data
-
-    def spelled(cell: Any) -> str:
-        """A number in three digits; a name may come from a folder, which anything may be called."""
-        text = f"{cell:.3f}" if isinstance(cell, float) else str(cell)
-        return printable(text) if text else ""
-
-    rows = [list(map(spelled, row)) for row in values]
-
-    def table(display: Display) -> str:
-        shown = [columns, *rows] if titled else rows
-        widths = [max(map(len, column)) for column in list(zip(*shown, strict=True))[:-1]]
-        return "".join(
-            "  ".join([*(c.ljust(n) for c, n in zip(row, widths, strict=False)), row[-1]]) + "\n"
-            for row in shown[: display.rows or None]
-        ) + display.more_rows_note(len(shown))
-
-    def document() -> str:
-        from attnviz.storage.documents import escape_hidden
-
-        found = [dict(zip(columns, row, strict=True)) for row in values]
-        return escape_hidden(json.dumps(found, ensure_ascii=False, indent=2)) + "\n"
-
-    return Data(
-        text=table,
-        rows=lambda: "".join("\t".join(row) + "\n" for row in [columns, *rows]),
-        document=document,
-    )
 
 
 def write_listing(data: Data, options: Options) -> None:
@@ -86,18 +45,18 @@ def mechanisms(*, options: Options) -> None:
     write_listing(listing(("mechanism", "commands", "summary"), rows), options)
 
 
-def _checked(name: str) -> Data:
+def _model_facts(name: str) -> Data:
     """What is known of a model: a line for each fact, an object in JSON."""
     from attnviz.models.hugging_face.check import check_model
     from attnviz.storage.documents import dump_json
 
     found = check_model(name)
-    rows = [(fact, _told(fact, value)) for fact, value in found.items()]
+    rows = [(fact, _format_fact(fact, value)) for fact, value in found.items()]
     document = dump_json(found) + "\n"
     return replace(listing(("fact", "value"), rows), document=lambda: document)
 
 
-def _told(fact: str, value: Any) -> str:
+def _format_fact(fact: str, value: Any) -> str:
     """A fact in words."""
     from attnviz.models.hugging_face.load.devices import format_bytes
 
@@ -141,7 +100,7 @@ def models(
             )
         if check in CARDS:
             raise UsageError(f"'{check}' is inside: 'attnviz models {check}' prints its card")
-        write_listing(_checked(check), options)
+        write_listing(_model_facts(check), options)
         return
     if name is not None:
         choose(name, CARDS, "model with a card")

@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from attnviz.cli.inputs import INPUT, texts_of
-from attnviz.cli.options import MANY_TEXTS, MODELS, ORIGIN, PLACES, VIEW, with_options
+from attnviz.cli.options import INPUT, MANY_TEXTS, MODELS, ORIGIN, PLACES, VIEW, with_options
 from attnviz.core.errors import UsageError
 from attnviz.core.options import Options, opt
 
@@ -37,6 +36,7 @@ def self_command(
     """
     from attnviz.cli.run import run_texts
     from attnviz.models.open import brings_tokens, check_origin, is_shipped, origins_of
+    from attnviz.runs.inputs import given_texts, texts_of
     from attnviz.storage.texts import Text, check_text
 
     if pair is not None:
@@ -50,9 +50,9 @@ def self_command(
         if is_shipped(options.origin):
             raise UsageError("--pair needs a model that reads sentence pairs: --model ID_OR_FOLDER")
         both = Text("0", check_text(text[0]), check_text(pair, "second text"))
-        raise typer.Exit(run_texts("self", [both], many=False, options=options))
+        raise typer.Exit(run_texts("self", given_texts(both), options))
     if brings_tokens(options.origin) and not text and input_file is None:
         # A file of weights can bring its own tokens.
-        raise typer.Exit(run_texts("self", [Text("0", "")], many=False, options=options))
-    texts, many = texts_of(text or [], input_file, options.many)
-    raise typer.Exit(run_texts("self", texts, many=many, options=options, input_file=input_file))
+        raise typer.Exit(run_texts("self", given_texts(Text("0", "")), options))
+    texts = texts_of(text or [], input_file, options.many)
+    raise typer.Exit(run_texts("self", texts, options))

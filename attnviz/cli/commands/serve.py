@@ -1,19 +1,24 @@
-"""attnviz serve."""
+"""attnviz serve and attnviz live: pages that answer."""
 
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, nullcontext
 from ipaddress import ip_address
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
+import typer
+
+from attnviz.cli.destinations import PAGES, save_page
 from attnviz.cli.options import OUTPUT, with_options
-from attnviz.cli.output import note, write_bytes
+from attnviz.cli.places import note, write_bytes
 from attnviz.core.errors import ModelError, UsageError
 from attnviz.core.options import LENS_NAMES, Options, opt
 from attnviz.models.open import check_origin, find_model
+from attnviz.storage.writing import check_writable
 
 MEANING = (
     "everyone who can reach this machine and has the address can run its models and send texts; "
@@ -99,3 +104,35 @@ def opened_in_browser(address: str) -> Iterator[None]:
         if not webbrowser.open(Path(file.name).as_uri()):
             note("no browser was found: open the address yourself")
         yield
+
+
+@with_options(also=["open_page"], report=("said",))
+def live(
+    output: Path | None = opt(
+        OUTPUT,
+        "--output -o FILE",
+        "The page: .html. Without it the page is opened, as with --open.",
+    ),
+    *,
+    options: Options,
+) -> None:
+    """Write a page with a model that answers as you type.
+
+    attnviz live
+
+    attnviz live -o live.html
+    """
+    if output is not None and output.suffix.lower() not in PAGES:
+        raise UsageError(f"--output '{output}' must end in {' or '.join(PAGES)}")
+    if output is not None:
+        check_writable(output)
+    started = time.perf_counter()
+    from attnviz.models.pocket.packed import pack_model
+    from attnviz.renderers.page.document import live_page
+
+    data = live_page("attnviz live", pack_model()).encode()
+    path = save_page(output, data, shown=options.output.open_page or output is None)
+    if options.output.verbose:
+        size, seconds = len(data) / 1e6, time.perf_counter() - started
+        note(f"wrote '{path}', {size:.1f} MB, in {seconds:.2f} s")
+    raise typer.Exit(0)

@@ -1,38 +1,21 @@
-"""`attnviz steps`: the arithmetic of attention, matrix by matrix."""
+"""attnviz steps and attnviz lesson."""
 
 from __future__ import annotations
 
-import io
-import os
-import re
-import sys
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
 
+from attnviz.cli.commands.listings import write_listing
 from attnviz.cli.options import OUTPUT, with_options
-from attnviz.core.errors import InputError, UsageError
-from attnviz.core.options import Choice, Options, Origin, opt
-from attnviz.core.registry import MECHANISMS, MechanismChoice, parse_mechanism
-
-if TYPE_CHECKING:
-    import numpy as np
-    from matplotlib.figure import Figure
-    from numpy.typing import NDArray
-
-    from attnviz.core.registry import Command
-    from attnviz.renderers import Display
-    from attnviz.renderers.reports import Data
-    from attnviz.teach.steps.arithmetic import Steps
-    from attnviz.teach.steps.given import CalculationInputs
+from attnviz.core.errors import UsageError, choose
+from attnviz.core.options import Options, opt
+from attnviz.core.registry import LESSONS, MECHANISMS
+from attnviz.renderers.reports import listing
+from attnviz.teach.steps.request import SIZE, StepsRequest
 
 GIVEN = "What it is about"
-SIZE = 4
-"""Features of a sentence's vectors: few enough for the eye; size=N of --mechanism gives more."""
-_SUFFIX = re.compile(r"\.[A-Za-z]\w{0,10}$")
 
 
 @with_options("model", "compute", "stream", "heads", "page", writes="steps")
@@ -102,246 +85,66 @@ def steps(
         raise UsageError(
             f"--diagram and -f {options.output.format} both want stdout: choose one, or use -o FILE"
         )
-    layer = MechanismChoice("") if mechanism is None else parse_mechanism(mechanism)
-    asked = _Asked((file, target, text, example), layer, causal, mask, padding)
+    asked = StepsRequest(
+        file=file,
+        target=target,
+        text=text,
+        example=example,
+        mechanism=mechanism,
+        causal=causal,
+        mask=mask,
+        padding=padding,
+        diagram=diagram,
+        scatter=scatter is not None,
+    )
     with Report(options, "steps", pictures={"scatter": scatter}) as report:
-        several = (layer.heads or 1) > 1 or layer.name.startswith("co-")
-        if scatter and (options.origin.model or several):
-            other = "--model" if options.origin.model else f"--mechanism {mechanism}"
-            raise UsageError(
-                f"--scatter draws the values of one head of a mechanism: it is not for {other}"
-            )
-        found = asked.of_model(options) if options.origin.model else asked.of_mechanism(options)
-        if len(found) > 1 and (scatter or diagram):
-            raise UsageError(
-                f"{'--scatter' if scatter else '--diagram'} shows one example: choose it by "
-                f"--example, of {', '.join(found)}"
-            )
-        if report.format != "table" or diagram:
-            from attnviz.teach.steps.show import agreement_lines
-
-            for result in found.values():
-                for line in (*result.notes, *agreement_lines(result)):
-                    report.say(line)
-        report.add(_data(found, diagram))
+        report.add(asked.data(options))
         report.finish("computed")
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """What is to be worked, and how."""
-
-    given: tuple[str | None, str | None, str | None, str | None]
-    layer: MechanismChoice
-    causal: bool
-    mask: str | None
-    padding: int
-
-    def of_model(self, options: Options) -> dict[str, Steps]:
-        """One head of a model."""
-        file, target, text, example = self.given
-        own = {"--mechanism": self.layer.name, "--mask": self.mask, "--padding": self.padding}
-        own |= {"--example": example, "--causal": self.causal and options.origin.model != "pocket"}
-        for option, value in own.items():
-            if value:
-                raise UsageError(f"{option} is not for --model, which brings its own numbers")
-        sentence = _sentence(file, text)
-        if sentence is None:
-            raise UsageError("--model needs a sentence: attnviz steps --model pocket SENTENCE")
-        return {
-            "": _head(sentence, target, replace(options.origin, causal=self.causal), options.choice)
-        }
-
-    def of_mechanism(self, options: Options) -> dict[str, Steps]:
-        """A mechanism over a sentence, two of them, or numbers; of several examples by name."""
-        from attnviz.teach.steps.arithmetic import arithmetic
-
-        for name in ("layer", "head", "stream"):
-            if getattr(options.choice, name) is not None:
-                raise UsageError(f"--{name} chooses a head of a model: add --model ID_OR_FOLDER")
-        found = self._sentences() or self._numbers()
-        return {
-            name: arithmetic(
-                self._masked(given),
-                mechanism=self.layer.name or None,
-                heads=self.layer.heads or 1,
-                causal=self.causal,
-            )
-            for name, given in found.items()
-        }
-
-    def _sentences(self) -> dict[str, CalculationInputs]:
-        """A sentence, or two, with random vectors; nothing where there is none."""
-        from attnviz.storage.texts import check_text
-
-        file, target, text, example = self.given
-        sentence = _sentence(file, text)
-        if sentence is None:
-            if target is not None:
-                raise UsageError("TARGET is a second sentence: give the first one too")
-            if self.layer.size is not None:
-                raise UsageError(
-                    f"size={self.layer.size} is for a sentence: a file has its own numbers"
-                )
-            return {}
-        from attnviz.models.own import check_mechanism
-        from attnviz.teach.steps.given import seeded_sentence
-
-        if example is not None:
-            also = "a sentence" if text is None else "--text"
-            raise UsageError(
-                f"--example names a worked example, or one of a file: leave {also} out"
-            )
-        row = MECHANISMS[self.layer.name or "scaled"]
-        both = "co" in row.commands
-        if self.layer.name and target is not None and not both:
-            check_mechanism(self.layer.name, "cross")
-        target = None if target is None else check_text(target, "target")
-        if both and target is not None:  # the first text is the first sequence, as of `attnviz co`
-            sentence, target = target, sentence
-        size, seed = self.layer.size or SIZE, self.layer.seed or 0
-        given = seeded_sentence(sentence, size, seed, target, row, self.layer.heads or 1)
-        return {"": given}
-
-    def _numbers(self) -> dict[str, CalculationInputs]:
-        """A built-in example, or what a file holds, by name."""
-        from attnviz.core.errors import choose
-        from attnviz.teach.steps.given import EXAMPLES, CalculationInputs, worked_example
-
-        file, _, _, example = self.given
-        if file is None:
-            return {"": worked_example(choose(example or "self", EXAMPLES, "example"))}
-        if file != "-" and not _exists(file):
-            raise InputError(f"there is no file '{file}'; to attend over a sentence, use --text")
-        if file != "-" and Path(file).is_dir():
-            raise InputError(f"'{file}' is a folder, not a file of matrices")
-        data = sys.stdin.buffer.read() if file == "-" else None
-        path = Path("stdin" if file == "-" else file)
-        found = CalculationInputs.examples(path, data)
-        if example is None:
-            return found or {"": CalculationInputs.from_file(path, data)}
-        if not found:
-            raise UsageError(f"'{path}' holds one calculation without a name: leave --example out")
-        return {example: found[choose(example, found, "example")]}
-
-    def _masked(self, given: CalculationInputs) -> CalculationInputs:
-        shape = tuple(len(given.inputs[name]) for name in given.names)
-        if self.padding >= shape[1]:
-            raise UsageError(f"--padding {self.padding} leaves none of the {shape[1]} keys")
-        if self.mask is not None:
-            given = replace(given, mask=_mask(self.mask, shape))
-        return replace(given, padding=self.padding, seed=self.layer.seed or given.seed)
+_LIST = ", ".join(LESSONS)
 
 
-def _mask(spelt: str, shape: tuple[int, ...]) -> NDArray[np.bool_]:
-    """A mask written out, or that of a file; one row is for all queries."""
-    import numpy as np
+@with_options("page", writes="lesson")
+def lesson(
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help=f"One of {_LIST}.")] = None,
+    length: int | None = opt(GIVEN, "--length N", "Positions; in delta, pairs.", min=1),
+    size: int | None = opt(GIVEN, "--size N", "Features of a position or head.", min=1),
+    heads: int | None = opt(GIVEN, "--heads N", "Heads in alibi, default 8.", min=1),
+    window: int | None = opt(GIVEN, "--window N", "Positions to either side, default 2.", min=1),
+    steps: int | None = opt(GIVEN, "--steps N", "Training steps in training, default 300.", min=1),
+    seed: int | None = opt(GIVEN, "--seed N", "Seed of random numbers, default 0.", min=0),
+    text: str | None = opt(GIVEN, "--text TEXT", "Sentence to attend over."),
+    model: Path | None = opt(
+        GIVEN, "--model -m CONFIG_OR_FOLDER", "Model configuration that cache computes for."
+    ),
+    plot: Path | None = opt(OUTPUT, "--plot FILE", "The lesson as a picture: .png, .svg or .pdf."),
+    *,
+    options: Options,
+) -> None:
+    """Teach one thing about attention in numbers.
 
-    from attnviz.storage.matrices import read_matrices
-    from attnviz.teach.steps.given import as_mask
+    positions, rotary, alibi: how a model knows positions. scaling,
+    temperature, online, sinks: how scores become weights. masking, padding,
+    window: which tokens are visible. linear, delta: attention without a
+    softmax. cache, groups: what is kept of the past. training, induction:
+    what is learned.
 
-    if _exists(spelt) or _SUFFIX.search(spelt):
-        found = read_matrices(Path(spelt))
-        if "mask" not in found:
-            raise InputError(f"'{spelt}' holds no matrix 'mask'")
-        mask = as_mask(found["mask"])
-    else:
-        rows = [row.replace(" ", "") for row in re.split("[,;\n]", spelt)]
-        if len({*map(len, rows)}) != 1 or not re.fullmatch("[01]+", "".join(rows)):
-            raise UsageError(f"--mask '{spelt}' is no mask: write 1 and 0, as in '1 0 1, 1 1 1'")
-        mask = np.array([[*row] for row in rows]) == "1"
-    return np.broadcast_to(mask, shape) if mask.shape == (1, shape[1]) else mask
+    attnviz lesson scaling
 
+    attnviz lesson positions --plot positions.png
+    """
+    from attnviz.cli.report import Report
+    from attnviz.teach.lessons.teaching import lesson_data, teach
 
-def _head(sentence: str, target: str | None, origin: Origin, choice: Choice) -> Steps:
-    """One head of a model over a sentence, or a pair; of many the one that is seen first."""
-    from attnviz.analyses.select import check_selection, select
-    from attnviz.core.query import Query
-    from attnviz.mechanisms.formula import HeadPlace
-    from attnviz.models import SupportsHeadArithmetic, attend_query
-    from attnviz.models.open import open_source
-    from attnviz.teach.steps.head import head_steps
-
-    check_selection(choice.layer, choice.head)
-    command: Command = "self" if target is None else "cross"
-    source = open_source(origin, command)
-    if not isinstance(source, SupportsHeadArithmetic):
-        raise UsageError("--model has no numbers of single heads here")
-    query = Query(sentence, target, command)
-    attention = select(attend_query(source, query), choice.stream, choice.layer, choice.head)
-    item = attention.main
-    focus = attention.focus.get(item.stream)
-    layer, head = (item.layers[-1], item.heads[0]) if focus is None else (focus.layer, focus.head)
-    names = {"layer": (choice.layer, item.layers, layer), "head": (choice.head, item.heads, head)}
-    for what, (selection, known, _) in names.items():
-        if selection is not None and len(known) > 1:
-            raise UsageError(f"--{what} {selection}: steps shows one {what}, not {len(known)}")
-    layer, head = (known[0] if len(known) == 1 else usual for _, known, usual in names.values())
-    which = HeadPlace(item.stream, layer, head)
-    return head_steps(attention, which, source.head_arithmetic(query, which))
-
-
-def _sentence(file: str | None, text: str | None) -> str | None:
-    """The sentence that was asked for, or None where a file was, or nothing."""
-    if text is not None and file is not None:
-        raise UsageError("give either --text or an argument, not both")
-    if text is None:
-        if file is None or file == "-" or (file and (_exists(file) or _SUFFIX.search(file))):
-            return None
-        if file.strip() and not any(map(str.isspace, file.strip())):
-            return None
-    from attnviz.storage.texts import check_text
-
-    return check_text(text or file or "", "sentence")
-
-
-def _exists(name: str) -> bool:
-    """False also for a sentence that is longer than any file's name can be."""
-    return os.path.exists(name)  # noqa: PTH110 - never fails
-
-
-def _data(found: Mapping[str, Steps], diagram: bool) -> Data:
-    """One calculation, or several examples by name."""
-    from attnviz.renderers.reports import Data
-    from attnviz.storage.documents import dump_json
-    from attnviz.teach.steps import show
-
-    (first, *more), names = found.values(), [*found]
-
-    def archive() -> bytes:
-        import numpy as np
-
-        file, parts = io.BytesIO(), first.arrays()
-        if more:
-            parts = {f"{n}.{m}": v for n, one in found.items() for m, v in one.arrays().items()}
-        np.savez_compressed(file, **parts)  # type: ignore[arg-type]
-        return file.getvalue()
-
-    def document() -> str:
-        named = {"schema": 1, "examples": {name: one.data() for name, one in found.items()}}
-        return dump_json(named if more else first.data()) + "\n"
-
-    def table(display: Display) -> str:
-        if diagram:
-            return show.mermaid(first)
-        return show.examples_listing(found, display) if more else show.table(first, display)
-
-    def figure() -> Figure:
-        from attnviz.teach.steps.scatter import scatter
-
-        return scatter(first)
-
-    def page(command: str) -> str:
-        from attnviz.teach.steps.page import steps_page
-
-        return steps_page([*found.values()], command)
-
-    return Data(
-        text=table,
-        document=document,
-        arrays=archive,
-        page=page,
-        figures={"scatter": figure},
-        about=first.title if not more else ", ".join(names),
-        value=first if not more else dict(found),
-    )
+    if name is None:
+        rows = [(one, row.summary) for one, row in LESSONS.items()]
+        write_listing(listing(("lesson", "summary"), rows), options)
+        return
+    choose(name, LESSONS, "lesson")
+    wanted: dict[str, Any] = {"length": length, "size": size, "heads": heads, "window": window}
+    wanted |= {"steps": steps, "seed": seed, "text": text, "model": model}
+    given = {option: value for option, value in wanted.items() if value is not None}
+    with Report(options, "lesson", pictures={"plot": plot}) as report:
+        report.add(lesson_data(teach(name, given)))
+        report.finish("taught")

@@ -10,6 +10,7 @@ from typing import Any
 from attnviz.core.attention_map import IMPLIED, Attention
 from attnviz.core.errors import AttentionError, AttnvizError, InputError, ModelError, UsageError
 from attnviz.core.lens_inputs import ValueVectors
+from attnviz.core.options import InMemoryModel
 from attnviz.core.query import Query
 from attnviz.mechanisms.formula import HeadArithmetic, HeadPlace
 from attnviz.models import Predicting
@@ -165,7 +166,7 @@ class HuggingFaceModel(LoadedModel, Predicting):
 
 
 def load_model(
-    name: str,
+    name: str | InMemoryModel,
     *,
     generate: int | None = None,
     chat: bool = False,
@@ -177,7 +178,7 @@ def load_model(
 
     def kind_of(config: Any) -> Any:
         if generate is not None:
-            return writer_class(config, name)
+            return writer_class(config, str(name))
         return model_class(config, with_head=with_head)
 
     load_reader: Callable[..., Any] = partial(load_tokenizer, allow_code=terms.allow_code)
@@ -197,7 +198,7 @@ def load_model(
         check_family(model.config, 0)
     family = family_of(model)
     return HuggingFaceModel(
-        name=name,
+        name=str(name),
         model=model,
         tokenizer=parts.reader,
         family=family,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnviz.core.attention_map import Attention, AttentionMap, Token
 from attnviz.core.errors import InputError, ModelError, UsageError, choose
+from attnviz.core.options import InMemoryModel
 from attnviz.core.query import Query, Recording
 from attnviz.core.tokens import patch_tokens
 from attnviz.models import UnbatchedSource
@@ -324,7 +325,7 @@ class AudioModel(LoadedModel, UnbatchedSource):
         return found, why
 
 
-def load_audio_model(name: str, **options: Any) -> AudioModel:
+def load_audio_model(name: str | InMemoryModel, **options: Any) -> AudioModel:
     """A pretrained speech model; options are the fields of `LoadOptions`."""
     terms = LoadOptions(**options)
 
@@ -345,7 +346,7 @@ def load_audio_model(name: str, **options: Any) -> AudioModel:
         extractor = getattr(reader, "feature_extractor", reader)
         tokenizer = getattr(reader, "tokenizer", None)
     return AudioModel(
-        name=name,
+        name=str(name),
         model=model,
         tokenizer=tokenizer,
         extractor=extractor,

@@ -16,7 +16,7 @@ from typing import Any
 
 from attnviz.core.attention_map import Provenance
 from attnviz.core.errors import ModelError, UsageError, did_you_mean, in_short
-from attnviz.core.options import Given
+from attnviz.core.options import InMemoryModel
 from attnviz.models.hugging_face.load.adapters import find_adapter, merge_adapter
 from attnviz.models.hugging_face.load.checkpoint import (
     Checkpoint,
@@ -68,7 +68,7 @@ class LoadedParts:
 
 
 def load_parts(
-    name: str,
+    name: str | InMemoryModel,
     options: LoadOptions,
     load_reader: Callable[[Path, str], Any],
     class_of: Callable[[Any], Any],
@@ -78,8 +78,8 @@ def load_parts(
     `load_reader` makes a tokenizer or an image processor from a folder and a name; `class_of`
     chooses the class that loads a configuration's model.
     """
-    if isinstance(name, Given):
-        return parts_in_memory(*name.things)
+    if isinstance(name, InMemoryModel):
+        return parts_in_memory(name.model, name.reader)
     check_device_map(options.device_map, options.device)
     adapter = None
     if options.adapter is not None:

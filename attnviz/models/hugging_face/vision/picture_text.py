@@ -13,6 +13,7 @@ import numpy as np
 
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 from attnviz.core.errors import ModelError, UsageError
+from attnviz.core.options import InMemoryModel
 from attnviz.core.query import Picture, Query
 from attnviz.core.tokens import patch_tokens
 from attnviz.models import UnbatchedSource
@@ -282,7 +283,7 @@ def _patch_map(
 
 
 def load_picture_text_model(
-    name: str, generate: int | None = None, **options: Any
+    name: str | InMemoryModel, generate: int | None = None, **options: Any
 ) -> PictureTextModel:
     """A pretrained model of pictures and text; options are the fields of `LoadOptions`.
 
@@ -315,7 +316,7 @@ def load_picture_text_model(
     )
     if generate is not None and silent:
         raise ModelError(f"'{name}' has no trained language-model head: leave --generate out")
-    return PictureTextModel(name, model, parts.reader, parts.provenance, generate)
+    return PictureTextModel(str(name), model, parts.reader, parts.provenance, generate)
 
 
 def _load_processor(folder: Path, name: str) -> Any:

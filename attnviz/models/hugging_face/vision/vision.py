@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token, not_finite
 from attnviz.core.errors import AttentionError, ModelError, UsageError
 from attnviz.core.locks import thread_hook
+from attnviz.core.options import InMemoryModel
 from attnviz.core.query import Picture, Query
 from attnviz.core.tokens import AVERAGE, check_patch, patch_name, patch_tokens
 from attnviz.models import Predicting, UnbatchedSource
@@ -202,7 +203,7 @@ def _special_tokens(kind: str, count: int) -> tuple[Token, ...]:
     return tuple(Token(name, special=True) for name in names[:count])
 
 
-def load_vision_model(name: str, **options: Any) -> VisionModel:
+def load_vision_model(name: str | InMemoryModel, **options: Any) -> VisionModel:
     """A pretrained vision model, or one with a tower; options are the fields of `LoadOptions`."""
     parts = load_parts(name, LoadOptions(**options), load_processor, model_class)
     model = parts.model
@@ -212,7 +213,11 @@ def load_vision_model(name: str, **options: Any) -> VisionModel:
             f"'{model.main_input_name}'"
         )
     return VisionModel(
-        name=name, model=model, processor=parts.reader, provenance=parts.provenance, task=parts.task
+        name=str(name),
+        model=model,
+        processor=parts.reader,
+        provenance=parts.provenance,
+        task=parts.task,
     )
 
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from attnviz.core.errors import InputError, UsageError, choose
-from attnviz.core.options import Given, Many, Options, opt
+from attnviz.core.options import Many, Options
 from attnviz.core.registry import Command
 from attnviz.models.open import check_origin
-from attnviz.storage.texts import BadText, Text, check_text
+from attnviz.storage.texts import BadText, Text, check_text, is_utf8
 from attnviz.storage.texts.formats import (
     INPUT_FORMATS,
     SUFFIXES,
@@ -61,8 +63,6 @@ def stdin_is_ready() -> bool:
 
 def count_records(file: str, how: Many = USUAL, *, pairs: bool = False) -> int | None:
     """How many texts, good and bad, a file holds; None if it can be read only once."""
-    if isinstance(file, Given):
-        return len(file.things)
     if file == "-" or not Path(file).is_file():
         return None
     reading = reading_of(file, how, pairs=pairs)
@@ -131,8 +131,6 @@ def pictures_in(files: Sequence[str]) -> tuple[list[Path], int]:
 
     Without any picture the file is one of texts.
     """
-    if any(isinstance(file, Given) for file in files):
-        return [], 0
     from attnviz.storage.matrices import open_file
 
     found, others, aside = list[Path](), list[str](), 0
@@ -170,23 +168,33 @@ def files_below(folder: Path) -> list[Path]:
     return sorted(one for one in found if one.is_file())
 
 
-INPUT = opt(
-    "Options",
-    "--input -i FILE",
-    "Read texts from a file: .txt (one a line), .jsonl, .csv, .tsv, each also .gz; - is stdin.",
-)
+@dataclass(frozen=True, slots=True)
+class TextInput:
+    """Texts or pairs as they come.
+
+    Attributes:
+        records: each text, or why it cannot be used; they can be read once.
+        several: whether there may be more than one.
+        count: counts all of them, good and bad; None where that is not known.
+        ready: whether the next one can be had without waiting; None: always.
+        file: what they are read from, if it can be read again.
+    """
+
+    records: Iterator[Text | BadText]
+    several: bool = True
+    count: Callable[[], int | None] = lambda: None
+    ready: Callable[[], bool] | None = None
+    file: Path | None = None
+
+    @property
+    def total(self) -> Callable[[], int | None] | None:
+        """What counts them; None of a single text, whose progress nobody watches."""
+        return self.count if self.several else None
 
 
-def doubts(given: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """Notes on arguments that may be mistakes: a text that names a file, or single words."""
-    texts = [value for name, value in given if name in ("text", "source", "target")]
-    for text in texts:
-        # os.path, since Path.is_file() raises where a text is longer than a name can be.
-        if text != "-" and os.path.isfile(text):  # noqa: PTH113
-            yield f"'{text}' is read as text and is also a file: --input {text} reads the file"
-    words = [text for text in texts if text.strip() and len(text.split()) == 1 and text != "-"]
-    if len(words) == len(texts) > 2:
-        yield f"{len(texts)} texts of one word each: quote a sentence to make it one text"
+def given_texts(*texts: Text) -> TextInput:
+    """Texts that are known already."""
+    return TextInput(iter(texts), len(texts) > 1, lambda: len(texts))
 
 
 def texts_of(
@@ -196,8 +204,8 @@ def texts_of(
     *,
     pairs: bool = False,
     keep_blank: bool = False,
-) -> tuple[Iterator[Text | BadText], bool]:
-    """The texts of the arguments, of a file or of stdin, and whether there may be several."""
+) -> TextInput:
+    """The texts of a command line's arguments, of a file or of stdin."""
     if file is not None and arguments:
         raise UsageError("both TEXT and --input were given: give one")
     if file is None and not arguments:
@@ -206,30 +214,80 @@ def texts_of(
         file = "-"
     if "-" in arguments and len(arguments) > 1:
         raise UsageError("- reads every text from stdin and stands alone: leave the others out")
-    if isinstance(file, Given):
-        return iter(file.things), True
     if file is not None or list(arguments) == ["-"]:
         file = "-" if file is None else file
         reading = reading_of(file, how, pairs=pairs, keep_blank=keep_blank)
-        return texts_of_file(file, reading), True
+        count = partial(count_records, file, how, pairs=pairs)
+        on_disk = None if file == "-" else Path(file)
+        ready = stdin_is_ready if file == "-" else None
+        records = texts_of_file(file, reading)
+        return TextInput(records, count=count, ready=ready, file=on_disk)
     if how.columns is not None or how.input_format is not None:
         given = "--columns" if how.columns is not None else "--input-format"
         raise UsageError(f"{given} is for files and stdin: leave it out, or give --input FILE")
     if pairs:
         source, target = arguments[0], arguments[1] if len(arguments) > 1 else None
         checked = None if target is None else check_text(target, "target")
-        return iter([Text("0", check_text(source, "source"), checked)]), False
-    texts = [Text(str(place), check_text(text)) for place, text in enumerate(arguments)]
-    return iter(texts), len(texts) > 1
+        return given_texts(Text("0", check_text(source, "source"), checked))
+    return given_texts(
+        *(Text(str(place), check_text(text)) for place, text in enumerate(arguments))
+    )
 
 
-def given_texts(
+def texts_or_pairs(
     text: str | None, target: str | None, file: str | None, options: Options
-) -> tuple[Iterator[Text | BadText], bool, Command]:
-    """The texts, whether there may be several, and the command whose models can read them."""
+) -> tuple[TextInput, Command]:
+    """Texts, or pairs where a target or a file was given, and the command that reads them."""
     arguments = [one for one in (text, target) if one is not None]
     pairs = target is not None or file is not None
-    texts, many = texts_of(arguments, file, options.many, pairs=pairs)
     command: Command = "cross" if pairs else "self"
+    texts = texts_of(arguments, file, options.many, pairs=pairs)
     check_origin(options.origin, command)
-    return texts, many, command
+    return texts, command
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusInput:
+    """Texts or pictures that can be read more than once, unless they come from a pipe.
+
+    Attributes:
+        open: reads them from the first.
+        count: counts all of them, good and bad; None where that is not known.
+        file: what they are read from, and a run is resumed by; None: nothing on a disk.
+        rereads: whether `open` may be called again.
+        pictures: the files, if they are pictures.
+        others: how many files beside the pictures are none.
+    """
+
+    open: Callable[[], Iterator[Text | BadText]]
+    count: Callable[[], int | None] = lambda: None
+    file: Path | None = None
+    rereads: bool = True
+    pictures: Sequence[Path] = ()
+    others: int = 0
+
+
+def corpus_input(files: Sequence[str], how: Many, *, pairs: bool) -> CorpusInput:
+    """The pictures among files and in folders, or the texts of one file."""
+    pictures, others = pictures_in(files)
+    if pictures:
+        records = partial(_picture_records, pictures)
+        count = len(pictures)
+        return CorpusInput(records, lambda: count, pictures[0], pictures=pictures, others=others)
+    (file,) = files
+    reads = not (file == "-" or not Path(file).is_file())
+    return CorpusInput(
+        open=lambda: texts_of([], file, how, pairs=pairs).records,
+        count=partial(count_records, file, how, pairs=pairs),
+        file=Path(file) if reads else None,
+        rereads=reads,
+    )
+
+
+def _picture_records(pictures: Sequence[Path]) -> Iterator[Text | BadText]:
+    for number, path in enumerate(pictures, 1):
+        name, where = str(path), f"'{path}'"
+        if is_utf8(name):
+            yield Text(name, name, where=where, line=number, raw=name)
+        else:
+            yield BadText(where, InputError(f"the name {where} is not valid UTF-8"), number, name)

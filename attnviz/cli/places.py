@@ -91,12 +91,12 @@ class Place:
     def claims(self, name: str) -> bool:
         """Whether a file of that name beside it is written by the run, hidden ones included."""
         real = self.real
-        stem, suffix = re.escape(_folded(real.stem)), re.escape(_folded(real.suffix))
+        stem, suffix = re.escape(_fold_name(real.stem)), re.escape(_fold_name(real.suffix))
         number = rf"(?:-\d+){'?' * self.perhaps}" if self.several else ""
         file = f"{stem}{number}{suffix}"
         made = rf"{stem}(?:-\d+)?{suffix}\.(?:partial|unfinished|journal)(?:-\d+)?"
         hidden = rf"\.{made}|\.\.{made}\.partial(?:-\d+)?"  # the draft of what is hidden too
-        return re.fullmatch(f"{file}|{hidden}", _folded(name)) is not None
+        return re.fullmatch(f"{file}|{hidden}", _fold_name(name)) is not None
 
     def meets(self, other: Place) -> bool:
         """Whether one file is, or may become, both."""
@@ -106,11 +106,11 @@ class Place:
         if not same_file(mine.parent, theirs.parent):
             return False
         if self.several and other.several:
-            return _folded(mine.name) == _folded(theirs.name)
+            return _fold_name(mine.name) == _fold_name(theirs.name)
         return self.claims(theirs.name) or other.claims(mine.name)
 
 
-def _folded(name: str) -> str:
+def _fold_name(name: str) -> str:
     """A name as disks that know no capitals and only one spelling of é compare it."""
     return unicodedata.normalize("NFC", name).casefold()
 

@@ -5,24 +5,25 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
-from functools import partial
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attnviz.cli.output import note, write_bytes
+from attnviz.cli.places import note, write_bytes
 from attnviz.core.errors import UsageError
 from attnviz.core.options import Many, Options, Width
 from attnviz.core.registry import FORMATS
-from attnviz.renderers import Display, Renderer, Views
-from attnviz.renderers.reports import Data, as_bytes, format_of, make_renderer, picture_suffix
+from attnviz.renderers import Display, Renderer
+from attnviz.renderers.reports import (
+    Item,
+    as_bytes,
+    format_of,
+    make_renderer,
+    picture_suffix,
+)
 from attnviz.storage.writing import PartialFile, output_errors, write_file
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from attnviz.core.attention_map import Attention
     from attnviz.runs.resumable import ResumableSink
 
 PAGES = (".html", ".htm")
@@ -35,47 +36,7 @@ OWN = {
 """What a page or a picture holds that attnviz has made."""
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
-    """One result, in every form that a place may ask for.
-
-    Attributes:
-        views: what a reader is shown of maps, worked out once and only if somebody asks.
-        figures: its own pictures by name; of maps the usual ones need none.
-        page: the maps of its page, where these are not the data.
-        picture: for a stream, the file of the picture that its patches lie over.
-    """
-
-    data: Attention | Data
-    views: Views
-    figures: Mapping[str, Callable[[], Figure]] = field(default_factory=dict)
-    page: Attention | None = None
-    picture: Mapping[str, bytes] | None = None
-
-
-def data_of(
-    value: Any,
-    table: Callable[..., str],
-    rows: Callable[[Any], str],
-    document: Callable[[Any], str],
-    *chosen: object,
-    **more: Any,
-) -> Data:
-    """A value as data, by what writes it in each form; the table takes what is `chosen`, too."""
-    more |= {"rows": partial(rows, value), "document": partial(document, value)}
-    return Data(text=partial(table, value, *chosen), value=value, **more)
-
-
-def item_of(result: Attention | Data, options: Options) -> Item:
-    """A result with its usual views and pictures."""
-    if isinstance(result, Data):
-        return Item(result, tuple, result.figures)
-    from attnviz.runs.outputs import views_of
-
-    return Item(result, views_of(result, options.choice, options.origin.top))
-
-
-class DataSink:
+class DataOutput:
     """Data in a draft, kept once it is complete, or on stdout as soon as each result is done."""
 
     def __init__(
@@ -106,7 +67,7 @@ class DataSink:
             self.read = False
 
 
-class FileSink:
+class NumberedFiles:
     """A file for each result: FILE for one, FILE-0, FILE-1, … for several.
 
     Where there may be several, the first is FILE-0 until it turns out to be the only one: texts
@@ -119,13 +80,13 @@ class FileSink:
 
     def rename_only(self) -> None:
         """Give the file of the only result the name that was asked for."""
-        if self.path is not None and self.many and (first := numbered(self.path, 0)).exists():
+        if self.path is not None and self.many and (first := numbered_path(self.path, 0)).exists():
             write_file(self.path, first.read_bytes())
             first.unlink()
             self.many = False
 
 
-class PictureSink(FileSink):
+class PictureFiles(NumberedFiles):
     """A picture of each result."""
 
     def __init__(
@@ -137,13 +98,15 @@ class PictureSink(FileSink):
 
     def add(self, item: Item) -> None:
         """Draw the result's picture."""
-        write_file(numbered(self.file, self.count) if self.many else self.file, self._drawn(item))
+        write_file(
+            numbered_path(self.file, self.count) if self.many else self.file, self._draw(item)
+        )
         self.count += 1
 
     def finish(self) -> None:
         """Nothing more: every picture is already complete."""
 
-    def _drawn(self, item: Item) -> bytes:
+    def _draw(self, item: Item) -> bytes:
         from attnviz.renderers.figures.figure import figure_bytes
 
         if self.picture in item.figures:
@@ -156,7 +119,7 @@ class PictureSink(FileSink):
         return figure_bytes(figure, self.suffix, getattr(item.data, "about", ""))
 
 
-class PageSink(FileSink):
+class PageFiles(NumberedFiles):
     """A page of each text."""
 
     def __init__(self, path: Path | None, *, many: bool, shown: bool, count: int = 0) -> None:
@@ -165,39 +128,30 @@ class PageSink(FileSink):
 
     def add(self, item: Item) -> None:
         """Write the text's page, and show it if it is the first and its name is settled."""
-        attention = item.page or item.data
         self.count += 1
         if self.path is None and self.count > 1:
             return
-        if isinstance(attention, Data):
-            if attention.page is None:
-                return
-            page = attention.page(command_line())
-        else:
-            from attnviz.runs.outputs import page_html
+        from attnviz.runs.outputs import page_of
 
-            page = page_html(
-                attention,
-                command_line(),
-                picture=item.picture,
-                shown=None if item.page else item.views,
-            )
-        path = numbered(self.path, self.count - 1) if self.many and self.path else self.path
+        page = page_of(item, command_line())
+        if page is None:
+            return
+        path = numbered_path(self.path, self.count - 1) if self.many and self.path else self.path
         save_page(path, as_bytes(page), shown=self.shown and not self.waits)
 
     def finish(self) -> None:
         """Show the first page, and say that it is the first, where there were more texts."""
         if self.shown and self.waits and self.path is not None:
-            show(numbered(self.path, 0) if self.many else self.path)
+            show(numbered_path(self.path, 0) if self.many else self.path)
         if self.shown and self.count > 1:
             note("--open shows the first text; --html FILE writes a page for each")
 
 
-Sink = DataSink | PictureSink | PageSink
+RunOutput = DataOutput | PictureFiles | PageFiles
 """One place that results go to."""
 
 
-def numbered(path: Path, count: int) -> Path:
+def numbered_path(path: Path, count: int) -> Path:
     """The file of one text of many, counted from 0."""
     return path.with_name(f"{path.stem}-{count}{path.suffix}")
 

@@ -1,0 +1,1 @@
+"""The functions of Python, by the names and with the options of the command line."""

@@ -1,0 +1,445 @@
+"""What Python gives: the keywords that functions share, and how arguments are checked."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    ParamSpec,
+    TypedDict,
+    TypeVar,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+from attnviz.core.errors import InputError, UsageError, choose, in_short, in_words
+from attnviz.core.locks import evaluation_mode, model_lock
+from attnviz.core.options import (
+    DECLARED,
+    Choice,
+    Device,
+    DeviceMap,
+    Dtype,
+    EngineName,
+    InMemoryMaps,
+    InMemoryModel,
+    InputFormat,
+    Language,
+    Many,
+    OnError,
+    Options,
+    Origin,
+    Over,
+    Reduce,
+    Special,
+    refuse_old_option,
+)
+from attnviz.core.plugins import INTERRUPTIONS, PluginError, blamed, said
+from attnviz.runs.inputs import TextInput, texts_of
+from attnviz.storage.texts import BadText, Text, check_text
+
+Which = int | str | Sequence[int] | None
+"""Layers or heads: 3, "0-2", "2.3", [0, 2]."""
+
+
+class ModelOptions(TypedDict, total=False):
+    """A model by name or folder, or one of transformers in memory with what reads its inputs."""
+
+    model: Any
+    tokenizer: Any
+    processor: Any
+    adapter: str | None
+    device: Device
+    device_map: DeviceMap | None
+    dtype: Dtype | None
+    revision: str | None
+    allow_pickle: bool
+    allow_code: bool
+
+
+class FileOptions(TypedDict, total=False):
+    """Weights, or queries and keys, that a file holds."""
+
+    weights: str | Path | None
+    qk: str | Path | None
+    seed: int
+
+
+class SelectionOptions(TypedDict, total=False):
+    """Which maps of a model are taken."""
+
+    stream: str | None
+    layer: Which
+    head: Which
+
+
+class ViewOptions(SelectionOptions, total=False):
+    """What is made of the maps of a text."""
+
+    reduce: Reduce
+    over: Over
+    special: Special
+    group: str | None
+    words: bool
+
+
+class LensOptions(TypedDict, total=False):
+    """A lens, and what it explains."""
+
+    lens: str
+    explain: str | None
+    check: int
+
+
+class ReadingOptions(TypedDict, total=False):
+    """How files of texts are read."""
+
+    columns: str | None
+    input_format: InputFormat | None
+    max_line: int
+    on_error: OnError
+
+
+class SharingOptions(TypedDict, total=False):
+    """Who does the work on many texts."""
+
+    batch_size: int | None
+    workers: int | None
+    engine: EngineName
+    ray_address: str | None
+
+
+class AttendOptions(ModelOptions, FileOptions, LensOptions, ViewOptions, total=False):
+    """What `attend` and `attend_many` take."""
+
+    mechanism: str | None
+    command: Literal["self", "cross", "co"] | None
+    causal: bool
+    generate: int | None
+    chat: bool
+    keep_qk: bool
+    channels: str
+    max_size: int | None
+    rows: str | None
+    window: str | None
+    top: int
+    to: Language | None
+    labels: str | Sequence[str] | None
+
+
+class CorpusOptions(ModelOptions, SelectionOptions, ReadingOptions, SharingOptions, total=False):
+    """What `corpus` takes."""
+
+    mechanism: str | None
+    causal: bool
+    to: Language | None
+    max_size: int | None
+    special: Special
+
+
+class HeadsOptions(CorpusOptions, FileOptions, total=False):
+    """What `heads` takes."""
+
+
+class ExperimentOptions(ModelOptions, ReadingOptions, total=False):
+    """What `ablate` and `lenses` take."""
+
+    causal: bool
+    to: Language | None
+    chat: bool
+    explain: str | None
+
+
+class AlignOptions(ModelOptions, ReadingOptions, SharingOptions, total=False):
+    """What `align` takes."""
+
+    to: Language | None
+    max_size: int | None
+    layer: Which
+    head: Which
+
+
+class CompareOptions(ModelOptions, LensOptions, ViewOptions, total=False):
+    """What `compare` takes."""
+
+    mechanism: str | None
+    causal: bool
+    generate: int | None
+    chat: bool
+    max_size: int | None
+
+
+class ImageOptions(ModelOptions, total=False):
+    """What `image` takes."""
+
+    generate: int | None
+    explain: str | None
+    check: int
+    layer: Which
+    head: Which
+    reduce: Reduce
+    over: Over
+    special: Special
+
+
+class AudioOptions(ModelOptions, ViewOptions, total=False):
+    """What `audio` takes."""
+
+    max_size: int | None
+    top: int
+
+
+class StepsOptions(ModelOptions, SelectionOptions, total=False):
+    """What `steps` takes."""
+
+
+P = ParamSpec("P")
+Answer = TypeVar("Answer")
+Texts = Iterable[str | tuple[str, str | None] | Text]
+"""Texts, or pairs of a source and its target."""
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """What a number may be."""
+
+    min: int | None = None
+    max: int | None = None
+
+
+Sentence = Annotated[str, "checked by the function itself"]
+Positive = Annotated[int, Range(1)]
+NotNegative = Annotated[int, Range(0)]
+Nats = Annotated[float, Range(0)]
+OPENERS = ("model", "tokenizer", "processor")
+OPTIONS = {name: found for half in (Origin, Choice, Many) for name, found in DECLARED[half].items()}
+PICTURES = (
+    *("bars", "gif", "grid", "heatmap", "highlight", "lines", "overlay", "overview", "plot"),
+    "scatter",
+)
+WRITTEN = {
+    **{name: f"call .picture('{name}', FILE) on what it returns" for name in PICTURES},
+    "output": "call .save(FILE) on what it returns",
+    "html": "call .page(FILE) on what it returns",
+    "rejects": "what it returns has .errors",
+    "resume": "give checkpoint=FILE",
+}
+"""Options of the shell that write files, each with what Python has instead."""
+
+
+def public(function: Callable[P, Answer]) -> Callable[P, Answer]:
+    """A function whose arguments are checked by its annotations before it runs.
+
+    What a plug-in raises that no caller would catch becomes an error of attnviz.
+    """
+    command = "self" if function.__name__.startswith("attend") else function.__name__
+
+    @functools.wraps(function)
+    def run(*arguments: P.args, **given: P.kwargs) -> Answer:
+        bound = inspect.signature(function).bind(*arguments, **given).arguments
+        options = bound.pop("options", {})
+        kinds, shared = _kinds_of(function)
+        for name in options:
+            if name in WRITTEN and name not in shared:
+                raise UsageError(f"{name}= is an option of the shell: {WRITTEN[name]}")
+            refuse_old_option(name, command)
+            choose(name, [*kinds, *shared], "option")
+        values = {name: check_value(name, value, kinds[name]) for name, value in bound.items()}
+        checked = {
+            name: check_value(name, value, *OPTIONS.get(name, (shared[name], None)))
+            for name, value in _with_model(options).items()
+        }
+        try:
+            return function(**values, **checked)  # type: ignore[call-arg]
+        except (Exception, *INTERRUPTIONS):
+            raise
+        except BaseException as error:
+            if (package := blamed(error)) is None:
+                raise
+            raise PluginError(f"the plug-in {package} failed: {said(error)}") from error
+
+    return run
+
+
+@functools.cache
+def _kinds_of(function: Callable[..., Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The types of a function's own parameters, and those of its shared options."""
+    kinds = get_type_hints(function, include_extras=True)
+    kinds.pop("return", None)
+    (shared,) = get_args(kinds.pop("options", None)) or (None,)
+    return kinds, {} if shared is None else get_type_hints(shared)
+
+
+def _with_model(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options, with one thing for a model and for what reads its inputs."""
+    model, *readers = (options.get(name) for name in OPENERS)
+    reader = next((one for one in readers if one is not None), None)
+    found = {name: value for name, value in options.items() if name not in OPENERS}
+    if model is None or isinstance(model, str | Path | InMemoryModel):
+        if reader is not None:
+            raise UsageError("a tokenizer or processor is for a model from Python: model=…")
+        if model is None:
+            return found
+        return found | {"model": str(model) if isinstance(model, Path) else model}
+    return found | {"model": InMemoryModel(model, reader)}
+
+
+def read_options(options: Mapping[str, Any], *, top: int = 0) -> Options:
+    """The shared options of a run; links of a text in blocks are looked for only where listed."""
+    origin, choice, many = (
+        {name: options[name] for name in DECLARED[half] if name in options}
+        for half in (Origin, Choice, Many)
+    )
+    return Options(Origin(**{"top": top, **origin}), Choice(**choice), many=Many(**many))
+
+
+@contextmanager
+def in_evaluation(model: str | InMemoryModel | None) -> Iterator[None]:
+    """Have a model when no other thread does; one from Python in evaluation mode meanwhile."""
+    loaded = model.model if isinstance(model, InMemoryModel) else None
+    with model_lock(model if loaded is None else loaded), evaluation_mode(loaded):
+        yield
+
+
+def check_value(name: str, value: Any, annotation: Any, about: Any = None) -> Any:
+    """A value from Python as an option takes it; `about` has its `min` and `max`.
+
+    What an annotation of other types holds is left to the function itself.
+
+    Raises:
+        UsageError: it is of another kind, or out of its range; the message says what it may be.
+    """
+    if get_origin(annotation) is Annotated:
+        annotation, about = get_args(annotation)[:2]
+    allowed = [annotation]
+    if get_origin(annotation) not in (None, Literal) and type(None) in get_args(annotation):
+        allowed = [one for one in get_args(annotation) if one is not type(None)]
+        if value is None:
+            return None
+    if get_origin(allowed[0]) is Annotated:  # as in Positive | None
+        allowed[0], about = get_args(allowed[0])[:2]
+    if isinstance(about, str):
+        return value
+    known = all(one in FITS or get_origin(one) is Literal for one in allowed)
+    if not known or isinstance(value, InMemoryModel | InMemoryMaps):
+        return value
+    for one in allowed:
+        if (made := _made(one, value, name)) is not None:
+            return _in_range(name, made, about) if one in (int, float) else made
+    words = in_words(getattr(one, "__name__", str(one)) for one in allowed)
+    raise UsageError(f"{name}={in_short(value)} is no {words}")
+
+
+FITS: dict[Any, Any] = {
+    bool: bool,
+    int: int,
+    float: (int, float),
+    str: (str, int, Path),
+    Path: (str, Path),
+}
+"""What may be given for an option of a type."""
+
+
+def _made(kind: Any, value: Any, name: str) -> Any:
+    """The value as one of the types that it may be; None: it is none of it."""
+    if get_origin(kind) is Literal:
+        return choose(value, get_args(kind), name) if isinstance(value, str) else None
+    if kind is str and isinstance(value, list | tuple):
+        return (" " if name == "labels" else ",").join(map(str, value))
+    fits = isinstance(value, bool) is (kind is bool) and isinstance(value, FITS[kind])
+    if not fits or (kind is Path and not _names_file(value)):
+        return None
+    return kind(value) if kind in (str, Path) else value
+
+
+def _names_file(value: str | Path) -> bool:
+    try:
+        return b"\0" not in os.fsencode(value)
+    except UnicodeEncodeError:
+        return False
+
+
+def _in_range(name: str, value: float, about: Any) -> float:
+    least, most = getattr(about, "min", None), getattr(about, "max", None)
+    if (least is not None and value < least) or (most is not None and value > most):
+        ends = f"at least {least}" if most is None else f"{least} to {most}"
+        raise UsageError(f"{name}={value} is out of range: {ends}")
+    return value
+
+
+def name_parts(name: str, value: Any, joint: str) -> tuple[str, ...]:
+    """One or several names of heads, links or tokens; parts of a name may be a tuple: (3, 5)."""
+    several = [] if value is None else [value] if isinstance(value, str) else value
+    if joint and isinstance(several, list | tuple) and several and isinstance(several[-1], int):
+        several = [several]  # a single head
+    if not isinstance(several, list | tuple) or not all(
+        isinstance(one, str) or (joint and isinstance(one, list | tuple) and one) for one in several
+    ):
+        raise UsageError(f"{name}={in_short(value)} is no list of names")
+    return tuple(one if isinstance(one, str) else joint.join(map(str, one)) for one in several)
+
+
+def records_of(texts: Any) -> list[Text | BadText]:
+    """Texts from Python as records; one that cannot be used keeps its place.
+
+    Raises:
+        UsageError: they are no list, or hold something that is neither a text nor a pair.
+    """
+    if isinstance(texts, str) or not isinstance(texts, Iterable):
+        raise UsageError(f"a list of texts is needed, and {in_short(texts)} is none")
+    found = list[Text | BadText]()
+    for number, one in enumerate(texts):
+        where = f"text {number}"
+        if isinstance(one, Text):
+            found.append(one)
+            continue
+        source, target = one if isinstance(one, list | tuple) and len(one) == 2 else (one, None)
+        if not isinstance(source, str) or not isinstance(target, str | None):
+            raise UsageError(f"{where} is {in_short(one)}: give a text, or a pair of two")
+        try:
+            check_text(source)
+            if target is not None:
+                check_text(target, "target")
+            found.append(Text(str(number), source, target, where=where))
+        except InputError as error:
+            found.append(BadText(where, InputError(f"{where}: {error}"), number + 1))
+    return found
+
+
+def read_texts(
+    function: str,
+    texts: Any,
+    file: str | Path | None,
+    many: Many,
+    *,
+    target: str | None = None,
+    pairs: bool = False,
+    keep_blank: bool = False,
+) -> TextInput:
+    """A text, a pair, a list of texts or pairs, or those of a file.
+
+    Raises:
+        UsageError: nothing was given, or more than one of them.
+    """
+    if texts is None and file is None:
+        raise UsageError(f"{function} needs texts: a list of them, or the name of a file")
+    if texts is None or isinstance(texts, str):
+        arguments: Sequence[str] = [one for one in (texts, target) if one is not None]
+        name = None if file is None else str(file)
+        return texts_of(arguments, name, many, pairs=pairs, keep_blank=keep_blank)
+    if file is not None or target is not None:
+        other = "a target" if file is None else "input="
+        raise UsageError(f"both a list of texts and {other} were given: give one")
+    records = records_of(texts)
+    if not records:
+        raise InputError("no text was given: the list is empty")
+    return TextInput(iter(records), count=lambda: len(records))

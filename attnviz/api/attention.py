@@ -1,0 +1,253 @@
+"""The attention of a text or of many, of a picture, of a recording."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal, Unpack
+
+from attnviz.api.arguments import (
+    AttendOptions,
+    AudioOptions,
+    ImageOptions,
+    Positive,
+    Sentence,
+    Texts,
+    in_evaluation,
+    public,
+    read_options,
+    records_of,
+)
+from attnviz.api.collected import CollectedReport, Findings, collecting
+from attnviz.core.errors import AttnvizError, UsageError, choose, in_short
+from attnviz.core.options import LENS_NAMES, Choice, Options, Origin, PictureScale
+from attnviz.core.registry import Command
+from attnviz.models.lens import needs_head
+from attnviz.models.open import brings_tokens, check_origin
+from attnviz.runs.engines import open_engine
+from attnviz.runs.many_texts import AttendChunk, attend_all, close_sources, source_for
+from attnviz.runs.pictures import ALL, PictureRequest, look_at_pictures
+from attnviz.runs.pipeline import (
+    AttentionRequest,
+    Result,
+    as_result,
+    attend_one,
+    check_choice,
+    check_kept,
+)
+from attnviz.runs.recordings import RecordingRequest, report_recording
+from attnviz.runs.reporting import hold_notes
+from attnviz.storage.texts import Text, check_text, chunks
+
+
+@public
+def attend(
+    text: Sentence, target: Sentence | None = None, **options: Unpack[AttendOptions]
+) -> Result:
+    """The attention of a text over itself or, with a target, of the target over the text.
+
+    Args:
+        text: the text; with a target, the source whose tokens are the keys.
+        target: the text whose tokens are the queries.
+        options: those of the shell, by name; `model` may be a model of transformers with its
+            `tokenizer` (it is left as it is), and `command` "cross", to let the model write the
+            target itself, or "co".
+
+    Returns:
+        `.weights` (layers, heads, queries, keys), `.tokens`, `.maps`, `.heatmap()`, `.grid()`,
+        `.page()`, `.save()`, `.select()`.
+
+    Raises:
+        AttnvizError: what the shell would say in one line.
+    """
+    for what, given in (("text", text), ("target", target)):
+        if not isinstance(given, str) and (given is not None or what == "text"):
+            kind = type(given).__name__
+            raise UsageError(f"the {what} is of type {kind}: attend_many takes several texts")
+    command, asked = _read_request(options, "self" if target is None else "cross")
+    if not brings_tokens(asked.origin):
+        check_text(text)
+        if target is not None:
+            check_text(target, "target")
+    return _attend_text(asked.origin, command, Text("0", text, target), asked.choice)
+
+
+def _attend_text(origin: Origin, command: Command, text: Text, choice: Choice) -> Result:
+    with in_evaluation(origin.model):
+        source = source_for(origin, command, with_head=needs_head(choice.lens))
+        found = attend_one(source, text, choice, command)
+    return replace(found, again=AttentionRequest(origin, command, text, _attend_text))
+
+
+@public
+def attend_many(
+    texts: Texts,
+    *,
+    batch_size: Positive | None = None,
+    workers: Positive | None = None,
+    **options: Unpack[AttendOptions],
+) -> Iterator[Result | AttnvizError]:
+    """The attention of each text or pair in order; an error stands in the place of its text.
+
+    Args:
+        texts: texts, or pairs of a source and its target; they are read together.
+        batch_size: how many texts the model reads at once at most; None: as many as fit.
+        workers: how many processes share the work.
+        options: those of `attend`.
+    """
+    records = records_of(texts)
+    pairs = any(isinstance(record, Text) and record.target is not None for record in records)
+    command, asked = _read_request(options, "cross" if pairs else "self")
+    origin = asked.origin
+    work = AttendChunk(origin, asked.choice, command, batch_size)
+
+    def found() -> Iterator[Result | AttnvizError]:
+        with open_engine("local", workers, None) as engine:
+            results = attend_all(work, chunks(iter(records)), engine)
+            while True:
+                with in_evaluation(origin.model):  # between two results the model is its owner's
+                    record, outcome = next(results, (None, None))
+                if outcome is None:
+                    return
+                if isinstance(outcome, Result) and isinstance(record, Text):
+                    outcome = replace(
+                        outcome, again=AttentionRequest(origin, command, record, _attend_text)
+                    )
+                yield outcome
+
+    return found()
+
+
+def unload() -> None:
+    """Let go of the models that stay loaded between calls: the last two at most."""
+    close_sources()
+
+
+def _read_request(options: AttendOptions, usual: Command) -> tuple[Command, Options]:
+    command: Command = options.get("command") or usual
+    asked = read_options(options, top=Origin().top)
+    check_choice(asked.choice)
+    check_origin(asked.origin, command)
+    check_kept(asked.origin, asked.choice)
+    return command, asked
+
+
+@public
+def image(
+    file: str,
+    more: Sequence[str | Path] = (),
+    *,
+    patch: str | None = None,
+    image_size: str | None = None,
+    text: str | None = None,
+    video: bool = False,
+    token: str | None = None,
+    lens: str = "raw",
+    scale: PictureScale = "own",
+    smooth: bool = False,
+    **options: Unpack[ImageOptions],
+) -> Result:
+    """Where in a picture a vision model looks, patch by patch.
+
+    Args:
+        file: the picture: .png, .jpg, .webp, ….
+        more: further pictures, with a text.
+        patch: the patch that looks, "row,column" from "0,0" at the upper left, or "all"; None: the
+            class token, else the mean over patches.
+        image_size: pixels to read the picture in: "384", or "HEIGHTxWIDTH".
+        text: what is read with the pictures, by a model like LLaVA: its tokens look.
+        video: the frames of an animated picture, or all pictures in order, are a video.
+        token: the token of the text that looks, from 0, or "all".
+        lens: what to make of the weights first.
+        scale: colours up to the largest weight of each picture, or of all.
+        smooth: smooth weights between patches in pictures.
+        options: those of `attnviz image`, by name.
+
+    Returns:
+        The attention; `.picture("overlay")` and `.picture("grid")` lie over the picture.
+    """
+    choose(lens, [name for name in LENS_NAMES if name != ALL], "lens")
+    if not isinstance(more, list | tuple) or not all(isinstance(one, str | Path) for one in more):
+        raise UsageError(f"more={in_short(more)} is no list of pictures")
+    asked = PictureRequest(
+        files=tuple(map(Path, (file, *more))),
+        patch=patch,
+        image_size=image_size,
+        text=text,
+        video=video,
+        token=token,
+        lens=lens,
+        scale=scale,
+        smooth=smooth,
+    )
+    how = read_options(options)
+    asked.check(how)
+    with collecting("image", "maps", how) as report:
+        item = look_at_pictures(asked, how)
+        hold_notes(item.attention, report)
+        report.add(item)
+    return _only_result(report)
+
+
+@public
+def audio(
+    file: str,
+    *,
+    text: str | None = None,
+    language: str | None = None,
+    task: Literal["transcribe", "translate"] | None = None,
+    start: float = 0.0,
+    seconds: Positive = 30,
+    word_times: bool = False,
+    times: Path | None = None,
+    timing_heads: str | None = None,
+    against: Literal["input", "output"] = "output",
+    **options: Unpack[AudioOptions],
+) -> Result | Findings:
+    """When a speech model listens, and when each word is spoken.
+
+    Args:
+        file: the recording: .wav, .flac, .ogg, .mp3, ….
+        text: what is spoken; None: a model like Whisper writes it.
+        language: the language that is spoken, for models that know several.
+        task: what such a model is to do: "transcribe", or "translate" into English.
+        start: the second to begin at.
+        seconds: how much to hear at most; Whisper hears 30, AST 10.
+        word_times: when each word is spoken, by the heads that the model names.
+        times: a file of true times (.tsv, .TextGrid, .vtt): how far each head errs.
+        timing_heads: the heads that time words: "2.0,3.1".
+        against: a row times the token that it predicts ("output") or has read ("input").
+        options: those of `attnviz audio`, by name.
+
+    Returns:
+        The attention; or the times of words, or the errors of heads.
+    """
+    if not 0 <= start < 1e6:
+        raise UsageError(f"start={start} is no second of a recording")
+    if seconds > 3600:
+        raise UsageError(f"seconds={seconds} is out of range: 1 to 3600")
+    asked = RecordingRequest(
+        file=Path(file),
+        text=text,
+        language=language,
+        task=task,
+        start=start,
+        seconds=seconds,
+        word_times=word_times,
+        times=times,
+        timing_heads=timing_heads,
+        against=against,
+    )
+    how = read_options(options, top=Origin().top)
+    asked.check(how)
+    with collecting("audio", asked.kind, how) as report:
+        report_recording(asked, how, report)
+    return _only_result(report) if asked.kind == "maps" else report.found
+
+
+def _only_result(report: CollectedReport) -> Result:
+    (item,) = report.found.items
+    found = item.attention
+    made = found if isinstance(found, Result) else as_result(found, Choice())
+    return replace(made, item=item)

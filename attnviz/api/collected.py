@@ -1,0 +1,112 @@
+"""What a function of Python found, and the report that collects it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+from attnviz.api.arguments import in_evaluation
+from attnviz.core.errors import AttnvizError
+from attnviz.core.notices import hold, notices_to
+from attnviz.core.options import Options
+from attnviz.core.registry import DataKind
+from attnviz.renderers.reports import Data, Item
+from attnviz.runs.outputs import Presentable
+from attnviz.runs.reporting import item_of
+
+if TYPE_CHECKING:
+    from attnviz.core.attention_map import Attention
+    from attnviz.storage.texts import BadText, Text
+
+
+class Findings(Presentable):
+    """What a function found, in every form in which the command line could have written it.
+
+    Attributes:
+        notes: what a reader must know.
+        errors: why records failed.
+    """
+
+    def __init__(self, command: str, kind: DataKind) -> None:
+        self.command, self.kind = command, kind
+        self.items: list[Item] = []
+        self.notes: list[str] = []
+        self.errors: list[AttnvizError] = []
+
+    def _results(self) -> tuple[str, DataKind, Sequence[Item]]:
+        """What found it, the kind of its data, and each result."""
+        return self.command, self.kind, self.items
+
+    @property
+    def value(self) -> Any:
+        """The report with its fields; a list where there are several."""
+        values = [item.data.value if isinstance(item.data, Data) else None for item in self.items]
+        return values[0] if len(values) == 1 else values
+
+    def __str__(self) -> str:
+        return self.table()
+
+    def __repr__(self) -> str:
+        count = f"{len(self.items)} result{'s' if len(self.items) != 1 else ''}"
+        failed = f" · {len(self.errors)} failed" if self.errors else ""
+        return f"<Findings {self.command} · {count}{failed}>"
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        return f"<pre>{escape(self.table())}</pre>"
+
+
+class CollectedReport:
+    """A report that keeps results, errors and notes for whoever called."""
+
+    def __init__(self, command: str, kind: DataKind, options: Options) -> None:
+        self.options, self.held = options, dict[str, str]()
+        self.found = Findings(command, kind)
+
+    def add(self, result: Attention | Data | Item) -> None:
+        """Keep one result."""
+        self.found.items.append(item_of(result, self.options))
+
+    add_blank = add
+
+    def skip(self, record: Text | BadText | None, error: AttnvizError) -> None:
+        """Keep the reason why a record failed, or raise it where the run is to stop."""
+        if self.options.many.on_error == "stop":
+            raise error
+        self.found.errors.append(error)
+
+    def reject(self, lines: bytes, count: int = 1) -> None:
+        """Lines of records that failed have no file here."""
+
+    def say(self, text: str) -> None:
+        """Keep a note; notes of one kind become one."""
+        hold(self.held, text)
+
+    hold = say
+
+    def counted(
+        self, total: Callable[[], int | None] | None
+    ) -> AbstractContextManager[Callable[[int], None]]:
+        """Nobody watches how far it has come."""
+        return nullcontext(lambda more: None)
+
+    def finish(self, done: str = "") -> None:
+        """Every result is complete."""
+        self.found.notes = list(self.held.values())
+
+
+@contextmanager
+def collecting(command: str, kind: DataKind, options: Options) -> Iterator[CollectedReport]:
+    """A report for the work of the block, which has the model to itself meanwhile.
+
+    Raises:
+        AttnvizError: every record failed; the first error.
+    """
+    report = CollectedReport(command, kind, options)
+    with in_evaluation(options.origin.model), notices_to(report.say):
+        yield report
+        report.finish()
+    if report.found.errors and not report.found.items:
+        raise report.found.errors[0]

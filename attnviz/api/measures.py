@@ -1,0 +1,252 @@
+"""What heads do in texts, corpora, alignments and training runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Unpack
+
+from attnviz.api.arguments import (
+    AlignOptions,
+    CorpusOptions,
+    HeadsOptions,
+    Nats,
+    Positive,
+    SelectionOptions,
+    Texts,
+    public,
+    read_options,
+    read_texts,
+    records_of,
+)
+from attnviz.api.collected import Findings, collecting
+from attnviz.core.attention_map import Attention
+from attnviz.core.errors import InputError, UsageError, choose, in_short
+from attnviz.core.options import InMemoryMaps, Options
+from attnviz.runs.changes import check_changes, last_drifts, training_history
+from attnviz.runs.corpus import SHOWS, CorpusCheckpoint, CorpusRequest, report_corpus
+from attnviz.runs.head_measures import (
+    HeadsRequest,
+    Instead,
+    check_heads,
+    check_treebank,
+    report_heads,
+    report_relations,
+)
+from attnviz.runs.inputs import CorpusInput, corpus_input
+from attnviz.runs.pipeline import check_choice
+from attnviz.runs.word_alignment import (
+    check_alignment,
+    read_gold_file,
+    report_links,
+    report_scores,
+)
+from attnviz.storage.texts import Text
+
+Maps = Attention | Sequence[Attention]
+"""Results of `attend`, or maps that were loaded."""
+
+
+@public
+def heads(
+    text: str | Texts | Maps | None = None,
+    *,
+    input: str | None = None,  # noqa: A002 - as the option is called
+    cross: bool = False,
+    no_repeat: bool = False,
+    treebank: str | None = None,
+    role: str | None = None,
+    sort: str = "role",
+    effect: bool = False,
+    by: Instead = "zero",
+    similar: bool = False,
+    **options: Unpack[HeadsOptions],
+) -> Findings:
+    """What each head does in some texts, beside what uniform attention would give.
+
+    Args:
+        text: a text, a list of texts or pairs, or results of `attend`.
+        input: a file of texts instead: .txt (one a line), .jsonl, .csv or .tsv.
+        cross: the texts are pairs: measure how targets attend to sources.
+        no_repeat: leave out the second run, over random words said twice, that induction needs.
+        treebank: a file of sentences with dependencies (.conllu): which head finds which relation.
+        role: only heads of this role.
+        sort: "role" (the clearest first), "layer", or a measure (the largest first).
+        effect: switch off each head by itself, and measure what log p of the output loses.
+        by: what a head that is off puts out instead.
+        similar: which heads look alike instead.
+        options: those of `attnviz heads`, by name.
+
+    Returns:
+        A row a head; pictures "overview" and "scatter".
+    """
+    asked = HeadsRequest(
+        cross=cross,
+        role=role,
+        order=sort,
+        effect=effect,
+        by=by,
+        repeat=not (no_repeat or similar),
+        similar=similar,
+        compares=True,
+    )
+    how = read_options(options)
+    if isinstance(text, Attention) or _are_maps(text):
+        maps: Any = (text,) if isinstance(text, Attention) else tuple(text)  # type: ignore[arg-type]
+        how = replace(how, origin=replace(how.origin, weights=InMemoryMaps(maps)))
+        text = [Text(one.id, one.text or one.source or "", one.target) for one in maps]
+    check_heads(how, asked.command)
+    if treebank is not None:
+        others = {"text": text, "input": input, "role": role, "similar": similar}
+        others |= {"no_repeat": no_repeat, "sort": sort != "role", "cross": cross}
+        check_treebank({**others, "effect": effect})
+        with collecting("heads", "heads", how) as report:
+            report_relations(treebank, how, report)
+        return report.found
+    texts = read_texts("heads", text, input, how.many, pairs=cross)
+    with collecting("heads", "heads", how) as report:
+        report_heads(asked, texts, how, report)
+    return report.found
+
+
+def _are_maps(value: Any) -> bool:
+    """Whether a value is a list of attention alone."""
+    return (
+        isinstance(value, list | tuple)
+        and bool(value)
+        and all(isinstance(one, Attention) for one in value)
+    )
+
+
+@public
+def corpus(
+    file: str | Path | Texts,
+    more: Sequence[str | Path] = (),
+    *,
+    cross: bool = False,
+    show: str = "measures",
+    sort: str = "role",
+    effect: bool = False,
+    by: Instead = "zero",
+    top: Positive | None = None,
+    frequencies: Path | None = None,
+    prune_curve: bool = False,
+    atlas: bool = False,
+    checkpoint: Path | None = None,
+    **options: Unpack[CorpusOptions],
+) -> Findings:
+    """What each head does over a whole corpus, with intervals.
+
+    Args:
+        file: a file of texts, a picture, a folder of pictures, or a list of texts or pairs.
+        more: further pictures and folders.
+        cross: the texts are pairs of source and target.
+        show: what tables and rows hold: measures, positions, classes, pairs or links.
+        sort: "role" (the clearest first), "layer", or a measure (the largest first).
+        effect: switch off each head by itself, and measure what log p of the output loses.
+        by: what a head that is off puts out instead.
+        top: heads in tables and rows, the first as sorted; None: all.
+        frequencies: a file of words and counts; None: words are as frequent as in the texts.
+        prune_curve: also draw the loss while heads are switched off one after another.
+        atlas: also make a page with texts in which a head attends strongly, usually and weakly.
+        checkpoint: a file beside which the state is kept: the same call after an interruption
+            continues from there.
+        options: those of `attnviz corpus`, by name.
+
+    Returns:
+        A row a head; pictures "overview" and, where it was asked for, "prune_curve"; with `atlas`
+        a page.
+    """
+    choose(show, SHOWS, "show")
+    asked = CorpusRequest(
+        cross=cross,
+        order=sort,
+        effect=effect,
+        by=by,
+        show=show,
+        top=top,
+        frequencies=frequencies,
+        curve=prune_curve,
+        samples=atlas,
+    )
+    how = read_options(options)
+    given = _corpus_of(file, more, how, pairs=cross)
+    asked.check(given, how)
+    kept = None
+    if checkpoint is not None:
+        if given.file is None:
+            raise UsageError("checkpoint= continues a run over a file: give the texts as a file")
+        kept = CorpusCheckpoint(checkpoint, asked.question(given, how))
+        how = replace(how, many=replace(how.many, resume=True))
+    with collecting("corpus", "corpus", how) as report:
+        report_corpus(asked, given, how, report, checkpoint=kept)
+    if kept is not None:
+        kept.discard()
+    return report.found
+
+
+def _corpus_of(file: Any, more: Sequence[str | Path], how: Options, *, pairs: bool) -> CorpusInput:
+    if isinstance(file, str | Path):
+        if not isinstance(more, list | tuple) or not all(isinstance(n, str | Path) for n in more):
+            raise UsageError(f"more={in_short(more)} is no list of files")
+        return corpus_input([str(one) for one in (file, *more)], how.many, pairs=pairs)
+    records = records_of(file)
+    if not records:
+        raise InputError("no text was given: the list is empty")
+    return CorpusInput(lambda: iter(records), lambda: len(records))
+
+
+@public
+def align(
+    file: str | Path | Texts | None = None,
+    *,
+    symmetrize: str | None = None,
+    against: str = "input",
+    score: Path | None = None,
+    **options: Unpack[AlignOptions],
+) -> Findings:
+    """The words of sentence pairs that translate each other, for each pair in order.
+
+    Args:
+        file: a file of pairs, or a list of pairs.
+        symmetrize: how the two directions are joined: forward, reverse, intersection, union,
+            grow-diag-final, grow-diag-final-and or product.
+        against: a decoder row stands for the token it has read ("input") or predicts ("output").
+        score: a file of correct links (0-0 sure, 1?1 possible): score every layer and head.
+        options: those of `attnviz align`, by name.
+    """
+    how = read_options(options)
+    work = check_alignment(how, symmetrize, against)
+    name = str(file) if isinstance(file, str | Path) else None
+    texts = read_texts("align", None if name else file, name, how.many, pairs=True, keep_blank=True)
+    gold = None if score is None else read_gold_file(score)
+    with collecting("align", "alignment" if gold is None else "scores", how) as report:
+        if gold is None:
+            report_links(work, texts, how, report)
+        else:
+            report_scores(work, gold, texts, how, report)
+    return report.found
+
+
+@public
+def history(
+    folder: str, *, fail_above: Nats | None = None, **options: Unpack[SelectionOptions]
+) -> Findings:
+    """How heads change over a training run, from samples that `attnviz.callbacks` took.
+
+    Args:
+        folder: the folder of samples: step-00000100.npz, ….
+        fail_above: raise an error if a head drifts more, in nats, between the last two samples.
+        options: "stream", "layer" and "head", as of `attnviz history`.
+
+    Returns:
+        A row a step and head; pictures "plot" and "gif"; a page with a slider over the steps.
+    """
+    how = read_options(options)
+    check_choice(how.choice)
+    with collecting("history", "history", how) as report:
+        item, found = training_history(folder, how.choice)
+        report.add(item)
+    check_changes(last_drifts(found), "heads", fail_above)
+    return report.found

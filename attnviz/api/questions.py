@@ -1,0 +1,331 @@
+"""Questions: what changes without a part, between two texts or models; and how it is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Unpack
+
+from attnviz.analyses.effects.ablation import Each
+from attnviz.api.arguments import (
+    CompareOptions,
+    ExperimentOptions,
+    Nats,
+    NotNegative,
+    Positive,
+    StepsOptions,
+    Texts,
+    name_parts,
+    public,
+    read_options,
+    read_texts,
+)
+from attnviz.api.collected import Findings, collecting
+from attnviz.core.attention_map import Attention
+from attnviz.core.effects import By, SavedEffects
+from attnviz.core.errors import UsageError, choose, in_short
+from attnviz.core.options import InMemoryMaps, Options, Width
+from attnviz.core.registry import LESSONS, Command
+from attnviz.models.open import check_origin
+from attnviz.runs.ablation import Ablation, check_reference, report_ablation, report_lenses
+from attnviz.runs.changes import (
+    check_changes,
+    effect_changes,
+    map_changes,
+    saved_effects,
+    sides_of,
+)
+from attnviz.runs.pipeline import Result
+from attnviz.storage.saved_maps import read_effects
+from attnviz.teach.lessons.teaching import lesson_data, teach
+from attnviz.teach.steps.request import StepsRequest
+
+
+@dataclass(frozen=True, slots=True)
+class AskedText:
+    """A text or texts, a target, and the options of their model."""
+
+    text: Any
+    target: str | None
+    options: Mapping[str, Any]
+
+    def command(self, file: str | None) -> Command:
+        """The command that reads them: files and lists may hold pairs."""
+        several = self.text is not None and not isinstance(self.text, str)
+        return "cross" if self.target is not None or file is not None or several else "self"
+
+
+def ask_again(text: Any, target: str | None, options: ExperimentOptions) -> AskedText:
+    """The text with its options; a result gives both, as far as options do not say otherwise."""
+    if not isinstance(text, Attention):
+        return AskedText(text, target, options)
+    if not isinstance(text, Result) or text.again is None:
+        raise UsageError("only what attend() gave can be run again: give its text and model")
+    origin, taken = text.again.origin, ExperimentOptions.__annotations__
+    known = {name: getattr(origin, name) for name in taken if hasattr(origin, name)}
+    return AskedText(text.source or text.text, text.target, {**known, **options})
+
+
+Parts = str | Sequence[str | tuple[str | int, ...]] | None
+"""Names of heads ("2.0", (2, 0)), links ("rouge>red", ("rouge", "red")) or tokens ("red[3]")."""
+
+
+@public
+def ablate(
+    text: str | Texts | Result | None = None,
+    target: str | None = None,
+    *,
+    input: str | None = None,  # noqa: A002 - as the option is called
+    layer: str | None = None,
+    heads: Parts = None,
+    links: Parts = None,
+    tokens: Parts = None,
+    each: Each | None = None,
+    by: By = "zero",
+    reference: str | Path | Texts | None = None,
+    seed: NotNegative = 0,
+    top: Positive = 10,
+    **options: Unpack[ExperimentOptions],
+) -> Findings:
+    """What changes when heads, links or tokens are switched off.
+
+    Args:
+        text: a text, the source of a pair, a list of texts or pairs, or a result of `attend`.
+        target: the target of a pair.
+        input: a file of texts instead.
+        layer: layers to switch off: 2, "0-3", "last", "encoder.2"; with `heads` their layers.
+        heads: heads to switch off: "2.0", (2, 0), "encoder.3.5"; or "3" of each layer chosen.
+        links: links to cut in every head: "rouge>red", ("rouge", "red"), "encoder:the>cat".
+        tokens: tokens, or words of several, to hide from all others: "red", "red[3]".
+        each: switch everything of a kind off, one by one.
+        by: what a head puts out instead; the mean is over the text's positions, or those of
+            `reference`, from which "resample" draws.
+        reference: texts, or a file of them, whose positions are taken.
+        seed: seed of what "resample" draws.
+        top: effects that the table lists.
+        options: those of `attnviz ablate`, by name.
+
+    Returns:
+        A row an effect; pictures "bars" and, of every head or token, "grid" or "highlight".
+    """
+    again = ask_again(text, target, options)
+    how = read_options(again.options)
+    asked = Ablation(
+        heads=name_parts("heads", heads, "."),
+        links=name_parts("links", links, ">"),
+        tokens=name_parts("tokens", tokens, ""),
+        layer=layer,
+        each=each,
+        by=by,
+        wanted=how.choice.explain,
+        seed=seed,
+    )
+    command = again.command(input)
+    pairs = command == "cross"
+    texts = read_texts("ablate", again.text, input, how.many, target=again.target, pairs=pairs)
+    check_origin(how.origin, command)
+    others = None
+    if reference is not None:
+        name = str(reference) if isinstance(reference, str | Path) else None
+        others = read_texts("ablate", None if name else reference, name, how.many, pairs=True)
+    check_reference(asked, given=others is not None)
+    with collecting("ablate", "ablation", how) as report:
+        report_ablation(asked, texts, command, how, report, reference=others, top=top)
+    return report.found
+
+
+@public
+def lenses(
+    text: str | Texts | Result | None = None,
+    target: str | None = None,
+    *,
+    input: str | None = None,  # noqa: A002 - as the option is called
+    seed: NotNegative = 0,
+    **options: Unpack[ExperimentOptions],
+) -> Findings:
+    """How far each lens can be trusted: its scores of tokens beside hiding them.
+
+    Args:
+        text: a text, the source of a pair, a list of texts or pairs, or a result of `attend`.
+        target: the target of a pair.
+        input: a file of texts instead.
+        seed: seed of the random scores.
+        options: those of `attnviz lenses`, by name.
+    """
+    again = ask_again(text, target, options)
+    how = read_options(again.options)
+    command = again.command(input)
+    texts = read_texts(
+        "lenses", again.text, input, how.many, target=again.target, pairs=command == "cross"
+    )
+    check_origin(how.origin, command)
+    with collecting("lenses", "lenses", how) as report:
+        report_lenses(texts, command, seed, how, report)
+    return report.found
+
+
+@public
+def compare(
+    a: str | Attention | Findings,
+    b: str | Attention | Findings | None = None,
+    *,
+    model_a: str | None = None,
+    model_b: str | None = None,
+    revision_a: str | None = None,
+    revision_b: str | None = None,
+    adapter_a: str | None = None,
+    adapter_b: str | None = None,
+    layer_a: str | None = None,
+    layer_b: str | None = None,
+    head_a: str | None = None,
+    head_b: str | None = None,
+    top: Positive = 10,
+    fail_above: Nats | None = None,
+    width: Width | None = None,
+    **options: Unpack[CompareOptions],
+) -> Findings:
+    """What changed between two attentions, or between two ablations.
+
+    Args:
+        a: a text, a saved map or saved effects by name, a result of `attend`, or what `ablate`
+            found.
+        b: the other; None: the same text or map.
+        model_a: model of A, instead of `model`.
+        model_b: model of B.
+        revision_a: revision of A's model.
+        revision_b: revision of B's model.
+        adapter_a: adapter of A's model.
+        adapter_b: adapter of B's model.
+        layer_a: layers of A, instead of `layer`.
+        layer_b: layers of B.
+        head_a: heads of A, instead of `head`.
+        head_b: heads of B.
+        top: heads and links to name.
+        fail_above: raise an error if a head or an effect changed more, in nats.
+        width: the column that pictures are laid out for.
+        options: those of `attnviz compare`, by name.
+
+    Returns:
+        A row a head, or an effect; of attention the pictures "heatmap" and "grid".
+    """
+    how = read_options(options)
+    origins = (
+        {"model": model_a, "revision": revision_a, "adapter": adapter_a},
+        {"model": model_b, "revision": revision_b, "adapter": adapter_b},
+    )
+    choices = {"layer": layer_a, "head": head_a}, {"layer": layer_b, "head": head_b}
+    first = _side("a", a)
+    sides = sides_of((first, first if b is None else _side("b", b)), how, origins, choices)
+    effects = saved_effects(sides, how)
+    with collecting("compare", "comparison" if effects is None else "changes", how) as report:
+        if effects is None:
+            data, changes = map_changes(sides, top, width)
+        else:
+            data, changes = effect_changes(effects, top)
+        report.add(data)
+    check_changes(changes, "heads" if effects is None else "effects", fail_above)
+    return report.found
+
+
+def _side(name: str, given: Any) -> str | InMemoryMaps | SavedEffects:
+    """What is compared, in the form in which a run takes it."""
+    if isinstance(given, Attention):
+        return InMemoryMaps((given,))
+    if isinstance(given, Findings) and given.kind == "ablation":
+        effects = read_effects(given.render_as("json"), name)
+        assert effects is not None
+        return effects
+    if not isinstance(given, str):
+        raise UsageError(f"{name}={in_short(given)} is no text and no name of a file")
+    return given
+
+
+@public
+def steps(
+    file: str | None = None,
+    target: str | None = None,
+    *,
+    text: str | None = None,
+    example: str | None = None,
+    mechanism: str | None = None,
+    causal: bool = False,
+    mask: str | None = None,
+    padding: NotNegative = 0,
+    diagram: bool = False,
+    **options: Unpack[StepsOptions],
+) -> Findings:
+    """The arithmetic of attention, matrix by matrix.
+
+    Args:
+        file: a file of matrices (.json, .npz, .safetensors), or a sentence: what has a space in
+            it, is no file and does not end like one. None: a worked example.
+        target: a second sentence, whose words are the queries.
+        text: a sentence, also of one word.
+        example: a worked example: "self", "cross" or "naive"; of a file with several, one of them.
+        mechanism: which attention: "rotary", "rotary:heads=2,size=8,seed=1".
+        causal: hide later positions.
+        mask: 1 where a query may look, a row a query: "1 0 1, 1 1 1"; or a file that holds it.
+        padding: hide so many of the last keys.
+        diagram: a table is the flow of the data, as Mermaid text.
+        options: those of `attnviz steps`, by name.
+
+    Returns:
+        Every matrix; the picture "scatter"; a page.
+    """
+    how = read_options(options)
+    asked = StepsRequest(
+        file=file,
+        target=target,
+        text=text,
+        example=example,
+        mechanism=mechanism,
+        causal=causal,
+        mask=mask,
+        padding=padding,
+        diagram=diagram,
+    )
+    with collecting("steps", "steps", how) as report:
+        report.add(asked.data(how))
+    return report.found
+
+
+@public
+def lesson(
+    name: str,
+    *,
+    length: Positive | None = None,
+    size: Positive | None = None,
+    heads: Positive | None = None,
+    window: Positive | None = None,
+    steps: Positive | None = None,
+    seed: NotNegative | None = None,
+    text: str | None = None,
+    model: Path | None = None,
+) -> Findings:
+    """One thing about attention in numbers.
+
+    Args:
+        name: one of `attnviz lesson --help`: "scaling", "masking", "induction", ….
+        length: positions, or pairs of "delta".
+        size: features of a position or head.
+        heads: heads of "alibi".
+        window: positions to either side.
+        steps: steps of training.
+        seed: seed of random numbers.
+        text: the sentence that is attended over.
+        model: the configuration, or the folder with it, that "cache" works out.
+
+    Returns:
+        The numbers; the picture "plot"; a page.
+    """
+    choose(name, LESSONS, "lesson")
+    wanted: dict[str, Any] = {"length": length, "size": size, "heads": heads, "window": window}
+    wanted |= {"steps": steps, "seed": seed, "text": text, "model": model}
+    given = {option: value for option, value in wanted.items() if value is not None}
+    for option, value in given.items():
+        if isinstance(value, int) and value > 10**9 and option != "seed":
+            raise UsageError(f"{option}={value}: no more than 1,000,000,000 can be asked for")
+    with collecting("lesson", "lesson", Options()) as report:
+        report.add(lesson_data(teach(name, given)))
+    return report.found

@@ -1,0 +1,345 @@
+"""What changed: between two attentions or ablations, and over the samples of a training run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attnviz.analyses.compare import compare_effects, compare_maps
+from attnviz.analyses.history import HistoryStudy
+from attnviz.analyses.view import describe_run
+from attnviz.core.attention_map import Attention, AttentionMap
+from attnviz.core.effects import SavedEffects
+from attnviz.core.errors import AttnvizError, InputError, UsageError
+from attnviz.core.measures import DRIFT, Comparison, History
+from attnviz.core.notices import notify
+from attnviz.core.options import Choice, InMemoryMaps, Options, Origin, Width, map_options
+from attnviz.models.open import check_origin, open_source
+from attnviz.renderers.reports import Data, Item, data_of
+from attnviz.renderers.text.comparison import (
+    comparison_json,
+    comparison_table,
+    comparison_tsv,
+    effects_json,
+    effects_table,
+    effects_tsv,
+    head_name,
+)
+from attnviz.renderers.text.history_table import history_json, history_table, history_tsv
+from attnviz.runs.outputs import draw_difference, page_html
+from attnviz.runs.pipeline import Result, apply_choice, attend_one, check_choice
+from attnviz.storage.matrices import read_bytes
+from attnviz.storage.saved_maps import read_any, read_effects
+from attnviz.storage.texts import Text, check_text
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SAVED = (".npz", ".json", ".jsonl", ".safetensors")
+NAMED = 8
+"""Heads and effects that a failure names."""
+Change = tuple[str, float]
+"""A head or an effect by name, and how much it changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedSide:
+    """A or B: a text with its model, maps or effects; and which part of it.
+
+    Attributes:
+        given: a text, the name of a saved map or of effects, or these themselves.
+    """
+
+    given: str | InMemoryMaps | SavedEffects
+    origin: Origin
+    choice: Choice
+
+    @property
+    def is_text(self) -> bool:
+        """Whether a model has to read it first."""
+        return isinstance(self.given, str) and Path(self.given).suffix.lower() not in SAVED
+
+
+Sides = tuple[ComparedSide, ComparedSide]
+
+
+def sides_of(
+    given: tuple[str | InMemoryMaps | SavedEffects, str | InMemoryMaps | SavedEffects],
+    options: Options,
+    origins: Sequence[Mapping[str, Any]],
+    choices: Sequence[Mapping[str, Any]],
+) -> Sides:
+    """A and B by the shared options and by their own, which win where they are given.
+
+    Raises:
+        UsageError: A and B cannot be compared.
+    """
+    first, second = (
+        ComparedSide(
+            one,
+            replace(options.origin, **{name: own for name, own in of.items() if own is not None}),
+            replace(options.choice, **{name: own for name, own in part.items() if own}),
+        )
+        for one, of, part in zip(given, origins, choices, strict=True)
+    )
+    if first == second:
+        raise UsageError(
+            "A and B are the same: give two texts or maps, --model-a and --model-b, "
+            "or --head-a and --head-b"
+        )
+    for side in (first, second):
+        check_choice(side.choice)
+        if side.is_text:
+            check_origin(side.origin, "self")
+    return first, second
+
+
+def saved_effects(sides: Sides, options: Options) -> tuple[SavedEffects, SavedEffects] | None:
+    """The effects of two saved ablations; None where neither side is one.
+
+    Raises:
+        UsageError: only one side is, or an option chooses, draws or shows maps.
+    """
+    first, second = map(_effects_of, sides)
+    if first is None and second is None:
+        return None
+    if first is None or second is None:
+        names = ("A holds effects of an ablation, and B", "B holds effects of an ablation, and A")
+        raise UsageError(f"{names[first is None]} does not: give two files of 'attnviz ablate'")
+    for side in sides:
+        if given := map_options(replace(options, choice=side.choice)):
+            raise UsageError(
+                f"'{side.given}' holds effects, which are compared as they were saved: leave "
+                f"{given[0]} out"
+            )
+    return first, second
+
+
+def _effects_of(side: ComparedSide) -> SavedEffects | None:
+    if isinstance(side.given, SavedEffects):
+        return side.given
+    if isinstance(side.given, InMemoryMaps) or side.is_text:
+        return None
+    return read_effects(read_bytes(Path(side.given)), f"'{side.given}'")
+
+
+def effect_changes(saved: tuple[SavedEffects, SavedEffects], top: int) -> tuple[Data, list[Change]]:
+    """What changed between two ablations, and by how much each effect did."""
+    found = compare_effects(*saved)
+    both = ((one, other) for one, other in found.pairs if one and other)
+    changes = [(one.label, abs(other.effect - one.effect)) for one, other in both]
+    return data_of(found, effects_table, effects_tsv, effects_json, top), changes
+
+
+def map_changes(sides: Sides, top: int, width: Width | None = None) -> tuple[Data, list[Change]]:
+    """What changed between two attentions, and by how much each head did."""
+    load = cache(open_source)
+
+    def attend(side: ComparedSide) -> Result:
+        if side.is_text:
+            text = Text("0", check_text(str(side.given)))
+            return attend_one(load(side.origin, "self"), text, side.choice, "self")
+        return apply_choice(_saved_maps(side), side.choice)
+
+    first, second = attend(sides[0]), attend(sides[1])
+    maps = _pair_maps(first, second)
+    found = compare_maps(*maps, top=top)
+    notes = tuple(dict.fromkeys((*first.provenance.notes, *second.provenance.notes)))
+    for text in notes:
+        notify(text)
+    sizes = enumerate(found.divergences.ravel().tolist())
+    changes = [(head_name(found, place), size) for place, size in sizes]
+    return _difference_data((first, second), maps, found, notes, top, width), changes
+
+
+def _saved_maps(side: ComparedSide) -> Attention:
+    if isinstance(side.given, InMemoryMaps):
+        attention: Attention = side.given.maps[0]
+        return attention
+    name = str(side.given)
+    found = list(read_any(read_bytes(Path(name)), f"'{name}'"))
+    if len(found) != 1:
+        raise InputError(
+            f"'{name}' holds {len(found)} texts, not one: "
+            "save one with 'attnviz render FILE --record ID -o ONE.npz'"
+        )
+    return found[0]
+
+
+def _pair_maps(first: Attention, second: Attention) -> tuple[AttentionMap, AttentionMap]:
+    """The main map of A and B's of the same stream; where each has only one, those."""
+    wanted = first.main.stream
+    same = [item for item in second.maps if item.stream == wanted]
+    if same:
+        return first.main, same[0]
+    if len(second.maps) == 1 or len(first.maps) == 1:
+        return first.main, second.main
+    raise UsageError(
+        f"B has no stream '{wanted}': it has {', '.join(item.stream for item in second.maps)}; "
+        "choose one that both have with --stream"
+    )
+
+
+def _caption(attention: Attention, item: AttentionMap) -> str:
+    text = attention.text or " / ".join(filter(None, (attention.source, attention.target)))
+    which = [
+        f"{what} {names[0]}"
+        for what, names in (("layer", item.layers), ("head", item.heads))
+        if len(names) == 1
+    ]
+    return " · ".join([describe_run(attention, item), *which, *([f"“{text}”"] if text else [])])
+
+
+def _difference_data(
+    results: tuple[Result, Result],
+    maps: tuple[AttentionMap, AttentionMap],
+    found: Comparison,
+    notes: tuple[str, ...],
+    top: int,
+    width: Width | None,
+) -> Data:
+    first, second = results
+    captions = _caption(first, maps[0]), _caption(second, maps[1])
+    under = "\n".join((f"A: {captions[0]}; B: {captions[1]}", *notes, *found.notes))
+    sides = tuple(zip(captions, (first.provenance, second.provenance), strict=True))
+
+    def archive() -> bytes:
+        """The difference as an attention of its own, which renders and saves like any other."""
+        from attnviz.storage.archive import dump_archive
+
+        provenance = replace(
+            first.provenance,
+            model="B − A",
+            trained=None,
+            notes=(f"A: {captions[0]}", f"B: {captions[1]}", *notes, *found.notes),
+            steps=(*first.provenance.steps, "difference B − A"),
+        )
+        texts = first.text, first.source, first.target
+        return dump_archive([Attention((found.map,), provenance, *texts, id=first.id)])
+
+    return Data(
+        text=lambda display: comparison_table(found, captions, top, display),
+        rows=lambda: comparison_tsv(found),
+        document=lambda: comparison_json(found, sides),
+        arrays=archive,
+        figures={
+            name: partial(draw_difference, found, name, under, width)
+            for name in ("heatmap", "grid")
+        },
+        value=found,
+        notes=found.notes,
+    )
+
+
+def check_changes(differences: Sequence[Change], what: str, limit: float | None) -> None:
+    """Fail where something differs by more than the limit, and name it."""
+    over = [one for one in differences if limit is not None and one[1] > limit]
+    if over:
+        over.sort(key=lambda one: -one[1])
+        named = ", ".join(f"{label} ({size:.3f})" for label, size in over[:NAMED])
+        more = f" and {len(over) - NAMED} more" if len(over) > NAMED else ""
+        raise AttnvizError(
+            f"{len(over)} of {len(differences)} {what} differ by more than {limit:g} nats: "
+            f"{named}{more}"
+        )
+
+
+Samples = Callable[[], Iterator[tuple[int, Attention]]]
+"""Reads the samples one by one, as often as they are needed: together they may not fit."""
+
+
+def sample_files(folder: Path) -> dict[int, Path]:
+    """The samples in a folder by step, in order."""
+    found = (re.fullmatch(r"step-(\d+)\.npz", path.name) for path in folder.iterdir())
+    return dict(sorted((int(one[1]), folder / one[0]) for one in found if one))
+
+
+def read_sample(path: Path) -> Attention:
+    """The maps of one sample.
+
+    Raises:
+        InputError: the file holds something else.
+    """
+    found = list(read_any(read_bytes(path), f"'{path}'"))
+    if len(found) != 1:
+        raise InputError(f"'{path}' holds {len(found)} texts: a sample is one")
+    return found[0]
+
+
+def training_history(folder: str | Path, choice: Choice) -> tuple[Item, History]:
+    """How heads change over the samples in a folder.
+
+    Raises:
+        InputError: there is no such folder, or it holds no samples.
+    """
+    if not Path(folder).is_dir():
+        raise InputError(f"there is no folder '{folder}'")
+    files = sample_files(Path(folder))
+    if not files:
+        raise InputError(f"'{folder}' holds no samples: they are named step-00000100.npz")
+
+    def samples() -> Iterator[tuple[int, Attention]]:
+        for step, path in files.items():
+            yield step, apply_choice(read_sample(path), choice)
+
+    study = HistoryStudy()
+    for step, sample in samples():
+        study.add(step, sample)
+    found = study.report()
+    for note in (*found.provenance.notes, *found.notes):
+        notify(note)
+    figures = {"plot": partial(_plot, found), "gif": partial(_frames, found, samples)}
+    data = data_of(found, history_table, history_tsv, history_json, figures=figures)
+    return Item(data, tuple, figures, partial(_page, found, samples)), found
+
+
+def last_drifts(found: History) -> list[Change]:
+    """How far each head drifted between the last two samples, in nats."""
+    names = [f"layer {layer} head {head}" for _, layer, head in found.heads]
+    return list(zip(names, found.values[DRIFT][-1].tolist(), strict=True))
+
+
+def _page(found: History, samples: Samples, command: str) -> str:
+    maps = tuple(item for step, sample in samples() for item in _named_maps(step, sample))
+    return page_html(Attention(maps, found.provenance), command)
+
+
+def _named_maps(step: int, sample: Attention) -> Iterator[AttentionMap]:
+    """The maps of a sample as streams that the page has a slider for."""
+    for item in sample.maps:
+        stream = f" · {item.stream}" if len(sample.maps) > 1 else ""
+        yield replace(item, stream=f"step {step}{stream}")
+
+
+def _plot(found: History) -> Figure:
+    from attnviz.renderers.figures.head_history import history_figure
+
+    return history_figure(found)
+
+
+def _frames(found: History, samples: Samples) -> Figure:
+    """One head in each sample on one scale: the figure of the last one, with all as its frames."""
+    from attnviz.renderers.figures.head_history import head_frames
+
+    most = int(np.nan_to_num(found.values[DRIFT]).sum(axis=0).argmax())
+    _, layer, head = found.heads[most]
+    maps = {
+        step: item.with_weights(
+            item.weights[item.layers.index(layer), item.heads.index(head), None, None],
+            layers=(layer,),
+            heads=(head,),
+        )
+        for step, sample in samples()
+        for item in sample.maps
+        if layer in item.layers and head in item.heads
+    }
+    which = f"layer {layer} head {head}"
+    if len(found.heads) > 1:
+        which += f", which drifted most of {len(found.heads)}"
+    return head_frames(maps, found.provenance.title, which)

@@ -1,0 +1,385 @@
+"""What each head does in texts: measured, switched off, and scored on relations."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.analyses.corpus.accumulators import gives_order
+from attnviz.analyses.effects.ablation import each_part, replacements
+from attnviz.analyses.effects.links import effects_of
+from attnviz.analyses.heads import HeadStudy, check_order
+from attnviz.analyses.masks import without_implied
+from attnviz.analyses.similarity import SimilarityStudy
+from attnviz.analyses.treebank import TreebankStudy
+from attnviz.core.corpus_report import CorpusReport
+from attnviz.core.effects import (
+    HOW,
+    Experiment,
+    HeadAt,
+    HeadOutputs,
+    Intervention,
+    PruneCurve,
+    log_probabilities,
+)
+from attnviz.core.errors import AttnvizError, InputError, UsageError
+from attnviz.core.measures import EFFECT, about_effects
+from attnviz.core.options import Options
+from attnviz.core.registry import Command
+from attnviz.models import Source
+from attnviz.models.lens import open_experiment
+from attnviz.models.open import brings_tokens, check_origin, open_source
+from attnviz.renderers.reports import Data, data_of
+from attnviz.renderers.text.head_tables import (
+    measures_json,
+    measures_table,
+    measures_tsv,
+    similarity_json,
+    similarity_table,
+    similarity_tsv,
+    treebank_json,
+    treebank_table,
+    treebank_tsv,
+)
+from attnviz.runs.engines.shards import Engine
+from attnviz.runs.inputs import TextInput
+from attnviz.runs.many_texts import (
+    AttendChunk,
+    Chunk,
+    Outcome,
+    Record,
+    attend_all,
+    chunk_name,
+    engine_for,
+    with_shards,
+)
+from attnviz.runs.pipeline import Result, attend_one, check_choice, made_of, query_of
+from attnviz.runs.reporting import RunReport, good_results
+from attnviz.storage.conllu import Sentence, read_sentences
+from attnviz.storage.documents import dump_json
+from attnviz.storage.matrices import read_bytes
+from attnviz.storage.texts import Text, chunks
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Instead = Literal["zero", "mean"]
+"""What heads put out that are off."""
+POINTS = 24
+"""Steps of a curve from no head to all."""
+SHUFFLES = 5
+"""Orders by chance."""
+CURVE_TEXTS = 100
+"""Texts that a curve is drawn of at most."""
+ENOUGH = 10
+"""Texts that are split into those that give the order and those of the curve."""
+
+
+@dataclass(frozen=True, slots=True)
+class EffectChunk(AttendChunk):
+    """The attention of a chunk with the exact effect of each head that is seen."""
+
+    by: Instead = "zero"
+    size: ClassVar[int] = 16  # a text takes long, and workers share out chunks
+
+    def open(self) -> Source:
+        """The source with what predicts."""
+        return self.source_for(self.command, with_head=True)
+
+    def __call__(self, chunk: Chunk) -> Iterator[Outcome]:
+        """The result of each record, or why it has none, made when it is asked for."""
+        for record, found in zip(chunk, AttendChunk.__call__(self, chunk), strict=True):
+            if isinstance(found, AttnvizError):
+                yield found
+            else:
+                yield made_of(record, partial(self._with_effects, found))
+
+    def _with_effects(self, found: Result, text: Text) -> Result:
+        experiment, explained, instead = self.experiment(text)
+        shown = {
+            (item.stream, at, n) for item in found.maps for at in item.layers for n in item.heads
+        }
+        heads = {
+            name: change
+            for _, change in each_part(experiment.attention, "heads")
+            for at in change.heads
+            if (name := (at.stream, at.layer, str(at.head))) in shown
+        }
+        effects = effects_of(experiment, [*heads.values()], instead).sum(axis=1)
+        told = f"log p of {explained}, with the head minus without it (off: {HOW[self.by]})"
+        before = found.provenance
+        provenance = replace(
+            before,
+            notes=tuple(dict.fromkeys((*before.notes, *experiment.attention.provenance.notes))),
+            settings={**before.settings, "effect": told},
+        )
+        of_heads = dict(zip(heads, effects.tolist(), strict=True))
+        return replace(found, provenance=provenance, effects=of_heads)
+
+    def experiment(self, text: Text) -> tuple[Experiment, str, HeadOutputs | None]:
+        """A text before the model, what of it is explained, and what heads put out instead.
+
+        That is every token which the model can predict from those before it, else one output.
+        """
+        experiment = open_experiment(self.open(), query_of(text, self.command))
+        output, explained = experiment.outputs[0], "the likeliest output"
+        if output.row == output.position:
+            explained = "its last word where it is masked"
+        elif output.position is not None:
+            explained = f"every token of the {experiment.attention.main.query_side}"
+        if self.by == "zero":
+            return experiment, explained, None
+        own = [experiment.head_outputs()]
+        return experiment, explained, replacements(self.by, own, experiment.attention)
+
+
+@dataclass(frozen=True, slots=True)
+class PruneChunk:
+    """A chunk's losses while heads are switched off in some orders; it can be pickled."""
+
+    work: EffectChunk
+    orders: Sequence[Sequence[HeadAt]]
+    off: Sequence[int]
+
+    def __call__(self, chunk: Chunk) -> list[tuple[NDArray[np.float64], int]]:
+        """Of each text that can be read the losses, (orders, points), and how many outputs."""
+        points = [tuple(order[:count]) for order in self.orders for count in self.off]
+        # Without any head, and with all, the orders are one.
+        same = {frozenset(heads): Intervention(heads) for heads in points}
+        found = []
+        for record in chunk:
+            if not isinstance(record, Text):
+                continue
+            try:
+                experiment, _, instead = self.work.experiment(record)
+            except InputError:  # the effects of this text have failed too, which was said
+                continue
+            losses = -log_probabilities(experiment, list(same.values()), instead).sum(axis=1)
+            of_change = dict(zip(same, losses.tolist(), strict=True))
+            table = np.array([of_change[frozenset(heads)] for heads in points])
+            shape = len(self.orders), len(self.off)
+            found.append((table.reshape(shape), len(experiment.outputs)))
+        return found
+
+
+def keep_for_curve(records: Iterable[Record], kept: list[Record]) -> Iterator[Record]:
+    """The records as they come; those that a curve may be drawn of are kept."""
+    for number, record in enumerate(records):
+        if len(kept) < ENOUGH // 2 + CURVE_TEXTS and (number < ENOUGH or not gives_order(number)):
+            kept.append(record)
+        yield record
+
+
+def curve_of(
+    work: EffectChunk,
+    kept: Sequence[Record],
+    report: CorpusReport,
+    orders_of: Callable[..., tuple[Mapping[str, tuple[HeadAt, ...]], int]],
+    engine: Engine,
+) -> PruneCurve:
+    """The loss per output as heads are switched off: by effect, by confidence and by chance.
+
+    Of enough texts half give the order, and of the others at most `CURVE_TEXTS` the losses.
+    `orders_of` gives the orders, of that half or of all texts, and how many texts that were.
+
+    Raises:
+        InputError: no text is left for the curve.
+    """
+    half = report.texts >= ENOUGH
+    if half:  # of the first ones both halves were kept
+        first = [record for place, record in enumerate(kept[:ENOUGH]) if not gives_order(place)]
+        kept = [*first, *kept[ENOUGH:]]
+    by, texts = orders_of(half=half)
+    names, orders = [*by], [*by.values()]
+    heads = sorted(orders[0], key=lambda at: (at.stream, at.layer, at.head))
+    for seed in range(SHUFFLES):
+        shuffled = np.random.default_rng(seed).permutation(len(heads))
+        names.append("chance")
+        orders.append(tuple(heads[place] for place in shuffled))
+    steps = np.linspace(0, len(heads), min(POINTS, len(heads)) + 1)
+    off = tuple(np.unique(steps.round().astype(int)).tolist())
+    task = PruneChunk(work, orders, off)
+    losses, outputs, read = np.zeros((len(orders), len(off))), 0, 0
+    for _, found in with_shards(task, chunks(kept[:CURVE_TEXTS], work.size), engine, chunk_name):
+        if isinstance(found, AttnvizError):
+            raise found
+        for table, count in found:
+            losses += table
+            outputs += count
+            read += 1
+    if not outputs:
+        raise InputError("no text is left to draw the curve of")
+    told = f"order of {texts} texts, loss of {read} others"
+    if not half:
+        told = f"order and loss of the same {read} texts, which flatters the order by effect"
+    about = about_effects(report.provenance)
+    losses /= outputs
+    return PruneCurve(report.caption, tuple(names), tuple(orders), off, losses, told, about)
+
+
+@dataclass(frozen=True, slots=True)
+class HeadsRequest:
+    """Which measures of heads are wanted, and in which order.
+
+    Attributes:
+        repeat: measure a second run over repeated random words, which induction needs.
+        similar: report which heads look alike instead.
+        compares: measure which heads look alike, for a report or a picture.
+    """
+
+    cross: bool = False
+    role: str | None = None
+    order: str = "role"
+    effect: bool = False
+    by: Instead = "zero"
+    repeat: bool = True
+    similar: bool = False
+    compares: bool = False
+
+    def __post_init__(self) -> None:
+        check_order(self.order, self.role)
+        check_effect(self.order, self.by, effect=self.effect)
+        if self.similar and (self.role is not None or self.order != "role"):
+            clash = "--sort" if self.role is None else "--role"
+            raise UsageError(f"--similar compares all heads with one another: leave {clash} out")
+
+    @property
+    def command(self) -> Command:
+        """The command whose models can read the texts."""
+        return "cross" if self.cross else "self"
+
+
+def check_effect(order: str, by: Instead, *, effect: bool) -> None:
+    """Refuse what only effects know where they are not asked for."""
+    if not effect and (order == EFFECT or by != "zero"):
+        raise UsageError(f"{'--sort effect' if order == EFFECT else '--by'} needs --effect")
+
+
+def check_treebank(others: Mapping[str, object]) -> None:
+    """Refuse the options, by their names, that sentences of a treebank leave no room for."""
+    if given := [name for name, value in others.items() if value]:
+        raise UsageError(
+            f"--treebank brings its own sentences and scores every head on them: leave {given[0]} "
+            "out"
+        )
+
+
+def check_heads(options: Options, command: Command) -> None:
+    """Refuse what contradicts itself before a model loads."""
+    check_choice(options.choice)
+    check_origin(options.origin, command)
+
+
+def report_heads(
+    asked: HeadsRequest, texts: TextInput, options: Options, report: RunReport
+) -> None:
+    """Measure every head in each text, and report the means."""
+    study, similarity = HeadStudy(), SimilarityStudy()
+    what = options.origin, options.choice, asked.command, options.many.batch_size
+    work = EffectChunk(*what, asked.by) if asked.effect else AttendChunk(*what)
+    repeat = asked.repeat and not asked.cross and not brings_tokens(options.origin)
+    with engine_for(options.many) as engine:
+        found = attend_all(work, chunks(texts.records, work.size, ready=texts.ready), engine)
+        for record, result in good_results(found, report, texts.total):
+            shares = without_implied(result)
+            try:
+                study.add(shares, repeats=not repeat)
+            except InputError as error:
+                report.skip(record, error)
+                continue
+            for note in shares.provenance.notes:
+                report.hold(note)
+            if asked.compares:
+                similarity.add(shares)
+    if study.texts and repeat:
+        _add_repeated(work.open(), study, report, options)
+    if study.texts:
+        if asked.role is not None and not study.report(asked.order, asked.role).rows:
+            report.say(f"no head has the role '{asked.role}'")
+        report.add(_measures_data(study, similarity, asked))
+    report.finish(f"{study.texts} text{'s' if study.texts != 1 else ''}")
+
+
+def _add_repeated(source: Source, study: HeadStudy, report: RunReport, options: Options) -> None:
+    """Measure what random words said twice show; a model that cannot take them goes without."""
+    from attnviz.analyses.measures.repetition import repeated_words
+
+    text = repeated_words()
+    try:
+        study.add_repeated(attend_one(source, Text("0", text), options.choice, "self"))
+    except InputError as error:
+        report.say(f"no induction and duplicate scores: {error}")
+        return
+    words = text.split()
+    report.say(
+        f"induction and duplicate are read off {len(words) // 2} random words said twice "
+        f"({' '.join(words[:3])} …); --no-repeat leaves them out"
+    )
+
+
+def _measures_data(study: HeadStudy, similarity: SimilarityStudy, asked: HeadsRequest) -> Data:
+    found = study.report(asked.order, asked.role)
+
+    def overview() -> Figure:
+        from attnviz.renderers.figures.head_overview import head_overview
+
+        return head_overview(study.report("layer"))
+
+    def scatter() -> Figure:
+        from attnviz.renderers.figures.head_plane import head_plane
+
+        return head_plane(similarity.report(), study.report("layer").rows)
+
+    about = dump_json(asdict(found.provenance))
+    more: dict[str, Any] = {"figures": {"overview": overview, "scatter": scatter}, "about": about}
+    if asked.similar:
+        alike = similarity.report()
+        return data_of(alike, similarity_table, similarity_tsv, similarity_json, **more)
+    table = partial(measures_table, keep=asked.order)
+    return data_of(found, table, measures_tsv, measures_json, **more)
+
+
+def report_relations(file: str, options: Options, report: RunReport) -> None:
+    """Score every head on every relation of a treebank; "-" reads it from stdin.
+
+    A sentence that the model cannot take is named and left out.
+    """
+    sentences = read_treebank(file)
+    source = open_source(options.origin, "self")
+    study = TreebankStudy()
+
+    def results() -> Iterator[tuple[None, Sentence | InputError]]:
+        for sentence in sentences:
+            try:
+                found = attend_one(source, Text("0", sentence.text), options.choice, "self")
+                study.add(sentence, found)
+            except InputError as error:
+                yield None, InputError(f"the sentence at {sentence.where}: {error}")
+                continue
+            for note in found.provenance.notes:
+                report.hold(note)
+            yield None, sentence
+
+    done = sum(1 for _ in good_results(results(), report, lambda: len(sentences)))
+    if not done:
+        raise InputError(f"'{file}' holds no sentence that could be used")
+    result = study.report()
+    for note in result.notes:
+        report.say(note)
+    report.add(data_of(result, treebank_table, treebank_tsv, treebank_json))
+    report.finish(f"{done} sentences")
+
+
+def read_treebank(file: str) -> list[Sentence]:
+    """The sentences of a file, all of which are read before a model loads."""
+    if file == "-":
+        return list(read_sentences(sys.stdin.buffer, "stdin"))
+    return list(read_sentences(io.BytesIO(read_bytes(Path(file))), f"'{file}'"))

@@ -1,0 +1,251 @@
+"""A recording in front of a speech model: what looks when, and when each word is spoken."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import asdict, astuple, dataclass, replace
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attnviz.analyses.word_times import ENOUGH, Heads, TimingError, WordClock, timing_errors
+from attnviz.core.attention_map import Attention
+from attnviz.core.errors import UsageError
+from attnviz.core.options import Options, map_options
+from attnviz.core.query import Query
+from attnviz.core.registry import DataKind
+from attnviz.models import attend_query
+from attnviz.models.open import LOADING, is_shipped, name_of, region_of
+from attnviz.renderers.reports import Data, Item, listing
+from attnviz.runs.outputs import draw, page_html, views_of
+from attnviz.runs.pictures import as_jpeg
+from attnviz.runs.pipeline import apply_choice, check_choice
+from attnviz.runs.reporting import RunReport, hold_notes
+from attnviz.storage.documents import escape_hidden
+from attnviz.storage.texts import check_text
+from attnviz.storage.timed_words import TimedWord, as_textgrid, as_vtt, read_timed_words
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from PIL.Image import Image
+
+    from attnviz.core.query import Recording
+    from attnviz.models.hugging_face.audio.audio import AudioModel
+
+TIMED = ("textgrid", "vtt")
+"""Formats of words with times."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingRequest:
+    """What of a recording is read, and what is asked about it.
+
+    Attributes:
+        text: what is spoken; None: the model writes it.
+        start: the second to begin at.
+        seconds: how much is heard at most.
+        word_times: report when each word is spoken.
+        times: true times of words, to report how far each head errs.
+        timing_heads: the heads that time words, "2.0,3.1".
+        against: a row times the token that it predicts ("output") or has read ("input").
+    """
+
+    file: Path
+    text: str | None = None
+    language: str | None = None
+    task: str | None = None
+    start: float = 0.0
+    seconds: int = 30
+    word_times: bool = False
+    times: Path | None = None
+    timing_heads: str | None = None
+    against: str = "output"
+
+    @property
+    def kind(self) -> DataKind:
+        """What is reported: errors of times, times, or maps."""
+        return "scores" if self.times else "times" if self.word_times else "maps"
+
+    def check(self, options: Options) -> None:
+        """Refuse what cannot be done before a model loads."""
+        if is_shipped(options.origin):
+            raise UsageError(
+                "a recording needs a speech model: --model ID_OR_FOLDER (Whisper, wav2vec 2.0, …)"
+            )
+        if not self.start < 1e6:
+            raise UsageError(f"--start {self.start:g} is no second of a recording")
+        check_choice(options.choice)
+        if self.timing_heads is not None:
+            parse_heads(self.timing_heads)
+        if self.kind == "maps" and self.timing_heads is not None:
+            raise UsageError(
+                "--timing-heads names heads that time words: add --word-times or --times"
+            )
+        if self.kind != "maps" and (given := map_options(options)):
+            output, asked = options.output, "--times" if self.times else "--word-times"
+            if output.format in TIMED:
+                asked = f"-f {output.format}"
+            elif output.output and output.output.suffix.lower()[1:] in TIMED:
+                asked = f"-o {output.output}"
+            heads = ", or choose by --timing-heads" if given[0] in ("--layer", "--head") else ""
+            raise UsageError(f"{asked} writes times, not maps: leave {given[0]} out{heads}")
+        if self.text is not None:
+            check_text(self.text)
+
+
+def report_recording(asked: RecordingRequest, options: Options, report: RunReport) -> None:
+    """Report maps, times of words, or how far heads err from true times."""
+    true = [] if asked.times is None else read_timed_words(asked.times)
+    from attnviz.models.hugging_face.audio.audio import load_audio_model
+    from attnviz.models.hugging_face.audio.recordings import read_recording
+
+    heard = replace(
+        read_recording(asked.file, asked.start, asked.seconds),
+        language=asked.language,
+        task=asked.task,
+        encoder=options.choice.stream == "encoder",
+        ended=asked.kind != "maps",
+    )
+    terms = {name: getattr(options.origin, name) for name in LOADING}
+    source = load_audio_model(name_of(options.origin), **terms)
+    source = replace(source, region=region_of(options.origin))
+    spoken = asked.text or " ".join(word.text for word in true)
+    attention = attend_query(source, Query(spoken, kind="recording", recording=heard))
+    attention = attention.with_maps(attention.maps, settings={"recording": asked.file.name})
+    attention = replace(attention, id=asked.file.stem)
+    hold_notes(attention, report)
+    if asked.kind == "maps":
+        report.add(_maps_item(attention, source, heard, options))
+    else:
+        report.add(_times_data(attention, source, asked, true, report))
+    report.finish("1 recording")
+
+
+def _maps_item(
+    attention: Attention, source: AudioModel, heard: Recording, options: Options
+) -> Item:
+    """The maps, above a spectrogram where the keys are times."""
+    from attnviz.models.hugging_face.audio.audio import SIDE
+    from attnviz.models.hugging_face.audio.recordings import log_mel
+
+    found = apply_choice(attention, options.choice)
+    views = views_of(found, options.choice, options.origin.top)
+    bands = cache(partial(log_mel, source.cut(heard), source.extractor))
+    if source.has_patches:
+        # Patches of a spectrogram are shown over it, as those of a picture are.
+        def page(command: str) -> str:
+            pictures = {"self": as_jpeg(spectrogram(bands()))}
+            return page_html(found, command, picture=pictures, shown=views)
+
+        return Item(found, views, page=page)
+    if found.main.key_side != SIDE:
+        return Item(found, views)
+    width = options.output.width
+    return Item(
+        found, views, {"heatmap": lambda: draw(found, "heatmap", views, width, above=bands())}
+    )
+
+
+def _times_data(
+    attention: Attention,
+    source: AudioModel,
+    asked: RecordingRequest,
+    true: list[TimedWord],
+    report: RunReport,
+) -> Data:
+    settings, item = attention.provenance.settings, attention.main
+    chosen = parse_heads(asked.timing_heads) if asked.timing_heads else None
+    heads, why = source.timing_heads(item, chosen)
+    report.hold(f"words are timed by heads {head_names(heads)}: {why}")
+    median = getattr(source.model.config, "median_filter_width", 7)
+    step = settings["seconds of a frame"]
+    clock = WordClock(item, attention.text or "", step, asked.start, median, asked.against)
+    about: dict[str, Any] = {
+        "recording": asked.file.name,
+        "text": clock.text,
+        "against": asked.against,
+        "provenance": asdict(attention.provenance),
+    }
+    if true:
+        report.hold(note := selection_note(len(true)))
+        return errors_data(timing_errors(clock, heads, true), {**about, "note": note})
+    words = clock.spoken(heads)
+    if short := sum(word.end == word.start for word in words):
+        report.hold(f"words that get no time, and no place in a TextGrid: {short}")
+    return times_data(words, clock.end, {**about, "heads": heads})
+
+
+def parse_heads(text: str) -> Heads:
+    """Layers and heads of "2.0,3.1"."""
+    if not re.fullmatch(r"\d{1,4}\.\d{1,4}(,\d{1,4}\.\d{1,4})*", text):
+        raise UsageError(f"--timing-heads '{text}' names no heads: write 2.0 or 2.0,3.1")
+    pairs = (part.split(".") for part in text.split(","))
+    return list(dict.fromkeys((int(layer), int(head)) for layer, head in pairs))
+
+
+def head_names(heads: Heads) -> str:
+    """Such as "2.0,3.1"."""
+    return ",".join(f"{layer}.{head}" for layer, head in heads)
+
+
+def times_data(words: list[TimedWord], end: float, about: dict[str, Any]) -> Data:
+    """The times of every word."""
+    return replace(
+        listing(("word", "start", "end"), [astuple(word) for word in words], titled=True),
+        document=lambda: _json({**about, "words": [asdict(word) for word in words]}),
+        textgrid=lambda: as_textgrid(words, end),
+        vtt=lambda: as_vtt(words),
+        value=words,
+    )
+
+
+def selection_note(count: int) -> str:
+    """What is to be known of the best set of that many words."""
+    if count < ENOUGH:
+        return f"no best set of heads is chosen by {count} words: it takes {ENOUGH} at least"
+    half = count // 2
+    return (
+        f"the best set of heads is chosen by words 1 to {half}, and every error is that of words "
+        f"{half + 1} to {count}"
+    )
+
+
+def errors_data(
+    found: tuple[TimingError, TimingError | None, list[TimingError]], about: dict[str, Any]
+) -> Data:
+    """How far the chosen heads, the best set and every head err from the true times."""
+    asked, best, every = found
+    named = {"as asked": asked} | ({"best set": best} if best else {})
+    rows = [*named.items(), *(("", one) for one in every)]
+    cells = [(name, head_names(one.heads), one.error, one.start, one.end) for name, one in rows]
+    made = listing(("set", "heads", "error", "start_error", "end_error"), cells, titled=True)
+    table, heads = made.text, best.heads if best else None
+    line = f'\n"alignment_heads": {json.dumps(heads)}\n' if heads else ""
+    assert table is not None
+    errors = [
+        {"name": name, "heads": one.heads, "error": one.error, "start": one.start, "end": one.end}
+        for name, one in rows
+    ]
+    return replace(
+        made,
+        text=lambda display: table(display) + line,
+        document=lambda: _json({**about, "errors": errors, "alignment_heads": heads}),
+        value=found,
+    )
+
+
+def spectrogram(bands: NDArray[np.float32]) -> Image:
+    """A log-mel spectrogram as a picture, low bands below, strong ones dark."""
+    from PIL import Image
+
+    low, high = float(bands.min()), float(bands.max())
+    grey = 255 * (1 - (bands[::-1] - low) / (high - low or 1))
+    made = Image.fromarray(grey.astype(np.uint8)).convert("RGB")
+    return made.resize((4 * made.width, 4 * made.height))
+
+
+def _json(document: dict[str, Any]) -> str:
+    return escape_hidden(json.dumps(document, ensure_ascii=False, indent=2)) + "\n"

@@ -1,0 +1,112 @@
+"""What a run tells whoever asked for it: results, failures and notes, wherever these go.
+
+The command line has a report that prints and writes files, Python one that collects.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from attnviz.core.errors import AttnvizError
+from attnviz.core.options import Options
+from attnviz.renderers.reports import Data, Item
+
+if TYPE_CHECKING:
+    from attnviz.core.attention_map import Attention
+    from attnviz.storage.texts import BadText, Text
+
+Source = TypeVar("Source", bound="Text | BadText | None")
+Made = TypeVar("Made")
+
+
+class RunReport(Protocol):
+    """Takes what a run finds: call `add` or `skip` for each record in order, then `finish`."""
+
+    def add(self, result: Attention | Data | Item) -> None:
+        """Take one result."""
+
+    def add_blank(self, result: Data) -> None:
+        """Take what stands for a failed record, where each record keeps its place."""
+
+    def skip(self, record: Text | BadText | None, error: AttnvizError) -> None:
+        """Take the reason why a record failed; raises it where the run is to stop there."""
+
+    def reject(self, lines: bytes, count: int = 1) -> None:
+        """Take the lines of records that failed, also of the run that this one continues."""
+
+    def say(self, text: str) -> None:
+        """Tell the reader something now."""
+
+    def hold(self, text: str) -> None:
+        """Tell the reader something at the end, its numbers as a range over all texts."""
+
+    def counted(
+        self, total: Callable[[], int | None] | None
+    ) -> AbstractContextManager[Callable[[int], None]]:
+        """A function to call with the number of further records that are done."""
+        ...
+
+    def finish(self, done: str = "") -> None:
+        """Complete everything; `done` says what was done."""
+
+
+def item_of(result: Attention | Data | Item, options: Options) -> Item:
+    """A result with its usual views, pictures and page."""
+    if isinstance(result, Item):
+        return result
+    if isinstance(result, Data):  # which may be a mere list of names, and waits for no numpy
+        return Item(result, tuple, result.figures, result.page)
+    from attnviz.runs.outputs import views_of
+
+    return Item(result, views_of(result, options.choice, options.origin.top))
+
+
+def hold_notes(attention: Attention, report: RunReport) -> None:
+    """Tell the reader at the end what must be known of a result."""
+    from attnviz.analyses.tokens import notable_holders
+
+    for text in (*attention.provenance.notes, *notable_holders(attention)):
+        report.hold(text)
+
+
+def good_results(
+    found: Iterable[tuple[Source, Made | AttnvizError]],
+    report: RunReport,
+    total: Callable[[], int | None] | None,
+) -> Iterator[tuple[Source, Made]]:
+    """Each record that succeeded with its result; failed ones are reported."""
+    with report.counted(total) as advance:
+        for record, made in found:
+            advance(1)
+            if isinstance(made, AttnvizError):
+                report.skip(record, made)
+            else:
+                yield record, made
+
+
+def reject_of(record: Text | BadText | None, error: AttnvizError) -> bytes:
+    """The line of --rejects for a record that failed; empty without a record."""
+    if record is None:
+        return b""
+    return reject_line(record.line, record.where, str(error), record.raw)
+
+
+def reject_line(number: int, where: str, reason: str, raw: str) -> bytes:
+    r"""One JSON line: {"line":2,"reason":"the text is empty","text":" "}.
+
+    `jq -r .text rejects.jsonl` prints the lines, to correct and run again.
+    """
+    from attnviz.storage.documents import dump_json
+    from attnviz.storage.texts import is_utf8
+
+    reason = reason.removeprefix(f"{where}: ")
+    if where:
+        reason = reason.replace(where, f"line {number}")
+    record = {"line": number, "reason": reason, "text": raw}
+    if is_utf8(reason) and is_utf8(raw):
+        return dump_json(record).encode() + b"\n"
+    # Only json.dumps() writes the surrogates that stand for bytes outside of UTF-8.
+    return json.dumps(record, separators=(",", ":")).encode() + b"\n"

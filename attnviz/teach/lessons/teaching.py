@@ -1,0 +1,64 @@
+"""One lesson by its name, and all forms that it can be written in."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from attnviz.core.errors import UsageError
+from attnviz.core.registry import LESSONS
+from attnviz.renderers.data.maps import escape
+from attnviz.renderers.reports import Data
+from attnviz.storage.documents import dump_json
+from attnviz.storage.texts import check_text
+from attnviz.teach.lessons.lesson import Lesson
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+if TYPE_CHECKING:
+    pass
+
+
+def teach(name: str, given: Mapping[str, Any]) -> Lesson:
+    """A lesson with the values that are given for its own.
+
+    Raises:
+        UsageError: the lesson takes no such value.
+    """
+    if "text" in given:
+        check_text(given["text"])
+    lesson = LESSONS[name].load()
+    known = inspect.signature(lesson).parameters
+    for option in given:
+        if option not in known:
+            takes = ", ".join(f"--{parameter}" for parameter in known)
+            raise UsageError(f"--{option} means nothing to lesson '{name}', which takes {takes}")
+    result: Lesson = lesson(**given)
+    return result
+
+
+def lesson_data(result: Lesson) -> Data:
+    """A lesson in every form."""
+
+    def draw() -> Figure:
+        from attnviz.teach.lessons.drawing import draw_lesson
+
+        return draw_lesson(result)
+
+    def page(command: str) -> str:
+        from attnviz.teach.lessons.drawing import lesson_page
+
+        return lesson_page(result, command)
+
+    lines = ["\t".join(escape(str(c)) for c in row) for row in (result.columns, *result.rows)]
+    return Data(
+        text=result.table,
+        rows=lambda: "".join(f"{line}\n" for line in lines),
+        document=lambda: dump_json(result.data()) + "\n",
+        page=page,
+        figures={"plot": draw},
+        about=result.title,
+        value=result,
+    )

@@ -1,0 +1,331 @@
+"""What is worked step by step: a sentence, numbers of a file, or one head of a model."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, get_args
+
+import numpy as np
+
+from attnviz.core.attention_map import Attention
+from attnviz.core.errors import InputError, UsageError, choose
+from attnviz.core.notices import notify
+from attnviz.core.options import Choice, Options, Origin
+from attnviz.core.registry import MECHANISMS, MechanismChoice, parse_mechanism
+from attnviz.mechanisms.formula import HeadArithmetic, HeadPlace
+from attnviz.teach.steps.arithmetic import Matrix, Stage, Steps, compare_results, operands_of
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from numpy.typing import NDArray
+
+    from attnviz.core.registry import Command
+    from attnviz.renderers import Display
+    from attnviz.renderers.reports import Data
+    from attnviz.teach.steps.given import CalculationInputs
+
+
+def head_steps(attention: Attention, which: HeadPlace, worked: HeadArithmetic) -> Steps:
+    """What a head did with the tokens of a map, every matrix by name.
+
+    They are computed here and compared with those of the model's own pass.
+    """
+    item = next(item for item in attention.maps if item.stream == which.stream)
+    queries, keys = (
+        tuple(token.text for token in side) for side in (item.query_tokens, item.key_tokens)
+    )
+    names = {"q": queries, "k": keys}
+    matrices: list[Matrix] = []
+    for name, values, formula, axes in worked.parts:
+        stage: Stage = "scores" if axes == "qk" else "projected"
+        if not formula:
+            stage = "projections" if axes == "ff" else "inputs"
+        elif name in ("head_output", "added"):
+            stage = "output"
+        rows, columns = (names.get(axis, ()) for axis in axes)
+        operands = operands_of(formula, [matrix.name for matrix in matrices])
+        matrices.append(
+            Matrix(name, values, formula, operands, stage, rows, columns, (), "of the model", axes)
+        )
+    order = get_args(Stage)
+    matrices.sort(key=lambda matrix: order.index(matrix.stage))
+    computed = {matrix.name: matrix.values for matrix in matrices}
+    seen = {name: np.asarray(values, dtype=np.float64) for name, values in worked.seen.items()}
+    _, compared = compare_results(seen, computed)
+    title = f"{attention.provenance.title} · {which.stream} · layer {which.layer} head {which.head}"
+    notes = (*attention.provenance.notes, *worked.notes)
+    against = "the model's own pass"
+    return Steps(title, tuple(matrices), queries, keys, notes, compared, against=against)
+
+
+SIZE = 4
+"""Features of a sentence's vectors: few enough for the eye; size=N of --mechanism gives more."""
+_SUFFIX = re.compile(r"\.[A-Za-z]\w{0,10}$")
+
+
+@dataclass(frozen=True, slots=True)
+class StepsRequest:
+    """What is to be worked, and how.
+
+    Attributes:
+        file: a file of matrices, or a sentence.
+        target: a second sentence, whose words are the queries.
+        text: a sentence, also of one word.
+        example: the name of a worked example, or of one in the file.
+        mechanism: a name, with its heads, size and seed: "rotary:heads=2,size=8,seed=1".
+        mask: rows of 1 and 0, or the name of a file that holds them.
+        padding: how many of the last keys are hidden.
+        diagram: draw the flow of the data as Mermaid text instead of a table.
+        scatter: vectors are drawn in three dimensions, which takes one head of one example.
+    """
+
+    file: str | None = None
+    target: str | None = None
+    text: str | None = None
+    example: str | None = None
+    mechanism: str | None = None
+    causal: bool = False
+    mask: str | None = None
+    padding: int = 0
+    diagram: bool = False
+    scatter: bool = False
+
+    @property
+    def layer(self) -> MechanismChoice:
+        """The mechanism with its options; without a name the usual one."""
+        return MechanismChoice("") if self.mechanism is None else parse_mechanism(self.mechanism)
+
+    def data(self, options: Options) -> Data:
+        """Every step in numbers, in all forms."""
+        several = (self.layer.heads or 1) > 1 or self.layer.name.startswith("co-")
+        if self.scatter and (options.origin.model or several):
+            other = "--model" if options.origin.model else f"--mechanism {self.mechanism}"
+            raise UsageError(
+                f"--scatter draws the values of one head of a mechanism: it is not for {other}"
+            )
+        found = self._of_model(options) if options.origin.model else self._of_mechanism(options)
+        if len(found) > 1 and (self.scatter or self.diagram):
+            raise UsageError(
+                f"{'--scatter' if self.scatter else '--diagram'} shows one example: choose it by "
+                f"--example, of {', '.join(found)}"
+            )
+        made = _data(found, diagram=self.diagram)
+        if self.diagram:  # which has no room for them
+            for line in made.notes:
+                notify(line)
+        return made
+
+    def _of_model(self, options: Options) -> dict[str, Steps]:
+        """One head of a model."""
+        own = {"--mechanism": self.layer.name, "--mask": self.mask, "--padding": self.padding}
+        causal = self.causal and options.origin.model != "pocket"
+        own |= {"--example": self.example, "--causal": causal}
+        for option, value in own.items():
+            if value:
+                raise UsageError(f"{option} is not for --model, which brings its own numbers")
+        sentence = _sentence(self.file, self.text)
+        if sentence is None:
+            raise UsageError("--model needs a sentence: attnviz steps --model pocket SENTENCE")
+        return {
+            "": _head(
+                sentence, self.target, replace(options.origin, causal=self.causal), options.choice
+            )
+        }
+
+    def _of_mechanism(self, options: Options) -> dict[str, Steps]:
+        """A mechanism over a sentence, two of them, or numbers; of several examples by name."""
+        from attnviz.teach.steps.arithmetic import arithmetic
+
+        for name in ("layer", "head", "stream"):
+            if getattr(options.choice, name) is not None:
+                raise UsageError(f"--{name} chooses a head of a model: add --model ID_OR_FOLDER")
+        found = self._sentences() or self._numbers()
+        return {
+            name: arithmetic(
+                self._masked(given),
+                mechanism=self.layer.name or None,
+                heads=self.layer.heads or 1,
+                causal=self.causal,
+            )
+            for name, given in found.items()
+        }
+
+    def _sentences(self) -> dict[str, CalculationInputs]:
+        """A sentence, or two, with random vectors; nothing where there is none."""
+        from attnviz.storage.texts import check_text
+
+        sentence, target = _sentence(self.file, self.text), self.target
+        if sentence is None:
+            if target is not None:
+                raise UsageError("TARGET is a second sentence: give the first one too")
+            if self.layer.size is not None:
+                raise UsageError(
+                    f"size={self.layer.size} is for a sentence: a file has its own numbers"
+                )
+            return {}
+        from attnviz.models.own import check_mechanism
+        from attnviz.teach.steps.given import seeded_sentence
+
+        if self.example is not None:
+            also = "a sentence" if self.text is None else "--text"
+            raise UsageError(
+                f"--example names a worked example, or one of a file: leave {also} out"
+            )
+        row = MECHANISMS[self.layer.name or "scaled"]
+        both = "co" in row.commands
+        if self.layer.name and target is not None and not both:
+            check_mechanism(self.layer.name, "cross")
+        target = None if target is None else check_text(target, "target")
+        if both and target is not None:  # the first text is the first sequence, as of `attnviz co`
+            sentence, target = target, sentence
+        size, seed = self.layer.size or SIZE, self.layer.seed or 0
+        given = seeded_sentence(sentence, size, seed, target, row, self.layer.heads or 1)
+        return {"": given}
+
+    def _numbers(self) -> dict[str, CalculationInputs]:
+        """A built-in example, or what a file holds, by name."""
+        from attnviz.teach.steps.given import EXAMPLES, CalculationInputs, worked_example
+
+        file, example = self.file, self.example
+        if file is None:
+            return {"": worked_example(choose(example or "self", EXAMPLES, "example"))}
+        if file != "-" and not _exists(file):
+            raise InputError(f"there is no file '{file}'; to attend over a sentence, use --text")
+        if file != "-" and Path(file).is_dir():
+            raise InputError(f"'{file}' is a folder, not a file of matrices")
+        data = sys.stdin.buffer.read() if file == "-" else None
+        path = Path("stdin" if file == "-" else file)
+        found = CalculationInputs.examples(path, data)
+        if example is None:
+            return found or {"": CalculationInputs.from_file(path, data)}
+        if not found:
+            raise UsageError(f"'{path}' holds one calculation without a name: leave --example out")
+        return {example: found[choose(example, found, "example")]}
+
+    def _masked(self, given: CalculationInputs) -> CalculationInputs:
+        shape = tuple(len(given.inputs[name]) for name in given.names)
+        if self.padding >= shape[1]:
+            raise UsageError(f"--padding {self.padding} leaves none of the {shape[1]} keys")
+        if self.mask is not None:
+            given = replace(given, mask=_mask(self.mask, shape))
+        return replace(given, padding=self.padding, seed=self.layer.seed or given.seed)
+
+
+def _mask(spelt: str, shape: tuple[int, ...]) -> NDArray[np.bool_]:
+    """A mask written out, or that of a file; one row is for all queries."""
+    import numpy as np
+
+    from attnviz.storage.matrices import read_matrices
+    from attnviz.teach.steps.given import as_mask
+
+    if _exists(spelt) or _SUFFIX.search(spelt):
+        found = read_matrices(Path(spelt))
+        if "mask" not in found:
+            raise InputError(f"'{spelt}' holds no matrix 'mask'")
+        mask = as_mask(found["mask"])
+    else:
+        rows = [row.replace(" ", "") for row in re.split("[,;\n]", spelt)]
+        if len({*map(len, rows)}) != 1 or not re.fullmatch("[01]+", "".join(rows)):
+            raise UsageError(f"--mask '{spelt}' is no mask: write 1 and 0, as in '1 0 1, 1 1 1'")
+        mask = np.array([[*row] for row in rows]) == "1"
+    return np.broadcast_to(mask, shape) if mask.shape == (1, shape[1]) else mask
+
+
+def _head(sentence: str, target: str | None, origin: Origin, choice: Choice) -> Steps:
+    """One head of a model over a sentence, or a pair; of many the one that is seen first."""
+    from attnviz.analyses.select import check_selection, select
+    from attnviz.core.query import Query
+    from attnviz.mechanisms.formula import HeadPlace
+    from attnviz.models import SupportsHeadArithmetic, attend_query
+    from attnviz.models.open import open_source
+
+    check_selection(choice.layer, choice.head)
+    command: Command = "self" if target is None else "cross"
+    source = open_source(origin, command)
+    if not isinstance(source, SupportsHeadArithmetic):
+        raise UsageError("--model has no numbers of single heads here")
+    query = Query(sentence, target, command)
+    attention = select(attend_query(source, query), choice.stream, choice.layer, choice.head)
+    item = attention.main
+    focus = attention.focus.get(item.stream)
+    layer, head = (item.layers[-1], item.heads[0]) if focus is None else (focus.layer, focus.head)
+    names = {"layer": (choice.layer, item.layers, layer), "head": (choice.head, item.heads, head)}
+    for what, (selection, known, _) in names.items():
+        if selection is not None and len(known) > 1:
+            raise UsageError(f"--{what} {selection}: steps shows one {what}, not {len(known)}")
+    layer, head = (known[0] if len(known) == 1 else usual for _, known, usual in names.values())
+    which = HeadPlace(item.stream, layer, head)
+    return head_steps(attention, which, source.head_arithmetic(query, which))
+
+
+def _sentence(file: str | None, text: str | None) -> str | None:
+    """The sentence that was asked for, or None where a file was, or nothing."""
+    if text is not None and file is not None:
+        raise UsageError("give either --text or an argument, not both")
+    if text is None:
+        if file is None or file == "-" or (file and (_exists(file) or _SUFFIX.search(file))):
+            return None
+        if file.strip() and not any(map(str.isspace, file.strip())):
+            return None
+    from attnviz.storage.texts import check_text
+
+    return check_text(text or file or "", "sentence")
+
+
+def _exists(name: str) -> bool:
+    """False also for a sentence that is longer than any file's name can be."""
+    return os.path.exists(name)  # noqa: PTH110 - never fails
+
+
+def _data(found: Mapping[str, Steps], *, diagram: bool) -> Data:
+    """One calculation, or several examples by name."""
+    from attnviz.renderers.reports import Data
+    from attnviz.storage.documents import dump_json
+    from attnviz.teach.steps import show
+
+    (first, *more), names = found.values(), [*found]
+
+    def archive() -> bytes:
+        import numpy as np
+
+        file, parts = io.BytesIO(), first.arrays()
+        if more:
+            parts = {f"{n}.{m}": v for n, one in found.items() for m, v in one.arrays().items()}
+        np.savez_compressed(file, **parts)  # type: ignore[arg-type]
+        return file.getvalue()
+
+    def document() -> str:
+        named = {"schema": 1, "examples": {name: one.data() for name, one in found.items()}}
+        return dump_json(named if more else first.data()) + "\n"
+
+    def table(display: Display) -> str:
+        if diagram:
+            return show.mermaid(first)
+        return show.examples_listing(found, display) if more else show.table(first, display)
+
+    def figure() -> Figure:
+        from attnviz.teach.steps.scatter import scatter
+
+        return scatter(first)
+
+    def page(command: str) -> str:
+        from attnviz.teach.steps.page import steps_page
+
+        return steps_page([*found.values()], command)
+
+    return Data(
+        text=table,
+        document=document,
+        arrays=archive,
+        page=page,
+        figures={"scatter": figure},
+        about=first.title if not more else ", ".join(names),
+        value=first if not more else dict(found),
+        notes=[line for one in found.values() for line in (*one.notes, *show.agreement_lines(one))],
+    )
