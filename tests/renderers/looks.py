@@ -246,6 +246,7 @@ FIGURES: dict[str, Callable[[], Figure]] = {
     ),
     "panels": lambda: panels(lens_panels(), notes=["a note"], **T),
     "prune-curve": lambda: prune_curve(curve()),
+    "prune-curve-low": lambda: prune_curve(replace(curve(), losses=curve().losses * 0.55)),
     "sheet": lambda: sheet([""]),
     "sheet-rows": lambda: sheet(["tiles", "whole"]),
 }
