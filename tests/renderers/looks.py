@@ -238,6 +238,7 @@ FIGURES: dict[str, Callable[[], Figure]] = {
     ),
     "panels": lambda: panels(lens_panels(), notes=["a note"], **T),
     "prune-curve": lambda: prune_curve(curve()),
+    "prune-curve-low": lambda: prune_curve(replace(curve(), losses=curve().losses * 0.55)),
     "sheet": lambda: sheet([""]),
     "sheet-rows": lambda: sheet(["tiles", "whole"]),
 }
@@ -332,7 +333,7 @@ DATA: dict[str, Callable[[], str]] = {
     "page query-key": lambda: page_text(
         with_projections()[0], projections={0: with_projections()[1]}, title="a title"
     ),
-    "page effects": lambda: page_text(effects()),
+    "page effects": lambda: page_text(replace(effects(), measured=effects().measured * 11)),
     "page patches": lambda: page_text(picture()[0], patches={0: Patches(b"RIFF", 2, 2, 1)}),
     "similarity.tsv": lambda: head_tables.similarity_tsv(similarity()),
     **{f"corpus-{name}.tsv": lambda name=name: corpus_tsv(corpus(3), name) for name in SHOWS},

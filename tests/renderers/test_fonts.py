@@ -1,5 +1,6 @@
 import unicodedata
 import warnings
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import example, given, settings
@@ -39,6 +40,16 @@ def test_a_further_font_is_taken_only_for_what_the_first_one_lacks(monkeypatch):
     assert typeface(["abc"]).families == ("DejaVu Sans", "Second")
     assert typeface(["abd"]).families == ("DejaVu Sans", "Third")
     assert typeface(["abf"]).missing == {"f"}
+
+
+@pytest.mark.parametrize(("letter", "first"), [("中", "SC"), ("か", "JP"), ("한", "KR")])
+def test_a_language_has_its_own_form_of_chinese_characters(monkeypatch, letter, first):
+    names = [f"Noto Sans CJK {form}" for form in ("JP", "KR", "SC")]
+    found = [SimpleNamespace(name=name, style="normal") for name in ("A", *names, "cmr10")]
+    monkeypatch.setattr(fonts, "fontManager", SimpleNamespace(ttflist=found))
+    candidates = [*fonts._candidates({letter})]
+    assert candidates[0] == f"Noto Sans CJK {first}"
+    assert set(candidates) == {"A", *names}
 
 
 def test_control_characters_are_named_by_their_own_code():

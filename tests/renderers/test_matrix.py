@@ -43,3 +43,11 @@ def test_every_form_has_a_row_for_each_query(count: int, width: int) -> None:
     for place in range(count):
         named = [line for line in lines if f"w{place}" in line.split()[:2]]
         assert len(named) >= 1
+
+
+def test_each_form_is_kept_down_to_the_width_that_it_needs() -> None:
+    item = self_map(words(12))
+    for width, start in ((64, "w0"), (63, "0"), (43, "0"), (42, "1"), (19, "1"), (18, "0")):
+        assert shown(item, width)[0].split()[0] == start, width
+    assert "shades:" in " ".join(shown(item, 19))
+    assert "12 columns do not fit 18" in " ".join(shown(item, 18))

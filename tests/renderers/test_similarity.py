@@ -36,3 +36,9 @@ def test_the_plane_has_a_point_for_each_head_and_names_that_do_not_overlap() -> 
         for place, one in enumerate(boxes)
         for other in boxes[:place]
     )
+
+
+def test_as_many_heads_are_named_as_fit() -> None:
+    for width, count in ((38, 2), (39, 3)):
+        line = similarity_table(similarity(20), Display(width=width)).splitlines()[-1]
+        assert len(line.split()) == 1 + 2 * count

@@ -197,14 +197,8 @@ def heatmap(
     If there is too little room, labels are thinned and each pixel shows its strongest weight; notes
     say so.
 
-    Args:
-        attention_map: one layer and one head.
-        title: the first line.
-        subtitle: the lines under it.
-        divided: the row and the column where a second part begins, marked by lines.
-        limits: the scale, by default `colors.scale_of` the map.
-        fit: the width of the picture.
-        above: a spectrogram above the columns, shape (bands from low to high, time).
+    Lines mark the row and the column where a second part begins (`divided`). A spectrogram, shape
+    (bands from low to high, time), is drawn `above` the columns.
 
     Raises:
         ValueError: a map of several layers or heads.
@@ -221,13 +215,13 @@ def heatmap(
     name_room = int(line_height(TEXT_SIZE)) + 8
     strip = 0 if above is None else _STRIP
     limits = limits or scale_of(attention_map)
-    told = [
+    marks = [
         note for note in (beyond_note(attention_map, limits), no_value_note(attention_map)) if note
     ]
     frame = Frame(
         title,
         subtitle,
-        (*thinning_notes(rows, columns), *told),
+        (*thinning_notes(rows, columns), *marks),
         attention_map.unit,
         limits,
         face,

@@ -17,7 +17,7 @@ from attnviz.renderers import Display
 from attnviz.renderers.data.corpus_data import npz_bytes
 from attnviz.renderers.data.maps import SCHEMA, tsv
 from attnviz.renderers.printable import UNKNOWN, all_digits, nats, printable, shorten, two_digits
-from attnviz.renderers.text.console import introduction, more_note, print_parts, wrap_text
+from attnviz.renderers.text.console import introduction, more_note, render_parts, wrap_text
 from attnviz.storage.documents import dump_json
 
 READING = (
@@ -54,7 +54,7 @@ def ablation_table(report: AblationReport, top: int, show: Display) -> str:
         parts.append(Text())
         for line in lines if before != after else [f"it still {now}: {after}"]:
             parts += wrap_text(line, show.width)
-    return print_parts(parts, show)
+    return render_parts(parts, show)
 
 
 def ablation_tsv(report: AblationReport) -> str:

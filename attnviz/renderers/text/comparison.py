@@ -17,7 +17,7 @@ from attnviz.core.measures import Comparison, HeadChange
 from attnviz.renderers import Display
 from attnviz.renderers.data.maps import report_json, tsv
 from attnviz.renderers.printable import all_digits, nats, printable, shorten
-from attnviz.renderers.text.console import column_widths, more_note, print_parts, wrap_text
+from attnviz.renderers.text.console import column_widths, more_note, render_parts, wrap_text
 from attnviz.renderers.text.link_list import format_weight, name_tokens, place_of
 
 READING = "mean Jensen–Shannon divergence of a head's rows, in nats; 0: alike, 0.693: no common key"
@@ -45,7 +45,7 @@ def comparison_table(found: Comparison, captions: tuple[str, str], top: int, sho
         parts.append(Text(f"{label.ljust(width)}  {value:.3f}  {blocks}"))
     parts += more_note(len(order), top, 80)
     parts += [Text(), Text("links that changed most (A → B)", style="dim")]
-    return print_parts([*parts, *_link_lines(found)], show)
+    return render_parts([*parts, *_link_lines(found)], show)
 
 
 def comparison_tsv(found: Comparison) -> str:
@@ -108,7 +108,7 @@ def effects_table(found: EffectComparison, top: int, show: Display) -> str:
     for name, *numbers in rows:
         line = "  ".join([set_cell_size(name, first), *map(str.rjust, numbers, widths)])
         parts.append(Text(line, "" if name else "dim", no_wrap=True))
-    return print_parts([*parts, *more_note(len(order), top, show.width)], show)
+    return render_parts([*parts, *more_note(len(order), top, show.width)], show)
 
 
 def effects_tsv(found: EffectComparison) -> str:

@@ -68,8 +68,8 @@ def console_text(console: Console) -> str:
     return "\n".join(line.rstrip() for line in file.getvalue().split("\n"))
 
 
-def print_parts(parts: Sequence[RenderableType], display: Display) -> str:
-    """The parts below one another as text, at most as many as the display shows."""
+def render_parts(parts: Sequence[RenderableType], display: Display) -> str:
+    """The parts below one another as text, no more than the display shows."""
     console = console_of(display)
     for part in parts[: display.rows or None]:
         console.print(part)

@@ -21,7 +21,7 @@ from attnviz.renderers.text.console import (
     head_grid,
     label_line,
     no_room_note,
-    print_parts,
+    render_parts,
     wrap_text,
 )
 from attnviz.renderers.text.head_tables import measures_by_unit
@@ -67,7 +67,7 @@ def corpus_table(report: CorpusReport, show: str, display: Display) -> str:
             parts += wrap_text(f"stream {printable(stream.stream)}", display.width, "bold")
         parts += wrap_text(_READING[show](report, stream), display.width, "dim")
         parts += _LINES[show](stream, display)
-    return print_parts(parts, display)
+    return render_parts(parts, display)
 
 
 def _measures_reading(report: CorpusReport, stream: StreamReport) -> str:

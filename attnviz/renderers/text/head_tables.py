@@ -30,7 +30,7 @@ from attnviz.renderers.text.console import (
     head_grid,
     introduction,
     no_room_note,
-    print_parts,
+    render_parts,
     wrap_text,
 )
 
@@ -60,7 +60,7 @@ def measures_table(report: HeadReport, display: Display, keep: str | None = None
     parts = [*introduction(printable(report.caption), reading, display.width), *lines]
     if report.sinks:
         parts += [Text(), *wrap_text(printable(report.sinks), display.width)]
-    return print_parts([*parts, *no_room_note(left_out, display)], display)
+    return render_parts([*parts, *no_room_note(left_out, display)], display)
 
 
 def _column(report: HeadReport, meaning: Meaning) -> Column:
@@ -172,7 +172,7 @@ def similarity_table(report: SimilarityReport, display: Display) -> str:
             line.append(names[other].rjust(width), style="bold")
             line.append(f" {two_digits(float(row[other]))}".ljust(7))
         parts.append(line)
-    return print_parts(parts, display)
+    return render_parts(parts, display)
 
 
 def similarity_tsv(report: SimilarityReport) -> str:
@@ -235,7 +235,7 @@ def treebank_table(report: TreebankReport, display: Display) -> str:
         what = "relation" if few == 1 else "relations"
         note = f"{few} {what} with fewer than {FEWEST} cases: -f tsv and -f json have them"
         parts += wrap_text(note, display.width, "dim")
-    return print_parts(parts, display)
+    return render_parts(parts, display)
 
 
 def treebank_tsv(report: TreebankReport) -> str:

@@ -20,7 +20,7 @@ from attnviz.renderers.printable import (
     shorten,
     six_digits,
 )
-from attnviz.renderers.text.console import column_widths, introduction, print_parts
+from attnviz.renderers.text.console import column_widths, introduction, render_parts
 from attnviz.renderers.text.table import sparkline
 
 READING = (
@@ -56,7 +56,7 @@ def history_table(found: History, show: Display) -> str:
     for line in lines:
         text = "  ".join(map(set_cell_size, map(shorten, line, widths), widths))
         parts.append(Text(text.rstrip(), "dim" if line is lines[0] else "", no_wrap=True))
-    return print_parts(parts, show)
+    return render_parts(parts, show)
 
 
 def _ends(values: NDArray[np.float64]) -> str:

@@ -13,7 +13,7 @@ from attnviz.core.effects import LENS_MEASURES, LENS_SHARES, RANDOM, LensReport,
 from attnviz.renderers import Display
 from attnviz.renderers.data.maps import report_json, tsv
 from attnviz.renderers.printable import UNKNOWN, all_digits, decimals, nats, printable
-from attnviz.renderers.text.console import introduction, print_parts, wrap_text
+from attnviz.renderers.text.console import introduction, render_parts, wrap_text
 
 READING = (
     "rank correlation of each lens' scores of tokens, by size, with what hiding the token from all "
@@ -43,7 +43,7 @@ def lenses_table(report: LensReport, show: Display) -> str:
             parts += wrap_text(printable(f"{row.lens} left out: {row.left_out}"), show.width, "dim")
     parts += [Text(), *wrap_text(report.conclusion, show.width, "bold")]
     parts += wrap_text(report.rule, show.width, "dim") if several else []
-    return print_parts(parts, show)
+    return render_parts(parts, show)
 
 
 def _line(row: LensRow, wide: int, room: int) -> str:

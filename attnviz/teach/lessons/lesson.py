@@ -20,7 +20,7 @@ from attnviz.models.own import SeededEmbedding, word_tokens
 from attnviz.renderers import Display
 from attnviz.renderers.colors import Limits
 from attnviz.renderers.printable import printable, shorten
-from attnviz.renderers.text.console import print_parts
+from attnviz.renderers.text.console import render_parts
 
 Cell = str | int | float
 Numbers = Sequence[float] | NDArray[Any]
@@ -124,7 +124,7 @@ class Lesson:
             if sum(widths) + gap * (len(widths) - 1) <= display.width:
                 break
         note = f"{hidden} rows in the middle left out; -f csv has all"
-        return print_parts(
+        return render_parts(
             [
                 Text(printable(self.title), style="bold"),
                 Padding(self._grid(cells, widths, gap), (1, 0)),

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from attnviz.renderers import Display
 from attnviz.renderers.printable import printable, shorten
-from attnviz.renderers.text.console import print_parts, shade_text
+from attnviz.renderers.text.console import render_parts, shade_text
 from attnviz.storage.documents import dump_json
 from attnviz.teach.steps.arithmetic import ROUNDED, Matrix, Steps
 
@@ -41,7 +41,7 @@ def table(steps: Steps, display: Display) -> str:
         lines.append(Text())
         blocks = [_block(one, display) for matrix in stage for one in matrix.slices()]
         lines += _place_side_by_side(blocks, display.width)
-    return print_parts(lines, display)
+    return render_parts(lines, display)
 
 
 def agreement_lines(steps: Steps) -> list[str]:
@@ -60,7 +60,7 @@ def examples_listing(examples: Mapping[str, Steps], display: Display) -> str:
         found = f"{given - off} of {given} results as given" if given else "no results given"
         lines.append(Text(f"  {printable(name)}: {found}"))
     tables = [table(steps, display) for steps in examples.values()]
-    return "\n".join([print_parts(lines, display), *tables])
+    return "\n".join([render_parts(lines, display), *tables])
 
 
 def _place_side_by_side(blocks: Sequence[list[Text]], width: int) -> Iterator[Text]:

@@ -21,6 +21,8 @@ def test_what_fits_stays_as_it_is() -> None:
 def test_an_axis_of_few_tokens_stays_whole() -> None:
     item = AttentionMap("cross", words(4), words(500), softmax_rows(1, 1, 4, 500))
     assert pool_to_fit(item, 1000).blocks == (1, 2)
+    item = AttentionMap("self", words(64), words(65), softmax_rows(1, 1, 64, 65))
+    assert pool_to_fit(item, 4000).blocks == (1, 2)
 
 
 @pytest.mark.parametrize("room", [1, 100, 5000, 10_000])
