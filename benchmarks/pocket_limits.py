@@ -29,7 +29,7 @@ from attnviz.runs.word_alignment import Aligner
 from attnviz.storage.texts import Text
 from tests.asked import over_itself
 from training import causal_figures
-from training.card import told
+from training.card import describe_translator
 from training.corpus import read_pairs, read_sentences
 from training.finish import write_json
 
@@ -148,9 +148,9 @@ def main() -> None:
             origin = json.loads(path.read_text(encoding="utf-8"))
             origin["figures"].update(figures)
             if name == "pocket":
-                origin |= told(origin, CARDS[name])
+                origin |= describe_translator(origin, CARDS[name])
             else:
-                origin |= causal_figures.told(origin, causal.sizes, CARDS[name])
+                origin |= causal_figures.describe_causal(origin, causal.sizes, CARDS[name])
             write_json(origin, path)
 
 

@@ -35,7 +35,7 @@ from attnviz.runs.word_alignment import Aligner
 from attnviz.storage.conllu import read_sentences as read_treebank
 from attnviz.storage.texts import Text
 from tests.asked import over_itself
-from training.card import told
+from training.card import describe_translator
 from training.corpus import read_pairs, read_sentences
 from training.evaluation import Evaluation, measure
 from training.finish import write_json
@@ -225,7 +225,7 @@ def main() -> None:
         path = asked.folder / "origin.json"
         origin = json.loads(path.read_text(encoding="utf-8"))
         origin["figures"].update(figures)
-        write_json(origin | told(origin, asked.folder), path)
+        write_json(origin | describe_translator(origin, asked.folder), path)
 
 
 if __name__ == "__main__":

@@ -113,8 +113,8 @@ class Aligner:
             both = there * back
             forward.add(block.links, both if agree else there, block.second, there_nothing)
             backward.add(block.links, both if agree else back, block.first, back_nothing)
-        self.forward = forward.learned(self.first_of, jumps)
-        self.backward = backward.learned(self.second_of, jumps)
+        self.forward = forward.learn(self.first_of, jumps)
+        self.backward = backward.learn(self.second_of, jumps)
 
     def links(self) -> list[NDArray[np.float16]]:
         """How sure both directions are of each link: the root of their posteriors' product.
@@ -191,7 +191,7 @@ class Counts:
         inside = explained >= 0
         self.nothing += np.bincount(explained[inside], rest[inside], len(self.nothing))
 
-    def learned(self, given: NDArray[np.int64], jumps: bool) -> Direction:
+    def learn(self, given: NDArray[np.int64], jumps: bool) -> Direction:
         """Counts divided by their sums: the next round's chances."""
         counts = self.links[:-1]
         sums = np.maximum(np.bincount(given, counts), 1e-12)[given]
@@ -292,8 +292,8 @@ def _blocks(
             if (len(members) + 1) * rows * columns <= cells or not members:
                 members.append(number)
                 continue
-        first = _padded([pairs[member][0] for member in members])
-        second = _padded([pairs[member][1] for member in members])
+        first = _pad_rows([pairs[member][0] for member in members])
+        second = _pad_rows([pairs[member][1] for member in members])
         inside = (first >= 0)[:, :, None] & (second >= 0)[:, None, :]
         links = np.where(inside, first[:, :, None] * width + second[:, None, :], -1)
         yield Block(np.array(members), first, second, links)
@@ -301,7 +301,7 @@ def _blocks(
             members, rows, columns = [number], len(pairs[number][0]), len(pairs[number][1])
 
 
-def _padded(rows: list[NDArray[np.int64]]) -> NDArray[np.int64]:
+def _pad_rows(rows: list[NDArray[np.int64]]) -> NDArray[np.int64]:
     table = np.full((len(rows), max(map(len, rows))), -1, dtype=np.int64)
     for number, row in enumerate(rows):
         table[number, : len(row)] = row

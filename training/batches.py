@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnviz.models.pocket.text import END, LANGUAGE, MASK, PAD, SPECIALS, UNKNOWN
-from training.corpus import Pair, Pieces, natural, spaced, split_words
+from training.corpus import Pair, Pieces, split_words, tokenize_natural, tokenize_spaced
 
 if TYPE_CHECKING:
     from numpy.random import Generator
@@ -97,8 +97,8 @@ class Examples:
     ) -> None:
         self.recipe, self.links = recipe, links
         texts = {"en": [pair.en for pair in pairs], "fr": [pair.fr for pair in pairs]}
-        self.natural = {name: natural(tokenizer, texts[name], name) for name in texts}
-        self.spaced = {name: spaced(tokenizer, texts[name], name) for name in texts}
+        self.natural = {name: tokenize_natural(tokenizer, texts[name], name) for name in texts}
+        self.spaced = {name: tokenize_spaced(tokenizer, texts[name], name) for name in texts}
         self.readable = {
             name: [
                 np.array([word[-1].isalpha() for word in split_words(text, name)])
@@ -122,7 +122,7 @@ class Examples:
         other = style if alike else random.random() < recipe.spaced
         source = self._text(chosen, languages[0], style)
         target = self._text(chosen, languages[1], other)
-        links = self._chained([self._links(number, languages) for number in chosen])
+        links = self._chain_links([self._links(number, languages) for number in chosen])
         if random.random() < recipe.joined:
             source, target = self._join(source), self._join(target)
         known = [np.ones(len(target.ids), bool)]
@@ -131,7 +131,7 @@ class Examples:
                 np.concatenate([self.readable[language][number] for number in chosen])
                 for language in languages
             ]
-            source, target = self._made_up(source, target, links, readable, known, random)
+            source, target = self._make_up_words(source, target, links, readable, known, random)
         return self._example(source, target, links, known[0], LANGUAGE[languages[1]], random)
 
     def _text(self, chosen: NDArray[np.int64], language: str, with_spaces: bool) -> Pieces:
@@ -147,7 +147,7 @@ class Examples:
         links = self.links[number]
         return links if languages[0] == "en" else links.T
 
-    def _chained(self, parts: list[NDArray[np.float16]]) -> NDArray[np.float32]:
+    def _chain_links(self, parts: list[NDArray[np.float16]]) -> NDArray[np.float32]:
         whole = np.zeros(np.sum([part.shape for part in parts], axis=0), np.float32)
         row = column = 0
         for part in parts:
@@ -159,7 +159,7 @@ class Examples:
         inner = (text.ids == self.stop) & (np.arange(len(text.ids)) < len(text.ids) - 1)
         return Pieces(np.where(inner, self.comma, text.ids).astype(np.int32), text.words)
 
-    def _made_up(
+    def _make_up_words(
         self,
         source: Pieces,
         target: Pieces,
@@ -180,10 +180,10 @@ class Examples:
             kind = random.random()
             new = self._new_word(random)
             if kind < 0.8:
-                source = replaced(source, first, new)
+                source = replace_word(source, first, new)
             if kind < 0.6 or kind >= 0.8:
                 again = new if kind < 0.25 else self._new_word(random)
-                target, known[0] = replaced(target, second, again, known[0], kind < 0.25)
+                target, known[0] = replace_word(target, second, again, known[0], kind < 0.25)
         return source, target
 
     def _new_word(self, random: Generator) -> NDArray[np.int32]:
@@ -243,7 +243,7 @@ def guide_rows(source: Pieces, target: Pieces, links: NDArray[np.float32]) -> ND
     return rows
 
 
-def replaced(
+def replace_word(
     text: Pieces,
     word: int,
     pieces: NDArray[np.int32],
@@ -314,7 +314,7 @@ def batches(
             band.sort(key=lambda one: len(one.target))
             groups += equal_parts(band, bands)
         for place in random.permutation(pool)[max(start - number * pool, 0) :]:
-            yield padded(groups[place])
+            yield pad_batch(groups[place])
         number += 1
 
 
@@ -326,7 +326,7 @@ def equal_parts(drawn: list[Example], parts: int) -> list[list[Example]]:
     return [drawn[start:end] for start, end in pairwise(cuts)]
 
 
-def padded(drawn: list[Example]) -> Batch:
+def pad_batch(drawn: list[Example]) -> Batch:
     """Examples side by side, filled up to the longest of them."""
     rows = len(drawn)
     keys = max(len(one.source) for one in drawn)

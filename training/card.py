@@ -16,7 +16,7 @@ LED_ROLE = "same word elsewhere"
 SEEKERS = "governor looks at its dependent", "dependent looks at its governor"
 
 
-def told(origin: dict[str, Any], folder: Path) -> dict[str, Any]:
+def describe_translator(origin: dict[str, Any], folder: Path) -> dict[str, Any]:
     """The card's lines by section, and one for a list of models."""
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     sizes = config["sizes"]

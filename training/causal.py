@@ -20,7 +20,7 @@ from attnviz.models.pocket.text import END, SPECIALS, load_piece_tokenizer
 from attnviz.models.pocket.transformer import predict_pieces
 from attnviz.models.pocket_lm.causal_decoder import EMBEDDING, CausalSizes, run_layers
 from training.batches import IGNORED
-from training.corpus import read_pairs, read_sentences, without
+from training.corpus import leave_out, read_pairs, read_sentences
 from training.finish import origin_of
 from training.loop import Reporter, Run
 from training.stages import follow, settings_of, start
@@ -129,7 +129,7 @@ def train(asked: Namespace, sizes: CausalSizes | None = None) -> None:
     asked.output.mkdir(parents=True, exist_ok=True)
     unseen = read_sentences(asked.unseen) if asked.unseen else []
     pairs = read_pairs(asked.data)
-    seen = list(dict.fromkeys(pair.en for pair in without(pairs, unseen)))
+    seen = list(dict.fromkeys(pair.en for pair in leave_out(pairs, unseen)))
     tokenizer = load_piece_tokenizer(asked.tokenizer)
     recipe, settings = Recipe(), settings_of(asked)
     sizes = replace(sizes or CausalSizes(), vocabulary=tokenizer.get_vocab_size())

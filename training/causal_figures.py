@@ -61,7 +61,7 @@ def write_measured(folder: Path, data: Path, unseen: Path) -> dict[str, Any]:
     origin["data"]["sentences"] = len(seen)
     origin["figures"] = measure(model, english, french, seen)
     origin["limits"]["nats"] = origin["figures"]["outside"]["nats"]
-    origin |= told(origin, model.sizes, folder)
+    origin |= describe_causal(origin, model.sizes, folder)
     write_json(origin, path)
     return origin
 
@@ -133,7 +133,7 @@ def measure(
     random = np.random.default_rng(7)
     known = np.concatenate([ids_of(model, text) for text in seen])
     drawn = known[random.integers(len(known), size=(SEQUENCES, PIECES))]
-    usual = repeated(model, drawn)
+    usual = measure_repetition(model, drawn)
     rows = [
         {
             "layer": layer,
@@ -143,7 +143,9 @@ def measure(
                 for name in shares[0]
             },
             **{name: round(float(usual[name][layer, head]), 3) for name in ("induction", "same")},
-            "cost": round(repeated(model, drawn, (layer, head))["again"] - usual["again"], 2),
+            "cost": round(
+                measure_repetition(model, drawn, (layer, head))["again"] - usual["again"], 2
+            ),
         }
         for layer in range(model.sizes.layers)
         for head in range(model.sizes.heads)
@@ -163,7 +165,7 @@ def measure(
             "as in the text": {name: round(float(usual[name]), 3) for name in TOLD},
             "any piece as often": {
                 name: round(float(value), 3)
-                for name, value in repeated(model, evenly(model)).items()
+                for name, value in measure_repetition(model, draw_pieces(model)).items()
                 if name in TOLD
             },
         },
@@ -174,7 +176,7 @@ def measure(
 TOLD = ("first", "again", "copied")
 
 
-def evenly(model: CausalPocket) -> NDArray[np.int64]:
+def draw_pieces(model: CausalPocket) -> NDArray[np.int64]:
     """Random different pieces of the whole vocabulary, shape (SEQUENCES, PIECES)."""
     random, every = np.random.default_rng(8), np.arange(len(SPECIALS), model.sizes.vocabulary)
     return np.stack([random.choice(every, PIECES, replace=False) for _ in range(SEQUENCES)])
@@ -207,7 +209,7 @@ def nats(scores: NDArray[Any], expected: NDArray[Any]) -> NDArray[np.float64]:
     return found
 
 
-def repeated(
+def measure_repetition(
     model: CausalPocket, drawn: NDArray[Any], off: tuple[int, int] | None = None
 ) -> dict[str, Any]:
     """What the model makes of pieces (sequences, count) that are said and said again.
@@ -225,7 +227,7 @@ def repeated(
     count = drawn.shape[1]
     ids = np.concatenate([np.full((len(drawn), 1), END), drawn, drawn], axis=1)
 
-    def switched(seen: Attended) -> Any:
+    def switch_off(seen: Attended) -> Any:
         if off is None or seen.name != model.streams["causal"].format(off[0]):
             return seen.output
         heads = split_heads(seen.output, model.sizes.heads) + 0
@@ -233,7 +235,7 @@ def repeated(
         return join_heads(heads)
 
     given: Any = ids  # of many sequences at once
-    states, layers = model.forward(model.weights, model.inputs(given), switched)
+    states, layers = model.forward(model.weights, model.inputs(given), switch_off)
     scores = model.scores(model.weights, states[:, :-1])
     losses = nats(scores, ids[:, 1:])
     rows = np.arange(count + 1, 2 * count + 1)
@@ -259,7 +261,7 @@ ROLES = {
 """What a head does, where it can, before what it does else."""
 
 
-def told(origin: dict[str, Any], sizes: CausalSizes, folder: Path) -> dict[str, Any]:
+def describe_causal(origin: dict[str, Any], sizes: CausalSizes, folder: Path) -> dict[str, Any]:
     """The card's lines by section, and one for a list of models."""
     from training.causal import INDUCTION, PREVIOUS, Recipe
 

@@ -71,7 +71,7 @@ def read_pairs(path: Path) -> list[Pair]:
     return pairs
 
 
-def without(pairs: list[Pair], sentences: list[str]) -> list[Pair]:
+def leave_out(pairs: list[Pair], sentences: list[str]) -> list[Pair]:
     """The pairs whose English is none of the sentences: one English has many a French."""
     unseen = set(sentences)
     return [pair for pair in pairs if pair.en not in unseen]
@@ -100,7 +100,7 @@ def split_words(text: str, language: str) -> list[str]:
     return WORDS[language].findall(text)
 
 
-def natural(tokenizer: Tokenizer, texts: list[str], language: str) -> list[Pieces]:
+def tokenize_natural(tokenizer: Tokenizer, texts: list[str], language: str) -> list[Pieces]:
     """Texts as they are written; a piece that is only a space goes to the word after it."""
     encodings = tokenizer.encode_batch(texts, add_special_tokens=False)
     return [_by_offsets(*both, language) for both in zip(encodings, texts, strict=True)]
@@ -113,7 +113,7 @@ def _by_offsets(encoding: Encoding, text: str, language: str) -> Pieces:
     return Pieces(np.array(encoding.ids, dtype=np.int32), np.minimum(words, len(ends) - 1))
 
 
-def spaced(tokenizer: Tokenizer, texts: list[str], language: str) -> list[Pieces]:
+def tokenize_spaced(tokenizer: Tokenizer, texts: list[str], language: str) -> list[Pieces]:
     """Texts with a space between all their words, as aligned text is often stored."""
     split = [split_words(text, language) for text in texts]
     encodings = tokenizer.encode_batch(split, is_pretokenized=True, add_special_tokens=False)

@@ -103,7 +103,7 @@ def draw(random: Generator, side: int, scene: Scene) -> Drawing:
         hue = common + random.uniform(-1, 1) * scene.similar if number > 1 else odd
         fills = color(hue % 1, random.uniform(0.5, 0.85), random.uniform(0.45, 0.85))
         turn = random.uniform(-0.4, 0.4)
-        corners = placed(SHAPES[name], x * size, y * size, radius * size, turn)
+        corners = place_shape(SHAPES[name], x * size, y * size, radius * size, turn)
         pens[0].polygon(corners, fill=fills)
         pens[1].polygon(corners, fill=number)
     small = picture.resize((side, side), Image.Resampling.BOX)
@@ -144,7 +144,7 @@ def spread(random: Generator, count: int, scene: Scene) -> list[tuple[float, flo
     return found
 
 
-def placed(corners: Points, x: float, y: float, radius: float, turn: float) -> Points:
+def place_shape(corners: Points, x: float, y: float, radius: float, turn: float) -> Points:
     """A shape's corners, turned, where it lies."""
     c, s = radius * cos(turn), radius * sin(turn)
     return [(x + a * c - b * s, y + a * s + b * c) for a, b in corners]

@@ -15,7 +15,7 @@ import numpy as np
 
 from attnviz.models.pocket.text import SPECIALS, load_piece_tokenizer
 from attnviz.models.pocket.transformer import TranslatorSizes
-from training.card import told
+from training.card import describe_translator
 from training.corpus import checksum, read_pairs
 from training.objective import (
     GUIDE_SHARE,
@@ -104,7 +104,7 @@ def finish(
         weights = {name: array.detach() for name, array in weights.items()}
         evaluation = Evaluation(weights, sizes, load_piece_tokenizer(tokenizer), settings.device)
         origin["figures"]["unseen"] = measure(evaluation, unseen)
-    write_json(origin | told(origin, model), model / "origin.json")
+    write_json(origin | describe_translator(origin, model), model / "origin.json")
 
 
 def origin_of(asked: Namespace, settings: Settings, recipe: Any) -> dict[str, Any]:

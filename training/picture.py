@@ -70,7 +70,7 @@ class PictureLosses(NamedTuple):
     patches: Tensor
 
 
-def drawn(seed: int, count: int, sizes: VisionSizes, scene: Scene) -> Pictures:
+def draw_pictures(seed: int, count: int, sizes: VisionSizes, scene: Scene) -> Pictures:
     """So many drawings, the same for the same seed."""
     random = np.random.default_rng(seed)
     found = [draw(random, sizes.side, scene) for _ in range(count)]
@@ -128,7 +128,7 @@ def train(asked: Namespace, sizes: VisionSizes | None = None, recipe: Recipe | N
         run.resume(asked.output)
     with Reporter(settings, run.step) as reporter:
         reporter.note(f"drawing {recipe.drawings} pictures")
-        pictures = drawn(settings.seed, recipe.drawings, sizes, recipe.scene)
+        pictures = draw_pictures(settings.seed, recipe.drawings, sizes, recipe.scene)
         source = batches(pictures, settings.seed, run.step, settings.pieces)
         if not follow(run, source, reporter, asked):
             return

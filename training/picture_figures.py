@@ -20,7 +20,7 @@ from attnviz.storage.pictures import read_picture
 from training.corpus import checksum
 from training.drawings import SHAPES, Scene
 from training.finish import float16, write_json
-from training.picture import LED, Pictures, drawn
+from training.picture import LED, Pictures, draw_pictures
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -59,7 +59,7 @@ def write_measured(folder: Path, photographs: Path | None) -> dict[str, Any]:
     origin: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     others = sorted(photographs.glob("*.*")) if photographs else []
     origin["figures"] = measure(model, Scene(**origin["recipe"]["scene"]), others)
-    origin |= told(origin, model.sizes, folder)
+    origin |= describe_pictures(origin, model.sizes, folder)
     write_json(origin, path)
     return origin
 
@@ -113,7 +113,7 @@ def measure(model: PicturePocket, scene: Scene, photographs: list[Path]) -> dict
         scene: what is drawn.
         photographs: files that are no drawings.
     """
-    pictures = drawn(SEED, UNSEEN, model.sizes, scene)
+    pictures = draw_pictures(SEED, UNSEEN, model.sizes, scene)
     right, looks = zip(
         *(parts(model, pictures, start) for start in range(0, UNSEEN, AT_ONCE)), strict=True
     )
@@ -197,7 +197,7 @@ ROLES: tuple[dict[str, str], ...] = (
 """What the class token does, and what patches of shapes do; of each the clearest is told."""
 
 
-def told(origin: dict[str, Any], sizes: VisionSizes, folder: Path) -> dict[str, Any]:
+def describe_pictures(origin: dict[str, Any], sizes: VisionSizes, folder: Path) -> dict[str, Any]:
     """The card's lines by section, and one for a list of models."""
     figures, recipe = origin["figures"], origin["recipe"]
     scene, outside = recipe["scene"], figures["outside"]

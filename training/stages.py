@@ -12,7 +12,7 @@ from attnviz.models.pocket.text import load_piece_tokenizer
 from attnviz.models.pocket.transformer import TranslatorSizes
 from training.aligner import Aligner
 from training.batches import Batch, Examples, Recipe, batches
-from training.corpus import Pair, read_pairs, read_sentences, split_words, without
+from training.corpus import Pair, leave_out, read_pairs, read_sentences, split_words
 from training.finish import weights_in
 from training.loop import Reporter, Run, Settings, first_weights
 from training.objective import Losses, losses, tensors, waves
@@ -37,7 +37,7 @@ def train(asked: Namespace, sizes: TranslatorSizes | None = None) -> None:
     asked.output.mkdir(parents=True, exist_ok=True)
     pairs = read_pairs(asked.data)
     unseen = read_sentences(asked.unseen) if asked.unseen else []
-    seen = without(pairs, unseen)
+    seen = leave_out(pairs, unseen)
     tokenizer = prepare_tokenizer(asked.start_from, seen, asked.output)
     recipe = Recipe()
     settings = settings_of(asked)

@@ -9,7 +9,7 @@ from shutil import copytree
 
 from attnviz.models.pocket.card import ATTRIBUTION, card_of, summary_of
 from attnviz.models.pocket.model import FOLDER
-from training.card import LED_ROLE, told
+from training.card import LED_ROLE, describe_translator
 
 ORIGIN = json.loads((FOLDER / "origin.json").read_text(encoding="utf-8"))
 
@@ -40,13 +40,15 @@ def test_a_head_that_was_led_to_its_role_is_called_so(tmp_path: Path) -> None:
     origin = deepcopy(ORIGIN)
     for item in origin["figures"]["roles"]["shares"]:
         item["share"] = 0.9
-    card = told(origin, folder)["card"]
+    card = describe_translator(origin, folder)["card"]
     assert json.dumps(card).count("as it was led to") == 1
     assert any("led from a piece that occurs again" in line for line in card["Objective"])
 
 
 def test_the_card_that_ships_is_what_training_writes() -> None:
-    assert told(ORIGIN, FOLDER) == {name: ORIGIN[name] for name in ("summary", "card")}
+    assert describe_translator(ORIGIN, FOLDER) == {
+        name: ORIGIN[name] for name in ("summary", "card")
+    }
 
 
 def test_the_measured_figures_reach_what_was_aimed_for() -> None:

@@ -214,13 +214,16 @@ def test_the_cards_figures_are_measured_again_and_reach_what_was_aimed_for(
     model: CausalPocket,
 ) -> None:
     from training.causal import INDUCTION, PREVIOUS
-    from training.causal_figures import evenly, repeated
+    from training.causal_figures import draw_pieces, measure_repetition
 
     origin = json.loads((FOLDER / "origin.json").read_text(encoding="utf-8"))
     figures, card = origin["figures"], attnviz("models", "pocket-lm").text
     drawn = np.loadtxt(Path(__file__).parent / "pieces.txt", dtype=np.int64)
-    usual = repeated(model, drawn)
-    every = {"as in the text": usual, "any piece as often": repeated(model, evenly(model))}
+    usual = measure_repetition(model, drawn)
+    every = {
+        "as in the text": usual,
+        "any piece as often": measure_repetition(model, draw_pieces(model)),
+    }
     for name, found in every.items():
         for part, value in figures["repeated"][name].items():
             assert found[part] == pytest.approx(value, abs=2e-3), (name, part)
@@ -230,7 +233,7 @@ def test_the_cards_figures_are_measured_again_and_reach_what_was_aimed_for(
         assert usual["induction"][place] == pytest.approx(one["induction"], abs=2e-3)
         assert f"layer {place[0]} head {place[1]}" in card
     for place in (INDUCTION, PREVIOUS):
-        cost = repeated(model, drawn, place)["again"] - usual["again"]
+        cost = measure_repetition(model, drawn, place)["again"] - usual["again"]
         assert heads[place]["cost"] == pytest.approx(cost, abs=1e-2)
     assert usual["again"] <= 0.5
     assert usual["induction"][INDUCTION] >= 0.85

@@ -12,7 +12,7 @@ from tokenizers.models import WordLevel
 
 from attnviz.models.pocket.text import END, ENGLISH, FRENCH, MASK, PAD, SPECIALS
 from tests.pocket.small import SENTENCES
-from training.batches import IGNORED, Examples, Recipe, batches, guide_rows, replaced, spellings
+from training.batches import IGNORED, Examples, Recipe, batches, guide_rows, replace_word, spellings
 from training.corpus import Pieces, read_pairs, split_words
 from training.tokenizer import learn_pieces
 
@@ -125,7 +125,7 @@ def test_made_up_words_keep_their_links_and_are_not_asked_for(examples: Examples
 
 def test_a_word_is_exchanged_whole() -> None:
     text = Pieces(np.array([5, 6, 7], np.int32), np.array([0, 1, 1], np.int32))
-    changed = replaced(text, 1, np.array([9, 9, 9], np.int32))
+    changed = replace_word(text, 1, np.array([9, 9, 9], np.int32))
     assert changed.ids.tolist() == [5, 9, 9, 9]
     assert changed.words.tolist() == [0, 1, 1, 1]
 

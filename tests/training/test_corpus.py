@@ -8,7 +8,15 @@ import pytest
 from tokenizers import Tokenizer
 
 from attnviz.core.errors import InputError
-from training.corpus import Pair, clean, natural, read_pairs, spaced, split_words, without
+from training.corpus import (
+    Pair,
+    clean,
+    leave_out,
+    read_pairs,
+    split_words,
+    tokenize_natural,
+    tokenize_spaced,
+)
 from training.tokenizer import learn_pieces
 
 
@@ -41,7 +49,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 def test_every_translation_of_an_unseen_sentence_is_kept_out() -> None:
     pairs = [Pair("Go.", "Va !"), Pair("Go.", "Allez !"), Pair("Hi.", "Salut !")]
-    assert without(pairs, ["Go."]) == [Pair("Hi.", "Salut !")]
+    assert leave_out(pairs, ["Go."]) == [Pair("Hi.", "Salut !")]
 
 
 def test_words_are_split_as_each_language_writes_its_clitics() -> None:
@@ -49,7 +57,7 @@ def test_words_are_split_as_each_language_writes_its_clitics() -> None:
     assert split_words("l'eau, qu'il", "fr") == ["l'", "eau", ",", "qu'", "il"]
 
 
-@pytest.mark.parametrize("style", [natural, spaced])
+@pytest.mark.parametrize("style", [tokenize_natural, tokenize_spaced])
 def test_pieces_spell_the_word_they_say_they_belong_to(style: object, tokenizer: Tokenizer) -> None:
     for text, language in (("L'eau est là !", "fr"), ("The cat's here.", "en")):
         (pieces,) = style(tokenizer, [text], language)  # type: ignore[operator]

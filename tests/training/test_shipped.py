@@ -17,7 +17,7 @@ from attnviz.models.pocket_lm.language_model import load_pocket_lm
 from attnviz.models.pocket_vit import patch_encoder as picture_network
 from attnviz.models.pocket_vit.picture_model import load_pocket_vit
 from tests.pocket.small import SENTENCES
-from training import causal, picture
+from training import causal, causal_figures, picture, picture_figures
 from training.drawings import SHAPES, Scene, draw, of_patches
 from training.train import arguments, main
 
@@ -58,7 +58,10 @@ def test_the_led_heads_losses_are_those_of_their_weights_by_hand() -> None:
 
 
 @pytest.mark.slow
-def test_a_causal_run_in_small_learns_and_what_it_writes_is_loaded(tmp_path: Path) -> None:
+def test_a_causal_run_in_small_learns_and_what_it_writes_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(causal_figures, "SEQUENCES", 4)
     (tmp_path / "pairs.txt").write_text(SENTENCES, encoding="utf-8")
     (tmp_path / "unseen.txt").write_text("The cat sleeps.\nI see the dog.\n", encoding="utf-8")
     output = tmp_path / "run"
@@ -102,8 +105,6 @@ def test_a_patch_belongs_to_what_covers_most_of_it() -> None:
 def test_a_picture_run_in_small_learns_and_what_it_writes_is_loaded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from training import picture_figures
-
     monkeypatch.setattr(picture_figures, "UNSEEN", 50)
     output = tmp_path / "run"
     options = {

@@ -50,7 +50,7 @@ class Row:
     @property
     def imported(self) -> str:
         """The module that is imported."""
-        return self.module or self.package
+        return self.module or self.package.replace("-", "_")
 
 
 def given(*args: Any, **kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -188,9 +188,7 @@ def x_transformer(kind: str, **options: Any) -> Callable[[Any], Any]:
 
 def x_row(name: str, kind: str, seen: tuple[str, int], inputs: Any = None, **options: Any) -> Row:
     make = x_transformer(kind, **options)
-    return Row(
-        "x-transformers", name, make, inputs or (lambda: given(ids(2, 7))), seen, "x_transformers"
-    )
+    return Row("x-transformers", name, make, inputs or (lambda: given(ids(2, 7))), seen)
 
 
 def with_context() -> Any:
@@ -239,7 +237,7 @@ def vit(module: str, name: str, **options: Any) -> Callable[[Any], Any]:
 def vit_row(module: str, name: str, calls: int, inputs: Any = PICTURE, **options: Any) -> Row:
     streams = options.pop("streams", "self")
     make = vit(module, name, **options)
-    return Row("vit-pytorch", f"{module}.{name}", make, inputs, (streams, calls), "vit_pytorch")
+    return Row("vit-pytorch", f"{module}.{name}", make, inputs, (streams, calls))
 
 
 VIT_PYTORCH = [
@@ -349,7 +347,6 @@ OTHERS = [
         ),
         lambda: given(torch.randn(2, 8, 8, 3)),
         ("cross self", 4),
-        "perceiver_pytorch",
     ),
     Row(
         "linformer",
@@ -367,7 +364,6 @@ OTHERS = [
         ),
         lambda: given(ids(2, 16)),
         ("cross", 2),
-        "local_attention",
         half=False,
         windows=2,
     ),
@@ -377,7 +373,6 @@ OTHERS = [
         from_("axial_attention:AxialAttention", "dim=32 heads=4 dim_index=1"),
         noise(2, 32, 5, 6),
         ("self", 2),
-        "axial_attention",
     ),
     Row(
         "fair-esm",
@@ -409,7 +404,6 @@ OTHERS = [
         ),
         noise(2, 3, 64, 64),
         ("self", 2),
-        "segment_anything",
     ),
     Row(
         "segment-anything",
@@ -420,7 +414,6 @@ OTHERS = [
         ),
         lambda: given(torch.randn(2, 32, 4, 4), torch.randn(2, 32, 4, 4), torch.randn(2, 5, 32)),
         ("cross self", 7),
-        "segment_anything",
     ),
     Row(
         "conformer",
@@ -465,7 +458,6 @@ OTHERS = [
         from_("denoising_diffusion_pytorch:Unet", "dim=32 dim_mults=(1,2)"),
         lambda: given(torch.randn(2, 3, 16, 16), torch.tensor([3, 3])),
         ("cross", 3),
-        "denoising_diffusion_pytorch",
         exact=torch.float32,
         half=False,
         others=(0, 4),
@@ -480,7 +472,6 @@ OTHERS = [
         ),
         lambda: given(ids(2, 9), image_tokens=torch.randn(2, 6, 32)),
         ("causal cross", 4),
-        "coca_pytorch",
     ),
     Row(
         "pytorch-forecasting",
@@ -488,7 +479,6 @@ OTHERS = [
         fusion,
         fusion_inputs,
         ("cross", 4),
-        "pytorch_forecasting",
         others=(0,),
     ),
     Row(
@@ -593,7 +583,6 @@ LINEAR = [
         from_("performer_pytorch:Performer", "dim=32 depth=1 heads=4 dim_head=8"),
         noise(2, 9, 32),
         ("none", 0),
-        "performer_pytorch",
     ),
     Row(
         "linear-attention-transformer",
@@ -604,7 +593,6 @@ LINEAR = [
         ),
         noise(2, 16, 32),
         ("none", 0),
-        "linear_attention_transformer",
     ),
 ]
 

@@ -265,8 +265,9 @@ LAYOUTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("weights", [True, False])
-@pytest.mark.parametrize("mode", ["train", "eval", "no grad"])
+@pytest.mark.parametrize(
+    ("mode", "weights"), [("train", True), ("train", False), ("eval", True), ("no grad", False)]
+)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_torch_s_own_module_is_seen_in_every_layout(layout: str, mode: str, weights: bool) -> None:
     torch.manual_seed(2)

@@ -115,14 +115,10 @@ def test_dropout_in_torch_s_own_module_draws_the_same(need_weights: bool) -> Non
 @pytest.mark.parametrize("kind", [AllHeads, Sinks, FusedCross])
 def test_gradients_are_equal(kind: Any) -> None:
     model, x = kind().eval(), tokens().requires_grad_()
-
-    def gradients() -> list[torch.Tensor]:
-        made = torch.autograd.grad(model(x).square().sum(), [x, *model.parameters()])
-        return list(made)
-
-    before = gradients()
+    given = [x, *model.parameters()]
+    before = torch.autograd.grad(model(x).square().sum(), given)
     with watch(model) as seen:
-        after = gradients()
+        after = torch.autograd.grad(model(x).square().sum(), given)
     assert all(map(torch.equal, before, after))
     assert seen.attention().weights.shape[1] == HEADS
 
@@ -263,14 +259,12 @@ def test_only_modules_that_match_are_kept() -> None:
         ("decoder.layers.0.multihead_attn", "decoder.layers.1.multihead_attn"),
     ]
 
-
-def test_patterns_need_not_name_a_model_that_is_not_given() -> None:
-    model = nn.Transformer(SIZE, HEADS, 1, 1, 16, batch_first=True)
+    # Patterns need not name a model that is not given.
     for pattern in ("decoder.*.self_attn", "Transformer.decoder.*.self_attn"):
         with watch(only=pattern) as seen:
             model(tokens(5), tokens(4))
-        layers = [item.layers for item in seen.attention().maps]
-        assert layers == [("Transformer.decoder.layers.0.self_attn",)]
+        (item,) = seen.attention().maps
+        assert item.layers[0] == "Transformer.decoder.layers.0.self_attn"
 
 
 def test_every_item_of_a_batch_is_a_record() -> None:
@@ -546,30 +540,21 @@ def test_an_error_of_ours_is_noted_and_stops_nothing(part: str) -> None:
         seen.attention()
 
 
-def test_a_compiled_model_is_watched_and_runs() -> None:
-    model, x = torch.compile(AllHeads().eval(), backend="eager"), tokens()
+@pytest.mark.parametrize(
+    ("backend", "given"),
+    [("eager", True), pytest.param("aot_eager", False, marks=pytest.mark.slow)],
+)
+def test_compiled_code_is_named_and_seen_where_it_may_run_eagerly(
+    backend: str, given: bool
+) -> None:
+    model, x = torch.compile(AllHeads().eval(), backend=backend), tokens()
     with torch.no_grad():
         before = model(x)
-        with watch(model) as seen:
-            assert torch.equal(model(x), before)
-        with pytest.raises(AttentionError, match="compiled code ran"):
-            seen.attention()
-        with watch(model, eager=True) as seen:
-            assert torch.equal(model(x), before)
-    assert seen.attention().main.layers == ("AllHeads",)
-
-
-@pytest.mark.slow
-def test_compiled_code_is_named_and_seen_where_it_may_run_eagerly() -> None:
-    model = torch.compile(AllHeads().eval(), backend="aot_eager")
-    x = tokens()
-    with torch.no_grad():
-        before = model(x)
-        with watch() as seen:
+        with watch(model if given else None) as seen:
             assert torch.equal(model(x), before)
         with pytest.raises(AttentionError, match=r"compiled code ran.*eager=True"):
             seen.attention()
-        with watch(eager=True) as seen:
+        with watch(model if given else None, eager=True) as seen:
             assert torch.equal(model(x), before)
         assert seen.attention().main.layers == ("AllHeads",)
         assert torch.equal(model(x), before)

@@ -109,8 +109,8 @@ def fit_plainly(model: Small, _: Path) -> None:
         optimizer.step()
 
 
-def fit_with_lightning(model: Small, folder: Path, name: str = "lightning") -> None:
-    package = pytest.importorskip(name)
+def fit_with_lightning(model: Small, folder: Path) -> None:
+    package = pytest.importorskip("lightning")
 
     class Module(package.LightningModule):
         def __init__(self) -> None:
@@ -134,10 +134,6 @@ def fit_with_lightning(model: Small, folder: Path, name: str = "lightning") -> N
     trainer.fit(Module(), torch.utils.data.DataLoader(batches(), 2))
 
 
-def fit_with_pytorch_lightning(model: Small, folder: Path) -> None:
-    fit_with_lightning(model, folder, "pytorch_lightning")
-
-
 def fit_with_trainer(model: Small, folder: Path) -> None:
     pytest.importorskip("accelerate")
     home = import_module("transformers")
@@ -147,7 +143,7 @@ def fit_with_trainer(model: Small, folder: Path) -> None:
     home.Trainer(model, options, train_dataset=batches()).train()
 
 
-LOOPS = [fit_plainly, fit_with_lightning, fit_with_pytorch_lightning, fit_with_trainer]
+LOOPS = [fit_plainly, fit_with_lightning, fit_with_trainer]
 
 
 @pytest.mark.parametrize("fit", LOOPS)

@@ -41,10 +41,10 @@ def watch(
         list[str],
         typer.Argument(
             metavar="[--] SCRIPT.py [ARGS]...",
-            help="Script and arguments as for python. What follows belongs to the program.",
+            help="The program and its arguments, as you would give them to python.",
         ),
     ],
-    module: bool = opt(ORIGIN, "--module -m", "Run a module, as python -m does."),
+    module: bool = opt(ORIGIN, "--module -m", "SCRIPT.py is the name of a module."),
     only: list[str] | None = opt(
         ORIGIN,
         "--only PATTERN",
@@ -54,13 +54,13 @@ def watch(
     every: int = opt(
         ORIGIN,
         "--every N",
-        "Of the calls of each module keep the first and every N-th.",
+        "Keep the first and then every N-th call of each module.",
         default=1,
         min=1,
         rare=True,
     ),
     first: int | None = opt(
-        ORIGIN, "--first N", "Calls to keep of each module, at most.", min=1, rare=True
+        ORIGIN, "--first N", "Keep at most N calls of each module.", min=1, rare=True
     ),
     batch: str = opt(
         ORIGIN, "--batch WHICH", "Item of a batch, from 0, or all.", default="0", rare=True
@@ -77,9 +77,9 @@ def watch(
 
     attnviz watch --every 100 -o maps.npz -- -m my_package.train --epochs 1
 
-    stdin, stdout and the exit status are the program's; but it is 4 where files were asked for, no
-    attention was seen, and the program itself ended with 0. What was seen is written when it ends,
-    also by an exception, Ctrl-C or SIGTERM, but not where it ends its process itself (os._exit).
+    The program keeps its stdin, stdout and exit status. The status is 4 if you asked for files, no
+    attention was seen, and the program ended with 0. The files are written when the program ends,
+    also by an exception, Ctrl-C or SIGTERM, but not if it calls os._exit.
     """
     if program[0] == "-m" and program[1:]:
         module, program = True, program[1:]

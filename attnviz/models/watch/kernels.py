@@ -14,7 +14,6 @@ from functools import partial
 from types import FunctionType
 from typing import Any
 
-import torch
 from torch.nn import functional
 
 from attnviz.models.hugging_face.capture.kernel import Call
@@ -183,12 +182,3 @@ OPEN_MULTI_HEAD: Callable[..., Any] = FunctionType(
     argdefs=functional.multi_head_attention_forward.__defaults__,
 )
 """`F.multi_head_attention_forward` without the test that hides its own calls from a mode."""
-
-
-def may_fuse(module: Any) -> bool:
-    """Whether a module of torch could take its fused path, which cannot be seen."""
-    if module.training or not torch.backends.mha.get_fastpath_enabled():
-        return False
-    if torch.is_grad_enabled() and any(part.requires_grad for part in module.parameters()):
-        return False
-    return not any(part._forward_hooks or part._forward_pre_hooks for part in module.modules())

@@ -175,7 +175,6 @@ class Softmax:
         same_input: whether its scores, a product of two activations, are of two projections of the
             same input; None where the scores were no such product.
         constant: whether it was made of parameters alone.
-        ranked: whether its keys were selected by rank or number.
         cells: which cells of the whole these are, as the strides of a tensor on no device.
         undropped: the same tensor without dropout, where one was active.
     """
@@ -183,7 +182,6 @@ class Softmax:
     whole: Whole
     same_input: bool | None
     constant: bool
-    ranked: bool
     cells: torch.Tensor | None
     undropped: torch.Tensor | None = None
 
@@ -418,7 +416,7 @@ def _axes_along(start: torch.Tensor, size: int, step: int) -> list[tuple[int, in
 
 def _softmax_mark(axis: int, result: torch.Tensor, mark: Mark, scores: Mark) -> Mark:
     """The mark of a softmax over an axis of scores."""
-    labels = [set(own & {"feature", "merged"}) for own in mark.labels]
+    labels = [set(own & {"feature", "merged", "ranked"}) for own in mark.labels]
     labels[axis].add("keys")
     for side, other in (SIDES, SIDES[::-1]):
         if side in mark.labels[axis]:
@@ -430,8 +428,7 @@ def _softmax_mark(axis: int, result: torch.Tensor, mark: Mark, scores: Mark) -> 
     mark = replace(mark, labels=tuple(map(frozenset, labels)))
     whole = Whole(tuple(result.shape), mark.labels, mark.heads)
     cells = torch.empty(result.shape, device="meta")
-    ranked = "ranked" in scores.labels[axis]
-    return replace(mark, softmax=Softmax(whole, scores.product, mark.constant, ranked, cells))
+    return replace(mark, softmax=Softmax(whole, scores.product, mark.constant, cells))
 
 
 def _follow_softmax(
@@ -441,8 +438,7 @@ def _follow_softmax(
     old, name, number = mark.softmax, call.name, len(results)
     assert old is not None
     if name in PICKS:
-        ranked = "keys" in mark.labels[call.axis(PICKS[name], tensor.ndim)]
-        return [replace(old, ranked=old.ranked or ranked, cells=None)]
+        return [replace(old, cells=None)]
     cells, undropped = [old.cells] * number, [old.undropped] * number
     if name in VIEWS:
         if old.cells is not None:

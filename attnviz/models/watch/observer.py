@@ -37,7 +37,6 @@ from attnviz.models.watch.kernels import (
     SDPA,
     Kernel,
     KernelCall,
-    may_fuse,
     replace_kernels,
 )
 from attnviz.models.watch.lineage import TorchCall, Whole
@@ -442,7 +441,12 @@ class AttentionObserver(TorchFunctionMode):
 
     @_aside
     def _may_fuse(self, module: Any) -> bool:
-        return may_fuse(module)
+        """Whether a module of torch could take its fused path, which cannot be seen."""
+        if module.training or not torch.backends.mha.get_fastpath_enabled():
+            return False
+        if torch.is_grad_enabled() and any(part.requires_grad for part in module.parameters()):
+            return False
+        return not any(part._forward_hooks or part._forward_pre_hooks for part in module.modules())
 
 
 _ACTIVE = list[AttentionObserver]()

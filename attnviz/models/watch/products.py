@@ -191,7 +191,7 @@ def _mixture(weights: _Factor, values: _Factor, product: _Factor, keys: str) -> 
     items = [at for at in lead if at not in heads and weights.size(at) > 1]
     if (
         queries in values.axes
-        or softmax.ranked
+        or weights.has(keys, "ranked")
         or (values.mark.picked and (queries == "?" or weights.size(queries) == 1))
         or (queries == "?" and softmax.has_queries and len(items) > 1)
     ):

@@ -196,6 +196,10 @@ class Line:
         """Whether there is nothing but spaces."""
         return not self.raw or self.raw.isspace()
 
+    def text(self, identity: object, text: str, **more: Any) -> Text:
+        """The text of this line."""
+        return Text(str(identity), text, where=self.where, line=self.line, raw=self.raw, **more)
+
 
 LineT = TypeVar("LineT", bound=Line)
 
@@ -237,16 +241,12 @@ def make_texts(
 def plain_text(line: Line, *, pairs: bool) -> Text:
     """The line itself; of a pair, what stands before and after a tab or |||."""
     if not pairs:
-        text = check_text(line.raw)
-        return Text(str(line.number), text, where=line.where, line=line.line, raw=line.raw)
+        return line.text(line.number, check_text(line.raw))
     source, tab, target = line.raw.partition("\t" if "\t" in line.raw else " ||| ")
-    return Text(
-        id=str(line.number),
-        text=check_text(source, f"source in {line.where}"),
+    return line.text(
+        line.number,
+        check_text(source, f"source in {line.where}"),
         target=check_text(target, f"target in {line.where}") if tab else None,
-        where=line.where,
-        line=line.line,
-        raw=line.raw,
     )
 
 
@@ -264,14 +264,11 @@ def json_text(line: Line, *, pairs: bool, names: Mapping[str, str]) -> Text:
     other = names.get("target", "target")
     target = _string(found, other, line.where) if pairs else None
     identity = found.get(names.get("id", "id"))
-    return Text(
-        id=str(line.number if identity is None else identity),
-        text=check_text(text, f"{main} in {line.where}"),
+    return line.text(
+        line.number if identity is None else identity,
+        check_text(text, f"{main} in {line.where}"),
         target=None if target is None else check_text(target, f"{other} in {line.where}"),
         labels=_labels(found, names.get("labels", "labels"), line.where),
-        where=line.where,
-        line=line.line,
-        raw=line.raw,
     )
 
 

@@ -165,14 +165,11 @@ def _row_text(row: Row, first: Row, places: Mapping[str, int], before: int, main
     found = {role: row.fields[at] for role, at in places.items() if at < len(row.fields)}
     text = found.get("source" if "source" in places else "text", "")
     target = found.get("target")
-    return Text(
-        id=found.get("id") or str(row.number - before),
-        text=check_text(text, f"{main} in {row.where}"),
+    return row.text(
+        found.get("id") or row.number - before,
+        check_text(text, f"{main} in {row.where}"),
         target=None if target is None else check_text(target, f"target in {row.where}"),
         labels=tuple(found.get("labels", "").split()) or None,
-        where=row.where,
-        line=row.line,
-        raw=row.raw,
     )
 
 
