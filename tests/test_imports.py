@@ -17,8 +17,8 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "attnviz"
-MOST_FILES = 278  # 200 when the house was rebuilt; then effects, watching, live, speech, the atlas
-MOST_LINES = 50_410  # 29,500 when the house was rebuilt; then the same, and known faults mended
+MOST_FILES = 273  # 200 when the house was rebuilt; then effects, watching, live, speech, the atlas
+MOST_LINES = 51_280  # with stubs, of which Python's functions had one of 1,007 lines: 51,417 before
 MOST_IN_A_ROOM = 19  # as many as there are commands, which are a file each
 MOST_WITHOUT_A_CONTRACT = 8
 MOST_AT_THE_ROOT = 12  # the room of Python's functions came to the others
@@ -88,7 +88,7 @@ def test_a_circle_would_be_found(tmp_path: Path, line: str) -> None:
 
 
 def test_the_house_stays_small() -> None:
-    files = list(PACKAGE.rglob("*.py"))
+    files = [*PACKAGE.rglob("*.py"), *PACKAGE.rglob("*.pyi")]
     assert len(files) <= MOST_FILES
     assert sum(len(file.read_bytes().splitlines()) for file in files) <= MOST_LINES
 
