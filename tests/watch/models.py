@@ -125,30 +125,22 @@ class ListOfHeads(nn.Module):
         return torch.cat([head(x) for head in self.heads], dim=-1)
 
 
-class Products(nn.Module):
-    """Scaled products with a module of their own, queries, keys and values given."""
-
-    def forward(self, query: Any, key: Any, value: Any, mask: Any = None) -> Any:
-        scores = torch.matmul(query, key.transpose(-2, -1)) / query.size(-1) ** 0.5
-        if mask is not None:
-            scores = scores.masked_fill(mask == 0, -1e9)
-        weights = nn.Softmax(dim=-1)(scores)
-        return torch.matmul(weights, value), weights
-
-
 class ThreeInputs(nn.Module):
-    """Queries, keys and values from three inputs, attended by another module."""
+    """Queries, keys and values from three inputs."""
 
     def __init__(self) -> None:
         super().__init__()
         self.q, self.k, self.v, self.o = (nn.Linear(SIZE, SIZE) for _ in range(4))
 
     def forward(self, query: Any, key: Any, value: Any, mask: Any = None) -> Any:
-        sides = [
+        query, key, value = (
             layer(x).view(x.size(0), -1, HEADS, SIZE // HEADS).transpose(1, 2)
             for layer, x in ((self.q, query), (self.k, key), (self.v, value))
-        ]
-        mixed = Products.forward(None, *sides, mask)[0]  # type: ignore[arg-type]
+        )
+        scores = torch.matmul(query, key.transpose(-2, -1)) / query.size(-1) ** 0.5
+        if mask is not None:
+            scores = scores.masked_fill(mask == 0, -1e9)
+        mixed = torch.matmul(nn.Softmax(dim=-1)(scores), value)
         return self.o(mixed.transpose(1, 2).reshape(query.size(0), -1, SIZE))
 
     def weights(self, query: Any, key: Any, _value: Any, mask: Any = None) -> np.ndarray:

@@ -266,6 +266,24 @@ def from_(path: str, options: str) -> Callable[[Any], Any]:
     return lambda _: getattr(import_module(home), name)(**options_in(options))
 
 
+def row(
+    path: str,
+    options: str,
+    inputs: Any,
+    seen: str,
+    *,
+    package: str = "",
+    name: str = "",
+    **more: Any,
+) -> Row:
+    """The row of the object named "module:name", made with options; seen as in "cross self 4"."""
+    streams, _, calls = seen.rpartition(" ")
+    home, _, own = path.partition(":")
+    root = home.partition(".")[0]
+    package, name = package or root.replace("_", "-"), name or own
+    return Row(package, name, from_(path, options), inputs, (streams, int(calls)), root, **more)
+
+
 def open_clip(package: Any) -> Any:
     vision = {"image_size": 32, "patch_size": 8, "width": 32, "layers": 2, "head_width": 8}
     text = {"context_length": 9, "vocab_size": 20, "width": 32, "heads": 4, "layers": 2}
@@ -317,161 +335,106 @@ OTHERS = [
         ("causal self", 4),
         "open_clip",
     ),
-    Row(
-        "open_clip_torch",
-        "CoCa text",
-        from_(
-            "open_clip.transformer:MultimodalTransformer",
-            "width=32 layers=2 heads=4 context_length=9 output_dim=8",
-        ),
+    row(
+        "open_clip.transformer:MultimodalTransformer",
+        "width=32 layers=2 heads=4 context_length=9 output_dim=8",
         lambda: given(torch.randn(2, 17, 32), torch.randn(2, 9, 32)),
-        ("causal cross", 4),
-        "open_clip",
+        "causal cross 4",
+        package="open_clip_torch",
+        name="CoCa text",
     ),
-    Row(
-        "torchvision",
-        "SwinTransformer",
-        from_(
-            "torchvision.models:SwinTransformer",
-            "patch_size=[4,4] embed_dim=32 depths=[1,1] num_heads=[2,4] window_size=[4,4]",
-        ),
+    row(
+        "torchvision.models:SwinTransformer",
+        "patch_size=[4,4] embed_dim=32 depths=[1,1] num_heads=[2,4] window_size=[4,4]",
         PICTURE,
-        ("self", 2),
+        "self 2",
     ),
-    Row(
-        "perceiver-pytorch",
-        "Perceiver",
-        from_(
-            "perceiver_pytorch:Perceiver",
-            "num_freq_bands=4 depth=2 max_freq=10.0 num_latents=6 latent_dim=32 latent_heads=4",
-        ),
+    row(
+        "perceiver_pytorch:Perceiver",
+        "num_freq_bands=4 depth=2 max_freq=10.0 num_latents=6 latent_dim=32 latent_heads=4",
         lambda: given(torch.randn(2, 8, 8, 3)),
-        ("cross self", 4),
+        "cross self 4",
     ),
-    Row(
-        "linformer",
-        "Linformer",
-        from_("linformer:Linformer", "dim=32 seq_len=16 depth=2 k=4 heads=4"),
-        noise(2, 16, 32),
-        ("cross", 2),
+    row(
+        "linformer:Linformer", "dim=32 seq_len=16 depth=2 k=4 heads=4", noise(2, 16, 32), "cross 2"
     ),
-    Row(
-        "local-attention",
-        "LocalTransformer",
-        from_(
-            "local_attention:LocalTransformer",
-            "num_tokens=20 max_seq_len=16 dim=32 depth=2 heads=4 local_attn_window_size=8",
-        ),
+    row(
+        "local_attention:LocalTransformer",
+        "num_tokens=20 max_seq_len=16 dim=32 depth=2 heads=4 local_attn_window_size=8",
         lambda: given(ids(2, 16)),
-        ("cross", 2),
+        "cross 2",
         half=False,
         windows=2,
     ),
-    Row(
-        "axial-attention",
-        "AxialAttention",
-        from_("axial_attention:AxialAttention", "dim=32 heads=4 dim_index=1"),
-        noise(2, 32, 5, 6),
-        ("self", 2),
+    row(
+        "axial_attention:AxialAttention", "dim=32 heads=4 dim_index=1", noise(2, 32, 5, 6), "self 2"
     ),
-    Row(
-        "fair-esm",
-        "ESM-2",
-        from_("esm:ESM2", "num_layers=2 embed_dim=32 attention_heads=4"),
+    row(
+        "esm:ESM2",
+        "num_layers=2 embed_dim=32 attention_heads=4",
         lambda: given(ids(2, 9, high=24) + 4),
-        ("self", 2),
-        "esm",
+        "self 2",
+        package="fair-esm",
+        name="ESM-2",
     ),
-    Row(
-        "rtdl_revisiting_models",
-        "FTTransformer",
-        from_(
-            "rtdl_revisiting_models:FTTransformer",
-            "n_cont_features=5 cat_cardinalities=[3,4] d_out=2 n_blocks=2 d_block=32"
-            " attention_n_heads=4 attention_dropout=0.0 ffn_d_hidden_multiplier=2.0"
-            " ffn_dropout=0.0 residual_dropout=0.0",
-        ),
+    row(
+        "rtdl_revisiting_models:FTTransformer",
+        "n_cont_features=5 cat_cardinalities=[3,4] d_out=2 n_blocks=2 d_block=32"
+        " attention_n_heads=4 attention_dropout=0.0 ffn_d_hidden_multiplier=2.0"
+        " ffn_dropout=0.0 residual_dropout=0.0",
         lambda: given(torch.randn(2, 5), ids(2, 2, high=3)),
-        ("cross self", 2),
+        "cross self 2",
+        package="rtdl_revisiting_models",
     ),
-    Row(
-        "segment-anything",
-        "ImageEncoderViT",
-        from_(
-            "segment_anything.modeling:ImageEncoderViT",
-            "img_size=64 patch_size=8 embed_dim=32 depth=2 num_heads=4 out_chans=8"
-            " window_size=4 use_rel_pos=True global_attn_indexes=(1,)",
-        ),
+    row(
+        "segment_anything.modeling:ImageEncoderViT",
+        "img_size=64 patch_size=8 embed_dim=32 depth=2 num_heads=4 out_chans=8"
+        " window_size=4 use_rel_pos=True global_attn_indexes=(1,)",
         noise(2, 3, 64, 64),
-        ("self", 2),
+        "self 2",
     ),
-    Row(
-        "segment-anything",
-        "TwoWayTransformer",
-        from_(
-            "segment_anything.modeling:TwoWayTransformer",
-            "depth=2 embedding_dim=32 num_heads=4 mlp_dim=32",
-        ),
+    row(
+        "segment_anything.modeling:TwoWayTransformer",
+        "depth=2 embedding_dim=32 num_heads=4 mlp_dim=32",
         lambda: given(torch.randn(2, 32, 4, 4), torch.randn(2, 32, 4, 4), torch.randn(2, 5, 32)),
-        ("cross self", 7),
+        "cross self 7",
     ),
-    Row(
-        "conformer",
-        "Conformer",
-        from_("conformer:Conformer", "dim=32 depth=2 dim_head=8 heads=4"),
-        noise(2, 9, 32),
-        ("self", 2),
-    ),
-    Row(
-        "iTransformer",
-        "iTransformer, by hand",
-        from_(
-            "iTransformer:iTransformer",
-            "num_variates=5 lookback_len=16 depth=2 dim=32 pred_length=4 dim_head=8"
-            " flash_attn=False",
-        ),
+    row("conformer:Conformer", "dim=32 depth=2 dim_head=8 heads=4", noise(2, 9, 32), "self 2"),
+    row(
+        "iTransformer:iTransformer",
+        "num_variates=5 lookback_len=16 depth=2 dim=32 pred_length=4 dim_head=8 flash_attn=False",
         noise(2, 16, 5),
-        ("self", 2),
+        "self 2",
+        name="iTransformer, by hand",
     ),
-    Row(
-        "iTransformer",
-        "iTransformer2D",
-        from_(
-            "iTransformer:iTransformer2D",
-            "num_variates=5 lookback_len=16 num_time_tokens=4 depth=1 dim=32"
-            " pred_length=4 dim_head=8",
-        ),
+    row(
+        "iTransformer:iTransformer2D",
+        "num_variates=5 lookback_len=16 num_time_tokens=4 depth=1 dim=32 pred_length=4 dim_head=8",
         noise(2, 16, 5),
-        ("causal self", 2),
+        "causal self 2",
     ),
-    Row(
-        "demucs",
-        "CrossTransformerEncoder",
-        from_("demucs.transformer:CrossTransformerEncoder", "dim=32 num_heads=4 num_layers=2"),
+    row(
+        "demucs.transformer:CrossTransformerEncoder",
+        "dim=32 num_heads=4 num_layers=2",
         lambda: given(torch.randn(2, 32, 3, 4), torch.randn(2, 32, 9)),
-        ("cross self", 4),
+        "cross self 4",
         half=False,
     ),
-    Row(
-        "denoising-diffusion-pytorch",
-        "Unet",
-        from_("denoising_diffusion_pytorch:Unet", "dim=32 dim_mults=(1,2)"),
+    row(
+        "denoising_diffusion_pytorch:Unet",
+        "dim=32 dim_mults=(1,2)",
         lambda: given(torch.randn(2, 3, 16, 16), torch.tensor([3, 3])),
-        ("cross", 3),
+        "cross 3",
         exact=torch.float32,
         half=False,
         others=(0, 4),
     ),
-    Row(
-        "coca-pytorch",
-        "CoCa",
-        from_(
-            "coca_pytorch:CoCa",
-            "dim=32 num_tokens=20 unimodal_depth=1 multimodal_depth=1"
-            " num_img_queries=5 dim_head=8 heads=4",
-        ),
+    row(
+        "coca_pytorch:CoCa",
+        "dim=32 num_tokens=20 unimodal_depth=1 multimodal_depth=1"
+        " num_img_queries=5 dim_head=8 heads=4",
         lambda: given(ids(2, 9), image_tokens=torch.randn(2, 6, 32)),
-        ("causal cross", 4),
+        "causal cross 4",
     ),
     Row(
         "pytorch-forecasting",
@@ -570,29 +533,23 @@ TRANSFORMERS = [
 ROWS = [*DIFFUSERS, *X_TRANSFORMERS, *TIMM, *VIT_PYTORCH, *OTHERS, *TRANSFORMERS]
 
 LINEAR = [
-    Row(
-        "kornia",
-        "LoFTR",
-        from_("kornia.feature:LoFTR", "pretrained=None"),
+    row(
+        "kornia.feature:LoFTR",
+        "pretrained=None",
         lambda: given({"image0": torch.randn(1, 1, 32, 32), "image1": torch.randn(1, 1, 32, 32)}),
-        ("none", 0),
+        "none 0",
     ),
-    Row(
-        "performer-pytorch",
-        "Performer",
-        from_("performer_pytorch:Performer", "dim=32 depth=1 heads=4 dim_head=8"),
+    row(
+        "performer_pytorch:Performer",
+        "dim=32 depth=1 heads=4 dim_head=8",
         noise(2, 9, 32),
-        ("none", 0),
+        "none 0",
     ),
-    Row(
-        "linear-attention-transformer",
-        "LinearAttentionTransformer",
-        from_(
-            "linear_attention_transformer:LinearAttentionTransformer",
-            "dim=32 depth=1 max_seq_len=16 heads=4",
-        ),
+    row(
+        "linear_attention_transformer:LinearAttentionTransformer",
+        "dim=32 depth=1 max_seq_len=16 heads=4",
         noise(2, 16, 32),
-        ("none", 0),
+        "none 0",
     ),
 ]
 

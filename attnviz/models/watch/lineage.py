@@ -374,9 +374,11 @@ def _view_marks(
     call: TorchCall, tensor: torch.Tensor, old: Mark, mark: Mark, results: list[torch.Tensor]
 ) -> list[Mark]:
     """The marks of views: an axis has the labels that all axes have along which it runs."""
-    start = torch.empty(tensor.shape, device="meta")
+    start, views = torch.empty(tensor.shape, device="meta"), [None] * len(results)
+    if any(old.labels):  # following takes time, and most tensors have no labels
+        views = call.views(tensor, start, len(results))
     marks = []
-    for result, view in zip(results, call.views(tensor, start, len(results)), strict=True):
+    for result, view in zip(results, views, strict=True):
         if view is None:
             marks.append(replace(mark, labels=(frozenset[str](),) * result.ndim))
             continue
