@@ -48,7 +48,8 @@ class Recorder:
         probe_batch: the same at every sample; its tensors are moved to the model's device.
         folder: each sample becomes a file there, as step-00000100.npz. A resumed run continues in
             its folder: samples of later steps stay until the run reaches them and replaces them.
-        every: steps from one sample to the next; other steps do nothing.
+        every: steps from one sample to the next; other steps do nothing. `finish()` samples the
+            last step of a run, and the callbacks call it.
         max_size: the most tokens on a side of a map; longer maps are kept and measured in blocks.
         only: patterns of module paths, as `watch` takes them.
         tokens: names for queries and keys.
@@ -88,6 +89,7 @@ class Recorder:
         self.call, self.loggers = _call if call is None else call, loggers
         self.study = HistoryStudy()
         self.done: int | None = None
+        self.last: int | None = None
         self.noted = set[str]()
 
     def step(self, number: int) -> Path | None:
@@ -96,7 +98,15 @@ class Recorder:
         An error never ends the training. A warning tells why there is no sample, once for each
         reason, and the next sample is tried again.
         """
-        if number % self.every or number == self.done:
+        self.last = number
+        return None if number % self.every else self._take(number)
+
+    def finish(self) -> Path | None:
+        """Take a sample of the last step if it has none, and return its file."""
+        return None if self.last is None else self._take(self.last)
+
+    def _take(self, number: int) -> Path | None:
+        if number == self.done:
             return None
         first, self.done = self.done is None, number
         try:
@@ -107,7 +117,7 @@ class Recorder:
             why = reason_of(error)
             if why not in self.noted:
                 self.noted.add(why)
-                warnings.warn(f"no sample at step {number:,}: {why}", stacklevel=2)
+                warnings.warn(f"no sample at step {number:,}: {why}", stacklevel=3)
             return None
 
     def _resume(self, number: int) -> None:
@@ -119,7 +129,7 @@ class Recorder:
             warnings.warn(
                 f"'{self.folder}' holds samples of later steps (to {later[-1]:,}) of an earlier "
                 "run: each stays until this run replaces it",
-                stacklevel=3,
+                stacklevel=4,
             )
         if earlier := [step for step in there if step < number]:
             self.study.add(earlier[-1], read_sample(there[earlier[-1]]))
@@ -241,6 +251,10 @@ class _Callback:
     def take_step(self, step: int) -> None:
         if self.recorder is not None:
             self.recorder.step(step)
+
+    def on_train_end(self, *_: Any, **__: Any) -> None:
+        if self.recorder is not None:
+            self.recorder.finish()
 
 
 class _OfTrainer(_Callback):

@@ -44,7 +44,7 @@ class Recipe:
     Attributes:
         random: a text is random pieces, said twice or more often.
         anywhere: such pieces come from the whole vocabulary, not from the text as often as there.
-        again: a sentence is said twice.
+        again: a sentence is repeated.
         longest: random pieces at most before they come again.
         length: pieces of a text.
     """

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 LONGEST = 512
 PIECES, SEQUENCES = 24, 64
-"""Random pieces that are said and said again, and how often that is tried."""
+"""Random pieces in a sequence that is repeated once, and the number of such sequences."""
 CLEAR = 0.5
 """The share of a row's attention that makes a role."""
 
@@ -212,7 +212,7 @@ def nats(scores: NDArray[Any], expected: NDArray[Any]) -> NDArray[np.float64]:
 def measure_repetition(
     model: CausalPocket, drawn: NDArray[Any], off: tuple[int, int] | None = None
 ) -> dict[str, Any]:
-    """What the model makes of pieces (sequences, count) that are said and said again.
+    """What the model predicts for pieces (sequences, count) and their repetition.
 
     Args:
         model: as it ships.

@@ -194,7 +194,7 @@ ROLES: tuple[dict[str, str], ...] = (
     {"odd": "[CLS] looks at the odd shape", "shapes": "[CLS] looks at shapes"},
     {"colour": "shapes look at others of their colour", "same": "shapes look at themselves"},
 )
-"""What the class token does, and what patches of shapes do; of each the clearest is told."""
+"""Roles of the class token and of patches of shapes; the card names the clearest of each."""
 
 
 def describe_pictures(origin: dict[str, Any], sizes: VisionSizes, folder: Path) -> dict[str, Any]:

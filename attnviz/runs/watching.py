@@ -45,10 +45,10 @@ class Watched:
         return [self._record(number) for number in numbers] or [self.attention()]
 
     def _record(self, item: int) -> Result:
-        from attnviz.models.watch.maps import attention_of
+        from attnviz.models.watch.maps import watched_attention
 
         model, wanted, names = self._facts
-        return as_result(attention_of(self.seen, item, model, wanted, names), Choice())
+        return as_result(watched_attention(self.seen, item, model, wanted, names), Choice())
 
     def heatmap(self, file: str | Path | None = None, width: Width | None = None) -> Figure:
         """As `Result.heatmap`."""

@@ -137,7 +137,7 @@ class ArchiveReader:
         def weights(position: int, stream: str, named: Shape) -> NDArray[Any]:
             name = _member(number, position, stream)
             try:
-                shape = shape_of(self.archive, f"{name}.npy")
+                shape = member_shape(self.archive, f"{name}.npy")
                 if not shape_fits(shape, named):
                     wanted = ", ".join("any" if size is None else str(size) for size in named)
                     raise ValueError(f"member '{name}' has the shape {shape}, not ({wanted})")
@@ -158,7 +158,7 @@ def shape_fits(shape: Sequence[int], wanted: Sequence[int | None]) -> bool:
     return len(shape) == len(wanted) and all(want in (None, size) for want, size in sizes)
 
 
-def shape_of(archive: zipfile.ZipFile, name: str) -> tuple[int, ...]:
+def member_shape(archive: zipfile.ZipFile, name: str) -> tuple[int, ...]:
     """The shape of an array from its header; a ValueError where the member holds less than that."""
     with archive.open(name) as member:
         shape, kind = _header(member)

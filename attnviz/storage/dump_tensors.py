@@ -59,7 +59,7 @@ def holds_dump(names: Sequence[str]) -> bool:
     return any(_NAME.fullmatch(name) for name in names)
 
 
-def attention_of(found: Mapping[str, Any], where: str, identity: str = "0") -> Dump:
+def read_arrays(found: Mapping[str, Any], where: str, identity: str = "0") -> Dump:
     """The attention in arrays by name."""
     streams: dict[str, dict[str | None, Any]] = {}
     for name in found:

@@ -22,10 +22,10 @@ from attnviz.storage.documents import parse_json
 from attnviz.storage.dump_tensors import (
     NUMBERED,
     Dump,
-    attention_of,
     file_provenance,
     holds_dump,
     number_tokens,
+    read_arrays,
 )
 from attnviz.storage.matrices import Archive, read_safetensors
 
@@ -41,9 +41,9 @@ def read_dump(data: bytes, where: str) -> Iterator[Dump]:
     """Every text's attention in another program's file; an InputError where it is unknown."""
     name = where.strip("'")
     if data.startswith(ZIP):
-        yield attention_of(Archive(data, name), where)
+        yield read_arrays(Archive(data, name), where)
     elif is_safetensors(data):
-        yield attention_of(read_safetensors(data, name), where)
+        yield read_arrays(read_safetensors(data, name), where)
     elif data.lstrip().startswith((b"{", b"[")) and _is_json(data):
         yield from _from_json(parse_json(data, where), where)
     else:
@@ -106,13 +106,13 @@ def _is_json(data: bytes) -> bool:
 
 def _from_json(found: Any, where: str) -> Iterator[Dump]:
     if isinstance(found, Mapping):
-        yield attention_of(found, where)
+        yield read_arrays(found, where)
     elif found and all(isinstance(item, Mapping) for item in found):
         for number, item in enumerate(found):
             place = f"text {number} of {where}"
-            yield attention_of(item, place, str(item.get("id", number)))
+            yield read_arrays(item, place, str(item.get("id", number)))
     else:
-        yield attention_of({"attention": found}, where)
+        yield read_arrays({"attention": found}, where)
 
 
 def _from_text(data: bytes, where: str) -> Iterator[Dump]:

@@ -14,7 +14,7 @@ import numpy as np
 import orjson
 
 from attnviz.core.errors import InputError
-from attnviz.storage.archive import DAMAGE, read_member, shape_of
+from attnviz.storage.archive import DAMAGE, member_shape, read_member
 from attnviz.storage.documents import SMALL, check_room, check_words, parse_json, read_numbers
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class Archive(Mapping[str, Any]):
         with _npz_errors(path):
             self.archive = zipfile.ZipFile(io.BytesIO(data))
             members = [name.removesuffix(".npy") for name in self.archive.namelist()]
-            self.shapes = {name: shape_of(self.archive, f"{name}.npy") for name in members}
+            self.shapes = {name: member_shape(self.archive, f"{name}.npy") for name in members}
 
     def __getitem__(self, name: str) -> Any:
         self.shapes[name]  # a KeyError where there is no such array

@@ -30,7 +30,7 @@ ROWS, BYTES = 256, 16 << 20
 ABOUT = {
     b"attnviz.schema": str(VERSION).encode(),
     b"attnviz.description": (
-        b"One row a text. maps[].weights is flat; fold it by maps[].shape, which is "
+        b"Each row is one text. maps[].weights is flat; fold it by maps[].shape, which is "
         b"[layers, heads, queries, keys]. Rows of a matrix are queries (who attends), columns keys."
     ),
 }

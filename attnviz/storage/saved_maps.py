@@ -197,9 +197,9 @@ def read_effects(data: bytes, where: str) -> SavedEffects | None:
         raise InputError(
             f"{where} holds the effects of {len(found)} texts: save their means with -f json"
         )
-    from attnviz.storage.schema import effects_of
+    from attnviz.storage.schema import fit_effects
 
-    return effects_of(found[0], where)
+    return fit_effects(found[0], where)
 
 
 def _documents(data: bytes, where: str) -> Iterator[tuple[str, Any]]:

@@ -156,7 +156,7 @@ def measured_of(found: list[MeasuredDocument]) -> tuple[Measured, ...]:
     )
 
 
-def effects_of(document: Any, where: str) -> SavedEffects:
+def fit_effects(document: Any, where: str) -> SavedEffects:
     """The effects in a document of an ablation."""
     found = fit(document, AblationDocument, where)
     effects = tuple(

@@ -109,6 +109,15 @@ def test_steps_in_between_and_the_same_step_again_do_nothing(tmp_path: Path) -> 
     assert [*sample_files(tmp_path)] == [0, 2, 4]
 
 
+def test_the_last_step_of_a_run_is_sampled_once(tmp_path: Path) -> None:
+    recorder = run(tmp_path, range(6), every=4)
+    path = recorder.finish()
+    assert path is not None
+    assert recorder.finish() is None
+    assert [*sample_files(tmp_path)] == [0, 4, 5]
+    assert Recorder(Small(), PROBE, tmp_path / "other").finish() is None
+
+
 def entropy(row: np.ndarray) -> float:
     return -sum(p * math.log(p) for p in row.astype(float) if p > 0)
 
@@ -394,7 +403,8 @@ def test_a_callback_is_one_of_transformers_and_follows_its_events(tmp_path: Path
     for step in range(1, 6):
         state.global_step = step
         handler.on_step_end(arguments, state, control)
-    assert [*sample_files(tmp_path)] == [0, 2, 4]
+    handler.on_train_end(arguments, state, control)
+    assert [*sample_files(tmp_path)] == [0, 2, 4, 5]
     # Other processes of the run take none.
     other = callbacks.AttentionCallback(PROBE, tmp_path / "other", every=2)
     handler = CallbackHandler([other], model, None, None, None)
@@ -461,8 +471,9 @@ def test_a_callback_of_lightning_follows_its_events(tmp_path: Path) -> None:
     for batch in range(8):  # gradients of two batches make a step
         trainer.global_step = batch // 2
         callback.on_train_batch_end(trainer, model, None, None, batch)
-    assert [*sample_files(tmp_path)] == [0, 2]
-    assert [step for _, step in logger.metrics] == [0, 2]
+    callback.on_train_end(trainer, model)
+    assert [*sample_files(tmp_path)] == [0, 2, 3]
+    assert [step for _, step in logger.metrics] == [0, 2, 3]
 
 
 @pytest.mark.filterwarnings("ignore")  # its own

@@ -37,7 +37,9 @@ class Names:
     split: int | None = None
 
 
-def attention_of(seen: WatchLog, item: int, model: str, wanted: Wanted, names: Names) -> Attention:
+def watched_attention(
+    seen: WatchLog, item: int, model: str, wanted: Wanted, names: Names
+) -> Attention:
     """The maps of one item of the batch.
 
     Raises:
