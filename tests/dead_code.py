@@ -29,10 +29,7 @@ CALLED_FROM_OUTSIDE = (
     "list_commands",
     "resolve_command",
     "__signature__",
-    "__annotations__",
-    "__qualname__",
     # Python callers, of the package and of results
-    "unload",
     "to_json",
     "to_pandas",
     "to_rows",

@@ -241,13 +241,15 @@ def public(function: Callable[P, Answer]) -> Callable[P, Answer]:
 
     What a plug-in raises that no caller would catch becomes an error of attnviz.
     """
-    command = "self" if function.__name__.startswith("attend") else function.__name__
 
     @functools.wraps(function)
     def run(*arguments: P.args, **given: P.kwargs) -> Answer:
         bound = inspect.signature(function).bind(*arguments, **given).arguments
         options = bound.pop("options", {})
         kinds, shared = _kinds_of(function)
+        command = function.__name__
+        if command in ("attend", "attend_many"):  # the shell has no such command
+            command = str(options.get("command") or "self")
         for name in options:
             if name in WRITTEN and name not in shared:
                 raise UsageError(f"{name}= is an option of the shell: {WRITTEN[name]}")
