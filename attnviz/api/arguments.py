@@ -44,7 +44,7 @@ from attnviz.core.options import (
     refuse_old_option,
 )
 from attnviz.core.plugins import INTERRUPTIONS, PluginError, blamed, said
-from attnviz.runs.inputs import TextInput, texts_of
+from attnviz.runs.inputs import TextInput, given_texts, texts_of
 from attnviz.storage.texts import BadText, Text, check_text
 
 Which = int | str | Sequence[int] | None
@@ -444,4 +444,4 @@ def read_texts(
     records = records_of(texts)
     if not records:
         raise InputError("no text was given: the list is empty")
-    return TextInput(iter(records), count=lambda: len(records))
+    return given_texts(*records, several=True)

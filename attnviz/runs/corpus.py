@@ -37,7 +37,7 @@ from attnviz.models.open import check_origin, check_vision
 from attnviz.renderers.reports import Data
 from attnviz.runs.engines.shards import Engine
 from attnviz.runs.head_measures import EffectChunk, Instead, check_effect, curve_of, keep_for_curve
-from attnviz.runs.inputs import CorpusInput
+from attnviz.runs.inputs import TextInput
 from attnviz.runs.journal import Count, check_same_options, checksum_of, run_options
 from attnviz.runs.many_texts import AttendChunk, Chunk, Record, chunk_name, engine_for, with_shards
 from attnviz.runs.pictures import thumbnails
@@ -231,11 +231,11 @@ class CorpusRequest:
         if self.curve and not self.effect:
             raise UsageError("--prune-curve switches heads off by their effects: add --effect")
 
-    def command(self, given: CorpusInput) -> Command:
+    def command(self, given: TextInput) -> Command:
         """The command whose models can read the corpus."""
         return "picture" if given.pictures else "cross" if self.cross else "self"
 
-    def check(self, given: CorpusInput, options: Options) -> None:
+    def check(self, given: TextInput, options: Options) -> None:
         """Refuse what cannot be done before a model loads."""
         check_choice(options.choice)
         if given.pictures:
@@ -254,7 +254,7 @@ class CorpusRequest:
                 raise UsageError(f"{named[0]} is for texts, and these are pictures: leave it out")
         check_origin(options.origin, self.command(given))
 
-    def question(self, given: CorpusInput, options: Options) -> dict[str, str]:
+    def question(self, given: TextInput, options: Options) -> dict[str, str]:
         """Everything that decides the result, by the names that a user knows, for --resume."""
         assert given.file is not None
         found = run_options(f"corpus {self.command(given)}", options, given.file)
@@ -272,7 +272,7 @@ class CorpusRequest:
 
 def report_corpus(
     asked: CorpusRequest,
-    given: CorpusInput,
+    given: TextInput,
     options: Options,
     report: RunReport,
     *,
@@ -316,7 +316,7 @@ def report_corpus(
 
 
 def _read(
-    asked: CorpusRequest, given: CorpusInput
+    asked: CorpusRequest, given: TextInput
 ) -> tuple[Vocabulary, Iterator[Record], int | None]:
     if given.pictures:
         return Vocabulary({}, (), PATCHES), given.open(), given.count()
@@ -374,7 +374,7 @@ def shards(records: Iterable[Record], done: int = 0, size: int = CHUNK_SIZE) -> 
 
 
 def read_twice(
-    given: CorpusInput,
+    given: TextInput,
 ) -> tuple[Vocabulary, Iterator[Record], int]:
     """The frequent words of a corpus, its texts, and how many of them, good and bad, there are.
 
