@@ -60,7 +60,7 @@ REACHED = ("records", "failed", "rejects", "notes")
 Shard = tuple[int, Chunk]
 """A chunk of records and the number of its first in the corpus, from 0."""
 OnFailure = Callable[[Record, AttnvizError], str]
-"""Told of a record that failed; answers its line in the file of rejects, if there is one."""
+"""Takes a record that failed, and returns its line in the file of rejects, if there is one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,12 +203,9 @@ PICTURES = 32
 
 @dataclass(frozen=True, slots=True)
 class CorpusRequest:
-    """What is measured over a corpus, and what of it is shown.
+    """What is measured over a corpus, and shown; `attnviz.corpus` explains most fields.
 
     Attributes:
-        show: what tables and rows hold.
-        top: heads in tables and rows; None: all.
-        frequencies: a file that says how frequent words are; None: as in the texts.
         overview: every head is drawn, which takes texts.
         curve: heads are switched off one after another.
         samples: texts are kept in which a head attends strongly, usually and weakly.
@@ -338,8 +335,8 @@ def study(
 ) -> CorpusReport | None:
     """What each head does over a corpus; None where no text could be read.
 
-    A state of an earlier run is continued. `on_failure` takes each record that failed and may raise
-    to stop there; `advance` is told how many more records are done. Heads are in the order of
+    The state of an earlier run is continued. `on_failure` takes each record that failed, and may
+    raise to stop there; `advance` takes how many more records are done. Heads are in the order of
     "role" (clearest first), "layer" or a measure.
     """
     state = state or CorpusState(task.empty())
@@ -378,7 +375,7 @@ def read_twice(
 ) -> tuple[Vocabulary, Iterator[Record], int]:
     """The frequent words of a corpus, its texts, and how many of them, good and bad, there are.
 
-    What can be read only once, such as stdin, is kept in a temporary file meanwhile.
+    Input that can be read only once, such as stdin, is kept in a temporary file.
     """
     counts, number = WordCounts(), 0
     with temporary_file_errors():
