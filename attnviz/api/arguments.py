@@ -44,7 +44,7 @@ from attnviz.core.options import (
     refuse_old_option,
 )
 from attnviz.core.plugins import INTERRUPTIONS, PluginError, blamed, said
-from attnviz.runs.inputs import TextInput, texts_of
+from attnviz.runs.inputs import TextInput, given_texts, texts_of
 from attnviz.storage.texts import BadText, Text, check_text
 
 Which = int | str | Sequence[int] | None
@@ -241,13 +241,15 @@ def public(function: Callable[P, Answer]) -> Callable[P, Answer]:
 
     What a plug-in raises that no caller would catch becomes an error of attnviz.
     """
-    command = "self" if function.__name__.startswith("attend") else function.__name__
 
     @functools.wraps(function)
     def run(*arguments: P.args, **given: P.kwargs) -> Answer:
         bound = inspect.signature(function).bind(*arguments, **given).arguments
         options = bound.pop("options", {})
         kinds, shared = _kinds_of(function)
+        command = function.__name__
+        if command in ("attend", "attend_many"):  # the shell has no such command
+            command = str(options.get("command") or "self")
         for name in options:
             if name in WRITTEN and name not in shared:
                 raise UsageError(f"{name}= is an option of the shell: {WRITTEN[name]}")
@@ -442,4 +444,4 @@ def read_texts(
     records = records_of(texts)
     if not records:
         raise InputError("no text was given: the list is empty")
-    return TextInput(iter(records), count=lambda: len(records))
+    return given_texts(*records, several=True)

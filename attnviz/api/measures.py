@@ -18,11 +18,10 @@ from attnviz.api.arguments import (
     public,
     read_options,
     read_texts,
-    records_of,
 )
 from attnviz.api.collected import Findings, collecting
 from attnviz.core.attention_map import Attention
-from attnviz.core.errors import InputError, UsageError, choose, in_short
+from attnviz.core.errors import UsageError, choose, in_short
 from attnviz.core.options import InMemoryMaps, Options
 from attnviz.runs.changes import check_changes, last_drifts, training_history
 from attnviz.runs.corpus import SHOWS, CorpusCheckpoint, CorpusRequest, report_corpus
@@ -34,7 +33,7 @@ from attnviz.runs.head_measures import (
     report_heads,
     report_relations,
 )
-from attnviz.runs.inputs import CorpusInput, corpus_input
+from attnviz.runs.inputs import TextInput, corpus_input
 from attnviz.runs.pipeline import check_choice
 from attnviz.runs.word_alignment import (
     check_alignment,
@@ -186,15 +185,12 @@ def corpus(
     return report.found
 
 
-def _corpus_of(file: Any, more: Sequence[str | Path], how: Options, *, pairs: bool) -> CorpusInput:
+def _corpus_of(file: Any, more: Sequence[str | Path], how: Options, *, pairs: bool) -> TextInput:
     if isinstance(file, str | Path):
         if not isinstance(more, list | tuple) or not all(isinstance(n, str | Path) for n in more):
             raise UsageError(f"more={in_short(more)} is no list of files")
         return corpus_input([str(one) for one in (file, *more)], how.many, pairs=pairs)
-    records = records_of(file)
-    if not records:
-        raise InputError("no text was given: the list is empty")
-    return CorpusInput(lambda: iter(records), lambda: len(records))
+    return read_texts("corpus", file, None, how.many)
 
 
 @public

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -36,39 +35,33 @@ from attnviz.runs.changes import (
     saved_effects,
     sides_of,
 )
+from attnviz.runs.inputs import TextInput
 from attnviz.runs.pipeline import Result
 from attnviz.storage.saved_maps import read_effects
 from attnviz.teach.lessons.teaching import lesson_data, teach
 from attnviz.teach.steps.request import StepsRequest
 
-
-@dataclass(frozen=True, slots=True)
-class AskedText:
-    """A text or texts, a target, and the options of their model."""
-
-    text: Any
-    target: str | None
-    options: Mapping[str, Any]
-
-    def command(self, file: str | None) -> Command:
-        """The command that reads them: files and lists may hold pairs."""
-        several = self.text is not None and not isinstance(self.text, str)
-        return "cross" if self.target is not None or file is not None or several else "self"
-
-
-def ask_again(text: Any, target: str | None, options: ExperimentOptions) -> AskedText:
-    """The text with its options; a result gives both, as far as options do not say otherwise."""
-    if not isinstance(text, Attention):
-        return AskedText(text, target, options)
-    if not isinstance(text, Result) or text.again is None:
-        raise UsageError("only what attend() gave can be run again: give its text and model")
-    origin, taken = text.again.origin, ExperimentOptions.__annotations__
-    known = {name: getattr(origin, name) for name in taken if hasattr(origin, name)}
-    return AskedText(text.source or text.text, text.target, {**known, **options})
-
-
 Parts = str | Sequence[str | tuple[str | int, ...]] | None
 """Names of heads ("2.0", (2, 0)), links ("rouge>red", ("rouge", "red")) or tokens ("red[3]")."""
+
+
+def _read_question(
+    function: str, text: Any, target: str | None, file: str | None, options: Mapping[str, Any]
+) -> tuple[Options, TextInput, Command]:
+    """The options, the texts, and the command that reads them; a result brings its own model."""
+    if isinstance(text, Attention):
+        if not isinstance(text, Result) or text.again is None:
+            raise UsageError("only what attend() gave can be run again: give its text and model")
+        # What the caller gives wins over what the result was made with.
+        taken, origin = ExperimentOptions.__optional_keys__, text.again.origin
+        known = {name: getattr(origin, name) for name in taken if hasattr(origin, name)}
+        text, target, options = text.source or text.text, text.target, {**known, **options}
+    how = read_options(options)
+    single = isinstance(text, str) and target is None and file is None
+    command: Command = "self" if single else "cross"  # files and lists may hold pairs
+    texts = read_texts(function, text, file, how.many, target=target, pairs=not single)
+    check_origin(how.origin, command)
+    return how, texts, command
 
 
 @public
@@ -109,8 +102,7 @@ def ablate(
     Returns:
         A row an effect; pictures "bars" and, of every head or token, "grid" or "highlight".
     """
-    again = ask_again(text, target, options)
-    how = read_options(again.options)
+    how, texts, command = _read_question("ablate", text, target, input, options)
     asked = Ablation(
         heads=name_parts("heads", heads, "."),
         links=name_parts("links", links, ">"),
@@ -121,10 +113,6 @@ def ablate(
         wanted=how.choice.explain,
         seed=seed,
     )
-    command = again.command(input)
-    pairs = command == "cross"
-    texts = read_texts("ablate", again.text, input, how.many, target=again.target, pairs=pairs)
-    check_origin(how.origin, command)
     others = None
     if reference is not None:
         name = str(reference) if isinstance(reference, str | Path) else None
@@ -153,13 +141,7 @@ def lenses(
         seed: seed of the random scores.
         options: those of `attnviz lenses`, by name.
     """
-    again = ask_again(text, target, options)
-    how = read_options(again.options)
-    command = again.command(input)
-    texts = read_texts(
-        "lenses", again.text, input, how.many, target=again.target, pairs=command == "cross"
-    )
-    check_origin(how.origin, command)
+    how, texts, command = _read_question("lenses", text, target, input, options)
     with collecting("lenses", "lenses", how) as report:
         report_lenses(texts, command, seed, how, report)
     return report.found

@@ -70,8 +70,8 @@ class DataOutput:
 class NumberedFiles:
     """A file for each result: FILE for one, FILE-0, FILE-1, … for several.
 
-    Where there may be several, the first is FILE-0 until it turns out to be the only one: texts
-    may come slowly, and a run that is resumed must find it.
+    Where there may be several, the first is FILE-0 until it proves to be the only one: texts may
+    come slowly, and a resumed run must find the file under one name.
     """
 
     def __init__(self, path: Path | None, *, many: bool, count: int) -> None:
@@ -157,7 +157,7 @@ def numbered_path(path: Path, count: int) -> Path:
 
 
 def check_own(path: Path) -> None:
-    """Refuse to write FILE-0, FILE-1, … where somebody else's file has such a name."""
+    """Refuse to write FILE-0, FILE-1, … if a file of another program has such a name."""
     name = re.compile(rf"{re.escape(path.stem)}-\d+{re.escape(path.suffix)}")
     for item in sorted(path.parent.iterdir()):
         own = OWN[path.suffix.lower()]

@@ -39,7 +39,7 @@ def write_bytes(data: bytes) -> None:
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Finish what is begun before a signal ends the run; a second signal ends it at once."""
+    """Let the block finish before a signal ends the run; a second signal ends it at once."""
     aside = threading.current_thread() is not threading.main_thread()
     usual = {} if aside else {number: signal.getsignal(number) for number in SIGNALS}
     known = (signal.default_int_handler, interrupt)
@@ -111,7 +111,7 @@ class Place:
 
 
 def _fold_name(name: str) -> str:
-    """A name as disks that know no capitals and only one spelling of é compare it."""
+    """A name as disks compare it that ignore case and the Unicode form of letters."""
     return unicodedata.normalize("NFC", name).casefold()
 
 

@@ -154,7 +154,7 @@ class Report(AbstractContextManager["Report"]):
         return self.open.enter_context(PartialFile(path, kinds=PARTS))
 
     def reject(self, lines: bytes, count: int = 1) -> None:
-        """Count records that came to nothing, and write their lines to the file of rejects."""
+        """Count records that failed, and write their lines to the file of rejects."""
         with uninterrupted():
             if self.resumable is not None:
                 self.resumable.skip(lines)
@@ -189,7 +189,7 @@ class Report(AbstractContextManager["Report"]):
 
     @property
     def status(self) -> int:
-        """The exit status: 1 where a record came to nothing."""
+        """The exit status: 1 if a record failed."""
         return 1 if self.failed else 0
 
     def say(self, text: str) -> None:
@@ -209,7 +209,7 @@ class Report(AbstractContextManager["Report"]):
             note(f"{loading}{what} in {now - (loaded or self.started):.2f} s")
 
     def add(self, result: Attention | Data | Item) -> None:
-        """Write one result everywhere, whatever Ctrl-C says meanwhile."""
+        """Write one result to every output, also if Ctrl-C is pressed meanwhile."""
         item = item_of(result, self.options)
         if self.format != "table" and isinstance(item.data, Data):
             for text in item.data.notes:
@@ -223,9 +223,9 @@ class Report(AbstractContextManager["Report"]):
             self.good += 1
 
     def add_blank(self, result: Data) -> None:
-        """Write what stands for a record that came to nothing, where each keeps its place.
+        """Write a blank for a failed record, so that line N stays that of record N.
 
-        Files are replaced only where another record came to something.
+        Files are replaced only if another record succeeds.
         """
         with uninterrupted():
             for output in self.outputs:
@@ -233,10 +233,10 @@ class Report(AbstractContextManager["Report"]):
         self.blanks += 1
 
     def skip(self, record: Text | BadText | None, error: AttnvizError) -> None:
-        """Say why a record came to nothing, and write its line to the file of rejects.
+        """Say why a record failed, and write its line to the file of rejects.
 
         Raises:
-            AttnvizError: it is the end, by --on-error stop.
+            AttnvizError: the same error, with --on-error stop.
         """
         if self.options.many.on_error == "stop":
             raise error
@@ -246,9 +246,9 @@ class Report(AbstractContextManager["Report"]):
         self.reject(reject_of(record, error))
 
     def finish(self, done: str = "") -> None:
-        """Complete everything; where no record came to anything, the file of rejects only.
+        """Complete every output; if every record failed, only the file of rejects.
 
-        With --verbose say what was done, if that is given here, and how long it took.
+        With --verbose `done` is said, and how long it took.
         """
         with uninterrupted():
             if self.good == 1 and not self.failed:
@@ -273,7 +273,7 @@ class Report(AbstractContextManager["Report"]):
     def counted(
         self, total: Callable[[], int | None] | None
     ) -> AbstractContextManager[Callable[[int], None]]:
-        """What to tell of records that are done; it shows them where someone watches stderr.
+        """A function that takes how many more records are done; a terminal shows a progress bar.
 
         `total` counts the records; None: there is only one.
         """

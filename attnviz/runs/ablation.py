@@ -250,7 +250,7 @@ def report_ablation(
     # What was named in vain is a text's own failure: another text may hold the word.
     named = asked.links or asked.tokens or asked.wanted
     own = (InputError, UsageError) if named else (InputError,)
-    found = _each_text(texts.records, lambda text: ablate_text(source, text, asked, banks), own)
+    found = _each_text(texts.open(), lambda text: ablate_text(source, text, asked, banks), own)
     for _, effects in good_results(found, report, texts.total):
         for note in effects.notes:
             report.hold(note)
@@ -283,7 +283,7 @@ def _each_text(
 def reference_banks(source: Source, texts: TextInput) -> list[HeadOutputs]:
     """What each head puts out at the positions of some texts."""
     found = []
-    for text in texts.records:
+    for text in texts.open():
         if isinstance(text, BadText):
             raise text.error
         found.append(open_experiment(source, query_for(text)).head_outputs())
@@ -320,7 +320,7 @@ def report_lenses(
         scores = scores_of(explained_by(experiment), partial(ask_source, source, query))
         return faithfulness(scores, seed)
 
-    results = _each_text(texts.records, agreement_of)
+    results = _each_text(texts.open(), agreement_of)
     found = [one for _, one in good_results(results, report, texts.total)]
     if found:
         result = lens_report(found)

@@ -37,7 +37,7 @@ from attnviz.models.open import check_origin, check_vision
 from attnviz.renderers.reports import Data
 from attnviz.runs.engines.shards import Engine
 from attnviz.runs.head_measures import EffectChunk, Instead, check_effect, curve_of, keep_for_curve
-from attnviz.runs.inputs import CorpusInput
+from attnviz.runs.inputs import TextInput
 from attnviz.runs.journal import Count, check_same_options, checksum_of, run_options
 from attnviz.runs.many_texts import AttendChunk, Chunk, Record, chunk_name, engine_for, with_shards
 from attnviz.runs.pictures import thumbnails
@@ -60,7 +60,7 @@ REACHED = ("records", "failed", "rejects", "notes")
 Shard = tuple[int, Chunk]
 """A chunk of records and the number of its first in the corpus, from 0."""
 OnFailure = Callable[[Record, AttnvizError], str]
-"""Told of a record that failed; answers its line in the file of rejects, if there is one."""
+"""Takes a record that failed, and returns its line in the file of rejects, if there is one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,12 +203,9 @@ PICTURES = 32
 
 @dataclass(frozen=True, slots=True)
 class CorpusRequest:
-    """What is measured over a corpus, and what of it is shown.
+    """What is measured over a corpus, and shown; `attnviz.corpus` explains most fields.
 
     Attributes:
-        show: what tables and rows hold.
-        top: heads in tables and rows; None: all.
-        frequencies: a file that says how frequent words are; None: as in the texts.
         overview: every head is drawn, which takes texts.
         curve: heads are switched off one after another.
         samples: texts are kept in which a head attends strongly, usually and weakly.
@@ -231,11 +228,11 @@ class CorpusRequest:
         if self.curve and not self.effect:
             raise UsageError("--prune-curve switches heads off by their effects: add --effect")
 
-    def command(self, given: CorpusInput) -> Command:
+    def command(self, given: TextInput) -> Command:
         """The command whose models can read the corpus."""
         return "picture" if given.pictures else "cross" if self.cross else "self"
 
-    def check(self, given: CorpusInput, options: Options) -> None:
+    def check(self, given: TextInput, options: Options) -> None:
         """Refuse what cannot be done before a model loads."""
         check_choice(options.choice)
         if given.pictures:
@@ -254,7 +251,7 @@ class CorpusRequest:
                 raise UsageError(f"{named[0]} is for texts, and these are pictures: leave it out")
         check_origin(options.origin, self.command(given))
 
-    def question(self, given: CorpusInput, options: Options) -> dict[str, str]:
+    def question(self, given: TextInput, options: Options) -> dict[str, str]:
         """Everything that decides the result, by the names that a user knows, for --resume."""
         assert given.file is not None
         found = run_options(f"corpus {self.command(given)}", options, given.file)
@@ -272,7 +269,7 @@ class CorpusRequest:
 
 def report_corpus(
     asked: CorpusRequest,
-    given: CorpusInput,
+    given: TextInput,
     options: Options,
     report: RunReport,
     *,
@@ -316,7 +313,7 @@ def report_corpus(
 
 
 def _read(
-    asked: CorpusRequest, given: CorpusInput
+    asked: CorpusRequest, given: TextInput
 ) -> tuple[Vocabulary, Iterator[Record], int | None]:
     if given.pictures:
         return Vocabulary({}, (), PATCHES), given.open(), given.count()
@@ -338,8 +335,8 @@ def study(
 ) -> CorpusReport | None:
     """What each head does over a corpus; None where no text could be read.
 
-    A state of an earlier run is continued. `on_failure` takes each record that failed and may raise
-    to stop there; `advance` is told how many more records are done. Heads are in the order of
+    The state of an earlier run is continued. `on_failure` takes each record that failed, and may
+    raise to stop there; `advance` takes how many more records are done. Heads are in the order of
     "role" (clearest first), "layer" or a measure.
     """
     state = state or CorpusState(task.empty())
@@ -374,11 +371,11 @@ def shards(records: Iterable[Record], done: int = 0, size: int = CHUNK_SIZE) -> 
 
 
 def read_twice(
-    given: CorpusInput,
+    given: TextInput,
 ) -> tuple[Vocabulary, Iterator[Record], int]:
     """The frequent words of a corpus, its texts, and how many of them, good and bad, there are.
 
-    What can be read only once, such as stdin, is kept in a temporary file meanwhile.
+    Input that can be read only once, such as stdin, is kept in a temporary file.
     """
     counts, number = WordCounts(), 0
     with temporary_file_errors():

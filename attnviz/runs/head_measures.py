@@ -287,7 +287,7 @@ def report_heads(
     work = EffectChunk(*what, asked.by) if asked.effect else AttendChunk(*what)
     repeat = asked.repeat and not asked.cross and not brings_tokens(options.origin)
     with engine_for(options.many) as engine:
-        found = attend_all(work, chunks(texts.records, work.size, ready=texts.ready), engine)
+        found = attend_all(work, chunks(texts.open(), work.size, ready=texts.ready), engine)
         for record, result in good_results(found, report, texts.total):
             shares = without_implied(result)
             try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -170,31 +170,37 @@ def files_below(folder: Path) -> list[Path]:
 
 @dataclass(frozen=True, slots=True)
 class TextInput:
-    """Texts or pairs as they come.
+    """Texts, pairs or pictures.
 
     Attributes:
-        records: each text, or why it cannot be used; they can be read once.
+        open: reads each of them, or why it cannot be used, from the first.
         several: whether there may be more than one.
-        count: counts all of them, good and bad; None where that is not known.
-        ready: whether the next one can be had without waiting; None: always.
+        count: counts all of them, good and bad; None if that is not known.
+        ready: whether the next one is there already; None: always.
         file: what they are read from, if it can be read again.
+        rereads: whether `open` may be called twice.
+        pictures: the files, if they are pictures.
+        others: how many files beside the pictures are none.
     """
 
-    records: Iterator[Text | BadText]
+    open: Callable[[], Iterator[Text | BadText]]
     several: bool = True
     count: Callable[[], int | None] = lambda: None
     ready: Callable[[], bool] | None = None
     file: Path | None = None
+    rereads: bool = True
+    pictures: Sequence[Path] = ()
+    others: int = 0
 
     @property
     def total(self) -> Callable[[], int | None] | None:
-        """What counts them; None of a single text, whose progress nobody watches."""
+        """What counts them; None for a single text, which needs no progress bar."""
         return self.count if self.several else None
 
 
-def given_texts(*texts: Text) -> TextInput:
+def given_texts(*texts: Text | BadText, several: bool = False) -> TextInput:
     """Texts that are known already."""
-    return TextInput(iter(texts), len(texts) > 1, lambda: len(texts))
+    return TextInput(lambda: iter(texts), several or len(texts) > 1, lambda: len(texts))
 
 
 def texts_of(
@@ -221,7 +227,7 @@ def texts_of(
         on_disk = None if file == "-" else Path(file)
         ready = stdin_is_ready if file == "-" else None
         records = texts_of_file(file, reading)
-        return TextInput(records, count=count, ready=ready, file=on_disk)
+        return TextInput(lambda: records, count=count, ready=ready, file=on_disk, rereads=False)
     if how.columns is not None or how.input_format is not None:
         given = "--columns" if how.columns is not None else "--input-format"
         raise UsageError(f"{given} is for files and stdin: leave it out, or give --input FILE")
@@ -246,41 +252,19 @@ def texts_or_pairs(
     return texts, command
 
 
-@dataclass(frozen=True, slots=True)
-class CorpusInput:
-    """Texts or pictures that can be read more than once, unless they come from a pipe.
-
-    Attributes:
-        open: reads them from the first.
-        count: counts all of them, good and bad; None where that is not known.
-        file: what they are read from, and a run is resumed by; None: nothing on a disk.
-        rereads: whether `open` may be called again.
-        pictures: the files, if they are pictures.
-        others: how many files beside the pictures are none.
-    """
-
-    open: Callable[[], Iterator[Text | BadText]]
-    count: Callable[[], int | None] = lambda: None
-    file: Path | None = None
-    rereads: bool = True
-    pictures: Sequence[Path] = ()
-    others: int = 0
-
-
-def corpus_input(files: Sequence[str], how: Many, *, pairs: bool) -> CorpusInput:
+def corpus_input(files: Sequence[str], how: Many, *, pairs: bool) -> TextInput:
     """The pictures among files and in folders, or the texts of one file."""
     pictures, others = pictures_in(files)
     if pictures:
-        records = partial(_picture_records, pictures)
-        count = len(pictures)
-        return CorpusInput(records, lambda: count, pictures[0], pictures=pictures, others=others)
+        known = given_texts(*_picture_records(pictures), several=True)
+        return replace(known, file=pictures[0], pictures=pictures, others=others)
     (file,) = files
-    reads = not (file == "-" or not Path(file).is_file())
-    return CorpusInput(
-        open=lambda: texts_of([], file, how, pairs=pairs).records,
+    on_disk = Path(file) if file != "-" and Path(file).is_file() else None
+    return TextInput(
+        open=lambda: texts_of([], file, how, pairs=pairs).open(),
         count=partial(count_records, file, how, pairs=pairs),
-        file=Path(file) if reads else None,
-        rereads=reads,
+        file=on_disk,
+        rereads=on_disk is not None,
     )
 
 

@@ -1,7 +1,7 @@
 """How far the files of an unfinished run have come, and with which options it was started.
 
-The journal '.NAME.journal' beside a file NAME is replaced whole, and only after what it tells of
-has reached the disk: after a crash it may tell of less than there is, but never of more.
+The journal '.NAME.journal' lies beside a file NAME. It is replaced whole, and only after the data
+that it counts is on the disk: after a crash it may count less than there is, but never more.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ SCHEMA = 1
 LONGEST = 1 << 20
 """Bytes of a journal at most: it holds the options of one command line."""
 SAMPLE = 1 << 20
-"""Bytes of an input file, at its beginning and at its end, that tell it from another."""
+"""Bytes at both ends of an input file that go into its checksum."""
 DECIDING = ("columns", "input_format", "max_line", "batch_size", "shard_size", "rejects")
-"""What of the options of many texts decides what a file holds; who shares the work does not."""
+"""The options of `Many` that decide what a file holds; how the work is shared does not."""
 Count = Annotated[int, Meta(ge=0, le=1 << 53)]
 
 
@@ -41,8 +41,8 @@ class Progress(Struct, frozen=True):
 
     Attributes:
         output: bytes of the unfinished data file, or of the shard that is being written.
-        ended: whether no record is left.
-        complete: whether every file is in its place besides.
+        ended: whether all records are done.
+        complete: whether every file is in its place, too.
     """
 
     records: Count = 0
@@ -58,7 +58,7 @@ class SavedProgress(Progress, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     schema: int
     question: dict[str, str]
-    checksum: str  # of all else, so that no number of it can be another unseen
+    checksum: str  # of everything else, so that a damaged number is noticed
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ def read_journal(path: Path) -> Journal | None:
 
 
 def checksum_of(*parts: bytes) -> str:
-    """What tells these bytes from others."""
+    """The first 16 digits of the SHA-256 of some bytes."""
     found = sha256()
     for part in parts:
         found.update(part)
@@ -137,7 +137,7 @@ def run_options(command: str, options: Options, input_file: Path) -> dict[str, s
     if isinstance(options.origin.model, InMemoryModel):
         given["the weights of --model"] = model_checksum(options.origin.model.model)
     told = {name: str(value) for name, value in given.items() if value is not None}
-    # A file's name may be no UTF-8, which JSON has to be.
+    # The name of a file need not be UTF-8, but JSON must be.
     return {name: one.encode(errors="backslashreplace").decode() for name, one in told.items()}
 
 

@@ -40,7 +40,7 @@ Made = TypeVar("Made")
 
 
 States = Mapping[str, FileFingerprint]
-"""What the disk says of the files of an origin, as `states_of` tells it."""
+"""The state on disk of the files of an origin, by option, from `states_of`."""
 _OPEN: dict[Hashable, tuple[States, Source]] = {}
 _OPENING = RLock()
 
@@ -48,17 +48,17 @@ _OPENING = RLock()
 def source_for(
     origin: Origin, kind: SourceKind, *, with_head: bool = False, states: States | None = None
 ) -> Source:
-    """A source, which stays open for the next texts, as long as its files are what they were.
+    """A source. It stays open for the next texts until its files change, with `KEPT` at most.
 
-    At most `KEPT` sources do. Files in other `states` than given are refused.
+    If `states` are given, files in another state are an error: the run began with other ones.
     """
-    if isinstance(origin.model, InMemoryModel):  # it is Python's, which may change it or let it go
+    if isinstance(origin.model, InMemoryModel):  # its owner may change it, or let it go
         return open_source(origin, kind, with_head=with_head)
     key, wanted = (origin, kind, with_head), states_of(origin) if states is None else states
     with _OPENING:
         known, source = _OPEN.pop(key, (None, None))
         if source is None or known != wanted:
-            source = None  # before another takes its memory
+            source = None  # frees its memory before the next one loads
             while len(_OPEN) >= KEPT:
                 del _OPEN[next(iter(_OPEN))]
             source = open_source(origin, kind, with_head=with_head)
@@ -71,7 +71,7 @@ def source_for(
 
 
 def close_sources() -> None:
-    """Let go of the sources that stay open."""
+    """Close the sources that stay open."""
     with _OPENING:
         _OPEN.clear()
 
@@ -98,7 +98,7 @@ class SourceWork:
 
 @dataclass(frozen=True, slots=True)
 class AttendChunk(SourceWork):
-    """The work on a chunk."""
+    """The attention of a chunk."""
 
     choice: Choice
     command: Command
@@ -129,7 +129,7 @@ def attend_all(
     left = iter(chunks)
     for chunk in left:
         if done < len(chunk):
-            # All of the chunk in which they end: its numbers depend on every text in it.
+            # The whole chunk runs again: its numbers depend on every text in it.
             found = with_records(with_shards(work, chain([chunk], left), engine, chunk_name))
             yield from islice(found, done, None)
             return
@@ -143,7 +143,7 @@ def attend_all(
 def with_records(
     found: Iterable[tuple[Chunk, Iterable[Made] | AttnvizError]],
 ) -> Iterator[tuple[Record, Made | AttnvizError]]:
-    """Each record of some chunks with its result; a chunk's error is that of all its records."""
+    """Each record of some chunks with its result; a failed chunk fails each of its records."""
     for chunk, made in found:
         if isinstance(made, AttnvizError):
             yield from ((record, made) for record in chunk)
@@ -157,7 +157,7 @@ def with_shards(
     engine: Engine,
     name: Callable[[int, Shard], str],
 ) -> Iterator[tuple[Shard, Made | AttnvizError]]:
-    """Each shard with what an engine made of it, or why it made nothing."""
+    """Each shard with its result from an engine, or the error."""
     sent: deque[Shard] = deque()
 
     def sending() -> Iterator[Shard]:

@@ -137,18 +137,10 @@ def thumbnails(report: CorpusReport) -> dict[str, bytes]:
 
 @dataclass(frozen=True, slots=True)
 class PictureRequest:
-    """The pictures, what looks at them, and how that is drawn.
+    """The pictures, what looks at them, and how that is drawn; `attnviz.image` explains each field.
 
     Attributes:
-        files: pictures, or an animated one; several are for a text.
-        patch: the patch that looks, "row,column", or "all".
-        image_size: pixels to read the picture in, "384" or "height x width".
-        text: what is read with the pictures.
-        video: the pictures are the frames of a video.
-        token: the token of the text that looks, by number, or "all".
-        scale: colours up to the largest weight of each picture ("own") or of all ("shared").
-        smooth: whether weights are smoothed between patches.
-        shown: the option that shows one patch to a person; empty where the result is data.
+        shown: the option that shows one patch to a person; empty if the result is data.
     """
 
     files: tuple[Path, ...]

@@ -41,16 +41,10 @@ TIMED = ("textgrid", "vtt")
 
 @dataclass(frozen=True, slots=True)
 class RecordingRequest:
-    """What of a recording is read, and what is asked about it.
+    """What of a recording is read, and what is asked; `attnviz.audio` explains each field.
 
     Attributes:
-        text: what is spoken; None: the model writes it.
-        start: the second to begin at.
-        seconds: how much is heard at most.
-        word_times: report when each word is spoken.
-        times: true times of words, to report how far each head errs.
         timing_heads: the heads that time words, "2.0,3.1".
-        against: a row times the token that it predicts ("output") or has read ("input").
     """
 
     file: Path

@@ -1,8 +1,8 @@
 """The data file of a run over many texts, in shards or whole, that an interrupted run can resume.
 
-Until it is complete it is '.NAME.unfinished' beside the place of NAME, and a journal tells how far
-it and the file of rejects have come. A format that grows (.jsonl, .tsv, .csv) is resumed after any
-record, any other after a complete shard.
+Until the file NAME is complete it is called '.NAME.unfinished', and a journal counts what is in it
+and in the file of rejects. A format that grows (.jsonl, .tsv, .csv) is resumed after any record,
+any other format after a complete shard.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from attnviz.storage.writing import PartialFile, beside, check_writable
 SECONDS = 0.5
 """Between two journals: as much work may be done twice."""
 Make = Callable[[int, bool], Renderer]
-"""A fresh renderer, told the number of its first record and whether the beginning is written."""
+"""Makes a renderer from the number of its first record and whether its beginning is written."""
 
 
 class ResumableSink:
@@ -251,5 +251,5 @@ class ResumableSink:
 
 
 def can_resume(path: Path) -> bool:
-    """Whether a run that writes a file could be resumed: no device or pipe."""
+    """Whether a run that writes this file can be resumed: it is no device and no pipe."""
     return os.path.isfile(path) or not os.path.exists(path)  # noqa: PTH110, PTH113 - never fail

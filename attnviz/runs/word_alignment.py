@@ -275,7 +275,7 @@ def check_alignment(options: Options, how: str | None, against: str) -> AlignChu
 def _align_all(
     work: AlignChunk, texts: TextInput, engine: Engine
 ) -> Iterator[tuple[Record, Aligned | AttnvizError]]:
-    read = chunks(texts.records, ready=texts.ready)
+    read = chunks(texts.open(), ready=texts.ready)
     return with_records(with_shards(work, read, engine, chunk_name))
 
 

@@ -29,7 +29,7 @@ from attnviz.runs.corpus import (
     read_twice,
     shards,
 )
-from attnviz.runs.inputs import CorpusInput
+from attnviz.runs.inputs import TextInput
 from attnviz.runs.many_texts import AttendChunk
 from attnviz.storage.texts import BadText, Text
 from tests.analyses.corpus.samples import attention_of
@@ -354,7 +354,7 @@ def test_resuming_needs_a_file_to_go_on_with(texts: Path) -> None:
 def test_texts_are_counted_and_read_again() -> None:
     texts = many(10)
     for rereads in (False, True):
-        vocabulary, again, count = read_twice(CorpusInput(lambda: iter(texts), rereads=rereads))
+        vocabulary, again, count = read_twice(TextInput(lambda: iter(texts), rereads=rereads))
         assert count == 10
         assert [text.where for text in again] == [text.where for text in texts]
         assert "cat" in vocabulary.ranks

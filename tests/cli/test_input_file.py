@@ -28,7 +28,7 @@ CONTENTS = {
 
 def texts(file: str | Path, **how: object) -> list[str]:
     given = texts_of([], str(file), Many(**how))  # type: ignore[arg-type]
-    found, many = given.records, given.several
+    found, many = given.open(), given.several
     assert many
     return [text.text if isinstance(text, Text) else str(text.error) for text in found]
 
@@ -104,7 +104,7 @@ def test_columns_and_formats_are_not_for_arguments() -> None:
 def test_a_table_with_a_header_only_holds_no_text(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("text\n")
-    found = texts_of([], str(path)).records
+    found = texts_of([], str(path)).open()
     with pytest.raises(InputError, match="holds no text"):
         list(found)
 
@@ -123,14 +123,14 @@ def test_a_cut_gzip_file_is_done_as_far_as_it_goes(tmp_path: Path) -> None:
 def test_a_bad_line_keeps_its_number_and_what_stood_there(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(b'{"text": "a"}\n{"txt": "b"}\r\n\xff\n')
-    _, *bad = texts_of([], str(path)).records
+    _, *bad = texts_of([], str(path)).open()
     assert [(text.line, text.raw) for text in bad] == [(2, '{"txt": "b"}'), (3, "\udcff")]
     assert all(isinstance(text, BadText) for text in bad)
 
 
 def test_the_sample_table_is_read_by_its_own_names() -> None:
     path = Path(__file__).parents[2] / "sample_inputs" / "notes.csv"
-    found = list(texts_of([], str(path), Many(columns="text=note,id=key,labels=words")).records)
+    found = list(texts_of([], str(path), Many(columns="text=note,id=key,labels=words")).open())
     assert [text.line for text in found] == [2, 3, 5]
     assert [text.id for text in found if isinstance(text, Text)] == ["fox", "letter", "quote"]
     assert [bool(text.labels) for text in found if isinstance(text, Text)] == [True, False, False]

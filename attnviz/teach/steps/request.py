@@ -71,17 +71,9 @@ _SUFFIX = re.compile(r"\.[A-Za-z]\w{0,10}$")
 
 @dataclass(frozen=True, slots=True)
 class StepsRequest:
-    """What is to be worked, and how.
+    """What is worked, and how; `attnviz.steps` explains each field.
 
     Attributes:
-        file: a file of matrices, or a sentence.
-        target: a second sentence, whose words are the queries.
-        text: a sentence, also of one word.
-        example: the name of a worked example, or of one in the file.
-        mechanism: a name, with its heads, size and seed: "rotary:heads=2,size=8,seed=1".
-        mask: rows of 1 and 0, or the name of a file that holds them.
-        padding: how many of the last keys are hidden.
-        diagram: draw the flow of the data as Mermaid text instead of a table.
         scatter: vectors are drawn in three dimensions, which takes one head of one example.
     """
 
