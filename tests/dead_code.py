@@ -29,6 +29,7 @@ CALLED_FROM_OUTSIDE = (
     "list_commands",
     "resolve_command",
     "__signature__",
+    "__annotations__",
     # Python callers, of the package and of results
     "to_json",
     "to_pandas",

@@ -58,7 +58,8 @@ def test_every_figure_is_drawn_under_settings_of_its_own():
             for name, function in inspect.getmembers(module, inspect.isfunction):
                 makes = inspect.signature(function).return_annotation == "Figure"
                 own = function.__module__ == place.name and not name.startswith("_")
-                if makes and own and name not in ("fit_width", "titled_figure"):  # which another one calls
+                # Another function calls these two, under its settings.
+                if makes and own and name not in ("fit_width", "titled_figure"):
                     assert hasattr(function, "__wrapped__"), f"{place.name}.{name}"
                     found += 1
     assert found > 15
