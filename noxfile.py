@@ -64,7 +64,11 @@ def pythons(session: nox.Session) -> None:
             continue
         if why:
             session.warn(f"python {name}: skipped: {why}")
-            if name == LOWEST:
+            if name == LOWEST:  # this Python has every wheel, so the versions contradict each other
+                failed.append(name)
+            continue
+        words = ["-m", "pytest", "-n", "2", "-m", "not slow"]
+        if name == LOWEST:
             # Older fonts are a pixel higher than the gallery's; older rich spreads columns wider.
             for test in (
                 "tests/test_site.py::test_pictures_of_the_gallery_are_what_their_commands_draw",
