@@ -6,6 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,7 @@ from attnviz.core.notices import merged, notify
 from attnviz.core.plugins import INTERRUPTIONS, said
 from attnviz.core.registry import MEASURES, Measure
 
+NOWHERE: Mapping[str, str] = MappingProxyType({})
 HeadEffects = Mapping[tuple[str, str, str], float]
 CLEAR = 0.5
 """A role is named from half of the way on between uniform attention (0) and nothing else (1)."""
@@ -32,17 +34,24 @@ SHORT = {EFFECT: "eff", **{name: entry.short for name, entry in MEASURES.items()
 """The headings of measures in narrow tables."""
 
 
-def roles_of(values: Mapping[str, float], uniform: Mapping[str, float]) -> tuple[Role, ...]:
+def roles_of(
+    values: Mapping[str, float], uniform: Mapping[str, float], rests_on: Mapping[str, str] = NOWHERE
+) -> tuple[Role, ...]:
     """The roles of one head by its measures and uniform attention's; most heads have none.
 
     What a head does where it can comes first, then where it rests; the clearest first of each.
+    `rests_on` names the token of a role, where it is a known special token.
     """
-    found = [
-        Role(name, values[name], uniform[name], entry.role)
+    found = {
+        name: Role(name, values[name], uniform[name], entry.role, rests_on.get(name, ""))
         for name, entry in MEASURES.items()
         if entry.role and name in values
-    ]
-    return tuple(sorted((role for role in found if role.lift >= CLEAR), key=_rank))
+    }
+    found = {name: role for name, role in found.items() if role.lift >= CLEAR}
+    if "first-token" in found:
+        # Most of a row goes to each of the two, so the first token is special: [CLS] has one role.
+        found.pop("special-token", None)
+    return tuple(sorted(found.values(), key=_rank))
 
 
 def _rank(role: Role) -> tuple[bool, float]:
@@ -140,7 +149,8 @@ class HeadStudy:
 
     def _add(self, place: int, item: AttentionMap, measures: dict[str, HeadMeasure]) -> None:
         if place == len(self._streams):
-            self._streams.append(_Stream(item.stream, item.layers, item.heads))
+            own = (item.stream, item.layers, item.heads)
+            self._streams.append(_Stream(*own, _resting_places(item)))
         self._streams[place].add(measures.values())
         for name, measure in measures.items():
             self._meanings[name] = measure
@@ -195,11 +205,19 @@ class HeadStudy:
         return f"'{key}' is a sink of {fraction:.0%} of the heads (above 0.3 of what can reach it)"
 
 
+def _resting_places(item: AttentionMap) -> dict[str, str]:
+    """The special token that a role is about, by role: the first key, or the only one there is."""
+    special = [token.text for token in item.key_tokens if token.special]
+    places = {"special-token": special[0]} if len({*special}) == 1 else {}
+    return places | ({"first-token": special[0]} if item.key_tokens[0].special else {})
+
+
 @dataclass(eq=False)
 class _Stream:
     stream: str
     layers: tuple[str, ...]
     heads: tuple[str, ...]
+    rests_on: Mapping[str, str]
     totals: dict[str, Numbers] = field(default_factory=dict)
     """For each measure of the heads (0) and of uniform attention (1), over the texts that say
     something of a head; `counts` says how many do."""
@@ -223,7 +241,7 @@ class _Stream:
         }
         ends = means_over(np.stack(self.effects))[2:] if len(self.effects) > 1 else ()
         own, even = ({name: found[side] for name, found in means.items()} for side in (0, 1))
-        return rows_of((self.stream, self.layers, self.heads), own, even, ends)
+        return rows_of((self.stream, self.layers, self.heads), own, even, ends, self.rests_on)
 
 
 def rows_of(
@@ -231,10 +249,12 @@ def rows_of(
     values: Mapping[str, Numbers],
     uniform: Mapping[str, Numbers],
     effects: Sequence[Numbers] = (),
+    rests_on: Mapping[str, str] = NOWHERE,
 ) -> Iterator[HeadRow]:
     """A row a head of a stream, its layers and heads, by the measures' values (layers, heads).
 
-    `effects` are the ends of the intervals of mean effects, where they are known.
+    `effects` are the ends of the intervals of mean effects, where they are known; `rests_on` as in
+    `roles_of`.
     """
     name, layers, heads = stream
     for layer, head in np.ndindex(len(layers), len(heads)):
@@ -244,7 +264,8 @@ def rows_of(
         )
         ends = [float(end[layer, head]) for end in effects]
         between = {EFFECT: (ends[0], ends[1])} if ends else {}
-        yield HeadRow(name, layers[layer], heads[head], own, even, roles_of(own, even), between)
+        roles = roles_of(own, even, rests_on)
+        yield HeadRow(name, layers[layer], heads[head], own, even, roles, between)
 
 
 def largest(values: Iterable[float]) -> float:

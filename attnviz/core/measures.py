@@ -52,12 +52,14 @@ class Role:
         name: "previous-token", "induction", ….
         share: how much of its attention goes there; uniform: how much uniform attention would give.
         kind: "acts", what it does where it can, or "rests", where it looks when it cannot.
+        token: the key it rests on, such as "[CLS]", where that is a known special token.
     """
 
     name: str
     share: float
     uniform: float
     kind: RoleKind = "acts"
+    token: str = ""
 
     @property
     def lift(self) -> float:

@@ -171,9 +171,11 @@ def short_paths(names: Sequence[str]) -> tuple[dict[str, str], str]:
 
 
 def format_measure(value: float, meaning: Meaning) -> str:
-    """A share in two digits, any other measure in about three; – for NaN."""
+    """A share in two digits, an effect as `nats` has it, others in about three; – for NaN."""
     if math.isnan(value):
         return UNKNOWN
+    if meaning.name == "effect":
+        return nats(value)
     if meaning.unit == "share":
         return two_digits(value)
     digits = 2 if abs(value) < 10 else 1 if abs(value) < 100 else 0
@@ -196,7 +198,12 @@ def six_digits(value: float) -> str:
 
 
 def nats(value: float) -> str:
-    """A change in nats: a sign and two decimals; 0.00 without a sign, – for NaN."""
-    if math.isnan(value):
-        return UNKNOWN
-    return f"{value:+.2f}".replace("-", "−") if round(value, 2) else "0.00"
+    """A change in nats: a sign and two decimals, or two digits if it is small; – for NaN.
+
+    In at most seven columns up to 100 nats, so below 0.001 one digit and its power: +4e−05.
+    """
+    if math.isnan(value) or not value:
+        return UNKNOWN if value else "0"
+    size = abs(value)
+    form = ".2f" if size >= 0.095 else ".0e" if size < 0.001 else ".3f" if size >= 0.0095 else ".4f"
+    return f"{value:+{form}}".replace("-", "−")

@@ -171,3 +171,22 @@ def test_what_is_no_order_or_role_is_called_so() -> None:
         check_order("x", None)
     with pytest.raises(UsageError, match="unknown role 'x'"):
         check_order("layer", "x")
+
+
+def test_a_head_rests_on_cls_and_not_on_two_things() -> None:
+    """[CLS] is the first token and a special one: the role is one, by the token's name."""
+    weights = np.zeros((5, 5))
+    weights[:, 0], weights[:, 4] = 0.9, 0.1
+    on_both = np.zeros((5, 5))
+    on_both[:, [0, 4]] = 0.5
+    words = "[CLS] a b c [SEP]"
+    report = study(map_of(np.stack([weights, on_both])[None], words)).report("layer")
+    assert [[(role.name, role.token) for role in row.roles] for row in report.rows] == [
+        [("first-token", "[CLS]")],
+        [("special-token", "")],
+    ]
+    told = measures_table(report, Display(100))
+    assert "rests on [CLS] .90" in told
+    assert "rests on special token 1.0" in told
+    only = study(map_of(weights, "[CLS] a b c d")).report().rows[0]
+    assert [(role.name, role.token) for role in only.roles] == [("first-token", "[CLS]")]

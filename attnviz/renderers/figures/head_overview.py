@@ -37,7 +37,7 @@ from attnviz.renderers.figures.figure import (
     title_paragraphs,
 )
 from attnviz.renderers.figures.fonts import typeface
-from attnviz.renderers.printable import format_measure, two_digits
+from attnviz.renderers.printable import format_measure, printable, two_digits
 
 _GAP = 44
 _WIDTH = 1560
@@ -156,11 +156,14 @@ def _draw_roles(canvas: Canvas, heads: _Heads, layout: _Layout, counts: Counter[
     left, top = layout.legend
     line = line_height(TEXT_SIZE)
     entries = {name: color for name, color in ROLE_COLORS.items() if name in counts}
+    roles = (role for row in heads.rows.values() for role in row.roles)
+    tokens = {role.name: printable(role.token) for role in roles if role.token}
     for row_number, (name, color) in enumerate({**entries, NO_ROLE: UNNAMED}.items()):
         box = (left, top + row_number * line), 26, line * 0.72
         canvas.axes.add_patch(Rectangle(*box, facecolor=ink(color), edgecolor="none"))
         y = top + (row_number + 0.36) * line
-        canvas.text(left + 38, y, f"{name}  {counts[name]}", NOTE_SIZE, INK)
+        label = f"rests on {tokens[name]}" if name in tokens else name
+        canvas.text(left + 38, y, f"{label}  {counts[name]}", NOTE_SIZE, INK)
 
 
 def _draw_tile(

@@ -151,9 +151,9 @@ def _bars(effects: Sequence[Effect], texts: int, show: Display) -> list[Text]:
         line = Text(set_cell_size(name, width), style, no_wrap=True)
         lines.append(line)
         if math.isnan(one.effect):
-            line.append(f"       {NO_VALUE}", "dim")
+            line.append(f"        {NO_VALUE}", "dim")
             continue
-        line.append(f"  {nats(one.effect):>6}  ")
+        line.append(f"  {nats(one.effect):>7}  ")
         line.append(f"{between:<{wide}}  " if wide else "", "dim")
         eighths = round(abs(one.effect) / most * max(min(BAR, room - width), 0) * 8)
         bar = "█" * (eighths // 8) + EIGHTHS[eighths % 8].strip()

@@ -92,7 +92,8 @@ def _name_roles(row: HeadRow) -> str:
     acts, rests = row.clearest("acts"), row.clearest("rests")
     parts = [f"{acts.name} {two_digits(acts.share)}"] if acts else []
     if rests:
-        parts.append(f"rests on {rests.name.replace('-', ' ')} {two_digits(rests.share)}")
+        place = rests.token or rests.name.replace("-", " ")
+        parts.append(f"rests on {place} {two_digits(rests.share)}")
     return ", ".join(parts)
 
 

@@ -26,7 +26,15 @@ from attnviz.core.attention_map import (
 from attnviz.core.registry import axis_name
 from attnviz.renderers import Display, Views
 from attnviz.renderers.colors import Limits, beyond_note, no_value_note, scale_of
-from attnviz.renderers.printable import UNKNOWN, decimals, one_digit, printable, shorten, two_digits
+from attnviz.renderers.printable import (
+    UNKNOWN,
+    decimals,
+    nats,
+    one_digit,
+    printable,
+    shorten,
+    two_digits,
+)
 from attnviz.renderers.text.console import TextRenderer, color_cell, wrap_text
 from attnviz.renderers.text.link_list import name_tokens, place_of
 
@@ -259,9 +267,9 @@ def _effect_table(attention: Attention, links: Sequence[Measured]) -> Table:
         where = place_of(one.link)
         if len(attention.maps) > 1:
             where = f"{printable(one.stream)} {where}"
-        numbers = [two_digits(one.link.weight), f"{one.estimated:+.3f}"]
+        numbers = [two_digits(one.link.weight), nats(one.estimated)]
         if some_measured:
-            numbers.append(UNKNOWN if one.measured is None else f"{one.measured:+.3f}")
+            numbers.append(UNKNOWN if one.measured is None else nats(one.measured))
         table.add_row(Text(" → ".join(ends)), Text(where), *numbers)
     return table
 
