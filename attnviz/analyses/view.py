@@ -357,9 +357,12 @@ def describe_run(attention: Attention, item: AttentionMap) -> str:
         parts.append(f"decides {attention.decision}")
     if item.is_pooled:
         parts.append(f"blocks of {' × '.join(map(str, dict.fromkeys(item.blocks)))} tokens")
-    layers, heads = len(item.layers), len(item.heads)
+    # A watched layer that was called often has a map for each call: "path#call".
+    layers, heads = len({name.partition("#")[0] for name in item.layers}), len(item.heads)
     if layers * heads > 1:
         parts.append(f"{layers} layer{'s' * (layers > 1)} × {heads} head{'s' * (heads > 1)}")
+    if layers < len(item.layers):
+        parts.append(f"{len(item.layers)} calls")
     return " · ".join(parts)
 
 

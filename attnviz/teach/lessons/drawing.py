@@ -46,6 +46,8 @@ WIDE, HIGH = 3.9, 3.3
 """Inches of a panel."""
 WIDEST, TALLEST, LARGEST_CELL, ROOMY_CELL = 1200, 800, 60, 44
 LONGEST_LABEL = 16
+Room = tuple[float, float, float, float]
+"""Left, bottom, width and height of a panel with its texts, in inches."""
 STEPS = (1, 2, 4, 5, 8, 10, 16, 20, 32, 50, 64, 100, 128, 200, 256)
 
 
@@ -75,21 +77,30 @@ def draw_lesson(lesson: Lesson) -> Figure:
     face = typeface([lesson.title, *labels, *(panel.heading for panel in lesson.panels)])
     if len(lesson.panels) == len(heats) == 1:
         return _draw_alone(lesson.title, heats[0], face)
-    wide = WIDE * len(lesson.panels)
+    # Two in a row at most: a wider picture is shrunk where it is shown, and its text with it.
+    wide, rows = WIDE * min(len(lesson.panels), 2), (len(lesson.panels) + 1) // 2
     title = face.wrap(face.drawable(lesson.title), TITLE_SIZE, (wide - 0.3) * DPI, bold=True)
-    high = HIGH + title.count("\n") * LINE * TITLE_SIZE / 72
+    high = 0.35 + (HIGH - 0.35) * rows + title.count("\n") * LINE * TITLE_SIZE / 72
     figure = titled_figure(lesson.title, wide, high, 0.15, 1 - 0.12 / high, face)
+    # One of three has a row of its own: the last where the others are cells of one shape.
+    alike = len({panel.values.shape for panel in heats[:2]}) == 1 < len(heats)
+    own_row = None if len(lesson.panels) % 2 == 0 else len(lesson.panels) - 1 if alike else 0
     for place, panel in enumerate(lesson.panels):
+        row, column = divmod(place + (own_row == 0 and place > 0), 2)
+        span = 2 if place == own_row and rows > 1 else 1
+        room = column * WIDE, (rows - 1 - row) * (HIGH - 0.35), span * WIDE, HIGH - 0.35
         if isinstance(panel, Curves):
-            _draw_curves(figure, panel, place, face)
+            _draw_curves(figure, panel, room, face)
         else:
-            _draw_cells(figure, panel, place, face)
+            _draw_cells(figure, panel, room, face)
     return figure
 
 
-def _draw_curves(figure: Figure, panel: Curves, place: int, face: Typeface) -> None:
-    count, high = figure.get_figwidth() / WIDE, figure.get_figheight() / HIGH
-    axes = figure.add_axes(((place + 0.15) / count, 0.14 / high, 0.78 / count, 0.69 / high))
+def _draw_curves(figure: Figure, panel: Curves, room: Room, face: Typeface) -> None:
+    left, bottom, across, up = room
+    wide, high = figure.get_size_inches()
+    box = (left + 0.58) / wide, (bottom + 0.46) / high, (across - 0.85) / wide, (up - 0.67) / high
+    axes = figure.add_axes(box)
     axes.set_title(
         panel.heading, fontproperties=face.font(TEXT_SIZE, bold=True), color=ink(INK), loc="left"
     )
@@ -124,17 +135,18 @@ def _draw_curves(figure: Figure, panel: Curves, place: int, face: Typeface) -> N
     axes.spines[["left", "bottom"]].set(linewidth=0.5, color=ink(FAINT))
 
 
-def _draw_cells(figure: Figure, panel: Heat, place: int, face: Typeface) -> None:
+def _draw_cells(figure: Figure, panel: Heat, room: Room, face: Typeface) -> None:
     """Draw cells as large as their labels allow, with a line below that explains the colours."""
     texts = [_label_texts(labels, face) for labels in (panel.rows, panel.columns)]
     left, top = (max(face.width(text, NOTE_SIZE) for text in of_side) for of_side in texts)
-    whole, high = figure.get_figwidth() * DPI, figure.get_figheight() * DPI
+    whole, high = figure.get_size_inches() * DPI
+    at, bottom, across, up = (part * DPI for part in room)
     down, columns = panel.values.shape
-    head = high - HIGH * DPI + 92  # the title; 84: what is said below
-    room = (WIDE * DPI - left - 70) / columns, (high - head - top - 16 - 84) / down
-    wide = min(room[0], 2.4 * room[1])
-    tall = min(room[1], 1.6 * wide)
-    x, y = place * WIDE * DPI + 40 + left, head + top + 16
+    head = 22  # the panel's heading; 84: what is said below
+    cell = (across - left - 70) / columns, (up - head - top - 16 - 84) / down
+    wide = min(cell[0], 2.4 * cell[1])
+    tall = min(cell[1], 1.6 * wide)
+    x, y = at + 40 + left, high - bottom - up + head + top + 16
     box = (x / whole, 1 - (y + tall * down) / high, wide * columns / whole, tall * down / high)
     axes = figure.add_axes(box)
     colors = colormap(panel.limits).with_extremes(bad="white")
@@ -149,7 +161,7 @@ def _draw_cells(figure: Figure, panel: Heat, place: int, face: Typeface) -> None
     ends = (
         f"{low} orange, {high_end} blue" if panel.limits[0] < 0 else f"{low} light, {high_end} dark"
     )
-    below = face.wrap(f"{panel.unit}: {ends}", NOTE_SIZE, WIDE * DPI - 60)
+    below = face.wrap(f"{panel.unit}: {ends}", NOTE_SIZE, across - 60)
     write(axes, (above[0], -16 / (tall * down)), below, face, NOTE_SIZE, FAINT, va="top", **over)
 
 
