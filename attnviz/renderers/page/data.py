@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from attnviz.core.attention_map import AttentionMap, Link, Token
 from attnviz.core.errors import InputError
 from attnviz.renderers.colors import (
+    GLOW,
     HEAD_COLORS,
     HEAD_COLORS_ON_DARK,
     SHADES,
@@ -255,6 +256,7 @@ def schemes() -> dict[str, dict[str, str]]:
         "blue": (SHADES, even_path(_BLUES_ON_DARK, 256)),
         "sunset": (even_path(_SUNSET, 256), even_path(_SUNSET_ON_DARK, 256)),
         "grey": (even_path(_GREYS, 256), even_path(_GREYS_ON_DARK, 256)),
+        "glow": (GLOW, GLOW),
     }
     return {
         name: {"light": _bytes(light), "dark": _bytes(dark), **signed}

@@ -61,6 +61,24 @@ export function palette(scheme, limits) {
 }
 
 /**
+ * The name of the chosen colours; over a picture, the usual blues would hardly be visible.
+ * @param {import("./types.js").State} state
+ */
+export function schemeName({ view, colors }) {
+  return view === "image" && colors === "blue" ? "glow" : colors;
+}
+
+/** Paint a bar of all colours. @param {HTMLCanvasElement} bar @param {Palette} colors */
+export function paintBar(bar, colors) {
+  const image = new ImageData(bar.width, 1);
+  for (let x = 0; x < bar.width; x++) {
+    const place = 3 * Math.round((x / (bar.width - 1)) * (colors.steps - 1));
+    image.data.set([...colors.table.subarray(place, place + 3), 255], 4 * x);
+  }
+  /** @type {CanvasRenderingContext2D} */ (bar.getContext("2d")).putImageData(image, 0, 0);
+}
+
+/**
  * The place of a value's colour in the table; behind the last step is that of no value.
  * @param {Palette} colors
  * @param {number} value

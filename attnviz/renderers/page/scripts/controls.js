@@ -1,5 +1,6 @@
 /** Tabs, switches and the tools of the overview. */
 
+import { schemeName } from "./colors.js";
 import { chosenHeads, chosenMap, spellHeads } from "./state.js";
 import { everyHead, headsOfLayer } from "./model.js";
 import { spell } from "./numbers.js";
@@ -54,7 +55,7 @@ export function showSwitches(element, page, store) {
     ...mapSwitches(page.maps, map, store),
     ...headSwitches(map, store),
     ...tokenSwitches(map, store),
-    select("colours", [...Object.keys(page.schemes)].map((name) => [name, name]), state.colors, (colors) => store.set({ colors }), map.values === "signed"),
+    select("colours", [...Object.keys(page.schemes)].map((name) => [name, name]), schemeName(state), (colors) => store.set({ colors }), map.values === "signed"),
     select("scale", [["shared", "shared"], ["view", "this view"]], state.range, (range) => store.set({ range })),
   ];
   const name = document.activeElement?.getAttribute("data-switch");

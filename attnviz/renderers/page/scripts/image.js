@@ -3,7 +3,7 @@
  * stand beside it: a word shows where it looked, a patch which words looked at it.
  */
 
-import { cssColor, inkOn, theme } from "./colors.js";
+import { cssColor, inkOn, paintBar, theme } from "./colors.js";
 import { clamp, spell } from "./numbers.js";
 import { make, onceAFrame, sized } from "./surface.js";
 import { plain, running, word } from "./text.js";
@@ -11,19 +11,8 @@ import { plain, running, word } from "./text.js";
 /** @typedef {import("./types.js").Scene} Scene */
 /** @typedef {import("./types.js").Patches} Patches */
 
-/** How much of the picture is left under the colours: enough to know where one is. */
-const SHOWS_THROUGH = 0.35;
-
-/** @param {HTMLImageElement} picture @param {HTMLCanvasElement} grey */
-function inGrey(picture, grey) {
-  grey.width = picture.naturalWidth;
-  grey.height = picture.naturalHeight;
-  const surface = /** @type {import("./types.js").Surface} */ (grey.getContext("2d"));
-  surface.drawImage(picture, 0, 0);
-  surface.globalCompositeOperation = "saturation";
-  surface.fillStyle = "#808080";
-  surface.fillRect(0, 0, grey.width, grey.height);
-}
+/** How much the largest weight covers, and the power by which smaller ones cover less. */
+const [OPAQUE, BEND] = [0.9, 0.8];
 
 /** @param {import("./types.js").Surface} surface @param {string} color @param {number[]} box */
 function outline(surface, color, ...[x, y, wide, high]) {
@@ -40,13 +29,14 @@ function outline(surface, color, ...[x, y, wide, high]) {
 export function createImage(store, readout) {
   const canvas = make("canvas", { tabindex: 0, role: "img", "aria-roledescription": "picture in patches" });
   const queries = make("select", { "aria-label": "query" });
-  const ends = make("span", { class: "hint" }, []);
+  const bar = make("canvas", { width: 160, height: 1, class: "ramp", "aria-hidden": "true" });
+  const [low, high] = [make("span", {}, []), make("span", {}, [])];
+  const ends = make("span", { class: "hint" }, [low, " ", bar, " ", high]);
   const choice = make("label", {}, ["attention of ", queries]);
   const tools = make("p", { class: "tools" }, [choice, ends]);
   const text = make("div", { class: "beside", role: "group", "aria-label": "Words" });
   const element = make("div", { class: "image" }, [tools, make("div", { class: "together" }, [canvas, text])]);
   const picture = new Image();
-  const grey = document.createElement("canvas");
   /** @type {Scene} */
   let scene;
   /** @type {Patches} */
@@ -61,23 +51,26 @@ export function createImage(store, readout) {
     const scale = Math.min(most[0] / picture.naturalWidth, most[1] / picture.naturalHeight) || 1;
     return /** @type {[number, number]} */ ([picture.naturalWidth * scale, picture.naturalHeight * scale]);
   };
-  /** The query whose attention is shown; by default the first that is not special. */
+  /** The query whose attention is shown: by default the class token, or the first word. */
   const row = () => {
     const chosen = over.row >= 0 ? over.row : scene.state.row;
     if (chosen >= 0) return Math.min(chosen, scene.shown.queries.length - 1);
-    return Math.max(scene.shown.queries.findIndex((token) => !token.special), 0);
+    const patches = scene.map.patches.queries !== undefined;
+    return Math.max(scene.shown.queries.findIndex((token) => Boolean(token.special) === patches), 0);
   };
 
   /** @param {import("./types.js").Surface} surface */
   const paint = (surface) => {
     const [width, height] = size();
-    surface.drawImage(grey, 0, 0, width, height);
+    surface.drawImage(picture, 0, 0, width, height);
     const colors = theme();
     const count = scene.shown.keys.length;
     const own = scene.shown.values.subarray(row() * count, (row() + 1) * count);
     const most = own.reduce((one, value, column) => (placeOfPatch(column) < 0 ? one : Math.max(one, Math.abs(value) || 0)), 0) || 1;
     const scale = { ...scene.palette, limits: /** @type {[number, number]} */ ([scene.palette.limits[0] < 0 ? -most : 0, most]) };
-    ends.textContent = `Colours end at ${spell(most)}, the largest share of a patch; the picture in grey.`;
+    paintBar(bar, scale);
+    low.textContent = scale.limits[0] ? spell(-most) : "0";
+    high.textContent = `${spell(most)}, the largest ${scale.limits[0] ? "size" : "share"} of a patch; the less, the fainter`;
     const [across, down] = [width / patches.columns, height / patches.rows];
     scene.shown.keys.forEach((token, column) => {
       const place = placeOfPatch(column);
@@ -86,7 +79,7 @@ export function createImage(store, readout) {
       const [left, top] = [place % patches.columns, Math.floor(place / patches.columns)];
       const [x, y] = [Math.round(left * across), Math.round(top * down)];
       const [wide, high] = [Math.round((left + 1) * across) - x, Math.round((top + 1) * down) - y];
-      surface.globalAlpha = 1 - SHOWS_THROUGH;
+      surface.globalAlpha = Number.isNaN(own[column]) ? OPAQUE : OPAQUE * (Math.abs(own[column]) / most) ** BEND;
       surface.fillStyle = cssColor(scale, own[column]);
       surface.fillRect(x, y, wide, high);
       surface.globalAlpha = 1;
@@ -148,7 +141,6 @@ export function createImage(store, readout) {
   };
   const paintNow = () => {
     if (!scene || !picture.naturalWidth) return;
-    if (grey.width !== picture.naturalWidth) inGrey(picture, grey);
     paint(sized(canvas, ...size()));
   };
   const repaint = onceAFrame(paintNow);

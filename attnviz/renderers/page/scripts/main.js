@@ -1,7 +1,7 @@
 /** The page: a finished run, or a model that answers; what was chosen is shown. */
 
 import { captionOf, precision, which } from "./caption.js";
-import { onThemeChange, palette, setHeadColors } from "./colors.js";
+import { onThemeChange, paintBar, palette, setHeadColors } from "./colors.js";
 import { showOverviewTools, showSwitches, showTabs } from "./controls.js";
 import { fillHelp, listen } from "./keyboard.js";
 import { createLive } from "./live.js";
@@ -29,9 +29,8 @@ const pane = createPane(
 );
 const live = off ? createLive(finished, store, off, pane) : null;
 let page = live ? await live.first : finished;
-// Words that look at a picture are first seen beside it.
-const looked = page.maps[0]?.patches;
-if (looked?.keys && !looked.queries && !location.hash.includes("view=")) store.set({ view: "image" });
+// Where a model looks in a picture is first seen on the picture.
+if (page.maps[0]?.patches?.keys && !location.hash.includes("view=")) store.set({ view: "image" });
 
 async function refresh() {
   const shown = await Promise.all([pane.show(page, told), live?.showSecond()]);
@@ -61,14 +60,10 @@ function selected({ map, heads, shown, state }) {
 }
 
 /** @param {Scene} of */
-function showScale({ palette: colors, map, shown }) {
+function showScale({ palette: colors, map, shown, state }) {
+  part("scale").hidden = state.view === "image"; // which has a scale for each query
   const bar = /** @type {HTMLCanvasElement} */ (part("scale-bar"));
-  const image = new ImageData(bar.width, 1);
-  for (let x = 0; x < bar.width; x++) {
-    const place = 3 * Math.round((x / (bar.width - 1)) * (colors.steps - 1));
-    image.data.set([...colors.table.subarray(place, place + 3), 255], 4 * x);
-  }
-  /** @type {CanvasRenderingContext2D} */ (bar.getContext("2d")).putImageData(image, 0, 0);
+  paintBar(bar, colors);
   const [low, high] = colors.limits.map((limit) => (Number.isInteger(limit) ? String(limit) : spell(limit)));
   const words = [make("span", {}, [low]), bar, make("span", {}, [high]), make("small", {}, [map.unit + beyond(shown, colors.limits)])];
   part("scale").replaceChildren(...words);

@@ -1,7 +1,7 @@
 /** One text's maps, looked at: what was chosen becomes a scene, and the scene is shown. */
 
 import { remarksOn, which } from "./caption.js";
-import { palette } from "./colors.js";
+import { palette, schemeName } from "./colors.js";
 import { offered } from "./controls.js";
 import { createHeatmap } from "./heatmap.js";
 import { createImage } from "./image.js";
@@ -90,7 +90,7 @@ export function createPane(parts, store, off) {
     const apart = state.view === "lines" && heads.length > 1 && heads.length <= page.head_colors.light.length;
     const separate = apart ? await Promise.all(heads.map((head) => cachedMatrix(map, [head], state))) : [];
     if (mine !== turn) return false;
-    const scheme = page.schemes[state.colors] ?? page.schemes.blue;
+    const scheme = page.schemes[schemeName(state)] ?? page.schemes.blue;
     const limits = state.range === "view" ? ownLimits(map, shown) : map.limits;
     readout.signed = map.values === "signed";
     const cut = off?.cutCells(map, heads, shown) ?? [];
