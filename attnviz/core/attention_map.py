@@ -426,6 +426,10 @@ class Attention:
         texts = {"text": self.text, "source": self.source, "target": self.target}
         return texts.get(side) or ""
 
+    def texts_of(self, item: AttentionMap) -> tuple[str, str]:
+        """The texts of a map's rows and of its columns, empty where they are not known."""
+        return self.text_of(item.query_side), self.text_of(item.key_side)
+
     def with_maps(
         self,
         maps: tuple[AttentionMap, ...],

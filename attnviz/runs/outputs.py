@@ -226,6 +226,7 @@ def page_data(
     a picture is a PNG, JPEG or WebP file, whose patches stand at the end of its keys.
     """
     from attnviz.analyses.heads import measure_heads
+    from attnviz.analyses.masks import MeasuredMap
     from attnviz.analyses.words import word_numbers
     from attnviz.renderers.page import MOST_WEIGHTS, page_parts
 
@@ -237,12 +238,15 @@ def page_data(
         text = texts.get(side)
         return word_numbers(tokens, text) if text else []
 
+    def subject_of(item: AttentionMap) -> MeasuredMap:
+        return MeasuredMap(item, attention.texts_of(item))
+
     return page_parts(
         _with_focus(attention, (shown or views_of(attention))()),
         title=" · ".join([provenance.title, *provenance.steps]),
         command=command,
         measures={
-            number: list(measure_heads(item, repeated=False).values())
+            number: list(measure_heads(subject_of(item), repeated=False).values())
             for number, item in enumerate(attention.maps)
             if item.values == "share" and not item.is_pooled
         },
