@@ -14,9 +14,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.entropy import mean_known, row_entropy
+from attnviz.analyses.entropy import row_entropy
 from attnviz.analyses.words import merge_words
-from attnviz.core.attention_map import IMPLIED, Attention, AttentionMap
+from attnviz.core.attention_map import IMPLIED, Attention, AttentionMap, known_mean
 from attnviz.core.errors import InputError, UsageError
 from attnviz.core.measures import HeadMeasure
 
@@ -101,7 +101,7 @@ class MeasuredMap:
 
         A row of which nothing is known (NaN), having attended to nothing, is left out.
         """
-        return mean_known(np.where(rows[:, None], per_row, np.nan))
+        return known_mean(np.where(rows[:, None], per_row, np.nan))
 
     def share_on(
         self, name: str, targets: NDArray[np.bool_], ends: tuple[str, str]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from attnviz.analyses.entropy import mean_entropy
 from attnviz.analyses.links import sharpest, strongest_links
 from attnviz.analyses.masks import MeasuredMap, within_one_text
-from attnviz.analyses.measures.informative import LEAST_WORDS, Predicted
+from attnviz.analyses.measures.distance import LEAST_WORDS, Predicted
 from attnviz.analyses.select import reduce_map
 from attnviz.core.attention_map import (
     AGREEMENT,
@@ -113,8 +113,6 @@ def _covers(token: Token, start: int) -> bool:
     return not token.special and token.end > token.start >= start
 
 
-ROUNDING = 1e-6
-"""What a head says at least beyond uniform attention, in nats, to be shown first."""
 CLEAR = 0.5
 """A pattern is named where it holds at least half of the attention of an average row."""
 
@@ -129,13 +127,8 @@ def head_lines(item: AttentionMap) -> tuple[HeadLine, ...]:
     sums = sizes.sum(axis=-1, dtype=np.float64)
     masses = sums.sum(axis=-1) if signed else sums.mean(axis=-1)
     lines = []
-    layer = item.layers[0]
     for place, head in enumerate(item.heads):
-        links = tuple(link for link in item.links if (link.layer, link.head) == (layer, head))
-        one = item.with_weights(
-            item.weights[:1, place : place + 1], layers=(layer,), heads=(head,), links=links
-        )
-        pattern, weight = describe(one)
+        pattern, weight = describe(item.part([item.layers[0]], [head]))
         profile = sizes[place].mean(axis=0, dtype=np.float64)
         numbers = float(entropies[place]), float(masses[place])
         lines.append(HeadLine(head, profile, pattern, weight, *numbers))
@@ -248,7 +241,7 @@ def head_worth_showing(item: AttentionMap, texts: tuple[str, str] = ("", "")) ->
         return None
     lift = words.means(words.item.weights) - words.means(words.uniform)
     layer, head = map(int, np.unravel_index(np.nan_to_num(lift).argmax(), lift.shape))
-    if not lift[layer, head] > ROUNDING:
+    if not lift[layer, head] > 1e-6:  # but for rounding
         return None
     query, key, weight = words.link(layer, head)
     besides = "position" if within_one_text(item) else "other rows"
@@ -270,12 +263,7 @@ def _view(
     *,
     lines: bool = True,
 ) -> View:
-    place = item.layers.index(layer)
-    of_layer = item.with_weights(
-        item.weights[place : place + 1],
-        layers=(layer,),
-        links=tuple(link for link in item.links if link.layer == layer),
-    )
+    of_layer = item.part([layer])
     shown, which = _matrix(of_layer, focus)
     settings = attention.provenance.settings
     # Files saved before November 2026 spell it "knock-out".
@@ -306,9 +294,7 @@ def _matrix(item: AttentionMap, focus: Focus | None) -> tuple[AttentionMap, str]
     if len(item.heads) == 1:
         return item, f"{axis_name('layer', layer)} {axis_name('head', item.heads[0])}"
     if focus and focus.layer == layer:
-        head = item.heads.index(focus.head)
-        shown = item.with_weights(item.weights[:, head : head + 1], heads=(focus.head,))
-        return shown, f"layer {layer} head {focus.head} ({focus.why})"
+        return item.part(heads=[focus.head]), f"layer {layer} head {focus.head} ({focus.why})"
     why = " (blocks hide which head says most)" if item.is_pooled else ""
     mean = f"mean over the heads of {axis_name('layer', layer)}{why}"
     return reduce_map(item, "mean", "heads"), mean

@@ -133,14 +133,9 @@ def merge_attention(attention: Attention) -> Attention:
 
 def _partition(tokens: Sequence[Token], text: str, words: Sequence[Token] | None) -> Partition:
     words = split_words(text) if words is None else words
-    merged: list[Token] = []
-    groups: list[int] = []
-    before: int | None = None
-    for token, number in zip(tokens, word_numbers(tokens, text, words), strict=True):
-        if number is None:
-            merged.append(token)
-        elif number != before or not merged:
-            merged.append(words[number])
-        before = number
-        groups.append(len(merged) - 1)
-    return Partition(tuple(merged), tuple(groups))
+    placed = any(token.end for token in tokens)  # else each token is a word
+    numbers = word_numbers(tokens, text, words) if placed else [None] * len(tokens)
+    runs = partition_of(tokens, numbers, text)
+    first = (numbers[run[0]] for run in members_of(numbers))
+    pairs = zip(runs.tokens, first, strict=True)
+    return Partition(tuple(t if at is None else words[at] for t, at in pairs), runs.groups)

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from attnviz.analyses.masks import MeasuredMap
-from attnviz.analyses.measures import informative as module
-from attnviz.analyses.measures.informative import informative
+from attnviz.analyses.measures import distance
+from attnviz.analyses.measures.distance import informative
 from attnviz.analyses.words import merge_words
 from attnviz.core.attention_map import AttentionMap, Token
 from attnviz.core.tokens import patch_tokens
@@ -121,7 +121,7 @@ def test_padding_takes_no_part() -> None:
 def test_long_maps_are_measured_part_by_part(causal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     item = random_map(9, causal=causal)
     whole = values_of(item)
-    monkeypatch.setattr(module, "AT_ONCE", 1)
+    monkeypatch.setattr(distance, "AT_ONCE", 1)
     np.testing.assert_allclose(values_of(item), whole, atol=1e-6)
 
 

@@ -131,7 +131,7 @@ export function massNote(measures) {
 
 /**
  * How far rows lie from what position alone predicts, and the head to see first with the link that
- * says most (`analyses/measures/informative.py`); null of fewer than three words.
+ * says most (`analyses/measures/distance.py`); null of fewer than three words.
  * @param {Found} found shares, over words
  * @param {Piece[]} queries words
  * @param {Piece[]} keys
