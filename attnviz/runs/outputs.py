@@ -239,12 +239,9 @@ def page_data(
             for subject in [MeasuredMap(item, attention.texts_of(item))]
         },
         words={
-            number: (
-                word_numbers(item.query_tokens, texts[0]) if texts[0] else [],
-                word_numbers(item.key_tokens, texts[1]) if texts[1] else [],
-            )
+            number: (word_numbers(item.query_tokens, one), word_numbers(item.key_tokens, other))
             for number, item in enumerate(attention.maps)
-            for texts in [attention.texts_of(item)]
+            for one, other in [attention.texts_of(item)]
         },
         projections={
             number: kept

@@ -1,9 +1,8 @@
-"""What position has to do with where heads attend: how far, and how much it leaves unexplained.
+"""What position says of where heads attend: how far, and how much it leaves unexplained.
 
-Distances are in tokens with their direction, or in patches of a picture; special tokens are
-included, as a sink at the start is part of what a head does. A head that always attends to the
-token before is sharp, and alike for every text: `informative` holds each row against the head's
-other rows (a divergence of Kullback and Leibler 1951, over the words).
+Distances, in tokens or in patches, include special tokens: a sink is part of what a head does.
+A head that always attends to the token before is alike for every text: `informative` holds rows
+against the head's other rows (a divergence of Kullback and Leibler 1951, over the words).
 """
 
 from __future__ import annotations
