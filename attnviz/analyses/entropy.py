@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.core.attention_map import known_mean
+
 Rows = NDArray[np.float64]
 
 
@@ -30,16 +32,7 @@ def row_entropy(weights: NDArray[np.floating]) -> Rows:
 
 def mean_entropy(weights: NDArray[np.floating]) -> Rows:
     """Mean of each head's row entropies; rows that attend to nothing are left out."""
-    return mean_known(row_entropy(weights))
-
-
-def mean_known(values: Rows) -> Rows:
-    """Means over the last axis without what is NaN; NaN where all is."""
-    known = ~np.isnan(values)
-    count = known.sum(axis=-1)
-    sums = np.where(known, values, 0.0).sum(axis=-1)
-    means: Rows = np.where(count > 0, sums / np.maximum(count, 1), np.nan)
-    return means
+    return known_mean(row_entropy(weights))
 
 
 def jensen_shannon(

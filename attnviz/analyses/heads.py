@@ -132,7 +132,7 @@ class HeadStudy:
         self.texts += 1
         self.notes = merged((*self.notes, *attention.provenance.notes))
         for place, item in enumerate(attention.maps):
-            subject = MeasuredMap(item)
+            subject = MeasuredMap(item, attention.texts_of(item))
             kinds = None if repeats else False
             found = measure_heads(subject, repeated=kinds, effects=attention.effects)
             self._add(place, item, found)

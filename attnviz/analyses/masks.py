@@ -14,8 +14,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.entropy import mean_known, row_entropy
-from attnviz.core.attention_map import IMPLIED, Attention, AttentionMap
+from attnviz.analyses.entropy import row_entropy
+from attnviz.analyses.words import merge_words
+from attnviz.core.attention_map import IMPLIED, Attention, AttentionMap, known_mean
 from attnviz.core.errors import InputError, UsageError
 from attnviz.core.measures import HeadMeasure
 
@@ -29,13 +30,14 @@ class MeasuredMap:
 
     Attributes:
         item: the map.
+        texts: those of its rows and its columns, where they are known.
         visible: True where a query may see a key, shape (layers or 1, queries, keys).
         uniform: uniform attention, shape (layers or 1, 1, queries, keys): one more head.
         rows: rows that see at least one key, shape (layers or 1, queries).
     """
 
-    def __init__(self, item: AttentionMap) -> None:
-        self.item = item
+    def __init__(self, item: AttentionMap, texts: tuple[str, str] = ("", "")) -> None:
+        self.item, self.texts = item, texts
         self.visible = visible_keys(item)
         self.uniform = uniform_attention(self.visible)[:, None]
         self.rows: NDArray[np.bool_] = np.any(self.visible, axis=-1)
@@ -47,6 +49,13 @@ class MeasuredMap:
         Those of rows that attend to nothing are NaN.
         """
         return row_entropy(self.item.weights), row_entropy(self.uniform)
+
+    @cached_property
+    def words(self) -> MeasuredMap:
+        """The same over words instead of pieces; as it is where sums over keys are no shares."""
+        if self.sums.max() > 1 + 1e-3:
+            return self
+        return MeasuredMap(merge_words(self.item, *self.texts), self.texts)
 
     @cached_property
     def sums(self) -> Numbers:
@@ -92,7 +101,7 @@ class MeasuredMap:
 
         A row of which nothing is known (NaN), having attended to nothing, is left out.
         """
-        return mean_known(np.where(rows[:, None], per_row, np.nan))
+        return known_mean(np.where(rows[:, None], per_row, np.nan))
 
     def share_on(
         self, name: str, targets: NDArray[np.bool_], ends: tuple[str, str]

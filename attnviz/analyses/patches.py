@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.analyses.lenses.flow import UNIT as FLOW
+from attnviz.analyses.links import link_at
 from attnviz.analyses.select import reduce_map
 from attnviz.analyses.view import describe_run, head_lines
-from attnviz.analyses.words import members_of, word_numbers
 from attnviz.core.attention_map import Attention, AttentionMap, Measured, Token, known_mean
 from attnviz.core.errors import UsageError, is_number
 from attnviz.core.measures import Link, View
 from attnviz.core.registry import LENSES
-from attnviz.core.tokens import AVERAGE, check_patch, patch_grid, patch_name
+from attnviz.core.tokens import AVERAGE, check_patch, patch_grid
 
 
 def look_from(attention: Attention, patch: str | None) -> Attention:
@@ -90,19 +90,6 @@ def _one_query(item: AttentionMap, patch: str | None) -> AttentionMap:
         mean = known_mean(item.weights.astype(np.float64), (-2,), keepdims=True)
         return item.with_weights(mean.astype(np.float32), query_tokens=(AVERAGE,))
     return item.with_weights(item.weights[:, :, place : place + 1], query_tokens=(tokens[place],))
-
-
-def by_word(item: AttentionMap, text: str) -> AttentionMap:
-    """The rows of the words of a text, each the mean over its pieces; without text as they are."""
-    tokens = item.query_tokens
-    numbers = word_numbers(tokens, text) if text else [None] * len(tokens)
-    runs = members_of(numbers)
-    names = [
-        tokens[run[0]].text if len(run) == 1 else text[tokens[run[0]].start : tokens[run[-1]].end]
-        for run in runs
-    ]
-    rows = [item.weights[:, :, run].mean(axis=2) for run in runs]
-    return item.with_weights(np.stack(rows, axis=2), query_tokens=tuple(map(Token, names)))
 
 
 SINK_TIMES = 5
@@ -208,7 +195,7 @@ def _mean_look(item: AttentionMap) -> AttentionMap:
 
 
 def _view(attention: Attention, item: AttentionMap, place: int) -> View:
-    one = item.with_weights(item.weights[place : place + 1], layers=item.layers[place : place + 1])
+    one = item.part([item.layers[place]])
     shown, which = one_picture(one)
     grid = over_picture(shown)
     largest = float(np.nan_to_num(np.abs(grid)).max())
@@ -236,7 +223,7 @@ def _view(attention: Attention, item: AttentionMap, place: int) -> View:
 
 def one_picture(item: AttentionMap) -> tuple[AttentionMap, str]:
     """One matrix out of a map's last layer, and which it is in words."""
-    last = item.with_weights(item.weights[-1:], layers=item.layers[-1:])
+    last = item.part(item.layers[-1:])
     layer = f"layer {last.layers[0]}" if last.layers[0].isdecimal() else f"{last.layers[0]} layer"
     if last.layers[0] in LENSES:
         return last, "through all layers"
@@ -270,13 +257,6 @@ def strongest_patch(item: AttentionMap) -> Link:
     """The patch that gets the largest weight in any layer and head."""
     grid = over_picture(item)
     sizes = np.nan_to_num(np.abs(grid))
-    layer, head, row, column = (int(k) for k in np.unravel_index(sizes.argmax(), grid.shape))
-    return Link(
-        item.query_tokens[0].text,
-        patch_name(row, column),
-        float(grid[layer, head, row, column]),
-        item.layers[layer],
-        item.heads[head],
-        0,
-        len(item.key_tokens) - grid[0, 0].size + row * grid.shape[-1] + column,
-    )
+    layer, head, row, column = np.unravel_index(sizes.argmax(), grid.shape)
+    key = len(item.key_tokens) - grid[0, 0].size + row * grid.shape[-1] + column
+    return link_at(item, (layer, head, 0, key), float(grid[layer, head, row, column]))

@@ -155,10 +155,7 @@ def _narrow(item: AttentionMap, what: str, selection: str) -> AttentionMap | Non
     if not places:
         return None
     kept = tuple(names[place] for place in places)
-    links = tuple(link for link in item.links if getattr(link, what) in kept)
-    if what == "layer":
-        return item.with_weights(item.weights[places], layers=kept, links=links)
-    return item.with_weights(item.weights[:, places], heads=kept, links=links)
+    return item.part(**{f"{what}s": kept})
 
 
 def check_reduction(how: str, over: str) -> None:

@@ -11,12 +11,12 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.entropy import jensen_shannon, mean_known, row_entropy
+from attnviz.analyses.entropy import jensen_shannon, row_entropy
 from attnviz.analyses.heads import texts_in_words
 from attnviz.analyses.lenses.layered import row_shares
 from attnviz.analyses.masks import check_measurable
 from attnviz.analyses.view import describe_run
-from attnviz.core.attention_map import Attention, AttentionMap
+from attnviz.core.attention_map import Attention, AttentionMap, known_mean
 from attnviz.core.measures import SimilarityReport
 from attnviz.core.notices import merged
 
@@ -37,7 +37,7 @@ def head_divergences(item: AttentionMap) -> Square:
         others = slice(place + 1, None)
         known = (entropies[place], entropies[others])
         divergences = jensen_shannon(head, heads[others], known)
-        found[place, others] = mean_known(divergences)
+        found[place, others] = known_mean(divergences)
     return found + found.T
 
 

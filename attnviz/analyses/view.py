@@ -13,7 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.analyses.entropy import mean_entropy
-from attnviz.analyses.links import cells_between_words, sharpest, strongest_links
+from attnviz.analyses.links import sharpest, strongest_links
+from attnviz.analyses.masks import MeasuredMap, within_one_text
+from attnviz.analyses.measures.distance import LEAST_WORDS, Predicted
 from attnviz.analyses.select import reduce_map
 from attnviz.core.attention_map import (
     AGREEMENT,
@@ -125,13 +127,8 @@ def head_lines(item: AttentionMap) -> tuple[HeadLine, ...]:
     sums = sizes.sum(axis=-1, dtype=np.float64)
     masses = sums.sum(axis=-1) if signed else sums.mean(axis=-1)
     lines = []
-    layer = item.layers[0]
     for place, head in enumerate(item.heads):
-        links = tuple(link for link in item.links if (link.layer, link.head) == (layer, head))
-        one = item.with_weights(
-            item.weights[:1, place : place + 1], layers=(layer,), heads=(head,), links=links
-        )
-        pattern, weight = describe(one)
+        pattern, weight = describe(item.part([item.layers[0]], [head]))
         profile = sizes[place].mean(axis=0, dtype=np.float64)
         numbers = float(entropies[place]), float(masses[place])
         lines.append(HeadLine(head, profile, pattern, weight, *numbers))
@@ -217,7 +214,9 @@ def first_focus(
         return focus if focus.head in item.heads else None
     if as_chosen or attention.provenance.trained is False:
         return None
-    return _largest_effect(item) if attention.lens_name == "effect" else head_worth_showing(item)
+    if attention.lens_name == "effect":
+        return _largest_effect(item)
+    return head_worth_showing(item, attention.texts_of(item))
 
 
 def _largest_effect(item: AttentionMap) -> Focus | None:
@@ -229,65 +228,25 @@ def _largest_effect(item: AttentionMap) -> Focus | None:
     return Focus(item.layers[layer], item.heads[head], why)
 
 
-def head_worth_showing(item: AttentionMap) -> Focus | None:
-    """The head that joins most words one to one, and what its links are.
+def head_worth_showing(item: AttentionMap, texts: tuple[str, str] = ("", "")) -> Focus | None:
+    """The head that says most of its texts (see `informative`), and the link that says most.
 
-    A link counts where it is the strongest of its query and of its key among the links between
-    different words; the head is the one whose counted links hold most, the first of equal ones. A
-    head that rests on special tokens or a sink, or attends to everything alike, comes to little.
+    The first of equal ones; None where none says more than uniform attention. Among blocks of
+    tokens, and where there is one head, there is nothing to choose.
     """
-    allowed = cells_between_words(item)
-    if (
-        len(item.heads) == 1
-        or item.values == "signed"
-        or item.is_pooled
-        or len(item.query_tokens) < 3
-        or allowed is None
-    ):
+    if len(item.heads) == 1 or item.values == "signed" or item.is_pooled:
         return None
-    best = (0.0, 0, 0)
-    for layer, head in np.ndindex(item.weights.shape[:2]):
-        weights = np.where(allowed, item.weights[layer, head], 0)
-        held = float(weights[_mutual(weights)].sum())
-        if held > best[0]:
-            best = held, layer, head
-    held, layer, head = best
-    why = _acts(item, item.weights[layer, head], allowed)
-    return Focus(item.layers[layer], item.heads[head], why) if held else None
-
-
-def _mutual(weights: NDArray[np.float32]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """The cells that are the strongest of their row and of their column."""
-    rows, keys = np.arange(len(weights)), weights.argmax(axis=1)
-    mutual = weights.argmax(axis=0)[keys] == rows
-    return rows[mutual], keys[mutual]
-
-
-def _acts(item: AttentionMap, weights: NDArray[np.float32], allowed: NDArray[np.bool_]) -> str:
-    """The pattern that holds at least half of a head's mutual links, and its share of a row."""
-    links = np.zeros_like(weights)
-    mutual = _mutual(np.where(allowed, weights, 0))
-    links[mutual] = weights[mutual]
-    for name, cells in _acting_patterns(item).items():
-        if float(links[cells].sum()) >= CLEAR * float(links.sum()):
-            return f"{name} {_short(float(weights[cells].sum() / cells.any(axis=1).sum()))}"
-    share = _short(float(links.sum() / len(links)))
-    return f"its strongest links between words hold {share} of a row"
-
-
-def _acting_patterns(item: AttentionMap) -> dict[str, NDArray[np.bool_]]:
-    if item.query_side != item.key_side or len(item.query_tokens) != len(item.key_tokens):
-        return {}
-    count = len(item.key_tokens)
-    same = np.array([[a.text == b.text for b in item.key_tokens] for a in item.query_tokens])
-    same &= ~np.eye(count, dtype=bool)
-    after_same = np.pad(np.tril(same), ((0, 0), (1, 0)))[:, :-1]
-    return {
-        "previous token": np.eye(count, k=-1, dtype=bool),
-        "next token": np.eye(count, k=1, dtype=bool),
-        "induction": after_same,
-        "same token": same,
-    }
+    words = Predicted(MeasuredMap(item, texts))
+    if words.rows.sum() < LEAST_WORDS:
+        return None
+    lift = words.means(words.item.weights) - words.means(words.uniform)
+    layer, head = map(int, np.unravel_index(np.nan_to_num(lift).argmax(), lift.shape))
+    if not lift[layer, head] > 1e-6:  # but for rounding
+        return None
+    query, key, weight = words.link(layer, head)
+    besides = "position" if within_one_text(item) else "other rows"
+    why = f"{query} → {key} {_short(weight)}, not explained by {besides}"
+    return Focus(item.layers[layer], item.heads[head], why)
 
 
 def _short(share: float) -> str:
@@ -304,12 +263,7 @@ def _view(
     *,
     lines: bool = True,
 ) -> View:
-    place = item.layers.index(layer)
-    of_layer = item.with_weights(
-        item.weights[place : place + 1],
-        layers=(layer,),
-        links=tuple(link for link in item.links if link.layer == layer),
-    )
+    of_layer = item.part([layer])
     shown, which = _matrix(of_layer, focus)
     settings = attention.provenance.settings
     # Files saved before November 2026 spell it "knock-out".
@@ -340,10 +294,10 @@ def _matrix(item: AttentionMap, focus: Focus | None) -> tuple[AttentionMap, str]
     if len(item.heads) == 1:
         return item, f"{axis_name('layer', layer)} {axis_name('head', item.heads[0])}"
     if focus and focus.layer == layer:
-        head = item.heads.index(focus.head)
-        shown = item.with_weights(item.weights[:, head : head + 1], heads=(focus.head,))
-        return shown, f"layer {layer} head {focus.head} ({focus.why})"
-    return reduce_map(item, "mean", "heads"), f"mean over the heads of {axis_name('layer', layer)}"
+        return item.part(heads=[focus.head]), f"layer {layer} head {focus.head} ({focus.why})"
+    why = " (blocks hide which head says most)" if item.is_pooled else ""
+    mean = f"mean over the heads of {axis_name('layer', layer)}{why}"
+    return reduce_map(item, "mean", "heads"), mean
 
 
 def describe_run(attention: Attention, item: AttentionMap) -> str:

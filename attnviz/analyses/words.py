@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,19 +29,19 @@ class Partition:
 def merge(item: AttentionMap, queries: Partition, keys: Partition) -> AttentionMap:
     """The map over groups; a group's row sums to the mean of its rows' sums."""
     check_single_tokens(item, "grouping")
-    key_members = _membership(keys)
-    query_members = _membership(queries)
-    query_shares = (query_members / query_members.sum(axis=0)).T
     shape = (*item.weights.shape[:2], len(queries.tokens), len(keys.tokens))
+    if shape == item.weights.shape:  # a group a position: groups come in the order of positions
+        return item.with_weights(
+            item.weights, query_tokens=queries.tokens, key_tokens=keys.tokens, starts=(0, 0)
+        )
     merged = np.empty(shape, dtype=np.float32)
     for layer, weights in enumerate(item.weights):
         there = ~np.isnan(weights)
-        sums = np.where(there, weights, 0).astype(np.float64) @ key_members
-        merged[layer] = query_shares @ sums
+        sums = _sums(_sums(np.where(there, weights, 0), keys, -1), queries, -2)
+        counts = np.bincount(queries.groups)[:, None].astype(np.float64)
         if not there.all():  # rows without a value count in no mean
-            rows = (there @ key_members > 0).astype(np.float64)
-            counts = query_members.T @ rows
-            merged[layer] = np.where(counts, query_members.T @ sums / np.maximum(counts, 1), np.nan)
+            counts = _sums(_sums(there, keys, -1) > 0, queries, -2)
+        merged[layer] = np.where(counts, sums / np.maximum(counts, 1), np.nan)
     return item.with_weights(
         merged, query_tokens=queries.tokens, key_tokens=keys.tokens, starts=(0, 0)
     )
@@ -75,10 +76,11 @@ def _together(tokens: Sequence[Token], text: str) -> Token:
     return Token(covered, start, end, label=labels.pop() if len(labels) == 1 else None)
 
 
-def _membership(partition: Partition) -> NDArray[np.float64]:
-    members = np.zeros((len(partition.groups), len(partition.tokens)))
-    members[np.arange(len(partition.groups)), partition.groups] = 1
-    return members
+def _sums(values: NDArray[Any], partition: Partition, axis: int) -> NDArray[np.float64]:
+    """Sums over the positions of each group along an axis."""
+    order = np.argsort(partition.groups, kind="stable")
+    starts = np.flatnonzero(np.diff(np.take(partition.groups, order), prepend=-1))
+    return np.add.reduceat(values.take(order, axis), starts, axis=axis, dtype=np.float64)
 
 
 _WORD = re.compile(r"\S+")
@@ -125,23 +127,15 @@ def merge_words(
 
 def merge_attention(attention: Attention) -> Attention:
     """Every map of an attention over words instead of pieces; what has no text stays."""
-    maps = tuple(
-        merge_words(item, attention.text_of(item.query_side), attention.text_of(item.key_side))
-        for item in attention.maps
-    )
+    maps = tuple(merge_words(item, *attention.texts_of(item)) for item in attention.maps)
     return attention.with_maps(maps, "pieces joined into words")
 
 
 def _partition(tokens: Sequence[Token], text: str, words: Sequence[Token] | None) -> Partition:
     words = split_words(text) if words is None else words
-    merged: list[Token] = []
-    groups: list[int] = []
-    before: int | None = None
-    for token, number in zip(tokens, word_numbers(tokens, text, words), strict=True):
-        if number is None:
-            merged.append(token)
-        elif number != before or not merged:
-            merged.append(words[number])
-        before = number
-        groups.append(len(merged) - 1)
-    return Partition(tuple(merged), tuple(groups))
+    placed = any(token.end for token in tokens)  # else each token is a word
+    numbers = word_numbers(tokens, text, words) if placed else [None] * len(tokens)
+    runs = partition_of(tokens, numbers, text)
+    first = (numbers[run[0]] for run in members_of(numbers))
+    pairs = zip(runs.tokens, first, strict=True)
+    return Partition(tuple(t if at is None else words[at] for t, at in pairs), runs.groups)

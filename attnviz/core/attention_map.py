@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 
@@ -190,15 +190,27 @@ class AttentionMap:
         """
         return replace(self, **{"links": (), **changes, "weights": weights})
 
+    def part(
+        self, layers: Sequence[str] | None = None, heads: Sequence[str] | None = None
+    ) -> AttentionMap:
+        """Some layers and heads by name, with their exact links; None: all of them."""
+        layers, heads = tuple(layers or self.layers), tuple(heads or self.heads)
+        cells = np.ix_([*map(self.layers.index, layers)], [*map(self.heads.index, heads)])
+        links = tuple(link for link in self.links if link.layer in layers and link.head in heads)
+        return self.with_weights(self.weights[cells], layers=layers, heads=heads, links=links)
+
+
+Float = TypeVar("Float", bound=np.floating)
+
 
 def known_mean(
-    values: NDArray[np.floating], axis: int | tuple[int, ...], *, keepdims: bool = False
-) -> NDArray[np.floating]:
+    values: NDArray[Float], axis: int | tuple[int, ...] = -1, *, keepdims: bool = False
+) -> NDArray[Float]:
     """The mean of the values that are there; NaN where there is none."""
     there = ~np.isnan(values)
     counts = there.sum(axis=axis, keepdims=keepdims)
     sums = np.where(there, values, 0).sum(axis=axis, keepdims=keepdims)
-    means: NDArray[np.floating] = np.full_like(sums, np.nan)
+    means: NDArray[Float] = np.full_like(sums, np.nan)
     np.divide(sums, counts, out=means, where=counts > 0)
     return means
 
@@ -424,7 +436,12 @@ class Attention:
     def text_of(self, side: str) -> str:
         """The text that the tokens of a side refer to; empty where it is not known."""
         texts = {"text": self.text, "source": self.source, "target": self.target}
+        texts["written"] = self.text  # what a model wrote about a picture, behind its prompt
         return texts.get(side) or ""
+
+    def texts_of(self, item: AttentionMap) -> tuple[str, str]:
+        """The texts of a map's rows and of its columns, empty where they are not known."""
+        return self.text_of(item.query_side), self.text_of(item.key_side)
 
     def with_maps(
         self,

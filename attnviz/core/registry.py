@@ -540,6 +540,9 @@ MEASURES: dict[str, Measure] = {
     "empty": Measure(
         "Rows that attend to nothing, told where there are any.", "spread:empty", "none"
     ),
+    "informative": Measure(
+        "How far rows lie from what position predicts, in nats.", "distance:informative", "info"
+    ),
     "distance": Measure(
         "Mean distance between a token and the tokens it attends to, in tokens.",
         "distance:distance",

@@ -24,7 +24,7 @@ def sink_place(item: AttentionMap) -> int | None:
     """The key of a text's attention to itself that is a sink; None where there is none.
 
     Uniform attention reaches every key, or where nothing lies above the diagonal those up to the
-    query.
+    query. Of one head alone only the first key can be a sink.
     """
     if item.values != "share" or item.is_pooled or item.query_side != item.key_side:
         return None
@@ -34,6 +34,9 @@ def sink_place(item: AttentionMap) -> int | None:
     causal = not np.triu(weights, 1).any()
     seen = np.tri(*weights.shape) if causal else np.ones_like(weights)
     place = int(weights.sum(axis=0).argmax())
+    # A word that takes the attention of one head alone may be what this head says of the text.
+    if place and len(item.layers) == len(item.heads) == 1 and item.heads[0].isdigit():
+        return None
     held = weights[:, place].sum() / weights.sum()
     uniform = (seen / seen.sum(axis=-1, keepdims=True))[:, place].mean()
     return place if held >= max(SINK_SHARE, BEYOND_UNIFORM * uniform) else None

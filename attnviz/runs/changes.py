@@ -330,11 +330,7 @@ def _frames(found: History, samples: Samples) -> Figure:
     most = int(np.nan_to_num(found.values[DRIFT]).sum(axis=0).argmax())
     _, layer, head = found.heads[most]
     maps = {
-        step: item.with_weights(
-            item.weights[item.layers.index(layer), item.heads.index(head), None, None],
-            layers=(layer,),
-            heads=(head,),
-        )
+        step: item.part([layer], [head])
         for step, sample in samples()
         for item in sample.maps
         if layer in item.layers and head in item.heads

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnviz.analyses.view import divisions, first_focus, views
-from attnviz.core.attention_map import Attention, AttentionMap, Token
+from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.core.errors import UsageError, choose, in_words
 from attnviz.core.options import Choice, Width
 from attnviz.core.registry import PICTURES, DataKind
@@ -190,11 +190,7 @@ def draw_difference(
         title += f" · layer {item.layers[layer]} head {item.heads[head]}"
         if sizes.size > 1:
             title += f", which differs most of {sizes.size}"
-        item = item.with_weights(
-            item.weights[layer : layer + 1, head : head + 1],
-            layers=(item.layers[layer],),
-            heads=(item.heads[head],),
-        )
+        item = item.part([item.layers[layer]], [item.heads[head]])
     return fit_width(PICTURES[picture].load(), item, width, title=title, subtitle=subtitle)
 
 
@@ -226,32 +222,26 @@ def page_data(
     a picture is a PNG, JPEG or WebP file, whose patches stand at the end of its keys.
     """
     from attnviz.analyses.heads import measure_heads
+    from attnviz.analyses.masks import MeasuredMap
     from attnviz.analyses.words import word_numbers
     from attnviz.renderers.page import MOST_WEIGHTS, page_parts
 
     provenance = attention.provenance
-    texts = {"text": attention.text, "source": attention.source, "target": attention.target}
-    texts["written"] = attention.text  # what a model wrote about a picture, behind its prompt
-
-    def words(tokens: Sequence[Token], side: str) -> list[int | None]:
-        text = texts.get(side)
-        return word_numbers(tokens, text) if text else []
 
     return page_parts(
         _with_focus(attention, (shown or views_of(attention))()),
         title=" · ".join([provenance.title, *provenance.steps]),
         command=command,
         measures={
-            number: list(measure_heads(item, repeated=False).values())
+            number: list(measure_heads(subject, repeated=False).values())
             for number, item in enumerate(attention.maps)
             if item.values == "share" and not item.is_pooled
+            for subject in [MeasuredMap(item, attention.texts_of(item))]
         },
         words={
-            number: (
-                words(item.query_tokens, item.query_side),
-                words(item.key_tokens, item.key_side),
-            )
+            number: (word_numbers(item.query_tokens, one), word_numbers(item.key_tokens, other))
             for number, item in enumerate(attention.maps)
+            for one, other in [attention.texts_of(item)]
         },
         projections={
             number: kept

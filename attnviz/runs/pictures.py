@@ -14,7 +14,6 @@ import numpy as np
 
 from attnviz.analyses.effects.links import with_links
 from attnviz.analyses.patches import (
-    by_word,
     look_from,
     look_from_token,
     one_picture,
@@ -27,6 +26,7 @@ from attnviz.analyses.patches import (
 )
 from attnviz.analyses.select import reduce_attention
 from attnviz.analyses.view import describe_run, under_title
+from attnviz.analyses.words import merge_words
 from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.core.corpus_report import CorpusReport
 from attnviz.core.errors import InputError, UsageError
@@ -295,7 +295,7 @@ def _contact_sheets(
         from attnviz.renderers.figures.overlay import Overlaying, PictureCrop, contact_sheet
 
         text = "" if found.main.query_side == "queries" else found.text or ""
-        shown = [(name, by_word(item, text)) for name, item in columns]
+        shown = [(name, merge_words(item, text, "")) for name, item in columns]
         main = shown[0][1]
         pictures = {name: PictureCrop(np.asarray(part)) for name, part in parts.items()}
         tiles = [
@@ -318,11 +318,8 @@ def _contact_sheets(
 
     def grid() -> Figure:
         item = last[found.main.stream]
-        item = item.with_weights(item.weights[-1:], layers=item.layers[-1:])
-        heads = [
-            (f"head {name}", item.with_weights(item.weights[:, [number]], heads=(name,)))
-            for number, name in enumerate(item.heads)
-        ]
+        item = item.part(item.layers[-1:])
+        heads = [(f"head {name}", item.part(heads=[name])) for name in item.heads]
         return draw(heads, f"every head of layer {item.layers[0]}")
 
     return {"overlay": overlay, "grid": grid}

@@ -8,6 +8,7 @@ from attnviz.analyses.links import cells_between_words, sharpest, strongest_link
 from attnviz.core.attention_map import AttentionMap, Token
 from attnviz.core.measures import Link
 from attnviz.core.sinks import sink_place, word_cells
+from attnviz.renderers.colors import scale_of
 from tests.samples import checked, maps, self_map
 
 
@@ -99,9 +100,18 @@ def test_a_sink_holds_much_and_more_than_uniform_attention_gives_it() -> None:
     assert causal[:, 0].mean() > 0.4
     assert sink_place(even) is None
     for share, sink in ((0.29, None), (0.31, 2)):
-        weights = np.full((1, 1, count, count), (1 - share) / (count - 1), np.float32)
+        weights = np.full((1, 2, count, count), (1 - share) / (count - 1), np.float32)
         weights[..., 2] = share
         assert sink_place(AttentionMap("self", tokens, tokens, weights)) == sink
+
+
+def test_a_word_that_one_head_attends_to_is_no_sink() -> None:
+    weights = np.full((1, 1, 6, 6), 0.1, np.float32)
+    weights[..., 2] = 0.5
+    one = AttentionMap("self", *2 * (tuple(map(Token, "abcdef")),), weights)
+    assert sink_place(one) is None
+    assert scale_of(one) == (0, 1)
+    assert sink_place(one.with_weights(weights, heads=("mean",))) == 2
 
 
 def test_sinks_are_of_single_tokens_of_one_text() -> None:

@@ -75,6 +75,25 @@ def definitions(words: list[str]) -> dict[str, Callable[[np.ndarray, np.ndarray]
         ]
         return float(max(scores))
 
+    def informative(weights: np.ndarray, visible: np.ndarray) -> float:
+        rows = [row for row in range(length) if not special[row]]
+        total = 0.0
+        for i in rows:
+            held, predicted = weights[i].sum(), {}
+            for j in (key for key in range(length) if visible[i, key]):
+                cells = [(k, j if special[j] else k + j - i) for k in rows if k != i]
+                other = [
+                    weights[k, at]
+                    for k, at in cells
+                    if 0 <= at < length and visible[k, at] and special[at] == special[j]
+                ]
+                predicted[j] = (sum(other) + held / visible[i].sum()) / (len(other) + 1)
+            for j, share in predicted.items():
+                if weights[i, j] and not special[j]:
+                    expected = share * held / sum(predicted.values())
+                    total += weights[i, j] * math.log(weights[i, j] / expected)
+        return max(total, 0) / len(rows)
+
     def share(target: Callable[[int, int], bool]):
         return lambda weights, visible: loop_shares(weights, visible, target)
 
@@ -117,6 +136,7 @@ def definitions(words: list[str]) -> dict[str, Callable[[np.ndarray, np.ndarray]
         "special-token": share(lambda _, j: special[j]),
         "punctuation": share(lambda _, j: words[j] in ",."),
         "sink": sinks,
+        "informative": informative,
         "mass": lambda weights, _: mean_over([sum(row) for row in weights.tolist()]),
         "empty": lambda weights, _: float(sum(not sum(row) for row in weights.tolist())),
     }
@@ -417,6 +437,12 @@ def test_each_measure_is_read_between_its_two_ends_in_its_unit() -> None:
         "relative-entropy": ("share", attends, "uniform attention over all keys", 1),
         "span": ("keys", attends, "uniform attention over as many keys", 8),
         "confidence": ("share", "no key stands out", "one key a row", 1),
+        "informative": (
+            "nats",
+            "position predicts all",
+            "each word attends to keys that no other row predicts",
+            math.log(8 * 6),
+        ),
         "distance": ("tokens", "only itself", "only the far end", 7),
         "offset": ("tokens", "only the past", "only what follows", 7),
         "previous-token": ("share", "never the token before", "only the token before", 1),

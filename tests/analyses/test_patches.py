@@ -7,7 +7,6 @@ import pytest
 
 from attnviz.analyses.lenses.flow import UNIT as FLOW
 from attnviz.analyses.patches import (
-    by_word,
     look_from,
     look_from_token,
     one_picture,
@@ -18,6 +17,7 @@ from attnviz.analyses.patches import (
     strongest_patch,
     with_sinks,
 )
+from attnviz.analyses.words import merge_words
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 from attnviz.core.errors import UsageError
 from attnviz.core.tokens import AVERAGE, patch_grid, patch_tokens
@@ -265,7 +265,7 @@ def words_over(weights: np.ndarray, marks: tuple[str, ...] = ()) -> Attention:
 
 def test_pieces_of_a_word_are_averaged_under_its_name() -> None:
     weights = np.arange(12, dtype=np.float32).reshape(1, 1, 3, 4) / 20
-    found = by_word(words_over(weights).main, "red cars")
+    found = merge_words(words_over(weights).main, "red cars", "")
     assert [token.text for token in found.query_tokens] == ["red", "cars"]
     np.testing.assert_allclose(found.weights[0, 0, 1], weights[0, 0, 1:].mean(axis=0))
 

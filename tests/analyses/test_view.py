@@ -68,50 +68,50 @@ UNIFORM = np.full((5, 5), 0.2)
 RESTING = np.tile([0.9, 0.05, 0.05, 0, 0], (5, 1))
 BEFORE = 0.8 * np.eye(5, k=-1) + 0.04
 AFTER = 0.7 * np.eye(5, k=1) + 0.06
+JUMPS = np.full((5, 5), 0.04)
+JUMPS[range(5), [3, 2, 4, 1, 0]] = 0.84
 
 
-def test_the_head_that_joins_words_one_to_one_comes_first_with_what_it_does() -> None:
-    item = layered(RESTING, UNIFORM, AFTER, BEFORE, RESTING, UNIFORM)
-    assert head_worth_showing(item) == Focus("1", "0", "next token .76")
-    assert head_worth_showing(layered(UNIFORM, BEFORE)) == Focus("0", "1", "previous token .84")
+def test_the_head_that_says_most_of_this_text_comes_first_with_its_link() -> None:
+    item = layered(RESTING, UNIFORM, AFTER, BEFORE, JUMPS, UNIFORM)
+    chosen = Focus("2", "0", "b → c .84, not explained by position")
+    assert head_worth_showing(item) == chosen
     first, mean = views(attention_of(item))
-    assert first.caption.endswith("3 layers × 2 heads · layer 1 head 0 (next token .76)")
-    assert np.array_equal(first.map.weights[0, 0], item.weights[1, 0])
-    assert mean.caption == "mean over the heads of layer 1"
+    assert first.caption.endswith(f"3 layers × 2 heads · layer 2 head 0 ({chosen.why})")
+    assert first.focus == chosen
+    assert np.array_equal(first.map.weights[0, 0], item.weights[2, 0])
+    assert mean.caption == "mean over the heads of layer 2"
+    assert len(mean.heads) == 2
 
 
 def test_of_equal_heads_the_first_comes_first() -> None:
-    assert head_worth_showing(layered(UNIFORM, BEFORE, BEFORE, UNIFORM)) == Focus(
-        "0", "1", "previous token .84"
-    )
+    found = head_worth_showing(layered(UNIFORM, JUMPS, JUMPS, UNIFORM))
+    assert found == Focus("0", "1", "b → c .84, not explained by position")
 
 
-def test_a_head_that_copies_is_named_after_induction_or_the_same_token() -> None:
-    words = list("abcabc")
-    copies, repeats = np.zeros((6, 6)), np.zeros((6, 6))
-    for query in (3, 4, 5):
-        copies[query, query - 2] = repeats[query, query - 3] = 0.9
-    rest = np.tile([1.0, 0, 0, 0, 0, 0], (6, 1)) * 0.1
-    found = head_worth_showing(layered(copies, rest, words=words))
-    assert found == Focus("0", "0", "induction .90")
-    # Of both directions of a repetition: six rows could attend to the same token.
-    found = head_worth_showing(layered(repeats, rest, words=words))
-    assert found == Focus("0", "0", "same token .45")
+def test_the_link_joins_different_words_if_any_and_names_them_whole_but_short() -> None:
+    words = ["The", "cat", "the", "x" * 30, "e"]
+    links = np.full((5, 5), 0.04)
+    links[[0, 3], [2, 1]] = 0.84
+    found = head_worth_showing(layered(UNIFORM, links, words=words))
+    assert found is not None
+    assert found.why == f"{'x' * 23}… → cat .84, not explained by position"
+    assert found != head_worth_showing(layered(UNIFORM, links))
+    text = "cats and dogs"
+    pieces = [(0, 3), (3, 4), (5, 8), (9, 13)]
+    tokens = tuple(Token(text[start:end], start, end) for start, end in pieces)
+    weights = np.full((1, 2, 4, 4), 0.25, np.float32)
+    weights[0, 1, 3] = 0.4, 0.5, 0.05, 0.05
+    found = head_worth_showing(AttentionMap("self", tokens, tokens, weights), (text, text))
+    assert found is not None
+    assert found.why == "dogs → cats .90, not explained by position"
 
 
-def test_a_head_without_a_pattern_says_how_much_its_links_hold() -> None:
-    jumps = np.zeros((5, 5))
-    jumps[[0, 1, 3, 4], [3, 4, 0, 1]] = 0.5
-    found = head_worth_showing(layered(UNIFORM * 0.01, jumps))
-    assert found == Focus("0", "1", "its strongest links between words hold .40 of a row")
-
-
-def test_across_two_texts_no_position_is_a_pattern() -> None:
-    item = layered(UNIFORM, BEFORE)
+def test_between_two_texts_a_key_is_held_against_itself_in_other_rows() -> None:
+    item = layered(RESTING, BEFORE)
     cross = item.with_weights(item.weights, query_side="target", key_side="source")
     found = head_worth_showing(cross)
-    assert found is not None
-    assert found.why == "its strongest links between words hold .67 of a row"
+    assert found == Focus("0", "1", "b → a .84, not explained by other rows")
 
 
 @pytest.mark.parametrize(
@@ -169,17 +169,10 @@ def test_through_every_lens_a_view_of_the_last_layer_comes_for_each(top: int) ->
         assert view.links == tuple(strongest_links(item, top))
 
 
-def test_three_words_are_enough_for_a_head_to_stand_out() -> None:
-    before = (0.8 * np.eye(3, k=-1) + 0.04).astype(np.float32)
-    item = layered(np.full((3, 3), 1 / 3), before, words=WORDS)
-    assert head_worth_showing(item) == Focus("0", "1", "previous token .84")
-
-
-def test_a_pattern_that_holds_half_of_the_links_is_named() -> None:
-    half = np.zeros((5, 5))
-    half[1, 0] = half[2, 1] = half[3, 4] = half[4, 2] = 0.5
-    found = head_worth_showing(layered(np.zeros((5, 5)), half))
-    assert found == Focus("0", "1", "previous token .25")
+def test_heads_of_a_map_of_blocks_are_not_compared_and_the_caption_says_so() -> None:
+    item = self_map(WORDS, 2, 2)
+    (view,) = views(attention_of(item.with_weights(item.weights, blocks=(2, 2))))
+    assert view.which == "mean over the heads of layer 1 (blocks hide which head says most)"
 
 
 def test_one_head_alone_needs_no_lines() -> None:
@@ -299,9 +292,9 @@ def test_heads_seen_in_blocks_have_lines_without_an_entropy() -> None:
 
 
 def test_the_head_to_see_first_is_the_sources_or_else_the_one_worth_showing() -> None:
-    item = layered(UNIFORM, BEFORE)
+    item = layered(BEFORE, JUMPS)
     plain = attention_of(item)
-    assert first_focus(plain, item) == Focus("0", "1", "previous token .84")
+    assert first_focus(plain, item) == Focus("0", "1", "b → c .84, not explained by position")
     assert first_focus(plain, item, as_chosen=True) is None
     given = attention_of(item, focus={"self": Focus("0", "0", "why"), "b": Focus("0", "1", "no")})
     assert first_focus(given, item, as_chosen=True) == Focus("0", "0", "why")

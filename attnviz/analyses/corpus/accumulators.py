@@ -138,15 +138,14 @@ class StreamAccumulator:
 
     def add(self, number: int, item: AttentionMap, attention: Attention) -> None:
         """Take a map of the text of that number."""
-        subject = MeasuredMap(item)
+        subject = MeasuredMap(item, attention.texts_of(item))
         measures = measure_heads(subject, repeated=False, effects=attention.effects)
         if self.vocabulary.pictures:
             measures = {name: one for name, one in measures.items() if name not in OF_LINES}
-        texts = {"text": attention.text, "source": attention.source, "target": attention.target}
-        keys = read_axis(item.key_tokens, texts.get(item.key_side) or "")
+        keys = read_axis(item.key_tokens, subject.texts[1])
         queries = keys
         if item.query_tokens != item.key_tokens or item.query_side != item.key_side:
-            queries = read_axis(item.query_tokens, texts.get(item.query_side) or "")
+            queries = read_axis(item.query_tokens, subject.texts[0])
         words = in_words(subject, queries, keys)
         classes = classes_of(keys, self.vocabulary)
         self.sums.add(head_statistics(subject, measures, classes, orders=gives_order(number)))

@@ -246,7 +246,7 @@ def _link(attention: Attention, name: str) -> Part:
         raise UsageError(
             f'{option} is no link: write QUERY>KEY, such as "rouge>red", or STREAM:QUERY>KEY'
         )
-    texts = attention.text_of(item.query_side), attention.text_of(item.key_side)
+    texts = attention.texts_of(item)
     for query, key in ends:  # a token may have the sign in itself: "<fr>><fr>"
         if _places(item.query_tokens, texts[0], query) and _places(item.key_tokens, texts[1], key):
             break

@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.entropy import mean_known
 from attnviz.analyses.masks import MeasuredMap, Numbers
+from attnviz.core.attention_map import known_mean
 from attnviz.core.measures import HeadMeasure
 
 ROUNDING = 0.01
@@ -62,7 +62,7 @@ def mass(subject: MeasuredMap) -> HeadMeasure | None:
     sums = subject.sums
     if not (subject.present & (np.abs(sums - 1) > ROUNDING)).any():
         return None
-    values = mean_known(np.where(subject.present, sums, np.nan))
+    values = known_mean(np.where(subject.present, sums, np.nan))
     ends = ("all attention is elsewhere", "none is elsewhere")
     top = max(float(sums.max()), 1.0)
     return subject.compare("mass", "share", ends, (values, np.ones_like(values)), top)

@@ -46,9 +46,11 @@ def _names(stream: StreamReport) -> list[tuple[str, ...]]:
     return [(printable(row.layer), printable(row.head)) for row in stream.rows]
 
 
-_POSITIONS = ("previous-token", "next-token", "self")
-_KEYS = ("special-token", "punctuation", "first-token", "same-token")
-_FIRST = (EFFECT, "mass", "entropy", *_POSITIONS, *_KEYS, "distance", "sink", "confidence")
+_FIRST = (
+    *(EFFECT, "mass", "entropy", "previous-token", "next-token", "self"),
+    *("special-token", "punctuation", "first-token", "same-token"),
+    *("informative", "distance", "sink", "confidence"),
+)
 """The columns that a narrow table keeps first."""
 _SINGLE = [(offset, offset) for offset in range(-4, 5)]
 _SPANS = [(-16, -9), (-8, -5), *_SINGLE, (5, 8), (9, 16)]

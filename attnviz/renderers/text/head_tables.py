@@ -9,6 +9,7 @@ from dataclasses import asdict
 import numpy as np
 from rich.text import Text
 
+from attnviz.core.errors import in_words
 from attnviz.core.measures import (
     EFFECT,
     Finding,
@@ -36,7 +37,7 @@ from attnviz.renderers.text.console import (
 
 _ROLES = ("previous-token", "next-token", "self", "first-token", "special-token", "induction")
 _OTHERS = ("entropy", "distance", "same-token", "sink", "confidence", "punctuation", "duplicate")
-_FIRST = (EFFECT, "mass", *_ROLES, *_OTHERS)
+_FIRST = (EFFECT, "mass", "informative", *_ROLES, *_OTHERS)
 """The columns that a narrow table keeps first."""
 
 
@@ -85,7 +86,7 @@ def measures_by_unit(measures: Iterable[Meaning]) -> list[str]:
     for meaning in measures:
         if meaning.unit != "share":
             names.setdefault(meaning.unit, []).append(meaning.name)
-    return [f"{' and '.join(found)} in {unit}" for unit, found in names.items()]
+    return [f"{in_words(found, 'and')} in {unit}" for unit, found in names.items()]
 
 
 def _name_roles(row: HeadRow) -> str:

@@ -16,8 +16,10 @@ from attnviz.analyses.corpus.accumulators import Aggregates
 from attnviz.analyses.corpus.report import FEWEST, report_of
 from attnviz.analyses.corpus.words import WordCounts
 from attnviz.analyses.heads import HeadStudy, measure_heads
+from attnviz.analyses.masks import MeasuredMap
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 from attnviz.core.errors import InputError, UsageError
+from attnviz.core.measures import HeadMeasure
 from tests.analyses.corpus.samples import attention_of, text_of
 
 TEXTS = 24
@@ -165,8 +167,13 @@ def stream(report):
     return report.streams[0]
 
 
+def measured_of(attention: Attention) -> dict[str, HeadMeasure]:
+    subject = MeasuredMap(attention.main, attention.texts_of(attention.main))
+    return measure_heads(subject, repeated=False)
+
+
 def test_means_and_deviations_are_those_of_numpy(stream) -> None:
-    measured = [measure_heads(attention_of(number).main, repeated=False) for number in range(TEXTS)]
+    measured = [measured_of(attention_of(number)) for number in range(TEXTS)]
     for place, meaning in enumerate(stream.measures):
         values = np.array([found[meaning.name].values for found in measured
                            if meaning.name in found])  # fmt: skip
@@ -259,7 +266,7 @@ def test_near_positions_are_means_over_their_cells(stream) -> None:
 def test_one_text_has_no_deviation_and_its_own_even_values() -> None:
     (stream,) = report_of(aggregates([0])).streams
     assert np.isnan(stream.deviation).all()
-    found = measure_heads(attention_of(0).main, repeated=False)
+    found = measured_of(attention_of(0))
     for place, meaning in enumerate(stream.measures):
         expected = found[meaning.name]
         assert stream.mean[place] == pytest.approx(expected.values, abs=1e-9, nan_ok=True)

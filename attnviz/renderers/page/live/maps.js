@@ -1,6 +1,6 @@
 /** What the engine found, in the layout of the page's document (`renderers/page/document.py`). */
 
-import { focusOf, massNote, measuresOf } from "./measures.js";
+import { informativeOf, massNote, measuresOf } from "./measures.js";
 import { SIDES } from "./network.js";
 import { languagesOf } from "./pocket.js";
 import { isSpace, pointsOf, textOf } from "./unicode.js";
@@ -23,12 +23,7 @@ const LONGEST_TEXT = 200;
 
 /** A text's tokens with places and gaps, as JSON. @param {Unicode} unicode @param {Side} side @param {string} name */
 function axisOf(unicode, { points, tokens }, name) {
-  const words = wordsOf(points, tokens);
-  const runs = /** @type {number[]} */ ([]);
-  words.forEach((word, place) => {
-    const joined = place > 0 && word !== null && word === words[place - 1];
-    runs.push(place ? runs[place - 1] + (joined ? 0 : 1) : 0);
-  });
+  const { runs } = wordsOf(points, tokens);
   return {
     side: name,
     block: 1,
@@ -57,18 +52,44 @@ export function gapOf(before, token, points) {
   return between.length || isSpace(points[token.start] ?? 0) ? " " : "";
 }
 
-/** The number of the word between spaces that each token belongs to. @param {number[]} points @param {Piece[]} tokens */
+/** Words between spaces and special tokens, and which of them each token belongs to. @param {number[]} points @param {Piece[]} tokens */
 function wordsOf(points, tokens) {
   const ends = points.flatMap((point, place) =>
     !isSpace(point) && (place + 1 === points.length || isSpace(points[place + 1])) ? [place + 1] : [],
   );
-  return tokens.map((token) => {
+  const numbers = tokens.map((token) => {
     if (token.special) return null;
     let first = token.start;
     while (first < token.end && isSpace(points[first])) first++;
     const number = ends.filter((end) => end <= first).length;
     return Math.min(number, ends.length - 1);
   });
+  const [runs, words] = [/** @type {number[]} */ ([]), /** @type {Piece[]} */ ([])];
+  numbers.forEach((number, place) => {
+    if (number === null) words.push(tokens[place]);
+    else if (!place || number !== numbers[place - 1]) {
+      const [start, end] = [points.findLastIndex((point, at) => at < ends[number] && isSpace(point)) + 1, ends[number]];
+      words.push({ text: textOf(points.slice(start, end)), start, end });
+    }
+    runs.push(words.length - 1);
+  });
+  return { runs, words };
+}
+
+/** Pieces joined into words: sums over keys, means over queries. @param {Found} found @param {Side} queries @param {Side} keys */
+function overWords({ values, ...of }, queries, keys) {
+  const [rows, columns] = [queries, keys].map(({ points, tokens }) => wordsOf(points, tokens));
+  const [width, size] = [columns.runs.length, columns.words.length];
+  const pieces = rows.words.map((_, word) => rows.runs.filter((run) => run === word).length);
+  const joined = (/** @type {Matrix} */ head) => {
+    const weights = new Float64Array(rows.words.length * size);
+    head.forEach((value, cell) => {
+      const row = rows.runs[Math.floor(cell / width)];
+      weights[row * size + columns.runs[cell % width]] += (value || 0) / pieces[row];
+    });
+    return weights;
+  };
+  return { found: { ...of, values: values.map((heads) => heads.map(joined)) }, queries: rows.words, keys: columns.words };
 }
 
 /**
@@ -138,6 +159,14 @@ function codesOf(heads, scale) {
   return codes;
 }
 
+/** How much each head says of the text. @param {Found} one @param {Side} rows @param {Side} columns @param {boolean} within @param {Unicode} unicode */
+function sayingMost(one, rows, columns, within, unicode) {
+  const { found, queries, keys } = overWords(one, rows, columns);
+  const made = informativeOf(found, queries, keys, wordCells(queries, keys, within ? sinkOf(found, keys.length) : null));
+  if (made?.focus) made.focus[2] = printable(unicode, made.focus[2]);
+  return made;
+}
+
 /** The head with the largest sum of effects. @param {Found} found */
 function largestOf({ values }) {
   const sums = values.map((heads) => heads.map((head) => head.reduce((sum, value) => sum + (Math.abs(value) || 0), 0)));
@@ -173,6 +202,7 @@ export function pageDocument(pocket, pair, found, lens, { notes, facts }) {
     const scale = one.kind === "signed" ? largest || 1 : largest > 1 + 1e-3 ? largest : 1;
     one.values.forEach((heads, layer) => codes.set(`m${number}-${layer}`, codesOf(heads, scale)));
     const cells = wordCells(rows, columns, sink);
+    const informative = one.kind === "share" ? sayingMost(one, sides[queries], sides[keys], queries === keys, unicode) : null;
     return {
       blob: `m${number}`,
       stream: one.stream,
@@ -187,8 +217,8 @@ export function pageDocument(pocket, pair, found, lens, { notes, facts }) {
       queries: axes[queries],
       keys: axes[keys],
       sink,
-      focus: one.stream === "cross" && !lens ? aligned : one.kind === "signed" ? largestOf(one) : focusOf(one, rows, columns, cells),
-      measures: one.kind === "share" ? measuresOf(one, rows, columns, unicode) : [],
+      focus: one.stream === "cross" && !lens ? aligned : one.kind === "signed" ? largestOf(one) : informative?.focus ?? null,
+      measures: one.kind === "share" ? measuresOf(one, rows, columns, unicode, informative) : [],
       links: null,
       effects: [],
       projections: null,

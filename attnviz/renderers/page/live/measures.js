@@ -1,6 +1,6 @@
 /** Numbers for each head, as `attnviz/analyses/measures`, and the head to see first. */
 
-import { pointsOf } from "./unicode.js";
+import { pointsOf, textOf } from "./unicode.js";
 
 /** @typedef {import("./tokenize.js").Piece} Piece */
 /** @typedef {import("./maps.js").Found} Found */
@@ -14,6 +14,7 @@ const MEANINGS = {
   span: ["keys", "every query attends to one key", `${EVERY} as many keys`],
   confidence: ["share", "no key stands out", "one key a row"],
   mass: ["share", "all attention is elsewhere", "none is elsewhere"],
+  informative: ["nats", "position predicts all", "each word attends to keys that no other row predicts"],
   distance: ["tokens", "only itself", "only the far end"],
   offset: ["tokens", "only the past", "only what follows"],
   "previous-token": ["share", "never the token before", "only the token before"],
@@ -37,8 +38,9 @@ function mean(numbers) {
  * @param {Piece[]} queries
  * @param {Piece[]} keys
  * @param {import("./unicode.js").Unicode} unicode
+ * @param {ReturnType<typeof informativeOf>} informative
  */
-export function measuresOf({ stream, values }, queries, keys, unicode) {
+export function measuresOf({ stream, values }, queries, keys, unicode, informative) {
   const within = stream !== "cross";
   const [rows, columns] = [queries.length, keys.length];
   const signs = keys.map(({ text, special }) => {
@@ -112,6 +114,7 @@ export function measuresOf({ stream, values }, queries, keys, unicode) {
     return !(Math.abs(sum - 1) > 0.01);
   }));
   if (whole) delete found.mass;
+  if (informative) found.informative = informative.values;
   const rounded = (/** @type {number} */ value) => (Number.isFinite(value) ? Math.round(value * 1e4) / 1e4 : null);
   return Object.entries(MEANINGS)
     .filter(([name]) => name in found)
@@ -127,54 +130,73 @@ export function massNote(measures) {
 }
 
 /**
- * The head that joins most words one to one, and what its links are (`analyses/view.py`).
- * @param {Found} found
- * @param {Piece[]} queries
+ * How far rows lie from what position alone predicts, and the head to see first with the link that
+ * says most (`analyses/measures/distance.py`); null of fewer than three words.
+ * @param {Found} found shares, over words
+ * @param {Piece[]} queries words
  * @param {Piece[]} keys
- * @param {boolean[]} words cells from a word to a word
- * @returns {[string, string, string] | null}
+ * @param {boolean[]} cells from a word to a word
+ * @returns {{values: number[][], focus: [string, string, string] | null} | null}
  */
-export function focusOf({ stream, values, kind }, queries, keys, words) {
-  const columns = keys.length;
-  const within = stream !== "cross";
-  const allowed = words.map((word, cell) => word && !(within && Math.floor(cell / columns) === cell % columns));
-  if (values[0].length === 1 || kind === "signed" || queries.length < 3 || !allowed.includes(true)) return null;
-  const mutual = (/** @type {Float64Array} */ weights) => {
-    const kept = weights.map((value, cell) => (allowed[cell] ? value : 0));
-    const best = queries.map((_, row) => largest(Array.from(keys, (_, key) => kept[row * columns + key])));
-    const back = keys.map((_, key) => largest(Array.from(queries, (_, row) => kept[row * columns + key])));
-    return best.flatMap((key, row) => (back[key] === row ? [row * columns + key] : [])).filter((cell) => allowed[cell]);
-  };
-  const total = (/** @type {Float64Array} */ weights, /** @type {number[]} */ cells) => cells.reduce((sum, cell) => sum + weights[cell], 0);
-  /** @type {[number, number, number]} */
-  let best = [0, 0, 0];
-  values.forEach((heads, layer) => heads.forEach((weights, head) => {
-    const held = total(weights, mutual(weights));
-    if (held > best[0]) best = [held, layer, head];
-  }));
-  const [held, layer, head] = best;
-  if (!held) return null;
-  const weights = values[layer][head];
-  const links = mutual(weights);
-  const same = (/** @type {number} */ row, /** @type {number} */ key) => row !== key && queries[row]?.text === keys[key]?.text;
-  /** @type {[string, Cells][]} */
-  const patterns = [
-    ["previous token", (row, key) => key === row - 1],
-    ["next token", (row, key) => key === row + 1],
-    ["induction", (row, key) => key > 0 && key - 1 < row && same(row, key - 1)],
-    ["same token", same],
-  ];
-  for (const [name, pattern] of within ? patterns : []) {
-    const cells = Array.from(weights.keys()).filter((cell) => pattern(Math.floor(cell / columns), cell % columns));
-    if (total(weights, links.filter((cell) => cells.includes(cell))) >= 0.5 * held) {
-      const rows = new Set(cells.map((cell) => Math.floor(cell / columns))).size;
-      return [String(layer), String(head), `${name} ${short(total(weights, cells) / rows)}`];
-    }
-  }
-  return [String(layer), String(head), `its strongest links between words hold ${short(held / queries.length)} of a row`];
+export function informativeOf({ stream, values }, queries, keys, cells) {
+  const [within, columns] = [stream !== "cross", keys.length];
+  const isWord = keys.map((_, key) => queries.some((_, row) => cells[row * columns + key]));
+  const rows = [...queries.keys()].filter((row) => {
+    const seen = values.flat().some((head) => head.subarray(row * columns, (row + 1) * columns).some((value) => value > 0));
+    return seen && isWord.some((_, key) => cells[row * columns + key]);
+  });
+  if (rows.length < 3) return null;
+  // Cells that position cannot tell apart share a number: those at one distance.
+  const classOf = (/** @type {number} */ row, /** @type {number} */ key) => within && isWord[key] ? columns + queries.length + key - row : key;
+  const found = values.map((heads) => {
+    const visible = rows.map((row) => {
+      const sees = heads.some((head) => head.subarray(row * columns, (row + 1) * columns).some((value) => value > 0));
+      return [...keys.keys()].filter((key) => sees && (stream !== "decoder" || key <= row));
+    });
+    const counts = new Map();
+    const each = (/** @type {(row: number, key: number, place: number) => void} */ visit) => {
+      visible.forEach((seen, place) => seen.forEach((key) => visit(rows[place], key, place)));
+    };
+    each((row, key) => counts.set(classOf(row, key), (counts.get(classOf(row, key)) ?? 0) + 1));
+    const termsOf = (/** @type {Float64Array} */ weights) => {
+      const terms = new Float64Array(weights.length);
+      const sums = new Map();
+      each((row, key) => sums.set(classOf(row, key), (sums.get(classOf(row, key)) ?? 0) + weights[row * columns + key]));
+      visible.forEach((seen, place) => {
+        const own = seen.map((key) => weights[rows[place] * columns + key]);
+        const held = own.reduce((sum, weight) => sum + weight, 0);
+        // Uniform attention counts as one row more.
+        const predicted = seen.map((key, at) => {
+          const kind = classOf(rows[place], key);
+          return (sums.get(kind) - own[at] + held / seen.length) / counts.get(kind);
+        });
+        const total = predicted.reduce((sum, share) => sum + share, 0);
+        seen.forEach((key, at) => {
+          if (isWord[key] && own[at] > 0) terms[rows[place] * columns + key] = own[at] * Math.log((own[at] * total) / (predicted[at] * held));
+        });
+      });
+      return terms;
+    };
+    const uniform = new Float64Array(queries.length * columns);
+    each((row, key, place) => (uniform[row * columns + key] = 1 / visible[place].length));
+    const size = (/** @type {Float64Array} */ terms) => Math.max(terms.reduce((sum, term) => sum + term, 0), 0) / visible.filter((seen) => seen.length).length;
+    const terms = heads.map(termsOf);
+    return { terms, values: terms.map(size), uniform: size(termsOf(uniform)) };
+  });
+  const lifts = found.map(({ values, uniform }) => values.map((value) => value - uniform || 0));
+  const best = Math.max(...lifts.flat());
+  const layer = lifts.findIndex((heads) => heads.includes(best));
+  const head = lifts[layer].indexOf(best);
+  const [weights, terms] = [values[layer][head], found[layer].terms[head]];
+  const folded = (/** @type {Piece} */ word) => word.text.toLowerCase();
+  const differing = terms.map((term, cell) => folded(queries[Math.floor(cell / columns)]) === folded(keys[cell % columns]) ? 0 : term);
+  const cell = largest(differing.some((term) => term > 0) ? differing : terms);
+  const shown = (/** @type {Piece} */ { text }) => pointsOf(text).length > 24 ? `${textOf(pointsOf(text).slice(0, 23))}…` : text;
+  const link = `${shown(queries[Math.floor(cell / columns)])} → ${shown(keys[cell % columns])} ${weights[cell].toFixed(2).replace(/^0/, "")}`;
+  const why = `${link}, not explained by ${within ? "position" : "other rows"}`;
+  const chosen = values[0].length > 1 && best > 1e-6;
+  return { values: found.map((layer) => layer.values), focus: chosen ? [String(layer), String(head), why] : null };
 }
 
-/** @param {number[]} numbers */
+/** @param {Float64Array} numbers */
 const largest = (numbers) => numbers.indexOf(Math.max(...numbers));
-/** @param {number} share */
-const short = (share) => share.toFixed(2).replace(/^0/, "");
