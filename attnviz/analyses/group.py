@@ -24,7 +24,7 @@ from attnviz.analyses.words import (
     first_character,
     merge,
     partition_of,
-    split_words,
+    split_marks,
     word_numbers,
 )
 from attnviz.core.attention_map import Attention, Token
@@ -68,7 +68,7 @@ def group_attention(attention: Attention, how: str) -> Attention:
 
     def numbers(tokens: Sequence[Token], text: str, side: str) -> list[int | None]:
         if given is None:
-            spans = split_sentences(text) if how == "sentences" else split_words(text)
+            spans = split_sentences(text) if how == "sentences" else split_marks(text)
             return word_numbers(tokens, text, spans)
         if len(given) == 2 and side == "text":
             raise InputError(f"'{how}' groups a source and a target, but this is one text")

@@ -1,8 +1,8 @@
 """Tokens joined into words or other groups: sums over a group's keys, means over its queries.
 
 That keeps every row's sum and leaves it a share: what the words of a group, on average, give to all
-words of another. A word is a run of characters between spaces, found by the tokens' offsets:
-tokenizers disagree on what a word is.
+words of another. Words are found by the tokens' offsets, since tokenizers disagree on what a word
+is: runs of characters between spaces, and in pictures the punctuation at their ends apart.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
+from unicodedata import category
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,6 +93,19 @@ def split_words(text: str) -> tuple[Token, ...]:
     return tuple(Token(found[0], found.start(), found.end()) for found in _WORD.finditer(text))
 
 
+def split_marks(text: str) -> tuple[Token, ...]:
+    """Words, and the punctuation at their ends as words of its own: "fast." is two, "don't" one."""
+    found: list[Token] = []
+    for word in split_words(text):
+        kinds = "".join("m" if category(letter)[0] == "P" else "w" for letter in word.text)
+        inner = {kinds.find("w"), kinds.rfind("w") + 1} if "w" in kinds else set()
+        found += (
+            Token(word.text[start:end], word.start + start, word.start + end)
+            for start, end in pairwise(sorted({0, *inner, len(kinds)}))
+        )
+    return tuple(found)
+
+
 def word_numbers(
     tokens: Sequence[Token], text: str, words: Sequence[Token] | None = None
 ) -> list[int | None]:
@@ -120,19 +135,25 @@ def first_character(token: Token, text: str) -> int:
 def merge_words(
     item: AttentionMap, query_text: str, key_text: str, words: Sequence[Token] | None = None
 ) -> AttentionMap:
-    """The map over words; special tokens stay as they are, and rows keep their sums."""
+    """The map over words; special tokens stay as they are, and rows keep their sums.
+
+    Punctuation is a word of its own unless words are given.
+    """
     queries = _partition(item.query_tokens, query_text, words)
     return merge(item, queries, _partition(item.key_tokens, key_text, words))
 
 
 def merge_attention(attention: Attention) -> Attention:
-    """Every map of an attention over words instead of pieces; what has no text stays."""
-    maps = tuple(merge_words(item, *attention.texts_of(item)) for item in attention.maps)
-    return attention.with_maps(maps, "pieces joined into words")
+    """Every map of an attention over runs between spaces, which is what a corpus numbers."""
+    maps = []
+    for item in attention.maps:
+        sides = zip((item.query_tokens, item.key_tokens), attention.texts_of(item), strict=True)
+        maps.append(merge(item, *(_partition(*side, split_words(side[1])) for side in sides)))
+    return attention.with_maps(tuple(maps), "pieces joined into words")
 
 
 def _partition(tokens: Sequence[Token], text: str, words: Sequence[Token] | None) -> Partition:
-    words = split_words(text) if words is None else words
+    words = split_marks(text) if words is None else words
     placed = any(token.end for token in tokens)  # else each token is a word
     numbers = word_numbers(tokens, text, words) if placed else [None] * len(tokens)
     runs = partition_of(tokens, numbers, text)

@@ -223,7 +223,7 @@ def page_data(
     """
     from attnviz.analyses.heads import measure_heads
     from attnviz.analyses.masks import MeasuredMap
-    from attnviz.analyses.words import word_numbers
+    from attnviz.analyses.words import split_marks, word_numbers
     from attnviz.renderers.page import MOST_WEIGHTS, page_parts
 
     provenance = attention.provenance
@@ -239,7 +239,10 @@ def page_data(
             for subject in [MeasuredMap(item, attention.texts_of(item))]
         },
         words={
-            number: (word_numbers(item.query_tokens, one), word_numbers(item.key_tokens, other))
+            number: (
+                word_numbers(item.query_tokens, one, split_marks(one)),
+                word_numbers(item.key_tokens, other, split_marks(other)),
+            )
             for number, item in enumerate(attention.maps)
             for one, other in [attention.texts_of(item)]
         },

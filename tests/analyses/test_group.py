@@ -88,10 +88,11 @@ def test_sentences_are_groups_and_special_tokens_stay_alone():
     assert found.provenance.steps == ("grouped by sentences",)
 
 
-def test_words_join_the_pieces_between_spaces():
+def test_words_join_pieces_and_leave_punctuation_apart():
     found = group_attention(attention(), "words")
     texts = [token.text for token in found.main.query_tokens]
-    assert texts == ["<s>", "It", "rained.", "The", "old", "bridge", "was", "closed.", "</s>"]
+    words = ["It", "rained", ".", "The", "old", "bridge", "was", "closed", "."]
+    assert texts == ["<s>", *words, "</s>"]
 
 
 def test_a_file_names_pieces_of_the_text_and_positions(tmp_path):

@@ -8,7 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnviz.analyses.tokens import label_tokens
-from attnviz.analyses.words import merge_attention, merge_words, split_words, word_numbers
+from attnviz.analyses.words import (
+    merge_attention,
+    merge_words,
+    split_marks,
+    split_words,
+    word_numbers,
+)
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 from attnviz.core.errors import InputError
 
@@ -103,3 +109,17 @@ def test_blocks_cannot_be_joined_or_labelled() -> None:
         merge_attention(blocks)
     with pytest.raises(InputError, match=r"^labelling needs single tokens"):
         label_tokens(blocks, ["O"])
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("La maison. Oui: «non!»", ["La", "maison", ".", "Oui", ":", "«", "non", "!»"]),
+        ("don't stop, 3.14 ...", ["don't", "stop", ",", "3.14", "..."]),
+        ("", []),
+    ],
+)
+def test_punctuation_at_the_end_of_a_word_is_a_word(text: str, words: list[str]) -> None:
+    found = split_marks(text)
+    assert [word.text for word in found] == words
+    assert [text[word.start : word.end] for word in found] == words

@@ -44,10 +44,10 @@ def test_html_writes_one_page_beside_the_data(tmp_path: Path) -> None:
 
 def test_pieces_of_a_word_can_be_joined_on_the_page(tmp_path: Path) -> None:
     file = tmp_path / "page.html"
-    assert invoke("self", "go, stop.", *OWN, "--html", str(file), "-f", "none").status == 0
+    assert invoke("self", "well-known, too", *OWN, "--html", str(file), "-f", "none").status == 0
     axis = document(file.read_text("utf-8"))["maps"][0]["keys"]
-    assert [token["text"] for token in axis["tokens"]] == ["go", ",", "stop", "."]
-    assert axis["words"] == [0, 0, 1, 1]
+    assert [token["text"] for token in axis["tokens"]] == ["well", "-", "known", ",", "too"]
+    assert axis["words"] == [0, 0, 0, 1, 2]
 
 
 @pytest.mark.parametrize(

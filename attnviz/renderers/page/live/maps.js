@@ -23,7 +23,7 @@ const LONGEST_TEXT = 200;
 
 /** A text's tokens with places and gaps, as JSON. @param {Unicode} unicode @param {Side} side @param {string} name */
 function axisOf(unicode, { points, tokens }, name) {
-  const { runs } = wordsOf(points, tokens);
+  const { runs } = wordsOf(unicode, points, tokens);
   return {
     side: name,
     block: 1,
@@ -52,11 +52,22 @@ export function gapOf(before, token, points) {
   return between.length || isSpace(points[token.start] ?? 0) ? " " : "";
 }
 
-/** Words between spaces and special tokens, and which of them each token belongs to. @param {number[]} points @param {Piece[]} tokens */
-function wordsOf(points, tokens) {
-  const ends = points.flatMap((point, place) =>
-    !isSpace(point) && (place + 1 === points.length || isSpace(points[place + 1])) ? [place + 1] : [],
-  );
+/** Words, punctuation at their ends and special tokens, and which of them each token belongs to. @param {Unicode} unicode @param {number[]} points @param {Piece[]} tokens */
+function wordsOf(unicode, points, tokens) {
+  const [starts, ends] = [/** @type {number[]} */ ([]), /** @type {number[]} */ ([])];
+  const isMark = (/** @type {number} */ place) => unicode.category.at(points[place])[0] === "P";
+  for (let start = 0, end = 0; end < points.length; start = end + 1) {
+    for (end = start; end < points.length && !isSpace(points[end]); ) end++;
+    const inner = [start, end];
+    while (inner[0] < end && isMark(inner[0])) inner[0]++;
+    if (inner[0] === end) inner[0] = start; // nothing but marks
+    else while (isMark(inner[1] - 1)) inner[1]--;
+    const cuts = [...new Set([start, ...inner, end])];
+    cuts.slice(1).forEach((cut, place) => {
+      starts.push(cuts[place]);
+      ends.push(cut);
+    });
+  }
   const numbers = tokens.map((token) => {
     if (token.special) return null;
     let first = token.start;
@@ -68,7 +79,7 @@ function wordsOf(points, tokens) {
   numbers.forEach((number, place) => {
     if (number === null) words.push(tokens[place]);
     else if (!place || number !== numbers[place - 1]) {
-      const [start, end] = [points.findLastIndex((point, at) => at < ends[number] && isSpace(point)) + 1, ends[number]];
+      const [start, end] = [starts[number], ends[number]];
       words.push({ text: textOf(points.slice(start, end)), start, end });
     }
     runs.push(words.length - 1);
@@ -76,9 +87,9 @@ function wordsOf(points, tokens) {
   return { runs, words };
 }
 
-/** Pieces joined into words: sums over keys, means over queries. @param {Found} found @param {Side} queries @param {Side} keys */
-function overWords({ values, ...of }, queries, keys) {
-  const [rows, columns] = [queries, keys].map(({ points, tokens }) => wordsOf(points, tokens));
+/** Pieces joined into words: sums over keys, means over queries. @param {Unicode} unicode @param {Found} found @param {Side} queries @param {Side} keys */
+function overWords(unicode, { values, ...of }, queries, keys) {
+  const [rows, columns] = [queries, keys].map(({ points, tokens }) => wordsOf(unicode, points, tokens));
   const [width, size] = [columns.runs.length, columns.words.length];
   const pieces = rows.words.map((_, word) => rows.runs.filter((run) => run === word).length);
   const joined = (/** @type {Matrix} */ head) => {
@@ -161,7 +172,7 @@ function codesOf(heads, scale) {
 
 /** How much each head says of the text. @param {Found} one @param {Side} rows @param {Side} columns @param {boolean} within @param {Unicode} unicode */
 function sayingMost(one, rows, columns, within, unicode) {
-  const { found, queries, keys } = overWords(one, rows, columns);
+  const { found, queries, keys } = overWords(unicode, one, rows, columns);
   const made = informativeOf(found, queries, keys, wordCells(queries, keys, within ? sinkOf(found, keys.length) : null));
   if (made?.focus) made.focus[2] = printable(unicode, made.focus[2]);
   return made;
