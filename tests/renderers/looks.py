@@ -35,7 +35,12 @@ from attnviz.core.measures import HISTORY, History, Role
 from attnviz.renderers import Display
 from attnviz.renderers.data.corpus_data import SHOWS, corpus_json, corpus_tsv
 from attnviz.renderers.figures.corpus_overview import corpus_overview
-from attnviz.renderers.figures.effect_bars import effect_bars, effect_grid, effect_words
+from attnviz.renderers.figures.effect_bars import (
+    effect_bars,
+    effect_grid,
+    effect_words,
+    prune_curve,
+)
 from attnviz.renderers.figures.figure import fit_width
 from attnviz.renderers.figures.grid import grid
 from attnviz.renderers.figures.head_history import history_figure
@@ -51,7 +56,6 @@ from attnviz.renderers.figures.overlay import (
     overlay_grid,
 )
 from attnviz.renderers.figures.panels import panels
-from attnviz.renderers.figures.prune_curve import prune_curve
 from attnviz.renderers.page import Patches, page_parts
 from attnviz.renderers.text import ablation_table, comparison, head_tables, history_table, lenses
 from attnviz.renderers.text.corpus_table import corpus_table
