@@ -364,12 +364,14 @@ def describe_run(attention: Attention, item: AttentionMap) -> str:
 
 
 def picture_words(
-    attention: Attention, item: AttentionMap, which: str, reading: str
+    attention: Attention, item: AttentionMap, reading: str, which: str = ""
 ) -> dict[str, str]:
     """The title of a picture, which names the model and the head, and the line under it.
 
-    `which` names the head, with the reason why in brackets; `reading` says who attends to whom.
+    `reading` says who attends to whom; `which` names the head, with the reason why in brackets.
     """
+    only = (("layer", item.layers), ("head", item.heads))
+    which = which or " ".join(axis_name(what, one[0]) for what, one in only if len(one) == 1)
     title, (head, _, why) = attention.provenance.title, which.partition(" (")
     facts = describe_run(attention, item).removeprefix(title).split(" · ")[1:]
     several = len(attention.maps) > 1

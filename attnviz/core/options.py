@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, TypedDict, Union, get_args, get_type_hints
 
-from attnviz.core.errors import UsageError, choose
+from attnviz.core.errors import UsageError
 from attnviz.core.registry import LARGEST_SEED, LENSES, MECHANISMS, MechanismChoice, parse_mechanism
 
 Device = Literal["auto", "cpu", "cuda", "mps"]
@@ -407,16 +407,10 @@ class Look:
     def __post_init__(self) -> None:
         if self.title is not None and self.no_title:
             raise UsageError("--title and --no-title exclude each other: leave one of them out")
-        for name in self.given:  # the shell has checked all but the scale
-            value, (kind, option) = getattr(self, name), DECLARED[Look][name]
-            if names := names_in(kind):
-                choose(value, names, name)
-            elif option.min is not None:
-                ends = option.min, option.max or value
-                if not isinstance(value, int | float) or not ends[0] <= value <= ends[1]:
-                    raise UsageError(f"{name}={value!r} is out of range: {ends[0]} to {ends[1]}")
-            elif option.metavar is not None and not isinstance(value, str):
-                raise UsageError(f"{name}={value!r} is no text")
+        for item in fields(self):
+            value, ends = getattr(self, item.name), item.metadata["option"]
+            if ends.max and value is not None and not ends.min <= value <= ends.max:
+                raise UsageError(f"{item.name}={value} is out of range: {ends.min} to {ends.max}")
         if self.scale is not None:
             parse_scale(self.scale)
 

@@ -36,7 +36,8 @@ class Drawing:
     tables: dict[bool, NDArray[np.uint8]] = field(default_factory=dict)
 
 
-_drawing: ContextVar[Drawing] = ContextVar("drawing", default=Drawing())  # noqa: B039 - nothing reads what it has used
+_NO_DRAWING = Drawing()
+_drawing: ContextVar[Drawing] = ContextVar("drawing", default=_NO_DRAWING)
 
 
 @contextmanager

@@ -14,9 +14,9 @@ import numpy as np
 
 from attnviz.analyses.view import divisions, first_focus, views
 from attnviz.core.attention_map import Attention, AttentionMap, Token
-from attnviz.core.errors import UsageError, choose, in_words
+from attnviz.core.errors import UsageError, check_arguments, choose, in_words
 from attnviz.core.notices import notices_to
-from attnviz.core.options import DECLARED, Choice, Look, LookOptions
+from attnviz.core.options import DECLARED, Choice, Look, LookOptions, names_in
 from attnviz.core.registry import PICTURES, DataKind
 from attnviz.renderers import Display, Views
 from attnviz.renderers.reports import (
@@ -164,7 +164,7 @@ def draw(
         if attention.lens_name == "all" and len(pictured) > 1:
             return draw_side_by_side(attention, pictured)
         view, main = pictured[0], attention.main
-        words: dict[str, Any] = picture_words(attention, view.map, view.which, view.orientation)
+        words: dict[str, Any] = picture_words(attention, view.map, view.orientation, view.which)
         if chosen("scale") == "shared" and view.map.stream == main.stream:
             words["limits"] = picture_scale(main)
         return fit_width(
@@ -172,14 +172,9 @@ def draw(
         )
     if picture == "lines":
         item, which = few_heads(attention, shown()[0])
-        return fit_width(function, item, **picture_words(attention, item, which, sides(item)))
-    item, reading = attention.main, orientation(attention.main)
-    which = " ".join(
-        f"{what} {names[0]}"
-        for what, names in (("layer", item.layers), ("head", item.heads))
-        if len(names) == 1
-    )
-    return fit_width(function, item, **picture_words(attention, item, which, reading))
+        return fit_width(function, item, **picture_words(attention, item, sides(item), which))
+    item = attention.main
+    return fit_width(function, item, **picture_words(attention, item, orientation(item)))
 
 
 def draw_side_by_side(attention: Attention, shown: Sequence[View]) -> Figure:
@@ -305,8 +300,11 @@ def _patches(picture: bytes, item: AttentionMap) -> Patches:
 
 def save_figure(item: Item, picture: str, file: str | Path | None, look: LookOptions) -> Figure:
     """A picture of a result for Python, also written to a file if one is given."""
-    for name in look:
-        choose(name, DECLARED[Look], "option")
+    for name, value in look.items():
+        names = names_in(DECLARED[Look][choose(name, DECLARED[Look], "option")][0])
+        if names and value is not None:
+            choose(value, names, name)  # type: ignore[arg-type]
+    check_arguments(Look, look)
     with notices_to(partial(warnings.warn, stacklevel=2)):
         figure = draw_item(item, picture, Look(**look))
     if file is not None:

@@ -265,7 +265,7 @@ def _layer_pictures(
         from attnviz.renderers.figures.overlay import Overlaying, overlay
 
         shown, which = one_picture(item)
-        words.update(picture_words(found, item, which, looks), how=Overlaying(smooth=smooth))
+        words.update(picture_words(found, item, looks, which), how=Overlaying(smooth=smooth))
         return fit_width(overlay, picture(), weights=over_picture(shown)[0, 0], **words)
 
     def every() -> Figure:
@@ -276,7 +276,7 @@ def _layer_pictures(
         joined = _joined_layers(found.main, heads) if len(found.maps) > 1 else item
         if len(found.maps) > 1:
             more = "; what goes to a coarser patch is shared out over what it covers"
-        words.update(picture_words(found, joined, "", looks + more), how=Overlaying(smooth=smooth))
+        words.update(picture_words(found, joined, looks + more), how=Overlaying(smooth=smooth))
         return fit_width(overlay_grid, picture(), **heads, **words)
 
     return {"overlay": one, "grid": every}
