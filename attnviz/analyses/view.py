@@ -320,9 +320,25 @@ def describe_run(attention: Attention, item: AttentionMap) -> str:
     return " · ".join(parts)
 
 
-def under_title(attention: Attention, text: str) -> str:
-    """What stands under a picture's title: a text, then what a reader must know of the maps."""
-    return "\n".join((text, *attention.provenance.notes))
+def picture_words(
+    attention: Attention, item: AttentionMap, reading: str, which: str = ""
+) -> dict[str, str]:
+    """The title of a picture, which names the model and the head, and the line under it.
+
+    `reading` says who attends to whom; `which` names the head, with the reason why in brackets.
+    """
+    only = (("layer", item.layers), ("head", item.heads))
+    which = which or " ".join(axis_name(what, one[0]) for what, one in only if len(one) == 1)
+    title, (head, _, why) = attention.provenance.title, which.partition(" (")
+    facts = describe_run(attention, item).removeprefix(title).split(" · ")[1:]
+    several = len(attention.maps) > 1
+    named = [one for one in facts if one.startswith("lens ") or (several and one == item.stream)]
+    rest = [one for one in facts if one not in named]
+    below = [*rest, why.removesuffix(")"), reading]
+    return {
+        "title": " · ".join(filter(None, (title, *named, head))),
+        "subtitle": " · ".join(filter(None, below)),
+    }
 
 
 def orientation(item: AttentionMap) -> str:
@@ -348,7 +364,7 @@ MOST_SIDE_BY_SIDE = 8
 
 
 def few_heads(attention: Attention, first: View) -> tuple[AttentionMap, str]:
-    """The main map where it has at most eight heads, else the first view's; and its title."""
+    """The main map where it has at most eight heads, else the first view's; and which they are."""
     item = attention.main
     layers, heads = item.weights.shape[:2]
     if 1 < layers * heads <= MOST_SIDE_BY_SIDE:
@@ -356,8 +372,8 @@ def few_heads(attention: Attention, first: View) -> tuple[AttentionMap, str]:
             f"{what}s {', '.join(names)}" if len(names) > 1 else axis_name(what, names[0])
             for what, names in (("layer", item.layers), ("head", item.heads))
         )
-        return item, f"{describe_run(attention, item)} · {chosen}"
-    return first.map, first.caption
+        return item, chosen
+    return first.map, first.which
 
 
 def sides(item: AttentionMap) -> str:

@@ -34,6 +34,7 @@ from attnviz.core.options import (
     InMemoryModel,
     InputFormat,
     Language,
+    Look,
     Many,
     OnError,
     Options,
@@ -228,12 +229,13 @@ PICTURES = (
 )
 WRITTEN = {
     **{name: f"call .picture('{name}', FILE) on what it returns" for name in PICTURES},
+    **{name: f"call .picture({name}=…) on what it returns" for name in DECLARED[Look]},
     "output": "call .save(FILE) on what it returns",
     "html": "call .page(FILE) on what it returns",
     "rejects": "what it returns has .errors",
     "resume": "give checkpoint=FILE",
 }
-"""Options of the shell that write files, each with what Python has instead."""
+"""Options of the shell about files and pictures, each with what Python has instead."""
 
 
 def public(function: Callable[P, Answer]) -> Callable[P, Answer]:

@@ -21,7 +21,7 @@ from attnviz.api.arguments import (
 )
 from attnviz.api.collected import CollectedReport, Findings, collecting
 from attnviz.core.errors import AttnvizError, UsageError, choose, in_short
-from attnviz.core.options import LENS_NAMES, Choice, Options, Origin, PictureScale
+from attnviz.core.options import LENS_NAMES, Choice, Options, Origin
 from attnviz.core.registry import Command
 from attnviz.models.lens import needs_head
 from attnviz.models.open import brings_tokens, check_origin
@@ -144,7 +144,6 @@ def image(
     video: bool = False,
     token: str | None = None,
     lens: str = "raw",
-    scale: PictureScale = "own",
     smooth: bool = False,
     **options: Unpack[ImageOptions],
 ) -> Result:
@@ -160,7 +159,6 @@ def image(
         video: the frames of an animated picture, or all pictures in order, are a video.
         token: the token of the text that looks, from 0, or "all".
         lens: what to make of the weights first.
-        scale: colours up to the largest weight of each picture, or of all.
         smooth: smooth weights between patches in pictures.
         options: those of `attnviz image`, by name.
 
@@ -178,7 +176,6 @@ def image(
         video=video,
         token=token,
         lens=lens,
-        scale=scale,
         smooth=smooth,
     )
     how = read_options(options)

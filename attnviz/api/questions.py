@@ -24,7 +24,7 @@ from attnviz.api.collected import Findings, collecting
 from attnviz.core.attention_map import Attention
 from attnviz.core.effects import By, SavedEffects
 from attnviz.core.errors import UsageError, choose, in_short
-from attnviz.core.options import InMemoryMaps, Options, Width
+from attnviz.core.options import InMemoryMaps, Options
 from attnviz.core.registry import LESSONS, Command
 from attnviz.models.open import check_origin
 from attnviz.runs.ablation import Ablation, check_reference, report_ablation, report_lenses
@@ -164,7 +164,6 @@ def compare(
     head_b: str | None = None,
     top: Positive = 10,
     fail_above: Nats | None = None,
-    width: Width | None = None,
     **options: Unpack[CompareOptions],
 ) -> Findings:
     """What changed between two attentions, or between two ablations.
@@ -185,7 +184,6 @@ def compare(
         head_b: heads of B.
         top: heads and links to name.
         fail_above: raise an error if a head or an effect changed more, in nats.
-        width: the column that pictures are laid out for.
         options: those of `attnviz compare`, by name.
 
     Returns:
@@ -202,7 +200,7 @@ def compare(
     effects = saved_effects(sides, how)
     with collecting("compare", "comparison" if effects is None else "changes", how) as report:
         if effects is None:
-            data, changes = map_changes(sides, top, width)
+            data, changes = map_changes(sides, top)
         else:
             data, changes = effect_changes(effects, top)
         report.add(data)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from attnviz.cli.places import note, write_bytes
 from attnviz.core.errors import UsageError
-from attnviz.core.options import Many, Options, Width
+from attnviz.core.options import Look, Many, Options
 from attnviz.core.registry import FORMATS
 from attnviz.renderers import Display, Renderer
 from attnviz.renderers.reports import (
@@ -89,11 +89,9 @@ class NumberedFiles:
 class PictureFiles(NumberedFiles):
     """A picture of each result."""
 
-    def __init__(
-        self, picture: str, path: Path, *, many: bool, count: int = 0, width: Width | None = None
-    ) -> None:
+    def __init__(self, picture: str, path: Path, look: Look, *, many: bool, count: int = 0) -> None:
         super().__init__(path, many=many, count=count)
-        self.picture, self.file, self.width = picture, path, width
+        self.picture, self.file, self.look = picture, path, look
         self.suffix = picture_suffix(path, picture)
 
     def add(self, item: Item) -> None:
@@ -108,14 +106,9 @@ class PictureFiles(NumberedFiles):
 
     def _draw(self, item: Item) -> bytes:
         from attnviz.renderers.figures.figure import figure_bytes
+        from attnviz.runs.outputs import draw_item
 
-        if self.picture in item.figures:
-            figure = item.figures[self.picture]()
-        else:
-            from attnviz.runs.outputs import draw
-
-            attention: Any = item.data
-            figure = draw(attention, self.picture, item.views, self.width)
+        figure = draw_item(item, self.picture, self.look)
         return figure_bytes(figure, self.suffix, getattr(item.data, "about", ""))
 
 

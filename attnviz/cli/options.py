@@ -21,6 +21,7 @@ from attnviz.core.errors import UsageError, in_words
 from attnviz.core.options import (
     DECLARED,
     Choice,
+    Look,
     Many,
     Option,
     Options,
@@ -36,7 +37,8 @@ ORIGIN = "Where attention comes from"
 CHOICE = "Which part of it"
 OUTPUT = "Where it goes"
 MANY = "Many texts"
-HALVES = {Origin: ORIGIN, Choice: CHOICE, Output: OUTPUT, Many: MANY}
+LOOK = "How pictures look"
+HALVES = {Origin: ORIGIN, Choice: CHOICE, Output: OUTPUT, Look: LOOK, Many: MANY}
 """The parts of the shared options, each with the panel of the help that it stands in."""
 PANELS: dict[str, str] = {"long": CHOICE, "range": CHOICE, "top": OUTPUT}
 """Groups that stand in another panel than the rest of their part."""
@@ -48,7 +50,7 @@ MODELS: tuple[str, ...] = (
 """Options that say where the attention of a text comes from."""
 VIEW: tuple[str, ...] = ("lens", "stream", "heads", "reduce", "labels", "special", "group")
 """Options that choose and change maps."""
-PLACES: tuple[str, ...] = ("pictures", "lines", "page", "top")
+PLACES: tuple[str, ...] = ("pictures", "lines", "look", "page", "top")
 """Options of pictures, pages and lists of links."""
 MANY_TEXTS: tuple[str, ...] = ("reading", "sharing", "files")
 ONE_OF = Literal
@@ -176,13 +178,13 @@ def with_options(
                         f"--{option} {value}: no more than {LARGEST:,} can be asked for"
                     )
             given = tuple(_files_named(values, offered[Output].keys() | {"rejects"}))
-            origin, choice, output, many = (
+            origin, choice, output, look, many = (
                 half(**{name: values.pop(name) for name in options})
                 for half, options in offered.items()
             )
             if "top" not in offered[Origin]:  # finding the strongest links costs time
                 origin = replace(origin, top=0)
-            command(**values, options=Options(origin, choice, output, many, given))
+            command(**values, options=Options(origin, choice, output, many, look, given))
 
         declared = {name: OPTIONS[name] for options in offered.values() for name in options}
         declared |= {

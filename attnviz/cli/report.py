@@ -37,7 +37,7 @@ from attnviz.cli.places import (
 )
 from attnviz.core.errors import AttnvizError, UsageError
 from attnviz.core.notices import hold, kind_of, notices_to
-from attnviz.core.options import Options
+from attnviz.core.options import Look, Options
 from attnviz.core.registry import FORMATS, PICTURE_SUFFIXES, DataKind
 from attnviz.renderers import Display
 from attnviz.renderers.reports import (
@@ -140,9 +140,7 @@ class Report(AbstractContextManager["Report"]):
             renderer = make_renderer(format_of(draft.path, kind), plain, kind)
             found.append(DataOutput(renderer, draft))
         for picture, path in places.items():
-            found.append(
-                PictureFiles(picture, path, many=many, count=self.good, width=output.width)
-            )
+            found.append(PictureFiles(picture, path, self.options.look, many=many, count=self.good))
         if output.html or output.open_page:
             found.append(PageFiles(output.html, many=many, shown=output.open_page, count=self.good))
         renderer = make_renderer(self.format, display, kind)
@@ -360,8 +358,7 @@ def check_places(
         check_kept(options.origin, options.choice)
         if not (output.html or output.open_page):
             raise UsageError("--keep-qk shows on the page only: add --html FILE or --open")
-    if output.width and not pictures:
-        raise UsageError("--width is that of pictures: add --heatmap, --grid or --lines FILE")
+    check_look(options.look, pictures)
     places = _places(options, kind, pictures, many=many)
     check_apart(places, given)
     if (rejects := options.many.rejects) and rejects.suffix.lower() in OTHERS:
@@ -373,6 +370,17 @@ def check_places(
     if FORMATS[name].binary:
         refuse_binary_on_terminal(name)
     return name
+
+
+def check_look(look: Look, pictures: Mapping[str, Path]) -> None:
+    """Refuse options of pictures where none is drawn, and names that matplotlib does not know."""
+    if look.given and not pictures:
+        raise UsageError(f"{next(iter(look.given.values()))} is for pictures: name a file for one")
+    if look.cmap:
+        import attnviz.renderers.figures  # noqa: F401 - first: it loads matplotlib
+        from attnviz.renderers.look import color_table
+
+        color_table(look.cmap)
 
 
 def _places(

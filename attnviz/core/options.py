@@ -6,9 +6,10 @@ line spells and explains it. Commands take groups of them (`attnviz.cli.options`
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal, Union, get_args, get_type_hints
+from typing import Any, Literal, TypedDict, Union, get_args, get_type_hints
 
 from attnviz.core.errors import UsageError
 from attnviz.core.registry import LARGEST_SEED, LENSES, MECHANISMS, MechanismChoice, parse_mechanism
@@ -25,6 +26,7 @@ OnError = Literal["skip", "stop"]
 EngineName = Literal["local", "ray"]
 Width = Literal["single", "double"]
 PictureScale = Literal["own", "shared"]
+CellValues = Literal["auto", "yes", "no"]
 
 LENS_NAMES = ("raw", *LENSES, "all")
 """The values of --lens."""
@@ -323,12 +325,6 @@ class Output:
     grid: Path | None = opt(
         "pictures", "--grid FILE", "All heads side by side as a picture: .png, .svg or .pdf."
     )
-    width: Width | None = opt(
-        "pictures",
-        "--width COLUMN",
-        "Draw for a paper's column, {choices} (85 or 178 mm wide), with text at its usual size.",
-        rare=True,
-    )
     lines: Path | None = opt(
         "lines",
         "--lines FILE",
@@ -356,6 +352,105 @@ class Output:
     verbose: bool = opt(
         "said", "--verbose -v", "Report each step and its speed on stderr.", rare=True
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How every picture looks."""
+
+    title: str | None = opt(
+        "look", "--title TEXT", "Title, instead of the model and the head.", rare=True
+    )
+    no_title: bool = opt(
+        "look", "--no-title", "Leave out the title; the line under it stays.", rare=True
+    )
+    width: Width | None = opt(
+        "look",
+        "--width COLUMN",
+        "Draw for a paper's column, {choices} (85 or 178 mm wide), with text at its usual size.",
+        rare=True,
+    )
+    font_size: float | None = opt(
+        "look",
+        "--font-size POINTS",
+        "Size of labels, by default 7.5; titles and notes change with it.",
+        min=6,
+        max=16,
+        rare=True,
+    )
+    values: CellValues = opt(
+        "look",
+        "--values WHEN",
+        "Numbers in cells: {choices}. auto writes them where two digits have room.",
+        default="auto",
+        rare=True,
+    )
+    cmap: str | None = opt(
+        "look",
+        "--cmap NAME",
+        "Colour map, by matplotlib's name: cividis, RdBu, ….",
+        suggested=("viridis", "cividis", "magma", "Blues", "gray_r", "RdBu", "BrBG"),
+        rare=True,
+    )
+    scale: str | None = opt(
+        "look",
+        "--scale WHICH",
+        "Colours up to the largest weight of each panel (own) or of all (shared), or from A to "
+        "B (0-0.1). By default image has own scales, and others share one.",
+        suggested=("own", "shared"),
+        rare=True,
+    )
+    dpi: int | None = opt(
+        "look", "--dpi N", "Pixels to the inch, by default 200.", min=50, max=1200, rare=True
+    )
+
+    def __post_init__(self) -> None:
+        if self.title is not None and self.no_title:
+            raise UsageError("--title and --no-title exclude each other: leave one of them out")
+        for item in fields(self):
+            value, ends = getattr(self, item.name), item.metadata["option"]
+            if ends.max and value is not None and not ends.min <= value <= ends.max:
+                raise UsageError(f"{item.name}={value} is out of range: {ends.min} to {ends.max}")
+        if self.scale is not None:
+            parse_scale(self.scale)
+
+    @property
+    def given(self) -> dict[str, str]:
+        """The options that were chosen, each with its name in the shell."""
+        return {
+            item.name: item.metadata["option"].names[0]
+            for item in fields(self)
+            if getattr(self, item.name) != item.default
+        }
+
+
+class LookOptions(TypedDict, total=False):
+    """The fields of `Look` as keywords of Python."""
+
+    title: str | None
+    no_title: bool
+    width: Width | None
+    font_size: float | None
+    values: CellValues
+    cmap: str | None
+    scale: str | None
+    dpi: int | None
+
+
+def parse_scale(text: str) -> tuple[float, float] | None:
+    """The ends of a scale such as "0-0.1"; None for "own" and "shared".
+
+    Raises:
+        UsageError: it is none of them.
+    """
+    if text in get_args(PictureScale):
+        return None
+    number = r"(-?\d*\.?\d+(?:e-?\d+)?)"
+    found = re.fullmatch(f"{number}-{number}", text)
+    low, high = map(float, found.groups()) if found else (0.0, 0.0)
+    if low >= high:
+        raise UsageError(f"--scale '{text}' is no scale: write own, shared, or its ends as 0-0.1")
+    return low, high
 
 
 @dataclass(frozen=True, slots=True)
@@ -432,6 +527,7 @@ class Options:
     choice: Choice = field(default_factory=Choice)
     output: Output = field(default_factory=Output)
     many: Many = field(default_factory=Many)
+    look: Look = field(default_factory=Look)
     given: tuple[tuple[str, str], ...] = ()
     collect: Any = None
 
@@ -500,6 +596,6 @@ def _shell_type(annotation: Any) -> Any:
 
 
 DECLARED: dict[Any, dict[str, tuple[Any, Option]]] = {
-    half: _declared(half) for half in (Origin, Choice, Output, Many)
+    half: _declared(half) for half in (Origin, Choice, Output, Many, Look)
 }
 """The type and the declaration of every shared option, by the part that it belongs to."""

@@ -8,6 +8,8 @@ also tell blue from orange.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,6 +17,7 @@ from attnviz.core.attention_map import AttentionMap
 from attnviz.core.measures import HeadRow
 from attnviz.core.registry import MEASURES
 from attnviz.core.sinks import word_cells
+from attnviz.renderers.look import chosen, chosen_scale, chosen_table, relative_luminance
 
 Limits = tuple[float, float]
 """The values at the two ends of the colour scale: (0, top) or, for signed values, (-top, top)."""
@@ -22,12 +25,14 @@ Color = tuple[int, int, int]
 """Red, green and blue, each 0 to 255."""
 
 BEYOND = "special tokens and sinks beyond the scale are drawn at its end"
+BEYOND_CHOSEN = "weights beyond the scale are drawn at its ends"
 
 LABELLED: Color = (180, 60, 0)
 SPECIAL: Color = (125, 125, 125)
 INK: Color = (26, 26, 26)
 FAINT: Color = (90, 90, 90)
 PAPER: Color = (255, 255, 255)
+BLACK: Color = (0, 0, 0)
 NO_VALUE: Color = (190, 190, 190)
 
 # Anchors as lightness (0 black, 1 white), chroma, hue in degrees.
@@ -85,8 +90,11 @@ GLOW = even_path(((0.30, 0.14, 310), (0.50, 0.21, 355), (0.72, 0.19, 410), (0.95
 
 
 def shades(limits: Limits) -> NDArray[np.uint8]:
-    """The colour map of a scale: the signed one where the scale starts below 0."""
-    return SIGNED_SHADES if limits[0] < 0 else SHADES
+    """The colour map of a scale: that of --cmap, or the signed one if the scale starts below 0."""
+    signed = limits[0] < 0
+    if (table := chosen_table(signed=signed)) is not None:
+        return table
+    return SIGNED_SHADES if signed else SHADES
 
 
 def limits_of(weights: NDArray[np.float32], values: str) -> Limits:
@@ -108,14 +116,42 @@ def scale_of(item: AttentionMap) -> Limits:
     Special tokens and sinks often exceed all else and would leave words pale, so they count only
     where all other weights are 0 (see `beyond_note`).
     """
+    return limits_of(_peaks(item), item.values)
+
+
+def picture_scale(item: AttentionMap) -> Limits:
+    """The scale of a map in a picture: what --scale says, or else `scale_of`.
+
+    With --scale own it ends at the largest weight, rounded up to two digits.
+    """
+    signed = item.values == "signed"
+    if limits := chosen_scale(signed=signed):
+        return limits
+    if chosen("scale") != "own":
+        return scale_of(item)
+    top = round_up(largest_of(item), 2)
+    return -top if signed else 0.0, top
+
+
+def largest_of(item: AttentionMap) -> float:
+    """The largest size of its weights between words, or of all where those are 0."""
+    return float(np.nan_to_num(_peaks(item)).max())
+
+
+def _peaks(item: AttentionMap) -> NDArray[np.float32]:
+    """The largest size of each cell over all heads, of links between words if any is not 0."""
     sizes = np.abs(item.weights) if item.values == "signed" else item.weights
-    peaks = np.fmax.reduce(sizes, axis=(0, 1))
+    peaks: NDArray[np.float32] = np.fmax.reduce(sizes, axis=(0, 1))
     between = peaks[word_cells(item)]
-    return limits_of(between if np.nan_to_num(between).any() else peaks, item.values)
+    return between if np.nan_to_num(between).any() else peaks
 
 
 def beyond_note(item: AttentionMap, limits: Limits) -> str:
     """A note if weights of a map lie beyond its scale, else empty."""
+    if chosen_scale(signed=item.values == "signed"):
+        known = item.weights[np.isfinite(item.weights)]
+        outside = known.size and (known.max() > limits[1] or known.min() < limits[0])
+        return BEYOND_CHOSEN if outside else ""
     largest = float(np.fmax.reduce(np.abs(item.weights), axis=None))
     return BEYOND if largest > limits[1] + 0.005 else ""
 
@@ -126,13 +162,13 @@ def no_value_note(item: AttentionMap, mark: str = "grey") -> str:
     return f"{mark}: no value, the query sees nothing else" if absent else ""
 
 
-def round_up(value: float) -> float:
-    """The next number of one digit (0.2, 3, 50) at or above the value; 1 for 0."""
+def round_up(value: float, digits: int = 1) -> float:
+    """The next number of one digit (0.2, 3, 50), or of more, at or above the value; 1 for 0."""
     if value <= 0:
         return 1.0
-    digit, exponent = f"{value:.6e}".split("e")
-    whole = int(float(digit)) + (float(digit) % 1 > 0)
-    return float(f"{whole}e{exponent}")
+    mantissa, exponent = f"{value:.6e}".split("e")
+    whole = math.ceil(round(float(mantissa) * 10 ** (digits - 1), 5))
+    return float(f"{whole}e{int(exponent) - digits + 1}")
 
 
 def colors_of(
@@ -162,19 +198,12 @@ def hex_of(color: Color) -> str:
 
 
 def ink_on(ground: Color) -> Color:
-    """The colour of text that is easiest to read on a ground: white or dark.
+    """The colour of text on a ground: white or black, at a contrast of 4.5 at least.
 
-    Contrast is the ratio of relative luminances (WCAG 2.2, section 1.4.3). White is chosen from 3.3
-    on: on middle blues dark text has the higher ratio, but white is easier to read.
+    Contrast is the ratio of relative luminances (WCAG 2.2, section 1.4.3). Grey as dark as `INK`
+    would not reach it on middle blues.
     """
-    return PAPER if 1.05 / (_luminance(ground) + 0.05) >= 3.3 else INK
-
-
-def _luminance(color: Color) -> float:
-    """Relative luminance, 0 black to 1 white."""
-    channels = [value / 255 for value in color]
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+    return PAPER if 1.05 / (float(relative_luminance(ground)) + 0.05) >= 4.5 else BLACK
 
 
 # Colours of heads and roles, which colour-blind readers can tell apart (after Okabe and Ito 2008).

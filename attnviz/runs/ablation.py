@@ -305,6 +305,7 @@ def _effects_data(report: AblationReport, top: int, lines: list[str]) -> Data:
         arrays=partial(ablation_npz, report),
         figures={name: partial(draw, name) for name in pictures},
         about=dump_json(asdict(report.maps.provenance)),
+        notes=report.notes,
     )
 
 

@@ -19,7 +19,7 @@ from attnviz.core.effects import SavedEffects
 from attnviz.core.errors import AttnvizError, InputError, UsageError
 from attnviz.core.measures import DRIFT, Comparison, History
 from attnviz.core.notices import notify
-from attnviz.core.options import Choice, InMemoryMaps, Options, Origin, Width, map_options
+from attnviz.core.options import Choice, InMemoryMaps, Options, Origin, map_options
 from attnviz.models.open import check_origin, open_source
 from attnviz.renderers.reports import Data, Item, data_of
 from attnviz.renderers.text.comparison import (
@@ -137,7 +137,7 @@ def effect_changes(saved: tuple[SavedEffects, SavedEffects], top: int) -> tuple[
     return data_of(found, effects_table, effects_tsv, effects_json, top), changes
 
 
-def map_changes(sides: Sides, top: int, width: Width | None = None) -> tuple[Data, list[Change]]:
+def map_changes(sides: Sides, top: int) -> tuple[Data, list[Change]]:
     """What changed between two attentions, and by how much each head did."""
     load = cache(open_source)
 
@@ -155,7 +155,7 @@ def map_changes(sides: Sides, top: int, width: Width | None = None) -> tuple[Dat
         notify(text)
     sizes = enumerate(found.divergences.ravel().tolist())
     changes = [(head_name(found, place), size) for place, size in sizes]
-    return _difference_data((first, second), maps, found, notes, top, width), changes
+    return _difference_data((first, second), maps, found, notes, top), changes
 
 
 def _saved_maps(side: ComparedSide) -> Attention:
@@ -202,11 +202,10 @@ def _difference_data(
     found: Comparison,
     notes: tuple[str, ...],
     top: int,
-    width: Width | None,
 ) -> Data:
     first, second = results
     captions = _caption(first, maps[0]), _caption(second, maps[1])
-    under = "\n".join((f"A: {captions[0]}; B: {captions[1]}", *notes, *found.notes))
+    under = f"A: {captions[0]}\nB: {captions[1]}"
     sides = tuple(zip(captions, (first.provenance, second.provenance), strict=True))
 
     def archive() -> bytes:
@@ -229,11 +228,10 @@ def _difference_data(
         document=lambda: comparison_json(found, sides),
         arrays=archive,
         figures={
-            name: partial(draw_difference, found, name, under, width)
-            for name in ("heatmap", "grid")
+            name: partial(draw_difference, found, name, under) for name in ("heatmap", "grid")
         },
         value=found,
-        notes=found.notes,
+        notes=(*notes, *found.notes),
     )
 
 

@@ -446,7 +446,7 @@ def _corpus_data(report: CorpusReport, asked: CorpusRequest) -> Data:
         return corpus_overview(report)
 
     def curve() -> Figure:
-        from attnviz.renderers.figures.prune_curve import prune_curve
+        from attnviz.renderers.figures.effect_bars import prune_curve
 
         assert report.curve is not None
         return prune_curve(report.curve)

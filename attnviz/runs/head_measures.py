@@ -340,6 +340,7 @@ def _measures_data(study: HeadStudy, similarity: SimilarityStudy, asked: HeadsRe
 
     about = dump_json(asdict(found.provenance))
     more: dict[str, Any] = {"figures": {"overview": overview, "scatter": scatter}, "about": about}
+    more["notes"] = found.provenance.notes
     if asked.similar:
         alike = similarity.report()
         return data_of(alike, similarity_table, similarity_tsv, similarity_json, **more)

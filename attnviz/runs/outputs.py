@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
 from attnviz.analyses.view import divisions, first_focus, views
 from attnviz.core.attention_map import Attention, AttentionMap
-from attnviz.core.errors import UsageError, choose, in_words
-from attnviz.core.options import Choice, Width
+from attnviz.core.errors import UsageError, check_arguments, choose, in_words
+from attnviz.core.notices import notices_to
+from attnviz.core.options import DECLARED, Choice, Look, LookOptions, names_in
 from attnviz.core.registry import PICTURES, DataKind
 from attnviz.renderers import Display, Views
 from attnviz.renderers.reports import (
@@ -76,14 +78,19 @@ class Presentable:
         tsv = io.BytesIO(self.render_as("tsv"))
         return pandas.read_csv(tsv, sep="\t", quoting=3, keep_default_na=False, na_values=[""])
 
-    def picture(self, name: str = "", file: str | Path | None = None) -> Figure:
-        """A picture by its name, by default the first, also written to a file if given."""
+    def picture(
+        self, name: str = "", file: str | Path | None = None, **look: Unpack[LookOptions]
+    ) -> Figure:
+        """A picture by its name, by default the first, also written to a file if given.
+
+        A warning says what of the look misleads or changes nothing.
+        """
         command, _, items = self._results()
         figures = items[0].figures if items else {}
         if not figures:
             raise UsageError(f"{command} draws no picture")
         name = choose(name or next(iter(figures)), figures, "picture")
-        return save_figure(figures[name](), file, name)
+        return save_figure(items[0], name, file, look)
 
     def page(self, file: str | Path | None = None) -> str:
         """One interactive HTML file of the first result, also written to a file if given."""
@@ -126,60 +133,66 @@ def views_of(attention: Attention, choice: Choice | None = None, top: int = 1) -
     return cache(partial(views, attention, every_layer=every_layer, as_chosen=as_chosen, top=top))
 
 
+def draw_item(item: Item, picture: str, look: Look) -> Figure:
+    """A picture of one result, by its name; notes on how to read the data stand in it."""
+    import attnviz.renderers.figures  # noqa: F401 - first: it loads matplotlib
+    from attnviz.renderers.look import drawing
+
+    data = item.data
+    notes = data.notes if isinstance(data, Data) else data.provenance.notes
+    with drawing(look, notes, picture):
+        if picture in item.figures or isinstance(data, Data):
+            return item.figures[picture]()
+        return draw(data, picture, item.views)
+
+
 def draw(
-    attention: Attention,
-    picture: str,
-    shown: Views | None = None,
-    width: Width | None = None,
-    **above: NDArray[np.float32],
+    attention: Attention, picture: str, shown: Views | None = None, **above: NDArray[np.float32]
 ) -> Figure:
-    """A picture of the main map as a matplotlib figure, with what was run in its title.
+    """A picture of the main map as a matplotlib figure, with the model and the head in its title.
 
     A heat map may have a spectrogram `above` its columns.
     """
-    from attnviz.analyses.view import describe_run, few_heads, orientation, sides, under_title
+    from attnviz.analyses.view import few_heads, orientation, picture_words, sides
+    from attnviz.renderers.colors import picture_scale
     from attnviz.renderers.figures.figure import fit_width
+    from attnviz.renderers.look import chosen
 
-    shown = shown or views_of(attention)
-    function = PICTURES[picture].load()
+    shown, function = shown or views_of(attention), PICTURES[picture].load()
     if picture == "heatmap":
         pictured = [view for view in shown() if not view.second]
         if attention.lens_name == "all" and len(pictured) > 1:
-            return draw_side_by_side(attention, pictured, width)
-        view = pictured[0]
-        parts = divisions(attention, view.map)
-        words = {"title": view.caption, "subtitle": under_title(attention, view.orientation)}
-        return fit_width(function, view.map, width, **words, divided=parts, **above)
+            return draw_side_by_side(attention, pictured)
+        view, main = pictured[0], attention.main
+        words: dict[str, Any] = picture_words(attention, view.map, view.orientation, view.which)
+        if chosen("scale") == "shared" and view.map.stream == main.stream:
+            words["limits"] = picture_scale(main)
+        return fit_width(
+            function, view.map, **words, divided=divisions(attention, view.map), **above
+        )
     if picture == "lines":
-        item, title = few_heads(attention, shown()[0])
-        subtitle = under_title(attention, sides(item))
-        return fit_width(function, item, width, title=title, subtitle=subtitle)
+        item, which = few_heads(attention, shown()[0])
+        return fit_width(function, item, **picture_words(attention, item, sides(item), which))
     item = attention.main
-    title, subtitle = describe_run(attention, item), under_title(attention, orientation(item))
-    return fit_width(function, item, width, title=title, subtitle=subtitle)
+    return fit_width(function, item, **picture_words(attention, item, orientation(item)))
 
 
-def draw_side_by_side(
-    attention: Attention, shown: Sequence[View], width: Width | None = None
-) -> Figure:
+def draw_side_by_side(attention: Attention, shown: Sequence[View]) -> Figure:
     """A text through every lens, one panel each."""
-    from attnviz.analyses.view import orientation, under_title
+    from attnviz.analyses.view import orientation
     from attnviz.renderers.figures.figure import fit_width
     from attnviz.renderers.figures.panels import panels
 
     return fit_width(
         panels,
         [view.map for view in shown],
-        width,
         title=f"{attention.provenance.title} · every lens side by side",
-        subtitle=under_title(attention, orientation(attention.main)),
+        subtitle=orientation(attention.main),
         notes=[f"{view.map.stream}: {view.which}, {view.map.unit}" for view in shown],
     )
 
 
-def draw_difference(
-    found: Comparison, picture: str, subtitle: str, width: Width | None = None
-) -> Figure:
+def draw_difference(found: Comparison, picture: str, subtitle: str) -> Figure:
     """B − A: every head, or the one that differs most as a heat map."""
     from attnviz.renderers.figures.figure import fit_width
 
@@ -189,9 +202,9 @@ def draw_difference(
         layer, head = np.unravel_index(int(sizes.argmax()), sizes.shape)
         title += f" · layer {item.layers[layer]} head {item.heads[head]}"
         if sizes.size > 1:
-            title += f", which differs most of {sizes.size}"
+            subtitle = f"the head that differs most of {sizes.size}\n{subtitle}"
         item = item.part([item.layers[layer]], [item.heads[head]])
-    return fit_width(PICTURES[picture].load(), item, width, title=title, subtitle=subtitle)
+    return fit_width(PICTURES[picture].load(), item, title=title, subtitle=subtitle)
 
 
 def page_of(item: Item, command: str = "") -> str | None:
@@ -278,8 +291,15 @@ def _patches(picture: bytes, item: AttentionMap) -> Patches:
     return Patches(picture, rows, columns, first=len(item.key_tokens) - rows * columns)
 
 
-def save_figure(figure: Figure, file: str | Path | None, picture: str = "") -> Figure:
-    """A picture, also written to a file if one is given."""
+def save_figure(item: Item, picture: str, file: str | Path | None, look: LookOptions) -> Figure:
+    """A picture of a result for Python, also written to a file if one is given."""
+    for name, value in look.items():
+        names = names_in(DECLARED[Look][choose(name, DECLARED[Look], "option")][0])
+        if names and value is not None:
+            choose(value, names, name)  # type: ignore[arg-type]
+    check_arguments(Look, look)
+    with notices_to(partial(warnings.warn, stacklevel=2)):
+        figure = draw_item(item, picture, Look(**look))
     if file is not None:
         from attnviz.renderers.figures.figure import figure_bytes
 

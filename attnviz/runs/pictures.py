@@ -25,14 +25,14 @@ from attnviz.analyses.patches import (
     with_sinks,
 )
 from attnviz.analyses.select import reduce_attention
-from attnviz.analyses.view import describe_run, under_title
+from attnviz.analyses.view import picture_words
 from attnviz.analyses.words import merge_words
 from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.core.corpus_report import CorpusReport
 from attnviz.core.errors import InputError, UsageError
 from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
 from attnviz.core.notices import notify
-from attnviz.core.options import Choice, Options, PictureScale
+from attnviz.core.options import Choice, Options
 from attnviz.core.query import Picture, Query
 from attnviz.core.registry import Needs
 from attnviz.core.tokens import parse_patch, patch_grid
@@ -150,7 +150,6 @@ class PictureRequest:
     video: bool = False
     token: str | None = None
     lens: str = "raw"
-    scale: PictureScale = "own"
     smooth: bool = False
     shown: str = ""
 
@@ -215,12 +214,12 @@ def look_at_pictures(asked: PictureRequest, options: Options) -> Item:
     # The lens has been held over it already.
     choice = replace(choice, lens="raw", explain=None)
     found = apply_choice(looks, choice)
-    parts, how = sheet_parts(attention, images), (asked.scale, asked.smooth)
+    parts, smooth = sheet_parts(attention, images), asked.smooth
     crop = partial(_crop, attention, parts, found.main.stream, patch)
     drawn = (
-        _contact_sheets(found, parts, how)
+        _contact_sheets(found, parts, smooth=smooth)
         if every or len(parts) > 1
-        else _layer_pictures(found, crop, how)
+        else _layer_pictures(found, crop, smooth=smooth)
     )
 
     def page(command: str) -> str:
@@ -254,7 +253,7 @@ def _crop(
 
 
 def _layer_pictures(
-    found: Attention, picture: Callable[[], PictureCrop], how: tuple[PictureScale, bool]
+    found: Attention, picture: Callable[[], PictureCrop], *, smooth: bool
 ) -> dict[str, Callable[[], Figure]]:
     """The last chosen layer, and every chosen head, over the picture."""
     item = found.maps[-1]
@@ -262,36 +261,36 @@ def _layer_pictures(
     looks = said_looks(item)
 
     def one() -> Figure:
+        from attnviz.renderers.figures.figure import fit_width
         from attnviz.renderers.figures.overlay import Overlaying, overlay
 
         shown, which = one_picture(item)
-        title = f"{describe_run(found, item)} · {which}"
-        weights, words["subtitle"] = over_picture(shown)[0, 0], under_title(found, looks)
-        return overlay(picture(), weights, title=title, how=Overlaying(*how), **words)
+        words.update(picture_words(found, item, looks, which), how=Overlaying(smooth=smooth))
+        return fit_width(overlay, picture(), weights=over_picture(shown)[0, 0], **words)
 
     def every() -> Figure:
+        from attnviz.renderers.figures.figure import fit_width
         from attnviz.renderers.figures.overlay import Overlaying, overlay_grid
 
         heads, more = spread_heads(found.maps), ""
-        title = describe_run(
-            found, _joined_layers(found.main, heads) if len(found.maps) > 1 else item
-        )
+        joined = _joined_layers(found.main, heads) if len(found.maps) > 1 else item
         if len(found.maps) > 1:
             more = "; what goes to a coarser patch is shared out over what it covers"
-        words["subtitle"] = under_title(found, looks + more)
-        return overlay_grid(picture(), **heads, title=title, how=Overlaying(*how), **words)
+        words.update(picture_words(found, joined, looks + more), how=Overlaying(smooth=smooth))
+        return fit_width(overlay_grid, picture(), **heads, **words)
 
     return {"overlay": one, "grid": every}
 
 
 def _contact_sheets(
-    found: Attention, parts: Mapping[str, Any], how: tuple[PictureScale, bool]
+    found: Attention, parts: Mapping[str, Any], *, smooth: bool
 ) -> dict[str, Callable[[], Figure]]:
     """Every word over every picture, in the mean over heads or head by head."""
     maps = [item for item in found.maps if item.stream in parts]
     last = {item.stream: item for item in maps}  # of several runs of layers the last
 
     def draw(columns: Sequence[tuple[str, AttentionMap]], which: str) -> Figure:
+        from attnviz.renderers.figures.figure import fit_width
         from attnviz.renderers.figures.overlay import Overlaying, PictureCrop, contact_sheet
 
         text = "" if found.main.query_side == "queries" else found.text or ""
@@ -302,14 +301,15 @@ def _contact_sheets(
             [(pictures[item.stream], over_picture(item, row)[-1, 0]) for _, item in shown]
             for row in range(len(main.query_tokens))
         ]
-        return contact_sheet(
+        return fit_width(
+            contact_sheet,
             tiles,
-            [token.text for token in main.query_tokens],
-            [name for name, _ in shown] if len(shown) > 1 else [""],
+            words=[token.text for token in main.query_tokens],
+            columns=[name for name, _ in shown] if len(shown) > 1 else [""],
             title=f"{found.provenance.title} · {which}",
-            subtitle=under_title(found, LOOKS.get(main.query_side, "")),
+            subtitle=LOOKS.get(main.query_side, ""),
             unit=main.unit,
-            how=Overlaying(*how),
+            how=Overlaying(smooth=smooth),
         )
 
     def overlay() -> Figure:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, Unpack, get_args
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from attnviz.analyses.tokens import check_special, label_tokens, treat_special
 from attnviz.analyses.view import PAIR_STREAMS, is_pair, pair_stream
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token, Values
 from attnviz.core.errors import AttnvizError, InputError, UsageError, choose, first_line, in_short
-from attnviz.core.options import Choice, Origin, Width
+from attnviz.core.options import Choice, LookOptions, Origin
 from attnviz.core.query import ALL_OUTPUTS, Kind, Picture, Query
 from attnviz.core.registry import LENSES, PICTURES, Command, DataKind, Needs
 from attnviz.models import Source
@@ -79,7 +79,7 @@ class Result(Attention, Presentable):
 
     def _results(self) -> tuple[str, DataKind, Sequence[Item]]:
         """What found it, the kind of its data, and itself in every form."""
-        usual = {name: partial(self._draw, name, None, None) for name in PICTURES}
+        usual = {name: partial(draw, self, name, self._views) for name in PICTURES}
         item = Item(self, self._views, usual) if self.item is None else self.item
         return "attend", "maps", [replace(item, data=self)]
 
@@ -138,20 +138,20 @@ class Result(Attention, Presentable):
 
         return strongest_links(self.main, count)
 
-    def heatmap(self, file: str | Path | None = None, width: Width | None = None) -> Figure:
+    def heatmap(self, file: str | Path | None = None, **look: Unpack[LookOptions]) -> Figure:
         """The matrix to see first as a heat map, also written to a .png, .svg or .pdf.
 
-        The width is that of a paper's column, "single" (85 mm) or "double" (178 mm).
+        The look is that of all pictures: width="single" draws for a paper's column of 85 mm.
         """
-        return self._draw("heatmap", file, width)
+        return self._draw("heatmap", file, look)
 
-    def grid(self, file: str | Path | None = None, width: Width | None = None) -> Figure:
+    def grid(self, file: str | Path | None = None, **look: Unpack[LookOptions]) -> Figure:
         """Every head of every layer of the main map, also written to a file if given."""
-        return self._draw("grid", file, width)
+        return self._draw("grid", file, look)
 
-    def lines(self, file: str | Path | None = None, width: Width | None = None) -> Figure:
+    def lines(self, file: str | Path | None = None, **look: Unpack[LookOptions]) -> Figure:
         """Tokens joined by lines, also written to a file if given."""
-        return self._draw("lines", file, width)
+        return self._draw("lines", file, look)
 
     def to_dict(self) -> dict[str, Any]:
         """All maps as plain values in the layout that `xarray.Dataset.from_dict` reads."""
@@ -189,8 +189,8 @@ class Result(Attention, Presentable):
     def _views(self) -> Views:
         return views_of(self, self.choice)
 
-    def _draw(self, picture: str, file: str | Path | None, width: Width | None) -> Figure:
-        return save_figure(draw(self, picture, self._views, width), file, picture)
+    def _draw(self, picture: str, file: str | Path | None, look: LookOptions) -> Figure:
+        return save_figure(Item(self, self._views), picture, file, look)
 
     def _repr_png_(self) -> bytes:
         from attnviz.renderers.figures.figure import figure_bytes

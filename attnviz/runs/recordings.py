@@ -137,10 +137,7 @@ def _maps_item(
         return Item(found, views, page=page)
     if found.main.key_side != SIDE:
         return Item(found, views)
-    width = options.output.width
-    return Item(
-        found, views, {"heatmap": lambda: draw(found, "heatmap", views, width, above=bands())}
-    )
+    return Item(found, views, {"heatmap": lambda: draw(found, "heatmap", views, above=bands())})
 
 
 def _times_data(

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import numpy as np
 
 from attnviz.core.errors import UsageError, check_arguments
-from attnviz.core.options import Choice, Width
+from attnviz.core.options import Choice, LookOptions
+from attnviz.renderers.reports import Data, Item
 from attnviz.runs.outputs import save_figure
 from attnviz.runs.pipeline import Result, as_result
 
@@ -50,17 +52,17 @@ class Watched:
         model, wanted, names = self._facts
         return as_result(watched_attention(self.seen, item, model, wanted, names), Choice())
 
-    def heatmap(self, file: str | Path | None = None, width: Width | None = None) -> Figure:
+    def heatmap(self, file: str | Path | None = None, **look: Unpack[LookOptions]) -> Figure:
         """As `Result.heatmap`."""
-        return self.attention().heatmap(file, width)
+        return self.attention().heatmap(file, **look)
 
-    def grid(self, file: str | Path | None = None, width: Width | None = None) -> Figure:
+    def grid(self, file: str | Path | None = None, **look: Unpack[LookOptions]) -> Figure:
         """As `Result.grid`."""
-        return self.attention().grid(file, width)
+        return self.attention().grid(file, **look)
 
-    def lines(self, file: str | Path | None = None, width: Width | None = None) -> Figure:
+    def lines(self, file: str | Path | None = None, **look: Unpack[LookOptions]) -> Figure:
         """As `Result.lines`."""
-        return self.attention().lines(file, width)
+        return self.attention().lines(file, **look)
 
     def overlay(
         self,
@@ -70,6 +72,7 @@ class Watched:
         picture: Any = None,
         steps: Literal["mean", "each"] = "mean",
         layers: Literal["mean", "each"] = "mean",
+        **look: Unpack[LookOptions],
     ) -> Figure:
         """Where a picture attends to a word, as DAAM shows it (Tang et al., 2023).
 
@@ -87,12 +90,14 @@ class Watched:
                 width, 3). Its sides give the layout of places; None: a square, without a picture.
             steps: show the mean over the calls of each module, or each.
             layers: show the mean over modules, or each.
+            look: how pictures look.
 
         Raises:
             UsageError: no such word, or no map of a picture against the text.
         """
         from attnviz.core.attention_map import known_mean
         from attnviz.models.watch.maps import word_maps
+        from attnviz.renderers.figures.figure import fit_width
         from attnviz.renderers.figures.overlay import (
             Overlaying,
             overlay,
@@ -121,9 +126,12 @@ class Watched:
         }
         maps = maps.astype(np.float32)
         if maps.shape[:2] == (1, 1):
-            return save_figure(overlay(seen, maps[0, 0], **said), file)
-        said |= {"layers": tuple(rows), "heads": tuple(columns), "columns": "step"}
-        return save_figure(overlay_grid(seen, maps, **said), file)
+            drawn = partial(fit_width, overlay, seen, weights=maps[0, 0], **said)
+        else:
+            said |= {"layers": tuple(rows), "heads": tuple(columns), "columns": "step"}
+            drawn = partial(fit_width, overlay_grid, seen, weights=maps, **said)
+        item = Item(Data(), tuple, {"overlay": drawn})
+        return save_figure(item, "overlay", file, look)
 
     def page(self, file: str | Path | None = None) -> str:
         """As `Result.page`."""

@@ -211,7 +211,7 @@ def test_both_layers_are_named_where_their_heads_stand_side_by_side() -> None:
     found = attention_of(self_map(WORDS, 2, 1))
     item, title = few_heads(found, views(found)[0])
     assert item is found.main
-    assert title == "sample · self · 2 layers × 1 head · layers 0, 1 · head 0"
+    assert title == "layers 0, 1 · head 0"
 
 
 def test_a_run_is_said_with_all_that_sets_it_apart() -> None:

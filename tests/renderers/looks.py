@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.artist import Artist
-from matplotlib.collections import LineCollection
+from matplotlib.collections import LineCollection, QuadMesh
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
@@ -35,8 +35,12 @@ from attnviz.core.measures import HISTORY, History, Role
 from attnviz.renderers import Display
 from attnviz.renderers.data.corpus_data import SHOWS, corpus_json, corpus_tsv
 from attnviz.renderers.figures.corpus_overview import corpus_overview
-from attnviz.renderers.figures.effect_bars import effect_bars, effect_grid, effect_words
-from attnviz.renderers.figures.figure import fit_width
+from attnviz.renderers.figures.effect_bars import (
+    effect_bars,
+    effect_grid,
+    effect_words,
+    prune_curve,
+)
 from attnviz.renderers.figures.grid import grid
 from attnviz.renderers.figures.head_history import history_figure
 from attnviz.renderers.figures.head_overview import head_overview
@@ -51,7 +55,6 @@ from attnviz.renderers.figures.overlay import (
     overlay_grid,
 )
 from attnviz.renderers.figures.panels import panels
-from attnviz.renderers.figures.prune_curve import prune_curve
 from attnviz.renderers.page import Patches, page_parts
 from attnviz.renderers.text import ablation_table, comparison, head_tables, history_table, lenses
 from attnviz.renderers.text.corpus_table import corpus_table
@@ -69,7 +72,7 @@ from tests.renderers.page.samples import (
     random_map,
     with_projections,
 )
-from tests.renderers.pictures import map_of, shares, tokens
+from tests.renderers.pictures import fitted, map_of, shares, tokens
 from tests.renderers.test_treebank import REPORT
 from tests.samples import attention_of, effects, effects_map, self_map, weights_of
 
@@ -204,7 +207,7 @@ FIGURES: dict[str, Callable[[], Figure]] = {
     "grid-narrow": lambda: grid(
         map_of(shares(3, 20, 30, 2), layers=("encoder.layers.0.self_attention", "b", "c")), **T
     ),
-    "grid-pooled": lambda: fit_width(grid, map_of(shares(2, 2, 400, 500)), "single", **T),
+    "grid-pooled": lambda: fitted(grid, map_of(shares(2, 2, 400, 500)), "single", **T),
     "head-history": lambda: history_figure(history(("self",))),
     "head-history-streams": lambda: history_figure(history(("self", "cross"))),
     "head-overview": lambda: head_overview(report(*heads_of(2, 3))),
@@ -214,11 +217,11 @@ FIGURES: dict[str, Callable[[], Figure]] = {
     "heatmap-above": lambda: heatmap(map_of(shares(3, 30)), above=shares(8, 30), **T),
     "heatmap-long": lambda: heatmap(map_of(shares(120, 60), LONG, LONG[:60]), **T),
     "heatmap-pooled": lambda: heatmap(map_of(shares(1600, 900)), **T),
-    "heatmap-signed": lambda: fit_width(heatmap, signed_map(), "double", **T),
+    "heatmap-signed": lambda: fitted(heatmap, signed_map(), "double", **T),
     "lines": lambda: lines(map_of(shares(4, 5), ROW, tokens(5)), **T),
     "lines-eight": lambda: lines(map_of(shares(1, 8, 3, 3)), **T),
     "lines-heads": lambda: lines(map_of(shares(2, 3, 4, 4), ROW, ROW), **T),
-    "lines-long": lambda: fit_width(
+    "lines-long": lambda: fitted(
         lines,
         replace(
             map_of(shares(200, 60) - 0.02, tokens(200), LONG[:60], values="signed"), stream=IMPLIED
@@ -364,7 +367,8 @@ def describe(figure: Figure) -> Iterator[str]:
         yield f"axes {axes.get_label()!r} {_numbers(axes.bbox.extents)}"
         yield f"limits {_numbers([*axes.get_xlim(), *axes.get_ylim()])}"
         for axis, ticks in (("x", axes.get_xticklabels()), ("y", axes.get_yticklabels())):
-            yield from (f"{axis} {_text(tick)}" for tick in ticks if tick.get_text())
+            named = [*ticks, getattr(axes, f"{axis}axis").label]
+            yield from (f"{axis} {_text(text)}" for text in named if text.get_text())
         if legend := axes.get_legend():
             yield from map(_text, legend.get_texts())
         for artist in axes.get_children():
@@ -382,6 +386,9 @@ def _artist(artist: Artist) -> Iterator[str]:
         known = values[np.isfinite(values)]
         where = _numbers([*artist.get_extent(), *artist.get_clim(), *values.shape])
         yield f"{name} {where} mean {known.mean():.4f} spread {known.std():.4f}"
+    elif isinstance(artist, QuadMesh):
+        ends = artist.cmap([0.0, 0.5, 1.0])
+        yield f"{name} {_numbers(artist.get_clim())} {_colors(ends)}"
     elif isinstance(artist, LineCollection):
         ends = np.array([one[[0, -1]] for one in artist.get_segments()]).reshape(-1, 4)
         yield f"{name} {_numbers(artist.get_linewidths()[:40])} {_colors(artist.get_colors())}"

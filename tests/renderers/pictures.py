@@ -3,6 +3,9 @@
 import numpy as np
 
 from attnviz.core.attention_map import AttentionMap, Token
+from attnviz.core.options import Look
+from attnviz.renderers.figures.figure import fit_width
+from attnviz.renderers.look import drawing
 
 
 def tokens(count):
@@ -32,3 +35,9 @@ def picture_and_bar(figure):
 def pixels(figure, axes):
     """Where axes lie: left, bottom, width, height in pixels."""
     return axes.get_position().transformed(figure.transFigure).bounds
+
+
+def fitted(draw, shown, width, **words):
+    """A picture as wide as a column."""
+    with drawing(Look(width=width)):
+        return fit_width(draw, shown, **words)

@@ -34,7 +34,7 @@ def labels(figure, side):
 def test_numbers_in_cells_are_the_weights():
     weights = shares(4, 6, sharpness=1)
     texts = cells(draw(weights))
-    assert len(texts) == weights.size
+    assert len(texts) == (weights >= 0.005).sum()
     for text in texts:
         column, row = text.get_position()
         assert float(text.get_text()) == pytest.approx(weights[row, column], abs=0.005)
@@ -45,7 +45,7 @@ def test_numbers_fit_their_cells():
     figure = draw(-shares(16, 16), values="signed", unit="difference")
     picture, _ = picture_and_bar(figure)
     width = pixels(figure, picture)[2] / 16
-    assert len(cells(figure)) == 256
+    assert len(cells(figure)) > 100
     assert max(text.get_window_extent().width for text in cells(figure)) < width
 
 

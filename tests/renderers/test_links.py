@@ -139,12 +139,12 @@ def test_where_labels_do_not_fit_those_of_the_strongest_links_are_named():
     }
     assert "word137" in [text.get_text() for text in sides["right"]]
     assert "word251" in [text.get_text() for text in sides["left"]]
-    # 2,600 pixels for 400 tokens: 6.5 for each, where a line takes 17.57 (5.5 points).
+    # 2,600 pixels for 400 tokens: 6.5 for each, where a line takes 19.17 (6 points).
     for texts in sides.values():
         places = sorted(text.get_position()[1] / 6.5 - 0.5 for text in texts)
         assert np.diff(places).min() >= 3
         assert np.diff(places).max() <= 5
-        assert {text.get_size() for text in texts} == {5.5}
+        assert {text.get_size() for text in texts} == {6}
     (note,) = (note for note in notes_of(figure) if note.startswith("named"))
     assert note == (
         f"named: {len(sides['right'])} of 400 queries and {len(sides['left'])} of 400 keys, "

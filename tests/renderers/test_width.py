@@ -9,7 +9,7 @@ from PIL import Image
 
 from attnviz.core.attention_map import Token
 from attnviz.core.errors import OutputError
-from attnviz.renderers.figures.figure import figure_bytes, fit_width
+from attnviz.renderers.figures.figure import figure_bytes
 from attnviz.renderers.figures.fonts import can_embed, typeface
 from attnviz.renderers.figures.grid import grid
 from attnviz.renderers.figures.heatmap import heatmap
@@ -17,7 +17,7 @@ from attnviz.renderers.figures.lines import lines
 from attnviz.renderers.figures.panels import panels
 from tests.invoke import attnviz as shell
 
-from .pictures import map_of, shares
+from .pictures import fitted, map_of, shares
 
 PIXELS = {"single": 669, "double": 1401}  # 85 and 178 mm at 200 to the inch, rounded down
 TITLE = "a model with a rather long name · layer 3 head 11 (previous token .83)"
@@ -28,7 +28,7 @@ def words(count, length=6):
 
 
 def inside(figure):
-    """Every text lies on the page, and none is smaller than 5.5 points."""
+    """Every text lies on the page, and none is smaller than 6 points."""
     width, height = figure.get_size_inches() * 200
     figure.canvas.draw()
     for text in figure.findobj(Text):
@@ -37,7 +37,7 @@ def inside(figure):
             assert min(box.x0, box.y0) > -1, text
             assert box.x1 < width + 1, text
             assert box.y1 < height + 1, text
-            assert text.get_fontsize() >= 5.5, text
+            assert text.get_fontsize() >= 6, text
     return width
 
 
@@ -57,7 +57,7 @@ def inside(figure):
 def test_a_picture_is_as_wide_as_the_column_and_holds_all_its_texts(draw, heads, tokens, width):
     side = words(tokens)
     shown = map_of(shares(*heads, tokens, tokens), side, side)
-    figure = fit_width(draw, shown, width, title=TITLE, subtitle="rows attend to columns")
+    figure = fitted(draw, shown, width, title=TITLE, subtitle="rows attend to columns")
     assert inside(figure) == pytest.approx(PIXELS[width])
     for axes in figure.axes:
         box = axes.get_position()
@@ -68,9 +68,9 @@ def test_a_picture_is_as_wide_as_the_column_and_holds_all_its_texts(draw, heads,
 
 def test_panels_fit_the_column_or_say_that_they_do_not():
     maps = [map_of(shares(1, 1, 9, 9, seed=seed), words(9), words(9)) for seed in range(4)]
-    assert inside(fit_width(panels, maps, "double", title=TITLE)) == pytest.approx(PIXELS["double"])
+    assert inside(fitted(panels, maps, "double", title=TITLE)) == pytest.approx(PIXELS["double"])
     with pytest.raises(OutputError, match=r"no room in 85 mm .*: choose --width double$"):
-        fit_width(panels, maps * 2, "single", title=TITLE)
+        fitted(panels, maps * 2, "single", title=TITLE)
 
 
 @pytest.mark.parametrize("draw", [heatmap, lines])
@@ -78,8 +78,8 @@ def test_labels_that_leave_no_room_are_an_error_that_says_what_would_help(draw):
     side = tuple(Token("W" * 12, label="M" * 12) for _ in range(3))
     shown = map_of(shares(1, 1, 3, 3), side, side)
     with pytest.raises(OutputError, match="choose --width double"):
-        fit_width(draw, shown, "single", title="x")
-    assert inside(fit_width(draw, shown, "double", title="x")) == pytest.approx(PIXELS["double"])
+        fitted(draw, shown, "single", title="x")
+    assert inside(fitted(draw, shown, "double", title="x")) == pytest.approx(PIXELS["double"])
 
 
 def width_of(path):
@@ -103,7 +103,7 @@ def test_width_is_that_of_every_picture_that_the_shell_and_python_write(tmp_path
 def test_width_without_a_picture_is_refused():
     answer = shell("self", "the cat sat", "--width", "single")
     assert answer.status == 2
-    assert answer.mistake.endswith("add --heatmap, --grid or --lines FILE")
+    assert answer.mistake.endswith("--width is for pictures: name a file for one")
 
 
 def objects(pdf):
@@ -114,7 +114,7 @@ def objects(pdf):
 
 
 def test_a_pdf_embeds_its_fonts_as_truetype_and_is_as_wide_as_the_column():
-    figure = fit_width(heatmap, map_of(shares(4, 5), words(4), words(5)), "single", title="été ▁ →")
+    figure = fitted(heatmap, map_of(shares(4, 5), words(4), words(5)), "single", title="été ▁ →")
     found = objects(figure_bytes(figure, ".pdf"))
     assert b"/FontFile2" in found
     assert b"/Type3" not in found

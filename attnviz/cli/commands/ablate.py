@@ -18,7 +18,9 @@ from attnviz.runs.inputs import texts_of, texts_or_pairs
 
 
 @with_options(
-    "model", "compute", "causal", "to", "chat", "reading", also=["explain"], writes="ablation"
+    *("model", "compute", "causal", "to", "chat", "look", "reading"),
+    also=["explain"],
+    writes="ablation",
 )
 def ablate(
     text: Annotated[str | None, typer.Argument(help="Text, or the source text of a pair.")] = None,

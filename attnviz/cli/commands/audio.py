@@ -15,7 +15,7 @@ from attnviz.runs.recordings import TIMED, RecordingRequest, report_recording
 
 @with_options(
     *("model", "compute", "stream", "heads", "reduce", "special", "group", "long"),
-    *("pictures", "lines", "page", "top"),
+    *("pictures", "lines", "look", "page", "top"),
     writes=("maps", "times", "scores"),
 )
 def audio(

@@ -25,7 +25,7 @@ from attnviz.runs.pipeline import check_choice
 
 @with_options(
     *("model", "compute", "mechanism", "causal", "generate", "chat", "long"),
-    *("lens", "explain", "stream", "heads", "reduce", "special", "group", "pictures"),
+    *("lens", "explain", "stream", "heads", "reduce", "special", "group", "pictures", "look"),
     writes="comparison",
 )
 def compare(
@@ -86,7 +86,7 @@ def compare(
     effects = saved_effects(sides, options)
     with Report(options, "comparison" if effects is None else "changes") as report:
         if effects is None:
-            data, changes = map_changes(sides, top, options.output.width)
+            data, changes = map_changes(sides, top)
         else:
             data, changes = effect_changes(effects, top)
         report.add(data)
@@ -94,7 +94,7 @@ def compare(
     check_changes(changes, "heads" if effects is None else "effects", fail_above)
 
 
-@with_options("stream", "heads", "page", writes="history")
+@with_options("stream", "heads", "look", "page", writes="history")
 def history(
     folder: Annotated[str, typer.Argument(help="Folder of samples: step-00000100.npz, …")],
     plot: Path | None = opt(

@@ -22,7 +22,7 @@ from attnviz.runs.resumable import can_resume
 
 @with_options(
     *("model", "compute", "mechanism", "causal", "to", "long"),
-    *("stream", "heads", "special", "reading", "sharing"),
+    *("stream", "heads", "special", "look", "reading", "sharing"),
     also=("resume",),
     writes="corpus",
 )

@@ -44,7 +44,7 @@ CROSS = opt(
 
 @with_options(
     *("model", "compute", "mechanism", "weights", "causal", "long"),
-    *("stream", "heads", "special", "to", "reading", "sharing"),
+    *("stream", "heads", "special", "to", "look", "reading", "sharing"),
     writes="heads",
 )
 def heads(

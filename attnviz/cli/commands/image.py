@@ -9,7 +9,7 @@ import typer
 
 from attnviz.cli.options import CHOICE, ORIGIN, OUTPUT, with_options
 from attnviz.cli.report import Report
-from attnviz.core.options import LENS_NAMES, Options, PictureScale, opt
+from attnviz.core.options import LENS_NAMES, Options, opt
 from attnviz.runs.pictures import ALL, PictureRequest, look_at_pictures
 from attnviz.runs.reporting import hold_notes
 
@@ -17,7 +17,7 @@ LENSES = tuple(name for name in LENS_NAMES if name != ALL)
 
 
 @with_options(
-    *("model", "compute", "generate", "explain", "heads", "reduce", "special", "page"),
+    *("model", "compute", "generate", "explain", "heads", "reduce", "special", "look", "page"),
     also=("grid",),
 )
 def image(
@@ -68,12 +68,6 @@ def image(
         "The weights of one head, or the mean over a layer, over the picture: .png, .svg or "
         ".pdf. Several words get one picture each.",
     ),
-    scale: PictureScale = opt(
-        OUTPUT,
-        "--scale HOW",
-        "Colours up to the largest weight of each picture (own) or of all (shared).",
-        default="own",
-    ),
     smooth: bool = opt(OUTPUT, "--smooth", "Smooth the weights between patches in pictures."),
     *,
     options: Options,
@@ -103,7 +97,6 @@ def image(
         video=video,
         token=token,
         lens=lens,
-        scale=scale,
         smooth=smooth,
         shown=next((name for name, value in shown.items() if value), ""),
     )

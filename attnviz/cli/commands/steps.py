@@ -18,7 +18,7 @@ from attnviz.teach.steps.request import SIZE, StepsRequest
 GIVEN = "What it is about"
 
 
-@with_options("model", "compute", "stream", "heads", "page", writes="steps")
+@with_options("model", "compute", "stream", "heads", "look", "page", writes="steps")
 def steps(
     file: Annotated[
         str | None,
@@ -105,7 +105,7 @@ def steps(
 _LIST = ", ".join(LESSONS)
 
 
-@with_options("page", writes="lesson")
+@with_options("look", "page", writes="lesson")
 def lesson(
     name: Annotated[str | None, typer.Argument(metavar="NAME", help=f"One of {_LIST}.")] = None,
     length: int | None = opt(GIVEN, "--length N", "Positions; in delta, pairs.", min=1),

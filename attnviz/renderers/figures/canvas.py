@@ -131,8 +131,8 @@ def full_canvas(
     height, full = bottom + height_of(foot) + EDGE, width + 2 * EDGE
     page = blank_page(full, height)
     canvas = Canvas(page.axes(0, 0, full, height), full, height, face)
-    page.stack(head, EDGE, EDGE, face)
-    page.stack(foot, EDGE, bottom, face, gid="note")
+    page.stack(head, EDGE, EDGE, face, canvas.axes)
+    page.stack(foot, EDGE, bottom, face)
     return canvas
 
 

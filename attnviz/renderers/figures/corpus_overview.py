@@ -27,21 +27,22 @@ from attnviz.renderers.colors import (
 from attnviz.renderers.figures.canvas import EDGE, Box, Canvas, full_canvas
 from attnviz.renderers.figures.figure import (
     NOTE_SIZE,
+    SMALLEST,
     TEXT_SIZE,
-    TITLE_SIZE,
     flow_lines,
     height_of,
     line_height,
     note_paragraphs,
     own_settings,
+    page_width,
     paragraph,
     points,
+    title_paragraphs,
 )
 from attnviz.renderers.figures.fonts import typeface
 from attnviz.renderers.printable import two_digits
 
 _GAP, _WIDTH, _LEGEND = 44, 1560, 300
-_SMALL = 5.5
 _NAMES = 70
 """Pixels beside the heads for the names of layers."""
 _HOW = (
@@ -58,22 +59,24 @@ def corpus_overview(report: CorpusReport) -> Figure:
     notes = _notes(report)
     words = [report.caption, size, _HOW, *notes, *stream.layers, *stream.heads]
     face = typeface([*words, *_CLASS_NAMES.values(), "−+"])
+    width = page_width(_WIDTH, EDGE)
     head = [
-        paragraph(face, report.caption, TITLE_SIZE, True, INK, _WIDTH),
-        paragraph(face, size, TEXT_SIZE, False, INK, _WIDTH),
-        paragraph(face, _HOW, NOTE_SIZE, False, FAINT, _WIDTH),
+        *title_paragraphs(face, report.caption, size, width),
+        paragraph(face, _HOW, NOTE_SIZE, False, FAINT, width),
     ]
-    foot = note_paragraphs(face, notes, _WIDTH)
+    foot = note_paragraphs(face, notes, width)
     names = int(2 * line_height(NOTE_SIZE)) + 16
     top = EDGE + height_of(head) + names
-    profiles = Profiles(stream, EDGE + _NAMES, top, _WIDTH - _NAMES)
+    profiles = Profiles(stream, EDGE + _NAMES, top, width - _NAMES)
     middle = top + profiles.height + _GAP
-    across = _WIDTH - _NAMES - _LEGEND - _GAP
+    beside = _LEGEND + _GAP if width >= 3 * _LEGEND else 0
+    across = width - _NAMES - beside
     bars = ClassBars(stream, EDGE + _NAMES + 30, middle, across - 30)
-    legend = RoleLegend(stream, EDGE + _WIDTH - _LEGEND, middle)
-    lower = middle + max(bars.height, legend.height) + _GAP
-    plots = MeasurePlots(stream, EDGE + 40, lower, _WIDTH - 40)
-    canvas = full_canvas(face, _WIDTH, head, foot, lower + plots.height)
+    below = 0 if beside else bars.height + _GAP
+    legend = RoleLegend(stream, EDGE + (width - _LEGEND if beside else 0), middle + below)
+    lower = middle + max(bars.height, below + legend.height) + _GAP
+    plots = MeasurePlots(stream, EDGE + 40, lower, width - 40)
+    canvas = full_canvas(face, width, head, foot, lower + plots.height)
     for part in (profiles, bars, legend, plots):
         part.draw(canvas)
     return canvas.figure
@@ -139,7 +142,7 @@ class Profiles(_Part):
     @property
     def height(self) -> int:
         """Of the grid and the words under it."""
-        return self.cell[1] * len(self.stream.layers) + int(line_height(_SMALL)) + 6
+        return self.cell[1] * len(self.stream.layers) + int(line_height(SMALLEST)) + 6
 
     def draw(self, canvas: Canvas) -> None:
         """Draw every head and the names around them."""
@@ -178,8 +181,8 @@ class Profiles(_Part):
         canvas.boxes(parts, _class_colors(self.stream.classes), f"classes {row.layer} {row.head}")
         if row.roles and width >= 70 and height >= 44:
             share = two_digits(row.roles[0].share)
-            high = top + points(0.85 * _SMALL)
-            canvas.text(left + width - 5, high, share, _SMALL, FAINT, align="right")
+            high = top + points(0.85 * SMALLEST)
+            canvas.text(left + width - 5, high, share, SMALLEST, FAINT, align="right")
 
     def _write_names(self, canvas: Canvas) -> None:
         across, down = self.cell
@@ -187,25 +190,29 @@ class Profiles(_Part):
         canvas.name_heads(names, (self.left, self.top), (across, down), self._SPACE)
         if across < 110:
             return
-        low = self.top + len(self.stream.layers) * down + points(0.5 * _SMALL)
+        low = self.top + len(self.stream.layers) * down + points(0.5 * SMALLEST)
         first = f"{self.stream.offsets[0]}".replace("-", "−")
         last = f"+{self.stream.offsets[-1]}"
         for head in range(len(self.stream.heads)):
             left, _, width, _ = self._box(0, head)
             for at, text, align in ((0, first, "left"), (0.5, "0", "center"), (1, last, "right")):
-                canvas.text(left + at * width, low, text, _SMALL, FAINT, align=align)
+                canvas.text(left + at * width, low, text, SMALLEST, FAINT, align=align)
 
 
 class MeasurePlots(_Part):
     """For each measure all heads in the order of their means, each with its interval and spread."""
 
-    _PLOT, _SPACE, _COLUMNS = 128, 64, 4
+    _PLOT, _SPACE, _NARROWEST = 128, 64, 260
     _RULE: Color = (205, 210, 217)
+
+    @property
+    def _columns(self) -> int:
+        return max(min(self.width // self._NARROWEST, 4), 1)
 
     @property
     def height(self) -> int:
         """Of all plots."""
-        return -(-len(self.stream.measures) // self._COLUMNS) * self._pitch
+        return -(-len(self.stream.measures) // self._columns) * self._pitch
 
     @property
     def _pitch(self) -> int:
@@ -213,9 +220,9 @@ class MeasurePlots(_Part):
 
     def draw(self, canvas: Canvas) -> None:
         """Draw one plot after the other."""
-        span = (self.width + self._SPACE) / self._COLUMNS
+        span = (self.width + self._SPACE) / self._columns
         for place, meaning in enumerate(self.stream.measures):
-            row, column = divmod(place, self._COLUMNS)
+            row, column = divmod(place, self._columns)
             at = self.left + column * span, self.top + row * self._pitch, span - self._SPACE
             self._draw_plot(canvas, place, meaning, at)
 
@@ -229,7 +236,7 @@ class MeasurePlots(_Part):
         line = line_height(TEXT_SIZE)
         title = canvas.text(left, top + line / 2, meaning.name, TEXT_SIZE, INK)
         unit = "" if meaning.unit == "share" else meaning.unit
-        canvas.text(left + title + 12, top + line / 2, unit, _SMALL, FAINT)
+        canvas.text(left + title + 12, top + line / 2, unit, SMALLEST, FAINT)
         order = np.argsort(mean, kind="stable")
         order = order[np.isfinite(mean[order])]
         floor, roof = _limits(mean, deviation, uniform, meaning)
@@ -243,7 +250,7 @@ class MeasurePlots(_Part):
             y = float(height(np.array(value)))
             canvas.strokes(np.array([[(left, y), (left + width, y)]]), self._RULE, 0.5)
             text = f"{value:.3g}".replace("-", "−")
-            canvas.text(left - 6, y, text, _SMALL, FAINT, align="right")
+            canvas.text(left - 6, y, text, SMALLEST, FAINT, align="right")
         x = left + (np.arange(len(order)) + 0.5) * width / max(len(order), 1)
         rows = {(row.layer, row.head): row for row in self.stream.rows}
         colors = [role_color(rows[at]) for at in product(self.stream.layers, self.stream.heads)]
@@ -329,13 +336,13 @@ class ClassBars(_Part):
         boxes = _share_boxes(shares, self.left, top, self.width, self._bar)
         colors = _class_colors(self.stream.classes)
         canvas.boxes(boxes, colors, "class shares")
-        if self._bar < points(1.1 * _SMALL):
+        if self._bar < points(1.1 * SMALLEST):
             return
         for (left, _, width, _), color, share in zip(boxes, colors, shares, strict=True):
             text = f"{share:.0%}"
-            if width > canvas.face.width(text, _SMALL) + 8:
+            if width > canvas.face.width(text, SMALLEST) + 8:
                 middle = left + width / 2, top + self._bar / 2
-                canvas.text(*middle, text, _SMALL, ink_on(color), align="center")
+                canvas.text(*middle, text, SMALLEST, ink_on(color), align="center")
 
     def _draw_legend(self, canvas: Canvas, y: float, line: float) -> None:
         side, classes = line * 0.62, self.stream.classes

@@ -1,4 +1,4 @@
-"""Effects of switching parts off: as bars, as a grid of heads, as a coloured text."""
+"""Effects of switching parts off: as bars, as a grid of heads, as a coloured text, as a curve."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
-from attnviz.core.effects import AblationReport, Effect
+from attnviz.core.effects import AblationReport, Effect, PruneCurve
 from attnviz.renderers.colors import (
     FAINT,
     INK,
@@ -22,7 +23,16 @@ from attnviz.renderers.colors import (
     round_up,
 )
 from attnviz.renderers.figures.canvas import EDGE, Box, Canvas, page_with_room
-from attnviz.renderers.figures.figure import NOTE_SIZE, TEXT_SIZE, line_height, own_settings, points
+from attnviz.renderers.figures.figure import (
+    NOTE_SIZE,
+    SMALLEST,
+    TEXT_SIZE,
+    ink,
+    line_height,
+    own_settings,
+    page_width,
+    points,
+)
 from attnviz.renderers.figures.fonts import typeface
 from attnviz.renderers.printable import nats, shorten
 
@@ -35,6 +45,15 @@ MOST = 60
 _WIDTH, _NARROWEST = 1500, 760
 _CELL = (96, 52)
 _LONGEST_NAME = 44
+ROOM = 0.1
+"""The note names the share of heads that cost so many nats per output at most."""
+_CURVE_WIDTH, _CURVE_HEIGHT, _LEFT = 1100, 520, 90
+_RULE: Color = (222, 226, 231)
+_LOOKS: dict[str, tuple[str, Color]] = {
+    "effect": ("smallest exact effect first", (0, 114, 178)),
+    "confidence": ("lowest confidence (mean of each row's largest weight) first", (213, 94, 0)),
+    "chance": ("in {} orders by chance: mean and range", (120, 126, 134)),
+}
 
 
 @own_settings()
@@ -42,8 +61,9 @@ def effect_bars(report: AblationReport) -> Figure:
     """Every effect as a bar, the largest first, with its interval over texts."""
     known = [one for one in (*report.every, *report.summed) if not math.isnan(one.effect)]
     shown = sorted(known, key=lambda one: -abs(one.effect))[:MOST]
-    names = [shorten(one.label, _LONGEST_NAME) for one in shown]
-    notes = [READING, *report.notes]
+    width = page_width(_WIDTH, EDGE)
+    names = [shorten(one.label, min(_LONGEST_NAME, width // 26)) for one in shown]
+    notes = [READING]
     if len(shown) < len(known):
         notes.append(f"the {len(shown)} largest of {len(known)}")
     if any(one.interval for one in shown):
@@ -51,13 +71,13 @@ def effect_bars(report: AblationReport) -> Figure:
     if without := len(report.every) + len(report.summed) - len(known):
         notes.append(f"without a value, as nothing else was left to see: {without}")
     row = points(1.7 * TEXT_SIZE)
-    room = _WIDTH, row * len(shown) + EDGE
+    room = width, row * len(shown) + EDGE
     canvas, top = page_with_room(report.caption, report.instead, names, notes, room)
     left = EDGE + max((canvas.face.width(name, TEXT_SIZE) for name in names), default=0) + 24
     ends = [end for one in shown for end in (one.effect, *(one.interval or ()))]
     low, high = min([0.0, *ends]), max([0.0, *ends])
     beside = 90 if low < 0 else 20
-    scale = (_WIDTH + EDGE - left - beside - 90) / ((high - low) or 1.0)
+    scale = (width + EDGE - left - beside - 90) / ((high - low) or 1.0)
     zero = left + beside - low * scale
     colors = color_of(-0.5, (-1.0, 1.0)), color_of(0.6, (-1.0, 1.0))
     for place, (one, name) in enumerate(zip(shown, names, strict=True)):
@@ -89,10 +109,10 @@ def effect_grid(report: AblationReport) -> Figure:
     line = line_height(TEXT_SIZE)
     rows = {stream: list(dict.fromkeys(layer for layer, _ in own)) for stream, own in heads.items()}
     across = max(1 + max(head for _, head in own) for own in heads.values())
-    width = min(_CELL[0], (_WIDTH - 120) / across)
+    width = min(_CELL[0], (page_width(_WIDTH, EDGE) - 120) / across)
     height = min(_CELL[1], max(width, 8))
     down = sum(3.6 * line + height * len(layers) for layers in rows.values()) + 2 * line
-    room = max(110 + width * across, _NARROWEST), down + EDGE
+    room = page_width(int(max(110 + width * across, _NARROWEST)), EDGE), down + EDGE
     canvas, top = page_with_room(report.caption, report.instead, [*heads], [READING], room)
     for stream, layers in rows.items():
         canvas.text(EDGE, top + 0.5 * line, stream, TEXT_SIZE, INK, bold=True)
@@ -125,14 +145,15 @@ def effect_words(report: AblationReport) -> Figure:
         x, y = 0.0, y + line * 0.8
         for one in own:
             word = face.drawable(shorten(texts[side][int(one.place["position"])], 40))
-            wide = max(face.width(word, TEXT_SIZE), face.width("+0.00", 5.5)) + 20
-            if x + wide > _WIDTH:
+            wide = max(face.width(word, TEXT_SIZE), face.width("+0.00", SMALLEST)) + 20
+            if x + wide > page_width(_WIDTH, EDGE):
                 x, y = 0.0, y + line
             placed.append((one, word, x, y, wide))
             x += wide + 4
         y += line * 1.3
     words = [*(word for _, word, *_ in placed), *sides]
-    room = max(*(x + size for _, _, x, _, size in placed), _NARROWEST), y + 60 + EDGE
+    widest = int(max(*(x + size for _, _, x, _, size in placed), _NARROWEST))
+    room = page_width(widest, EDGE), y + 60 + EDGE
     canvas, top = page_with_room(report.caption, report.instead, words, [READING], room)
     for side, at in titles:
         canvas.text(EDGE, top + at, side, NOTE_SIZE, FAINT)
@@ -143,7 +164,7 @@ def effect_words(report: AblationReport) -> Figure:
         middle = EDGE + x + wide / 2
         ink, effect = ink_on(ground), nats(one.effect)
         canvas.text(middle, top + at + line * 0.27, word, TEXT_SIZE, ink, align="center")
-        canvas.text(middle, top + at + line * 0.63, effect, 5.5, ink, align="center")
+        canvas.text(middle, top + at + line * 0.63, effect, SMALLEST, ink, align="center")
     _ramp(canvas, EDGE, top + y + 20, limits)
     return canvas.figure
 
@@ -168,9 +189,11 @@ def _cell(canvas: Canvas, box: Box, one: Effect, limits: Limits) -> None:
 
 
 def _ramp(canvas: Canvas, left: float, middle: float, limits: Limits) -> None:
-    height, wide = points(NOTE_SIZE), 3
+    height, unit = points(NOTE_SIZE), f"{nats(limits[1])} nats"
     values = np.linspace(*limits, len(SIGNED_SHADES) // 2, dtype=np.float32)
     start = left + canvas.text(left, middle, nats(limits[0]), NOTE_SIZE, FAINT) + 12
+    room = canvas.axes.get_xlim()[1] - EDGE - start - 12 - canvas.face.width(unit, NOTE_SIZE)
+    wide = min(3, room / len(values))
     boxes: list[Box] = [
         (start + place * wide, middle - height / 2, wide + 1, height)
         for place in range(len(values))
@@ -178,4 +201,73 @@ def _ramp(canvas: Canvas, left: float, middle: float, limits: Limits) -> None:
     colors = [(int(r), int(g), int(b)) for r, g, b in colors_of(values, limits)]
     canvas.boxes(boxes, colors, "scale")
     end = start + len(values) * wide + 12
-    canvas.text(end, middle, f"{nats(limits[1])} nats", NOTE_SIZE, FAINT)
+    canvas.text(end, middle, unit, NOTE_SIZE, FAINT)
+
+
+@own_settings()
+def prune_curve(curve: PruneCurve) -> Figure:
+    """The loss over the share of heads that are off (Michel et al. 2019), a line for each order."""
+    count = len(curve.orders[0])
+    reading = f"heads of all streams switched off one after another, {count} in all: {curve.texts}"
+    notes = [
+        curve.about,
+        "loss: −log p in nats per output, the mean over all outputs",
+        f"heads that can go before the loss has risen by {ROOM} nats: {_format_shares(curve)}",
+    ]
+    names = {name: text.format(curve.names.count(name)) for name, (text, _) in _LOOKS.items()}
+    line = line_height(NOTE_SIZE)
+    full = page_width(_CURVE_WIDTH, EDGE)
+    texts, room = [reading, *names.values(), "0123456789.%"], (full, _CURVE_HEIGHT + 3.6 * line)
+    canvas, top = page_with_room(curve.caption, reading, texts, notes, room, 1.6 * line)
+    left, width = EDGE + _LEFT, full - _LEFT - 30
+    roof = round_up(float(np.nanmax(curve.losses)))
+    across = left + np.array(curve.off) / count * width
+
+    def height(losses: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.asarray(top + _CURVE_HEIGHT * (1 - losses / roof))
+
+    _scales(canvas, (left, top, width), roof)
+    for name, (_, color) in _LOOKS.items():
+        own = curve.losses_by(name)
+        if len(own) > 1:
+            ends = height(own.min(axis=0)), height(own.max(axis=0))
+            canvas.axes.fill_between(across, *ends, color=ink(color), alpha=0.18, linewidth=0)
+        way = np.stack([across, height(own.mean(axis=0))], axis=-1)
+        canvas.strokes(way[None], color, 2.0 if len(own) == 1 else 1.4, label=name)
+    y = top - 0.35 * line
+    for name, (_, color) in _LOOKS.items():
+        rule = np.array([[(left + 16, y + 1.15 * line), (left + 52, y + 1.15 * line)]])
+        canvas.strokes(rule, color, 2.0)
+        for part in canvas.face.wrap(names[name], NOTE_SIZE, width - 62).split("\n"):
+            y += 1.15 * line
+            canvas.text(left + 62, y, part, NOTE_SIZE, INK)
+    return canvas.figure
+
+
+def _scales(canvas: Canvas, at: tuple[float, float, float], roof: float) -> None:
+    left, top, width = at
+    line = line_height(NOTE_SIZE)
+    digit = round(roof / 10 ** np.floor(np.log10(roof)), 1)
+    steps = int(digit) if digit in (3, 4, 5, 6) else 4 if digit in (2, 8) else 5
+    for step in range(steps + 1):
+        y = top + _CURVE_HEIGHT * (1 - step / steps)
+        canvas.strokes(np.array([[(left, y), (left + width, y)]]), _RULE, 0.6)
+        canvas.text(left - 12, y, f"{roof * step / steps:.3g}", NOTE_SIZE, FAINT, align="right")
+    for step in range(6):
+        x = left + width * step / 5
+        y = top + _CURVE_HEIGHT + 0.8 * line
+        canvas.text(x, y, f"{step * 20}%", NOTE_SIZE, FAINT, align="center")
+    canvas.text(left - 12, top - 0.9 * line, "loss", TEXT_SIZE, INK, align="right")
+    middle = left + width / 2, top + _CURVE_HEIGHT + 2.1 * line
+    canvas.text(*middle, "heads that are off", TEXT_SIZE, INK, align="center")
+
+
+def _format_shares(curve: PruneCurve) -> str:
+    """For each order the largest share of heads before the loss exceeds `ROOM`."""
+    shares = {}
+    for name in dict.fromkeys(curve.names):
+        mean = curve.losses_by(name).mean(axis=0)
+        within = mean <= mean[0] + ROOM
+        first = len(within) if within.all() else int(within.argmin())
+        shares[name] = curve.off[first - 1] / curve.off[-1]
+    return ", ".join(f"{share:.0%} by {name}" for name, share in shares.items())

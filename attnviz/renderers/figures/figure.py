@@ -16,7 +16,8 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.colors import Colormap, ListedColormap
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Colormap, ListedColormap, Normalize
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 from numpy.typing import NDArray
@@ -25,13 +26,14 @@ from PIL import Image
 from attnviz.core.errors import OutputError
 from attnviz.core.options import Width
 from attnviz.renderers.colors import FAINT, INK, NO_VALUE, Color, Limits, shades
-from attnviz.renderers.figures.fonts import DPI, Typeface, can_embed
+from attnviz.renderers.figures.fonts import DPI, Typeface, can_embed, font_share
+from attnviz.renderers.look import chosen, reading_notes
 from attnviz.renderers.printable import printable, shorten
 
-TITLE_SIZE, TEXT_SIZE, NOTE_SIZE = 9.0, 7.5, 6.5
+TITLE_SIZE, TEXT_SIZE, NOTE_SIZE, SMALLEST = 9.0, 7.5, 6.5, 6.0
 LINE = 1.25
 """The height of a line of text as a multiple of the font size."""
-_EDGE = 20
+_EDGE, _EDGE_IN_PAPER = 20, 6
 _BAR_GAP, _BAR_WIDTH, _BAR_TICK = 26, 24, 10
 _NARROWEST, _SHORTEST = 600, 180
 COLUMNS: dict[Width, int] = {"single": 85, "double": 178}
@@ -74,24 +76,41 @@ class TooWide(Exception):  # noqa: N818 - no error: the next try has shorter sid
         self.share = share
 
 
-def fit_width(draw: Callable[..., Figure], shown: Any, width: Width | None, **words: Any) -> Figure:
-    """A picture as wide as a column of a paper (None: as needed); text keeps its size.
+def fit_width(draw: Callable[..., Figure], shown: Any, **words: Any) -> Figure:
+    """A picture as wide as the column that --width names; text keeps its size.
 
     Raises:
         OutputError: its labels leave no room.
     """
+    width: Width | None = chosen("width")
     if width is None:
         return draw(shown, **words)
-    fit = Fit(int(COLUMNS[width] / 25.4 * DPI))
+    fit = Fit(_pixels_of(width))
     while fit.share > _LEAST_SHARE:
         try:
             return draw(shown, **words, fit=fit)
         except TooWide as error:
             fit = replace(fit, share=fit.share * min(error.share, 0.97))
+    raise no_room("the labels leave the picture no room")
+
+
+def page_width(usual: int, edge: int) -> int:
+    """Pixels between the margins of a page: as usual, or what --width leaves between its edges."""
+    width: Width | None = chosen("width")
+    return usual if width is None else _pixels_of(width) - 2 * edge
+
+
+def no_room(what: str) -> OutputError:
+    """The error that something does not fit the width of the picture."""
+    width: Width | None = chosen("width")
+    if width is None:
+        return OutputError(what)
     wider = "choose --width double" if width == "single" else "leave --width out"
-    raise OutputError(
-        f"the labels leave the picture no room in {COLUMNS[width]} mm (--width {width}): {wider}"
-    )
+    return OutputError(f"{what} in {COLUMNS[width]} mm (--width {width}): {wider}")
+
+
+def _pixels_of(width: Width) -> int:
+    return int(COLUMNS[width] / 25.4 * DPI)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +131,13 @@ class Frame:
 
 
 def points(size: float) -> float:
-    """Pixels of a length in points."""
-    return size * DPI / 72
+    """Pixels of a length in points, which grows with --font-size as all texts do."""
+    return size * font_share() * DPI / 72
+
+
+def size_of(pixels: float) -> float:
+    """The size in points of a text that so many pixels hold, before --font-size changes it."""
+    return pixels / points(1)
 
 
 def line_height(size: float) -> float:
@@ -130,7 +154,8 @@ def ink(color: Color) -> tuple[float, float, float]:
 def colormap(limits: Limits, table: NDArray[np.uint8] | None = None) -> Colormap:
     """The colours of a scale for matplotlib: white below it, grey for NaN."""
     colors = (shades(limits) if table is None else table) / 255.0
-    return ListedColormap(colors).with_extremes(under="white", bad=ink(NO_VALUE))
+    made = ListedColormap(colors, name=chosen("cmap") or "attnviz")
+    return made.with_extremes(under="white", bad=ink(NO_VALUE))
 
 
 def frame_image(image: NDArray[Any], width: int, height: int, frame: Frame) -> tuple[Figure, Axes]:
@@ -140,46 +165,50 @@ def frame_image(image: NDArray[Any], width: int, height: int, frame: Frame) -> t
     counts the characters that no font draws.
     """
     face, limits = frame.face, frame.limits
+    edge = _EDGE_IN_PAPER if frame.fit.width else _EDGE
     bar_height = max(height, _SHORTEST)
     ticks, unit = _bar_words(frame, bar_height)
     tick_room = max(face.width(tick, NOTE_SIZE) for tick in ticks.values())
     unit_room = line_height(NOTE_SIZE) * (unit.count("\n") + 1)
     bar_room = _BAR_GAP + _BAR_WIDTH + _BAR_TICK + tick_room + 14 + unit_room
-    full = _EDGE + frame.left + width + max(bar_room, frame.right) + _EDGE
+    full = edge + frame.left + width + max(bar_room, frame.right) + edge
     full_width = frame.fit.width or max(_NARROWEST, int(np.ceil(full)))
     if full > full_width:
         raise TooWide(1 - (full - full_width) / width)
-    left = _EDGE + frame.left
+    left = edge + frame.left
     if frame.fit.width:
         left += int(full_width - full) // 2
-    room = full_width - 2 * _EDGE
+    room = full_width - 2 * edge
     above = title_paragraphs(face, frame.title, frame.subtitle, room)
     below = note_paragraphs(face, (*frame.notes, *missing_font_note(face)), room)
-    top = _EDGE + height_of(above) + 12 + frame.top
-    bottom = height_of(below) + (16 if below else 0) + _EDGE
+    top = edge + height_of(above) + (12 if above else 0) + frame.top
+    bottom = height_of(below) + 16 + edge if below else _EDGE
     full_height = top + bar_height + bottom
 
     page = blank_page(full_width, full_height)
-    figure = page.figure
     axes = page.axes(left, top, width, height)
     draw_image(axes, image, limits)
-    page.stack(above, _EDGE, _EDGE, face)
-    page.stack(below, _EDGE, top + bar_height + 16, face, gid="note")
+    page.stack(above, edge, edge, face, axes)
+    page.stack(below, edge, top + bar_height + 16, face)
 
-    bar_left = left + width + _BAR_GAP
-    bar = page.axes(bar_left, top, _BAR_WIDTH, bar_height)
-    ramp = np.linspace(limits[0], limits[1], 256)[:, None]
-    colors = colormap(limits, frame.table)
-    draw_image(bar, ramp, limits, extent=(0, 1, *limits), origin="lower", cmap=colors)
-    bar.yaxis.tick_right()
-    bar.set_yticks(list(ticks), list(ticks.values()), fontproperties=face.font(NOTE_SIZE))
-    bar.tick_params(axis="y", length=2.5, width=0.5, pad=2, color=ink(FAINT), labelcolor=ink(FAINT))
-    bar.set_label("colour bar")
-    x = (bar_left + _BAR_WIDTH + _BAR_TICK + tick_room + 14) / full_width
-    y = 1 - (top + bar_height / 2) / full_height
-    looks: dict[str, Any] = {"rotation": 90, "va": "center", "multialignment": "center"}
-    write(figure, (x, y), unit, face, NOTE_SIZE, FAINT, gid="unit", **looks)
-    return figure, axes
+    bar_axes = page.axes(left + width + _BAR_GAP, top, _BAR_WIDTH, bar_height)
+    shown: Any = axes.images[0]
+    if np.ndim(image) == 3:  # colours already
+        shown = ScalarMappable(Normalize(*limits), colormap(limits, frame.table))
+    bar = page.figure.colorbar(shown, cax=bar_axes)
+    font = face.font(NOTE_SIZE)
+    bar.set_ticks(list(ticks), labels=list(ticks.values()), fontproperties=font)
+    bar.outline.set(linewidth=0.5, edgecolor=ink((190, 190, 190)))
+    if bar.solids is not None:
+        bar.solids.set_edgecolor("face")  # else viewers of .pdf show gaps
+    look: dict[str, Any] = {"length": 2.5, "width": 0.5, "pad": 2, "labelcolor": ink(FAINT)}
+    bar_axes.tick_params(axis="y", color=ink(FAINT), **look)
+    looks: dict[str, Any] = {"va": "center", "multialignment": "center", "parse_math": False}
+    bar.set_label(unit, fontproperties=font, color=ink(FAINT), rotation=90, **looks)
+    across = _BAR_WIDTH + _BAR_TICK + tick_room + 14 + unit_room / 2
+    bar_axes.yaxis.set_label_coords(across / _BAR_WIDTH, 0.5)
+    bar_axes.set_label("colour bar")
+    return page.figure, axes
 
 
 def write(
@@ -219,7 +248,7 @@ class ShownFigure(Figure):
 
 
 def figure_bytes(figure: Figure, suffix: str, provenance: str = "") -> bytes:
-    """The figure as .png (200 pixels to the inch), .svg, .pdf or .gif; always the same bytes.
+    """The figure as .png (at its own resolution), .svg, .pdf or .gif; always the same bytes.
 
     The provenance goes into the file's metadata; it may be empty.
     """
@@ -237,7 +266,7 @@ def figure_bytes(figure: Figure, suffix: str, provenance: str = "") -> bytes:
         families = {name for text in figure.findobj(Text) for name in text.get_fontfamily()}
         settings["pdf.fonttype"] = 42 if can_embed(families) else 3
     with own_settings(), mpl.rc_context(settings):
-        figure.savefig(buffer, format=suffix.removeprefix("."), dpi=DPI, metadata=metadata)
+        figure.savefig(buffer, format=suffix.removeprefix("."), dpi="figure", metadata=metadata)
     return buffer.getvalue()
 
 
@@ -305,15 +334,18 @@ def paragraph(
 
 
 def title_paragraphs(face: Typeface, title: str, subtitle: str, room: int) -> list[Paragraph]:
-    """The title and the subtitle in paragraphs; either may be empty."""
+    """The title, or that of --title, and the subtitle in paragraphs; either may be empty."""
+    own = "" if chosen("no_title") else chosen("title")
+    title = title if own is None else own
     looks = [(title, TITLE_SIZE, True, INK)]
     looks += ((text, TEXT_SIZE, False, FAINT) for text in subtitle.split("\n"))
     return [paragraph(face, *look, room) for look in looks if look[0]]
 
 
 def note_paragraphs(face: Typeface, notes: Iterable[str], room: int) -> list[Paragraph]:
-    """The notes below a picture."""
-    return [paragraph(face, note, NOTE_SIZE, False, FAINT, room) for note in notes]
+    """The notes below a picture: its own, then those on how to read its data."""
+    every = dict.fromkeys((*notes, *reading_notes()))
+    return [paragraph(face, note, NOTE_SIZE, False, FAINT, room) for note in every]
 
 
 def height_of(paragraphs: Iterable[Paragraph]) -> int:
@@ -333,8 +365,9 @@ def flow_lines(widths: Iterable[float], room: float) -> list[tuple[float, int]]:
 
 
 def blank_page(width: int, height: int) -> Page:
-    """A white figure of that many pixels."""
-    figure = ShownFigure(figsize=(width / DPI, height / DPI), dpi=DPI, facecolor="white")
+    """A white figure of that many pixels, at 200 to the inch; --dpi has its file made of more."""
+    size = width / DPI, height / DPI
+    figure = ShownFigure(figsize=size, dpi=chosen("dpi") or DPI, facecolor="white")
     FigureCanvasAgg(figure)
     return Page(figure, width, height)
 
@@ -355,11 +388,24 @@ class Page:
         )
 
     def stack(
-        self, paragraphs: list[Paragraph], left: int, top: int, face: Typeface, gid: str = "head"
+        self,
+        paragraphs: list[Paragraph],
+        left: int,
+        top: int,
+        face: Typeface,
+        titled: Axes | None = None,
     ) -> None:
-        """Write paragraphs below one another."""
+        """Write paragraphs below one another; a bold one is the title of the axes `titled`."""
         for item in paragraphs:
-            place = left / self.width, 1 - top / self.height
-            looks: dict[str, Any] = {"bold": item.bold, "va": "top", "linespacing": LINE}
-            write(self.figure, place, item.text, face, item.size, item.color, gid=gid, **looks)
+            x, y = left / self.width, 1 - top / self.height
+            looks: dict[str, Any] = {"va": "top", "linespacing": LINE}
+            if titled is not None and item.bold:
+                box = titled.get_position()
+                looks |= {"ha": "left", "pad": 0, "x": (x - box.x0) / box.width}
+                looks |= {"fontproperties": face.font(item.size, bold=True), "parse_math": False}
+                y = (y - box.y0) / box.height
+                titled.set_title(item.text, y=y, color=ink(item.color), **looks)
+            else:
+                gid = "note" if titled is None else "head"
+                write(self.figure, (x, y), item.text, face, item.size, item.color, gid=gid, **looks)
             top += item.height

@@ -12,10 +12,12 @@ from matplotlib.backends.backend_agg import RendererAgg
 from matplotlib.font_manager import FontProperties, fontManager, get_font
 from matplotlib.ft2font import FT2Font
 
+from attnviz.renderers.look import chosen, reading_notes
 from attnviz.renderers.printable import code_point, printable
 
 DPI = 200
-"""Pixels to the inch of every picture."""
+"""Pixels to the inch in which every picture is laid out."""
+_USUAL_SIZE = 7.5
 _FIRST = "DejaVu Sans"
 # Preferred in this order, so that a figure looks alike on all machines that have them.
 _FAMILIES = (
@@ -52,9 +54,11 @@ class Typeface:
         )
 
     def font(self, size: float, *, bold: bool = False) -> FontProperties:
-        """The `fontproperties` of matplotlib's texts; the size is in points."""
+        """The `fontproperties` of matplotlib's texts; the size is in points at the usual size."""
         return FontProperties(
-            family=list(self.families), size=size, weight="bold" if bold else "normal"
+            family=list(self.families),
+            size=size * font_share(),
+            weight="bold" if bold else "normal",
         )
 
     def width(self, text: str, size: float, *, bold: bool = False) -> float:
@@ -65,6 +69,7 @@ class Typeface:
 
     def wrap(self, text: str, size: float, width: float, *, bold: bool = False) -> str:
         """The drawable text in lines of so many pixels, broken at spaces where possible."""
+        width *= 0.97  # letters of .pdf, and of other resolutions, are not quite as wide
         lines = [""]
         for word in text.split(" "):
             longer = f"{lines[-1]} {word}".lstrip(" ")
@@ -79,13 +84,19 @@ class Typeface:
         return "\n".join(line for line in lines if line)
 
 
+def font_share() -> float:
+    """How many times as large as usual --font-size makes every text."""
+    return float(chosen("font_size") or _USUAL_SIZE) / _USUAL_SIZE
+
+
 def typeface(texts: Iterable[str]) -> Typeface:
-    """The fonts that draw all the texts of a figure.
+    """The fonts that draw all the texts of a figure, its --title and notes on reading included.
 
     DejaVu Sans comes with matplotlib and has Latin, Greek, Cyrillic, Arabic, Hebrew and many signs.
     Other characters are searched for in the installed fonts.
     """
-    wanted = {character for text in texts for character in printable(text)} - {"\n"}
+    every = (*texts, chosen("title") or "", *reading_notes())
+    wanted = {character for text in every for character in printable(text)} - {"\n"}
     wanted -= set(map(chr, _UNDRAWN))
     families = [_FIRST]
     missing = {character for character in wanted if not _draws(_FIRST, character)}

@@ -4,17 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patheffects import withStroke
 from numpy.typing import NDArray
 
 from attnviz.core.attention_map import AttentionMap
 from attnviz.renderers.blocks import block_peaks
-from attnviz.renderers.colors import INK, Limits, beyond_note, no_value_note, scale_of
+from attnviz.renderers.colors import (
+    INK,
+    PAPER,
+    Limits,
+    beyond_note,
+    largest_of,
+    no_value_note,
+    picture_scale,
+)
 from attnviz.renderers.figures.figure import (
     FREE,
+    NOTE_SIZE,
     TEXT_SIZE,
     Fit,
     Frame,
@@ -23,13 +34,18 @@ from attnviz.renderers.figures.figure import (
     line_height,
     own_settings,
     points,
+    write,
 )
 from attnviz.renderers.figures.fonts import Typeface, typeface
+from attnviz.renderers.look import chosen
 from attnviz.renderers.printable import shorten
 
 _LONGEST = 1620
 _LARGEST_TILE = 360
 _NAME_CELLS = 18
+_ROOM_FOR_NUMBER = 21.6
+"""Points of the narrowest tile with its largest weight written in it."""
+OWN_UNIT = "share of the head's largest weight"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +74,7 @@ class GridSide:
 def grid(attention_map: AttentionMap, *, title: str, subtitle: str = "", fit: Fit = FREE) -> Figure:
     """Every head of every layer side by side on one scale (see `colors.scale_of`).
 
+    One scale lets heads be compared; with --scale own each ends at the head's largest weight.
     Layers run down, heads across; in each tile rows are queries and columns keys. If there are more
     weights than pixels, each pixel shows its strongest weight, and a note says so.
     """
@@ -69,15 +86,46 @@ def grid(attention_map: AttentionMap, *, title: str, subtitle: str = "", fit: Fi
     notes = [f"in each tile rows are {the}{queries} queries, columns {the}{keys} keys"]
     if max(down.block, across.block) > 1:
         notes.append(f"each pixel shows the strongest of {down.block} × {across.block} weights")
-    limits = scale_of(attention_map)
+    limits, unit, weights = picture_scale(attention_map), attention_map.unit, attention_map.weights
     notes += filter(None, (beyond_note(attention_map, limits), no_value_note(attention_map)))
     place = tile_room(attention_map.layers, face)
-    unit = attention_map.unit
+    tops = np.full((layers, heads), limits[1])
+    if chosen("scale") == "own":
+        for layer, head in np.ndindex(layers, heads):
+            one = weights[layer : layer + 1, head : head + 1]
+            item = attention_map.with_weights(one, layers=("",), heads=("",))
+            tops[layer, head] = largest_of(item) or 1
+        weights, unit = weights / tops[..., None, None], OWN_UNIT
+        limits = (-1.0 if limits[0] < 0 else 0.0), 1.0
+        notes.append("each head on a scale of its own")
     frame = Frame(title, subtitle, ("; ".join(notes),), unit, limits, face, *place, fit=fit)
-    image = _composite(attention_map.weights, down, across, limits)
+    image = _composite(weights, down, across, limits)
     figure, axes = frame_image(image, across.pixels, down.pixels, frame)
     name_tiles(axes, down, attention_map.layers, across, attention_map.heads, face)
+    if unit == OWN_UNIT and chosen("values") != "no":
+        high, wide = down.tile + down.gap, across.tile + across.gap
+        corners = [
+            (head * wide, layer * high + down.tile) for layer, head in np.ndindex(tops.shape)
+        ]
+        write_largest(axes, corners, tops.ravel().tolist(), across.tile, face)
     return figure
+
+
+def write_largest(
+    axes: Axes,
+    corners: Sequence[tuple[int, int]],
+    values: Sequence[float],
+    width: int,
+    face: Typeface,
+) -> None:
+    """Write each tile's largest weight into its lower left corner, where it has room."""
+    if width < points(_ROOM_FOR_NUMBER):
+        return
+    outline = [withStroke(linewidth=1.6, foreground=ink(INK))]
+    looks: dict[str, Any] = {"gid": "largest", "va": "bottom", "path_effects": outline}
+    for (left, bottom), value in zip(corners, values, strict=True):
+        number = f"{value:.2g}".removeprefix("0") or "0"
+        write(axes, (left + 3, bottom - 3), number, face, NOTE_SIZE, PAPER, **looks)
 
 
 def _sides(

@@ -18,8 +18,10 @@ from attnviz.renderers.figures.figure import (
     flow_lines,
     height_of,
     line_height,
+    no_room,
     note_paragraphs,
     own_settings,
+    page_width,
     title_paragraphs,
 )
 from attnviz.renderers.figures.fonts import typeface
@@ -55,12 +57,16 @@ def history_figure(found: History) -> Figure:
     notes = ["the band under each: the head's clearest role at a sample", *found.notes]
     texts = [found.caption, reading, *notes, *named, *heads, *words.values(), *shown, *ends, "no…"]
     face = typeface(texts)
-    cell = min(max(_ALL // len(heads), _NARROWEST), _WIDEST)
-    tall, line = int(0.62 * cell), line_height(NOTE_SIZE)
+    line = line_height(NOTE_SIZE)
     names = max(face.width(name, NOTE_SIZE) for name in [*named, "layer"]) + 14
+    usual = min(max(_ALL // len(heads), _NARROWEST), _WIDEST) + _GAP
+    width = page_width(int(max(names + len(heads) * usual, 1000)), EDGE)
+    cell = min(usual, int((width - names) / len(heads))) - _GAP
+    if cell < _GAP:
+        raise no_room(f"{len(heads)} heads have no room")
+    tall = int(0.62 * cell)
     legend = [*((words[name], color) for name, color in _LINES.items())]
     legend += [(role, ROLE_COLORS[role]) for role in shown] + [("no role", UNNAMED)]
-    width = int(max(names + len(heads) * (cell + _GAP), 1000))
     places = flow_lines((40 + face.width(text, NOTE_SIZE) + 26 for text, _ in legend), width)
     head = title_paragraphs(face, found.caption, reading, width)
     foot = note_paragraphs(face, notes, width)

@@ -27,12 +27,14 @@ from attnviz.renderers.colors import (
 from attnviz.renderers.figures.canvas import EDGE, Canvas, full_canvas
 from attnviz.renderers.figures.figure import (
     NOTE_SIZE,
+    SMALLEST,
     TEXT_SIZE,
     height_of,
     ink,
     line_height,
     note_paragraphs,
     own_settings,
+    page_width,
     points,
     title_paragraphs,
 )
@@ -96,11 +98,12 @@ def head_overview(report: HeadReport) -> Figure:
     counts = Counter(row.roles[0].name if row.roles else NO_ROLE for row in rows.values())
     notes = _notes(report)
     face = typeface([report.caption, _SUBTITLE, *notes, *heads.layers, *heads.heads])
-    head = title_paragraphs(face, report.caption, _SUBTITLE, _WIDTH)
-    foot = note_paragraphs(face, notes, _WIDTH)
+    width = page_width(_WIDTH, EDGE)
+    head = title_paragraphs(face, report.caption, _SUBTITLE, width)
+    foot = note_paragraphs(face, notes, width)
     top = EDGE + height_of(head)
     layout = _lay_out(heads, measures, len({*counts, NO_ROLE}), top)
-    canvas = full_canvas(face, _WIDTH, head, foot, layout.bottom + _RAMP)
+    canvas = full_canvas(face, width, head, foot, layout.bottom + _RAMP)
     canvas.axes.set_label("heads")
     _draw_roles(canvas, heads, layout, counts)
     _draw_ramp(canvas, EDGE, layout.bottom)
@@ -122,12 +125,13 @@ class _Layout:
 def _lay_out(heads: _Heads, measures: Sequence[Meaning], entries: int, top: int) -> _Layout:
     line = int(line_height(TEXT_SIZE))
     layers, across = len(heads.layers), len(heads.heads)
-    room = _WIDTH - _NAMES
+    width = page_width(_WIDTH, EDGE)
+    room = width - _NAMES
     cell = (max(min(_LARGEST_CELL, (room - 300) // across), 4), max(min(_ROW, 1000 // layers), 4))
     legend = (EDGE + _NAMES + cell[0] * across + _GAP, top + 2 * line + 12)
     panel_bottom = max(legend[1] + cell[1] * layers, legend[1] + line * entries)
-    columns = max(min(4, _WIDTH // (_NAMES + max(_SMALLEST_TILE, 4 * across))), 1)
-    span = _WIDTH // columns
+    columns = max(min(4, width // (_NAMES + max(_SMALLEST_TILE, 4 * across))), 1)
+    span = width // columns
     tile_cell = min(_TILE_CELL, (span - _NAMES - 20) / across)
     tile = (tile_cell, min(tile_cell, _TILE_CELL, max(600 / layers, 4)))
     pitch = int(tile[1] * layers) + line + _GAP
@@ -174,14 +178,14 @@ def _draw_tile(
     colors = colors_of(np.nan_to_num(values / meaning.top).astype(np.float32), limits)
     colors[np.isnan(values)] = 255
     _draw_cells(canvas, colors, at, cell)
-    canvas.name_layers(heads.layers, at, cell[1], 5.5)
+    canvas.name_layers(heads.layers, at, cell[1], SMALLEST)
     line = at[1] - points(0.75 * TEXT_SIZE)
     after = at[0] + canvas.text(at[0], line, meaning.name, TEXT_SIZE, INK) + 14
     uniform = heads.uniform(meaning).replace("-", "−")
     notes = [f"uniform {uniform}"] if uniform else []
     if meaning.unit != "share":
         notes.append(f"scale to {format_measure(meaning.top, meaning)}")
-    canvas.text(after, line, ", ".join(notes), 5.5, FAINT)
+    canvas.text(after, line, ", ".join(notes), SMALLEST, FAINT)
 
 
 def _draw_ramp(canvas: Canvas, left: float, top: float) -> None:
@@ -213,5 +217,5 @@ def _notes(report: HeadReport) -> list[str]:
         text += f"; {about}: blue supports it, orange hinders it"
     streams = list(dict.fromkeys(row.stream for row in report.rows))
     only = f"stream {streams[0]} of {', '.join(streams)}" if len(streams) > 1 else ""
-    notes = (text, mass_note(report.measures), report.sinks, only, *report.provenance.notes)
+    notes = (text, mass_note(report.measures), report.sinks, only)
     return [note for note in notes if note]

@@ -15,21 +15,25 @@ from attnviz.renderers.colors import FAINT, INK, NO_ROLE, ROLE_COLORS
 from attnviz.renderers.figures.figure import (
     LINE,
     NOTE_SIZE,
+    SMALLEST,
     blank_page,
     height_of,
     ink,
+    line_height,
+    missing_font_note,
+    note_paragraphs,
     overlap_area,
     own_settings,
+    page_width,
     points,
     title_paragraphs,
     write,
 )
 from attnviz.renderers.figures.fonts import Typeface, typeface
 
-_EDGE, _SIDE, _LEGEND = 24, 1150, 330
+_EDGE, _WIDTH, _LEGEND, _HIGH = 24, 1480, 330, 460
 _MARGIN = 60
 _DOT = 5.0
-_LABEL = 5.5
 
 
 @own_settings()
@@ -49,34 +53,38 @@ def head_plane(report: SimilarityReport, rows: Sequence[HeadRow]) -> Figure:
         "they lie apart"
     )
     face = typeface([report.caption, subtitle, *names])
-    width = _SIDE + _LEGEND + 2 * _EDGE
-    head = title_paragraphs(face, report.caption, subtitle, width - 2 * _EDGE)
+    width = page_width(_WIDTH, _EDGE)
+    head = title_paragraphs(face, report.caption, subtitle, width)
+    foot = note_paragraphs(face, missing_font_note(face), width)
     top = _EDGE + height_of(head) + 12
-    places, size = _pixels(report.places)
-    height = top + size[1] + _EDGE
-    page = blank_page(width, height)
-    page.stack(head, _EDGE, _EDGE, face)
+    roles = [named.get(place, "") for place in report.heads]
+    beside = width >= 3 * _LEGEND
+    legend = 0 if beside else int(line_height(NOTE_SIZE) * (len({*roles}) + 1))
+    places, size = _pixels(report.places, width - _LEGEND * beside)
+    bottom = top + size[1] + 12 + legend
+    page = blank_page(width + 2 * _EDGE, bottom + height_of(foot) + _EDGE)
     axes = page.axes(_EDGE, top, *size)
+    page.stack(head, _EDGE, _EDGE, face, axes)
+    page.stack(foot, _EDGE, bottom, face)
     across, down = places.T
     axes.set(xlim=(0, size[0]), ylim=(size[1], 0), xticks=[], yticks=[], label="plane")
     axes.spines[:].set(linewidth=0.5, color=ink((190, 190, 190)))
-    roles = [named.get(place, "") for place in report.heads]
     colors = [ink(ROLE_COLORS.get(role, NO_ROLE)) for role in roles]
     axes.scatter(across, down, s=_DOT**2, c=colors, linewidths=0.4, edgecolors="white", zorder=2)
     _label(axes, places, names, roles, face)
-    _legend(axes, roles, face)
+    _legend(axes, roles, face, (1.01, 1.0) if beside else (0.0, -10 / size[1]))
     return page.figure
 
 
-def _pixels(places: NDArray[np.float64]) -> tuple[NDArray[np.float64], tuple[int, int]]:
+def _pixels(places: NDArray[np.float64], side: int) -> tuple[NDArray[np.float64], tuple[int, int]]:
     low, high = places.min(axis=0), places.max(axis=0)
     spread = np.maximum(high - low, 1e-9)
-    scale = (_SIDE - 2 * _MARGIN) / max(float(spread.max()), 1e-3)
-    down = max(int(spread[1] * scale) + 2 * _MARGIN, 460)
-    middle = np.array([_SIDE, down]) / 2
+    scale = (side - 2 * _MARGIN) / max(float(spread.max()), 1e-3)
+    down = max(int(spread[1] * scale) + 2 * _MARGIN, _HIGH)
+    middle = np.array([side, down]) / 2
     # In pixels, y grows downwards.
     flipped = (places - (low + high) / 2) * scale * [1, -1]
-    return flipped + middle, (_SIDE, down)
+    return flipped + middle, (side, down)
 
 
 def _label(
@@ -88,10 +96,10 @@ def _label(
 ) -> None:
     dot = points(_DOT) / 2
     taken = [(x - dot, y - dot, x + dot, y + dot) for x, y in places.tolist()]
-    line = points(_LABEL)
+    line = points(SMALLEST)
     for place in sorted(range(len(names)), key=lambda place: not roles[place]):
         x, y = places[place].tolist()
-        width = face.width(names[place], _LABEL)
+        width = face.width(names[place], SMALLEST)
         for left, middle in (
             (x + dot + 2, y),
             (x - dot - 2 - width, y),
@@ -102,11 +110,11 @@ def _label(
             if not any(overlap_area(box, other) for other in taken):
                 taken.append(box)
                 name, color = face.drawable(names[place]), INK if roles[place] else FAINT
-                write(axes, (left, middle), name, face, _LABEL, color, va="center_baseline")
+                write(axes, (left, middle), name, face, SMALLEST, color, va="center_baseline")
                 break
 
 
-def _legend(axes: Any, roles: Sequence[str], face: Typeface) -> None:
+def _legend(axes: Any, roles: Sequence[str], face: Typeface, corner: tuple[float, float]) -> None:
     shown = [(name, color) for name, color in ROLE_COLORS.items() if name in roles]
     shown += [("no clear role", NO_ROLE)] if "" in roles else []
     handles = [
@@ -116,7 +124,7 @@ def _legend(axes: Any, roles: Sequence[str], face: Typeface) -> None:
     axes.legend(
         handles=handles,
         loc="upper left",
-        bbox_to_anchor=(1.01, 1.0),
+        bbox_to_anchor=corner,
         borderaxespad=0.0,
         frameon=False,
         prop=face.font(NOTE_SIZE),

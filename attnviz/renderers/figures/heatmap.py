@@ -24,10 +24,11 @@ from attnviz.renderers.colors import (
     color_of,
     ink_on,
     no_value_note,
-    scale_of,
+    picture_scale,
 )
 from attnviz.renderers.figures.figure import (
     FREE,
+    SMALLEST,
     TEXT_SIZE,
     Fit,
     Frame,
@@ -35,15 +36,18 @@ from attnviz.renderers.figures.figure import (
     frame_image,
     ink,
     line_height,
+    no_room,
     own_settings,
     points,
-    write,
+    size_of,
 )
 from attnviz.renderers.figures.fonts import DPI, Typeface, typeface
+from attnviz.renderers.look import chosen
 from attnviz.renderers.printable import UNKNOWN, printable, shorten
 
 _LABEL_CELLS = 18
-_SMALLEST_LABEL = 5.5
+_PITCH = 1.02
+"""From one label to the next at least, as a multiple of its size: their ink does not touch."""
 _LONGEST = 1500
 """Pixels of a long side at most; short sides are shorter and have larger cells."""
 _READABLE = 22
@@ -113,8 +117,8 @@ def axes_of(
 
 def _axis(tokens: tuple[Token, ...], block: int, cell: int, face: Typeface) -> TokenAxis:
     spacing = cell / block
-    size = min(TEXT_SIZE, max(_SMALLEST_LABEL, 0.8 * spacing * 72 / DPI))
-    line = line_height(size) * 0.92
+    size = min(TEXT_SIZE, max(SMALLEST, size_of(0.8 * spacing)))
+    line = points(_PITCH * size)
     step = next((step for step in _STEPS if step * spacing >= line), len(tokens))
     texts = tuple(axis_label(token, face) for token in tokens)
     return TokenAxis(
@@ -171,7 +175,7 @@ QUERY_AXIS, KEY_AXIS = "query (attends)", "key (attended)"
 IMPLIED_AXES = "output", "input"
 OUTPUT_AXES = "output", "attribution"
 _MOST_NUMBERS = 400
-_SMALLEST_NUMBER, _LARGEST_NUMBER = 5.0, 8.0
+_LARGEST_NUMBER = 8.0
 
 
 def axis_names(item: AttentionMap) -> tuple[str, str]:
@@ -209,19 +213,24 @@ def heatmap(
     sides = (attention_map.query_tokens, attention_map.key_tokens)
     words = (word for side in sides for token in side for word in label_words(token))
     face = typeface([title, subtitle, attention_map.unit, *words])
-    rows, columns = axes_of(*sides, face, int(_LONGEST * fit.share))
+    longest = int(_LONGEST * fit.share)
+    if chosen("values") == "yes" and not fit.width:
+        longest = max(longest, min((max(map(len, sides)) + 13) * int(points(13)), 4 * _LONGEST))
+    rows, columns = axes_of(*sides, face, longest)
     angle = label_angle(columns, face)
     labels, overhang = label_room(columns, angle, face)
     name_room = int(line_height(TEXT_SIZE)) + 8
     strip = 0 if above is None else _STRIP
-    limits = limits or scale_of(attention_map)
-    marks = [
-        note for note in (beyond_note(attention_map, limits), no_value_note(attention_map)) if note
-    ]
+    limits = limits or picture_scale(attention_map)
+    numbers = cell_texts(weights, limits, rows, columns, face)
+    marks = (
+        *(beyond_note(attention_map, limits), no_value_note(attention_map)),
+        unwritten_note(weights, limits) if numbers else "",
+    )
     frame = Frame(
         title,
         subtitle,
-        (*thinning_notes(rows, columns), *marks),
+        (*thinning_notes(rows, columns), *filter(None, marks)),
         attention_map.unit,
         limits,
         face,
@@ -240,10 +249,11 @@ def heatmap(
     names = axis_names(attention_map)
     if above is not None:
         names = names[0], f"{names[1]}, in seconds"
-    _name_axes(axes, rows, columns, frame, names)
+    name_axes(axes, names, frame, (columns.pixels, rows.pixels))
     draw_borders(axes, rows, columns)
     _draw_divisions(axes, rows, columns, divided)
-    write_numbers(axes, weights, rows, columns, frame)
+    if numbers:
+        write_cells(axes, weights, numbers[0], limits, face.font(numbers[1]))
     return figure
 
 
@@ -302,14 +312,16 @@ def label_axes(axes: Axes, rows: TokenAxis, columns: TokenAxis, angle: int, face
                 text.set_fontweight("bold")
 
 
-def _name_axes(
-    axes: Axes, rows: TokenAxis, columns: TokenAxis, frame: Frame, names: tuple[str, str]
+def name_axes(
+    axes: Axes, names: tuple[str, str], frame: Frame, size: tuple[int, int], gap: int = 2
 ) -> None:
-    looks: dict[str, Any] = {"clip_on": False, "transform": axes.transAxes}
-    above, beside = 1 + (frame.top - 2) / rows.pixels, -(frame.left - 2) / columns.pixels
-    write(axes, (0.5, above), names[1], frame.face, TEXT_SIZE, ha="center", va="top", **looks)
-    looks |= {"va": "center", "rotation": 90}
-    write(axes, (beside, 0.5), names[0], frame.face, TEXT_SIZE, **looks)
+    """Name the rows and the columns of an image of so many pixels, beyond their labels."""
+    looks: dict[str, Any] = {"fontproperties": frame.face.font(TEXT_SIZE), "color": ink(INK)}
+    axes.xaxis.set_label_position("top")
+    axes.set_ylabel(names[0], rotation=90, ha="center", va="center", **looks)
+    axes.yaxis.set_label_coords((gap + points(TEXT_SIZE) / 2 - frame.left) / size[0], 0.5)
+    axes.set_xlabel(names[1], va="top", **looks)
+    axes.xaxis.set_label_coords(0.5, 1 + (frame.top - gap) / size[1])
 
 
 def draw_borders(axes: Axes, rows: TokenAxis, columns: TokenAxis) -> None:
@@ -333,28 +345,52 @@ def _draw_divisions(
         axes.vlines(column - 0.5, -0.5, len(rows.tokens) - 0.5, gid="division", **looks)
 
 
-def write_numbers(
-    axes: Axes, weights: NDArray[np.float32], rows: TokenAxis, columns: TokenAxis, frame: Frame
-) -> None:
-    """Write every weight in its cell with as many digits as fit, or none."""
-    if weights.size > _MOST_NUMBERS:
-        return
-    face, limits = frame.face, frame.limits
-    smallest = _SMALLEST_LABEL if frame.fit.width else _SMALLEST_NUMBER
-    for digits in (3, 2) if limits[1] < 0.1 else (2, 1):
-        texts = [[cell_number(float(weight), digits) for weight in row] for row in weights]
-        every = {text for row in texts for text in row}
-        widest = max(face.width(text, _LARGEST_NUMBER) for text in every)
-        size = min(
-            _LARGEST_NUMBER,
-            _LARGEST_NUMBER * 0.8 * columns.cell / widest,
-            0.75 * rows.cell * 72 / DPI,
-        )
-        if size >= smallest:
-            break
-    else:
-        return
-    write_cells(axes, weights, texts, limits, face.font(size))
+def decimals_of(limits: Limits) -> int:
+    """Decimals that show two digits of the largest value of a scale; of shares up to 1 also two."""
+    top = max(map(abs, limits))
+    return 2 if top == 1 else max(1 - math.floor(math.log10(top)), 0)
+
+
+def half_step(limits: Limits) -> float:
+    """Smaller values would be written as 0."""
+    return float(0.5 * 10.0 ** -decimals_of(limits))
+
+
+def cell_texts(
+    values: NDArray[Any], limits: Limits, rows: TokenAxis, columns: TokenAxis, face: Typeface
+) -> tuple[list[list[str]], float] | None:
+    """What stands in each cell, and its size in points; None where that would tell nothing apart.
+
+    With --values auto numbers have two digits of the largest one and are as large as the smallest
+    text. What rounds to 0 and is none stays empty (see `unwritten_note`).
+
+    Raises:
+        OutputError: with --values yes the numbers have no room.
+    """
+    wanted = chosen("values")
+    if wanted == "no" or (wanted == "auto" and values.size > _MOST_NUMBERS):
+        return None
+    digits = decimals_of(limits)
+    texts = [
+        ["" if 0 < abs(value) < half_step(limits) else cell_number(value, digits) for value in row]
+        for row in values.tolist()
+    ]
+    widest = max((face.width(text, _LARGEST_NUMBER) for row in texts for text in row), default=0)
+    room = _LARGEST_NUMBER * 0.86 * columns.cell / max(widest, 1), size_of(0.8 * rows.cell)
+    size = min(_LARGEST_NUMBER, *room)
+    if size >= SMALLEST:
+        return texts, size
+    if wanted == "auto":
+        return None
+    raise no_room("--values yes: the numbers do not fit their cells")
+
+
+def unwritten_note(values: NDArray[Any], limits: Limits) -> str:
+    """A note on the cells whose numbers would be 0 without being it; empty if there is none."""
+    sizes, half = np.abs(values), half_step(limits)
+    if not ((sizes > 0) & (sizes < half)).any():
+        return ""
+    return f"cells without a number: below {half:g}".replace("0.", ".")
 
 
 def write_cells(

@@ -24,11 +24,12 @@ from attnviz.renderers.colors import (
     SPECIAL,
     Color,
     color_of,
-    scale_of,
+    picture_scale,
 )
 from attnviz.renderers.figures.figure import (
     FREE,
     NOTE_SIZE,
+    SMALLEST,
     TEXT_SIZE,
     Fit,
     TooWide,
@@ -40,6 +41,8 @@ from attnviz.renderers.figures.figure import (
     missing_font_note,
     note_paragraphs,
     own_settings,
+    points,
+    size_of,
     title_paragraphs,
     write,
 )
@@ -53,9 +56,8 @@ FAINTEST = 0.05
 """Weaker links, as a share of the scale, are not drawn."""
 PALE: Color = (205, 205, 205)
 
-_EDGE, _GAP, _BETWEEN, _TALLEST, _ROOMY = 20, 12, 620, 2600, 32
+_EDGE, _GAP, _BETWEEN, _TALLEST, _ROOMY = 20, 12, 620, 2600, 11.5
 _LEAST_BETWEEN, _TALLEST_IN_PAPER = 100, 1700
-_SMALLEST = 5.5
 _WIDEST, _NARROWEST, _LANES = 4.0, 0.4, 0.75
 
 
@@ -108,12 +110,11 @@ def lines(
     words = (word for side in sides for token in side for word in label_words(token))
     legend = _legend(attention_map)
     face = typeface([title, subtitle, *words, *(name for name, _ in legend)])
-    spacing = min(
-        float(_ROOMY), (_TALLEST_IN_PAPER if fit.width else _TALLEST) / max(map(len, sides))
-    )
+    roomy = points(_ROOMY)
+    spacing = min(roomy, (_TALLEST_IN_PAPER if fit.width else _TALLEST) / max(map(len, sides)))
     height = int(spacing * max(map(len, sides)))
     # If the longer side has less than its usual room, the shorter one is spread over the same.
-    crowded = spacing < _ROOMY
+    crowded = spacing < roomy
     left, right = (
         _column(name, side, drawn.places[:, axis], height / len(side) if crowded else spacing, face)
         for name, side, axis in zip(axis_names(attention_map), sides, (2, 3), strict=True)
@@ -151,7 +152,7 @@ def choose_lines(item: AttentionMap) -> LinkLines:
         [token.special for token in item.key_tokens]
     )
     pale = np.broadcast_to(special & ~special.all(), size.shape).ravel()
-    top = scale_of(item)[1]
+    top = picture_scale(item)[1]
     flat = size.ravel()
     plain = np.flatnonzero(~pale & (flat >= FAINTEST * top))
     budget = min(max(LINES_A_QUERY * len(item.query_tokens), FEWEST_LINES), MOST_LINES)
@@ -178,7 +179,7 @@ def _column(
     name: str, tokens: tuple[Token, ...], linked: NDArray[np.intp], step: float, face: Typeface
 ) -> _Column:
     texts = tuple(axis_label(token, face) for token in tokens)
-    size = min(TEXT_SIZE, max(_SMALLEST, 0.8 * step * 72 / DPI))
+    size = min(TEXT_SIZE, max(SMALLEST, size_of(0.8 * step)))
     apart = line_height(size) * 0.92 / step
     if apart <= 1:
         named: list[int] = list(range(len(tokens)))
@@ -197,7 +198,7 @@ def _column(
 
 
 def _legend(item: AttentionMap) -> list[tuple[str, dict[str, Any]]]:
-    top = scale_of(item)[1]
+    top = picture_scale(item)[1]
     layers, heads = item.weights.shape[:2]
     if layers * heads > 1:
         return [
@@ -222,7 +223,7 @@ def _legend(item: AttentionMap) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _color(item: AttentionMap, weight: float) -> tuple[float, float, float]:
-    limits = scale_of(item)
+    limits = picture_scale(item)
     least = 0.45 * limits[1]
     return ink(color_of(np.copysign(max(abs(weight), least), weight).item(), limits))
 
@@ -249,8 +250,11 @@ def _frame_lines(
     foot = top + height + 16
     full = foot + lines + 8 + height_of(below) + _EDGE
     page = blank_page(width, full)
-    page.stack(above, _EDGE, _EDGE, face)
-    page.stack(below, _EDGE, foot + lines + 8, face, gid="note")
+    axes = page.axes(0, top, width, height)
+    axes.axis("off")
+    axes.set_label("links")
+    page.stack(above, _EDGE, _EDGE, face, axes)
+    page.stack(below, _EDGE, foot + lines + 8, face)
     key = page.axes(0, foot, width, lines)
     key.set(xlim=(0, width), ylim=(lines, 0), label="legend")
     key.axis("off")
@@ -258,9 +262,6 @@ def _frame_lines(
         left, middle = _EDGE + across, line * (number + 0.5)
         key.plot([left, left + 36], [middle, middle], solid_capstyle="butt", **looks)
         write(key, (left + 44, middle), name, face, NOTE_SIZE, FAINT, va="center_baseline")
-    axes = page.axes(0, top, width, height)
-    axes.axis("off")
-    axes.set_label("links")
     return page.figure, axes
 
 
@@ -277,7 +278,7 @@ def _draw(
     # Heads that agree would hide one another, so each has its own lane.
     lane = _LANES * spacing / count if several else 0.0
     widest = min(_WIDEST, max(lane * 72 / DPI, 3 * _NARROWEST)) if several else _WIDEST
-    top = scale_of(item)[1]
+    top = picture_scale(item)[1]
     order = np.lexsort((np.abs(drawn.weights), ~drawn.pale))
     segments, widths, colors, styles = [], [], [], []
     for number in order.tolist():

@@ -13,17 +13,17 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
-from matplotlib.patheffects import withStroke
 from numpy.typing import NDArray
 from PIL import Image
 
 from attnviz.core.attention_map import Values
 from attnviz.core.errors import UsageError
 from attnviz.core.options import PictureScale
-from attnviz.renderers.colors import GLOW, INK, LABELLED, PAPER, Limits, colors_of, limits_of
+from attnviz.renderers.colors import GLOW, LABELLED, PAPER, Limits, colors_of, limits_of
 from attnviz.renderers.figures.figure import (
-    NOTE_SIZE,
+    FREE,
     TEXT_SIZE,
+    Fit,
     Frame,
     frame_image,
     ink,
@@ -32,7 +32,8 @@ from attnviz.renderers.figures.figure import (
     write,
 )
 from attnviz.renderers.figures.fonts import Typeface, typeface
-from attnviz.renderers.figures.grid import GridSide, name_tiles, tile_room
+from attnviz.renderers.figures.grid import GridSide, name_tiles, tile_room, write_largest
+from attnviz.renderers.look import chosen, chosen_scale, chosen_table
 from attnviz.renderers.printable import printable
 from attnviz.storage.pictures import read_picture
 
@@ -43,8 +44,6 @@ _LARGEST_TILE, _SMALLEST_TILE = 260, 24
 _GAP, _GRID_GAP = 24, 6
 _OPAQUE, _BEND = 0.9, 0.8
 """The opacity of the largest weight's colour, and the exponent by which smaller ones fade."""
-_ROOM_FOR_NUMBER = 60
-"""Pixels of the smallest tile with its largest weight written in it."""
 _NOTE = "colours as on the bar; the smaller a weight, the more of the picture shows through"
 _OWN = "each picture on a scale of its own, up to its largest weight, which is written in it"
 _SMOOTH = "weights are smoothed between the middles of patches"
@@ -67,16 +66,22 @@ class Overlaying:
     """How weights are drawn over pictures.
 
     Attributes:
-        scale: "own": each picture up to its own largest weight; "shared": one scale for all.
+        scale: "own": each picture up to its own largest weight; "shared": one scale for all, as
+            where --scale names its ends.
         smooth: True: weights are interpolated between patches instead of filling them evenly.
     """
 
     scale: PictureScale = "own"
     smooth: bool = False
 
+    @property
+    def own(self) -> bool:
+        """True where each picture has its own scale."""
+        return (chosen("scale") or self.scale) == "own"
+
     def notes(self, *, several: bool, blank: bool = False) -> tuple[str, ...]:
         """How to read the picture."""
-        own = several and self.scale == "own"
+        own = several and self.own
         conditions = {_NOTE: not blank, _OWN: own, _SMOOTH: self.smooth}
         notes = [note for note, holds in conditions.items() if holds]
         return ("; ".join(notes),) if notes else ()
@@ -85,12 +90,16 @@ class Overlaying:
         self, weights: NDArray[np.float32], values: Values, unit: str
     ) -> tuple[Limits, str]:
         """The scale of several pictures and its unit."""
-        if self.scale == "shared":
-            return limits_of(weights, values), unit
+        if not self.own:
+            return _limits_of(weights, values), unit
         return (-1.0 if values == "signed" else 0.0, 1.0), "share of the picture's largest weight"
 
 
 PLAIN = Overlaying()
+
+
+def _limits_of(weights: NDArray[np.float32], values: Values) -> Limits:
+    return chosen_scale(signed=values == "signed") or limits_of(weights, values)
 
 
 def picture_crop(picture: Any) -> PictureCrop:
@@ -123,21 +132,25 @@ def overlay(
     unit: str,
     values: Values = "share",
     how: Overlaying = PLAIN,
+    fit: Fit = FREE,
 ) -> Figure:
     """The picture, and beside it the picture under one head's weights, shape (rows, columns).
 
     Each patch has the colour of its weight on the scale of `colors.limits_of`.
     """
-    limits = limits_of(weights, values)
+    limits = _limits_of(weights, values)
+    if chosen("scale") == "own":
+        top = float(np.nanmax(np.abs(weights))) or 1.0
+        limits = (-top if values == "signed" else 0.0), top
     face = typeface([title, subtitle, unit])
-    picture = resize(seen.pixels, _LONGEST)
+    picture = resize(seen.pixels, int(_LONGEST * fit.share))
     height, width = picture.shape[:2]
     gap = np.full((height, _GAP, 3), 255, dtype=np.uint8)
     over = blend(picture, weights, limits, smooth=how.smooth, blank=seen.blank)
     both = over if seen.blank else np.concatenate([picture, gap, over], axis=1)
     notes = how.notes(several=False, blank=seen.blank)
     table = _table(limits, blank=seen.blank)
-    frame = Frame(title, subtitle, notes, unit, limits, face, table=table)
+    frame = Frame(title, subtitle, notes, unit, limits, face, fit=fit, table=table)
     figure, axes = frame_image(both, both.shape[1], height, frame)
     axes.spines[:].set_visible(False)
     if seen.outlined is not None:
@@ -159,6 +172,7 @@ def overlay_grid(  # noqa: PLR0913 - all of them by name
     values: Values = "share",
     columns: str = "head",
     how: Overlaying = PLAIN,
+    fit: Fit = FREE,
 ) -> Figure:
     """Every head of every layer over the picture.
 
@@ -167,7 +181,7 @@ def overlay_grid(  # noqa: PLR0913 - all of them by name
     """
     limits, unit = how.scale_of(weights[np.isfinite(weights)], values, unit)
     face = typeface([title, subtitle, unit, *layers, *heads])
-    room = min(_WIDEST_GRID // len(heads) - _GRID_GAP, _LARGEST_TILE)
+    room = min(int(_WIDEST_GRID * fit.share) // len(heads) - _GRID_GAP, _LARGEST_TILE)
     height, width = seen.pixels.shape[:2]
     room = min(room, int((_TALLEST_GRID // len(layers) - _GRID_GAP) * max(width / height, 1)))
     tile = resize(seen.pixels, max(room, _SMALLEST_TILE))
@@ -182,7 +196,7 @@ def overlay_grid(  # noqa: PLR0913 - all of them by name
     image = _paste_tiles((down.pixels, across.pixels), tiles, limits, how, blank=seen.blank)
     notes, place = how.notes(several=True, blank=seen.blank), tile_room(layers, face)
     table = _table(limits, blank=seen.blank)
-    frame = Frame(title, subtitle, notes, unit, limits, face, *place, table=table)
+    frame = Frame(title, subtitle, notes, unit, limits, face, *place, fit=fit, table=table)
     figure, axes = frame_image(image, across.pixels, down.pixels, frame)
     _write_largest(axes, tiles, tile.shape[1], how, face)
     name_tiles(axes, down, layers, across, heads, face)
@@ -203,6 +217,7 @@ def contact_sheet(
     subtitle: str = "",
     unit: str,
     how: Overlaying = PLAIN,
+    fit: Fit = FREE,
 ) -> Figure:
     """A small overlay for each word, under its word.
 
@@ -215,7 +230,9 @@ def contact_sheet(
     face = typeface([title, subtitle, unit, *words, *columns])
     in_rows, line = len(columns) > 1, int(line_height(TEXT_SIZE)) + 8
     across = len(columns) if in_rows else min(len(flat), max(4, isqrt(2 * len(flat))))
-    room = min(_WIDEST_GRID // across, 3 * _TALLEST_GRID * across // len(flat)) - _GAP
+    room = (
+        min(int(_WIDEST_GRID * fit.share) // across, 3 * _TALLEST_GRID * across // len(flat)) - _GAP
+    )
     side = max(min(room, _LARGEST_TILE), 2 * _SMALLEST_TILE)
     small = [resize(seen.pixels, side) for seen, _ in flat]
     wide = max(picture.shape[1] for picture in small) + _GAP
@@ -238,7 +255,9 @@ def contact_sheet(
     ]
     image = _paste_tiles((bottom - _GRID_GAP, across * wide - _GAP), pasted, limits, how)
     notes = how.notes(several=True)
-    frame = Frame(title, subtitle, notes, unit, limits, face, int(beside), table=_table(limits))
+    frame = Frame(
+        title, subtitle, notes, unit, limits, face, int(beside), fit=fit, table=_table(limits)
+    )
     figure, axes = frame_image(image, image.shape[1], image.shape[0], frame)
     _write_largest(axes, pasted, wide, how, face)
     axes.spines[:].set_visible(False)
@@ -276,7 +295,7 @@ def _paste_tiles(
     """A white image with each picture under the colours of its weights."""
     image = np.full((*size, 3), 255, dtype=np.uint8)
     for one in tiles:
-        shown = one.weights / (one.largest or 1) if how.scale == "own" else one.weights
+        shown = one.weights / (one.largest or 1) if how.own else one.weights
         high, wide = one.picture.shape[:2]
         image[one.top : one.top + high, one.left : one.left + wide] = blend(
             one.picture, shown, limits, smooth=how.smooth, blank=blank
@@ -286,21 +305,18 @@ def _paste_tiles(
 
 def _table(limits: Limits, *, blank: bool = False) -> NDArray[np.uint8] | None:
     """The colours over a picture, on which the blues of shares would hardly be visible."""
-    return None if limits[0] < 0 or blank else GLOW
+    if limits[0] < 0 or blank:
+        return None
+    table = chosen_table(signed=False)
+    return GLOW if table is None else table
 
 
 def _write_largest(
     axes: Axes, tiles: Sequence[_Tile], width: int, how: Overlaying, face: Typeface
 ) -> None:
-    """Write each picture's largest weight into its lower left corner, where it has room."""
-    if how.scale == "shared" or width < _ROOM_FOR_NUMBER:
-        return
-    outline = [withStroke(linewidth=1.6, foreground=ink(INK))]
-    looks: dict[str, Any] = {"gid": "largest", "va": "bottom", "path_effects": outline}
-    for one in tiles:
-        place = (one.left + 3, one.top + one.picture.shape[0] - 3)
-        number = f"{one.largest:.2g}".removeprefix("0")
-        write(axes, place, number or "0", face, NOTE_SIZE, PAPER, **looks)
+    if how.own and chosen("values") != "no":
+        corners = [(one.left, one.top + one.picture.shape[0]) for one in tiles]
+        write_largest(axes, corners, [one.largest for one in tiles], width, face)
 
 
 def blend(

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from attnviz.core.attention_map import AttentionMap
 from attnviz.renderers.blocks import block_peaks
-from attnviz.renderers.colors import Limits, beyond_note, no_value_note, scale_of
+from attnviz.renderers.colors import Limits, beyond_note, no_value_note, picture_scale
 from attnviz.renderers.figures.figure import (
     FREE,
     TEXT_SIZE,
@@ -30,14 +30,17 @@ from attnviz.renderers.figures.heatmap import (
     TokenAxis,
     axes_of,
     axis_label,
+    cell_texts,
     draw_borders,
     label_angle,
     label_axes,
     label_room,
     label_words,
     thinning_notes,
-    write_numbers,
+    unwritten_note,
+    write_cells,
 )
+from attnviz.renderers.look import chosen
 
 _LONGEST = 760
 """Pixels of a panel's side at most."""
@@ -80,17 +83,22 @@ def panels(
         raise TooWide(0)
     angle = label_angle(columns, face)
     labels, overhang = label_room(columns, angle, face)
-    alike = [scale_of(item) for item in maps if item.values == maps[0].values]
+    alike = [picture_scale(item) for item in maps if item.values == maps[0].values]
     limits = max(alike, key=lambda one: one[1])
     units = {item.unit for item in maps}
     scales = [_limits_of(item, limits) for item in maps]
     own_notes = [
-        f"{item.stream} has its own scale: from −{own[1]:g} (orange) over 0 to {own[1]:g} (blue)"
+        f"{item.stream} has its own scale: from {own[0]:.3g} to {own[1]:.3g}".replace("-", "−")
         for item, own in zip(maps, scales, strict=True)
         if own != limits
     ]
     own_notes += {beyond_note(item, own) for item, own in zip(maps, scales, strict=True)} - {""}
     own_notes += {no_value_note(item) for item in maps} - {""}
+    own_notes += {
+        unwritten_note(panel.map.weights[0, 0], own)
+        for panel, own in zip(placed, scales, strict=True)
+        if cell_texts(panel.map.weights[0, 0], own, panel.rows, panel.columns, face)
+    } - {""}
     frame = Frame(
         title,
         subtitle,
@@ -114,8 +122,10 @@ def panels(
 
 
 def _limits_of(item: AttentionMap, limits: Limits) -> Limits:
-    """The scale of a panel: the common one, unless only one of the two is signed."""
-    return limits if (item.values == "signed") == (limits[0] < 0) else scale_of(item)
+    """The scale of a panel: the common one, unless --scale is own, or only one of them signed."""
+    if chosen("scale") == "own":
+        return picture_scale(item)
+    return limits if (item.values == "signed") == (limits[0] < 0) else picture_scale(item)
 
 
 def _place(
@@ -171,7 +181,8 @@ def _draw(
     if angle is None:
         axes.set_xticks([])
     draw_borders(axes, rows, columns)
-    write_numbers(axes, weights, rows, columns, replace(frame, limits=limits))
+    if numbers := cell_texts(weights, limits, rows, columns, face):
+        write_cells(axes, weights, numbers[0], limits, face.font(numbers[1]))
     looks: dict[str, Any] = {"va": "top", "transform": axes.transAxes, "gid": "panel"}
     where = (0.0, 1 + (frame.top - 2) / rows.pixels)
     if angle is None:
