@@ -41,6 +41,9 @@ CALLED_FROM_OUTSIDE = (
     # a report, which takes the form of data that it writes by name
     "textgrid",
     "vtt",
+    # a picture, which asks for an option of its look by name
+    "font_size",
+    "dpi",
     # io and zipfile, of streams and members
     "readinto",
     "writable",

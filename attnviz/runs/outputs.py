@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 
 from attnviz.analyses.view import divisions, first_focus, views
-from attnviz.core.attention_map import Attention, AttentionMap
+from attnviz.core.attention_map import AGREEMENT, Attention, AttentionMap
 from attnviz.core.errors import UsageError, check_arguments, choose, in_words
 from attnviz.core.notices import notices_to
 from attnviz.core.options import DECLARED, Choice, Look, LookOptions, names_in
@@ -140,6 +140,8 @@ def draw_item(item: Item, picture: str, look: Look) -> Figure:
 
     data = item.data
     notes = data.notes if isinstance(data, Data) else data.provenance.notes
+    # Panels have their correlation in their headings.
+    notes = tuple(note for note in notes if not note.startswith(AGREEMENT))
     with drawing(look, notes, picture):
         if picture in item.figures or isinstance(data, Data):
             return item.figures[picture]()
@@ -188,7 +190,15 @@ def draw_side_by_side(attention: Attention, shown: Sequence[View]) -> Figure:
         [view.map for view in shown],
         title=f"{attention.provenance.title} · every lens side by side",
         subtitle=orientation(attention.main),
-        notes=[f"{view.map.stream}: {view.which}, {view.map.unit}" for view in shown],
+        headings=[
+            "\n".join(
+                (
+                    view.which.replace(f", {AGREEMENT}", "\nrank correlation with hiding tokens"),
+                    view.map.unit,
+                )
+            )
+            for view in shown
+        ],
     )
 
 

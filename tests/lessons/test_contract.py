@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 from rich.cells import cell_len
 
 from attnviz.core.registry import LESSONS
@@ -108,7 +109,7 @@ def test_the_page_holds_the_picture_and_every_number_and_nothing_that_runs(
 
     monkeypatch.setattr(drawing, "draw_lesson", draw)
     page = lesson_page(lesson, "attnviz <script>")
-    assert any(name in text.get_text() for text in figures[0].texts)
+    assert any(name in text.get_text() for text in figures[0].findobj(Text))
     assert any(axes.lines or axes.images for axes in figures[0].axes)
     assert page.count("<tr>") == len(lesson.rows) + 1
     assert page.count("<td") == sum(map(len, lesson.rows))

@@ -407,5 +407,6 @@ class Page:
                 titled.set_title(item.text, y=y, color=ink(item.color), **looks)
             else:
                 gid = "note" if titled is None else "head"
-                write(self.figure, (x, y), item.text, face, item.size, item.color, gid=gid, **looks)
+                looks |= {"bold": item.bold, "gid": gid}
+                write(self.figure, (x, y), item.text, face, item.size, item.color, **looks)
             top += item.height

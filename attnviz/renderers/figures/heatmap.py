@@ -390,7 +390,8 @@ def unwritten_note(values: NDArray[Any], limits: Limits) -> str:
     sizes, half = np.abs(values), half_step(limits)
     if not ((sizes > 0) & (sizes < half)).any():
         return ""
-    return f"cells without a number: below {half:g}".replace("0.", ".")
+    bound = f"within ±{half:g}" if limits[0] < 0 else f"below {half:g}"
+    return f"cells without a number: {bound}".replace("0.", ".")
 
 
 def write_cells(

@@ -1,10 +1,10 @@
-"""Several matrices of one text side by side on one scale, such as those of every lens."""
+"""Several matrices of one text in a grid, each on its own scale, such as those of every lens."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -12,24 +12,36 @@ from matplotlib.figure import Figure
 
 from attnviz.core.attention_map import AttentionMap
 from attnviz.renderers.blocks import block_peaks
-from attnviz.renderers.colors import Limits, beyond_note, no_value_note, picture_scale
+from attnviz.renderers.colors import (
+    FAINT,
+    INK,
+    Limits,
+    beyond_note,
+    no_value_note,
+    picture_scale,
+    round_up,
+)
 from attnviz.renderers.figures.figure import (
     FREE,
+    NOTE_SIZE,
     TEXT_SIZE,
     Fit,
-    Frame,
     TooWide,
+    blank_page,
     draw_image,
-    frame_image,
+    height_of,
+    ink,
     line_height,
+    missing_font_note,
+    note_paragraphs,
     own_settings,
-    write,
+    paragraph,
+    title_paragraphs,
 )
 from attnviz.renderers.figures.fonts import Typeface, typeface
 from attnviz.renderers.figures.heatmap import (
     TokenAxis,
     axes_of,
-    axis_label,
     cell_texts,
     draw_borders,
     label_angle,
@@ -42,18 +54,10 @@ from attnviz.renderers.figures.heatmap import (
 )
 from attnviz.renderers.look import chosen
 
-_LONGEST = 760
+_LONGEST = 700
 """Pixels of a panel's side at most."""
-_GAP = 28
-
-
-@dataclass(frozen=True, slots=True)
-class _Panel:
-    map: AttentionMap
-    rows: TokenAxis
-    columns: TokenAxis
-    left: int
-    top: int
+_ACROSS, _GAP, _BAR, _NARROWEST = 3, 40, 14, 420
+"""Panels in a row at most; pixels between them, of a colour bar's width, and of a panel's room."""
 
 
 @own_settings()
@@ -62,130 +66,130 @@ def panels(
     *,
     title: str,
     subtitle: str = "",
+    headings: Sequence[str] = (),
     notes: Sequence[str] = (),
     fit: Fit = FREE,
 ) -> Figure:
-    """Matrices of one layer and head each, side by side on one scale, named after their streams.
+    """Matrices of one layer and head each, named after their streams, at most three in a row.
 
-    Those with the queries of the first stand in a row and share its labels. One with other queries,
-    such as a single output, stands below and shares the columns; its keys are the first of these.
-    Signed values beside shares have their own scale, and a note says so.
+    Each has its own scale and bar, since lenses have different units, and its lines of `headings`
+    below its name. One with other queries, such as a single output, has no names of rows.
     """
     tokens = (token for item in maps for token in (*item.query_tokens, *item.key_tokens))
     words = [word for token in tokens for word in label_words(token)]
-    names = [item.stream for item in maps]
-    face = typeface([title, subtitle, *notes, *names, *words, *(item.unit for item in maps)])
-    longest = int(_LONGEST * fit.share)
-    rows, columns = axes_of(maps[0].query_tokens, maps[0].key_tokens, face, longest)
-    placed = _place(maps, rows, columns, face)
-    widest = max(face.width(face.drawable(name), TEXT_SIZE, bold=True) for name in names)
-    if fit.width and widest > columns.pixels + _GAP - 8:  # one name would run into the next
-        raise TooWide(0)
+    headings = headings or [""] * len(maps)
+    texts = [title, subtitle, *notes, *headings, *words, *(item.stream for item in maps)]
+    face = typeface(texts)
+    rows, columns = axes_of(
+        maps[0].query_tokens, maps[0].key_tokens, face, int(_LONGEST * fit.share)
+    )
     angle = label_angle(columns, face)
     labels, overhang = label_room(columns, angle, face)
-    alike = [picture_scale(item) for item in maps if item.values == maps[0].values]
-    limits = max(alike, key=lambda one: one[1])
-    units = {item.unit for item in maps}
-    scales = [_limits_of(item, limits) for item in maps]
-    own_notes = [
-        f"{item.stream} has its own scale: from {own[0]:.3g} to {own[1]:.3g}".replace("-", "−")
-        for item, own in zip(maps, scales, strict=True)
-        if own != limits
+    scales = [_scale_of(item, maps) for item in maps]
+    ticks = [[f"{end:.3g}".replace("-", "−") for end in scale] for scale in scales]
+    bar = _BAR + 18 + int(max(face.width(tick, NOTE_SIZE) for pair in ticks for tick in pair))
+    pitch = max(columns.pixels + max(bar + 12, overhang), 0 if fit.width else _NARROWEST) + _GAP
+    across = min(_ACROSS, len(maps))
+    left = 12 + int(rows.widest(face)) + rows.pad
+    full = left + across * pitch - _GAP + 12
+    if fit.width and full > fit.width:
+        raise TooWide(1 - (full - fit.width) / (across * columns.pixels))
+    room = (fit.width or full) - 24
+    heads = [
+        [
+            paragraph(face, item.stream, TEXT_SIZE, True, INK, pitch - _GAP),
+            *(
+                paragraph(face, line, NOTE_SIZE, False, FAINT, pitch - _GAP)
+                for line in heading.split("\n")
+                if line
+            ),
+        ]
+        for item, heading in zip(maps, headings, strict=True)
     ]
-    own_notes += {beyond_note(item, own) for item, own in zip(maps, scales, strict=True)} - {""}
-    own_notes += {no_value_note(item) for item in maps} - {""}
-    own_notes += {
-        unwritten_note(panel.map.weights[0, 0], own)
-        for panel, own in zip(placed, scales, strict=True)
-        if cell_texts(panel.map.weights[0, 0], own, panel.rows, panel.columns, face)
-    } - {""}
-    frame = Frame(
-        title,
-        subtitle,
-        (*notes, *own_notes, *thinning_notes(rows, columns)),
-        units.pop() if len(units) == 1 else "each as said below",
-        limits,
-        face,
-        left=int(max(panel.rows.widest(face) for panel in placed)) + rows.pad + 10,
-        top=labels + int(line_height(TEXT_SIZE)) + 14,
-        right=overhang,
-        fit=fit,
-    )
-    width = max(panel.left + panel.columns.pixels for panel in placed)
-    height = max(panel.top + panel.rows.pixels for panel in placed)
-    ground = np.full((1, 1), frame.limits[0] - 1, dtype=np.float32)
-    figure, base = frame_image(ground, width, height, frame)
-    base.set_axis_off()
-    for panel in placed:
-        _draw(figure, base, panel, (width, height), frame, angle if panel.top == 0 else None)
-    return figure
+    above = title_paragraphs(face, title, subtitle, room)
+    own = [*notes, *thinning_notes(rows, columns)]
+    for item, scale in zip(maps, scales, strict=True):
+        own += [beyond_note(item, scale), no_value_note(item)]
+        if cell_texts(item.weights[0, 0], scale, *_axes_for(item, rows, columns), face):
+            own.append(unwritten_note(item.weights[0, 0], scale))
+    below = note_paragraphs(face, [*filter(None, own), *missing_font_note(face)], room)
+    # In a row of panels, all begin at the height that the longest heading leaves.
+    shares = [heads[start : start + across] for start in range(0, len(maps), across)]
+    top, tops = 12 + height_of(above) + 12, list[tuple[int, int]]()
+    for share in shares:
+        tops.append((top, top + max(map(height_of, share)) + 6 + labels))
+        top = tops[-1][1] + rows.pixels + _GAP
+    page = blank_page(fit.width or full, top + height_of(below) + 12)
+    for place, (item, scale, head) in enumerate(zip(maps, scales, heads, strict=True)):
+        row, column = divmod(place, across)
+        own_rows, own_columns = _axes_for(item, rows, columns)
+        x, (first, y) = left + column * pitch, tops[row]
+        axes = page.axes(x, y, own_columns.pixels, own_rows.pixels)
+        _draw(axes, item, (own_rows, own_columns), scale, face)
+        label_axes(axes, own_rows, own_columns, angle, face)
+        if column:
+            axes.set_yticks([])
+        page.stack(head, x, first, face, axes)
+        height = max(own_rows.pixels, int(2 * line_height(NOTE_SIZE)))
+        _draw_bar(page.axes(x + columns.pixels + 12, y, _BAR, height), axes, ticks[place], face)
+    page.stack(above, 12, 12, face)
+    page.stack(below, 12, top, face)
+    return page.figure
 
 
-def _limits_of(item: AttentionMap, limits: Limits) -> Limits:
-    """The scale of a panel: the common one, unless --scale is own, or only one of them signed."""
-    if chosen("scale") == "own":
+def _scale_of(item: AttentionMap, maps: Sequence[AttentionMap]) -> Limits:
+    """The scale of a panel: its own, unless --scale is a range or shared by those of one unit.
+
+    A scale begins at 0 unless all values lie in its upper half, where 0 would make all alike.
+    """
+    if chosen("scale") == "shared":
+        alike = [picture_scale(one) for one in maps if one.values == item.values]
+        return max(alike, key=lambda one: one[1])
+    if chosen("scale") or item.values == "signed":
         return picture_scale(item)
-    return limits if (item.values == "signed") == (limits[0] < 0) else picture_scale(item)
+    values = item.weights[np.isfinite(item.weights)]
+    low, top = (
+        (float(values.min()), round_up(float(values.max()), 2)) if values.size else (0.0, 1.0)
+    )
+    return (math.floor(low * 100) / 100 if low > top / 2 else 0.0), top
 
 
-def _place(
-    maps: Sequence[AttentionMap], rows: TokenAxis, columns: TokenAxis, face: Typeface
-) -> list[_Panel]:
-    placed: list[_Panel] = []
-    across, below = 0, rows.pixels
-    # Slanted labels must not reach into the next panel.
-    angle = label_angle(columns, face)
-    apart = columns.pixels + max(_GAP, int(columns.widest(face) * 0.75) if angle == 45 else 0)
-    for item in maps:
-        if item.query_tokens == maps[0].query_tokens:
-            placed.append(_Panel(item, rows, columns, across, 0))
-            across += apart
-        else:
-            tokens, count = item.query_tokens, len(item.key_tokens)
-            texts, every = tuple(axis_label(one, face) for one in tokens), tuple(range(len(tokens)))
-            cell = max(rows.cell, int(line_height(rows.size)) + 2)
-            own = TokenAxis(tokens, texts, 1, cell, rows.size, 1, every)
-            first = replace(
-                columns,
-                tokens=columns.tokens[:count],
-                texts=columns.texts[:count],
-                shown=tuple(place for place in columns.shown if place < count),
-            )
-            placed.append(_Panel(item, own, first, 0, below + _GAP))
-            below += _GAP + own.pixels
-    return placed
+def _axes_for(
+    item: AttentionMap, rows: TokenAxis, columns: TokenAxis
+) -> tuple[TokenAxis, TokenAxis]:
+    """The axes of a panel: those of the first, as far as its queries and keys are the same."""
+    count = len(item.key_tokens)
+    shown = tuple(place for place in columns.shown if place < count)
+    keys = replace(columns, tokens=columns.tokens[:count], texts=columns.texts[:count], shown=shown)
+    if len(item.query_tokens) == len(rows.tokens):
+        return rows, keys
+    cell = max(rows.cell, int(line_height(rows.size)) + 2)
+    names = ("",) * len(item.query_tokens)
+    return replace(rows, tokens=item.query_tokens, texts=names, block=1, cell=cell, shown=()), keys
 
 
 def _draw(
-    figure: Figure,
-    base: Axes,
-    panel: _Panel,
-    size: tuple[int, int],
-    frame: Frame,
-    angle: int | None,
+    axes: Axes,
+    item: AttentionMap,
+    axis: tuple[TokenAxis, TokenAxis],
+    limits: Limits,
+    face: Typeface,
 ) -> None:
-    rows, columns, face = panel.rows, panel.columns, frame.face
-    room = base.get_position()
-    across, down = room.width / size[0], room.height / size[1]
-    x, y = room.x0 + panel.left * across, room.y1 - (panel.top + rows.pixels) * down
-    axes = figure.add_axes((x, y, columns.pixels * across, rows.pixels * down))
-    axes.set_label(panel.map.stream)
-    weights = panel.map.weights[0, 0]
+    rows, columns = axis
+    axes.set_label(item.stream)
+    weights = item.weights[0, 0]
     image = block_peaks(weights, rows.block, columns.block)
-    limits = _limits_of(panel.map, frame.limits)
     extent = (-0.5, len(columns.tokens) - 0.5, len(rows.tokens) - 0.5, -0.5)
     draw_image(axes, np.clip(image, *limits), limits, extent=extent)
-    label_axes(axes, rows, columns, angle or 0, face)
-    if panel.left:
-        axes.set_yticks([])
-    if angle is None:
-        axes.set_xticks([])
     draw_borders(axes, rows, columns)
     if numbers := cell_texts(weights, limits, rows, columns, face):
         write_cells(axes, weights, numbers[0], limits, face.font(numbers[1]))
-    looks: dict[str, Any] = {"va": "top", "transform": axes.transAxes, "gid": "panel"}
-    where = (0.0, 1 + (frame.top - 2) / rows.pixels)
-    if angle is None:
-        looks["va"], where = "center", (1 + 12 / columns.pixels, 0.5)
-    name = face.drawable(panel.map.stream)
-    write(axes, where, name, face, TEXT_SIZE, bold=True, clip_on=False, **looks)
+
+
+def _draw_bar(where: Axes, axes: Axes, ticks: Sequence[str], face: Typeface) -> None:
+    image = axes.images[0]
+    bar = where.get_figure(root=True).colorbar(image, cax=where)
+    bar.set_ticks(list(image.get_clim()), labels=list(ticks), fontproperties=face.font(NOTE_SIZE))
+    bar.outline.set(linewidth=0.5, edgecolor=ink((190, 190, 190)))
+    where.tick_params(length=2.5, width=0.5, pad=2, color=ink(FAINT), labelcolor=ink(FAINT))
+    where.set_label("colour bar")
