@@ -38,11 +38,24 @@ def names(maps: list[AttentionMap]) -> list[str]:
     return [item.stream for item in maps]
 
 
-def test_one_scale_holds_for_small_shares_too() -> None:
-    maps = [item.with_weights(item.weights / 10) for item in lenses()[:2]]
-    limits = {axes.images[0].get_clim() for axes in by_name(maps).values()}  # type: ignore[attr-defined]
-    assert len(limits) == 1
-    assert limits.pop()[1] < 0.5
+def test_each_panel_ends_at_its_largest_value_and_begins_high_where_all_are_high() -> None:
+    first, second, row = lenses()
+    high = second.with_weights(0.9 + second.weights / 10)
+    found = by_name([first, high, row])
+    limits = {name: axes.images[0].get_clim() for name, axes in found.items()}  # type: ignore[attr-defined]
+    assert [limits[name][0] for name in ("raw", "gradient")] == pytest.approx([0, 0])
+    assert limits["rollout"][0] >= 0.89
+    for name, item in zip(limits, (first, high, row), strict=True):
+        assert item.weights.max() <= limits[name][1] + 1e-6 <= 1.1 * item.weights.max()
+    assert [axes.get_title() for axes in found.values()] == [*found]  # type: ignore[attr-defined]
+
+
+def test_panels_stand_three_in_a_row_and_overlap_nowhere() -> None:
+    maps = [replace(item, stream=f"{item.stream} {n}") for n in (0, 1) for item in lenses()]
+    boxes = [axes.get_position() for axes in by_name(maps).values()]  # type: ignore[attr-defined]
+    assert len({round(box.x0, 6) for box in boxes}) == 3
+    assert len({round(box.y1, 6) for box in boxes}) == 2
+    assert not any(one.overlaps(other) for one in boxes for other in boxes if one is not other)
 
 
 @pytest.mark.parametrize("words", [["a"], list(ODD), [f"w{n}" for n in range(900)]])

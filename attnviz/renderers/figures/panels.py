@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -97,12 +98,11 @@ def panels(
     room = (fit.width or full) - 24
     heads = [
         [
-            paragraph(face, item.stream, TEXT_SIZE, True, INK, pitch - _GAP),
-            *(
-                paragraph(face, line, NOTE_SIZE, False, FAINT, pitch - _GAP)
-                for line in heading.split("\n")
-                if line
-            ),
+            paragraph(face, text, size, size == TEXT_SIZE, color, pitch - _GAP)
+            for text, size, color in (
+                (item.stream, TEXT_SIZE, INK),
+                *((line, NOTE_SIZE, FAINT) for line in heading.splitlines()),
+            )
         ]
         for item, heading in zip(maps, headings, strict=True)
     ]
@@ -151,7 +151,8 @@ def _scale_of(item: AttentionMap, maps: Sequence[AttentionMap]) -> Limits:
     low, top = (
         (float(values.min()), round_up(float(values.max()), 2)) if values.size else (0.0, 1.0)
     )
-    return (math.floor(low * 100) / 100 if low > top / 2 else 0.0), top
+    low = math.floor(low * 100) / 100
+    return (low if top / 2 < low < top else 0.0), top
 
 
 def _axes_for(
@@ -187,8 +188,8 @@ def _draw(
 
 
 def _draw_bar(where: Axes, axes: Axes, ticks: Sequence[str], face: Typeface) -> None:
-    image = axes.images[0]
-    bar = where.get_figure(root=True).colorbar(image, cax=where)
+    image: Any = axes.images[0]
+    bar = image.figure.colorbar(image, cax=where)
     bar.set_ticks(list(image.get_clim()), labels=list(ticks), fontproperties=face.font(NOTE_SIZE))
     bar.outline.set(linewidth=0.5, edgecolor=ink((190, 190, 190)))
     where.tick_params(length=2.5, width=0.5, pad=2, color=ink(FAINT), labelcolor=ink(FAINT))
