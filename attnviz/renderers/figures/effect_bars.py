@@ -42,6 +42,7 @@ READING = (
 )
 MOST = 60
 """The most bars of a picture, the largest effects first."""
+_NAMED = 5
 _WIDTH, _NARROWEST = 1500, 760
 _CELL = (96, 52)
 _LONGEST_NAME = 44
@@ -72,7 +73,14 @@ def effect_bars(report: AblationReport) -> Figure:
         notes.append(f"without a value, as nothing else was left to see: {without}")
     row = points(1.7 * TEXT_SIZE)
     room = width, row * len(shown) + EDGE
-    canvas, top = page_with_room(report.caption, report.instead, names, notes, room)
+    reading = [report.instead]
+    if len(shown) > _NAMED:  # more than a reader takes in at once
+        largest = (
+            f"{name} {nats(one.effect)}" for one, name in zip(shown[:_NAMED], names, strict=False)
+        )
+        reading.append(f"largest: {', '.join(largest)}")
+    below = "\n".join(filter(None, reading))
+    canvas, top = page_with_room(report.caption, below, names, notes, room)
     left = EDGE + max((canvas.face.width(name, TEXT_SIZE) for name in names), default=0) + 24
     ends = [end for one in shown for end in (one.effect, *(one.interval or ()))]
     low, high = min([0.0, *ends]), max([0.0, *ends])
