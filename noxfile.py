@@ -127,6 +127,13 @@ def coverage(session: nox.Session) -> None:
 
 
 @nox.session
+def sheets(session: nox.Session) -> None:
+    """Draw a contact sheet of each kind of picture into `.sheets`, or of `-- KIND …`."""
+    _install(session)
+    session.run("python", "-m", "tests.sheets", ".sheets", *session.posargs)
+
+
+@nox.session
 def fuzz(session: nox.Session) -> None:
     """Run 1000 random command lines, or `-- RUNS [--seed N]`, and report what broke.
 
