@@ -47,13 +47,18 @@ def program(*places: Path) -> Run:
     return run
 
 
-def broken(place: Path, group: str, name: str, value: str, code: str = "") -> Run:
-    """The program beside a package that declares one row and has one module of code."""
-    info = place / "broken-1.0.dist-info"
+def declare(place: Path, package: str, group: str, name: str, value: str, code: str) -> None:
+    """A package that declares one row and has one module of code."""
+    info = place / f"{package}-1.0.dist-info"
     info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n")
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text(f"[attnviz.{group}]\n{name} = {value}\n")
-    (place / "broken.py").write_text(code)
+    (place / f"{package}.py").write_text(code)
+
+
+def broken(place: Path, group: str, name: str, value: str, code: str = "") -> Run:
+    """The program beside such a package."""
+    declare(place, "broken", group, name, value, code)
     return program(place)
 
 
@@ -118,28 +123,29 @@ def test_a_format_of_another_package_writes_and_names_files(
     assert path.read_text().startswith('digraph "0" {\n  "The" -> "the"')
 
 
-@pytest.mark.parametrize(
-    ("group", "name", "value", "code", "why"),
-    [
-        ("measures", "far", "broken:FAR", "", "AttributeError: "),
-        ("measures", "far", "broken:FAR", "import nowhere", "ModuleNotFoundError: No module"),
-        ("measures", "far", "broken:FAR", "raise SystemExit(3)", "SystemExit: 3"),
-        ("measures", "far", "broken:FAR", "raise BaseException('no')", "BaseException: no"),
-        ("lenses", "far", "broken:FAR", "FAR = 3", "'broken:FAR' is no attnviz.core.registry.Lens"),
-        ("lenses", "norm", "broken:FAR", "FAR = 3", "there is another row of this name"),
-        ("formats", "F\x1b[31m", "broken:FAR", "FAR = 3", "lower-case letters, digits and hyphens"),
-    ],
-)
-def test_a_plugin_that_cannot_be_had_costs_one_line(
-    tmp_path: Path, plain: str, group: str, name: str, value: str, code: str, why: str
-) -> None:
-    done = broken(tmp_path, group, name, value, code)("self", MATS[0], "-q")
+WRONG = [
+    ("measures", "far", "FAR", "", "AttributeError: "),
+    ("measures", "wide", "FAR", "import nowhere", "ModuleNotFoundError: No module"),
+    ("measures", "near", "FAR", "raise SystemExit(3)", "SystemExit: 3"),
+    ("measures", "next", "FAR", "raise BaseException('no')", "BaseException: no"),
+    ("lenses", "far", "FAR", "FAR = 3", "FAR' is no attnviz.core.registry.Lens"),
+    ("lenses", "norm", "FAR", "FAR = 3", "there is another row of this name"),
+    ("formats", "F\x1b[31m", "FAR", "FAR = 3", "lower-case letters, digits and hyphens"),
+]
+
+
+def test_each_plugin_that_cannot_be_had_costs_one_line(tmp_path: Path, plain: str) -> None:
+    for number, (group, name, value, code, _) in enumerate(WRONG):
+        declare(tmp_path, f"broken{number}", group, name, f"broken{number}:{value}", code)
+    done = program(tmp_path)("self", MATS[0], "-q")
     assert (done.returncode, done.stdout) == (0, plain)
-    (line,) = done.stderr.splitlines()
-    assert line.startswith("note: the plug-in ")
-    assert "of 'broken'" in line
-    assert why in line
-    assert "\x1b" not in line
+    assert "\x1b" not in done.stderr
+    lines = done.stderr.splitlines()
+    assert len(lines) == len(WRONG)
+    for number, (*_, why) in enumerate(WRONG):
+        (line,) = (line for line in lines if f"of 'broken{number}'" in line)
+        assert line.startswith("note: the plug-in ")
+        assert why in line
 
 
 ROW = "from attnviz.core.registry import {0}\nROW = {0}('Fails.', 'broken:fail', {1})\n"
@@ -147,14 +153,15 @@ FAILS = "def fail(*arguments, **options):\n    raise ValueError('this\\nfails')\
 ENDS = FAILS.replace("ValueError", "SystemExit")
 
 
-@pytest.mark.parametrize("fails", [FAILS, ENDS])
-def test_a_measure_that_fails_is_left_out_of_the_others(tmp_path: Path, fails: str) -> None:
-    code = ROW.format("Measure", "'bad'") + fails
-    done = broken(tmp_path, "measures", "bad", "broken:ROW", code)("heads", MATS[0], "--no-repeat")
+def test_a_measure_that_fails_is_left_out_of_the_others(tmp_path: Path) -> None:
+    for name, fails in (("bad", FAILS), ("worse", ENDS)):
+        row = ROW.format("Measure", f"'{name}'").replace("broken", name)
+        declare(tmp_path, name, "measures", name, f"{name}:ROW", row + fails)
+    done = program(tmp_path)("heads", MATS[0], "--no-repeat")
     assert done.returncode == 0
     assert "next-token" in done.stdout
-    kind = "SystemExit" if fails == ENDS else "ValueError"
-    assert f"measure bad of 'broken' is left out: {kind}: this fails" in done.stderr
+    for name, kind in (("bad", "ValueError"), ("worse", "SystemExit")):
+        assert f"measure {name} of '{name}' is left out: {kind}: this fails" in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 import random
+import resource
 import signal
 import struct
 import subprocess
@@ -15,7 +17,10 @@ from typing import Any
 
 import pytest
 
-from tests.invoke import OWN, Done, attnviz
+from attnviz.__main__ import main
+from attnviz.runs import resumable
+from attnviz.storage import writing
+from tests.invoke import OWN, Done, attnviz, forked
 from tests.patience import HUNG, wait_until
 
 pytestmark = pytest.mark.slow
@@ -23,33 +28,6 @@ pytestmark = pytest.mark.slow
 SMALL = (*OWN, "--head", "0", "-q", "-f", "none")
 COUNT = 300
 """More than a chunk of records."""
-
-DYING = """
-import os, resource, signal, sys
-import attnviz.cli.places  # which writes to stdout by the real one
-from attnviz.__main__ import main
-from attnviz.runs import resumable
-from attnviz.storage import writing
-
-how, place = sys.argv.pop(1), int(sys.argv.pop(1))
-resumable.SECONDS = 0.02
-real, written = writing.write_whole, 0
-
-def write_whole(file, data):
-    global written
-    written += (counts := b'"question":' not in data[:30])  # a journal is of the clock
-    if how != "limit" and counts and written == place:
-        if how == "SIGKILL":
-            real(file, data[: len(data) // 2])
-        os.kill(os.getpid(), getattr(signal, how))
-    real(file, data)
-
-writing.write_whole = write_whole
-if how == "limit":
-    resource.setrlimit(resource.RLIMIT_FSIZE, (place, place))
-main()
-"""
-"""A run that a signal hits, or its disk's end, while it writes."""
 
 
 @pytest.fixture
@@ -61,16 +39,31 @@ def texts(tmp_path: Path) -> Path:
     return path
 
 
-def dying(how: str, place: int, *arguments: Any, **more: Any) -> Done:
-    """A process to which that happens at its `place`-th write, or byte."""
-    done = subprocess.run(
-        [sys.executable, "-c", DYING, how, str(place), *map(str, arguments)],
-        stdout=more.pop("stdout", subprocess.PIPE),
-        stderr=subprocess.PIPE,
-        timeout=HUNG,
-        check=False,
-    )
-    return Done(done.returncode, done.stdout or b"", done.stderr.decode())
+def dying(how: str, place: int, *arguments: Any, stdout: int | None = None) -> Done:
+    """A run that a signal hits, or its disk's end, at its `place`-th write, or byte."""
+
+    def work() -> None:
+        real, written = writing.write_whole, 0
+
+        def write_whole(file: int, data: bytes) -> None:
+            nonlocal written
+            written += (counts := b'"question":' not in data[:30])  # a journal is of the clock
+            if how != "limit" and counts and written == place:
+                if how == "SIGKILL":
+                    real(file, data[: len(data) // 2])
+                os.kill(os.getpid(), getattr(signal, how))
+            real(file, data)
+
+        resumable.SECONDS = 0.02
+        writing.write_whole = write_whole
+        if how == "limit":
+            resource.setrlimit(resource.RLIMIT_FSIZE, (place, place))
+        elif how == "end":
+            writing.PartialFile.keep = lambda _: os._exit(9)  # type: ignore[method-assign]
+        sys.argv = ["attnviz", *map(str, arguments)]
+        main()
+
+    return forked(work, stdout)
 
 
 def left(folder: Path) -> dict[str, bytes]:
@@ -202,7 +195,8 @@ def test_a_full_disk_behind_stdout_leaves_whole_records(
     path = tmp_path / "out.jsonl"
     path.write_bytes(b'"before"\n')
     with path.open(mode) as file:
-        done = dying("limit", 50_001, "self", "-i", texts, *OWN, "-q", "-f", "jsonl", stdout=file)
+        words = ("self", "-i", texts, *OWN, "-q", "-f", "jsonl")
+        done = dying("limit", 50_001, *words, stdout=file.fileno())
     assert done.status == 1
     assert done.err.splitlines()[-1] == "attnviz: error: cannot write to stdout: File too large"
     lines = path.read_bytes().splitlines(keepends=True)
@@ -216,7 +210,8 @@ def test_many_texts_to_a_full_device_end_in_one_line(tmp_path: Path) -> None:
     texts = tmp_path / "texts.txt"
     texts.write_text("a b\nc d\n")
     with Path("/dev/full").open("wb") as full:
-        done = dying("limit", 1 << 30, "self", "-i", texts, *OWN, "-q", "-f", "tsv", stdout=full)
+        words = ("self", "-i", texts, *OWN, "-q", "-f", "tsv")
+        done = dying("limit", 1 << 30, *words, stdout=full.fileno())
     assert done.status == 1
     assert done.err == "attnviz: error: cannot write to stdout: No space left on device\n"
 
@@ -266,8 +261,9 @@ def test_without_resume_the_old_part_is_replaced_by_the_first_record_only(
     assert {*made(tmp_path)} == {"texts.txt", "a.jsonl"}
 
 
-def test_nothing_to_resume_and_everything_done(texts: Path, tmp_path: Path) -> None:
-    shards = ("--shard-size", "100")
+def test_nothing_to_resume_and_everything_done(tmp_path: Path) -> None:
+    texts, shards = tmp_path / "texts.txt", ("--shard-size", "4")
+    texts.write_bytes(b"a b\n\xff\nc d e\n" * 2 + b"f g\n" * 5)
     rejects = ("--rejects", tmp_path / "r.jsonl")
     for name, more in (
         ("a.jsonl", ()),
@@ -303,10 +299,7 @@ def test_killed_behind_its_end_it_ends_with_the_same_status(
     name: str, texts: Path, tmp_path: Path
 ) -> None:
     asked = ("self", "-i", texts, *SMALL, *in_folder(tmp_path / "out", name))
-    code = DYING.replace("main()", "writing.PartialFile.keep = lambda _: os._exit(9)\nmain()")
-    subprocess.run(
-        [sys.executable, "-c", code, "SIGKILL", "0", *map(str, asked)], check=False, timeout=HUNG
-    )
+    assert dying("end", 0, *asked).status == 9
     journal = tmp_path / "out" / f".{name}.journal"
     assert json.loads(journal.read_bytes())["ended"]
     done = attnviz(*asked, "--resume", "-q")

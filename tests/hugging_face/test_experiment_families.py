@@ -29,7 +29,7 @@ from attnviz.models.hugging_face.experiment import (
 )
 from attnviz.models.hugging_face.load.imports import quiet
 from attnviz.models.lens import explained_by
-from tests.hugging_face.tiny_families import FAMILIES
+from tests.hugging_face.tiny_families import UNLIKE
 from tests.hugging_face.tiny_heads import asked, eager, head_of, make
 from tests.precision import allowed, apart, exact, in_float64
 
@@ -45,7 +45,7 @@ SOFTMAXES = ("torch.nn.functional.softmax", "torch.softmax", "torch.Tensor.softm
 def families(route):
     return [
         pytest.param(name, marks=() if name in FAST else pytest.mark.slow)
-        for name, family in FAMILIES.items()
+        for name, family in UNLIKE.items()
         if family.route == route and head_of(name) and family.kind != "windows"
     ]
 
