@@ -89,13 +89,6 @@ def test_npz_holds_arrays(texts: Path) -> None:
         assert archive["0/mean"].shape[1:] == (1, 2)
 
 
-def test_the_overview_is_a_picture(texts: Path, tmp_path: Path) -> None:
-    path = tmp_path / "heads.png"
-    done = attnviz("corpus", texts, *SMALL, "-f", "none", "--overview", path)
-    assert (done.status, done.out) == (0, b"")
-    assert path.read_bytes().startswith(b"\x89PNG")
-
-
 def test_a_bad_line_is_told_by_number_and_the_rest_is_done(tmp_path: Path) -> None:
     path = tmp_path / "texts.jsonl"
     path.write_text('{"text": "the cat"}\n{"words": 1}\n{"text": "a dog"}\n')

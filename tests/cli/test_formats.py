@@ -98,12 +98,6 @@ def test_one_run_writes_everything_and_computes_once(
     assert saved.tokens == tuple(WORDS)
 
 
-def test_pictures_of_several_texts_are_numbered(tmp_path: Path) -> None:
-    done = attnviz("self", "a b", "c d", *OWN, "--heatmap", tmp_path / "h.png", "-f", "none")
-    assert done.status == 0
-    assert sorted(item.name for item in tmp_path.iterdir()) == ["h-0.png", "h-1.png"]
-
-
 def test_json_is_one_document_whose_offsets_are_into_the_given_text() -> None:
     document = attnviz("self", TEXT, *OWN, "-f", "json").json()
     assert list(document) == ["schema", "id", "text", "maps", "provenance"]
@@ -167,10 +161,3 @@ def test_quiet_says_nothing_and_verbose_says_how_fast() -> None:
 
 def test_a_note_is_said_once_for_many_texts() -> None:
     assert attnviz("self", "a b", "b", "c", *OWN, "-f", "none").err.count("note") == 1
-
-
-def test_plain_self_and_cross_work_without_any_option() -> None:
-    for arguments in (("self", "The cat sat"), ("cross", "The red car", "La voiture rouge")):
-        done = attnviz(*arguments)
-        assert done.status == 0, done.err
-        assert "attend to columns" in done.text

@@ -243,16 +243,6 @@ def test_what_is_no_file_is_somebody_else_s_and_never_read(tmp_path: Path) -> No
     assert attnviz(*asked).status == 0
 
 
-@pytest.mark.parametrize("suffix", [".png", ".jpg", ".bmp", ".html", ".npz"])
-def test_rejects_never_take_the_place_of_a_picture_or_other_data(
-    suffix: str, tmp_path: Path
-) -> None:
-    rejects = tmp_path / f"a{suffix}"
-    rejects.write_bytes(b"precious")
-    done = attnviz("self", "a b", *OWN, "--rejects", rejects)
-    assert (done.status, rejects.read_bytes()) == (2, b"precious")
-
-
 def test_options_say_what_was_given_unless_it_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

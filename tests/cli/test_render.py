@@ -13,10 +13,15 @@ from tests.invoke import OWN, attnviz
 TEXTS = ("The cat sat.", "A dog ran")
 
 
-@pytest.mark.parametrize("name", formats_of("maps"))
-@pytest.mark.parametrize("saved_as", ["npz", "parquet", "json", "jsonl"])
+@pytest.mark.parametrize(
+    ("saved_as", "name"),
+    [
+        *(("npz", name) for name in formats_of("maps")),
+        *((name, shown) for name in ("parquet", "json", "jsonl") for shown in ("npz", "table")),
+    ],
+)
 @pytest.mark.slow
-def test_a_pipe_gives_what_a_direct_run_gives(name: str, saved_as: str) -> None:
+def test_a_pipe_gives_what_a_direct_run_gives(saved_as: str, name: str) -> None:
     for texts in (TEXTS[:1], TEXTS):
         saved = attnviz("self", *texts, *OWN, "-f", saved_as).out
         assert attnviz("render", "-", "-f", name, stdin=saved) == attnviz(

@@ -86,11 +86,9 @@ def in_folder(folder: Path, name: str) -> tuple[Any, ...]:
     ("name", "more"),
     [
         ("maps.jsonl", ()),
-        ("maps.tsv", ()),
         ("maps.csv", ("--shard-size", "70")),
         ("maps.npz", ("--shard-size", "40")),
         ("maps.parquet", ("--shard-size", "90")),
-        ("maps.json", ("--shard-size", "256")),
         ("other.tsv", ("--workers", "2")),
     ],
 )

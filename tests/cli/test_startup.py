@@ -26,16 +26,8 @@ def test_listing_and_help_import_nothing_heavy(arguments: tuple[str, ...]) -> No
     assert "attnviz" in loaded
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "multi-head",
-        pytest.param("linear", marks=pytest.mark.slow),
-        pytest.param("naive", marks=pytest.mark.slow),
-    ],
-)
-def test_an_own_layer_needs_no_torch(name: str) -> None:
-    loaded, done = imported("self", "a b", "--mechanism", name)
+def test_an_own_layer_needs_no_torch() -> None:
+    loaded, done = imported("self", "a b", "--mechanism", "multi-head")
     assert done.status == 0
     assert not loaded & HEAVY
 

@@ -136,10 +136,13 @@ def test_records_are_flushed_one_by_one() -> None:
 
 
 @pytest.mark.parametrize(
-    "encoding",
-    [{"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}],
+    ("words", "encoding"),
+    [
+        ([], {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}),
+        (["self"], {"PYTHONIOENCODING": "ascii"}),
+        (["watch"], {"PYTHONIOENCODING": "ascii"}),
+    ],
 )
-@pytest.mark.parametrize("words", [[], ["self"], ["watch"]])
 def test_help_is_shown_in_every_encoding(words: list[str], encoding: dict[str, str]) -> None:
     done = fresh(*words, "--help", **encoding)
     assert (done.status, done.err) == (0, "")

@@ -64,8 +64,13 @@ def watched(done: Done) -> tuple[int, bytes, str]:
     return done.status & 0xFF, done.out, err
 
 
-@pytest.mark.parametrize("behind", [[], ["--html", "-o", "--", "-q", "-m", "é *"]])
-@pytest.mark.parametrize("name", ["program.py", "sub/program.py", "link.py", "./program.py"])
+@pytest.mark.parametrize(
+    ("name", "behind"),
+    [
+        ("program.py", ["--html", "-o", "--", "-q", "-m", "é *"]),
+        *((name, []) for name in ("sub/program.py", "link.py", "./program.py")),
+    ],
+)
 def test_a_script_finds_what_python_gives_it(name: str, behind: list[str]) -> None:
     script(PROBE, "sub/program.py")
     script(PROBE)

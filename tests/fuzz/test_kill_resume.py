@@ -167,7 +167,7 @@ few = {"deadline": None, "derandomize": True, "database": None}
 TestResuming = pytest.mark.slow(Resuming.TestCase)
 TestResuming.settings = settings(
     **few,
-    max_examples=25,
+    max_examples=15,
     stateful_step_count=6,
     phases=[Phase.generate],
     suppress_health_check=list(HealthCheck),

@@ -131,8 +131,7 @@ def test_models_written_by_hand_are_seen_as_they_attend(name: str, grad: bool) -
     assert {item.stream for item in result.maps} == streams
 
 
-@pytest.mark.parametrize("item", [0, 2])
-@pytest.mark.parametrize("grad", [True, False])
+@pytest.mark.parametrize(("grad", "item"), [(True, 0), (False, 2)])
 @pytest.mark.parametrize("way", models.WAYS)
 def test_however_it_is_written_each_softmax_is_one_map_of_all_its_heads(
     way: str, grad: bool, item: int
@@ -266,7 +265,7 @@ LAYOUTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize(
-    ("mode", "weights"), [("train", True), ("train", False), ("eval", True), ("no grad", False)]
+    ("mode", "weights"), [("train", False), ("eval", True), ("no grad", False)]
 )
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_torch_s_own_module_is_seen_in_every_layout(layout: str, mode: str, weights: bool) -> None:
