@@ -68,6 +68,19 @@ def plain_surroundings() -> Iterator[None]:
         yield
 
 
+@pytest.fixture
+def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files of pictures have a quarter of their pixels each way, where no test looks at them."""
+    from matplotlib.figure import Figure
+
+    save: Any = Figure.savefig
+
+    def savefig(self: Any, *given: Any, dpi: float, **more: Any) -> None:
+        save(self, *given, dpi=dpi / 4, **more)
+
+    monkeypatch.setattr(Figure, "savefig", savefig)
+
+
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
     """Debian's chromium, without a window; one, since playwright starts once in a process."""

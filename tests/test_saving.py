@@ -26,6 +26,8 @@ from attnviz.storage.writing import write_file
 from tests.invoke import OWN
 from tests.invoke import attnviz as run
 
+pytestmark = pytest.mark.usefixtures("coarse")
+
 PACKAGE = Path(attnviz.__file__).parent
 SUFFIXES = {"page": ".html", "save": ".npz"}
 WRITES = r"\.write_(?:bytes|text)\(|\.savefig\(|\bmkstemp\(|\bumask\(|\bopen\([^)]*\"[wax]b?\""
