@@ -1,7 +1,5 @@
 """The command line, run in this process, in a fresh one, or on a terminal of its own."""
 
-from __future__ import annotations
-
 import fcntl
 import io
 import json

@@ -1,7 +1,5 @@
 """Rows that other packages add: the example in the documents, and packages that are broken."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -71,7 +69,7 @@ def plain() -> str:
 MATS = ("The cat sat on the mat", "-q", "-f", "json")
 
 
-def test_a_mechanism_of_another_package_is_used_listed_and_worked(installed: Path) -> None:
+def test_a_mechanism_of_another_package_is_used_listed_and_worked(installed):
     run = program(installed)
     assert "(from 'attnviz-example')" in run("mechanisms").stdout
     weights = json.loads(run("self", *MATS, "--mechanism", "cosine").stdout)["maps"][0]["weights"]
@@ -83,7 +81,7 @@ def test_a_mechanism_of_another_package_is_used_listed_and_worked(installed: Pat
     assert_allclose(parts["scores"], 10 * cosines, atol=1e-5)
 
 
-def test_a_lens_of_another_package_squares_the_weights(installed: Path) -> None:
+def test_a_lens_of_another_package_squares_the_weights(installed):
     run = program(installed)
     raw, seen = (
         np.array(json.loads(run("self", *MATS, *lens).stdout)["maps"][0]["weights"])
@@ -96,9 +94,7 @@ def test_a_lens_of_another_package_squares_the_weights(installed: Path) -> None:
     assert "sharper" in streams
 
 
-def test_a_measure_of_another_package_is_in_the_table_the_data_and_the_roles(
-    installed: Path,
-) -> None:
+def test_a_measure_of_another_package_is_in_the_table_the_data_and_the_roles(installed):
     run = program(installed)
     shown = run("heads", MATS[0], "--sort", "far", "-q")
     assert "far" in shown.stdout, shown.stderr
@@ -114,9 +110,7 @@ def test_a_measure_of_another_package_is_in_the_table_the_data_and_the_roles(
     )
 
 
-def test_a_format_of_another_package_writes_and_names_files(
-    installed: Path, tmp_path: Path
-) -> None:
+def test_a_format_of_another_package_writes_and_names_files(installed, tmp_path):
     path = tmp_path / "links.dot"
     done = program(installed)("self", MATS[0], "-o", str(path), "-q")
     assert done.returncode == 0, done.stderr
@@ -134,7 +128,7 @@ WRONG = [
 ]
 
 
-def test_each_plugin_that_cannot_be_had_costs_one_line(tmp_path: Path, plain: str) -> None:
+def test_each_plugin_that_cannot_be_had_costs_one_line(tmp_path, plain):
     for number, (group, name, value, code, _) in enumerate(WRONG):
         declare(tmp_path, f"broken{number}", group, name, f"broken{number}:{value}", code)
     done = program(tmp_path)("self", MATS[0], "-q")
@@ -153,7 +147,7 @@ FAILS = "def fail(*arguments, **options):\n    raise ValueError('this\\nfails')\
 ENDS = FAILS.replace("ValueError", "SystemExit")
 
 
-def test_a_measure_that_fails_is_left_out_of_the_others(tmp_path: Path) -> None:
+def test_a_measure_that_fails_is_left_out_of_the_others(tmp_path):
     for name, fails in (("bad", FAILS), ("worse", ENDS)):
         row = ROW.format("Measure", f"'{name}'").replace("broken", name)
         declare(tmp_path, name, "measures", name, f"{name}:ROW", row + fails)
@@ -174,8 +168,8 @@ def test_a_measure_that_fails_is_left_out_of_the_others(tmp_path: Path) -> None:
     ],
 )
 def test_what_fails_where_it_is_asked_for_is_one_line_and_status_1(
-    tmp_path: Path, group: str, row: str, asked: tuple[str, str], kind: str
-) -> None:
+    tmp_path, group, row, asked, kind
+):
     fails = FAILS.replace("ValueError", kind)
     done = broken(tmp_path, group, "bad", "broken:ROW", row + fails)("self", MATS[0], *asked)
     assert (done.returncode, done.stdout) == (1, "")
@@ -184,21 +178,21 @@ def test_what_fails_where_it_is_asked_for_is_one_line_and_status_1(
     )
 
 
-def test_ctrl_c_in_a_plugin_is_ctrl_c(tmp_path: Path) -> None:
+def test_ctrl_c_in_a_plugin_is_ctrl_c(tmp_path):
     fails = FAILS.replace("ValueError", "KeyboardInterrupt")
     run = broken(tmp_path, "measures", "bad", "broken:ROW", ROW.format("Measure", "'bad'") + fails)
     done = run("heads", MATS[0], "--no-repeat")
     assert (done.returncode, done.stdout) == (130, "")
 
 
-def test_beside_every_lens_one_that_fails_is_left_out(tmp_path: Path) -> None:
+def test_beside_every_lens_one_that_fails_is_left_out(tmp_path):
     run = broken(tmp_path, "lenses", "bad", "broken:ROW", ROW.format("Lens", "") + FAILS)
     done = run("self", MATS[0], "--lens", "all", "-f", "json")
     assert done.returncode == 0
     assert "lens bad is left out: this fails" in done.stdout.replace("\\n", " ")
 
 
-def test_code_that_is_gone_is_one_line(tmp_path: Path) -> None:
+def test_code_that_is_gone_is_one_line(tmp_path):
     run = broken(tmp_path, "lenses", "bad", "broken:ROW", ROW.format("Lens", ""))
     done = run("self", MATS[0], "--lens", "bad")
     assert done.returncode == 1

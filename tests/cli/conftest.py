@@ -1,7 +1,5 @@
 """What commands draw is looked at elsewhere; here it is written."""
 
-from __future__ import annotations
-
 import pytest
 
 

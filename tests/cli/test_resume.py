@@ -1,7 +1,5 @@
 """Runs over many texts that are killed, interrupted or out of room, and what is left of them."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os
@@ -92,9 +90,7 @@ def in_folder(folder: Path, name: str) -> tuple[Any, ...]:
         ("other.tsv", ("--workers", "2")),
     ],
 )
-def test_killed_in_the_middle_of_a_record_it_goes_on_to_the_same_bytes(
-    name: str, more: tuple[str, ...], texts: Path, tmp_path: Path
-) -> None:
+def test_killed_in_the_middle_of_a_record_it_goes_on_to_the_same_bytes(name, more, texts, tmp_path):
     asked = ("self", "-i", texts, *SMALL, *more)
     whole = attnviz(*asked, *in_folder(tmp_path / "whole", name))
     assert whole.status == 1  # of two bad lines
@@ -111,7 +107,7 @@ def test_killed_in_the_middle_of_a_record_it_goes_on_to_the_same_bytes(
     assert made(folder) == expected
 
 
-def test_pocket_killed_from_outside_goes_on_to_the_same_bytes(tmp_path: Path) -> None:
+def test_pocket_killed_from_outside_goes_on_to_the_same_bytes(tmp_path):
     texts = tmp_path / "texts.txt"
     texts.write_text("".join(f"The red car number {n} is fast\n" for n in range(270)))
     (tmp_path / "out").mkdir()
@@ -130,9 +126,7 @@ def test_pocket_killed_from_outside_goes_on_to_the_same_bytes(tmp_path: Path) ->
     ("how", "status", "more"),
     [("SIGINT", 130, ()), ("SIGTERM", 143, ()), ("SIGTERM", 143, ("--workers", "2"))],
 )
-def test_a_signal_leaves_what_can_be_gone_on_with(
-    how: str, status: int, more: tuple[str, ...], texts: Path, tmp_path: Path
-) -> None:
+def test_a_signal_leaves_what_can_be_gone_on_with(how, status, more, texts, tmp_path):
     out = tmp_path / "out"
     asked = ("self", "-i", texts, *OWN, "-f", "none", *in_folder(out, "a.tsv"))
     done = dying(how, 100, *asked, *more)
@@ -148,7 +142,7 @@ def test_a_signal_leaves_what_can_be_gone_on_with(
     assert made(out) == made(tmp_path / "whole")
 
 
-def test_ctrl_c_waits_for_the_record_that_is_on_its_way_to_stdout(tmp_path: Path) -> None:
+def test_ctrl_c_waits_for_the_record_that_is_on_its_way_to_stdout(tmp_path):
     texts = tmp_path / "texts.txt"
     texts.write_text(f"{'a b c d e f g h ' * 8}\n" * 500)
     process = subprocess.Popen(
@@ -168,7 +162,7 @@ def test_ctrl_c_waits_for_the_record_that_is_on_its_way_to_stdout(tmp_path: Path
     assert [json.loads(line)["id"] for line in out.splitlines()] == ["0"]
 
 
-def test_a_full_disk_leaves_whole_records_to_go_on_with(texts: Path, tmp_path: Path) -> None:
+def test_a_full_disk_leaves_whole_records_to_go_on_with(texts, tmp_path):
     out = tmp_path / "out"
     asked = ("self", "-i", texts, *OWN, "-f", "none", *in_folder(out, "a.jsonl"))
     done = dying("limit", 100_001, *asked)
@@ -187,9 +181,7 @@ def test_a_full_disk_leaves_whole_records_to_go_on_with(texts: Path, tmp_path: P
 
 
 @pytest.mark.parametrize("mode", ["wb", "ab"])
-def test_a_full_disk_behind_stdout_leaves_whole_records(
-    mode: str, texts: Path, tmp_path: Path
-) -> None:
+def test_a_full_disk_behind_stdout_leaves_whole_records(mode, texts, tmp_path):
     path = tmp_path / "out.jsonl"
     path.write_bytes(b'"before"\n')
     with path.open(mode) as file:
@@ -204,7 +196,7 @@ def test_a_full_disk_behind_stdout_leaves_whole_records(
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
-def test_many_texts_to_a_full_device_end_in_one_line(tmp_path: Path) -> None:
+def test_many_texts_to_a_full_device_end_in_one_line(tmp_path):
     texts = tmp_path / "texts.txt"
     texts.write_text("a b\nc d\n")
     with Path("/dev/full").open("wb") as full:
@@ -214,9 +206,7 @@ def test_many_texts_to_a_full_device_end_in_one_line(tmp_path: Path) -> None:
     assert done.err == "attnviz: error: cannot write to stdout: No space left on device\n"
 
 
-def test_a_file_is_written_to_its_end_though_nobody_reads_stdout(
-    texts: Path, tmp_path: Path
-) -> None:
+def test_a_file_is_written_to_its_end_though_nobody_reads_stdout(texts, tmp_path):
     path = tmp_path / "a.tsv"
     command = f"{sys.executable} -m attnviz self -i {texts} {' '.join(OWN)} -q -f tsv"
     script = f"{command} -o {path} | head -n 1; echo ${{PIPESTATUS[0]}}"
@@ -227,7 +217,7 @@ def test_a_file_is_written_to_its_end_though_nobody_reads_stdout(
     assert path.read_bytes() == (tmp_path / "b.tsv").read_bytes()
 
 
-def test_other_options_or_another_input_are_refused(texts: Path, tmp_path: Path) -> None:
+def test_other_options_or_another_input_are_refused(texts, tmp_path):
     path = tmp_path / "a.jsonl"
     asked = ("self", "-i", texts, *SMALL, "-o", path)
     dying("SIGKILL", 200, *asked)
@@ -245,9 +235,7 @@ def test_other_options_or_another_input_are_refused(texts: Path, tmp_path: Path)
     assert "the input's checksum was" in attnviz(*asked, "--resume").mistake
 
 
-def test_without_resume_the_old_part_is_replaced_by_the_first_record_only(
-    texts: Path, tmp_path: Path
-) -> None:
+def test_without_resume_the_old_part_is_replaced_by_the_first_record_only(texts, tmp_path):
     path = tmp_path / "a.jsonl"
     asked = ("self", "-i", texts, *OWN, "-f", "none", "-o", path)
     dying("SIGINT", 50, *asked)
@@ -259,7 +247,7 @@ def test_without_resume_the_old_part_is_replaced_by_the_first_record_only(
     assert {*made(tmp_path)} == {"texts.txt", "a.jsonl"}
 
 
-def test_nothing_to_resume_and_everything_done(tmp_path: Path) -> None:
+def test_nothing_to_resume_and_everything_done(tmp_path):
     texts, shards = tmp_path / "texts.txt", ("--shard-size", "4")
     texts.write_bytes(b"a b\n\xff\nc d e\n" * 2 + b"f g\n" * 5)
     rejects = ("--rejects", tmp_path / "r.jsonl")
@@ -283,7 +271,7 @@ def test_nothing_to_resume_and_everything_done(tmp_path: Path) -> None:
         assert left(tmp_path) == before
 
 
-def test_of_lines_that_all_went_well_everything_done_is_no_failure(tmp_path: Path) -> None:
+def test_of_lines_that_all_went_well_everything_done_is_no_failure(tmp_path):
     texts = tmp_path / "texts.csv"
     texts.write_text('id,text\nx,a b\nx,a b\nx,a b c\n\ny,"d\n"\n')
     for name in ("a.jsonl", "a.tsv", "a.csv", "a.parquet"):
@@ -293,9 +281,7 @@ def test_of_lines_that_all_went_well_everything_done_is_no_failure(tmp_path: Pat
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.tsv"])
-def test_killed_behind_its_end_it_ends_with_the_same_status(
-    name: str, texts: Path, tmp_path: Path
-) -> None:
+def test_killed_behind_its_end_it_ends_with_the_same_status(name, texts, tmp_path):
     asked = ("self", "-i", texts, *SMALL, *in_folder(tmp_path / "out", name))
     assert dying("end", 0, *asked).status == 9
     journal = tmp_path / "out" / f".{name}.journal"
@@ -319,16 +305,14 @@ def test_killed_behind_its_end_it_ends_with_the_same_status(
         (("--shard-size", "3"), "--shard-size is about the data file: add -o FILE"),
     ],
 )
-def test_what_cannot_be_resumed_is_told(
-    more: tuple[str, ...], message: str, texts: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_cannot_be_resumed_is_told(more, message, texts, monkeypatch):
     monkeypatch.chdir(texts.parent)
     done = attnviz("self", "-i", texts, *OWN, *more)
     assert done.status == 2
     assert done.mistake.startswith(message)
 
 
-def test_stdin_can_be_sharded_but_not_resumed(tmp_path: Path) -> None:
+def test_stdin_can_be_sharded_but_not_resumed(tmp_path):
     asked = ("self", "-", *OWN, "-q", "-f", "none", "-o", tmp_path / "a.jsonl")
     done = attnviz(*asked, "--resume", stdin=b"a\nb\n")
     assert done.status == 2
@@ -337,7 +321,7 @@ def test_stdin_can_be_sharded_but_not_resumed(tmp_path: Path) -> None:
     assert {*left(tmp_path)} == {"a-00000.jsonl", "a-00001.jsonl"}
 
 
-def test_a_bad_record_takes_its_number_in_the_shards(tmp_path: Path) -> None:
+def test_a_bad_record_takes_its_number_in_the_shards(tmp_path):
     import pyarrow.parquet as pq
 
     texts = tmp_path / "texts.jsonl"
@@ -355,7 +339,7 @@ def test_a_bad_record_takes_its_number_in_the_shards(tmp_path: Path) -> None:
         assert done.json()["text"] == "d"
 
 
-def test_a_file_that_another_run_is_writing_is_left_alone(tmp_path: Path) -> None:
+def test_a_file_that_another_run_is_writing_is_left_alone(tmp_path):
     code = (
         "import sys; from pathlib import Path; from attnviz.storage.writing import PartialFile\n"
         "held = PartialFile(Path(sys.argv[1])); print(flush=True); sys.stdin.read()"

@@ -3,8 +3,6 @@
 Each run is a forked child that sends itself a real signal before one of its acts on the disk.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

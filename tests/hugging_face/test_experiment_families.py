@@ -5,8 +5,6 @@ link is cut by −∞ in the softmax of transformers' own eager attention, and g
 autograd has with respect to the weights that this attention hands over.
 """
 
-from __future__ import annotations
-
 import warnings
 from contextlib import ExitStack, contextmanager
 from unittest.mock import patch
@@ -22,11 +20,7 @@ from attnviz.analyses.lenses.effect import SINK, effect, effects
 from attnviz.core.effects import HeadAt, Intervention, LinkAt, TokenAt
 from attnviz.core.errors import AttentionError, ModelError
 from attnviz.models.hugging_face.capture.kernel import watch_kernels
-from attnviz.models.hugging_face.experiment import (
-    EagerExperiment,
-    KernelExperiment,
-    experiment_of,
-)
+from attnviz.models.hugging_face.experiment import EagerExperiment, KernelExperiment, experiment_of
 from attnviz.models.hugging_face.load.imports import quiet
 from attnviz.models.lens import explained_by
 from tests.hugging_face.tiny_families import UNLIKE

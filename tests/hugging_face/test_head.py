@@ -1,7 +1,5 @@
 """One head in its own numbers, against what the model's modules themselves put out."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Models whose attention is NaN or infinite: refused by layer and head, never shown as zeros."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -1,7 +1,5 @@
 """The contract over model families: beside other texts each has the numbers that it has alone."""
 
-from __future__ import annotations
-
 import warnings
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """A tiny configuration for each of many model families, and how its attention is read."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
