@@ -1,7 +1,5 @@
 """Sources of attention asked in one line."""
 
-from __future__ import annotations
-
 from attnviz.core.attention_map import Attention
 from attnviz.core.query import Query
 from attnviz.models import Source, attend_query

@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -40,6 +41,15 @@ def hear_ctrl_c() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(tryfirst=True)  # before `-m` chooses
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that cost most, which `slow.txt` lists."""
+    listed = {*Path(__file__).with_name("slow.txt").read_text("utf-8").split()}
+    for item in items:
+        if item.nodeid.partition("[")[0] in listed:
+            item.add_marker(pytest.mark.slow)
+
+
 def pytest_collection_finish() -> None:
     """From here on only what the tests make is looked through."""
     gc.freeze()
@@ -56,6 +66,19 @@ def plain_surroundings() -> Iterator[None]:
         patch.setenv("TERM", "xterm-256color")
         patch.setenv("HF_HUB_OFFLINE", "1")
         yield
+
+
+@pytest.fixture
+def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files of pictures have a quarter of their pixels each way, where no test looks at them."""
+    from matplotlib.figure import Figure
+
+    save: Any = Figure.savefig
+
+    def savefig(self: Any, *given: Any, dpi: float, **more: Any) -> None:
+        save(self, *given, dpi=dpi / 4, **more)
+
+    monkeypatch.setattr(Figure, "savefig", savefig)
 
 
 @pytest.fixture(scope="session")

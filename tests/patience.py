@@ -4,8 +4,6 @@ No test fails because the machine is busy: whoever waits takes `HUNG` seconds, w
 than anything takes, so that a program that never ends still makes its test fail.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable

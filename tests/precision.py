@@ -5,8 +5,6 @@ some models make much of that. What holds everywhere is that no reading is much 
 truth than another; and the truth is what the same model makes of the same input in float64.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy

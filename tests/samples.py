@@ -1,7 +1,5 @@
 """Attention of every kind, and texts that are hard on whatever shows them."""
 
-from __future__ import annotations
-
 import re
 import string
 from collections.abc import Mapping
@@ -91,10 +89,7 @@ def effects_map() -> AttentionMap:
 
 def effects() -> Attention:
     """That map as --lens effect leaves it, with links whose effects were told."""
-    links = [
-        Link("sat", "cat", 0.9, "0", "1", 3, 2),
-        Link("cat", "<s>", 0.05, "1", "2", 2, 0),
-    ]
+    links = [Link("sat", "cat", 0.9, "0", "1", 3, 2), Link("cat", "<s>", 0.05, "1", "2", 2, 0)]
     pairs = zip(links, (0.5, None), strict=True)
     told = [Measured("causal", link, 0.25, measured) for link, measured in pairs]
     found = attention_of(effects_map(), text="the cat sat", steps=("lens effect",))

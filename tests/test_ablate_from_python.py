@@ -1,11 +1,8 @@
 """What is switched off from Python: `attnviz.ablate`, and `attend` through the lens effect."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -33,7 +30,7 @@ def named() -> Findings:
 
 
 @pytest.mark.parametrize("suffix", [".json", ".jsonl", ".tsv", ".csv", ".txt"])
-def test_it_writes_what_the_command_writes(named: Findings, suffix: str, tmp_path: Path) -> None:
+def test_it_writes_what_the_command_writes(named, suffix, tmp_path):
     theirs, own = tmp_path / f"a{suffix}", tmp_path / f"b{suffix}"
     assert run("ablate", *PAIR, *OPTIONS, "-o", theirs, "-f", "none").status == 0
     named.save(own)
@@ -43,7 +40,7 @@ def test_it_writes_what_the_command_writes(named: Findings, suffix: str, tmp_pat
 
 
 @pytest.mark.slow
-def test_pictures_are_those_of_the_command(tmp_path: Path) -> None:
+def test_pictures_are_those_of_the_command(tmp_path):
     pictures = {"grid": "heads", "highlight": "tokens"}
     for picture, each in pictures.items():
         theirs, own = tmp_path / f"a-{picture}.svg", tmp_path / f"b-{picture}.svg"
@@ -58,7 +55,7 @@ def test_pictures_are_those_of_the_command(tmp_path: Path) -> None:
         assert found.picture("bars").axes
 
 
-def test_a_result_is_asked_again_by_its_own_model_and_text(named: Findings, tmp_path: Path) -> None:
+def test_a_result_is_asked_again_by_its_own_model_and_text(named, tmp_path):
     seen = attnviz.attend(*PAIR, layer=1)
     again = attnviz.ablate(seen, tokens=["red"], **OFF)  # type: ignore[arg-type]
     assert again.value.effects == named.value.effects
@@ -78,7 +75,7 @@ def test_a_result_is_asked_again_by_its_own_model_and_text(named: Findings, tmp_
         attnviz.ablate(loaded)
 
 
-def test_means_and_positions_come_from_other_texts(tmp_path: Path) -> None:
+def test_means_and_positions_come_from_other_texts(tmp_path):
     others = [("I love cats.", "J'aime les chats."), ("It is late.", "Il est tard.")]
     file = tmp_path / "others.jsonl"
     file.write_text("".join(json.dumps({"source": a, "target": b}) + "\n" for a, b in others))
@@ -90,7 +87,7 @@ def test_means_and_positions_come_from_other_texts(tmp_path: Path) -> None:
     assert found.value.effects != attnviz.ablate(*PAIR, heads="2.0", by="mean").value.effects
 
 
-def test_positions_are_drawn_in_the_order_of_the_table() -> None:
+def test_positions_are_drawn_in_the_order_of_the_table():
     source = load_pocket()
     bank = open_experiment(
         source, Query("I love cats.", "J'aime les chats.", "cross")
@@ -127,19 +124,19 @@ def test_positions_are_drawn_in_the_order_of_the_table() -> None:
     ],
     ids=str,
 )
-def test_mistakes_are_told_as_on_the_command_line(how: dict[str, object], message: str) -> None:
+def test_mistakes_are_told_as_on_the_command_line(how, message):
     with pytest.raises(UsageError, match=message):
         attnviz.ablate(*PAIR, **how)  # type: ignore[arg-type]
 
 
-def test_ablating_the_shipped_model_needs_no_torch() -> None:
+def test_ablating_the_shipped_model_needs_no_torch():
     code = "import sys, attnviz; attnviz.ablate('The cat sat', heads='2.0', explain='2').table();"
     code += "assert not {'torch', 'transformers', 'scipy', 'matplotlib'} & set(sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
-def test_the_lens_effect_keeps_every_stream_and_lists_links() -> None:
+def test_the_lens_effect_keeps_every_stream_and_lists_links():
     pair = "he does not want to go home .", "il ne veut pas rentrer ."
     seen, raw = attnviz.attend(*pair, lens="effect", check=3), attnviz.attend(*pair)
     assert [item.stream for item in seen.maps] == ["cross", "encoder", "decoder"]
@@ -162,7 +159,7 @@ def test_the_lens_effect_keeps_every_stream_and_lists_links() -> None:
     assert not alone.measured
 
 
-def test_two_ablations_are_compared_as_the_command_compares_their_files(tmp_path: Path) -> None:
+def test_two_ablations_are_compared_as_the_command_compares_their_files(tmp_path):
     one, other = (attnviz.ablate(*PAIR, each="layers", by=by) for by in ("zero", "mean"))
     one.save(tmp_path / "a.json")
     other.save(tmp_path / "b.json")

@@ -1,11 +1,9 @@
-from __future__ import annotations
-
 import pytest
 
 from attnviz.core.notices import joined, kind_of, notices_to, notify
 
 
-def test_what_is_announced_is_heard_while_somebody_listens() -> None:
+def test_what_is_announced_is_heard_while_somebody_listens():
     heard: list[str] = []
     notify("before")
     with notices_to(heard.append):
@@ -17,7 +15,7 @@ def test_what_is_announced_is_heard_while_somebody_listens() -> None:
     assert heard == ["during", "again"]
 
 
-def test_an_error_ends_the_listening() -> None:
+def test_an_error_ends_the_listening():
     heard: list[str] = []
     with pytest.raises(ValueError, match="stop"), notices_to(heard.append):
         raise ValueError("stop")
@@ -25,7 +23,7 @@ def test_an_error_ends_the_listening() -> None:
     assert not heard
 
 
-def test_notices_that_differ_in_numbers_and_names_are_joined_to_ranges() -> None:
+def test_notices_that_differ_in_numbers_and_names_are_joined_to_ranges():
     texts = ["'a' and 'b' hold 9% of 1,204", "'a' and 'b' hold 35% of 1,204", "'c' hold 10% of 7"]
     assert len({kind_of(text) for text in texts}) == 1
     both = joined(texts[0], texts[1])

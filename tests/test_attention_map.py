@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np
@@ -16,14 +14,14 @@ def made(weights: object, **facts: object) -> AttentionMap:
     return AttentionMap("self", TOKENS, TOKENS, np.asarray(weights), **facts)  # type: ignore[arg-type]
 
 
-def test_layers_and_heads_are_numbered_unless_named() -> None:
+def test_layers_and_heads_are_numbered_unless_named():
     item = made(weights_of((3, 2, 2, 2)))
     assert (item.layers, item.heads) == (("0", "1", "2"), ("0", "1"))
     named = made(weights_of((1, 1, 2, 2)), layers=("5",), heads=("mean",))
     assert (named.layers, named.heads) == (("5",), ("mean",))
 
 
-def test_weights_are_float32_in_one_piece() -> None:
+def test_weights_are_float32_in_one_piece():
     item = made(np.moveaxis(weights_of((1, 2, 2, 2)).astype(np.float64), 0, 1))
     assert item.weights.dtype == np.float32
     assert item.weights.flags["C_CONTIGUOUS"]
@@ -41,24 +39,22 @@ def test_weights_are_float32_in_one_piece() -> None:
         (np.full((1, 1, 2, 2), -0.1), {}, "outside 0 to 1"),
     ],
 )
-def test_what_is_no_map_is_refused(
-    weights: np.ndarray, facts: dict[str, object], message: str
-) -> None:
+def test_what_is_no_map_is_refused(weights, facts, message):
     with pytest.raises(InputError, match=message):
         made(weights, **facts)
 
 
-def test_an_empty_map_is_refused() -> None:
+def test_an_empty_map_is_refused():
     with pytest.raises(InputError, match="are empty"):
         AttentionMap("self", (), TOKENS, np.zeros((1, 1, 0, 2), np.float32))
 
 
-def test_signed_maps_may_hold_any_number_and_rows_may_sum_to_less() -> None:
+def test_signed_maps_may_hold_any_number_and_rows_may_sum_to_less():
     assert made(np.full((1, 1, 2, 2), -3.0), values="signed").weights.min() == -3
     assert made(np.full((1, 1, 2, 2), 0.1)).weights.sum() == pytest.approx(0.4)
 
 
-def test_maps_are_frozen() -> None:
+def test_maps_are_frozen():
     with pytest.raises(dataclasses.FrozenInstanceError):
         self_map(["a"]).stream = "other"  # type: ignore[misc]
 
@@ -73,7 +69,5 @@ def test_maps_are_frozen() -> None:
         ("multi-head", False, "multi-head (untrained)"),
     ],
 )
-def test_a_title_names_a_folder_by_its_own_name(
-    model: str, trained: bool | None, title: str
-) -> None:
+def test_a_title_names_a_folder_by_its_own_name(model, trained, title):
     assert Provenance("file", model, trained).title == title

@@ -1,7 +1,5 @@
 """What CONTRIBUTING.md shows must fit the code: each door's file is run and found by its row."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys
@@ -25,7 +23,7 @@ SECURITY = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
 PATHS = re.findall(r"`((?:attnviz|tests|fuzz|benchmarks|docs)/[\w./]+)`", TEXT + SECURITY)
 
 
-def test_every_door_has_its_example() -> None:
+def test_every_door_has_its_example():
     assert [table for _, _, table, _ in DOORS] == [
         "MECHANISMS",
         "MEASURES",
@@ -40,7 +38,7 @@ def test_every_door_has_its_example() -> None:
     ("file", "code", "row"),
     [pytest.param(file, code, row, id=table) for file, code, table, row in DOORS],
 )
-def test_a_doors_row_names_what_its_file_defines(file: str, code: str, row: str) -> None:
+def test_a_doors_row_names_what_its_file_defines(file, code, row):
     module = ModuleType(file.replace("/", "."))
     exec(compile(code, f"<{file}>", "exec"), vars(module))
     ((_, entry),) = eval(f"{{{row}}}", vars(registry)).items()
@@ -82,7 +80,7 @@ print([label.get_text() for label in figure.axes[0].get_xticklabels()])
 """A program that has all the examples' rows in their tables and uses each once."""
 
 
-def test_what_each_door_shows_works_as_it_says() -> None:
+def test_what_each_door_shows_works_as_it_says():
     command = [sys.executable, "-W", "error", "-c", OPEN]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -92,5 +90,5 @@ def test_what_each_door_shows_works_as_it_says() -> None:
 
 
 @pytest.mark.parametrize("path", sorted(set(PATHS) - {f"{file}.py" for file, *_ in DOORS}))
-def test_every_path_leads_somewhere(path: str) -> None:
+def test_every_path_leads_somewhere(path):
     assert (ROOT / path).exists()

@@ -1,7 +1,4 @@
-from __future__ import annotations
-
 import pickle
-from pathlib import Path
 
 import pytest
 
@@ -12,7 +9,7 @@ from attnviz.storage.texts.lines import BrokenFileError
 from tests.invoke import OWN, attnviz
 
 
-def test_every_error_is_of_one_family_with_a_status() -> None:
+def test_every_error_is_of_one_family_with_a_status():
     family = [item for item in vars(errors).values() if isinstance(item, type)]
     children = [item for item in family if issubclass(item, AttnvizError)]
     assert {item.status for item in children} == {1, 2}
@@ -23,7 +20,7 @@ def family(kind: type[AttnvizError]) -> list[type[AttnvizError]]:
     return [kind, *(child for own in kind.__subclasses__() for child in family(own))]
 
 
-def test_every_error_comes_back_whole_from_a_worker_or_a_file() -> None:
+def test_every_error_comes_back_whole_from_a_worker_or_a_file():
     """A process sends it pickled, and a corpus out of a pipe waits in a file until it is read."""
     assert BrokenFileError in family(AttnvizError)
     for kind in family(AttnvizError):
@@ -32,11 +29,11 @@ def test_every_error_comes_back_whole_from_a_worker_or_a_file() -> None:
         assert (type(back), str(back), vars(back)) == (kind, str(error), vars(error))
 
 
-def test_a_name_that_is_allowed_is_itself() -> None:
+def test_a_name_that_is_allowed_is_itself():
     assert choose("a", ("a", "b"), "letter") == "a"
 
 
-def test_a_name_that_is_not_allowed_lists_and_guesses() -> None:
+def test_a_name_that_is_not_allowed_lists_and_guesses():
     with pytest.raises(UsageError) as caught:
         choose("tabel", ("table", "json"), "format")
     assert (
@@ -46,7 +43,7 @@ def test_a_name_that_is_not_allowed_lists_and_guesses() -> None:
     assert did_you_mean("zzz", ("table", "json")) == ""
 
 
-def test_digits_without_end_are_no_number() -> None:
+def test_digits_without_end_are_no_number():
     assert is_number("007")
     assert is_number("9" * 18)
     assert not any(map(is_number, ("9" * 19, "9" * 5000, "²", "-1", "1.0", "")))
@@ -71,9 +68,7 @@ ENDLESS = "9" * 5000
         ("render", "{folder}/map.json", "--record", ENDLESS),
     ],
 )
-def test_a_number_without_end_is_refused_in_one_line(
-    given: tuple[str, ...], tmp_path: Path
-) -> None:
+def test_a_number_without_end_is_refused_in_one_line(given, tmp_path):
     (tmp_path / "group.txt").write_text(f"@0-{ENDLESS}\n")
     (tmp_path / "texts.tsv").write_text("a\tb\n")
     (tmp_path / "trees.conllu").write_text(f"1\ta\ta\tX\tX\t_\t{ENDLESS}\troot\t_\t_\n\n")
@@ -85,5 +80,5 @@ def test_a_number_without_end_is_refused_in_one_line(
     assert done.mistake
 
 
-def test_a_range_without_end_is_only_as_long_as_there_are_names() -> None:
+def test_a_range_without_end_is_only_as_long_as_there_are_names():
     assert positions("1-999999999999999999", ["0", "1", "mean", "2"]) == [1, 3]

@@ -1,7 +1,5 @@
 """Pairs aligned chunk by chunk have the links that each has alone."""
 
-from __future__ import annotations
-
 import pickle
 
 import pytest
@@ -27,7 +25,7 @@ def texts() -> list[Text]:
 
 
 @pytest.mark.slow
-def test_links_of_many_pairs_are_those_of_each_pair_alone() -> None:
+def test_links_of_many_pairs_are_those_of_each_pair_alone():
     source = source_for(Origin(), "cross")
     for how in ("intersection", "forward", "reverse", "product"):
         work = pickle.loads(pickle.dumps(AlignChunk(Origin(), how=how)))
@@ -39,7 +37,7 @@ def test_links_of_many_pairs_are_those_of_each_pair_alone() -> None:
 
 
 @pytest.mark.slow
-def test_each_failure_stands_in_its_own_place_and_harms_no_other() -> None:
+def test_each_failure_stands_in_its_own_place_and_harms_no_other():
     good = texts()
     bad = BadText("line 9", InputError("line 9 is empty"))
     one_sided = Text("7", "no target", where="line 7")
@@ -52,7 +50,7 @@ def test_each_failure_stands_in_its_own_place_and_harms_no_other() -> None:
     assert str(found[4]).startswith("line 8: ")
 
 
-def test_what_the_model_says_of_pairs_is_announced() -> None:
+def test_what_the_model_says_of_pairs_is_announced():
     said: list[str] = []
     with notices_to(said.append):
         AlignChunk(Origin())([Text("0", "漢字", "Zażółć gęślą jaźń", where="line 1")])

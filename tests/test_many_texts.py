@@ -1,7 +1,5 @@
 """Resuming in the middle gives the rest of the records, however many an engine asks for first."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -31,7 +29,7 @@ class Eager:
 
 @pytest.mark.parametrize("engine", [InProcess(), Eager()])
 @pytest.mark.parametrize("done", range(sum(SIZES) + 1))
-def test_what_is_done_is_left_out_and_nothing_else(engine: Any, done: int) -> None:
+def test_what_is_done_is_left_out_and_nothing_else(engine, done):
     starts = [sum(SIZES[:number]) for number in range(len(SIZES))]
     parts = (TEXTS[start : start + size] for start, size in zip(starts, SIZES, strict=True))
     found: list[Any] = list(attend_all(Named(), parts, engine, done))  # type: ignore[arg-type]

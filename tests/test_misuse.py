@@ -1,7 +1,5 @@
 """Functions of Python given what they do not take: one line that says so, never another's error."""
 
-from __future__ import annotations
-
 import inspect
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -106,7 +104,7 @@ def calls_of(name: str) -> Iterator[tuple[str, tuple[Any, ...], dict[str, Any]]]
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.slow] * (name not in FAST)) for name in USUAL]
 )
-def test_a_wrong_value_of_any_parameter_is_one_line(name: str) -> None:
+def test_a_wrong_value_of_any_parameter_is_one_line(name):
     function = getattr(attnviz, name)
     wrong = {
         what: said
@@ -116,14 +114,14 @@ def test_a_wrong_value_of_any_parameter_is_one_line(name: str) -> None:
     assert not wrong, "\n".join(f"{what}: {said}" for what, said in wrong.items())
 
 
-def test_every_function_is_tried() -> None:
+def test_every_function_is_tried():
     others = {"unload", "ablated", "callbacks"}  # nothing to give; below; a module
     functions = {name for name in attnviz.__all__ if name.islower()}
     assert functions - others == USUAL.keys()
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_a_model_in_memory_with_a_wrong_reader_or_wrong_heads_is_one_line(tmp_path: Path) -> None:
+def test_a_model_in_memory_with_a_wrong_reader_or_wrong_heads_is_one_line(tmp_path):
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     folder = gpt2(tmp_path / "gpt2")

@@ -1,13 +1,13 @@
 """The notebooks of docs/notebooks are what their sources say, and every cell and answer runs."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any
 
 import nbformat
 import pytest
+from IPython.core.interactiveshell import InteractiveShell
+from traitlets.config import Config
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "docs" / "notebooks"
@@ -23,7 +23,7 @@ def cells(notebook: Any) -> list[tuple[str, str]]:
 
 
 @each_source
-def test_a_notebook_is_its_source_with_outputs(source: Path) -> None:
+def test_a_notebook_is_its_source_with_outputs(source):
     path = source.with_suffix(".ipynb")
     found = nbformat.read(path, as_version=4)
     assert cells(found) == cells(build.notebook_of(source)), f"run docs/notebooks/build.py {path}"
@@ -33,14 +33,14 @@ def test_a_notebook_is_its_source_with_outputs(source: Path) -> None:
 
 
 @each_source
-def test_no_notebook_names_a_path_of_the_machine_that_made_it(source: Path) -> None:
+def test_no_notebook_names_a_path_of_the_machine_that_made_it(source):
     text = source.with_suffix(".ipynb").read_text(encoding="utf-8")
     assert str(ROOT) not in text
     assert str(Path(sys.prefix)) not in text
 
 
 @each_source
-def test_answers_are_folded_away(source: Path) -> None:
+def test_answers_are_folded_away(source):
     text = source.read_text(encoding="utf-8")
     assert text.count("<details>") == text.count("</details>") >= 2
     assert text.count("<details><summary>Answer</summary>\n\n") == text.count("<details>")
@@ -48,16 +48,28 @@ def test_answers_are_folded_away(source: Path) -> None:
 
 @each_source
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # as a notebook's own process does
+def test_every_cell_and_every_answer_runs(source, monkeypatch):
+    """In this process, which has imported torch."""
+    monkeypatch.chdir(FOLDER)
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])  # a shell has its own
+    shell = InteractiveShell(config=Config({"HistoryManager": {"enabled": False}}))
+    for kind, code in cells(build.notebook_of(source, answers=True)):
+        if kind == "code":
+            shell.run_cell(code).raise_error()
+
+
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # jupyter's own, in this process
-def test_every_cell_and_every_answer_runs(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_notebook_is_run_by_its_kernel(monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    ran = build.run(build.notebook_of(source, answers=True))
+    ran = build.run(build.notebook_of(build.sources()[0]))
     assert all(cell.execution_count for cell in ran.cells if cell.cell_type == "code")
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_a_cell_that_fails_would_be_found(tmp_path: Path) -> None:
+def test_a_cell_that_fails_would_be_found(tmp_path):
     (tmp_path / "1.md").write_text("words\n\n```python\n1 / 0\n```\n")
     with pytest.raises(Exception, match="ZeroDivisionError"):
         build.run(build.notebook_of(tmp_path / "1.md"))

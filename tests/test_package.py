@@ -1,7 +1,5 @@
 """What the package's files say of versions agrees."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from pathlib import Path
@@ -11,7 +9,7 @@ import attnviz
 ROOT = Path(__file__).parents[1]
 
 
-def test_the_lowest_versions_are_those_that_are_asked_for() -> None:
+def test_the_lowest_versions_are_those_that_are_asked_for():
     lines = (ROOT / "tests" / "lowest.txt").read_text().splitlines()
     lowest = dict(line.split("==") for line in lines if not line.startswith("#"))
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -24,7 +22,7 @@ def test_the_lowest_versions_are_those_that_are_asked_for() -> None:
         assert longer == shorter + ["0"] * (len(longer) - len(shorter)), name
 
 
-def test_a_citation_names_the_version_that_there_is() -> None:
+def test_a_citation_names_the_version_that_there_is():
     cited = re.search(r"^version: (.*)$", (ROOT / "CITATION.cff").read_text(), re.MULTILINE)
     assert cited is not None
     assert cited[1] == attnviz.__version__

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from attnviz.core.tokens import continues_word
@@ -20,7 +18,5 @@ from attnviz.core.tokens import continues_word
         ("a", 1, False),
     ],
 )
-def test_a_piece_goes_on_where_letters_stand_before_and_in_it(
-    text: str, start: int, inside: bool
-) -> None:
+def test_a_piece_goes_on_where_letters_stand_before_and_in_it(text, start, inside):
     assert continues_word(text, start) is inside

@@ -1,7 +1,5 @@
 """Rows that other packages add: the example in the documents, and packages that are broken."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -47,13 +45,18 @@ def program(*places: Path) -> Run:
     return run
 
 
-def broken(place: Path, group: str, name: str, value: str, code: str = "") -> Run:
-    """The program beside a package that declares one row and has one module of code."""
-    info = place / "broken-1.0.dist-info"
+def declare(place: Path, package: str, group: str, name: str, value: str, code: str) -> None:
+    """A package that declares one row and has one module of code."""
+    info = place / f"{package}-1.0.dist-info"
     info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n")
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text(f"[attnviz.{group}]\n{name} = {value}\n")
-    (place / "broken.py").write_text(code)
+    (place / f"{package}.py").write_text(code)
+
+
+def broken(place: Path, group: str, name: str, value: str, code: str = "") -> Run:
+    """The program beside such a package."""
+    declare(place, "broken", group, name, value, code)
     return program(place)
 
 
@@ -66,7 +69,7 @@ def plain() -> str:
 MATS = ("The cat sat on the mat", "-q", "-f", "json")
 
 
-def test_a_mechanism_of_another_package_is_used_listed_and_worked(installed: Path) -> None:
+def test_a_mechanism_of_another_package_is_used_listed_and_worked(installed):
     run = program(installed)
     assert "(from 'attnviz-example')" in run("mechanisms").stdout
     weights = json.loads(run("self", *MATS, "--mechanism", "cosine").stdout)["maps"][0]["weights"]
@@ -78,7 +81,7 @@ def test_a_mechanism_of_another_package_is_used_listed_and_worked(installed: Pat
     assert_allclose(parts["scores"], 10 * cosines, atol=1e-5)
 
 
-def test_a_lens_of_another_package_squares_the_weights(installed: Path) -> None:
+def test_a_lens_of_another_package_squares_the_weights(installed):
     run = program(installed)
     raw, seen = (
         np.array(json.loads(run("self", *MATS, *lens).stdout)["maps"][0]["weights"])
@@ -91,9 +94,7 @@ def test_a_lens_of_another_package_squares_the_weights(installed: Path) -> None:
     assert "sharper" in streams
 
 
-def test_a_measure_of_another_package_is_in_the_table_the_data_and_the_roles(
-    installed: Path,
-) -> None:
+def test_a_measure_of_another_package_is_in_the_table_the_data_and_the_roles(installed):
     run = program(installed)
     shown = run("heads", MATS[0], "--sort", "far", "-q")
     assert "far" in shown.stdout, shown.stderr
@@ -109,37 +110,36 @@ def test_a_measure_of_another_package_is_in_the_table_the_data_and_the_roles(
     )
 
 
-def test_a_format_of_another_package_writes_and_names_files(
-    installed: Path, tmp_path: Path
-) -> None:
+def test_a_format_of_another_package_writes_and_names_files(installed, tmp_path):
     path = tmp_path / "links.dot"
     done = program(installed)("self", MATS[0], "-o", str(path), "-q")
     assert done.returncode == 0, done.stderr
     assert path.read_text().startswith('digraph "0" {\n  "The" -> "the"')
 
 
-@pytest.mark.parametrize(
-    ("group", "name", "value", "code", "why"),
-    [
-        ("measures", "far", "broken:FAR", "", "AttributeError: "),
-        ("measures", "far", "broken:FAR", "import nowhere", "ModuleNotFoundError: No module"),
-        ("measures", "far", "broken:FAR", "raise SystemExit(3)", "SystemExit: 3"),
-        ("measures", "far", "broken:FAR", "raise BaseException('no')", "BaseException: no"),
-        ("lenses", "far", "broken:FAR", "FAR = 3", "'broken:FAR' is no attnviz.core.registry.Lens"),
-        ("lenses", "norm", "broken:FAR", "FAR = 3", "there is another row of this name"),
-        ("formats", "F\x1b[31m", "broken:FAR", "FAR = 3", "lower-case letters, digits and hyphens"),
-    ],
-)
-def test_a_plugin_that_cannot_be_had_costs_one_line(
-    tmp_path: Path, plain: str, group: str, name: str, value: str, code: str, why: str
-) -> None:
-    done = broken(tmp_path, group, name, value, code)("self", MATS[0], "-q")
+WRONG = [
+    ("measures", "far", "FAR", "", "AttributeError: "),
+    ("measures", "wide", "FAR", "import nowhere", "ModuleNotFoundError: No module"),
+    ("measures", "near", "FAR", "raise SystemExit(3)", "SystemExit: 3"),
+    ("measures", "next", "FAR", "raise BaseException('no')", "BaseException: no"),
+    ("lenses", "far", "FAR", "FAR = 3", "FAR' is no attnviz.core.registry.Lens"),
+    ("lenses", "norm", "FAR", "FAR = 3", "there is another row of this name"),
+    ("formats", "F\x1b[31m", "FAR", "FAR = 3", "lower-case letters, digits and hyphens"),
+]
+
+
+def test_each_plugin_that_cannot_be_had_costs_one_line(tmp_path, plain):
+    for number, (group, name, value, code, _) in enumerate(WRONG):
+        declare(tmp_path, f"broken{number}", group, name, f"broken{number}:{value}", code)
+    done = program(tmp_path)("self", MATS[0], "-q")
     assert (done.returncode, done.stdout) == (0, plain)
-    (line,) = done.stderr.splitlines()
-    assert line.startswith("note: the plug-in ")
-    assert "of 'broken'" in line
-    assert why in line
-    assert "\x1b" not in line
+    assert "\x1b" not in done.stderr
+    lines = done.stderr.splitlines()
+    assert len(lines) == len(WRONG)
+    for number, (*_, why) in enumerate(WRONG):
+        (line,) = (line for line in lines if f"of 'broken{number}'" in line)
+        assert line.startswith("note: the plug-in ")
+        assert why in line
 
 
 ROW = "from attnviz.core.registry import {0}\nROW = {0}('Fails.', 'broken:fail', {1})\n"
@@ -147,14 +147,15 @@ FAILS = "def fail(*arguments, **options):\n    raise ValueError('this\\nfails')\
 ENDS = FAILS.replace("ValueError", "SystemExit")
 
 
-@pytest.mark.parametrize("fails", [FAILS, ENDS])
-def test_a_measure_that_fails_is_left_out_of_the_others(tmp_path: Path, fails: str) -> None:
-    code = ROW.format("Measure", "'bad'") + fails
-    done = broken(tmp_path, "measures", "bad", "broken:ROW", code)("heads", MATS[0], "--no-repeat")
+def test_a_measure_that_fails_is_left_out_of_the_others(tmp_path):
+    for name, fails in (("bad", FAILS), ("worse", ENDS)):
+        row = ROW.format("Measure", f"'{name}'").replace("broken", name)
+        declare(tmp_path, name, "measures", name, f"{name}:ROW", row + fails)
+    done = program(tmp_path)("heads", MATS[0], "--no-repeat")
     assert done.returncode == 0
     assert "next-token" in done.stdout
-    kind = "SystemExit" if fails == ENDS else "ValueError"
-    assert f"measure bad of 'broken' is left out: {kind}: this fails" in done.stderr
+    for name, kind in (("bad", "ValueError"), ("worse", "SystemExit")):
+        assert f"measure {name} of '{name}' is left out: {kind}: this fails" in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -167,8 +168,8 @@ def test_a_measure_that_fails_is_left_out_of_the_others(tmp_path: Path, fails: s
     ],
 )
 def test_what_fails_where_it_is_asked_for_is_one_line_and_status_1(
-    tmp_path: Path, group: str, row: str, asked: tuple[str, str], kind: str
-) -> None:
+    tmp_path, group, row, asked, kind
+):
     fails = FAILS.replace("ValueError", kind)
     done = broken(tmp_path, group, "bad", "broken:ROW", row + fails)("self", MATS[0], *asked)
     assert (done.returncode, done.stdout) == (1, "")
@@ -177,21 +178,21 @@ def test_what_fails_where_it_is_asked_for_is_one_line_and_status_1(
     )
 
 
-def test_ctrl_c_in_a_plugin_is_ctrl_c(tmp_path: Path) -> None:
+def test_ctrl_c_in_a_plugin_is_ctrl_c(tmp_path):
     fails = FAILS.replace("ValueError", "KeyboardInterrupt")
     run = broken(tmp_path, "measures", "bad", "broken:ROW", ROW.format("Measure", "'bad'") + fails)
     done = run("heads", MATS[0], "--no-repeat")
     assert (done.returncode, done.stdout) == (130, "")
 
 
-def test_beside_every_lens_one_that_fails_is_left_out(tmp_path: Path) -> None:
+def test_beside_every_lens_one_that_fails_is_left_out(tmp_path):
     run = broken(tmp_path, "lenses", "bad", "broken:ROW", ROW.format("Lens", "") + FAILS)
     done = run("self", MATS[0], "--lens", "all", "-f", "json")
     assert done.returncode == 0
     assert "lens bad is left out: this fails" in done.stdout.replace("\\n", " ")
 
 
-def test_code_that_is_gone_is_one_line(tmp_path: Path) -> None:
+def test_code_that_is_gone_is_one_line(tmp_path):
     run = broken(tmp_path, "lenses", "bad", "broken:ROW", ROW.format("Lens", ""))
     done = run("self", MATS[0], "--lens", "bad")
     assert done.returncode == 1

@@ -1,11 +1,8 @@
 """The same from Python: `from attnviz import attend`."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,7 +20,7 @@ def own(text: str = TEXT, target: str | None = None, **options: object) -> Resul
     return attend(text, target, **{"mechanism": "multi-head", **options})
 
 
-def test_every_public_name_resolves_and_is_listed() -> None:
+def test_every_public_name_resolves_and_is_listed():
     assert attnviz.__all__ == sorted(attnviz.__all__)
     for name in attnviz.__all__:
         assert getattr(attnviz, name).__name__.rpartition(".")[2] == name  # or a module
@@ -32,7 +29,7 @@ def test_every_public_name_resolves_and_is_listed() -> None:
         attnviz.atend  # noqa: B018
 
 
-def test_importing_the_package_costs_nothing() -> None:
+def test_importing_the_package_costs_nothing():
     code = (
         "import sys, attnviz; print({'numpy', 'rich', 'typer', 'torch'} & set(sys.modules));"
         "attnviz.attend; print('numpy' in sys.modules, 'torch' in sys.modules)"
@@ -42,13 +39,13 @@ def test_importing_the_package_costs_nothing() -> None:
 
 
 @pytest.mark.parametrize("words", [["--help"], ["mechanisms"], ["models"]])
-def test_help_and_listings_wait_for_no_numpy(words: list[str]) -> None:
+def test_help_and_listings_wait_for_no_numpy(words):
     code = f"import sys; from attnviz.cli.app import run; run({words}); "
     code += "assert 'numpy' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
 
 
-def test_attend_gives_what_the_command_line_gives() -> None:
+def test_attend_gives_what_the_command_line_gives():
     result = own()
     document = run("self", TEXT, *OWN, "-f", "json").json()
     assert result.tokens == ("The", "cat", "sat")
@@ -68,9 +65,7 @@ SLOWER = [{}, {"layer": "0-2", "head": 3}, {"lens": "all"}]
     ],
     ids=str,
 )
-def test_pictures_from_python_are_those_that_the_command_line_draws(
-    chosen: dict[str, object], tmp_path: Path
-) -> None:
+def test_pictures_from_python_are_those_that_the_command_line_draws(chosen, tmp_path):
     text = "The red car is fast and the red car is loud."
     result = attend(text, model="pocket", **chosen)
     options = [word for name, value in chosen.items() for word in (f"--{name}", str(value))]
@@ -85,7 +80,7 @@ def test_pictures_from_python_are_those_that_the_command_line_draws(
     assert focus.findall(result.page()) == focus.findall(page.read_text("utf-8")) != []
 
 
-def test_a_target_makes_a_pair_and_a_command_makes_co_attention() -> None:
+def test_a_target_makes_a_pair_and_a_command_makes_co_attention():
     cross = own("the cat", "le chat noir")
     assert (cross.main.stream, cross.tokens) == ("cross", ("le", "chat", "noir"))
     co = attend("the cat", "le chat", command="co", mechanism="co-two-stream")
@@ -96,7 +91,7 @@ def test_a_target_makes_a_pair_and_a_command_makes_co_attention() -> None:
 
 
 @pytest.mark.parametrize("value", ["1,3", [1, 3], (1, 3)])
-def test_choices_can_be_given_as_python_values(value: object) -> None:
+def test_choices_can_be_given_as_python_values(value):
     assert np.array_equal(own(head=value).weights, own().weights[:, [1, 3]])
     assert own(head=2, layer=0, reduce="mean").weights.shape == (1, 1, 3, 3)
     labelled = own(labels=["O", "ANIMAL", "O"])
@@ -104,7 +99,7 @@ def test_choices_can_be_given_as_python_values(value: object) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".npz", ".json", ".jsonl"])
-def test_what_is_saved_loads_again(tmp_path: Path, suffix: str) -> None:
+def test_what_is_saved_loads_again(tmp_path, suffix):
     path = tmp_path / f"a{suffix}"
     own(labels="X O O").save(path)
     (loaded,) = load(path)
@@ -115,7 +110,7 @@ def test_what_is_saved_loads_again(tmp_path: Path, suffix: str) -> None:
     assert np.array_equal(again.weights, loaded.weights)
 
 
-def test_save_knows_every_suffix_and_says_so(tmp_path: Path) -> None:
+def test_save_knows_every_suffix_and_says_so(tmp_path):
     for suffix in (".txt", ".csv", ".tsv"):
         own().save(str(tmp_path / f"a{suffix}"))
         assert (tmp_path / f"a{suffix}").read_text()
@@ -123,7 +118,7 @@ def test_save_knows_every_suffix_and_says_so(tmp_path: Path) -> None:
         own().save(tmp_path / "a.doc")
 
 
-def test_pictures_come_as_figures_and_as_files(tmp_path: Path) -> None:
+def test_pictures_come_as_figures_and_as_files(tmp_path):
     from matplotlib.figure import Figure
 
     result = own()
@@ -148,14 +143,12 @@ def test_pictures_come_as_figures_and_as_files(tmp_path: Path) -> None:
         (("a",), {"command": "cross"}, "needs a TARGET"),
     ],
 )
-def test_mistakes_are_told_as_on_the_command_line(
-    arguments: tuple[str, ...], options: dict[str, object], message: str
-) -> None:
+def test_mistakes_are_told_as_on_the_command_line(arguments, options, message):
     with pytest.raises(AttnvizError) as caught:
         own(*arguments, **options)  # type: ignore[arg-type]
     assert message in str(caught.value)
 
 
-def test_a_file_that_is_not_there_is_told() -> None:
+def test_a_file_that_is_not_there_is_told():
     with pytest.raises(InputError, match=r"there is no file 'nope\.npz'"):
         load("nope.npz")

@@ -1,7 +1,5 @@
 """Whatever saves from Python saves whole or not at all, and says in one line why it could not."""
 
-from __future__ import annotations
-
 import inspect
 import os
 import re
@@ -25,6 +23,8 @@ from attnviz.runs.watching import Watched
 from attnviz.storage.writing import write_file
 from tests.invoke import OWN
 from tests.invoke import attnviz as run
+
+pytestmark = pytest.mark.usefixtures("coarse")
 
 PACKAGE = Path(attnviz.__file__).parent
 SUFFIXES = {"page": ".html", "save": ".npz"}
@@ -114,15 +114,13 @@ def held(folder: Path) -> dict[str, bytes | None]:
     return {path.name: path.read_bytes() if path.is_file() else None for path in folder.iterdir()}
 
 
-def test_there_is_something_of_everything_that_saves(things: dict[str, Any]) -> None:
+def test_there_is_something_of_everything_that_saves(things):
     assert {kind for kind, _ in methods()} == set(things)
     assert len(methods()) >= 12
 
 
 @pytest.mark.parametrize(("kind", "name"), methods())
-def test_a_full_disk_keeps_the_old_file_and_leaves_nothing(
-    kind: str, name: str, full: Path, things: dict[str, Any]
-) -> None:
+def test_a_full_disk_keeps_the_old_file_and_leaves_nothing(kind, name, full, things):
     suffix = suffix_of(kind, name)
     before = held(full)
     for path in (full / f"old{suffix}", full / f"new{suffix}"):
@@ -132,9 +130,7 @@ def test_a_full_disk_keeps_the_old_file_and_leaves_nothing(
 
 
 @pytest.mark.parametrize(("kind", "name"), methods())
-def test_a_place_that_cannot_be_is_named_in_one_line(
-    kind: str, name: str, tmp_path: Path, things: dict[str, Any]
-) -> None:
+def test_a_place_that_cannot_be_is_named_in_one_line(kind, name, tmp_path, things):
     suffix = suffix_of(kind, name)
     (folder := tmp_path / f"folder{suffix}").mkdir()
     for path, reason in (
@@ -148,8 +144,8 @@ def test_a_place_that_cannot_be_is_named_in_one_line(
 
 @pytest.mark.parametrize(("kind", "name"), methods())
 def test_what_is_saved_is_whole_and_keeps_the_mode_of_what_it_replaces(
-    kind: str, name: str, tmp_path: Path, things: dict[str, Any]
-) -> None:
+    kind, name, tmp_path, things
+):
     path, link = (tmp_path / f"{stem}{suffix_of(kind, name)}" for stem in ("a", "link"))
     path.write_bytes(b"old" * 100_000)
     path.chmod(0o640)
@@ -178,9 +174,7 @@ def test_what_is_saved_is_whole_and_keeps_the_mode_of_what_it_replaces(
     ],
     ids=" ".join,
 )
-def test_a_command_on_a_full_disk_leaves_nothing(
-    words: tuple[str, ...], texts: Path, samples: Path, full: Path
-) -> None:
+def test_a_command_on_a_full_disk_leaves_nothing(words, texts, samples, full):
     before, places = held(full), {"TEXTS": texts, "SAMPLES": samples}
     *given, name = words
     done = run(*(places.get(word, word) for word in given), full / name, "-q")
@@ -189,15 +183,13 @@ def test_a_command_on_a_full_disk_leaves_nothing(
     assert held(full) == before
 
 
-def test_a_full_temporary_folder_is_told_in_one_line(
-    full: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_temporary_folder_is_told_in_one_line(full, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(full))
     done = run("corpus", "-", "-q", *OWN, stdin=b"the cat sat\n" * 9)
     assert done.mistake.startswith("cannot keep the texts in a temporary file: ")
 
 
-def test_a_sample_on_a_full_disk_leaves_the_run_and_the_older_samples(full: Path) -> None:
+def test_a_sample_on_a_full_disk_leaves_the_run_and_the_older_samples(full):
     import torch
 
     class Attends(torch.nn.Module):
@@ -211,7 +203,7 @@ def test_a_sample_on_a_full_disk_leaves_the_run_and_the_older_samples(full: Path
     assert (held(full), sample_files(full)) == (before, {})
 
 
-def test_nothing_but_the_one_way_to_save_opens_a_file_to_write() -> None:
+def test_nothing_but_the_one_way_to_save_opens_a_file_to_write():
     found = {
         str(path.relative_to(PACKAGE)): re.findall(WRITES, text)
         for path in PACKAGE.rglob("*.py")
@@ -222,8 +214,8 @@ def test_nothing_but_the_one_way_to_save_opens_a_file_to_write() -> None:
 
 @pytest.mark.parametrize("umask", [0o022, 0o077, 0o002])
 def test_a_new_file_has_the_mode_that_the_umask_leaves_and_nobody_sets_it(
-    umask: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    umask, tmp_path, monkeypatch
+):
     before = os.umask(umask)
     try:
         with monkeypatch.context() as patch:
@@ -234,9 +226,7 @@ def test_a_new_file_has_the_mode_that_the_umask_leaves_and_nobody_sets_it(
     assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o666 & ~umask
 
 
-def test_what_replaces_a_private_file_is_never_open_to_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_replaces_a_private_file_is_never_open_to_others(tmp_path, monkeypatch):
     path, draft = tmp_path / "a", tmp_path / ".a.partial"
     path.touch(0o600)
     draft.touch(0o644)  # a killed run has left it

@@ -1,7 +1,5 @@
 """Pages that are made say what the program takes; examples and the gallery are what it runs."""
 
-from __future__ import annotations
-
 import inspect
 import re
 import shlex
@@ -27,9 +25,7 @@ MANUAL = {path: text for path, text in SHARED.items() if path.endswith(".1")}
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_help_explains_what_most_people_use_and_names_the_rest(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_help_explains_what_most_people_use_and_names_the_rest(name, monkeypatch):
     monkeypatch.setenv("COLUMNS", "600")
     short, whole = (run(name, option).text for option in ("--help", "--help-all"))
     explained, every = (set(re.findall(r"│ +(--[\w-]+)", text)) for text in (short, whole))
@@ -40,7 +36,7 @@ def test_help_explains_what_most_people_use_and_names_the_rest(
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_commands_page_has_every_option_that_its_help_lists(name: str) -> None:
+def test_a_commands_page_has_every_option_that_its_help_lists(name):
     listed = set(re.findall(r"│ (--[\w-]+)", run(name, "--help-all").text)) - {"--help"}
     shown = set(re.findall(r"^\| `(--[\w-]+)`", MADE[f"commands/{name}.md"], re.MULTILINE))
     assert listed == shown - {"--help"}
@@ -48,7 +44,7 @@ def test_a_commands_page_has_every_option_that_its_help_lists(name: str) -> None
 
 
 @pytest.mark.parametrize("name", ["", *COMMANDS])
-def test_a_commands_help_has_two_examples_that_it_understands(name: str) -> None:
+def test_a_commands_help_has_two_examples_that_it_understands(name):
     page = next(one for one in (reference.main_page(), *reference.pages()) if one.name == name)
     assert len(page.examples) >= 2
     for example in page.examples:
@@ -65,7 +61,7 @@ PAGES = [file for file in DOCS.glob("*.md") if file.stem not in ("gallery", "plu
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_a_command_that_a_page_shows_without_running_it_is_understood(page: Path) -> None:
+def test_a_command_that_a_page_shows_without_running_it_is_understood(page):
     for block in re.findall(
         r"^```sh\n(.*?)^```", page.read_text("utf-8"), re.DOTALL | re.MULTILINE
     ):
@@ -74,7 +70,7 @@ def test_a_command_that_a_page_shows_without_running_it_is_understood(page: Path
                 understood(re.match(r"(?:[^|>'\"#]|'[^']*'|\"[^\"]*\")*", line)[0])  # type: ignore[index]
 
 
-def test_the_page_of_python_has_every_public_name_and_every_option() -> None:
+def test_the_page_of_python_has_every_public_name_and_every_option():
     parts = dict(
         re.findall(
             r"^## attnviz\.(\w+)\n(.*?)(?=^## |\Z)", MADE["reference.md"], re.DOTALL | re.MULTILINE
@@ -90,7 +86,7 @@ def test_the_page_of_python_has_every_public_name_and_every_option() -> None:
             assert re.findall(r"^\| `(\w+)", text, re.MULTILINE) == options
 
 
-def test_the_gallery_shows_twenty_pictures_with_commands_that_are_understood() -> None:
+def test_the_gallery_shows_twenty_pictures_with_commands_that_are_understood():
     commands = pages.gallery()
     files = {file.name: file for file in (DOCS / "gallery").glob("*")}
     assert len(commands) >= 20
@@ -101,7 +97,7 @@ def test_the_gallery_shows_twenty_pictures_with_commands_that_are_understood() -
         understood(f"attnviz {command}")
 
 
-def test_pictures_of_the_gallery_are_what_their_commands_draw(tmp_path: Path) -> None:
+def test_pictures_of_the_gallery_are_what_their_commands_draw(tmp_path):
     names = ("links.png", "window.png")
     for path, content in pages.draw_gallery(*names).items():
         (tmp_path / "new.png").write_bytes(content)
@@ -109,7 +105,7 @@ def test_pictures_of_the_gallery_are_what_their_commands_draw(tmp_path: Path) ->
             assert new.size == kept.size
 
 
-def test_every_page_is_in_the_navigation_and_every_entry_is_a_page() -> None:
+def test_every_page_is_in_the_navigation_and_every_entry_is_a_page():
     listed = re.findall(
         r"^ +- (?:\w+: )?(\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE
     )
@@ -121,7 +117,7 @@ def test_every_page_is_in_the_navigation_and_every_entry_is_a_page() -> None:
     assert len(listed) == len(set(listed))
 
 
-def test_links_between_pages_lead_somewhere() -> None:
+def test_links_between_pages_lead_somewhere():
     known = {str(file.relative_to(DOCS)) for file in DOCS.rglob("*") if file.is_file()} | set(MADE)
     texts = {str(file.relative_to(DOCS)): file.read_text("utf-8") for file in DOCS.glob("*.md")}
     for page, text in {**texts, **MADE}.items():
@@ -132,7 +128,7 @@ def test_links_between_pages_lead_somewhere() -> None:
         assert (ROOT / link).exists(), link
 
 
-def test_brackets_one_behind_the_other_stand_in_code() -> None:
+def test_brackets_one_behind_the_other_stand_in_code():
     """Outside it `[layers,] [heads,]` is a link to the heading called "heads,"."""
     texts = {str(file.relative_to(DOCS)): file.read_text("utf-8") for file in DOCS.rglob("*.md")}
     for page, text in {**texts, **MADE}.items():
@@ -140,7 +136,7 @@ def test_brackets_one_behind_the_other_stand_in_code() -> None:
         assert not re.findall(r".*\] ?\[.*", prose), page
 
 
-def test_every_command_has_a_manual_page_with_every_option() -> None:
+def test_every_command_has_a_manual_page_with_every_option():
     assert {Path(path).stem for path in MANUAL} == {
         "attnviz",
         *(f"attnviz-{one}" for one in COMMANDS),
@@ -157,7 +153,7 @@ def test_every_command_has_a_manual_page_with_every_option() -> None:
 
 
 @pytest.mark.skipif(shutil.which("groff") is None, reason="groff is not installed")
-def test_groff_has_no_word_against_a_manual_page() -> None:
+def test_groff_has_no_word_against_a_manual_page():
     for path, text in MANUAL.items():
         command = ["groff", "-man", "-ww", "-Tutf8", "-P-cbou"]
         done = subprocess.run(command, input=text, capture_output=True, text=True, check=True)
@@ -165,7 +161,7 @@ def test_groff_has_no_word_against_a_manual_page() -> None:
         assert "EXIT STATUS" in done.stdout
 
 
-def test_shells_read_the_completion_that_a_wheel_has() -> None:
+def test_shells_read_the_completion_that_a_wheel_has():
     assert {path.split("/")[1] for path in SHARED} == {"man", "bash-completion", "zsh", "fish"}
     for shell, path in reference.COMPLETIONS.items():
         assert "_ATTNVIZ_COMPLETE" in SHARED[path]
@@ -179,7 +175,7 @@ def named(requirements: list[str]) -> set[str]:
     return {{"pillow": "PIL"}.get(name, name) for name in names}
 
 
-def test_manual_pages_are_made_with_no_more_than_a_build_has() -> None:
+def test_manual_pages_are_made_with_no_more_than_a_build_has():
     """A wheel is built where pyproject.toml's build requirements are, and nothing else."""
     code = """
 import sys
@@ -198,9 +194,7 @@ shared()
     assert done.returncode == 0, done.stderr
 
 
-def test_a_wheel_has_them_and_an_editable_installation_has_not(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_wheel_has_them_and_an_editable_installation_has_not(monkeypatch):
     from hatch_build import CustomBuildHook
 
     monkeypatch.setattr(sys, "path", [*sys.path])

@@ -1,8 +1,7 @@
 """The fast tier, `pytest -m "not slow"`, leaves out no command and no table's contract."""
 
-from __future__ import annotations
-
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -35,7 +34,7 @@ def is_fast(item: pytest.Item) -> bool:
     return item.get_closest_marker("slow") is None
 
 
-def test_the_fast_tier_runs_every_command(items: list[pytest.Item]) -> None:
+def test_the_fast_tier_runs_every_command(items):
     ran = {
         item.callspec.params["command"]  # type: ignore[attr-defined]
         for item in items
@@ -44,20 +43,27 @@ def test_the_fast_tier_runs_every_command(items: list[pytest.Item]) -> None:
     assert ran == set(COMMANDS)
 
 
-def test_the_fast_tier_holds_every_contract(items: list[pytest.Item]) -> None:
+def test_the_fast_tier_holds_every_contract(items):
     for name in CONTRACTS:
         own = [item for item in items if item.nodeid.startswith(f"{name}::")]
         assert own, f"{name} has no tests"
         assert all(map(is_fast, own)), f"{name} has slow tests"
 
 
-def test_what_needs_a_browser_ray_or_real_weights_is_slow(items: list[pytest.Item]) -> None:
+def test_what_needs_a_browser_ray_or_real_weights_is_slow(items):
     for item in items:
         if any(item.get_closest_marker(name) for name in ("browser", "ray", "real")):
             assert not is_fast(item), item.nodeid
 
 
-def test_ctrl_c_is_heard_where_whoever_started_the_tests_has_it_ignored() -> None:
+def test_each_line_of_the_list_of_slow_tests_is_a_test():
+    root = Path(__file__).parents[1]
+    for line in (root / "tests" / "slow.txt").read_text("utf-8").splitlines():
+        file, _, name = line.partition("::")
+        assert f"\ndef {name}(" in (root / file).read_text("utf-8"), line
+
+
+def test_ctrl_c_is_heard_where_whoever_started_the_tests_has_it_ignored():
     kept = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         hear_ctrl_c()

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -70,12 +68,12 @@ def fixed(two_way: bool = False) -> Fixed:
         ("product", {(0, 0), (1, 2)}),
     ],
 )
-def test_directions_are_joined_as_asked(how: str, links: set[tuple[int, int]]) -> None:
+def test_directions_are_joined_as_asked(how, links):
     source = fixed()
     assert Aligner(source, source, how).links(PAIR) == links
 
 
-def test_the_score_is_the_agreement_of_both_directions_or_the_mean_weight_of_one() -> None:
+def test_the_score_is_the_agreement_of_both_directions_or_the_mean_weight_of_one():
     both, one = fixed(two_way=True), fixed()
     # 3 and 2 links, of which (0, 0) is both directions'.
     (found,) = Aligner(both, both).align([PAIR])
@@ -86,20 +84,20 @@ def test_the_score_is_the_agreement_of_both_directions_or_the_mean_weight_of_one
     assert (found.score, found.reliable) == (pytest.approx((0.9 + 0.8 + 0.6) / 3), True)
 
 
-def test_the_pocket_model_is_read_both_ways_and_others_one_way() -> None:
+def test_the_pocket_model_is_read_both_ways_and_others_one_way():
     pocket, other = fixed(two_way=True), fixed()
     assert Aligner(pocket, pocket).links(PAIR) == {(0, 0)}
     assert Aligner(other, other).links(PAIR) == {(0, 0), (1, 1), (0, 2)}
 
 
-def test_against_output_moves_each_row_to_the_token_that_it_predicts() -> None:
+def test_against_output_moves_each_row_to_the_token_that_it_predicts():
     item = fixed().answer("a b", "x y z").main
     moved = shift_rows(item)
     assert [token.text for token in moved.query_tokens] == ["y", "z"]
     np.testing.assert_array_equal(moved.weights, item.weights[:, :, :2])
 
 
-def test_the_head_in_focus_is_read_unless_another_is_chosen() -> None:
+def test_the_head_in_focus_is_read_unless_another_is_chosen():
     wrong = FORWARD[:, :, :, ::-1]
     source = Fixed({"a b": np.concatenate([wrong, FORWARD], axis=1)})
     source.focus = {"cross": Focus("0", "1", "trained to align")}
@@ -108,7 +106,7 @@ def test_the_head_in_focus_is_read_unless_another_is_chosen() -> None:
     assert chosen.links(PAIR) == {(1, 0), (0, 1), (1, 2)}
 
 
-def test_scores_know_the_best_head() -> None:
+def test_scores_know_the_best_head():
     wrong = FORWARD[:, :, :, ::-1]
     source = Fixed({"a b": np.concatenate([wrong, FORWARD], axis=1)})
     aligner = Aligner(source, source, "forward", head="1")
@@ -125,11 +123,11 @@ def test_scores_know_the_best_head() -> None:
     assert scores.chosen == best
 
 
-def test_an_empty_score_is_defined() -> None:
+def test_an_empty_score_is_defined():
     assert (Score().precision, Score().recall, Score().error) == (1.0, 1.0, 0.0)
 
 
-def test_a_missing_target_and_a_misspelt_way_are_refused() -> None:
+def test_a_missing_target_and_a_misspelt_way_are_refused():
     source = fixed()
     with pytest.raises(InputError, match="needs a source and a target"):
         Aligner(source, source).links(Text("0", "a b", where="line 1 of 'pairs.tsv'"))
@@ -137,7 +135,7 @@ def test_a_missing_target_and_a_misspelt_way_are_refused() -> None:
         Aligner(source, source, "intersecton")
 
 
-def test_notes_are_kept_once() -> None:
+def test_notes_are_kept_once():
     source = fixed()
     aligner = Aligner(source, source)
     aligner.links(PAIR), aligner.links(PAIR)

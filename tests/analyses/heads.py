@@ -1,7 +1,5 @@
 """Maps to measure, and the even look, each written as a slow loop."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -1,7 +1,5 @@
 """Word alignments out of weights, their symmetrisation and their error."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -32,32 +30,32 @@ def words(text: str) -> tuple[Token, ...]:
     return tuple(Token(word) for word in text.split())
 
 
-def test_a_word_is_linked_to_the_word_it_looks_at_most_and_not_to_the_end() -> None:
+def test_a_word_is_linked_to_the_word_it_looks_at_most_and_not_to_the_end():
     weights = np.array([[0.1, 0.1, 0.8], [0.2, 0.7, 0.1], [0.6, 0.3, 0.1], [0.3, 0.1, 0.6]])
     links = align(weights, (TAG, *words("la rouge et")), (*words("red the"), END))
     assert links == {(1, 0), (0, 1)}
 
 
-def test_a_row_that_rests_on_special_tokens_by_less_than_half_keeps_its_link() -> None:
+def test_a_row_that_rests_on_special_tokens_by_less_than_half_keeps_its_link():
     weights = np.array([[0.4, 0.2, 0.4], [0.3, 0.1, 0.6]])
     assert align(weights, words("la le"), (*words("the red"), END)) == {(0, 0)}
 
 
-def test_a_text_without_words_has_no_links() -> None:
+def test_a_text_without_words_has_no_links():
     assert align(np.ones((1, 1)), words("la"), (END,)) == frozenset()
 
 
-def test_special_tokens_are_left_out_of_the_matrix_of_words() -> None:
+def test_special_tokens_are_left_out_of_the_matrix_of_words():
     weights = np.arange(6.0).reshape(2, 3)
     kept = words_only(weights, (TAG, Token("a")), (Token("b"), Token("c"), END))
     assert kept.tolist() == [[3.0, 4.0]]
 
 
-def test_mutual_links_are_the_largest_of_their_row_and_their_column() -> None:
+def test_mutual_links_are_the_largest_of_their_row_and_their_column():
     assert mutual(np.array([[0.9, 0.5], [0.8, 0.1], [0.0, 0.6]])) == {(0, 0), (2, 1)}
 
 
-def test_zeros_are_never_links() -> None:
+def test_zeros_are_never_links():
     assert mutual(np.zeros((2, 2))) == frozenset()
 
 
@@ -68,32 +66,30 @@ def alignment_error(predicted: list[Links], sure: list[Links], possible: list[Li
     return score.error
 
 
-def test_the_error_of_a_small_case_done_by_hand() -> None:
+def test_the_error_of_a_small_case_done_by_hand():
     sure, possible = frozenset({(0, 0), (1, 1)}), frozenset({(2, 1)})
     predicted = frozenset({(0, 0), (2, 1), (3, 3)})
     # |A ∩ S| = 1, |A ∩ P| = 2, |A| = 3, |S| = 2
     assert alignment_error([predicted], [sure], [possible]) == pytest.approx(1 - 3 / 5)
 
 
-def test_the_error_counts_over_all_sentences_together() -> None:
+def test_the_error_counts_over_all_sentences_together():
     one, none = frozenset({(0, 0)}), frozenset[tuple[int, int]]()
     error = alignment_error([one, none], [one, one], [one, one])
     assert error == pytest.approx(1 - 2 / 3)
 
 
-def test_nothing_to_find_and_nothing_found_is_no_error() -> None:
+def test_nothing_to_find_and_nothing_found_is_no_error():
     assert alignment_error([frozenset()], [frozenset()], [frozenset()]) == 0
 
 
 @given(LINKS, LINKS)
-def test_the_sure_links_themselves_have_no_error(sure: frozenset, possible: frozenset) -> None:
+def test_the_sure_links_themselves_have_no_error(sure, possible):
     assert alignment_error([sure], [sure], [possible]) == pytest.approx(0)
 
 
 @given(LINKS, LINKS)
-def test_growing_stays_between_the_intersection_and_the_union(
-    forward: frozenset, reverse: frozenset
-) -> None:
+def test_growing_stays_between_the_intersection_and_the_union(forward, reverse):
     for both in (False, True):
         grown = grow_diag_final(forward, reverse, both=both)
         assert forward & reverse <= grown <= forward | reverse
@@ -140,65 +136,65 @@ CROWDED = st.frozensets(st.tuples(st.integers(0, 4), st.integers(0, 4)), max_siz
 
 @settings(max_examples=300)
 @given(CROWDED, CROWDED)
-def test_growing_is_the_published_pseudo_code(forward: frozenset, reverse: frozenset) -> None:
+def test_growing_is_the_published_pseudo_code(forward, reverse):
     for how, final in (("grow-diag-final", "or"), ("grow-diag-final-and", "and")):
         assert symmetrize(forward, reverse, how) == koehn(forward, reverse, 5, final)
 
 
 @given(LINKS)
-def test_two_directions_that_agree_stay_as_they_are(links: frozenset) -> None:
+def test_two_directions_that_agree_stay_as_they_are(links):
     for how in SYMMETRIZATIONS:
         if how != "product":
             assert symmetrize(links, links, how) == links
 
 
-def test_growing_takes_a_neighbour_and_then_a_pair_of_free_words() -> None:
+def test_growing_takes_a_neighbour_and_then_a_pair_of_free_words():
     forward = frozenset({(0, 0), (1, 1), (5, 5)})
     reverse = frozenset({(0, 0), (1, 0)})
     assert grow_diag_final(forward, reverse, both=True) == {(0, 0), (1, 0), (1, 1), (5, 5)}
 
 
-def test_the_last_links_need_one_free_word_or_two() -> None:
+def test_the_last_links_need_one_free_word_or_two():
     forward, reverse = frozenset({(0, 0), (0, 5)}), frozenset({(0, 0)})
     assert symmetrize(forward, reverse, "grow-diag-final") == {(0, 0), (0, 5)}
     assert symmetrize(forward, reverse, "grow-diag-final-and") == {(0, 0)}
 
 
-def test_an_unknown_symmetrization_is_refused_with_the_names() -> None:
+def test_an_unknown_symmetrization_is_refused_with_the_names():
     for unknown in ("intersect", "product"):
         with pytest.raises(UsageError, match="intersection") as caught:
             symmetrize(frozenset(), frozenset(), unknown)
         assert str(caught.value).count("product") == (unknown == "product")
 
 
-def test_lines_name_the_source_first_in_the_order_of_the_target() -> None:
+def test_lines_name_the_source_first_in_the_order_of_the_target():
     assert pharaoh(frozenset({(3, 3), (2, 1), (0, 0), (1, 2)})) == "0-0 2-1 1-2 3-3"
 
 
 @given(LINKS)
-def test_lines_are_read_as_they_were_written(links: frozenset) -> None:
+def test_lines_are_read_as_they_were_written(links):
     assert read_pharaoh(pharaoh(links)) == links
 
 
-def test_a_part_that_is_no_link_is_refused() -> None:
+def test_a_part_that_is_no_link_is_refused():
     with pytest.raises(InputError, match="'1:2' is no alignment link"):
         read_pharaoh("0-0 1:2")
 
 
-def test_a_row_that_rests_on_special_tokens_by_exactly_half_keeps_its_link() -> None:
+def test_a_row_that_rests_on_special_tokens_by_exactly_half_keeps_its_link():
     weights = np.array([[0.25, 0.25, 0.5]])
     assert align(weights, words("la"), (*words("the red"), END)) == {(0, 0)}
 
 
-def test_no_words_on_one_side_have_no_mutual_links() -> None:
+def test_no_words_on_one_side_have_no_mutual_links():
     assert mutual(np.zeros((0, 2))) == mutual(np.zeros((2, 0))) == frozenset()
 
 
-def test_a_gold_line_has_sure_and_possible_links() -> None:
+def test_a_gold_line_has_sure_and_possible_links():
     assert read_gold("0-0 1?2 2-1 3p3") == ({(0, 0), (2, 1)}, {(1, 2), (3, 3)})
 
 
-def test_each_way_to_join_two_directions_by_hand() -> None:
+def test_each_way_to_join_two_directions_by_hand():
     forward, reverse = frozenset({(0, 0), (1, 1)}), frozenset({(0, 0), (3, 4)})
     found = {how: symmetrize(forward, reverse, how) for how in SYMMETRIZATIONS if how != "product"}
     assert found["forward"] == forward

@@ -1,7 +1,5 @@
 """Sentence pairs cut into quarters, and where a second part begins."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

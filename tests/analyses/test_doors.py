@@ -1,7 +1,5 @@
 """Every row of the tables of measures and lenses is complete: what a row lacks is said here."""
 
-from __future__ import annotations
-
 import inspect
 
 import numpy as np
@@ -42,7 +40,7 @@ def measured(name: str) -> HeadMeasure:
 
 
 @pytest.mark.parametrize("name", MEASURES)
-def test_a_measures_row_says_what_its_function_does(name: str) -> None:
+def test_a_measures_row_says_what_its_function_does(name):
     entry, made = MEASURES[name], measured(name)
     assert first_line(entry) == entry.summary
     assert made.name == name
@@ -54,26 +52,26 @@ def test_a_measures_row_says_what_its_function_does(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", MEASURES)
-def test_a_measure_has_a_test_by_hand_or_a_loop(name: str) -> None:
+def test_a_measure_has_a_test_by_hand_or_a_loop(name):
     looped = name in definitions(WORDS.split())
     assert looped or name in BY_HAND, f"'{name}' has no loop in definitions(), nor is it in BY_HAND"
 
 
-def test_headings_are_short_and_differ() -> None:
+def test_headings_are_short_and_differ():
     headings = [entry.short for entry in MEASURES.values()]
     assert len(set(headings)) == len(headings)
     assert all(0 < len(heading) <= 5 for heading in headings)
 
 
 @pytest.mark.parametrize("name", ROLES)
-def test_a_role_is_a_share_and_has_a_colour_of_its_own(name: str) -> None:
+def test_a_role_is_a_share_and_has_a_colour_of_its_own(name):
     assert measured(name).unit == "share"
     assert name in ROLE_COLORS, f"the row of '{name}' has a role and no colour"
     others = [ROLE_COLORS[other] for other in ROLES if other != name]
     assert all(max(abs(np.subtract(ROLE_COLORS[name], other))) >= 24 for other in others)
 
 
-def test_only_roles_have_colours() -> None:
+def test_only_roles_have_colours():
     assert set(ROLE_COLORS) == set(ROLES)
 
 
@@ -88,7 +86,7 @@ def lens_input(needs: str) -> Attention | AttentionGradients | ValueVectors:
 
 
 @pytest.mark.parametrize("name", LENSES)
-def test_a_lens_is_named_after_its_row_and_makes_an_attention_that_says_so(name: str) -> None:
+def test_a_lens_is_named_after_its_row_and_makes_an_attention_that_says_so(name):
     entry = LENSES[name]
     assert first_line(entry) == entry.summary
     assert entry.load().__name__ == name.replace("-", "_")

@@ -1,9 +1,6 @@
 """Effects that have no value, and the links beside them, through every step of a run."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 
@@ -17,7 +14,7 @@ from attnviz.core.attention_map import Attention, Token
 from tests.samples import attention_of, effects, effects_map, self_map
 
 
-def test_a_mean_over_heads_leaves_out_what_has_no_value() -> None:
+def test_a_mean_over_heads_leaves_out_what_has_no_value():
     item = effects_map()
     mean = reduce_map(item, "mean", "heads").weights
     assert np.isnan(mean[:, :, 0, 0]).all()
@@ -28,7 +25,7 @@ def test_a_mean_over_heads_leaves_out_what_has_no_value() -> None:
     assert most[0, 0, 1, 0] == np.nanmax(item.weights[:, :, 1, 0])
 
 
-def test_a_link_without_a_value_is_never_among_the_strongest() -> None:
+def test_a_link_without_a_value_is_never_among_the_strongest():
     item = effects_map()
     links = strongest_links(item, item.weights.size, between_words=False)
     assert len(links) == item.weights.size - 7
@@ -38,7 +35,7 @@ def test_a_link_without_a_value_is_never_among_the_strongest() -> None:
     assert sharpest(nothing) is None
 
 
-def test_words_have_a_value_where_one_of_their_pieces_has_one(tmp_path: Path) -> None:
+def test_words_have_a_value_where_one_of_their_pieces_has_one(tmp_path):
     file = tmp_path / "groups"
     file.write_text("the cat\n")
     item = replace(effects_map(), query_side="text")
@@ -57,7 +54,7 @@ def test_words_have_a_value_where_one_of_their_pieces_has_one(tmp_path: Path) ->
     assert np.isnan(group_attention(replace(found, maps=(nothing,)), "words").weights).all()
 
 
-def test_the_first_look_shows_the_head_of_the_largest_effects_and_sizes_a_head() -> None:
+def test_the_first_look_shows_the_head_of_the_largest_effects_and_sizes_a_head():
     found = effects()
     sums = np.nansum(np.abs(found.weights), axis=(2, 3))
     layer, head = np.unravel_index(sums.argmax(), sums.shape)
@@ -76,7 +73,7 @@ def links_of(found: Attention) -> list[tuple[str, str]]:
     return [(one.link.query, one.link.key) for one in lists]
 
 
-def test_links_with_effects_follow_what_is_chosen_and_leave_with_their_tokens() -> None:
+def test_links_with_effects_follow_what_is_chosen_and_leave_with_their_tokens():
     found = effects()
     assert links_of(found) == [("sat", "cat"), ("sat", "cat"), ("cat", "<s>")]
     assert links_of(select(found, None, "0", None)) == [("sat", "cat")] * 2
@@ -90,7 +87,7 @@ def test_links_with_effects_follow_what_is_chosen_and_leave_with_their_tokens() 
     assert dropped.main.key_tokens[link.key_position].text == "cat"
 
 
-def test_strong_links_of_no_effect_and_weak_ones_of_much_are_found() -> None:
+def test_strong_links_of_no_effect_and_weak_ones_of_much_are_found():
     words = ["a", "b", "c", "d"]
     raw = self_map(words, 2, 1)
     weights = np.full(raw.weights.shape, 0.09, np.float32)

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -11,16 +9,14 @@ from attnviz.analyses.entropy import mean_entropy, row_entropy
 from tests.samples import checked, weights_of
 
 
-def test_one_key_is_zero_and_an_even_look_is_the_logarithm_of_the_keys() -> None:
+def test_one_key_is_zero_and_an_even_look_is_the_logarithm_of_the_keys():
     assert row_entropy(np.eye(3, dtype=np.float32)).tolist() == [0, 0, 0]
     assert row_entropy(np.full((2, 8), 1 / 8)) == pytest.approx([math.log(8)] * 2)
 
 
 @checked
 @given(st.integers(1, 6), st.integers(1, 9), st.integers(0, 99))
-def test_entropy_is_the_sum_over_the_keys_and_within_its_bounds(
-    queries: int, keys: int, seed: int
-) -> None:
+def test_entropy_is_the_sum_over_the_keys_and_within_its_bounds(queries, keys, seed):
     weights = weights_of((1, 2, queries, keys), seed)
     found = row_entropy(weights)
     for place in np.ndindex(1, 2, queries):
@@ -30,11 +26,11 @@ def test_entropy_is_the_sum_over_the_keys_and_within_its_bounds(
     assert (found <= math.log(keys) + 1e-5).all()
 
 
-def test_entropy_ignores_the_order_of_keys() -> None:
+def test_entropy_ignores_the_order_of_keys():
     weights = weights_of((1, 1, 3, 5))
     assert np.allclose(row_entropy(weights), row_entropy(weights[..., [4, 2, 0, 1, 3]]))
 
 
-def test_a_head_has_the_mean_of_its_rows_without_those_that_attend_to_nothing() -> None:
+def test_a_head_has_the_mean_of_its_rows_without_those_that_attend_to_nothing():
     rows = np.array([[[[0.5, 0.5], [0, 0]], [[0, 0], [0, 0]]]], np.float32)
     assert mean_entropy(rows) == pytest.approx(np.array([[math.log(2), math.nan]]), nan_ok=True)

@@ -1,7 +1,5 @@
 """How faithful lenses are: against tokens hidden by hand, and cases small enough for the head."""
 
-from __future__ import annotations
-
 import re
 from functools import partial
 
@@ -48,7 +46,7 @@ def log_p(found: TokenScores, *tokens: TokenAt) -> float:
 
 
 @pytest.mark.parametrize("query", [PAIR, TEXT])
-def test_a_lens_is_judged_by_the_tokens_that_it_ranks_highest(query: Query) -> None:
+def test_a_lens_is_judged_by_the_tokens_that_it_ranks_highest(query):
     found = scores(query)
     judged = faithfulness(found)
     whole = log_p(found)
@@ -75,7 +73,7 @@ def test_a_lens_is_judged_by_the_tokens_that_it_ranks_highest(query: Query) -> N
         np.testing.assert_allclose(judged.measures[lens], expected, atol=1e-5)
 
 
-def test_a_score_of_effects_is_the_sum_of_all_links_to_a_token_but_its_own() -> None:
+def test_a_score_of_effects_is_the_sum_of_all_links_to_a_token_but_its_own():
     found = scores(PAIR)
     expected = dict.fromkeys(found.tokens, 0.0)
     for item, slopes in zip(found.explained.attention.maps, found.explained.gradients, strict=True):
@@ -88,7 +86,7 @@ def test_a_score_of_effects_is_the_sum_of_all_links_to_a_token_but_its_own() -> 
     np.testing.assert_allclose(found.scores["effect"], [*expected.values()], atol=1e-9)
 
 
-def test_raw_scores_are_what_the_explained_rows_give_to_others() -> None:
+def test_raw_scores_are_what_the_explained_rows_give_to_others():
     found = scores(PAIR)
     cross, _, decoder = found.explained.attention.maps
     rows = cross.weights[:, :, :-1].mean(axis=(0, 1, 2))
@@ -102,7 +100,7 @@ def test_raw_scores_are_what_the_explained_rows_give_to_others() -> None:
     assert len(found.tokens) == len(rows) + len(decoder.key_tokens) - 2
 
 
-def test_of_a_masked_text_every_lens_sees_the_mask() -> None:
+def test_of_a_masked_text_every_lens_sees_the_mask():
     found = scores(TEXT)
     (item,) = found.explained.attention.maps
     assert "<mask>" in [token.text for token in item.key_tokens]
@@ -114,13 +112,13 @@ def test_of_a_masked_text_every_lens_sees_the_mask() -> None:
     assert [*found.scores] == ["raw", *LENSES]
 
 
-def test_a_causal_text_leaves_out_what_no_explained_row_sees() -> None:
+def test_a_causal_text_leaves_out_what_no_explained_row_sees():
     found = scores(TEXT, "all", causal=True)
     assert [token.position for token in found.tokens] == [*range(len(found.tokens))]
     assert len(found.tokens) == len(found.explained.attention.main.key_tokens) - 2
 
 
-def test_a_lens_that_does_not_apply_is_listed_with_the_reason() -> None:
+def test_a_lens_that_does_not_apply_is_listed_with_the_reason():
     def none() -> None:
         raise UsageError("there are only weights")
 
@@ -131,7 +129,7 @@ def test_a_lens_that_does_not_apply_is_listed_with_the_reason() -> None:
     assert (row.texts, row.left_out) == (1, "in 2 of 3 texts: there are only weights")
 
 
-def test_random_scores_are_the_same_at_each_run_and_averaged_over_draws() -> None:
+def test_random_scores_are_the_same_at_each_run_and_averaged_over_draws():
     found = scores(Query("the red car"))
     first, again = (faithfulness(found) for _ in range(2))
     np.testing.assert_array_equal(first.measures[RANDOM], again.measures[RANDOM])
@@ -147,7 +145,7 @@ def one_text(**correlations: float) -> TextFaithfulness:
     return TextFaithfulness("'x'", (), measures, {}, Provenance("file", "sample"))
 
 
-def test_means_have_intervals_over_texts_and_one_text_has_none() -> None:
+def test_means_have_intervals_over_texts_and_one_text_has_none():
     values = [0.6, 0.7, np.nan, 0.9, 0.8]
     report = lens_report([one_text(raw=value, random=0.0) for value in values])
     (row,) = [row for row in report.rows if row.lens == "raw"]
@@ -166,7 +164,7 @@ def row(lens: str, low: float, mean: float, high: float) -> LensRow:
     return LensRow(lens, (mean, *rest), (low, *rest), (high, *rest), 9)
 
 
-def test_what_is_concluded_follows_from_the_intervals() -> None:
+def test_what_is_concluded_follows_from_the_intervals():
     noise = row(RANDOM, -0.1, 0, 0.1)
     rows = [
         row("a", 0.6, 0.7, 0.8),
@@ -189,7 +187,7 @@ def test_what_is_concluded_follows_from_the_intervals() -> None:
     assert "too few tokens" in conclusion([row("a", np.nan, np.nan, np.nan)], noise, 1)
 
 
-def test_formats_agree() -> None:
+def test_formats_agree():
     given = ("lenses", "the red car", "la voiture rouge", "-q", "--seed", 3)
     document = attnviz(*given, "-f", "json").json()
     header, *rows = attnviz(*given, "-f", "tsv").rows
@@ -206,7 +204,7 @@ def test_formats_agree() -> None:
     assert document["conclusion"] in " ".join(table.split())
 
 
-def test_texts_that_fail_are_said_and_the_others_judged() -> None:
+def test_texts_that_fail_are_said_and_the_others_judged():
     lines = b"the red car\tla voiture rouge\n\xff\nthe black cat\tle chat noir\n"
     done = attnviz("lenses", "--input", "-", "--input-format", "tsv", "-f", "json", stdin=lines)
     assert (done.status, done.json()["texts"]) == (1, 2)
@@ -214,9 +212,7 @@ def test_texts_that_fail_are_said_and_the_others_judged() -> None:
     assert all(one["rank_correlation"]["low"] is not None for one in done.json()["lenses"])
 
 
-def test_a_long_text_is_refused_and_flow_is_left_out_of_one_that_is_rather_long(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_long_text_is_refused_and_flow_is_left_out_of_one_that_is_rather_long(monkeypatch):
     monkeypatch.setattr(faithful, "MOST_HIDDEN", 5)
     refused = attnviz("lenses", "The red car is fast.", "La voiture rouge est rapide.")
     assert refused.status == 1

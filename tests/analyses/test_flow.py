@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np
@@ -43,12 +41,12 @@ def smallest_cut(steps: np.ndarray, query: int, key: int) -> float:
     return float(best)
 
 
-def test_one_layer_is_its_own_flow() -> None:
+def test_one_layer_is_its_own_flow():
     step = with_residual(rows(0, 1, 3, 3))
     np.testing.assert_allclose(flows(Layered(step)), step[0])
 
 
-def test_two_layers_worked_by_hand() -> None:
+def test_two_layers_worked_by_hand():
     # From the second position: half stays twice, half goes to the first, which keeps all it has.
     back = with_residual(np.array([[[1.0, 0.0], [1.0, 0.0]]] * 2))
     np.testing.assert_allclose(flows(Layered(back)), [[1.0, 0.0], [1.0, 0.5]])
@@ -56,13 +54,13 @@ def test_two_layers_worked_by_hand() -> None:
 
 @given(st.integers(0, 300))
 @pytest.mark.slow
-def test_it_equals_the_smallest_cut(seed: int) -> None:
+def test_it_equals_the_smallest_cut(seed):
     steps = with_residual(rows(seed, 2, 3, 3))
     expected = [[smallest_cut(steps, query, key) for key in range(3)] for query in range(3)]
     np.testing.assert_allclose(flows(Layered(steps)), expected, atol=1e-12)
 
 
-def test_identity_stays_identity_and_a_triangle_a_triangle() -> None:
+def test_identity_stays_identity_and_a_triangle_a_triangle():
     eye = np.broadcast_to(np.eye(3), (2, 3, 3))
     np.testing.assert_array_equal(flows(Layered(with_residual(eye))), np.eye(3))
     triangle = np.tril(rows(1, 2, 4, 4))
@@ -71,7 +69,7 @@ def test_identity_stays_identity_and_a_triangle_a_triangle() -> None:
     np.testing.assert_array_equal(found, np.tril(found))
 
 
-def test_a_decoder_of_one_layer_reads_what_its_cross_attention_lets_through() -> None:
+def test_a_decoder_of_one_layer_reads_what_its_cross_attention_lets_through():
     cross = rows(2, 1, 2, 3)
     graph = Layered(with_residual(np.eye(2)[None]), cross, with_residual(np.eye(3)[None]))
     np.testing.assert_allclose(flows(graph), cross[0] / 2)
@@ -86,19 +84,19 @@ def test_a_decoder_of_one_layer_reads_what_its_cross_attention_lets_through() ->
 
 
 @given(st.integers(0, 300), st.lists(st.integers(0, 4), max_size=5, unique=True))
-def test_chosen_queries_get_the_rows_of_the_full_flow(seed: int, queries: list[int]) -> None:
+def test_chosen_queries_get_the_rows_of_the_full_flow(seed, queries):
     graph = Layered(with_residual(rows(seed, 2, 5, 5)))
     np.testing.assert_array_equal(flows(graph, queries), flows(graph)[queries])
 
 
-def test_one_query_of_many_keys_is_within_the_bound() -> None:
+def test_one_query_of_many_keys_is_within_the_bound():
     length = int(MOST_SOLVES**0.5) + 1
     found = flow(text(rows(0, 1, 1, length, length)), (3,))
     assert found.weights.shape == (1, 1, 1, length)
     assert [token.text for token in found.main.query_tokens] == ["t3"]
 
 
-def test_its_cost_is_said_and_bounded() -> None:
+def test_its_cost_is_said_and_bounded():
     heard: list[str] = []
     with notices_to(heard.append):
         found = flow(text(rows(0, 2, 1, 4, 4)))
@@ -113,20 +111,20 @@ def test_its_cost_is_said_and_bounded() -> None:
         flow(text(rows(0, 1, 1, length, length)))
 
 
-def test_as_many_flows_as_are_allowed_are_computed(monkeypatch) -> None:
+def test_as_many_flows_as_are_allowed_are_computed(monkeypatch):
     monkeypatch.setattr(lens, "MOST_SOLVES", 16)
     assert flow(text(rows(0, 2, 1, 4, 4))).weights.shape == (1, 1, 4, 4)
     with pytest.raises(UsageError, match=r"20 maximum-flow problems, more than 16: choose fewer$"):
         flow(text(rows(0, 2, 1, 5, 5)), (0, 1, 2, 3), "choose fewer")
 
 
-def test_a_flow_beyond_the_papers_encoders_is_said_to_be_one() -> None:
+def test_a_flow_beyond_the_papers_encoders_is_said_to_be_one():
     (note, cost) = flow(text(np.tril(rows(0, 2, 1, 3, 3)), "causal")).provenance.notes
     assert note == "flow was defined for encoders: its use on causal decoders is an extension"
     assert cost == "flow takes 9 maximum-flow problems over 2 layers"
 
 
-def test_the_map_is_one_layer_and_one_head_of_flows() -> None:
+def test_the_map_is_one_layer_and_one_head_of_flows():
     found = flow(text(rows(1, 3, 2, 3, 3))).main
     assert (found.layers, found.heads, found.unit) == (("flow",), ("mean",), UNIT)
     assert found.weights.dtype == np.float32

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -65,20 +63,20 @@ def by_the_loop(weights: np.ndarray, changes: np.ndarray) -> list[list[float]]:
     return found
 
 
-def test_only_weights_that_the_output_grows_with_count() -> None:
+def test_only_weights_that_the_output_grows_with_count():
     weights = np.array([[[[0.5, 0.5]], [[1.0, 0.0]]]])
     changes = np.array([[[[4.0, -4.0]], [[2.0, 3.0]]]])
     # Heads: 2 and 0 (below 0), then 2 and 0 (no weight); their means.
     np.testing.assert_allclose(weighted(weights, changes), [[[2.0, 0.0]]])
 
 
-def test_two_layers_worked_by_hand() -> None:
+def test_two_layers_worked_by_hand():
     first, second = np.array([[0.0, 1.0], [0.0, 0.0]]), np.array([[0.0, 2.0], [3.0, 0.0]])
     # After the first layer R = [[1, 1], [0, 1]]; the second adds [[0, 2], [3, 3]].
     np.testing.assert_allclose(relevance(np.stack([first, second])), [[1, 3], [3, 4]])
 
 
-def test_three_layers_worked_by_hand() -> None:
+def test_three_layers_worked_by_hand():
     back = np.array([[0.0, 0.0], [1.0, 0.0]])
     # What flows back arrives once a layer, since the first position only keeps itself.
     np.testing.assert_allclose(relevance(np.stack([back] * 3)), [[1, 0], [3, 1]])
@@ -86,14 +84,14 @@ def test_three_layers_worked_by_hand() -> None:
 
 @checked
 @given(st.integers(0, 1000), st.integers(1, 3), st.integers(1, 3), st.integers(1, 5))
-def test_it_equals_the_loop(seed: int, layers: int, heads: int, length: int) -> None:
+def test_it_equals_the_loop(seed, layers, heads, length):
     weights = rows(seed, layers, heads, length, length)
     changes = slopes(seed, layers, heads, length, length)
     expected = by_the_loop(weights, changes)
     np.testing.assert_allclose(relevance(weighted(weights, changes)), expected, rtol=1e-5)
 
 
-def test_without_gradient_everything_is_relevant_to_itself_alone() -> None:
+def test_without_gradient_everything_is_relevant_to_itself_alone():
     weights = rows(0, 3, 2, 4, 4)
     found = relevance(weighted(weights, np.zeros_like(weights)))
     np.testing.assert_array_equal(found, np.eye(4))
@@ -104,24 +102,24 @@ def test_without_gradient_everything_is_relevant_to_itself_alone() -> None:
 
 @checked
 @given(st.integers(0, 1000))
-def test_a_triangle_stays_a_triangle(seed: int) -> None:
+def test_a_triangle_stays_a_triangle(seed):
     found = relevance(weighted(np.tril(rows(seed, 3, 2, 5, 5)), slopes(seed, 3, 2, 5, 5)))
     np.testing.assert_array_equal(found, np.tril(found))
     assert (found >= np.eye(5)).all()
 
 
-def test_more_gradient_is_more_of_the_same_where_one_layer_adds_it() -> None:
+def test_more_gradient_is_more_of_the_same_where_one_layer_adds_it():
     weights, changes = rows(1, 1, 2, 4, 4), slopes(1, 1, 2, 4, 4)
     once, twice = (relevance(weighted(weights, by * changes)) - np.eye(4) for by in (1, 2))
     np.testing.assert_allclose(twice, 2 * once, rtol=1e-6)
 
 
-def test_the_rows_of_a_normalised_relevance_sum_to_two_or_stay_those_of_identity() -> None:
+def test_the_rows_of_a_normalised_relevance_sum_to_two_or_stay_those_of_identity():
     found = normalised(np.array([[1.0, 0.0, 0.0], [2.0, 3.0, 0.0], [0.0, 0.0, 5.0]]))
     np.testing.assert_allclose(found, [[1, 0, 0], [0.5, 1.5, 0], [0, 0, 2]])
 
 
-def test_an_encoder_decoder_of_one_layer_worked_by_hand() -> None:
+def test_an_encoder_decoder_of_one_layer_worked_by_hand():
     encoder = np.array([[[0.0, 1.0], [0.0, 0.0]]])
     decoder = np.array([[[0.0, 0.0], [1.0, 0.0]]])
     cross = np.array([[[1.0, 0.0], [0.0, 2.0]]])
@@ -132,7 +130,7 @@ def test_an_encoder_decoder_of_one_layer_worked_by_hand() -> None:
     np.testing.assert_allclose(source, by_hand)
 
 
-def test_across_two_layers_it_equals_the_rules_written_out() -> None:
+def test_across_two_layers_it_equals_the_rules_written_out():
     encoder, decoder, cross = (
         weighted(rows(seed, 2, 2, *shape), slopes(seed, 2, 2, *shape))
         for seed, shape in ((1, (5, 5)), (2, (4, 4)), (3, (4, 5)))
@@ -154,7 +152,7 @@ def test_across_two_layers_it_equals_the_rules_written_out() -> None:
     np.testing.assert_allclose(source, ti)
 
 
-def test_the_output_is_one_row_of_shares_named_after_it() -> None:
+def test_the_output_is_one_row_of_shares_named_after_it():
     weights, changes = rows(3, 2, 2, 4, 4), slopes(3, 2, 2, 4, 4)
     found = gradient(explained("self", weights, changes, (1,)))
     (token,) = found.main.query_tokens
@@ -166,20 +164,20 @@ def test_the_output_is_one_row_of_shares_named_after_it() -> None:
     assert found.provenance.steps == ("lens gradient",)
 
 
-def test_an_output_read_from_all_positions_takes_the_mean_of_their_rows() -> None:
+def test_an_output_read_from_all_positions_takes_the_mean_of_their_rows():
     weights, changes = rows(4, 1, 1, 3, 3), slopes(4, 1, 1, 3, 3)
     found = gradient(explained("self", weights, changes, (0, 1, 2)))
     expected = (relevance(weighted(weights, changes)) - np.eye(3)).mean(axis=0)
     np.testing.assert_allclose(found.weights[0, 0, 0], expected / expected.sum(), atol=1e-6)
 
 
-def test_what_a_decoder_has_not_read_yet_is_no_column() -> None:
+def test_what_a_decoder_has_not_read_yet_is_no_column():
     weights, changes = np.tril(rows(5, 2, 2, 5, 5)), slopes(5, 2, 2, 5, 5)
     found = gradient(explained("causal", weights, changes, (2,)))
     assert [token.text for token in found.main.key_tokens] == ["t0", "t1", "t2"]
 
 
-def test_a_pair_gives_the_source_and_what_was_read_of_the_target() -> None:
+def test_a_pair_gives_the_source_and_what_was_read_of_the_target():
     parts = {"cross": (4, 5), "encoder": (5, 5), "decoder": (4, 4)}
     maps = tuple(item(name, rows(n, 2, 3, *shape)) for n, (name, shape) in enumerate(parts.items()))
     attention = Attention(maps, Provenance("file", "test"), source="a", target="b")
@@ -191,12 +189,12 @@ def test_a_pair_gives_the_source_and_what_was_read_of_the_target() -> None:
     np.testing.assert_allclose([item.weights.sum() for item in found.maps], 1, rtol=1e-6)
 
 
-def test_a_pair_without_its_encoder_is_refused() -> None:
+def test_a_pair_without_its_encoder_is_refused():
     with pytest.raises(UsageError, match="needs stream 'encoder'"):
         gradient(explained("cross", rows(0, 1, 1, 2, 3), slopes(0, 1, 1, 2, 3)))
 
 
-def test_the_output_is_no_text_and_keeps_its_probability() -> None:
+def test_the_output_is_no_text_and_keeps_its_probability():
     weights, changes = rows(3, 2, 2, 4, 4), slopes(3, 2, 2, 4, 4)
     found = gradient(explained("self", weights, changes))
     shown = found.main
@@ -211,14 +209,14 @@ def test_the_output_is_no_text_and_keeps_its_probability() -> None:
     assert not any("contributes" in note for note in found.provenance.notes)
 
 
-def test_an_output_that_is_next_to_impossible_is_said_to_be_less() -> None:
+def test_an_output_that_is_next_to_impossible_is_said_to_be_less():
     weights, changes = rows(3, 1, 1, 2, 2), slopes(3, 1, 1, 2, 2)
     for probability, said in ((0.004, "<.01"), (0.006, ".01"), (1.0, "1.00")):
         unlikely = replace(explained("self", weights, changes), probability=probability)
         assert gradient(unlikely).main.query_tokens[0].text == f"→ POSITIVE {said}"
 
 
-def test_both_silent_streams_of_a_pair_are_named() -> None:
+def test_both_silent_streams_of_a_pair_are_named():
     shapes = {"cross": (4, 5), "encoder": (5, 5), "decoder": (4, 4)}
     maps = tuple(item(name, rows(0, 1, 1, *shape)) for name, shape in shapes.items())
     attention = Attention(maps, Provenance("file", "test"), source="a", target="b")

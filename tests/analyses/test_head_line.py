@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -23,24 +21,24 @@ def shown(matrix: np.ndarray) -> tuple[str, float]:
         (np.full((4, 4), 0.25) + 0.05 * np.outer([0, 1, 0, 0], [-1, 0, 0, 1]), "b → d", 0.3),
     ],
 )
-def test_what_a_head_does_is_said_in_words(matrix: np.ndarray, pattern: str, share: float) -> None:
+def test_what_a_head_does_is_said_in_words(matrix, pattern, share):
     found, weight = shown(matrix)
     assert found == pattern
     assert weight == pytest.approx(share, abs=1e-6)
 
 
-def test_a_pattern_must_hold_half_of_the_attention() -> None:
+def test_a_pattern_must_hold_half_of_the_attention():
     before = np.eye(4, k=-1) * 0.6
     assert shown(before + 0.1)[0] == "each → the one before"
     assert "→ the one" not in shown(before * 0.5 + 0.15)[0]
 
 
-def test_two_tokens_are_too_few_for_a_pattern() -> None:
+def test_two_tokens_are_too_few_for_a_pattern():
     item = self_map(["a", "b"]).with_weights(np.eye(2, dtype=np.float32)[None, None])
     assert describe(item)[0] == "a → b"
 
 
-def test_there_is_a_line_for_each_head_of_the_first_layer() -> None:
+def test_there_is_a_line_for_each_head_of_the_first_layer():
     item = self_map(WORDS, 2, 3)
     lines = head_lines(item)
     assert [line.head for line in lines] == ["0", "1", "2"]
@@ -49,6 +47,6 @@ def test_there_is_a_line_for_each_head_of_the_first_layer() -> None:
         assert 0 <= line.entropy <= np.log(4)
 
 
-def test_signed_maps_have_no_patterns() -> None:
+def test_signed_maps_have_no_patterns():
     item = self_map(WORDS, signed=True).with_weights(np.eye(4, dtype=np.float32)[None, None])
     assert "each" not in describe(item)[0]

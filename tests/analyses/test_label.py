@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from attnviz.analyses.tokens import label_tokens
@@ -27,30 +25,30 @@ def labels(attention: Attention) -> list[str | None]:
     return [token.label for token in attention.main.query_tokens]
 
 
-def test_a_word_in_pieces_needs_one_label_and_marks_need_none() -> None:
+def test_a_word_in_pieces_needs_one_label_and_marks_need_none():
     found = label_tokens(pieces(), ("B-PER", "I-PER", "O"))
     assert labels(found) == [None, "B-PER", "I-PER", "I-PER", None, None]
 
 
-def test_each_piece_can_have_its_own() -> None:
+def test_each_piece_can_have_its_own():
     found = label_tokens(pieces(), ("A", "B", "C", "O"))
     assert labels(found) == [None, "A", "B", "C", None, None]
 
 
 @pytest.mark.parametrize("count", [1, 2, 5, 6])
-def test_any_other_number_is_refused(count: int) -> None:
+def test_any_other_number_is_refused(count):
     with pytest.raises(InputError, match=f"{count} labels for 4 tokens: John Mc Kay ran"):
         label_tokens(pieces(), ("X",) * count)
 
 
-def test_tokens_without_a_text_need_a_label_each() -> None:
+def test_tokens_without_a_text_need_a_label_each():
     attention = attention_of(self_map(["a", "b"]))
     assert labels(label_tokens(attention, ("X", "O"))) == ["X", None]
     with pytest.raises(InputError, match="1 labels for 2 tokens"):
         label_tokens(attention, ("X",))
 
 
-def test_labels_of_a_pair_are_the_targets_and_leave_the_source_alone() -> None:
+def test_labels_of_a_pair_are_the_targets_and_leave_the_source_alone():
     queries, keys = (Token("le", 0, 2), Token("chat", 3, 7)), (Token("the", 0, 3),)
     cross = AttentionMap(
         "cross", queries, keys, weights_of((1, 1, 2, 1)), query_side="target", key_side="source"
@@ -64,7 +62,7 @@ def test_labels_of_a_pair_are_the_targets_and_leave_the_source_alone() -> None:
     assert found.maps[0].key_tokens == found.maps[1].query_tokens == keys
 
 
-def test_a_summary_has_its_keys_labelled() -> None:
+def test_a_summary_has_its_keys_labelled():
     keys = (Token("a", 0, 1), Token("b", 2, 3))
     item = AttentionMap(
         "a",

@@ -1,7 +1,5 @@
 """What each row may see, inferred from maps."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -26,12 +24,12 @@ def softmax_within(visible: np.ndarray, heads: int = 2, seed: int = 0) -> np.nda
     return weights / weights.sum(axis=-1, keepdims=True)
 
 
-def test_an_encoder_sees_everything() -> None:
+def test_an_encoder_sees_everything():
     assert visible_keys(random_map(5)).all()
 
 
 @pytest.mark.parametrize("stream", ["causal", "decoder"])
-def test_a_causal_stream_sees_the_triangle_exactly(stream: str) -> None:
+def test_a_causal_stream_sees_the_triangle_exactly(stream):
     item = random_map(6, causal=True)
     item = AttentionMap(stream, item.query_tokens, item.key_tokens, item.weights)
     visible = visible_keys(item)
@@ -39,29 +37,29 @@ def test_a_causal_stream_sees_the_triangle_exactly(stream: str) -> None:
     assert (visible[0] == np.tri(6, dtype=bool)).all()
 
 
-def test_a_full_triangle_is_causal_whatever_its_stream_is_called() -> None:
+def test_a_full_triangle_is_causal_whatever_its_stream_is_called():
     item = map_of(random_map(6, causal=True).weights, stream="self")
     assert (visible_keys(item)[0] == np.tri(6, dtype=bool)).all()
 
 
-def test_a_causal_head_so_sharp_that_weights_vanish_still_sees_the_triangle() -> None:
+def test_a_causal_head_so_sharp_that_weights_vanish_still_sees_the_triangle():
     visible = visible_keys(map_of(np.eye(5), stream="causal"))
     assert (visible[0] == np.tri(5, dtype=bool)).all()
 
 
 @pytest.mark.parametrize("offset", [0, -1])
-def test_a_sharp_head_of_an_encoder_is_not_taken_for_a_mask(offset: int) -> None:
+def test_a_sharp_head_of_an_encoder_is_not_taken_for_a_mask(offset):
     weights = np.eye(6, k=offset)
     weights[0, 0] = 1
     assert visible_keys(map_of(weights)).all()
 
 
-def test_a_stream_that_looks_ahead_is_not_causal_whatever_it_is_called() -> None:
+def test_a_stream_that_looks_ahead_is_not_causal_whatever_it_is_called():
     assert visible_keys(map_of(random_map(4).weights, stream="decoder")).all()
 
 
 @pytest.mark.parametrize("causal", [True, False])
-def test_a_sliding_window_is_seen_in_the_layer_that_has_it(causal: bool) -> None:
+def test_a_sliding_window_is_seen_in_the_layer_that_has_it(causal):
     band = windowed(9, 3, causal=causal)
     whole = windowed(9, 8, causal=causal)
     weights = np.stack([softmax_within(band), softmax_within(whole)])
@@ -70,7 +68,7 @@ def test_a_sliding_window_is_seen_in_the_layer_that_has_it(causal: bool) -> None
     assert (visible[1] == whole).all()
 
 
-def test_padded_positions_are_out() -> None:
+def test_padded_positions_are_out():
     weights = np.zeros((4, 4))
     weights[:3, :3] = 1 / 3
     visible = visible_keys(map_of(weights))[0]
@@ -79,7 +77,7 @@ def test_padded_positions_are_out() -> None:
     assert not visible[:, 3].any()
 
 
-def test_across_two_texts_no_triangle_is_looked_for() -> None:
+def test_across_two_texts_no_triangle_is_looked_for():
     lower = np.tri(3) / np.tri(3).sum(axis=1, keepdims=True)
     words = tuple(map(Token, "abc"))
     item = AttentionMap(
@@ -89,10 +87,10 @@ def test_across_two_texts_no_triangle_is_looked_for() -> None:
 
 
 @given(st.integers(1, 8), st.booleans())
-def test_an_even_look_is_the_loop_over_what_is_visible(length: int, causal: bool) -> None:
+def test_an_even_look_is_the_loop_over_what_is_visible(length, causal):
     visible = visible_keys(random_map(length, causal=causal))
     np.testing.assert_allclose(uniform_attention(visible)[0], even_rows(visible[0]), rtol=1e-15)
 
 
-def test_a_row_that_sees_nothing_stays_zero() -> None:
+def test_a_row_that_sees_nothing_stays_zero():
     assert uniform_attention(np.zeros((2, 3), dtype=bool)).tolist() == [[0, 0, 0], [0, 0, 0]]

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -30,9 +28,7 @@ def transformed(weights: np.ndarray, products: np.ndarray, projected: bool = Tru
 
 @checked
 @given(st.integers(0, 1000), st.integers(1, 4), st.integers(1, 4), st.integers(1, 5))
-def test_it_equals_the_vectors_added_up_for_each_pair(
-    seed: int, heads: int, queries: int, keys: int
-) -> None:
+def test_it_equals_the_vectors_added_up_for_each_pair(seed, heads, queries, keys):
     weights = rows(seed, 1, heads, queries, keys)
     value, projection = drawn(seed, heads, keys, 3), drawn(seed + 1, heads * 3, 7)
     slices = projection.reshape(heads, 3, 7)
@@ -44,7 +40,7 @@ def test_it_equals_the_vectors_added_up_for_each_pair(
     np.testing.assert_allclose(norms_by_head(weights, products)[0], apart, rtol=1e-12)
 
 
-def test_a_look_at_one_key_alone_has_the_length_of_its_vector() -> None:
+def test_a_look_at_one_key_alone_has_the_length_of_its_vector():
     value, projection = drawn(0, 1, 4, 3), drawn(1, 3, 5)
     one_hot = np.eye(4)[[2, 0, 3, 1]][None, None]
     lengths = np.linalg.norm(value[0] @ projection, axis=-1)
@@ -52,7 +48,7 @@ def test_a_look_at_one_key_alone_has_the_length_of_its_vector() -> None:
     np.testing.assert_allclose(found, one_hot[0, 0] * lengths, rtol=1e-12)
 
 
-def test_heads_that_say_the_opposite_cancel_and_only_with_an_output_projection() -> None:
+def test_heads_that_say_the_opposite_cancel_and_only_with_an_output_projection():
     value = np.ones((2, 1, 1))
     weights = np.ones((1, 2, 1, 1))
     against = inner_products(value, np.array([[3.0], [-3.0]]))[None]
@@ -61,7 +57,7 @@ def test_heads_that_say_the_opposite_cancel_and_only_with_an_output_projection()
     assert norms(weights, inner_products(value, None)[None]).item() == pytest.approx(2**0.5)
 
 
-def test_value_norms_are_those_of_heads_side_by_side() -> None:
+def test_value_norms_are_those_of_heads_side_by_side():
     value, weights = drawn(2, 3, 4, 5), rows(2, 1, 3, 2, 4)
     joined = np.einsum("hij,hjd->ijhd", weights[0], value).reshape(2, 4, -1)
     found = norms(weights, inner_products(value, None)[None])[0]
@@ -71,14 +67,14 @@ def test_value_norms_are_those_of_heads_side_by_side() -> None:
     )
 
 
-def test_more_keys_than_fit_at_once_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_keys_than_fit_at_once_change_nothing(monkeypatch):
     value, projection = drawn(3, 2, 7, 3), drawn(4, 6, 4)
     expected = inner_products(value, projection)
     monkeypatch.setattr("attnviz.core.lens_inputs.BLOCK", 3)
     np.testing.assert_allclose(inner_products(value, projection), expected, rtol=1e-12)
 
 
-def test_rows_are_shares_for_all_heads_together_and_for_each() -> None:
+def test_rows_are_shares_for_all_heads_together_and_for_each():
     weights = rows(5, 2, 3, 4, 4).astype(np.float32)
     products = np.stack([inner_products(drawn(n, 3, 4, 2), drawn(n + 1, 6, 5)) for n in (0, 1)])
     found = norm(transformed(weights, products))
@@ -93,14 +89,14 @@ def test_rows_are_shares_for_all_heads_together_and_for_each() -> None:
     assert found.provenance.notes == ()
 
 
-def test_a_key_with_a_short_vector_loses_the_share_that_attention_gives_it() -> None:
+def test_a_key_with_a_short_vector_loses_the_share_that_attention_gives_it():
     value = np.array([[[0.01], [1.0]]])
     found = norm(transformed(np.full((1, 1, 2, 2), 0.5), inner_products(value, None)[None], False))
     np.testing.assert_allclose(found.weights[0, 0, 0], [0.01 / 1.01, 1 / 1.01], rtol=1e-5)
     assert found.provenance.notes[0].startswith("value-norm: ")
 
 
-def test_a_triangle_stays_a_triangle_and_a_blind_row_stays_blind() -> None:
+def test_a_triangle_stays_a_triangle_and_a_blind_row_stays_blind():
     weights = np.tril(rows(6, 1, 2, 4, 4), -1)
     found = norm(transformed(weights, inner_products(drawn(6, 2, 4, 3), None)[None]))
     for item in found.maps:
@@ -108,7 +104,7 @@ def test_a_triangle_stays_a_triangle_and_a_blind_row_stays_blind() -> None:
 
 
 @pytest.mark.parametrize(("projected", "unit"), [(True, UNIT), (False, VALUE_UNIT)])
-def test_the_unit_says_whether_values_were_projected(projected: bool, unit: str) -> None:
+def test_the_unit_says_whether_values_were_projected(projected, unit):
     products = inner_products(drawn(2, 2, 3, 2), None)[None]
     found = norm(transformed(rows(2, 1, 2, 3, 3), products, projected))
     assert [item.unit for item in found.maps] == [unit, unit]

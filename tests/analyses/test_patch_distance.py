@@ -1,7 +1,5 @@
 """How far heads look in a picture."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -34,7 +32,7 @@ def loop(weights: np.ndarray) -> float:
     return sum(ways) / len(ways)
 
 
-def test_the_class_token_is_dropped_and_rows_sum_to_one_again() -> None:
+def test_the_class_token_is_dropped_and_rows_sum_to_one_again():
     tokens = (CLASS, *GRID)
     item = AttentionMap("self", tokens, tokens, softmax(7))
     measure = measure_heads(item)["patch-distance"]
@@ -46,7 +44,7 @@ def test_the_class_token_is_dropped_and_rows_sum_to_one_again() -> None:
     assert measure.top == pytest.approx(math.sqrt(5))
 
 
-def test_how_much_the_class_token_holds_changes_nothing() -> None:
+def test_how_much_the_class_token_holds_changes_nothing():
     tokens = (CLASS, *GRID)
     weights = softmax(7)
     held = weights * 0.1
@@ -56,22 +54,22 @@ def test_how_much_the_class_token_holds_changes_nothing() -> None:
     assert one == pytest.approx(other, abs=1e-5)
 
 
-def test_a_patch_that_looks_at_itself_goes_no_way() -> None:
+def test_a_patch_that_looks_at_itself_goes_no_way():
     item = AttentionMap("self", GRID, GRID, np.eye(6)[None, None])
     assert measure_heads(item)["patch-distance"].values == 0
 
 
-def test_patches_stand_in_no_line() -> None:
+def test_patches_stand_in_no_line():
     item = AttentionMap("self", GRID, GRID, softmax(6))
     assert "distance" not in measure_heads(item)
 
 
 @pytest.mark.parametrize("texts", ["a b", "0,0 0,2", "0,1 0,0", "0,0", "0,0 cat"])
-def test_other_tokens_are_no_picture(texts: str) -> None:
+def test_other_tokens_are_no_picture(texts):
     assert patch_places([Token(text) for text in texts.split()]) is None
 
 
-def test_text_has_no_way_between_patches() -> None:
+def test_text_has_no_way_between_patches():
     words = (Token("a"), Token("b"))
     item = AttentionMap("self", words, words, np.full((1, 1, 2, 2), 0.5))
     assert "patch-distance" not in measure_heads(item)

@@ -1,18 +1,16 @@
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given
 
 from attnviz.analyses.select import check_reduction, reduce_attention, reduce_map
-from attnviz.core.attention_map import AttentionMap, Link
+from attnviz.core.attention_map import Link
 from attnviz.core.errors import UsageError
 from tests.samples import attention_of, checked, maps, self_map
 
 AXES = {"heads": 1, "layers": 0, "both": (0, 1)}
 
 
-def test_a_mean_by_hand() -> None:
+def test_a_mean_by_hand():
     item = self_map(["a"], 1, 2).with_weights(np.array([[[[0.25]], [[0.75]]]], np.float32))
     assert reduce_map(item, "mean", "both").weights.tolist() == [[[[0.5]]]]
     assert reduce_map(item, "max", "heads").weights.tolist() == [[[[0.75]]]]
@@ -21,7 +19,7 @@ def test_a_mean_by_hand() -> None:
 @checked
 @given(maps("self"))
 @pytest.mark.parametrize("over", list(AXES))
-def test_reductions_are_numpys_and_a_mean_keeps_row_sums(over: str, item: AttentionMap) -> None:
+def test_reductions_are_numpys_and_a_mean_keeps_row_sums(over, item):
     mean, most = (reduce_map(item, how, over) for how in ("mean", "max"))
     assert np.array_equal(most.weights, item.weights.max(AXES[over], keepdims=True))
     assert np.allclose(mean.weights, item.weights.mean(AXES[over], keepdims=True), atol=1e-6)
@@ -29,14 +27,14 @@ def test_reductions_are_numpys_and_a_mean_keeps_row_sums(over: str, item: Attent
         assert np.allclose(mean.weights.sum(-1), 1, atol=1e-4)
 
 
-def test_a_reduced_axis_is_named_after_the_reduction_unless_there_was_nothing_to_reduce() -> None:
+def test_a_reduced_axis_is_named_after_the_reduction_unless_there_was_nothing_to_reduce():
     item = self_map(["a"], 1, 3)
     reduced = reduce_map(item, "mean", "both")
     assert (reduced.layers, reduced.heads) == (("0",), ("mean",))
     assert reduce_map(item, "none", "both") is item
 
 
-def test_the_provenance_says_what_was_done() -> None:
+def test_the_provenance_says_what_was_done():
     attention = attention_of(self_map(["a"], 2, 3))
     assert reduce_attention(attention, "max", "both").provenance.steps == (
         "max over heads and layers",
@@ -45,14 +43,14 @@ def test_the_provenance_says_what_was_done() -> None:
     assert reduce_attention(attention, "none", "heads") is attention
 
 
-def test_unknown_words_are_guessed() -> None:
+def test_unknown_words_are_guessed():
     with pytest.raises(UsageError, match="Did you mean 'mean'"):
         check_reduction("meen", "both")
     with pytest.raises(UsageError, match="Did you mean 'layers'"):
         check_reduction("mean", "layer")
 
 
-def test_every_map_of_a_text_is_reduced_alike() -> None:
+def test_every_map_of_a_text_is_reduced_alike():
     found = reduce_attention(attention_of(self_map(["a"], 2, 3)), "mean", "heads")
     np.testing.assert_allclose(found.weights, self_map(["a"], 2, 3).weights.mean(1, keepdims=True))
     assert found.main.heads == ("mean",)
@@ -61,12 +59,12 @@ def test_every_map_of_a_text_is_reduced_alike() -> None:
 @pytest.mark.parametrize(
     ("how", "over", "what"), [("x", "both", "reduction"), ("mean", "x", "axis to reduce over")]
 )
-def test_what_is_unknown_is_named(how: str, over: str, what: str) -> None:
+def test_what_is_unknown_is_named(how, over, what):
     with pytest.raises(UsageError, match=f"unknown {what} 'x'"):
         check_reduction(how, over)
 
 
-def test_the_links_of_blocks_outlive_a_reduction() -> None:
+def test_the_links_of_blocks_outlive_a_reduction():
     item = self_map(["a", "b"], 1, 2)
     item = item.with_weights(
         item.weights, blocks=(2, 2), links=(Link("a", "b", 0.5, "0", "1", 0, 1),)

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -50,7 +48,7 @@ def by_the_loop(weights: np.ndarray) -> np.ndarray:
     return np.array(joint)
 
 
-def test_two_layers_worked_by_hand() -> None:
+def test_two_layers_worked_by_hand():
     swap = np.array([[[[0.0, 1.0], [1.0, 0.0]]]] * 2, dtype=np.float32)
     found = rollout(text(square("encoder", swap))).weights
     # Each step keeps half and swaps half; twice that is even.
@@ -58,7 +56,7 @@ def test_two_layers_worked_by_hand() -> None:
     np.testing.assert_allclose(found[1, 0], [[0.5, 0.5], [0.5, 0.5]])
 
 
-def test_three_layers_of_looking_back_worked_by_hand() -> None:
+def test_three_layers_of_looking_back_worked_by_hand():
     back = np.array([[1.0, 0.0], [1.0, 0.0]], dtype=np.float32)
     found = rollout(text(square("causal", np.stack([back[None]] * 3)))).weights
     # The second position keeps half of itself a layer: 1/2, 1/4, 1/8.
@@ -66,14 +64,14 @@ def test_three_layers_of_looking_back_worked_by_hand() -> None:
 
 
 @given(st.integers(0, 1000), st.integers(1, 4), st.integers(1, 3), st.integers(1, 6))
-def test_it_equals_the_loop(seed: int, layers: int, heads: int, length: int) -> None:
+def test_it_equals_the_loop(seed, layers, heads, length):
     weights = rows(seed, layers, heads, length, length)
     found = rollout(text(square("self", weights))).weights
     np.testing.assert_allclose(found[-1, 0], by_the_loop(weights), atol=1e-6)
 
 
 @given(st.integers(0, 1000))
-def test_rows_sum_to_one_and_a_triangle_stays_a_triangle(seed: int) -> None:
+def test_rows_sum_to_one_and_a_triangle_stays_a_triangle(seed):
     weights = np.tril(rows(seed, 3, 2, 5, 5))
     weights /= weights.sum(-1, keepdims=True)
     found = rollout(text(square("causal", weights))).weights
@@ -81,7 +79,7 @@ def test_rows_sum_to_one_and_a_triangle_stays_a_triangle(seed: int) -> None:
     assert np.all(found == np.tril(found))
 
 
-def test_identity_stays_identity() -> None:
+def test_identity_stays_identity():
     weights = np.broadcast_to(np.eye(4, dtype=np.float32), (3, 2, 4, 4)).copy()
     found = rollout(text(square("encoder", weights))).weights
     np.testing.assert_array_equal(found, np.broadcast_to(np.eye(4), (3, 1, 4, 4)))
@@ -94,7 +92,7 @@ def pair(seed: int) -> Attention:
     return text(cross, encoder, square("decoder", causal / causal.sum(-1, keepdims=True)))
 
 
-def test_a_decoder_is_the_rollout_of_both_sequences_as_one() -> None:
+def test_a_decoder_is_the_rollout_of_both_sequences_as_one():
     given_pair = pair(3)
     found = rollout(given_pair)
     # The independent form: one matrix over source and target positions side by side.
@@ -117,12 +115,12 @@ def test_a_decoder_is_the_rollout_of_both_sequences_as_one() -> None:
     np.testing.assert_allclose(found.map_of("encoder").weights[-1, 0], joint[:5, :5], atol=1e-6)
 
 
-def test_use_beyond_the_paper_is_said() -> None:
+def test_use_beyond_the_paper_is_said():
     assert "extension" in rollout(pair(0)).provenance.notes[0]
     assert not rollout(text(square("encoder", rows(0, 1, 1, 2, 2)))).provenance.notes
 
 
-def test_missing_layers_and_rectangles_are_refused() -> None:
+def test_missing_layers_and_rectangles_are_refused():
     one = square("self", rows(0, 1, 1, 3, 3)).with_weights(rows(0, 1, 1, 3, 3), layers=("2",))
     with pytest.raises(UsageError, match="needs all of them"):
         rollout(text(one))
@@ -135,7 +133,7 @@ def test_missing_layers_and_rectangles_are_refused() -> None:
         rollout(text(wide))
 
 
-def test_what_does_not_attend_to_itself_is_refused() -> None:
+def test_what_does_not_attend_to_itself_is_refused():
     other = AttentionMap("a", tokens(3), tokens(3), rows(0, 1, 1, 3, 3))
     with pytest.raises(UsageError, match="attends to itself, not stream 'a': use --lens raw"):
         rollout(text(other))
@@ -147,12 +145,12 @@ def test_what_does_not_attend_to_itself_is_refused() -> None:
         rollout(text(*twice))
 
 
-def test_a_lens_leaves_no_focus_behind() -> None:
+def test_a_lens_leaves_no_focus_behind():
     focused = text(square("self", rows(0, 1, 1, 2, 2)))
     assert rollout(replace(focused, focus={"self": Focus("0", "0", "why")})).focus == {}
 
 
-def test_heads_are_averaged_in_double_precision() -> None:
+def test_heads_are_averaged_in_double_precision():
     weights = np.zeros((1, 3, 2, 2), np.float32)
     weights[0, :, 0, 0] = weights[0, :, 1, 1] = [1, 1e-8, 1e-8]
     across = AttentionMap("cross", tokens(2), tokens(2), weights)

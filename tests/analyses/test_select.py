@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -25,16 +23,14 @@ NAMES = tuple(map(str, range(12)))
         ("007", [7]),
     ],
 )
-def test_a_selection_names_places_in_the_order_of_the_axis(
-    selection: str, expected: list[int]
-) -> None:
+def test_a_selection_names_places_in_the_order_of_the_axis(selection, expected):
     check_selection(None, selection)
     assert positions(selection, NAMES) == expected
     assert missing(selection, set(NAMES)) == []
 
 
 @pytest.mark.parametrize("selection", ["", "x", "-1", "1-", "3-1", "1,", "1..2", "1.0", "²"])
-def test_what_is_no_selection_is_refused(selection: str) -> None:
+def test_what_is_no_selection_is_refused(selection):
     with pytest.raises(UsageError, match=r"names (no layer|a head): write"):
         check_selection(selection, None)
 
@@ -48,12 +44,12 @@ def test_what_is_no_selection_is_refused(selection: str) -> None:
         (None, "1.0,2.3", "give --layer 1,2 --head 0,3"),
     ],
 )
-def test_a_head_names_its_layer_or_none(layer: str | None, head: str, message: str) -> None:
+def test_a_head_names_its_layer_or_none(layer, head, message):
     with pytest.raises(UsageError, match=message):
         check_selection(layer, head)
 
 
-def test_a_head_with_its_layer_is_that_head_alone() -> None:
+def test_a_head_with_its_layer_is_that_head_alone():
     attention = attention_of(self_map(["a", "b"], 3, 4))
     for name, layers, heads in (
         ("1.2", [1], [2]),
@@ -78,7 +74,7 @@ def named() -> Attention:
 
 @checked
 @given(st.sets(st.integers(0, 2), min_size=1), st.sets(st.integers(0, 3), min_size=1))
-def test_what_is_kept_keeps_its_numbers_and_names(layers: set[int], heads: set[int]) -> None:
+def test_what_is_kept_keeps_its_numbers_and_names(layers, heads):
     attention = attention_of(self_map(["a", "b"], 3, 4))
     chosen = select(attention, None, ",".join(map(str, layers)), ",".join(map(str, heads)))
     kept = np.ix_(sorted(layers), sorted(heads))
@@ -88,13 +84,13 @@ def test_what_is_kept_keeps_its_numbers_and_names(layers: set[int], heads: set[i
     assert chosen.weights.flags["C_CONTIGUOUS"]
 
 
-def test_a_stream_without_the_chosen_layer_is_left_out() -> None:
+def test_a_stream_without_the_chosen_layer_is_left_out():
     assert [item.stream for item in select(named(), None, "7", None).maps] == ["cross"]
     assert [item.stream for item in select(named(), None, "0,7", None).maps] == ["self", "cross"]
     assert [item.stream for item in select(named(), "cross", None, None).maps] == ["cross"]
 
 
-def test_what_was_chosen_is_said_in_the_provenance() -> None:
+def test_what_was_chosen_is_said_in_the_provenance():
     assert select(named(), "self", "0", "1,2").provenance.steps == (
         "stream self",
         "layer 0",
@@ -112,15 +108,13 @@ def test_what_was_chosen_is_said_in_the_provenance() -> None:
         ("mean", None, "layer mean does not exist"),
     ],
 )
-def test_what_does_not_exist_is_told_with_what_does(
-    layer: str | None, head: str | None, message: str
-) -> None:
+def test_what_does_not_exist_is_told_with_what_does(layer, head, message):
     with pytest.raises(UsageError) as caught:
         select(named(), None, layer, head)
     assert message in str(caught.value)
 
 
-def test_a_reduced_axis_can_be_chosen_by_its_name() -> None:
+def test_a_reduced_axis_can_be_chosen_by_its_name():
     item = self_map(["a"]).with_weights(self_map(["a"]).weights, layers=("mean",))
     assert select(attention_of(item), None, "mean", "0").main.layers == ("mean",)
     with pytest.raises(UsageError, match="has 1 layer, mean"):
@@ -128,11 +122,11 @@ def test_a_reduced_axis_can_be_chosen_by_its_name() -> None:
 
 
 @pytest.mark.parametrize("name", ["mean", "max"])
-def test_names_of_reduced_axes_are_selections(name: str) -> None:
+def test_names_of_reduced_axes_are_selections(name):
     check_selection(None, name)
 
 
-def test_three_names_in_a_row_are_told_by_their_ends() -> None:
+def test_three_names_in_a_row_are_told_by_their_ends():
     item = self_map(["a"], 1, 3)
     for names, told in ((("0", "1", "2"), "0 to 2"), (("4", "5", "6"), "4 to 6"),
                         (("4", "6", "7"), "4, 6, 7")):  # fmt: skip
@@ -140,7 +134,7 @@ def test_three_names_in_a_row_are_told_by_their_ends() -> None:
             select(attention_of(item.with_weights(item.weights, heads=names)), None, None, "9")
 
 
-def test_links_of_what_is_kept_are_kept() -> None:
+def test_links_of_what_is_kept_are_kept():
     links = tuple(Link("a", "b", 0.5, layer, head, 0, 1) for layer in "01" for head in "01")
     item = self_map(["a", "b"], 2, 2)
     found = attention_of(item.with_weights(item.weights, links=links))

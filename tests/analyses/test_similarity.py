@@ -1,7 +1,5 @@
 """Which heads look alike."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -30,23 +28,21 @@ def loop_divergence(first: np.ndarray, second: np.ndarray) -> float:
     return sum(rows) / len(rows)
 
 
-def test_divergences_are_the_loop_over_all_pairs() -> None:
+def test_divergences_are_the_loop_over_all_pairs():
     item = random_map(5)
     heads = item.weights.reshape(-1, 5, 5).astype(np.float64)
     expected = [[loop_divergence(one, other) for other in heads] for one in heads]
     np.testing.assert_allclose(head_divergences(item), expected, atol=1e-6)
 
 
-def test_rows_that_share_no_key_are_ln_2_apart_and_equal_rows_0() -> None:
+def test_rows_that_share_no_key_are_ln_2_apart_and_equal_rows_0():
     first, second = np.eye(3), np.eye(3)[::-1]
     assert jensen_shannon(first, second).tolist() == pytest.approx([math.log(2), 0, math.log(2)])
 
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(1, 7), st.booleans(), st.integers(0, 99))
-def test_divergences_are_symmetric_and_between_0_and_ln_2(
-    length: int, causal: bool, seed: int
-) -> None:
+def test_divergences_are_symmetric_and_between_0_and_ln_2(length, causal, seed):
     found = head_divergences(random_map(length, causal=causal, seed=seed))
     assert (found == found.T).all()
     assert (np.diag(found) == 0).all()
@@ -54,7 +50,7 @@ def test_divergences_are_symmetric_and_between_0_and_ln_2(
     assert found.max() <= math.log(2) + 1e-6
 
 
-def test_the_order_of_keys_does_not_matter() -> None:
+def test_the_order_of_keys_does_not_matter():
     item = random_map(6)
     order = [3, 1, 5, 0, 2, 4]
     np.testing.assert_allclose(
@@ -62,7 +58,7 @@ def test_the_order_of_keys_does_not_matter() -> None:
     )
 
 
-def test_places_that_fit_a_plane_are_found_again() -> None:
+def test_places_that_fit_a_plane_are_found_again():
     places = np.random.default_rng(0).normal(size=(7, 2))
     squared = ((places[:, None] - places) ** 2).sum(axis=-1)
     found, shown = plane(squared)
@@ -72,7 +68,7 @@ def test_places_that_fit_a_plane_are_found_again() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_one_or_two_heads_have_places_too(count: int) -> None:
+def test_one_or_two_heads_have_places_too(count):
     squared = np.ones((count, count)) - np.eye(count)
     found, shown = plane(squared)
     assert found.shape == (count, 2)
@@ -80,7 +76,7 @@ def test_one_or_two_heads_have_places_too(count: int) -> None:
     assert shown == pytest.approx(1)
 
 
-def test_each_text_counts_the_same() -> None:
+def test_each_text_counts_the_same():
     one, two = random_map(4, seed=1), random_map(7, seed=2)
     study = SimilarityStudy()
     for item in (one, two):
@@ -94,14 +90,14 @@ def test_each_text_counts_the_same() -> None:
     assert report.provenance == Provenance("file", "made up")
 
 
-def test_the_divergence_of_two_heads_is_a_mean_over_their_rows() -> None:
+def test_the_divergence_of_two_heads_is_a_mean_over_their_rows():
     item = random_map(5, seed=2)
     one, other = item.weights[0, 1], item.weights[1, 2]
     found = head_divergences(item)[1, 5]
     assert found == pytest.approx(jensen_shannon(one, other).mean(), abs=1e-6)
 
 
-def test_each_direction_of_the_plane_points_to_its_farthest_head() -> None:
+def test_each_direction_of_the_plane_points_to_its_farthest_head():
     for seed in range(5):
         places, _ = plane(head_divergences(random_map(6, seed=seed)))
         assert (places[abs(places).argmax(axis=0), [0, 1]] > 0).all()
@@ -110,14 +106,14 @@ def test_each_direction_of_the_plane_points_to_its_farthest_head() -> None:
     assert shown == 1
 
 
-def test_rows_are_compared_as_distributions_and_empty_ones_left_out() -> None:
+def test_rows_are_compared_as_distributions_and_empty_ones_left_out():
     weights = np.array([[[0.1, 0.1], [0.5, 0]], [[0.4, 0.4], [0, 0.5]], [[0, 0.9], [0, 0]]])
     found = head_divergences(map_of(weights))
     assert found[0, 1] == pytest.approx(math.log(2) / 2, abs=1e-6)
     assert found[0, 2] == found[1, 2] == pytest.approx(0.2157615, abs=1e-6)
 
 
-def test_heads_that_are_never_seen_together_have_no_divergence_and_lie_far_apart() -> None:
+def test_heads_that_are_never_seen_together_have_no_divergence_and_lie_far_apart():
     item = map_of(np.stack([np.eye(2), np.zeros((2, 2)), np.eye(2)]))
     study = SimilarityStudy()
     study.add(Attention((item,), Provenance("file", "made up")))

@@ -1,7 +1,5 @@
 """Special tokens dropped and made up for, and what is said of those that hold much."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -27,7 +25,7 @@ BY_HAND = marked(
 )
 
 
-def test_dropping_by_hand() -> None:
+def test_dropping_by_hand():
     found = treat_special(attention_of(BY_HAND), "drop")
     assert [token.text for token in found.main.key_tokens] == ["a", "b"]
     assert found.tokens == ("a", "b")
@@ -38,7 +36,7 @@ def test_dropping_by_hand() -> None:
     )
 
 
-def test_renormalising_by_hand() -> None:
+def test_renormalising_by_hand():
     found = treat_special(attention_of(BY_HAND), "renormalise")
     np.testing.assert_allclose(found.weights[0, 0], [[0.5, 0.5], [1, 0]])
     assert "made to sum to 1 again" in found.provenance.notes[0]
@@ -52,26 +50,26 @@ def test_renormalising_by_hand() -> None:
                       "renormalise")  # fmt: skip
 
 
-def test_a_small_share_is_not_called_nothing() -> None:
+def test_a_small_share_is_not_called_nothing():
     for held, said in ((0.004, "under 1%"), (0.0051, "1%"), (0.0, "0%")):
         rows = [[0.0, 1 - held, 0.0, held]] * 4
         (step,) = treat_special(attention_of(marked(rows)), "drop").provenance.steps
         assert step == f"special tokens dropped ({said} of self)"
 
 
-def test_what_is_kept_is_the_same_object() -> None:
+def test_what_is_kept_is_the_same_object():
     attention = attention_of(BY_HAND)
     assert treat_special(attention, "keep") is attention
 
 
-def test_the_caption_says_what_was_left_out() -> None:
+def test_the_caption_says_what_was_left_out():
     found = treat_special(attention_of(BY_HAND), "drop")
     assert "special tokens dropped (75% of self)" in describe_run(found, found.main)
 
 
 @checked
 @given(maps("self"))
-def test_what_was_held_is_what_the_rows_lack(item: AttentionMap) -> None:
+def test_what_was_held_is_what_the_rows_lack(item):
     before = item.weights.copy()
     dropped = treat_special(attention_of(item), "drop").main
     assert np.array_equal(item.weights, before)
@@ -85,7 +83,7 @@ def test_what_was_held_is_what_the_rows_lack(item: AttentionMap) -> None:
 
 @checked
 @given(maps("self"))
-def test_renormalised_rows_sum_to_one_or_to_nothing(item: AttentionMap) -> None:
+def test_renormalised_rows_sum_to_one_or_to_nothing(item):
     if item.values == "signed":
         with pytest.raises(UsageError, match="signed values"):
             treat_special(attention_of(item), "renormalise")
@@ -94,12 +92,12 @@ def test_renormalised_rows_sum_to_one_or_to_nothing(item: AttentionMap) -> None:
     assert ((abs(sums - 1) < 1e-5) | (sums == 0)).all()
 
 
-def test_an_axis_of_special_tokens_only_keeps_them() -> None:
+def test_an_axis_of_special_tokens_only_keeps_them():
     summary = AttentionMap("a", TOKENS[:1], TOKENS[1:3], np.full((1, 1, 1, 2), 0.5, np.float32))
     assert treat_special(attention_of(summary), "drop").weights.shape == (1, 1, 1, 2)
 
 
-def test_special_tokens_that_hold_much_are_named_with_their_share() -> None:
+def test_special_tokens_that_hold_much_are_named_with_their_share():
     rows = np.full((12, 12), 0.3 / 11)
     rows[:, 0] = 0.7
     tokens = (TOKENS[0], *(Token(word) for word in "abcdefghijk"))
@@ -117,7 +115,7 @@ def test_special_tokens_that_hold_much_are_named_with_their_share() -> None:
     assert notable_holders(untrained) == ()
 
 
-def test_an_even_look_in_a_short_text_is_not_worth_a_word() -> None:
+def test_an_even_look_in_a_short_text_is_not_worth_a_word():
     assert notable_holders(attention_of(marked([[0.25] * 4] * 4))) == ()
     causal = np.tril(np.ones((4, 4))) / np.arange(1, 5)[:, None]
     words = tuple(Token(word) for word in "abcd")
@@ -125,7 +123,7 @@ def test_an_even_look_in_a_short_text_is_not_worth_a_word() -> None:
     assert notable_holders(attention_of(item)) == ()
 
 
-def test_unknown_ways_are_guessed() -> None:
+def test_unknown_ways_are_guessed():
     with pytest.raises(UsageError, match="Did you mean 'renormalise'"):
         check_special("renormalize")
     done = attnviz("self", "the cat", "--special", "drp")
@@ -133,7 +131,7 @@ def test_unknown_ways_are_guessed() -> None:
     assert "choose from keep, drop, renormalise. Did you mean 'drop'?" in done.mistake
 
 
-def test_a_sink_within_a_text_is_named_by_its_place() -> None:
+def test_a_sink_within_a_text_is_named_by_its_place():
     rows = np.full((12, 12), 0.3 / 11)
     rows[:, 3] = 0.7
     tokens = tuple(Token(word) for word in "abcdefghijkl")
@@ -143,7 +141,7 @@ def test_a_sink_within_a_text_is_named_by_its_place() -> None:
     )
 
 
-def test_at_most_three_special_tokens_are_named() -> None:
+def test_at_most_three_special_tokens_are_named():
     marks = tuple(Token(f"<{place}>", special=True) for place in range(4))
     tokens = (*marks, *(Token(word) for word in "abcdefghijklmnop"))
     rows = np.full((20, 20), 0.1 / 16)

@@ -1,7 +1,5 @@
 """Which head finds which relation."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -43,7 +41,7 @@ def score(study: TreebankStudy, relation: str, toward: str, head: str) -> float:
     )
 
 
-def test_special_tokens_and_the_word_itself_are_never_chosen() -> None:
+def test_special_tokens_and_the_word_itself_are_never_chosen():
     weights = looking((1, 4), (2, 4), (3, 4), (4, 5), (5, 5))
     item = attention(weights).main
     found, known = strongest_words(item, TEXT, WORDS)
@@ -52,7 +50,7 @@ def test_special_tokens_and_the_word_itself_are_never_chosen() -> None:
     assert found[0, 0].tolist() == [2, 2, 3, 1]
 
 
-def test_key_pieces_are_added_so_that_a_cut_word_is_not_at_a_loss() -> None:
+def test_key_pieces_are_added_so_that_a_cut_word_is_not_at_a_loss():
     weights = looking()
     weights[4, 2:4] = 0.1
     weights[4, 1] = 0.15
@@ -60,7 +58,7 @@ def test_key_pieces_are_added_so_that_a_cut_word_is_not_at_a_loss() -> None:
     assert found[0, 0, 2] == 1
 
 
-def test_a_head_that_finds_every_head_scores_one_and_another_zero() -> None:
+def test_a_head_that_finds_every_head_scores_one_and_another_zero():
     study = TreebankStudy()
     right = looking((1, 4), (2, 4), (3, 4), (4, 5))
     wrong = looking((1, 5), (2, 5), (3, 5), (4, 1))
@@ -70,14 +68,14 @@ def test_a_head_that_finds_every_head_scores_one_and_another_zero() -> None:
         assert score(study, relation, "head", "1") == 0
 
 
-def test_the_other_way_the_syntactic_head_must_look_at_the_dependent() -> None:
+def test_the_other_way_the_syntactic_head_must_look_at_the_dependent():
     study = TreebankStudy()
     study.add(SENTENCE, attention(looking((4, 1))))
     assert score(study, "det", "dependent", "0") == 1
     assert score(study, "amod", "dependent", "0") == 0
 
 
-def test_the_guess_to_beat_is_the_most_frequent_distance() -> None:
+def test_the_guess_to_beat_is_the_most_frequent_distance():
     study = TreebankStudy()
     study.add(SENTENCE, attention(looking()))
     swapped = Sentence(TEXT, WORDS, (1, 0, 3, -1), SENTENCE.relations, "line 2")
@@ -89,7 +87,7 @@ def test_the_guess_to_beat_is_the_most_frequent_distance() -> None:
     assert "root" not in relations
 
 
-def test_words_that_share_a_piece_are_left_out_and_it_is_said() -> None:
+def test_words_that_share_a_piece_are_left_out_and_it_is_said():
     text = "don't sleep"
     words = (Token("do", 0, 2), Token("n't", 2, 5), Token("sleep", 6, 11))
     sentence = Sentence(text, words, (2, 2, -1), ("aux", "advmod", "root"), "line 1")
@@ -102,13 +100,13 @@ def test_words_that_share_a_piece_are_left_out_and_it_is_said() -> None:
     assert report.notes == ("1 relation left out: a word shares its piece with another",)
 
 
-def test_a_word_that_looks_at_no_other_finds_nothing() -> None:
+def test_a_word_that_looks_at_no_other_finds_nothing():
     item = AttentionMap("causal", WORDS, WORDS, np.eye(4)[None, None])
     found, _ = strongest_words(item, TEXT, WORDS)
     assert (found == -1).all()
 
 
-def test_the_report_counts_sentences_and_says_what_was_run() -> None:
+def test_the_report_counts_sentences_and_says_what_was_run():
     study = TreebankStudy()
     right = looking((1, 4), (2, 4), (3, 4), (4, 5))
     for _ in range(3):
@@ -130,7 +128,7 @@ def test_the_report_counts_sentences_and_says_what_was_run() -> None:
     assert told == [("0", "1", 1.0), ("0", "0", 0.0)]
 
 
-def test_relations_behind_one_that_was_lost_are_counted_and_losses_added_up() -> None:
+def test_relations_behind_one_that_was_lost_are_counted_and_losses_added_up():
     text = "don't sleep"
     words = (Token("do", 0, 2), Token("n't", 2, 5), Token("sleep", 6, 11))
     sentence = Sentence(text, words, (-1, 2, 0), ("root", "advmod", "obj"), "line 1")
@@ -144,7 +142,7 @@ def test_relations_behind_one_that_was_lost_are_counted_and_losses_added_up() ->
     assert report.notes == ("2 relations left out: a word shares its piece with another",)
 
 
-def test_of_equally_frequent_distances_the_shortest_and_then_the_one_ahead() -> None:
+def test_of_equally_frequent_distances_the_shortest_and_then_the_one_ahead():
     study = TreebankStudy()
     for heads in ((1, -1, 1, 2), (-1, 2, 1, 2)):
         sentence = Sentence(TEXT, WORDS, heads, ("det", "det", "det", "det"), "line 1")
@@ -156,7 +154,7 @@ def test_of_equally_frequent_distances_the_shortest_and_then_the_one_ahead() -> 
     assert even.report().relations[0].offset == 1
 
 
-def test_a_text_of_which_no_word_is_known_has_no_strongest() -> None:
+def test_a_text_of_which_no_word_is_known_has_no_strongest():
     item = attention(looking()).main
     found, known = strongest_words(item, TEXT, ())
     assert (found.shape, found.dtype, known) == ((1, 1, 0), np.int64, [])

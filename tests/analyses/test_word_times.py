@@ -1,7 +1,5 @@
 """Times of words: dynamic time warping against a slow recursion, errors by hand."""
 
-from __future__ import annotations
-
 from functools import cache
 from itertools import pairwise
 from typing import Any
@@ -34,7 +32,7 @@ def best_sum(scores: Any) -> float:
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(1, 6), st.integers(1, 9), st.integers(0, 999))
-def test_the_path_gathers_as_much_as_any_can(rows: int, frames: int, seed: int) -> None:
+def test_the_path_gathers_as_much_as_any_can(rows, frames, seed):
     scores = np.random.default_rng(seed).normal(size=(2, rows, frames))
     for one, first in zip(scores, first_frames(scores).tolist(), strict=True):
         assert first[0] == 0
@@ -47,13 +45,13 @@ def test_the_path_gathers_as_much_as_any_can(rows: int, frames: int, seed: int) 
         assert sum(gathered) + one[-1, first[-1] :].sum() == pytest.approx(best_sum(one))
 
 
-def test_many_paths_are_what_each_is_by_itself() -> None:
+def test_many_paths_are_what_each_is_by_itself():
     scores = np.random.default_rng(1).normal(size=(5, 4, 7))
     alone = [first_frames(one[None])[0] for one in scores]
     np.testing.assert_array_equal(first_frames(scores), alone)
 
 
-def test_weights_are_standardised_over_tokens_then_smoothed_over_time() -> None:
+def test_weights_are_standardised_over_tokens_then_smoothed_over_time():
     weights = np.random.default_rng(2).random((3, 12))
     weights[:, 4] = 0.5
     with np.errstate(invalid="ignore"):
@@ -77,19 +75,19 @@ def clock(against: str = "output", start: float = 0.0) -> WordClock:
     return WordClock(item, TEXT, 0.5, start, width=1, against=against)
 
 
-def test_a_word_lasts_from_its_first_token_to_the_next_words() -> None:
+def test_a_word_lasts_from_its_first_token_to_the_next_words():
     # A row stands for the token that it predicts: <s> for red, red for c, c for ar, ar for the end.
     assert clock().spoken([(0, 1)]) == [TimedWord("red", 0, 1), TimedWord("car", 1, 2.5)]
     spoken = clock(start=3).spoken([(0, 1)])
     assert [(word.start, word.end) for word in spoken] == [(3, 4), (4, 5.5)]
 
 
-def test_a_row_may_stand_for_the_token_that_it_has_read() -> None:
+def test_a_row_may_stand_for_the_token_that_it_has_read():
     spoken = clock("input").spoken([(0, 1)])
     assert spoken == [TimedWord("red", 0, 2), TimedWord("car", 2, 3)]
 
 
-def test_a_words_time_is_without_the_marks_before_and_behind_it() -> None:
+def test_a_words_time_is_without_the_marks_before_and_behind_it():
     pieces = [("'", 0, 1), ("no", 1, 3), ("!'", 3, 5), ("-", 6, 7), ("ice", 8, 11), ("'s", 11, 13)]
     tokens = (Token("<s>", special=True), *(Token(*piece) for piece in pieces))
     weights = np.full((1, 1, 7, 7), 0.01)
@@ -100,7 +98,7 @@ def test_a_words_time_is_without_the_marks_before_and_behind_it() -> None:
     assert spoken == [TimedWord("'no!'", 1, 2), TimedWord("-", 3, 4), TimedWord("ice's", 4, 6)]
 
 
-def test_weights_are_softmaxed_over_what_is_heard_and_standardised_over_every_row() -> None:
+def test_weights_are_softmaxed_over_what_is_heard_and_standardised_over_every_row():
     rng = np.random.default_rng(3)
     item = clock().item
     logits = rng.normal(size=(1, 2, 5, 9))  # the last three frames are of padding
@@ -113,7 +111,7 @@ def test_weights_are_softmaxed_over_what_is_heard_and_standardised_over_every_ro
     np.testing.assert_allclose(found, plain[:, :4], atol=1e-5)
 
 
-def test_heads_are_scored_and_no_set_is_chosen_by_few_words() -> None:
+def test_heads_are_scored_and_no_set_is_chosen_by_few_words():
     true = [TimedWord("red", 0, 1), TimedWord("car", 1, 2.3)]
     asked, best, every = timing_errors(clock(), [(0, 1)], true)
     assert asked == every[0]
@@ -138,7 +136,7 @@ def many_words(count: int, good: int) -> tuple[WordClock, list[TimedWord]]:
     return WordClock(item, text, 1.0, width=1), true
 
 
-def test_the_best_set_is_chosen_by_one_half_of_the_words_and_judged_by_the_other() -> None:
+def test_the_best_set_is_chosen_by_one_half_of_the_words_and_judged_by_the_other():
     timer, true = many_words(40, good=3)
     asked, best, every = timing_errors(timer, [(0, 0), (1, 5)], true)
     assert best is not None
@@ -151,7 +149,7 @@ def test_the_best_set_is_chosen_by_one_half_of_the_words_and_judged_by_the_other
         assert (one.start, one.end) == pytest.approx(tuple(np.mean(off, axis=0)))
 
 
-def test_a_set_holds_no_head_that_errs_twice_as_much_as_the_best_by_itself() -> None:
+def test_a_set_holds_no_head_that_errs_twice_as_much_as_the_best_by_itself():
     timer, true = many_words(30, good=1)
     best = timing_errors(timer, [(0, 0)], true)[1]
     assert best is not None
@@ -163,7 +161,7 @@ def test_a_set_holds_no_head_that_errs_twice_as_much_as_the_best_by_itself() -> 
     assert max(errors) <= 2 * errors[0]
 
 
-def test_other_words_and_times_that_were_not_heard_are_refused() -> None:
+def test_other_words_and_times_that_were_not_heard_are_refused():
     with pytest.raises(UsageError, match="must have the same words"):
         timing_errors(clock(), [(0, 0)], [TimedWord("red", 0, 1)])
     late = [TimedWord("red", 0, 1), TimedWord("car", 1, 4)]

@@ -38,13 +38,6 @@ def test_every_line_of_output_stays_beside_its_pair(
     assert "line 4 of" in said
 
 
-def test_one_pair_gives_one_line(capfd: pytest.CaptureFixture[str]) -> None:
-    assert cross(["a b", "x", "-f", "pharaoh"]) == 0
-    printed, said = capfd.readouterr()
-    assert printed in ("0-0\n", "1-0\n")
-    assert "untrained" in said
-
-
 def test_a_gold_file_scores_every_head(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     gold = tmp_path / "gold"
     gold.write_text("0-0 1?0\n")
@@ -93,12 +86,6 @@ def test_misspelt_values_are_usage_errors(capfd: pytest.CaptureFixture[str]) -> 
     assert "Did you mean 'union'" in capfd.readouterr().err
     assert cross(["a", "b", "-f", "pharaoh", "--against", "outptu"]) == 2
     assert "Did you mean 'output'" in capfd.readouterr().err
-
-
-def test_links_go_to_a_file_whole(tmp_path: Path, pairs: Path) -> None:
-    file = tmp_path / "links.txt"
-    assert cross(["--input", str(pairs), "-f", "pharaoh", "-o", str(file)]) == 1
-    assert file.read_text().count("\n") == 4
 
 
 @pytest.mark.parametrize(("name", "printed"), [("pharaoh", b"\n\n"), ("json", None)])

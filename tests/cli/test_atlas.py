@@ -115,12 +115,12 @@ def test_resuming_gives_the_same_bytes(
     assert found.read_bytes() == whole.read_bytes()
 
 
-def test_who_did_the_work_is_no_part_of_an_atlas(
+def test_who_did_the_work_is_no_part_of_an_atlas_nor_of_its_numbers(
     texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(AttendChunk, "size", 10)
     monkeypatch.chdir(tmp_path)
-    how = ["corpus", texts.name, *SMALL, "-f", "none", "--atlas", "a.html"]
+    how = ["corpus", texts.name, *SMALL, "-f", "none", "--atlas", "a.html", "-o", "a.json"]
     made = []
     for more in (["--workers", "1"], ["--workers", "2"], ["--engine", "local"], [], ["--resume"]):
         monkeypatch.setattr("sys.argv", ["attnviz", *map(str, how), *more])
@@ -130,10 +130,11 @@ def test_who_did_the_work_is_no_part_of_an_atlas(
                 assert attnviz(*how).status == 130
         done = attnviz(*how, *more)
         assert (done.status, "nothing to resume" in done.err) == (0, False), done.err
-        made.append(Path("a.html").read_bytes())
-        Path("a.html").unlink()
+        made.append([Path(name).read_bytes() for name in ("a.html", "a.json")])
+        for name in ("a.html", "a.json"):
+            Path(name).unlink()
     assert [*Path().iterdir()] == [Path(texts.name)]
-    assert b"attnviz corpus texts.txt" in made[0]
+    assert b"attnviz corpus texts.txt" in made[0][0]
     assert made == [made[0]] * len(made)
 
 

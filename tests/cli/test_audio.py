@@ -1,7 +1,5 @@
 """attnviz audio: data, pictures, times of words and mistakes."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path
@@ -30,7 +28,7 @@ def ast(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return SPEECH_BUILDERS["ast"](tmp_path_factory.mktemp("ast"))
 
 
-def test_data_are_the_text_over_the_frames_of_the_recording(whisper: Path) -> None:
+def test_data_are_the_text_over_the_frames_of_the_recording(whisper):
     done = attnviz("audio", VOWELS, "--model", whisper, *SAID, "-f", "json")
     found = done.json()
     assert [np.shape(item["weights"])[1:] for item in found["maps"]] == [(4, 19, 130), (4, 19, 19)]
@@ -42,7 +40,7 @@ def test_data_are_the_text_over_the_frames_of_the_recording(whisper: Path) -> No
     assert "only tokens 0 to 129 of 150 tokens attend, and only to each other" in frames.err
 
 
-def test_a_spectrogram_stands_above_the_heat_map(whisper: Path, ast: Path, tmp_path: Path) -> None:
+def test_a_spectrogram_stands_above_the_heat_map(whisper, ast, tmp_path):
     for name, model, more in (("text", whisper, SAID), ("patches", ast, ())):
         file = tmp_path / f"{name}.svg"
         done = attnviz(
@@ -54,7 +52,7 @@ def test_a_spectrogram_stands_above_the_heat_map(whisper: Path, ast: Path, tmp_p
         assert pictures == (3 if name == "text" else 2)  # the bar, the map, the spectrogram
 
 
-def test_words_get_their_times_in_every_form(whisper: Path, tmp_path: Path) -> None:
+def test_words_get_their_times_in_every_form(whisper, tmp_path):
     run = ("audio", VOWELS, "--model", whisper, *SAID, "--word-times")
     table = attnviz(*run)
     assert table.lines[0].split() == ["word", "start", "end"]
@@ -71,7 +69,7 @@ def test_words_get_their_times_in_every_form(whisper: Path, tmp_path: Path) -> N
     assert '"IntervalTier"\n"words"\n0\n2.600\n' in written.read_text("utf-8")
 
 
-def test_true_times_tell_how_far_each_head_errs(whisper: Path) -> None:
+def test_true_times_tell_how_far_each_head_errs(whisper):
     run = ("audio", VOWELS, "--model", whisper, "--language", "en", "--times", TIMES)
     done = attnviz(*run, "-f", "json")
     found = done.json()
@@ -92,7 +90,7 @@ def test_true_times_tell_how_far_each_head_errs(whisper: Path) -> None:
     assert "alignment_heads" not in attnviz(*run, "-q").text
 
 
-def test_channels_and_what_is_not_heard_are_told(whisper: Path, tmp_path: Path) -> None:
+def test_channels_and_what_is_not_heard_are_told(whisper, tmp_path):
     path = tmp_path / "two.flac"
     soundfile.write(path, np.stack([chirps(4.0), chirps(4.0)], axis=1), RATE)
     done = attnviz("audio", path, "--model", whisper, *SAID, "--start", 0.5, "-f", "none")
@@ -119,11 +117,11 @@ def test_channels_and_what_is_not_heard_are_told(whisper: Path, tmp_path: Path) 
         ),
     ],
 )
-def test_mistakes_are_told_before_anything_loads(arguments: tuple[object, ...], said: str) -> None:
+def test_mistakes_are_told_before_anything_loads(arguments, said):
     assert said in attnviz("audio", VOWELS, *arguments).mistake
 
 
-def test_mistakes_that_only_the_model_can_tell(whisper: Path, ast: Path, tmp_path: Path) -> None:
+def test_mistakes_that_only_the_model_can_tell(whisper, ast, tmp_path):
     for model, more, said in (
         (
             whisper,
@@ -145,9 +143,7 @@ def test_mistakes_that_only_the_model_can_tell(whisper: Path, ast: Path, tmp_pat
     assert "is a folder" in attnviz("audio", tmp_path, "--model", whisper).mistake
 
 
-def test_what_a_decoder_thinks_of_a_damaged_file_is_not_printed(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_what_a_decoder_thinks_of_a_damaged_file_is_not_printed(tmp_path, capfd):
     path = tmp_path / "a.mp3"
     soundfile.write(path, chirps(1.0), RATE, format="MP3")
     data = path.read_bytes()
@@ -158,13 +154,13 @@ def test_what_a_decoder_thinks_of_a_damaged_file_is_not_printed(
     assert capfd.readouterr().err == ""
 
 
-def test_without_soundfile_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_soundfile_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "soundfile", None)
     said = attnviz("audio", VOWELS, "--model", "x").mistake
     assert said.endswith("needs the packages soundfile and soxr: pip install 'attnviz[audio]'")
 
 
-def test_a_hostile_feature_extractor_is_refused(whisper: Path, tmp_path: Path) -> None:
+def test_a_hostile_feature_extractor_is_refused(whisper, tmp_path):
     for file in whisper.iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
     path = tmp_path / "preprocessor_config.json"

@@ -1,9 +1,6 @@
 """Each command with each mechanism it offers, and what each says."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,7 +18,7 @@ PAIRS = [
 
 
 @pytest.mark.parametrize(("name", "command"), PAIRS)
-def test_every_mechanism_runs_in_every_command_that_offers_it(name: str, command: str) -> None:
+def test_every_mechanism_runs_in_every_command_that_offers_it(name, command):
     texts = (SOURCE,) if command == "self" else (SOURCE, TARGET)
     document = attnviz(command, *texts, "--mechanism", name, "-f", "json").json()
     (item,) = document["maps"]
@@ -38,7 +35,7 @@ def test_every_mechanism_runs_in_every_command_that_offers_it(name: str, command
 
 
 @pytest.mark.parametrize("name", [name for name, command in PAIRS if command == "self"])
-def test_causal_hides_every_later_token(name: str) -> None:
+def test_causal_hides_every_later_token(name):
     done = attnviz("self", SOURCE, "--mechanism", name, "--causal", "-f", "json")
     (item,) = done.json()["maps"]
     weights = np.array(item["weights"])
@@ -49,7 +46,7 @@ def test_causal_hides_every_later_token(name: str) -> None:
         assert weights[0, 0, 0, 0] == pytest.approx(1)
 
 
-def test_rows_of_cross_are_the_target_and_columns_the_source() -> None:
+def test_rows_of_cross_are_the_target_and_columns_the_source():
     (item,) = attnviz("cross", "one two three", "un deux", *OWN, "-f", "json").json()["maps"]
     assert [token["text"] for token in item["query_tokens"]] == ["un", "deux"]
     assert [token["text"] for token in item["key_tokens"]] == ["one", "two", "three"]
@@ -65,7 +62,7 @@ def test_rows_of_cross_are_the_target_and_columns_the_source() -> None:
         ("co-two-stream", ["a-to-b", "b-to-a"]),
     ],
 )
-def test_co_shows_both_directions_by_every_mechanism(mechanism: str, streams: list[str]) -> None:
+def test_co_shows_both_directions_by_every_mechanism(mechanism, streams):
     done = attnviz("co", "what is red", "a car", "--mechanism", mechanism, "-f", "json")
     found = {item["stream"]: item for item in done.json()["maps"]}
     assert list(found) == streams
@@ -78,7 +75,7 @@ def test_co_shows_both_directions_by_every_mechanism(mechanism: str, streams: li
         assert stream in chosen.lines[0]
 
 
-def test_labels_of_co_are_those_of_its_first_text() -> None:
+def test_labels_of_co_are_those_of_its_first_text():
     for mechanism in ("co-parallel", "co-alternating", "co-two-stream"):
         done = attnviz(
             "co", "John ran", "a car", "--mechanism", mechanism, "--labels", "B-PER O", "-q"
@@ -87,28 +84,26 @@ def test_labels_of_co_are_those_of_its_first_text() -> None:
         assert "B-PER" in done.text
 
 
-def test_mechanisms_lists_every_row_in_three_forms() -> None:
+def test_mechanisms_lists_every_row_in_three_forms():
     assert [line.split()[0] for line in attnviz("mechanisms").lines] == list(MECHANISMS)
     assert [row[0] for row in attnviz("mechanisms", "-f", "tsv").rows[1:]] == list(MECHANISMS)
     found = attnviz("mechanisms", "-f", "json").json()
     assert [row["summary"] for row in found] == [item.summary for item in MECHANISMS.values()]
 
 
-def test_models_of_an_empty_cache_is_no_failure(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_models_of_an_empty_cache_is_no_failure(tmp_path, monkeypatch):
     monkeypatch.setattr("attnviz.models.hugging_face.load.locate.list_cached_models", list)
     for form in ("table", "tsv", "json"):
         done = attnviz("models", "-f", form)
         assert (done.status, "Traceback" in done.err) == (0, False)
 
 
-def test_several_texts_can_be_given_one_after_another() -> None:
+def test_several_texts_can_be_given_one_after_another():
     lines = attnviz("self", "a b", "c", *OWN, "-f", "jsonl").lines
     assert [json.loads(line)["text"] for line in lines] == ["a b", "c"]
 
 
-def test_a_selection_keeps_the_numbers_of_what_it_keeps() -> None:
+def test_a_selection_keeps_the_numbers_of_what_it_keeps():
     whole = np.array(attnviz("self", SOURCE, *OWN, "-f", "json").json()["maps"][0]["weights"])
     for selection, heads in (("2", [2]), ("0,3", [0, 3]), ("1-2", [1, 2]), ("last", [3])):
         (item,) = attnviz("self", SOURCE, *OWN, "--head", selection, "-f", "json").json()["maps"]
@@ -117,7 +112,7 @@ def test_a_selection_keeps_the_numbers_of_what_it_keeps() -> None:
     assert attnviz("self", SOURCE, *OWN, "--head", "all", "--layer", "0,last").status == 0
 
 
-def test_weights_of_a_file_are_shown_with_its_tokens_or_with_a_text(tmp_path: Path) -> None:
+def test_weights_of_a_file_are_shown_with_its_tokens_or_with_a_text(tmp_path):
     path = tmp_path / "mine.json"
     path.write_text(json.dumps({"weights": [[0.25, 0.75], [1, 0]], "tokens": ["x", "y"]}))
     for texts, words in (((), ["x", "y"]), (("maps here",), ["maps", "here"])):
@@ -139,9 +134,7 @@ def test_weights_of_a_file_are_shown_with_its_tokens_or_with_a_text(tmp_path: Pa
         (("--labels", "X"), 1, "1 labels for 2 tokens"),
     ],
 )
-def test_weights_that_do_not_fit_are_told(
-    arguments: tuple[str, ...], status: int, message: str, tmp_path: Path
-) -> None:
+def test_weights_that_do_not_fit_are_told(arguments, status, message, tmp_path):
     path = tmp_path / "mine.npz"
     np.savez(path, weights=np.eye(2), tokens=np.array(["x", "y"]))
     done = attnviz("self", *arguments, "--weights", path)
@@ -149,7 +142,7 @@ def test_weights_that_do_not_fit_are_told(
     assert message in done.mistake
 
 
-def test_a_saved_map_serves_as_weights_whatever_its_size(tmp_path: Path) -> None:
+def test_a_saved_map_serves_as_weights_whatever_its_size(tmp_path):
     path = tmp_path / "saved.npz"
     text = " ".join(map(str, range(60)))
     expected = attnviz("self", text, *OWN, "-f", "tsv", "-o", path).out
@@ -158,7 +151,7 @@ def test_a_saved_map_serves_as_weights_whatever_its_size(tmp_path: Path) -> None
     assert "other texts" in attnviz("self", "else", "--weights", path).mistake
 
 
-def test_of_several_saved_texts_the_given_one_is_shown(tmp_path: Path) -> None:
+def test_of_several_saved_texts_the_given_one_is_shown(tmp_path):
     path = tmp_path / "two.npz"
     attnviz("self", "one two", "three four", *OWN, "-f", "none", "-o", path)
     shown = attnviz("self", "three four", "--weights", path, "-f", "json").json()
@@ -167,7 +160,7 @@ def test_of_several_saved_texts_the_given_one_is_shown(tmp_path: Path) -> None:
     assert (done.status, "holds the attention of 2 texts" in done.mistake) == (1, True)
 
 
-def test_the_shipped_model_is_listed_and_its_card_printed() -> None:
+def test_the_shipped_model_is_listed_and_its_card_printed():
     assert attnviz("models", "-f", "tsv").lines[1].split("\t")[:2] == ["pocket", "shipped"]
     card = attnviz("models", "pocket").text
     assert "CC BY 2.0" in card

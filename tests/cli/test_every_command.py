@@ -1,7 +1,5 @@
 """Every command does its plainest work, in the fast tier too (`tests/test_tiers.py` says so)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 
@@ -76,7 +74,7 @@ WORK: dict[str, Work] = {
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_does_its_work(command: str, tmp_path: Path) -> None:
+def test_every_command_does_its_work(command, tmp_path):
     given, said = WORK[command]
     done = attnviz(command, *given(tmp_path))
     assert done.status == 0, done.err

@@ -1,7 +1,5 @@
 """What becomes of lines that fail, in the commands that take many texts together."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -35,9 +33,7 @@ def texts(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_pair_that_cannot_be_aligned_keeps_its_line_and_is_rejected(
-    pairs: Path, tmp_path: Path
-) -> None:
+def test_a_pair_that_cannot_be_aligned_keeps_its_line_and_is_rejected(pairs, tmp_path):
     rejects = tmp_path / "rejects.jsonl"
     done = attnviz("align", pairs, "--rejects", rejects)
     assert done.status == 1
@@ -50,9 +46,7 @@ def test_a_pair_that_cannot_be_aligned_keeps_its_line_and_is_rejected(
     }
 
 
-def test_align_stops_at_the_first_failure_where_asked_and_leaves_no_file(
-    pairs: Path, tmp_path: Path
-) -> None:
+def test_align_stops_at_the_first_failure_where_asked_and_leaves_no_file(pairs, tmp_path):
     links = tmp_path / "links.txt"
     done = attnviz("align", pairs, "--on-error", "stop", "-o", links)
     assert done.status == 1
@@ -61,7 +55,7 @@ def test_align_stops_at_the_first_failure_where_asked_and_leaves_no_file(
     assert not links.exists()
 
 
-def test_heads_go_on_without_a_line_that_fails_or_stop_there(texts: Path, tmp_path: Path) -> None:
+def test_heads_go_on_without_a_line_that_fails_or_stop_there(texts, tmp_path):
     rejects = tmp_path / "rejects.jsonl"
     how = ("heads", "--input", texts, *NUMBERS, "--no-repeat", "-f", "json")
     done = attnviz(*how, "--rejects", rejects)
@@ -73,9 +67,7 @@ def test_heads_go_on_without_a_line_that_fails_or_stop_there(texts: Path, tmp_pa
 
 
 @pytest.mark.parametrize("command", ["align", "heads", "corpus"])
-def test_rejects_never_take_the_place_of_the_output(
-    command: str, pairs: Path, texts: Path, tmp_path: Path
-) -> None:
+def test_rejects_never_take_the_place_of_the_output(command, pairs, texts, tmp_path):
     same = tmp_path / "same.tsv"
     given = {"align": (pairs,), "heads": ("--input", texts), "corpus": (texts,)}[command]
     done = attnviz(command, *given, "-o", same, "--rejects", same)
@@ -84,15 +76,13 @@ def test_rejects_never_take_the_place_of_the_output(
     assert not same.exists()
 
 
-def test_a_way_to_go_on_that_does_not_exist_is_named(texts: Path) -> None:
+def test_a_way_to_go_on_that_does_not_exist_is_named(texts):
     done = attnviz("heads", "--input", texts, *NUMBERS, "--on-error", "stp")
     assert done.status == 2
     assert "Did you mean 'stop'?" in done.err
 
 
-def test_a_dead_worker_is_told_once_and_every_record_that_it_took_is_kept(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_a_dead_worker_is_told_once_and_every_record_that_it_took_is_kept(capsys, tmp_path):
     kept = tmp_path / "rejects.jsonl"
     with Report(Options(many=Many(rejects=kept))) as report:
         for number in range(3):
@@ -105,9 +95,7 @@ def test_a_dead_worker_is_told_once_and_every_record_that_it_took_is_kept(
 
 
 @pytest.mark.parametrize("large", [1e39, 1e200])
-def test_numbers_too_large_to_multiply_are_one_line_and_no_warning(
-    large: float, tmp_path: Path
-) -> None:
+def test_numbers_too_large_to_multiply_are_one_line_and_no_warning(large, tmp_path):
     matrix = np.diag([large, 1.0, -large])
     path = tmp_path / "w.npz"
     np.savez(path, inputs=matrix, w_query=matrix, w_key=matrix, tokens=["a", "b", "c"])
@@ -119,7 +107,7 @@ def test_numbers_too_large_to_multiply_are_one_line_and_no_warning(
 
 
 @pytest.mark.slow
-def test_what_a_library_warns_of_is_not_said() -> None:
+def test_what_a_library_warns_of_is_not_said():
     code = """
 import sys, warnings
 from attnviz.__main__ import main
@@ -139,7 +127,7 @@ main()
 
 
 @pytest.mark.parametrize("suffix", [".tsv", ".npz", ".json", ".html", ".PNG"])
-def test_rejects_under_another_formats_name_are_refused(suffix: str, tmp_path: Path) -> None:
+def test_rejects_under_another_formats_name_are_refused(suffix, tmp_path):
     done = attnviz("self", "a b", "--rejects", tmp_path / f"r{suffix}")
     assert done.status == 2
     assert "are written as JSON lines: end it in .jsonl" in done.mistake

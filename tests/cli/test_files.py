@@ -1,7 +1,5 @@
 """Files are written whole or not at all, and whether they can be is known before a model loads."""
 
-from __future__ import annotations
-
 import os
 import stat
 import subprocess
@@ -27,9 +25,7 @@ def no_model(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("no_model")
 @pytest.mark.parametrize("option", ["-o", "--heatmap", "--grid"])
-def test_a_place_that_cannot_be_written_is_found_before_a_model_loads(
-    option: str, tmp_path: Path
-) -> None:
+def test_a_place_that_cannot_be_written_is_found_before_a_model_loads(option, tmp_path):
     suffix = ".json" if option == "-o" else ".png"
     folder = tmp_path / f"folder{suffix}"
     folder.mkdir()
@@ -48,23 +44,20 @@ def test_a_place_that_cannot_be_written_is_found_before_a_model_loads(
     "arguments",
     [("-o", "a.jsno"), ("--heatmap", "a.pn"), ("-f", "jso"), ("--layer", "x"), ("--reduce", "no")],
 )
-def test_a_misspelt_wish_is_found_before_a_model_loads(arguments: tuple[str, str]) -> None:
+def test_a_misspelt_wish_is_found_before_a_model_loads(arguments):
     assert attnviz("self", "a b", *OWN, *arguments).status == 2
 
 
-def test_a_closed_place_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_closed_place_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "access", lambda *_: False)
     done = attnviz("self", "a b", *OWN, "-o", tmp_path / "a.json")
     assert done.mistake == f"cannot write '{tmp_path / 'a.json'}': permission denied"
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [("self", "a b", "--layer", "9"), ("self", "a b", "--labels", "X"), ("cross", "a")],
+    "arguments", [("self", "a b", "--layer", "9"), ("self", "a b", "--labels", "X"), ("cross", "a")]
 )
-def test_a_run_that_fails_leaves_no_file_and_keeps_the_old_one(
-    arguments: tuple[str, ...], tmp_path: Path
-) -> None:
+def test_a_run_that_fails_leaves_no_file_and_keeps_the_old_one(arguments, tmp_path):
     old, new = tmp_path / "old.npz", tmp_path / "h.png"
     old.write_bytes(b"old")
     done = attnviz(*arguments, *OWN, "-o", old, "--heatmap", new)
@@ -73,7 +66,7 @@ def test_a_run_that_fails_leaves_no_file_and_keeps_the_old_one(
     assert [(item.name, item.read_bytes()) for item in tmp_path.iterdir()] == [("old.npz", b"old")]
 
 
-def test_a_failure_half_way_keeps_the_old_file(tmp_path: Path) -> None:
+def test_a_failure_half_way_keeps_the_old_file(tmp_path):
     path = tmp_path / "a.json"
     path.write_text("old")
 
@@ -88,7 +81,7 @@ def test_a_failure_half_way_keeps_the_old_file(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_file_has_the_usual_mode_and_keeps_the_one_it_had(tmp_path: Path) -> None:
+def test_a_file_has_the_usual_mode_and_keeps_the_one_it_had(tmp_path):
     path = tmp_path / "a.json"
     umask = os.umask(0o022)
     try:
@@ -101,7 +94,7 @@ def test_a_file_has_the_usual_mode_and_keeps_the_one_it_had(tmp_path: Path) -> N
         os.umask(umask)
 
 
-def test_a_link_stays_a_link(tmp_path: Path) -> None:
+def test_a_link_stays_a_link(tmp_path):
     target, link = tmp_path / "target.json", tmp_path / "link.json"
     target.write_bytes(b"old")
     link.symlink_to(target)
@@ -110,14 +103,14 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
     assert target.read_bytes() == b"new"
 
 
-def test_a_very_long_name_can_be_written(tmp_path: Path) -> None:
+def test_a_very_long_name_can_be_written(tmp_path):
     path = tmp_path / ("é" * 120 + ".json")
     write_file(path, b"1")
     assert path.read_bytes() == b"1"
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
-def test_a_full_disk_is_told_in_one_line(tmp_path: Path) -> None:
+def test_a_full_disk_is_told_in_one_line(tmp_path):
     link = tmp_path / "a.json"
     link.symlink_to("/dev/full")
     done = attnviz("self", "a b", *OWN, "-q", "-f", "none", "-o", link)
@@ -129,7 +122,7 @@ def test_a_full_disk_is_told_in_one_line(tmp_path: Path) -> None:
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
 @pytest.mark.parametrize("arguments", [("self", "a b", *OWN, "-q"), ("--version",), ("--help",)])
 @pytest.mark.slow
-def test_a_full_disk_behind_stdout_is_told_in_one_line(arguments: tuple[str, ...]) -> None:
+def test_a_full_disk_behind_stdout_is_told_in_one_line(arguments):
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run(
             [sys.executable, "-m", "attnviz", *arguments],
@@ -142,7 +135,7 @@ def test_a_full_disk_behind_stdout_is_told_in_one_line(arguments: tuple[str, ...
     assert b"No space left on device" in done.stderr
 
 
-def test_a_special_file_is_written_in_its_place(tmp_path: Path) -> None:
+def test_a_special_file_is_written_in_its_place(tmp_path):
     link = tmp_path / "a.json"
     link.symlink_to("/dev/null")
     assert attnviz("self", "a b", *OWN, "-q", "-f", "none", "-o", link).err == ""
@@ -152,7 +145,7 @@ def test_a_special_file_is_written_in_its_place(tmp_path: Path) -> None:
 @pytest.mark.parametrize("many", [False, True])
 @pytest.mark.parametrize(("how", "status"), [("SIGINT", 130), ("SIGTERM", 143)])
 @pytest.mark.slow
-def test_a_signal_leaves_no_file(how: str, status: int, many: bool, tmp_path: Path) -> None:
+def test_a_signal_leaves_no_file(how, status, many, tmp_path):
     done = dying(
         how, "attnviz.analyses.view", "self", *["a b"] * (1 + many), "-o", tmp_path / "m.npz"
     )
@@ -163,9 +156,7 @@ def test_a_signal_leaves_no_file(how: str, status: int, many: bool, tmp_path: Pa
 @pytest.mark.parametrize("module", ["typer", "attnviz.cli.app", "attnviz.core.options"])
 @pytest.mark.parametrize(("how", "status"), [("SIGINT", 130), ("SIGTERM", 143)])
 @pytest.mark.slow
-def test_a_signal_while_python_imports_ends_without_a_traceback(
-    how: str, status: int, module: str
-) -> None:
+def test_a_signal_while_python_imports_ends_without_a_traceback(how, status, module):
     done = dying(how, module, "self", "a b")
     assert (done.status, done.err, done.out) == (status, "", b"")
 
@@ -190,7 +181,7 @@ main()
     return Done(ended.returncode, ended.stdout, ended.stderr.decode())
 
 
-def test_what_a_killed_run_has_left_is_taken_up_by_the_next(tmp_path: Path) -> None:
+def test_what_a_killed_run_has_left_is_taken_up_by_the_next(tmp_path):
     path = tmp_path / "a.json"
     for written in (b"a long first part", b"half"):
         draft = PartialFile(path, kinds=PARTS)
@@ -201,7 +192,7 @@ def test_what_a_killed_run_has_left_is_taken_up_by_the_next(tmp_path: Path) -> N
     assert [(item.name, item.read_bytes()) for item in tmp_path.iterdir()] == [("a.json", b"new")]
 
 
-def test_two_runs_at_one_file_leave_one_of_theirs_whole(tmp_path: Path) -> None:
+def test_two_runs_at_one_file_leave_one_of_theirs_whole(tmp_path):
     path = tmp_path / "a.json"
     with PartialFile(path, kinds=PARTS) as first, PartialFile(path, kinds=PARTS) as second:
         first.write(b"first")
@@ -216,7 +207,7 @@ def test_two_runs_at_one_file_leave_one_of_theirs_whole(tmp_path: Path) -> None:
     ]
 
 
-def test_a_draft_follows_no_link_that_somebody_put_in_its_place(tmp_path: Path) -> None:
+def test_a_draft_follows_no_link_that_somebody_put_in_its_place(tmp_path):
     theirs = tmp_path / "theirs"
     theirs.write_text("precious")
     (tmp_path / ".a.json.partial").symlink_to(theirs)
@@ -226,9 +217,7 @@ def test_a_draft_follows_no_link_that_somebody_put_in_its_place(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("option", ["-o", "--html", "--grid", "--rejects"])
-def test_names_and_links_that_lead_nowhere_are_told_in_one_line(
-    option: str, tmp_path: Path
-) -> None:
+def test_names_and_links_that_lead_nowhere_are_told_in_one_line(option, tmp_path):
     suffix = {"-o": ".json", "--html": ".html", "--grid": ".png"}.get(option, "")
     loop, lost = tmp_path / f"loop{suffix}", tmp_path / f"lost{suffix}"
     loop.symlink_to(loop)

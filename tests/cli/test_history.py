@@ -1,7 +1,5 @@
 """`attnviz history`: heads over the steps of a training run, of samples in a folder."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace
@@ -63,10 +61,10 @@ def divergence(p: np.ndarray, q: np.ndarray) -> float:
     return float(np.mean(rows))
 
 
-def test_a_line_of_data_stands_for_each_step_and_head(samples: Path) -> None:
+def test_a_line_of_data_stands_for_each_step_and_head(samples):
     header, *rows = attnviz("history", samples, "-f", "tsv", "-q").rows
     assert header == [
-        *("step", "stream", "layer", "head", "role", "entropy", "sink", "previous-token", "drift"),
+        *("step", "stream", "layer", "head", "role", "entropy", "sink", "previous-token", "drift")
     ]
     assert len(rows) == 3 * 4
     assert [row[8] for row in rows[:4]] == [""] * 4  # nothing to drift from
@@ -83,7 +81,7 @@ def test_a_line_of_data_stands_for_each_step_and_head(samples: Path) -> None:
     assert roles["100", NAMES[0], "1"] == "previous-token"
 
 
-def test_the_document_holds_the_same_by_head(samples: Path) -> None:
+def test_the_document_holds_the_same_by_head(samples):
     document = attnviz("history", samples, "-f", "json", "-q").json()
     rows = attnviz("history", samples, "-f", "tsv", "-q").rows[1:]
     assert (document["kind"], document["steps"]) == ("history", [0, 50, 100])
@@ -96,7 +94,7 @@ def test_the_document_holds_the_same_by_head(samples: Path) -> None:
         assert [float(row[8]) for row in own[1:]] == pytest.approx(head["drift"][1:], rel=1e-5)
 
 
-def test_the_table_names_first_and_last_and_leaves_out_what_paths_share(samples: Path) -> None:
+def test_the_table_names_first_and_last_and_leaves_out_what_paths_share(samples):
     text = attnviz("history", samples).text
     assert "Toy · self · 2 layers × 2 heads · 3 samples, steps 0 to 100" in text
     assert "layers: body.*.attend" in text
@@ -108,7 +106,7 @@ def test_the_table_names_first_and_last_and_leaves_out_what_paths_share(samples:
     assert "-f tsv and -f json have them as data" in cut
 
 
-def test_paths_lose_what_all_share_and_nothing_more() -> None:
+def test_paths_lose_what_all_share_and_nothing_more():
     assert short_paths(["a.0.x", "a.1.x", "a.10.x"]) == (
         {"a.0.x": "0", "a.1.x": "1", "a.10.x": "10"},
         "a.*.x",
@@ -118,7 +116,7 @@ def test_paths_lose_what_all_share_and_nothing_more() -> None:
         assert short_paths(alone) == ({name: name for name in alone}, "")
 
 
-def test_parts_are_chosen_as_elsewhere(samples: Path, tmp_path: Path) -> None:
+def test_parts_are_chosen_as_elsewhere(samples, tmp_path):
     rows = attnviz("history", samples, "--layer", 1, "--head", 0, "-f", "tsv", "-q").rows[1:]
     assert [row[2:4] for row in rows] == [[NAMES[1], "0"]] * 3
     assert attnviz("history", samples, "--layer", 2).mistake == (
@@ -131,7 +129,7 @@ def test_parts_are_chosen_as_elsewhere(samples: Path, tmp_path: Path) -> None:
     assert attnviz("history", two, "--stream", "none").status == 2
 
 
-def test_drift_above_a_limit_fails_in_the_words_of_compare(samples: Path) -> None:
+def test_drift_above_a_limit_fails_in_the_words_of_compare(samples):
     files = [samples / f"step-{step:08d}.npz" for step in (50, 100)]
     compared = attnviz("compare", *files, "-f", "none", "-q", "--fail-above", 0.001)
     done = attnviz("history", samples, "-f", "none", "-q", "--fail-above", 0.001)
@@ -140,7 +138,7 @@ def test_drift_above_a_limit_fails_in_the_words_of_compare(samples: Path) -> Non
     assert attnviz("history", samples, "-q", "--fail-above", 0.69).status == 0
 
 
-def test_a_folder_without_samples_and_a_single_sample_are_said(tmp_path: Path) -> None:
+def test_a_folder_without_samples_and_a_single_sample_are_said(tmp_path):
     done = attnviz("history", tmp_path / "none")
     assert (done.status, done.mistake) == (1, f"there is no folder '{tmp_path / 'none'}'")
     assert (
@@ -154,7 +152,7 @@ def test_a_folder_without_samples_and_a_single_sample_are_said(tmp_path: Path) -
     assert attnviz("history", one).status == 1
 
 
-def test_a_head_that_is_not_in_every_sample_has_no_value_there(tmp_path: Path) -> None:
+def test_a_head_that_is_not_in_every_sample_has_no_value_there(tmp_path):
     place = folder_of(tmp_path, sample(0), sample(1, heads=3))
     done = attnviz("history", place, "-f", "json")
     heads = done.json()["heads"]
@@ -164,7 +162,7 @@ def test_a_head_that_is_not_in_every_sample_has_no_value_there(tmp_path: Path) -
     assert "some maps have no fellow in the sample before: they have no drift" in done.err
 
 
-def test_samples_come_in_order_of_their_steps_however_long_these_are(tmp_path: Path) -> None:
+def test_samples_come_in_order_of_their_steps_however_long_these_are(tmp_path):
     place = folder_of(tmp_path, sample(9), sample(10))
     (place / "step-100000000.npz").write_bytes(dump_archive([sample(3)]))
     (place / "step-x.npz").write_bytes(b"")
@@ -174,7 +172,7 @@ def test_samples_come_in_order_of_their_steps_however_long_these_are(tmp_path: P
 # --- pictures and the page
 
 
-def test_a_picture_shows_each_head_with_its_lines_and_roles(samples: Path, tmp_path: Path) -> None:
+def test_a_picture_shows_each_head_with_its_lines_and_roles(samples, tmp_path):
     study = HistoryStudy()
     for step in (0, 50, 100):
         study.add(step, sample(step))
@@ -187,7 +185,7 @@ def test_a_picture_shows_each_head_with_its_lines_and_roles(samples: Path, tmp_p
     assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_gif_has_a_frame_for_each_sample(samples: Path, tmp_path: Path) -> None:
+def test_a_gif_has_a_frame_for_each_sample(samples, tmp_path):
     file = tmp_path / "one.gif"
     assert attnviz("history", samples, "--gif", file, "-f", "none", "-q").status == 0
     with Image.open(file) as found:
@@ -199,21 +197,21 @@ def test_a_gif_has_a_frame_for_each_sample(samples: Path, tmp_path: Path) -> Non
     assert same.status == 0
 
 
-def test_the_page_has_a_stream_for_each_step(samples: Path, tmp_path: Path) -> None:
+def test_the_page_has_a_stream_for_each_step(samples, tmp_path):
     assert attnviz("history", samples, "--html", tmp_path / "h.html", "-q").status == 0
     page = (tmp_path / "h.html").read_text("utf-8")
     found = re.search(r'id="document">(.*?)</script>', page)
     assert found is not None
     maps = json.loads(found[1])["maps"]
     assert [(one["stream"], one["lens"]) for one in maps] == [
-        *(("step 0", ""), ("step 50", ""), ("step 100", "")),
+        *(("step 0", ""), ("step 50", ""), ("step 100", ""))
     ]
 
 
 # --- Python
 
 
-def test_python_has_the_report_its_pictures_and_its_rows(samples: Path, tmp_path: Path) -> None:
+def test_python_has_the_report_its_pictures_and_its_rows(samples, tmp_path):
     found = package.history(samples)
     assert found.value.steps == (0, 50, 100)
     assert found.value.values["drift"].shape == (3, 4)
@@ -227,7 +225,7 @@ def test_python_has_the_report_its_pictures_and_its_rows(samples: Path, tmp_path
         package.history(samples, fail_above=0.001)
 
 
-def test_blocks_count_as_tokens_and_a_note_says_so(tmp_path: Path) -> None:
+def test_blocks_count_as_tokens_and_a_note_says_so(tmp_path):
     def pooled(step: int) -> Attention:
         whole = sample(step)
         (item,) = whole.maps

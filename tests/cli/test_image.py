@@ -1,7 +1,5 @@
 """attnviz image: data, pictures and mistakes."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -32,7 +30,7 @@ def llava(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return VISION_BUILDERS["llava"](tmp_path_factory.mktemp("llava"))
 
 
-def test_the_table_is_laid_out_like_the_picture(folder: Path) -> None:
+def test_the_table_is_laid_out_like_the_picture(folder):
     done = attnviz("image", SHAPES, "--model", folder, "-q")
     assert (done.status, done.err) == (0, "")
     assert "where [CLS] looks" in done.text
@@ -41,7 +39,7 @@ def test_the_table_is_laid_out_like_the_picture(folder: Path) -> None:
     assert "heads of layer 1" in done.text
 
 
-def test_data_is_one_row_of_the_whole_matrix(folder: Path) -> None:
+def test_data_is_one_row_of_the_whole_matrix(folder):
     whole = attnviz("image", SHAPES, "--model", folder, "--patch", "all", "-f", "json").json()
     weights = np.array(whole["maps"][0]["weights"])
     assert weights.shape == (2, 4, 17, 17)
@@ -52,7 +50,7 @@ def test_data_is_one_row_of_the_whole_matrix(folder: Path) -> None:
     assert found["provenance"]["settings"]["picture"] == "shapes.png"
 
 
-def test_special_tokens_can_be_left_out_and_heads_chosen(folder: Path) -> None:
+def test_special_tokens_can_be_left_out_and_heads_chosen(folder):
     done = attnviz(
         "image", SHAPES, "--model", folder, "--special", "drop", "--layer", 1, "--head", "0,2",
         "-f", "json",
@@ -63,7 +61,7 @@ def test_special_tokens_can_be_left_out_and_heads_chosen(folder: Path) -> None:
     assert "special tokens were left out" in done.err
 
 
-def test_rollout_looks_through_all_layers(folder: Path) -> None:
+def test_rollout_looks_through_all_layers(folder):
     done = attnviz("image", SHAPES, "--model", folder, "--lens", "rollout", "-f", "json")
     (item,) = done.json()["maps"]
     weights = np.array(item["weights"])
@@ -72,7 +70,7 @@ def test_rollout_looks_through_all_layers(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("patch", [None, "2,1"])
-def test_flow_is_solved_for_the_query_that_looks_alone(patch: str | None, folder: Path) -> None:
+def test_flow_is_solved_for_the_query_that_looks_alone(patch, folder):
     asked = ("image", SHAPES, "--model", folder, "--lens", "flow", "-f", "json")
     whole = attnviz(*asked, "--patch", "all")
     assert "flow takes 289 maximum-flow problems over 2 layers" in whole.err
@@ -86,7 +84,7 @@ def test_flow_is_solved_for_the_query_that_looks_alone(patch: str | None, folder
 
 
 @pytest.mark.slow
-def test_too_many_flows_are_refused_with_what_fits(folder: Path) -> None:
+def test_too_many_flows_are_refused_with_what_fits(folder):
     asked = ("image", SHAPES, "--model", folder, "--lens", "flow", "--image-size", 88)
     done = attnviz(*asked, "--patch", "all", "-f", "json")
     assert (done.status, done.mistake) == (
@@ -98,9 +96,7 @@ def test_too_many_flows_are_refused_with_what_fits(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_gradient_lens_explains_the_class_decided_or_named(
-    folder: Path, tmp_path: Path
-) -> None:
+def test_the_gradient_lens_explains_the_class_decided_or_named(folder, tmp_path):
     asked = ("image", SHAPES, "--model", folder, "--lens", "gradient")
     raw = attnviz("image", SHAPES, "--model", folder, "-f", "json").json()
     decided = raw["provenance"]["settings"]["decision"].split()[0]
@@ -123,16 +119,14 @@ def test_the_gradient_lens_explains_the_class_decided_or_named(
         (("--target", "cat"), "add --lens gradient"),
     ],
 )
-def test_mistakes_about_what_is_explained_are_one_line(
-    arguments: tuple[str, ...], message: str, folder: Path
-) -> None:
+def test_mistakes_about_what_is_explained_are_one_line(arguments, message, folder):
     done = attnviz("image", SHAPES, "--model", folder, *arguments)
     assert done.status == 2
     assert message in done.mistake
 
 
 @pytest.mark.slow
-def test_norms_are_shares_of_all_heads_together_or_of_one(folder: Path, tmp_path: Path) -> None:
+def test_norms_are_shares_of_all_heads_together_or_of_one(folder, tmp_path):
     asked = ("image", SHAPES, "--model", folder, "--lens", "norm")
     done = attnviz(
         *asked, "-f", "json", "--grid", tmp_path / "a.png", "--html", tmp_path / "a.html"
@@ -146,7 +140,7 @@ def test_norms_are_shares_of_all_heads_together_or_of_one(folder: Path, tmp_path
 
 
 @pytest.mark.parametrize("lens", ["rollout", "flow", "gradient", "norm"])
-def test_windows_are_seen_raw_only(lens: str, swin: Path) -> None:
+def test_windows_are_seen_raw_only(lens, swin):
     done = attnviz("image", SHAPES, "--model", swin, "--lens", lens)
     assert done.status == 1
     assert f"attends in windows, and --lens {lens} needs every token" in done.mistake
@@ -156,7 +150,7 @@ def test_windows_are_seen_raw_only(lens: str, swin: Path) -> None:
 @pytest.mark.parametrize(
     "suffix", [".png", *(pytest.param(other, marks=pytest.mark.slow) for other in (".svg", ".pdf"))]
 )
-def test_pictures_and_files_are_written(suffix: str, folder: Path, tmp_path: Path) -> None:
+def test_pictures_and_files_are_written(suffix, folder, tmp_path):
     one, every, data = tmp_path / f"a{suffix}", tmp_path / f"b{suffix}", tmp_path / "c.npz"
     done = attnviz(
         "image", SHAPES, "--model", folder, "--patch", "1,2", "--overlay", one, "--grid", every,
@@ -169,7 +163,7 @@ def test_pictures_and_files_are_written(suffix: str, folder: Path, tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_windows_are_drawn_with_their_coarser_patches(swin: Path, tmp_path: Path) -> None:
+def test_windows_are_drawn_with_their_coarser_patches(swin, tmp_path):
     done = attnviz(
         "image", SHAPES, "--model", swin, "--patch", "11,11", "--grid", tmp_path / "a.png",
         "--overlay", tmp_path / "b.png", "-f", "tsv",
@@ -182,7 +176,7 @@ def test_windows_are_drawn_with_their_coarser_patches(swin: Path, tmp_path: Path
     assert drawn.stat().st_size > 1000
 
 
-def test_another_size_gives_more_patches(folder: Path) -> None:
+def test_another_size_gives_more_patches(folder):
     done = attnviz("image", SHAPES, "--model", folder, "--image-size", "48x64", "-f", "json")
     assert done.json()["provenance"]["settings"]["patches"] == "6 × 8"
 
@@ -200,16 +194,14 @@ def test_another_size_gives_more_patches(folder: Path) -> None:
         ((SHAPES, "--lens", "flw"), 2, "Did you mean 'flow'"),
     ],
 )
-def test_mistakes_are_one_line(
-    arguments: tuple[str, ...], status: int, message: str, folder: Path
-) -> None:
+def test_mistakes_are_one_line(arguments, status, message, folder):
     done = attnviz("image", *arguments, "--model", folder)
     assert done.status == status
     assert message in done.mistake
 
 
 @pytest.mark.slow
-def test_the_tokens_of_a_text_look_at_the_picture_before_them(llava: Path, tmp_path: Path) -> None:
+def test_the_tokens_of_a_text_look_at_the_picture_before_them(llava, tmp_path):
     text = "The red car"
     asked = ("image", SHAPES, "--model", llava, "--text", text)
     whole = attnviz(*asked, "--token", "all", "-f", "json").json()
@@ -233,7 +225,7 @@ def test_the_tokens_of_a_text_look_at_the_picture_before_them(llava: Path, tmp_p
 
 
 @pytest.mark.slow
-def test_what_is_written_is_data_a_contact_sheet_and_a_page(llava: Path, tmp_path: Path) -> None:
+def test_what_is_written_is_data_a_contact_sheet_and_a_page(llava, tmp_path):
     asked = ("image", SHAPES, "--model", llava, "--text", "The red car", "--generate", 3)
     files = [tmp_path / name for name in ("a.png", "b.svg", "c.html")]
     options = zip(("--overlay", "--grid", "--html"), files, strict=True)
@@ -247,9 +239,7 @@ def test_what_is_written_is_data_a_contact_sheet_and_a_page(llava: Path, tmp_pat
 
 
 @pytest.mark.slow
-def test_a_page_of_too_many_heads_has_their_mean_over_every_patch(
-    llava: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_page_of_too_many_heads_has_their_mean_over_every_patch(llava, tmp_path, monkeypatch):
     monkeypatch.setattr("attnviz.renderers.page.MOST_WEIGHTS", 300)
     page = tmp_path / "a.html"
     asked = ("--text", "The red car", "--generate", 3, "--html", page)
@@ -259,7 +249,7 @@ def test_a_page_of_too_many_heads_has_their_mean_over_every_patch(
     assert '"rows":4,"columns":4' in text
 
 
-def test_frames_and_further_pictures_need_a_text(llava: Path, tmp_path: Path) -> None:
+def test_frames_and_further_pictures_need_a_text(llava, tmp_path):
     for arguments in ((SHAPES,), ("--video",), ("--generate", 3)):
         done = attnviz("image", SHAPES, "--model", llava, *arguments)
         given = "a second picture" if arguments == (SHAPES,) else arguments[0]
@@ -279,13 +269,13 @@ def test_frames_and_further_pictures_need_a_text(llava: Path, tmp_path: Path) ->
     assert done.mistake.startswith("frames of a video are of one size, and these have 8 × 8 and ")
 
 
-def test_a_token_that_the_text_lacks_is_told(llava: Path) -> None:
+def test_a_token_that_the_text_lacks_is_told(llava):
     done = attnviz("image", SHAPES, "--model", llava, "--text", "The red car", "--token", "9")
     assert done.status == 2
     assert "token 9 does not exist: the text has 0 to 3 (0:↵ 1:The" in done.mistake
 
 
-def test_a_model_of_pictures_alone_reads_no_text(folder: Path) -> None:
+def test_a_model_of_pictures_alone_reads_no_text(folder):
     done = attnviz("image", SHAPES, "--model", folder, "--text", "a")
     assert done.status == 1
     assert "does not read a picture and a text" in done.mistake or "processor" in done.mistake
@@ -293,7 +283,7 @@ def test_a_model_of_pictures_alone_reads_no_text(folder: Path) -> None:
     assert done.mistake == "--token chooses a token of --text: give that too"
 
 
-def test_the_file_must_be_a_picture(folder: Path, tmp_path: Path) -> None:
+def test_the_file_must_be_a_picture(folder, tmp_path):
     path = tmp_path / "a.png"
     path.write_text("hello")
     done = attnviz("image", path, "--model", folder)
@@ -304,8 +294,8 @@ def test_the_file_must_be_a_picture(folder: Path, tmp_path: Path) -> None:
 
 
 def test_effects_of_a_picture_are_signed_and_the_measured_links_are_those_of_the_query(
-    folder: Path, tmp_path: Path
-) -> None:
+    folder, tmp_path
+):
     drawn, data = tmp_path / "a.png", tmp_path / "c.jsonl"
     done = attnviz(
         "image", SHAPES, "--model", folder, "--lens", "effect", "--check", "5", "--overlay", drawn,

@@ -1,7 +1,5 @@
 """Bad input: one clear line for each mistake, and whatever is good is still done."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Iterable
@@ -23,17 +21,17 @@ def jsonl(path: Path, *arguments: str) -> Done:
 
 
 @pytest.mark.parametrize("text", ["", " ", "\n\t", "\u3000"])
-def test_blank_text_is_refused(text: str) -> None:
+def test_blank_text_is_refused(text):
     done = attnviz("self", text, *OWN)
     assert (done.status, done.mistake) == (1, "the text is empty")
 
 
-def test_bytes_that_are_no_text_are_refused() -> None:
+def test_bytes_that_are_no_text_are_refused():
     done = attnviz("self", "a\udcff", *OWN)
     assert (done.status, done.mistake) == (1, "the text is not valid UTF-8")
 
 
-def test_a_blank_target_is_named() -> None:
+def test_a_blank_target_is_named():
     assert attnviz("cross", "a", " ", *OWN).mistake == "the target is empty"
     assert attnviz("co", " ", "a").mistake == "the source is empty"
 
@@ -55,9 +53,7 @@ def test_a_blank_target_is_named() -> None:
         ("blank.txt", 1, "'blank.txt' holds no text"),
     ],
 )
-def test_a_file_without_texts_is_named(
-    name: str, status: int, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_without_texts_is_named(name, status, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("folder.txt").mkdir()
     Path("empty.txt").touch()
@@ -66,17 +62,17 @@ def test_a_file_without_texts_is_named(
     assert (done.status, done.mistake) == (status, message)
 
 
-def test_an_empty_stdin_is_named() -> None:
+def test_an_empty_stdin_is_named():
     assert attnviz("self", *OWN).mistake == "stdin holds no text"
     assert attnviz("self", "-", *OWN, stdin=b"\n \n").mistake == "stdin holds no text"
 
 
-def test_text_and_a_file_of_texts_are_one_too_many() -> None:
+def test_text_and_a_file_of_texts_are_one_too_many():
     done = attnviz("self", "a", "--input", "b.txt", *OWN)
     assert (done.status, done.mistake) == (2, "both TEXT and --input were given: give one")
 
 
-def test_good_lines_of_a_text_file_are_done_and_bad_ones_named(tmp_path: Path) -> None:
+def test_good_lines_of_a_text_file_are_done_and_bad_ones_named(tmp_path):
     path = tmp_path / "a.txt"
     path.write_bytes("\ufefffirst\r\n".encode() + b"\xff\xfe bad\n\n  \nlast one")
     done = jsonl(path)
@@ -86,7 +82,7 @@ def test_good_lines_of_a_text_file_are_done_and_bad_ones_named(tmp_path: Path) -
     assert done.err == f"attnviz: error: line 2 of '{path}' is not valid UTF-8\n"
 
 
-def test_good_records_are_done_and_bad_ones_named(tmp_path: Path) -> None:
+def test_good_records_are_done_and_bad_ones_named(tmp_path):
     path = tmp_path / "a.jsonl"
     records = (
         '{"text": "one two"}',
@@ -113,7 +109,7 @@ def test_good_records_are_done_and_bad_ones_named(tmp_path: Path) -> None:
     assert [token.get("label") for token in labelled] == ["A", None]
 
 
-def test_where_no_line_is_good_nothing_is_written_and_the_old_file_stays(tmp_path: Path) -> None:
+def test_where_no_line_is_good_nothing_is_written_and_the_old_file_stays(tmp_path):
     path, kept = tmp_path / "a.txt", tmp_path / "kept.json"
     path.write_bytes(b"\xff\n")
     kept.write_text("old")
@@ -126,7 +122,7 @@ def test_where_no_line_is_good_nothing_is_written_and_the_old_file_stays(tmp_pat
     assert sorted(item.name for item in tmp_path.iterdir()) == ["a.txt", "kept.json"]
 
 
-def test_pairs_come_tab_separated_and_a_line_without_a_target_is_named() -> None:
+def test_pairs_come_tab_separated_and_a_line_without_a_target_is_named():
     stdin = b"the cat\tle chat\nno target\n\ta\nthe dog\tle chien\n"
     done = attnviz("cross", "-", *OWN, "-f", "jsonl", "-q", stdin=stdin)
     assert done.status == 1
@@ -137,7 +133,7 @@ def test_pairs_come_tab_separated_and_a_line_without_a_target_is_named() -> None
     assert len(said) == 2
 
 
-def test_pairs_come_from_records_too(tmp_path: Path) -> None:
+def test_pairs_come_from_records_too(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text('{"source": "the cat", "target": "le chat", "id": "x"}\n{"text": "a"}\n')
     for command in (("cross", *OWN), ("co",)):
@@ -147,20 +143,20 @@ def test_pairs_come_from_records_too(tmp_path: Path) -> None:
         assert done.err == f"attnviz: error: line 2 of '{path}' has no \"source\"\n"
 
 
-def test_a_layer_that_does_not_exist_ends_a_file_at_once(tmp_path: Path) -> None:
+def test_a_layer_that_does_not_exist_ends_a_file_at_once(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("a b\nc d\n")
     assert jsonl(path, "--layer", "3").mistake.startswith("layer 3 does not exist")
 
 
-def test_a_record_may_hold_any_character(tmp_path: Path) -> None:
+def test_a_record_may_hold_any_character(tmp_path):
     path = tmp_path / "a.jsonl"
     text = "a\x00b \x1b[31m\u202e x"
     path.write_text(json.dumps({"text": text}))
     assert json.loads(jsonl(path).out)["text"] == text
 
 
-def test_labels_are_a_word_each_or_a_token_each() -> None:
+def test_labels_are_a_word_each_or_a_token_each():
     def labels(*arguments: str) -> list[str | None]:
         (item,) = attnviz("self", *arguments, *OWN, "-f", "json").json()["maps"]
         assert item["query_tokens"] == item["key_tokens"]
@@ -172,7 +168,7 @@ def test_labels_are_a_word_each_or_a_token_each() -> None:
     assert (done.status, done.mistake) == (1, "1 labels for 3 tokens: John ran .")
 
 
-def test_labels_show_in_the_table() -> None:
+def test_labels_show_in_the_table():
     done = attnviz("self", "John ran", "--labels", "B-PER O", *OWN)
     assert any(line.startswith("John B-PER") for line in done.lines)
 
@@ -194,22 +190,20 @@ LONG = "a" * 300
     ],
     ids=lambda arguments: arguments[0],
 )
-def test_a_name_that_no_file_system_takes_is_told_in_one_line(arguments: tuple[str, ...]) -> None:
+def test_a_name_that_no_file_system_takes_is_told_in_one_line(arguments):
     done = attnviz(*arguments)
     assert done.status == 1
     assert "File name too long" in done.mistake
 
 
 @pytest.mark.parametrize("arguments", [("render",), ("self", "--input"), ("self", "--weights")])
-def test_a_loop_of_links_is_told_in_one_line(arguments: tuple[str, ...], tmp_path: Path) -> None:
+def test_a_loop_of_links_is_told_in_one_line(arguments, tmp_path):
     loop = tmp_path / "loop.txt"
     loop.symlink_to(loop)
     assert "Too many levels of symbolic links" in attnviz(*arguments, loop).mistake
 
 
-def test_a_file_that_is_gone_when_it_is_read_is_told_in_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_is_gone_when_it_is_read_is_told_in_one_line(tmp_path, monkeypatch):
     path = tmp_path / "a.txt"
     path.write_text("the cat\n")
     real = inputs.read_texts
@@ -224,9 +218,7 @@ def test_a_file_that_is_gone_when_it_is_read_is_told_in_one_line(
 
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("name", ["a.txt", "a.jsonl", "a.csv"])
-def test_a_line_longer_than_the_limit_ends_the_file_and_the_limit_is_told(
-    name: str, packed: bool, tmp_path: Path
-) -> None:
+def test_a_line_longer_than_the_limit_ends_the_file_and_the_limit_is_told(name, packed, tmp_path):
     path = tmp_path / (f"{name}.gz" if packed else name)
     with gzip.open(path, "wb", 1) if packed else path.open("wb") as file:
         file.write(b"a" * (1 << 20) + b"\n")

@@ -1,7 +1,5 @@
 """Files of every format reach a command, and what is wrong is known before a model loads."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os
@@ -12,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from attnviz.cli.app import run
-from attnviz.core.errors import AttnvizError, InputError, UsageError
+from attnviz.core.errors import InputError, UsageError
 from attnviz.core.options import Many
 from attnviz.runs.inputs import count_records, texts_of
 from attnviz.storage.texts import BadText, Text
@@ -35,9 +33,7 @@ def texts(file: str | Path, **how: object) -> list[str]:
 
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("suffix", CONTENTS)
-def test_every_format_gives_the_same_texts_and_their_count(
-    suffix: str, packed: bool, tmp_path: Path
-) -> None:
+def test_every_format_gives_the_same_texts_and_their_count(suffix, packed, tmp_path):
     data = CONTENTS[suffix].encode()
     path = tmp_path / f"a.{suffix}{'.gz' * packed}"
     path.write_bytes(gzip.compress(data) if packed else data)
@@ -52,12 +48,12 @@ def test_every_format_gives_the_same_texts_and_their_count(
     assert [json.loads(line)["text"] for line in done.lines] == ["one two", "three"]
 
 
-def test_stdin_may_be_gzip_and_of_any_format(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stdin_may_be_gzip_and_of_any_format(monkeypatch):
     done = attnviz("self", *OWN, "-f", "jsonl", "-q", stdin=gzip.compress(b"one two\n"))
     assert json.loads(done.out)["text"] == "one two"
 
 
-def test_a_pipe_without_a_suffix_holds_lines_and_is_read_once(tmp_path: Path) -> None:
+def test_a_pipe_without_a_suffix_holds_lines_and_is_read_once(tmp_path):
     path = tmp_path / "pipe"
     os.mkfifo(path)
     writer = threading.Thread(target=lambda: path.write_bytes(b"one\ntwo\n"))
@@ -79,13 +75,8 @@ def test_a_pipe_without_a_suffix_holds_lines_and_is_read_once(tmp_path: Path) ->
     ],
 )
 def test_what_is_wrong_with_all_of_a_file_is_known_at_once(
-    name: str,
-    data: str,
-    how: dict[str, str],
-    kind: type[AttnvizError],
-    message: str,
-    tmp_path: Path,
-) -> None:
+    name, data, how, kind, message, tmp_path
+):
     path = tmp_path / name
     path.write_text(data)
     with pytest.raises(kind) as raised:
@@ -94,14 +85,14 @@ def test_what_is_wrong_with_all_of_a_file_is_known_at_once(
     assert "\n" not in str(raised.value)
 
 
-def test_columns_and_formats_are_not_for_arguments() -> None:
+def test_columns_and_formats_are_not_for_arguments():
     with pytest.raises(UsageError, match="--columns is for files and stdin"):
         texts_of(["a"], None, Many(columns="text=1"))
     with pytest.raises(UsageError, match="--input-format is for files and stdin"):
         texts_of(["a"], None, Many(input_format="csv"))
 
 
-def test_a_table_with_a_header_only_holds_no_text(tmp_path: Path) -> None:
+def test_a_table_with_a_header_only_holds_no_text(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("text\n")
     found = texts_of([], str(path)).open()
@@ -109,7 +100,7 @@ def test_a_table_with_a_header_only_holds_no_text(tmp_path: Path) -> None:
         list(found)
 
 
-def test_a_cut_gzip_file_is_done_as_far_as_it_goes(tmp_path: Path) -> None:
+def test_a_cut_gzip_file_is_done_as_far_as_it_goes(tmp_path):
     path, out = tmp_path / "a.txt.gz", tmp_path / "a.jsonl"
     path.write_bytes(gzip.compress(b"one two\nthree four\n")[:-4])
     done = attnviz("self", "--input", path, *OWN, "-q", "-f", "jsonl", "-o", out)
@@ -120,7 +111,7 @@ def test_a_cut_gzip_file_is_done_as_far_as_it_goes(tmp_path: Path) -> None:
     assert [json.loads(line)["id"] for line in out.read_text().splitlines()] == ["0", "1"]
 
 
-def test_a_bad_line_keeps_its_number_and_what_stood_there(tmp_path: Path) -> None:
+def test_a_bad_line_keeps_its_number_and_what_stood_there(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_bytes(b'{"text": "a"}\n{"txt": "b"}\r\n\xff\n')
     _, *bad = texts_of([], str(path)).open()
@@ -128,7 +119,7 @@ def test_a_bad_line_keeps_its_number_and_what_stood_there(tmp_path: Path) -> Non
     assert all(isinstance(text, BadText) for text in bad)
 
 
-def test_the_sample_table_is_read_by_its_own_names() -> None:
+def test_the_sample_table_is_read_by_its_own_names():
     path = Path(__file__).parents[2] / "sample_inputs" / "notes.csv"
     found = list(texts_of([], str(path), Many(columns="text=note,id=key,labels=words")).open())
     assert [text.line for text in found] == [2, 3, 5]
@@ -137,9 +128,7 @@ def test_the_sample_table_is_read_by_its_own_names() -> None:
 
 
 @pytest.mark.parametrize("command", ["self", "heads", "corpus"])
-def test_a_note_on_many_texts_has_the_range_of_its_numbers(
-    command: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_note_on_many_texts_has_the_range_of_its_numbers(command, tmp_path, capfd):
     texts = tmp_path / "texts.txt"
     texts.write_text("The cat sat on the mat\nThe dog ran.\n")
     given = [str(texts)] if command == "corpus" else ["--input", str(texts)]

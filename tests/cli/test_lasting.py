@@ -1,7 +1,5 @@
 """A run that is killed between any two things that it does to a disk loses nothing."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -88,8 +86,8 @@ def content(folder: Path) -> dict[str, bytes]:
 @pytest.mark.parametrize("half", [False, True])
 @pytest.mark.slow
 def test_killed_anywhere_it_goes_on_to_the_same_bytes(
-    grows: bool, shard_size: int | None, half: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    grows, shard_size, half, tmp_path, monkeypatch
+):
     whole = tmp_path / "whole"
     whole.mkdir()
     run(whole, grows, shard_size)
@@ -166,9 +164,7 @@ def killing_at(patch: pytest.MonkeyPatch, last: int, half: bool) -> None:
 
 
 @pytest.mark.parametrize(("grows", "shard_size"), [(True, None), (True, 3), (False, 3)])
-def test_what_ends_early_leaves_whole_records_and_no_more(
-    grows: bool, shard_size: int | None, tmp_path: Path
-) -> None:
+def test_what_ends_early_leaves_whole_records_and_no_more(grows, shard_size, tmp_path):
     place = tmp_path / "a.txt"
     said: list[str] = []
     sink = ResumableSink(
@@ -187,13 +183,13 @@ def test_what_ends_early_leaves_whole_records_and_no_more(
     assert {*content(tmp_path)} == {".a.txt.journal"} | shards | (unfinished if grows else set())
 
 
-def test_what_ends_before_its_first_record_leaves_nothing(tmp_path: Path) -> None:
+def test_what_ends_before_its_first_record_leaves_nothing(tmp_path):
     sink = ResumableSink(tmp_path / "a.txt", make, grows=True, options=STARTED)
     sink.leave()
     assert content(tmp_path) == {}
 
 
-def test_without_options_nothing_unfinished_is_kept(tmp_path: Path) -> None:
+def test_without_options_nothing_unfinished_is_kept(tmp_path):
     sink = ResumableSink(tmp_path / "a.txt", make, grows=False, shard_size=2)
     for number in range(3):
         sink.add(number, list)  # type: ignore[arg-type]
@@ -201,7 +197,7 @@ def test_without_options_nothing_unfinished_is_kept(tmp_path: Path) -> None:
     assert {*content(tmp_path)} == {"a-00000.txt"}
 
 
-def test_where_every_record_failed_only_the_rejects_appear(tmp_path: Path) -> None:
+def test_where_every_record_failed_only_the_rejects_appear(tmp_path):
     sink = ResumableSink(
         tmp_path / "a.txt", make, grows=True, rejects=tmp_path / "r", options=STARTED
     )
@@ -210,7 +206,7 @@ def test_where_every_record_failed_only_the_rejects_appear(tmp_path: Path) -> No
     assert made(tmp_path) == {"r": b"bad\n"}
 
 
-def test_shards_of_another_run_are_not_mixed_with_new_ones(tmp_path: Path) -> None:
+def test_shards_of_another_run_are_not_mixed_with_new_ones(tmp_path):
     (tmp_path / "a-00002.txt").touch()
     with pytest.raises(OutputError, match=r"'a-00002.txt' and 0 more are there from another run"):
         ResumableSink(tmp_path / "a.txt", make, grows=True, shard_size=2)
@@ -264,7 +260,7 @@ def journal_of(document: dict[str, Any]) -> bytes:
     return json.dumps({**document, "checksum": checksum}, ensure_ascii=False).encode()
 
 
-def test_a_journal_that_is_damaged_or_newer_is_named(tmp_path: Path) -> None:
+def test_a_journal_that_is_damaged_or_newer_is_named(tmp_path):
     path = tmp_path / ".a.txt.journal"
     path.write_bytes(journal_of(GOOD))
     found = read_journal(path)
@@ -282,7 +278,7 @@ def test_a_journal_that_is_damaged_or_newer_is_named(tmp_path: Path) -> None:
         read_journal(path)
 
 
-def test_a_damaged_journal_is_one_line_with_and_without_resume(tmp_path: Path) -> None:
+def test_a_damaged_journal_is_one_line_with_and_without_resume(tmp_path):
     texts, path, other = (tmp_path / name for name in ("t.txt", "a.jsonl", "r.jsonl"))
     texts.write_text("a b\nc d\n")
     other.write_text("mine\n")
@@ -293,16 +289,12 @@ def test_a_damaged_journal_is_one_line_with_and_without_resume(tmp_path: Path) -
             done = attnviz(*asked, *more)
             assert done.status == 1
             assert done.mistake.endswith("remove it to start again")
-    assert {one.name for one in tmp_path.iterdir()} == {
-        *("t.txt", "r.jsonl", ".a.jsonl.journal"),
-    }
+    assert {one.name for one in tmp_path.iterdir()} == {*("t.txt", "r.jsonl", ".a.jsonl.journal")}
 
 
 @pytest.mark.parametrize("more", [(), ("--shard-size", "2")])
 @pytest.mark.parametrize("records", [0, 1, 3, 2, 10**15])
-def test_a_run_touches_only_what_its_command_line_names(
-    more: tuple[str, ...], records: int, tmp_path: Path
-) -> None:
+def test_a_run_touches_only_what_its_command_line_names(more, records, tmp_path):
     """Whatever a journal names, and however far it says that its run has come."""
     texts, path = tmp_path / "t.txt", tmp_path / "a.jsonl"
     texts.write_text("a b\nc d\n")
@@ -320,7 +312,7 @@ def test_a_run_touches_only_what_its_command_line_names(
     assert {one.name for one in tmp_path.iterdir()} == {"t.txt", *(one.name for one in mine)} | made
 
 
-def test_a_journal_with_more_records_than_its_input_is_named(tmp_path: Path) -> None:
+def test_a_journal_with_more_records_than_its_input_is_named(tmp_path):
     texts, path = tmp_path / "t.txt", tmp_path / "a.jsonl"
     texts.write_text("a b\nc d\n")
     asked = ("self", "-i", texts, *OWN, "-q", "-f", "none", "-o", path)
@@ -333,7 +325,7 @@ def test_a_journal_with_more_records_than_its_input_is_named(tmp_path: Path) -> 
     assert "the unfinished run has 999999999999998 records more than its input" in done.mistake
 
 
-def test_a_journal_comes_back_and_replaces_the_old_one_whole(tmp_path: Path) -> None:
+def test_a_journal_comes_back_and_replaces_the_old_one_whole(tmp_path):
     path = tmp_path / "j"
     for progress in (Progress(3, 1, 70, 12), Progress(9, 2, 90, 24, True)):
         journal = Journal({"--layer": "3"}, progress)
@@ -342,7 +334,7 @@ def test_a_journal_comes_back_and_replaces_the_old_one_whole(tmp_path: Path) -> 
         assert {*content(tmp_path)} == {"j"}
 
 
-def test_a_file_s_name_may_be_no_utf_8(tmp_path: Path) -> None:
+def test_a_file_s_name_may_be_no_utf_8(tmp_path):
     texts, path = tmp_path / "l\udce9.txt", tmp_path / "a.jsonl"
     texts.write_text("a b\nc d\n")
     asked = ("self", "-i", texts, *OWN, "-q", "-f", "none", "-o", path)
@@ -352,7 +344,7 @@ def test_a_file_s_name_may_be_no_utf_8(tmp_path: Path) -> None:
     assert path.read_bytes().count(b"\n") == 2
 
 
-def test_other_options_are_named_by_what_differs(tmp_path: Path) -> None:
+def test_other_options_are_named_by_what_differs(tmp_path):
     before = {"--layer": "3", "command": "self"}
     check_same_options(before, {"command": "self", "--layer": "3"}, tmp_path)
     with pytest.raises(UsageError, match="different options: --layer was '3' and is '4'"):
@@ -363,13 +355,13 @@ def test_other_options_are_named_by_what_differs(tmp_path: Path) -> None:
         check_same_options(before, {"command": "self", "--layer": "3", "--head": "1"}, tmp_path)
 
 
-def test_an_unfinished_part_that_was_cut_is_named(tmp_path: Path) -> None:
+def test_an_unfinished_part_that_was_cut_is_named(tmp_path):
     (tmp_path / ".a.txt.unfinished").write_bytes(b"12")
     with pytest.raises(OutputError, match="lacks a part of what was written: remove it"):
         PartialFile(tmp_path / "a.txt", 3)
 
 
-def test_options_are_named_as_they_are_given(tmp_path: Path) -> None:
+def test_options_are_named_as_they_are_given(tmp_path):
     place = tmp_path / "a.txt"
     place.write_text("a")
     options = Options(Origin(seed=3), Choice(explain="dog"), many=Many(shard_size=7, workers=2))

@@ -1,7 +1,5 @@
 """`attnviz live`: where its page goes. What the page does is tested in tests/renderers/page."""
 
-from __future__ import annotations
-
 import webbrowser
 from pathlib import Path
 from urllib.parse import unquote, urlparse
@@ -11,7 +9,7 @@ import pytest
 from tests.invoke import attnviz
 
 
-def test_a_page_goes_to_its_file_and_says_so_only_when_asked(tmp_path: Path) -> None:
+def test_a_page_goes_to_its_file_and_says_so_only_when_asked(tmp_path):
     path = tmp_path / "live.html"
     done = attnviz("live", "-o", path, "-v")
     assert (done.status, done.out) == (0, b"")
@@ -20,7 +18,7 @@ def test_a_page_goes_to_its_file_and_says_so_only_when_asked(tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-def test_without_a_file_the_page_is_opened(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_a_file_the_page_is_opened(monkeypatch, tmp_path):
     opened: list[str] = []
     monkeypatch.setattr(webbrowser, "open", lambda url: bool(opened.append(url)) or True)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
@@ -39,8 +37,6 @@ def test_without_a_file_the_page_is_opened(monkeypatch: pytest.MonkeyPatch, tmp_
         ("none/live.html", 1, "there is no folder 'none'"),
     ],
 )
-def test_a_place_that_cannot_be_written_is_told_before_the_work(
-    path: str, status: int, message: str
-) -> None:
+def test_a_place_that_cannot_be_written_is_told_before_the_work(path, status, message):
     done = attnviz("live", "-o", path)
     assert (done.status, message in done.mistake) == (status, True)

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from tests.invoke import attnviz
@@ -18,7 +16,7 @@ from tests.invoke import attnviz
     ],
 )
 @pytest.mark.parametrize("number", [10**9 + 1, 2**63 - 1, 10**30])
-def test_a_number_larger_than_anything_is_refused(given: tuple[str, ...], number: int) -> None:
+def test_a_number_larger_than_anything_is_refused(given, number):
     done = attnviz(*(word.format(number) for word in given))
     assert done.status == 2
     assert given[-2] in done.mistake

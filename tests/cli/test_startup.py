@@ -1,9 +1,5 @@
 """What is not needed is not imported, and a shell can complete names."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 
 from tests.invoke import OWN, attnviz, fresh, imported
@@ -12,36 +8,28 @@ HEAVY = {"torch", "transformers", "matplotlib"}
 
 
 @pytest.mark.slow
-def test_the_probe_sees_an_import(tmp_path: Path) -> None:
+def test_the_probe_sees_an_import(tmp_path):
     loaded, done = imported("self", "a b", *OWN, "--heatmap", tmp_path / "a.png", "-f", "none")
     assert done.status == 0
     assert {"numpy", "matplotlib"} <= loaded
 
 
 @pytest.mark.parametrize("arguments", [("--help",), ("--version",), ("mechanisms",)])
-def test_listing_and_help_import_nothing_heavy(arguments: tuple[str, ...]) -> None:
+def test_listing_and_help_import_nothing_heavy(arguments):
     loaded, done = imported(*arguments)
     assert done.status in (0, 2)
     assert not loaded & (HEAVY | {"numpy"})
     assert "attnviz" in loaded
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "multi-head",
-        pytest.param("linear", marks=pytest.mark.slow),
-        pytest.param("naive", marks=pytest.mark.slow),
-    ],
-)
-def test_an_own_layer_needs_no_torch(name: str) -> None:
-    loaded, done = imported("self", "a b", "--mechanism", name)
+def test_an_own_layer_needs_no_torch():
+    loaded, done = imported("self", "a b", "--mechanism", "multi-head")
     assert done.status == 0
     assert not loaded & HEAVY
 
 
 @pytest.mark.slow
-def test_rendering_a_saved_map_needs_no_torch(tmp_path: Path) -> None:
+def test_rendering_a_saved_map_needs_no_torch(tmp_path):
     saved = attnviz("self", "a b", *OWN, "-f", "npz").out
     loaded, done = imported("render", "-", "--grid", tmp_path / "g.png", stdin=saved)
     assert done.status == 0
@@ -50,7 +38,7 @@ def test_rendering_a_saved_map_needs_no_torch(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_half_precision_that_numpy_lacks_is_what_brings_torch_in() -> None:
+def test_a_half_precision_that_numpy_lacks_is_what_brings_torch_in():
     loaded, done = imported("self", "a b", *OWN, "--dtype", "bfloat16", "-f", "none")
     assert done.status == 0
     assert "torch" in loaded
@@ -67,7 +55,7 @@ def completed(*words: str) -> list[str]:
 
 
 @pytest.mark.slow
-def test_a_shell_completes_commands_options_and_names() -> None:
+def test_a_shell_completes_commands_options_and_names():
     assert completed("attnviz", "me") == ["mechanisms"]
     assert {"causal", "causal-linear"} <= set(completed("attnviz", "self", "--mechanism", "c"))
     assert completed("attnviz", "self", "--mechanism", "m") == ["multi-head", "multi-query"]
@@ -75,7 +63,7 @@ def test_a_shell_completes_commands_options_and_names() -> None:
     assert completed("attnviz", "self", "-f", "js") == ["json", "jsonl"]
 
 
-def test_completion_imports_nothing_heavy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_completion_imports_nothing_heavy(monkeypatch):
     monkeypatch.setenv("_ATTNVIZ_COMPLETE", "complete_bash")
     monkeypatch.setenv("COMP_WORDS", "attnviz self --mechanism multi-h")
     monkeypatch.setenv("COMP_CWORD", "3")

@@ -1,12 +1,9 @@
 """Stdin says whether a next line is there, and never waits for what is not needed."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -25,7 +22,7 @@ def writing(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     os.close(write)
 
 
-def test_a_pipe_that_idles_is_known_to(writing: int) -> None:
+def test_a_pipe_that_idles_is_known_to(writing):
     os.write(writing, b"one\ntwo\nthr")
     lines = stdin_lines()
     assert next(lines) == b"one\n"
@@ -38,7 +35,7 @@ def test_a_pipe_that_idles_is_known_to(writing: int) -> None:
     assert not stdin_is_ready()
 
 
-def test_a_pipe_at_its_end_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pipe_at_its_end_does_not_wait(monkeypatch):
     monkeypatch.setattr(stdin, "_open", [])
     read, write = os.pipe()
     os.write(write, b"one\n")
@@ -52,7 +49,7 @@ def test_a_pipe_at_its_end_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> Non
         assert stdin_is_ready()
 
 
-def test_what_cannot_idle_is_always_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_what_cannot_idle_is_always_there(monkeypatch, tmp_path):
     monkeypatch.setattr(stdin, "_open", [])
     assert stdin_is_ready()
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"one\n")))
@@ -69,7 +66,7 @@ def test_what_cannot_idle_is_always_there(monkeypatch: pytest.MonkeyPatch, tmp_p
         assert stdin_is_ready()
 
 
-def test_gzip_is_known_by_its_first_bytes(writing: int) -> None:
+def test_gzip_is_known_by_its_first_bytes(writing):
     os.write(writing, gzip.compress(b"one\ntwo\n"))
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, writing)  # ends the pipe; the fixture closes what stands there now

@@ -1,7 +1,5 @@
 """stdout and stderr as a shell sees them: pipes, terminals, signals. Each run is a process."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex
@@ -22,7 +20,7 @@ STYLE = re.compile(r"\x1b\[[0-9;]*m")
 
 
 @pytest.mark.slow
-def test_head_ends_quietly() -> None:
+def test_head_ends_quietly():
     texts = "the cat sat on the mat and looked at the moon\n" * 300
     command = f"{sys.executable} -m attnviz self - {' '.join(OWN)} -f tsv -q"
     script = f"{command} | head -n 1; echo ${{PIPESTATUS[0]}}"
@@ -36,7 +34,7 @@ def test_head_ends_quietly() -> None:
 
 
 @pytest.mark.slow
-def test_ctrl_c_ends_with_130_and_without_a_traceback() -> None:
+def test_ctrl_c_ends_with_130_and_without_a_traceback():
     process = subprocess.Popen(
         [sys.executable, "-m", "attnviz", "self", "-", *OWN, "-f", "jsonl", "-q"],
         stdin=subprocess.PIPE,
@@ -54,7 +52,7 @@ def test_ctrl_c_ends_with_130_and_without_a_traceback() -> None:
     assert err == b""
 
 
-def test_a_terminal_gets_its_width_and_colours_and_stderr_stays_apart() -> None:
+def test_a_terminal_gets_its_width_and_colours_and_stderr_stays_apart():
     done = on_terminal("self", SENTENCE, *OWN, columns=60)
     assert done.status == 0
     assert done.err.startswith("note: untrained")
@@ -64,7 +62,7 @@ def test_a_terminal_gets_its_width_and_colours_and_stderr_stays_apart() -> None:
 
 
 @pytest.mark.slow
-def test_no_color_wins_on_a_terminal_and_over_force_color() -> None:
+def test_no_color_wins_on_a_terminal_and_over_force_color():
     plain = on_terminal("self", SENTENCE, *OWN, NO_COLOR="1").text
     # Bold and dim are no colours; what a pipe gets has neither.
     assert not re.search(r"\x1b\[[0-9;]*[34][0-9]", plain)
@@ -72,7 +70,7 @@ def test_no_color_wins_on_a_terminal_and_over_force_color() -> None:
 
 
 @pytest.mark.slow
-def test_a_pipe_is_plain_unless_colour_is_forced() -> None:
+def test_a_pipe_is_plain_unless_colour_is_forced():
     plain = fresh("self", "a b", *OWN)
     forced = fresh("self", "a b", *OWN, FORCE_COLOR="1")
     assert b"\x1b" not in plain.out
@@ -82,20 +80,20 @@ def test_a_pipe_is_plain_unless_colour_is_forced() -> None:
 
 
 @pytest.mark.slow
-def test_columns_sets_the_width_of_a_pipe() -> None:
+def test_columns_sets_the_width_of_a_pipe():
     wide = fresh("self", SENTENCE, *OWN, COLUMNS="50")
     assert 30 < max(map(cell_len, wide.lines)) <= 50
 
 
 @pytest.mark.slow
-def test_binary_is_kept_off_a_terminal() -> None:
+def test_binary_is_kept_off_a_terminal():
     done = on_terminal("self", "a b", *OWN, "-f", "npz")
     assert (done.status, done.out) == (2, b"")
     assert done.mistake.startswith("format 'npz' is binary and stdout is a terminal: redirect it")
 
 
 @pytest.mark.slow
-def test_without_a_text_on_a_terminal_nothing_waits() -> None:
+def test_without_a_text_on_a_terminal_nothing_waits():
     for arguments in (("self", *OWN), ("cross", *OWN), ("co",)):
         done = on_terminal(*arguments)
         assert done.status == 2
@@ -103,14 +101,14 @@ def test_without_a_text_on_a_terminal_nothing_waits() -> None:
 
 
 @pytest.mark.slow
-def test_python_dash_m_and_the_version() -> None:
+def test_python_dash_m_and_the_version():
     done = fresh("--version")
     assert (done.status, done.text, done.err) == (0, f"attnviz {__version__}\n", "")
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-"])
 @pytest.mark.slow
-def test_a_stream_that_the_shell_closed_is_no_crash(closed: str) -> None:
+def test_a_stream_that_the_shell_closed_is_no_crash(closed):
     command = f"{sys.executable} -m attnviz self 'a b' {' '.join(OWN)} {closed}"
     done = subprocess.run(["bash", "-c", command], capture_output=True, check=False)
     assert done.returncode == 0
@@ -119,7 +117,7 @@ def test_a_stream_that_the_shell_closed_is_no_crash(closed: str) -> None:
 
 
 @pytest.mark.slow
-def test_records_are_flushed_one_by_one() -> None:
+def test_records_are_flushed_one_by_one():
     process = subprocess.Popen(
         [sys.executable, "-m", "attnviz", "self", "-", *OWN, "-f", "jsonl", "-q"],
         stdin=subprocess.PIPE,
@@ -136,11 +134,14 @@ def test_records_are_flushed_one_by_one() -> None:
 
 
 @pytest.mark.parametrize(
-    "encoding",
-    [{"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}],
+    ("words", "encoding"),
+    [
+        ([], {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}),
+        (["self"], {"PYTHONIOENCODING": "ascii"}),
+        (["watch"], {"PYTHONIOENCODING": "ascii"}),
+    ],
 )
-@pytest.mark.parametrize("words", [[], ["self"], ["watch"]])
-def test_help_is_shown_in_every_encoding(words: list[str], encoding: dict[str, str]) -> None:
+def test_help_is_shown_in_every_encoding(words, encoding):
     done = fresh(*words, "--help", **encoding)
     assert (done.status, done.err) == (0, "")
     assert b"Usage: attnviz" in done.out
@@ -157,9 +158,7 @@ def test_help_is_shown_in_every_encoding(words: list[str], encoding: dict[str, s
         (["watch", "-o", "a.npz", "--", "-m", "this"], 1, "the working folder does not exist"),
     ],
 )
-def test_in_a_folder_that_is_gone_nothing_is_a_traceback(
-    words: list[str], status: int, said: str, tmp_path: Path
-) -> None:
+def test_in_a_folder_that_is_gone_nothing_is_a_traceback(words, status, said, tmp_path):
     gone = tmp_path / "gone"
     gone.mkdir()
     line = f"rmdir {gone}; exec {sys.executable} -m attnviz {shlex.join(words)}"

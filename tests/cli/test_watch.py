@@ -1,7 +1,5 @@
 """`attnviz watch`: a program runs as Python runs it, and its attention is written."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -64,9 +62,14 @@ def watched(done: Done) -> tuple[int, bytes, str]:
     return done.status & 0xFF, done.out, err
 
 
-@pytest.mark.parametrize("behind", [[], ["--html", "-o", "--", "-q", "-m", "é *"]])
-@pytest.mark.parametrize("name", ["program.py", "sub/program.py", "link.py", "./program.py"])
-def test_a_script_finds_what_python_gives_it(name: str, behind: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("name", "behind"),
+    [
+        ("program.py", ["--html", "-o", "--", "-q", "-m", "é *"]),
+        *((name, []) for name in ("sub/program.py", "link.py", "./program.py")),
+    ],
+)
+def test_a_script_finds_what_python_gives_it(name, behind):
     script(PROBE, "sub/program.py")
     script(PROBE)
     Path("link.py").symlink_to("sub/program.py")
@@ -75,7 +78,7 @@ def test_a_script_finds_what_python_gives_it(name: str, behind: list[str]) -> No
         assert watched(done) == by_python(name, *behind, stdin=b"given")
 
 
-def test_a_module_finds_what_python_gives_it() -> None:
+def test_a_module_finds_what_python_gives_it():
     script(PROBE, "watched_package/__main__.py")
     script(PROBE, "watched_module.py")
     for name in ("watched_module", "watched_package"):
@@ -99,7 +102,7 @@ def test_a_module_finds_what_python_gives_it() -> None:
         "import sys; sys.path.clear(); sys.argv.clear()",
     ],
 )
-def test_a_program_ends_as_it_does_without_us(end: str) -> None:
+def test_a_program_ends_as_it_does_without_us(end):
     argv, path, main = sys.argv, list(sys.path), sys.modules["__main__"]
     name = script(f"print('begun', flush=True)\n{end}\n")
     assert watched(attnviz("watch", name)) == by_python(name)
@@ -107,7 +110,7 @@ def test_a_program_ends_as_it_does_without_us(end: str) -> None:
     assert watched(attnviz("watch", "-m", "program")) == by_python("-m", "program")
 
 
-def test_a_traceback_shows_the_programs_frames_alone() -> None:
+def test_a_traceback_shows_the_programs_frames_alone():
     name = script(f"{ATTENDS}\nattend(q[..., :3], k, k)")
     done = attnviz("watch", "-q", name)
     assert done.status == 1
@@ -127,9 +130,7 @@ def test_a_traceback_shows_the_programs_frames_alone() -> None:
         ("os.chdir('/')", 0),
     ],
 )
-def test_what_was_seen_is_written_however_it_ends(
-    end: str, status: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_seen_is_written_however_it_ends(end, status, monkeypatch):
     name = script(f"{ATTENDS}\n{end}\n")
     usual = {number: signal.signal(number, interrupt) for number in (2, 15)}
     try:
@@ -152,7 +153,7 @@ def test_what_was_seen_is_written_however_it_ends(
     assert sorted(os.listdir()) == ["maps.npz", "page.html", "program.py"]  # noqa: PTH208
 
 
-def test_what_is_kept_is_chosen() -> None:
+def test_what_is_kept_is_chosen():
     name = script(f"{ATTENDS}\nfor _ in range(6): attend(q, k, k)")
     attnviz("watch", "--batch", "all", "--every", 2, "--first", 3, "-o", "maps.npz", name)
     found = package.load("maps.npz")
@@ -169,7 +170,7 @@ def test_what_is_kept_is_chosen() -> None:
     assert "2 × 2" in done.err
 
 
-def test_nothing_seen_is_said_in_one_line_and_writes_no_file() -> None:
+def test_nothing_seen_is_said_in_one_line_and_writes_no_file():
     name = script("print('done')")
     done = attnviz("watch", "-q", "-o", "maps.npz", name)
     assert (done.status, done.out) == (4, b"done\n")
@@ -200,9 +201,7 @@ def test_nothing_seen_is_said_in_one_line_and_writes_no_file() -> None:
         ([], 2, "missing argument"),
     ],
 )
-def test_what_cannot_be_is_told_before_the_program_runs(
-    words: list[str], status: int, message: str
-) -> None:
+def test_what_cannot_be_is_told_before_the_program_runs(words, status, message):
     script("print('it runs')")
     Path("given.npz").write_bytes(b"given")
     done = attnviz("watch", *words)
@@ -211,7 +210,7 @@ def test_what_cannot_be_is_told_before_the_program_runs(
     assert Path("given.npz").read_bytes() == b"given"
 
 
-def test_a_file_that_cannot_be_written_is_a_failure() -> None:
+def test_a_file_that_cannot_be_written_is_a_failure():
     name = script(f"{ATTENDS}\nos.rename('out', 'gone')")
     Path("out").mkdir()
     done = attnviz("watch", "--html", "out/page.html", name)
@@ -229,9 +228,7 @@ def test_a_file_that_cannot_be_written_is_a_failure() -> None:
         ("watch_transformer.py", 79, range(8), [4, 5, 6, 7, 0, 1, 2, 3]),
     ],
 )
-def test_the_samples_learn_where_to_look(
-    name: str, every: int, rows: list[int], keys: list[int]
-) -> None:
+def test_the_samples_learn_where_to_look(name, every, rows, keys):
     done = attnviz("watch", "--every", every, "-o", "maps.npz", SAMPLES / name)
     assert done.text.startswith("100% of the ")
     (found,) = package.load("maps.npz")
@@ -241,7 +238,7 @@ def test_the_samples_learn_where_to_look(
     assert first.mean() < 0.3
 
 
-def test_a_process_of_its_own_is_pythons() -> None:
+def test_a_process_of_its_own_is_pythons():
     name = script(
         "import atexit, gc, os, sys, threading, warnings\n"
         "if 'torch' in sys.modules:\n"

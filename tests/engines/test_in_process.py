@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from attnviz.core.errors import UsageError
@@ -8,7 +6,7 @@ from attnviz.runs.engines.processes import Processes
 from tests.engines.works import square
 
 
-def test_shards_are_worked_on_when_they_are_asked_for() -> None:
+def test_shards_are_worked_on_when_they_are_asked_for():
     shards = iter(range(10))
     with InProcess() as engine:
         outcomes = engine.map(square, shards)
@@ -16,7 +14,7 @@ def test_shards_are_worked_on_when_they_are_asked_for() -> None:
     assert next(shards) == 2
 
 
-def test_one_worker_is_this_process_and_more_are_others() -> None:
+def test_one_worker_is_this_process_and_more_are_others():
     assert isinstance(open_engine("local", None, None), InProcess)
     assert isinstance(open_engine("local", 1, None), InProcess)
     engine = open_engine("local", 3, None)
@@ -32,9 +30,7 @@ def test_one_worker_is_this_process_and_more_are_others() -> None:
         ("local", 2, "auto", "--ray-address names a Ray cluster: add --engine ray"),
     ],
 )
-def test_an_engine_that_cannot_be_is_refused_before_anything_starts(
-    name: str, workers: int | None, address: str | None, said: str
-) -> None:
+def test_an_engine_that_cannot_be_is_refused_before_anything_starts(name, workers, address, said):
     with pytest.raises(UsageError) as caught:
         open_engine(name, workers, address)
     assert str(caught.value) == said

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import os
 import pickle
 import signal
@@ -37,12 +35,12 @@ def alive(process: int) -> bool:
         return False
 
 
-def test_outcomes_come_in_the_order_of_the_shards_however_long_each_takes(tmp_path: Path) -> None:
+def test_outcomes_come_in_the_order_of_the_shards_however_long_each_takes(tmp_path):
     with Processes(2) as engine:
         assert list(engine.map(Uneven(tmp_path, 7), range(8))) == list(range(8))
 
 
-def test_shards_are_read_as_they_are_needed() -> None:
+def test_shards_are_read_as_they_are_needed():
     read = 0
 
     def shards() -> Iterator[int]:
@@ -60,7 +58,7 @@ def test_shards_are_read_as_they_are_needed() -> None:
     assert read < 20 + AHEAD * 2
 
 
-def test_a_consumer_that_stops_early_leaves_no_worker_behind() -> None:
+def test_a_consumer_that_stops_early_leaves_no_worker_behind():
     with Processes(2) as engine:
         outcomes = engine.map(Remembering(), range(1000))
         workers = {next(outcomes)[0] for _ in range(6)}  # type: ignore[index]
@@ -68,7 +66,7 @@ def test_a_consumer_that_stops_early_leaves_no_worker_behind() -> None:
     assert not any(map(alive, workers))
 
 
-def test_the_work_stays_in_its_worker_from_shard_to_shard() -> None:
+def test_the_work_stays_in_its_worker_from_shard_to_shard():
     with Processes(2) as engine:
         seen = list(engine.map(Remembering(), range(12)))
     workers = {worker for worker, _ in seen}  # type: ignore[misc]
@@ -81,16 +79,14 @@ def test_the_work_stays_in_its_worker_from_shard_to_shard() -> None:
 
 
 @pytest.mark.slow
-def test_the_shard_of_a_worker_that_is_killed_is_tried_again(tmp_path: Path) -> None:
+def test_the_shard_of_a_worker_that_is_killed_is_tried_again(tmp_path):
     with Processes(2) as engine:
         assert list(engine.map(Deadly(tmp_path, 3, 2), range(8))) == [i * i for i in range(8)]
     assert len(list(tmp_path.iterdir())) == 2
 
 
 @pytest.mark.slow
-def test_a_shard_that_kills_every_worker_gives_an_error_and_the_rest_is_done(
-    tmp_path: Path,
-) -> None:
+def test_a_shard_that_kills_every_worker_gives_an_error_and_the_rest_is_done(tmp_path):
     with Processes(2) as engine:
         found = list(
             engine.map(
@@ -109,14 +105,14 @@ def test_a_shard_that_kills_every_worker_gives_an_error_and_the_rest_is_done(
     assert len(list(tmp_path.iterdir())) == 3
 
 
-def test_a_worker_killed_while_it_sends_loses_its_shard_only(tmp_path: Path) -> None:
+def test_a_worker_killed_while_it_sends_loses_its_shard_only(tmp_path):
     with Processes(2) as engine:
         found = list(engine.map(DyingMessenger(tmp_path, 2), range(8)))
     assert found == [i * i for i in range(8)]
     assert [path.name for path in tmp_path.iterdir()] == ["died"]
 
 
-def test_an_error_of_the_work_comes_in_its_place_with_type_and_message() -> None:
+def test_an_error_of_the_work_comes_in_its_place_with_type_and_message():
     heard: list[str] = []
     with notices_to(heard.append), Processes(2) as engine:
         outcomes = engine.map(failing, range(9))
@@ -127,7 +123,7 @@ def test_an_error_of_the_work_comes_in_its_place_with_type_and_message() -> None
     assert heard == ["shard 0 begins", "shard 1 begins", "shard 2 begins"]
 
 
-def test_an_error_that_does_not_pickle_still_says_what_went_wrong_and_where() -> None:
+def test_an_error_that_does_not_pickle_still_says_what_went_wrong_and_where():
     with (
         Processes(2) as engine,
         pytest.raises(RuntimeError, match="OddError: out of order") as caught,
@@ -136,12 +132,12 @@ def test_an_error_that_does_not_pickle_still_says_what_went_wrong_and_where() ->
     assert "works.py" in "".join(caught.value.__notes__)
 
 
-def test_an_outcome_that_does_not_pickle_says_so() -> None:
+def test_an_outcome_that_does_not_pickle_says_so():
     with Processes(2) as engine, pytest.raises(TypeError, match="cannot pickle"):
         list(engine.map(opened, range(2)))
 
 
-def test_every_error_of_the_package_survives_the_way_from_a_worker() -> None:
+def test_every_error_of_the_package_survives_the_way_from_a_worker():
     kinds = [item for item in vars(errors).values() if isinstance(item, type)]
     for kind in kinds:
         if issubclass(kind, AttnvizError):
@@ -149,7 +145,7 @@ def test_every_error_of_the_package_survives_the_way_from_a_worker() -> None:
             assert (type(again), str(again), again.status) == (kind, "what was wrong", kind.status)
 
 
-def test_what_the_iterable_raises_comes_after_the_outcomes_before_it() -> None:
+def test_what_the_iterable_raises_comes_after_the_outcomes_before_it():
     def shards() -> Iterator[int]:
         yield from range(3)
         raise InputError("the file ends in the middle")
@@ -160,9 +156,7 @@ def test_what_the_iterable_raises_comes_after_the_outcomes_before_it() -> None:
         next(outcomes)
 
 
-def test_workers_share_the_cores_and_keep_off_stdout(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_workers_share_the_cores_and_keep_off_stdout(monkeypatch, capfd):
     monkeypatch.setattr("attnviz.runs.engines.processes.cores", lambda: 6)
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
     with Processes(2) as engine:
@@ -187,9 +181,7 @@ if __name__ == "__main__":
 
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGKILL])
 @pytest.mark.slow
-def test_workers_end_with_the_program_however_it_ends(
-    tmp_path: Path, ending: signal.Signals
-) -> None:
+def test_workers_end_with_the_program_however_it_ends(tmp_path, ending):
     script = tmp_path / "endless.py"
     script.write_text(ENDLESS)
     program = subprocess.Popen(

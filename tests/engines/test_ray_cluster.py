@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -32,27 +30,23 @@ def cluster() -> Iterator[RayCluster]:
         yield engine
 
 
-def test_outcomes_come_in_the_order_of_the_shards(cluster: RayCluster, tmp_path: Path) -> None:
+def test_outcomes_come_in_the_order_of_the_shards(cluster, tmp_path):
     assert list(cluster.map(Uneven(tmp_path, 7), range(8))) == list(range(8))
 
 
-def test_few_shards_are_read_ahead(cluster: RayCluster) -> None:
+def test_few_shards_are_read_ahead(cluster):
     shards = iter(range(1000))
     outcomes = cluster.map(square, shards)
     assert [next(outcomes) for _ in range(3)] == [0, 1, 4]
     assert next(shards) < 3 + 4
 
 
-def test_the_shard_of_a_worker_that_is_killed_is_tried_again(
-    cluster: RayCluster, tmp_path: Path
-) -> None:
+def test_the_shard_of_a_worker_that_is_killed_is_tried_again(cluster, tmp_path):
     assert list(cluster.map(Deadly(tmp_path, 3, 1), range(6))) == [i * i for i in range(6)]
     assert len(list(tmp_path.iterdir())) == 1
 
 
-def test_a_shard_that_kills_every_worker_gives_an_error_and_the_rest_is_done(
-    cluster: RayCluster, tmp_path: Path
-) -> None:
+def test_a_shard_that_kills_every_worker_gives_an_error_and_the_rest_is_done(cluster, tmp_path):
     found = list(cluster.map(Deadly(tmp_path, 1, 99), range(4)))
     assert [found[0], *found[2:]] == [0, 4, 9]
     assert isinstance(found[1], WorkerError)
@@ -60,9 +54,7 @@ def test_a_shard_that_kills_every_worker_gives_an_error_and_the_rest_is_done(
     assert len(list(tmp_path.iterdir())) == 3
 
 
-def test_an_error_of_the_work_comes_in_its_place_with_type_and_message(
-    cluster: RayCluster,
-) -> None:
+def test_an_error_of_the_work_comes_in_its_place_with_type_and_message(cluster):
     heard: list[str] = []
     with notices_to(heard.append):
         outcomes = cluster.map(failing, range(9))
@@ -74,14 +66,14 @@ def test_an_error_of_the_work_comes_in_its_place_with_type_and_message(
     assert heard == ["shard 0 begins", "shard 1 begins", "shard 2 begins"]
 
 
-def test_the_work_stays_in_its_worker_from_shard_to_shard(cluster: RayCluster) -> None:
+def test_the_work_stays_in_its_worker_from_shard_to_shard(cluster):
     seen = list(cluster.map(Remembering(), range(12)))
     for worker in {worker for worker, _ in seen}:  # type: ignore[misc]
         counts = [count for where, count in seen if where == worker]  # type: ignore[misc]
         assert sorted(counts) == list(range(1, len(counts) + 1))
 
 
-def test_a_corpus_has_the_same_bytes_on_a_cluster(cluster: RayCluster) -> None:
+def test_a_corpus_has_the_same_bytes_on_a_cluster(cluster):
     texts = [
         Text(str(n), f"the cat {'sat ' * (n % 3)}on mat {n}", where=f"{n}") for n in range(1500)
     ]
@@ -105,7 +97,7 @@ with open_engine("ray", None, sys.argv[1]) as engine:
 """
 
 
-def test_a_cluster_is_joined_and_left_as_it_was(cluster: RayCluster) -> None:
+def test_a_cluster_is_joined_and_left_as_it_was(cluster):
     import ray
 
     done = subprocess.run(
@@ -121,7 +113,7 @@ def test_a_cluster_is_joined_and_left_as_it_was(cluster: RayCluster) -> None:
     assert list(cluster.map(square, range(3))) == [0, 1, 4]
 
 
-def test_a_cluster_that_does_not_answer_is_one_line() -> None:
+def test_a_cluster_that_does_not_answer_is_one_line():
     with (
         pytest.raises(WorkerError, match=r"^no Ray cluster answers at '127\.0\.0\.1:1' "),
         RayCluster(1, "127.0.0.1:1"),
@@ -129,7 +121,7 @@ def test_a_cluster_that_does_not_answer_is_one_line() -> None:
         pass
 
 
-def test_without_ray_one_line_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_ray_one_line_says_how_to_get_it(monkeypatch):
     monkeypatch.setattr("attnviz.runs.engines.ray_cluster.find_spec", lambda name: None)
     with pytest.raises(WorkerError) as caught:
         open_engine("ray", 2, None)
@@ -148,7 +140,5 @@ def test_without_ray_one_line_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch
         (3, [(6, 2)], (3, {"num_cpus": 2, "num_gpus": 0.5})),
     ],
 )
-def test_workers_share_cores_and_gpus(
-    workers: int | None, machines: list[tuple[int, int]], expected: tuple[int, dict[str, float]]
-) -> None:
+def test_workers_share_cores_and_gpus(workers, machines, expected):
     assert share(workers, [{"CPU": cpus, "GPU": gpus} for cpus, gpus in machines]) == expected

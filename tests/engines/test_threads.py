@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -21,7 +19,7 @@ print(torch.get_num_threads(), hash(b"".join(item.numpy().tobytes() for item in 
 """
 
 
-def test_a_limit_that_the_user_set_lower_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_limit_that_the_user_set_lower_stays(monkeypatch):
     given = {"OMP_NUM_THREADS": "2", "MKL_NUM_THREADS": "16", "RAYON_NUM_THREADS": "many"}
     monkeypatch.setattr(os, "environ", given)
     limits = thread_limits(4)
@@ -32,18 +30,18 @@ def test_a_limit_that_the_user_set_lower_stays(monkeypatch: pytest.MonkeyPatch) 
     assert given == before
 
 
-def test_there_is_a_core() -> None:
+def test_there_is_a_core():
     assert cores() >= 1
 
 
-def test_what_the_user_says_about_sums_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_user_says_about_sums_stays(monkeypatch):
     monkeypatch.setenv("MKL_CBWR", "COMPATIBLE")
     fix_sums()
     assert os.environ["MKL_CBWR"] == "COMPATIBLE"
 
 
 @pytest.mark.slow
-def test_sums_are_the_same_to_the_last_bit_on_any_number_of_threads() -> None:
+def test_sums_are_the_same_to_the_last_bit_on_any_number_of_threads():
     def sums(threads: int) -> list[str]:
         done = subprocess.run(
             [sys.executable, "-c", SUMS],

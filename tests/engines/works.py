@@ -1,7 +1,5 @@
 """Work for the engines to do; it lies in a module so that worker processes can import it."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

@@ -1,7 +1,5 @@
 """The campaign observes runs by /proc and memfd, which only Linux has."""
 
-from __future__ import annotations
-
 import sys
 
 collect_ignore_glob = [] if sys.platform == "linux" else ["*"]

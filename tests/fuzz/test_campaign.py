@@ -1,9 +1,6 @@
 """A campaign counts a class once, makes its line small, survives what kills it, and says so."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 
 import pytest
 from hypothesis import Phase, given, seed, settings
@@ -31,9 +28,7 @@ def broken_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("broken_quiet")
-def test_a_class_is_counted_kept_and_told_by_the_smallest_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_class_is_counted_kept_and_told_by_the_smallest_line(tmp_path, capsys):
     tally = Tally()
     for _ in range(2):
         tally.take(CASE, tmp_path / "0.log")
@@ -46,9 +41,7 @@ def test_a_class_is_counted_kept_and_told_by_the_smallest_line(
     assert f"2 × {kind}" in capsys.readouterr().out
 
 
-def test_a_clean_campaign_ends_with_0_unless_too_few_of_its_runs_were_valid(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_clean_campaign_ends_with_0_unless_too_few_of_its_runs_were_valid(tmp_path, capsys):
     for valid, status in ((1, 0), (0, 1)):
         tally = Tally()
         for number in range(3):
@@ -60,7 +53,7 @@ def test_a_clean_campaign_ends_with_0_unless_too_few_of_its_runs_were_valid(
     assert report([tmp_path / "0.log"], ["hung: attnviz x"], 1.0) == 1
 
 
-def test_failures_of_one_kind_are_one_class() -> None:
+def test_failures_of_one_kind_are_one_class():
     told = [run(Case((("mechanisms",), ("-f", "json")))) for _ in range(2)]
     kinds = {class_of(one, "stays_small", f"{n} MiB") for n, one in enumerate(told, 7)}
     assert kinds == {"stays_small: mechanisms: 0 MiB"}
@@ -68,16 +61,14 @@ def test_failures_of_one_kind_are_one_class() -> None:
 
 @pytest.mark.slow
 @pytest.mark.models
-def test_a_short_campaign_is_clean_and_prints_its_seed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_short_campaign_is_clean_and_prints_its_seed(tmp_path, capsys):
     assert campaign.main(["12", "--seed", "8", "--processes", "1", "--into", str(tmp_path)]) == 0
     told = capsys.readouterr().out
     assert told.startswith("seed 8\n")
     assert "12 runs" in told
 
 
-def test_a_seed_draws_the_same_command_lines() -> None:
+def test_a_seed_draws_the_same_command_lines():
     drawn: list[str] = []
 
     @settings(max_examples=20, database=None, deadline=None, phases=[Phase.generate])

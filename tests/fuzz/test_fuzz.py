@@ -1,8 +1,4 @@
-"""Five hundred random command lines keep every invariant; `nox -s fuzz` runs a campaign of more."""
-
-from __future__ import annotations
-
-from pathlib import Path
+"""Two hundred random command lines keep every invariant; `nox -s fuzz` runs a campaign of more."""
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -16,7 +12,7 @@ from fuzz.run import Case, run
 from fuzz.strategies import cases, parameters
 from tests.invoke import fresh
 
-# The same five hundred each time: no test fails by chance.
+# The same two hundred each time: no test fails by chance.
 drawn = settings(
     deadline=None,
     derandomize=True,
@@ -34,15 +30,15 @@ def check(case: Case) -> None:
 
 @settings(drawn, max_examples=30)
 @given(cases(models=False))
-def test_a_few_random_command_lines_keep_every_invariant(case: Case) -> None:
+def test_a_few_random_command_lines_keep_every_invariant(case):
     check(case)
 
 
-@settings(drawn, max_examples=470)
+@settings(drawn, max_examples=170)
 @given(cases())
 @pytest.mark.slow
 @pytest.mark.models
-def test_random_command_lines_keep_every_invariant(case: Case) -> None:
+def test_random_command_lines_keep_every_invariant(case):
     check(case)
 
 
@@ -58,7 +54,7 @@ TOGETHER = (
 
 @pytest.mark.slow
 @pytest.mark.parametrize("words", TOGETHER, ids=[words[0] for words in TOGETHER])
-def test_two_workers_keep_every_invariant_and_write_what_one_does(words: tuple[str, ...]) -> None:
+def test_two_workers_keep_every_invariant_and_write_what_one_does(words):
     ran = [run(Case((words, *more), {"t.jsonl": LINES})) for more in ((), (("--workers", "2"),))]
     assert [broken(one) for one in ran] == [[], []]
     assert (ran[0].status, ran[0].out) == (ran[1].status, ran[1].out)
@@ -66,7 +62,7 @@ def test_two_workers_keep_every_invariant_and_write_what_one_does(words: tuple[s
 
 @pytest.mark.slow
 @pytest.mark.ray
-def test_a_ray_cluster_writes_what_one_process_does(tmp_path: Path) -> None:
+def test_a_ray_cluster_writes_what_one_process_does(tmp_path):
     pytest.importorskip("ray")
     (tmp_path / "t.jsonl").write_bytes(LINES)
     words = ("self", "--input", tmp_path / "t.jsonl", *OWN, "-f", "jsonl")
@@ -78,7 +74,7 @@ def test_a_ray_cluster_writes_what_one_process_does(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.models
-def test_every_command_and_enough_valid_ones_are_drawn() -> None:
+def test_every_command_and_enough_valid_ones_are_drawn():
     world.make()
     found: list[Case] = []
 
@@ -93,6 +89,6 @@ def test_every_command_and_enough_valid_ones_are_drawn() -> None:
     assert sum(case.valid for case in found) > VALID_SHARE * len(found)
 
 
-def test_every_shared_option_is_drawn_for_some_command() -> None:
+def test_every_shared_option_is_drawn_for_some_command():
     names = {name for command in COMMANDS for item in parameters(command) for name in item.opts}
     assert {option.names[0] for option in OPTIONS.values()} <= names

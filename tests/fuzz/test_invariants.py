@@ -1,7 +1,5 @@
 """Each invariant can fail, and so can what the campaign sees a run with."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import socket
@@ -82,23 +80,23 @@ BREAKING: dict[str, tuple[Ran, ...]] = {
 }
 
 
-def test_nothing_is_held_against_a_good_run() -> None:
+def test_nothing_is_held_against_a_good_run():
     assert broken(ran()) == []
 
 
 @pytest.mark.parametrize("name", INVARIANTS)
-def test_an_invariant_can_fail(name: str) -> None:
+def test_an_invariant_can_fail(name):
     for bad in BREAKING[name]:
         assert INVARIANTS[name](bad), bad
     assert INVARIANTS[name](ran()) is None
 
 
-def test_every_format_and_file_can_be_read() -> None:
+def test_every_format_and_file_can_be_read():
     assert set(READERS) == set(FORMATS)
     assert {entry.suffix for entry in FORMATS.values() if entry.suffix} <= set(FILES)
 
 
-def test_a_page_that_asks_or_acts_is_refused() -> None:
+def test_a_page_that_asks_or_acts_is_refused():
     page(b"<!doctype html><html><p>a</p></html>")
     for bad in (
         b'<script src="https://a/x.js"></script>',
@@ -117,12 +115,12 @@ def seen(work: Callable[[], Any], tmp_path: Path, files: dict[str, bytes] | None
     return observed(tmp_path, case, lambda: work() or 0)
 
 
-def test_what_is_printed_past_python_is_seen(tmp_path: Path) -> None:
+def test_what_is_printed_past_python_is_seen(tmp_path):
     found = seen(lambda: os.write(2, b"panic\n") and os.write(1, b"out") and None, tmp_path)
     assert (found.out, found.err) == (b"out", b"panic\n")
 
 
-def test_a_warning_is_seen_each_time(tmp_path: Path) -> None:
+def test_a_warning_is_seen_each_time(tmp_path):
     for number in range(2):
         found = seen(
             lambda: warnings.warn("odd", RuntimeWarning, stacklevel=1), tmp_path / str(number)
@@ -131,7 +129,7 @@ def test_a_warning_is_seen_each_time(tmp_path: Path) -> None:
         assert "says_it_plainly" in dict(broken(found))
 
 
-def test_what_stays_in_the_folder_and_in_the_temporary_one_is_seen(tmp_path: Path) -> None:
+def test_what_stays_in_the_folder_and_in_the_temporary_one_is_seen(tmp_path):
     def litter() -> None:
         Path(".out.json.abc").touch()
         Path("../up.json").touch()
@@ -141,7 +139,7 @@ def test_what_stays_in_the_folder_and_in_the_temporary_one_is_seen(tmp_path: Pat
     assert {"leaves_nothing_behind", "writes_nowhere_else"} <= set(wrong)
 
 
-def test_sockets_pickles_programs_and_code_of_the_folder_are_seen(tmp_path: Path) -> None:
+def test_sockets_pickles_programs_and_code_of_the_folder_are_seen(tmp_path):
     def act() -> None:
         Path("own.py").write_text("value = 1")
         exec(compile(Path("own.py").read_text(), str(Path("own.py").resolve()), "exec"), {})
@@ -156,7 +154,7 @@ def test_sockets_pickles_programs_and_code_of_the_folder_are_seen(tmp_path: Path
     assert seen(lambda: None, tmp_path / "b").acts == ()
 
 
-def test_an_endless_run_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_endless_run_is_ended(tmp_path, monkeypatch):
     monkeypatch.setattr(harness, "CPU_SECONDS", 0.05)
 
     def endless() -> None:
@@ -166,7 +164,7 @@ def test_an_endless_run_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert "ends_by_itself" in dict(broken(seen(endless, tmp_path)))
 
 
-def test_a_run_that_fills_the_memory_is_seen_and_held_back(tmp_path: Path) -> None:
+def test_a_run_that_fills_the_memory_is_seen_and_held_back(tmp_path):
     # In a process of its own: one that has been larger does not grow by what it takes again.
     code = f"""
 from pathlib import Path
@@ -183,7 +181,7 @@ assert isinstance(found.error, MemoryError)
 
 
 @pytest.mark.parametrize("option", ["--weights", "--input"])
-def test_a_file_of_the_same_name_is_read_anew(option: str) -> None:
+def test_a_file_of_the_same_name_is_read_anew(option):
     words = ("self", option, "a.json" if option == "--weights" else "a.txt", "-f", "json")
     told = []
     for text in ("one two", "three four"):
@@ -193,7 +191,7 @@ def test_a_file_of_the_same_name_is_read_anew(option: str) -> None:
     assert b"three" in told[1]
 
 
-def test_the_real_command_line_is_run() -> None:
+def test_the_real_command_line_is_run():
     done = run(
         Case((("self", "the cat"), ("-f", "json"), ("-o", "out.tsv")), {"t.txt": b""}, valid=True)
     )

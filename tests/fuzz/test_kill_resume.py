@@ -3,8 +3,6 @@
 Each run is a forked child that sends itself a real signal before one of its acts on the disk.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal
@@ -167,7 +165,7 @@ few = {"deadline": None, "derandomize": True, "database": None}
 TestResuming = pytest.mark.slow(Resuming.TestCase)
 TestResuming.settings = settings(
     **few,
-    max_examples=25,
+    max_examples=15,
     stateful_step_count=6,
     phases=[Phase.generate],
     suppress_health_check=list(HealthCheck),

@@ -1,7 +1,5 @@
 """What a notebook shows of a result is one frame of its own, whatever the text holds."""
 
-from __future__ import annotations
-
 import io
 from html.parser import HTMLParser
 
@@ -44,9 +42,7 @@ class Frames(HTMLParser):
     st.sampled_from(("raw", *LENSES, "all", "x")),
     st.sampled_from((None, "0", "last", "9", "x")),
 )
-def test_a_cell_is_one_frame_or_one_error(
-    text: str, target: str | None, lens: str, layer: str | None
-) -> None:
+def test_a_cell_is_one_frame_or_one_error(text, target, lens, layer):
     try:
         found = attnviz.attend(text, target, lens=lens, layer=layer)
     except AttnvizError as error:
@@ -59,6 +55,6 @@ def test_a_cell_is_one_frame_or_one_error(
     page(cell.pages[0].encode("utf-8", "surrogatepass"))
 
 
-def test_the_picture_of_a_cell_is_a_picture() -> None:
+def test_the_picture_of_a_cell_is_a_picture():
     found = attnviz.attend("a \x1b[31m $\\frac$ <b> \u202e")
     Image.open(io.BytesIO(found._repr_png_())).load()

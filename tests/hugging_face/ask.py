@@ -1,7 +1,5 @@
 """Questions to a source as one-liners; an error that stands in the place of an answer is raised."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from attnviz.core.attention_map import Attention

@@ -1,7 +1,5 @@
 """Tiny models, each made once a run and loaded once."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path

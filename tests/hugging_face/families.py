@@ -1,7 +1,5 @@
 """The lines of docs/families.md: what attnviz finds by trying each tiny family."""
 
-from __future__ import annotations
-
 import re
 import warnings
 from collections.abc import Iterator, Sequence

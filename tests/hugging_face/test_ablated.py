@@ -1,7 +1,5 @@
 """Heads switched off in a model of one's own, against hooks before its output projections."""
 
-from __future__ import annotations
-
 import warnings
 from contextlib import ExitStack, contextmanager
 

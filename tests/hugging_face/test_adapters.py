@@ -1,7 +1,5 @@
 """Adapters on their models: weights as peft's own forward pass gives them, and what is refused."""
 
-from __future__ import annotations
-
 import json
 from copy import deepcopy
 from typing import Any

@@ -1,7 +1,5 @@
 """Speech models against transformers' own weights, and times of words against its own."""
 
-from __future__ import annotations
-
 import copy
 from dataclasses import replace
 

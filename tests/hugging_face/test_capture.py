@@ -1,7 +1,5 @@
 """Weights against transformers' own, and what is refused as no weights."""
 
-from __future__ import annotations
-
 import copy
 from dataclasses import replace
 from types import SimpleNamespace

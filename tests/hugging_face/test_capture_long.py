@@ -1,7 +1,5 @@
 """Texts that are longer than a map: blocks, exact rows, windows, and what is said about them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from types import SimpleNamespace
 

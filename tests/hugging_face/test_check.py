@@ -1,7 +1,5 @@
 """`attnviz models --check`: what is said of a model, by its small files and a small copy."""
 
-from __future__ import annotations
-
 import json
 import shutil
 
@@ -110,7 +108,7 @@ def test_a_small_copy_is_narrow_and_keeps_what_is_no_width():
     assert len(made["layer_types"]) == 2
 
 
-def test_a_shipped_model_has_a_card_instead() -> None:
+def test_a_shipped_model_has_a_card_instead():
     done = attnviz("models", "--check", "pocket")
     assert (done.status, done.out) == (2, b"")
     assert "'attnviz models pocket' prints its card" in done.err

@@ -1,7 +1,5 @@
 """Folders that cannot be loaded, each told by its files alone."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

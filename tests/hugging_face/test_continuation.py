@@ -1,7 +1,5 @@
 """Prompts with what models write after them, against generation step by step with a cache."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Spreading a model over devices: who does it, and what is said where it cannot be done."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

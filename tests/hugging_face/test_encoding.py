@@ -1,7 +1,5 @@
 """A text is tokenized once, whatever is asked about it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """The strongest links beside a pooled map, against whole matrices searched by brute force."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Models with a text before them and parts switched off: what is asked, written and refused."""
 
-from __future__ import annotations
-
 import json
 from copy import deepcopy
 

@@ -5,8 +5,6 @@ link is cut by −∞ in the softmax of transformers' own eager attention, and g
 autograd has with respect to the weights that this attention hands over.
 """
 
-from __future__ import annotations
-
 import warnings
 from contextlib import ExitStack, contextmanager
 from unittest.mock import patch
@@ -22,14 +20,10 @@ from attnviz.analyses.lenses.effect import SINK, effect, effects
 from attnviz.core.effects import HeadAt, Intervention, LinkAt, TokenAt
 from attnviz.core.errors import AttentionError, ModelError
 from attnviz.models.hugging_face.capture.kernel import watch_kernels
-from attnviz.models.hugging_face.experiment import (
-    EagerExperiment,
-    KernelExperiment,
-    experiment_of,
-)
+from attnviz.models.hugging_face.experiment import EagerExperiment, KernelExperiment, experiment_of
 from attnviz.models.hugging_face.load.imports import quiet
 from attnviz.models.lens import explained_by
-from tests.hugging_face.tiny_families import FAMILIES
+from tests.hugging_face.tiny_families import UNLIKE
 from tests.hugging_face.tiny_heads import asked, eager, head_of, make
 from tests.precision import allowed, apart, exact, in_float64
 
@@ -45,7 +39,7 @@ SOFTMAXES = ("torch.nn.functional.softmax", "torch.softmax", "torch.Tensor.softm
 def families(route):
     return [
         pytest.param(name, marks=() if name in FAST else pytest.mark.slow)
-        for name, family in FAMILIES.items()
+        for name, family in UNLIKE.items()
         if family.route == route and head_of(name) and family.kind != "windows"
     ]
 

@@ -1,7 +1,5 @@
 """The contract over model families: transformers' own eager weights, or a refusal; nothing else."""
 
-from __future__ import annotations
-
 import warnings
 from copy import deepcopy
 from itertools import groupby

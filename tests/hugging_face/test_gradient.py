@@ -1,7 +1,5 @@
 """Gradients and relevance against a direct autograd computation, and what is explained."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """One head in its own numbers, against what the model's modules themselves put out."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import numpy as np
@@ -18,7 +16,7 @@ from attnviz.models.hugging_face.inputs.encoding import encode
 from attnviz.models.hugging_face.load.imports import quiet
 from attnviz.teach.steps.request import head_steps
 from tests.hugging_face.test_families import inputs_of, make
-from tests.hugging_face.tiny_families import FAMILIES, streams_of
+from tests.hugging_face.tiny_families import UNLIKE, streams_of
 from tests.hugging_face.tiny_models import but_slow
 
 TEXT = "The professor published the red paper"
@@ -130,7 +128,7 @@ def test_a_pass_leaves_the_model_as_it_was(loaded):
 
 PROBED = [
     name
-    for name, family in FAMILIES.items()
+    for name, family in UNLIKE.items()
     if family.route == "probe"
     and not {*family.kind.split()} & {"image", "speech", "windows", "joint"}
     and name != "recurrent_gemma"  # which has no attention in its first layers

@@ -1,7 +1,5 @@
 """What layers without attention amount to, against slow loops written from the papers."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 import sys

@@ -1,7 +1,5 @@
 """How faithful lenses are for transformers models: the rows explained, the tokens hidden."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np

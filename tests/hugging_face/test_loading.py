@@ -1,7 +1,5 @@
 """What loading refuses, in one line each, and what it says about what it loaded."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Names that lead to a folder, and what is said of those that do not."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

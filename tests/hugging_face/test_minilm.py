@@ -1,7 +1,5 @@
 """Figures of a real pretrained model, measured once by hand."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path

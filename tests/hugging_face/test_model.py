@@ -1,7 +1,5 @@
 """What a model refuses to read, and what a decoder reads."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Models whose attention is NaN or infinite: refused by layer and head, never shown as zeros."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest
@@ -46,8 +44,10 @@ def broken(copy_of):
     return make
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("kind", "way"),
+    [*(("bert", way) for way in WAYS), *((kind, "NaN") for kind in list(KINDS)[1:])],
+)
 def test_the_first_layer_that_is_not_finite_is_named(kind, way, broken):
     stream = f"layer 1 head 0 \\(stream '{STREAMS[kind]}'\\) is NaN or infinite$"
     with pytest.raises(NotFiniteError, match=stream):

@@ -1,7 +1,5 @@
 """Sentence pairs: which text a token is of, and who cannot read two."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

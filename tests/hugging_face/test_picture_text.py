@@ -1,12 +1,9 @@
 """Words over patches, against transformers' own weights, steps and embeddings."""
 
-from __future__ import annotations
-
 from contextlib import ExitStack, contextmanager
 from copy import copy
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,13 +26,7 @@ from attnviz.models.hugging_face.vision.layouts import (
 from attnviz.models.hugging_face.vision.picture_text import ONE_PICTURE, load_picture_text_model
 from tests.hugging_face.ask import about, look
 from tests.hugging_face.families import PICTURE_COMMAND, WRITE, documented, read_line
-from tests.hugging_face.tiny_pictures import (
-    PAGE,
-    PICTURE_FAMILIES,
-    FramesReader,
-    blip_2,
-    table,
-)
+from tests.hugging_face.tiny_pictures import PAGE, PICTURE_FAMILIES, FramesReader, blip_2, table
 from tests.hugging_face.tiny_vision import picture
 from tests.precision import both, check_as_near
 
@@ -107,7 +98,7 @@ def in_float64(source: Any, inputs: Any) -> Any:
 
 
 @every_family
-def test_the_weights_are_those_that_transformers_hands_over(family: str, loaded: Any) -> None:
+def test_the_weights_are_those_that_transformers_hands_over(family, loaded):
     source = loaded(family)
     found = look(source, picture(), TEXT)
     assert found.provenance.settings["patches"] == PICTURE_FAMILIES[family].sheets
@@ -143,13 +134,13 @@ def test_the_weights_are_those_that_transformers_hands_over(family: str, loaded:
 
 
 @every_family
-def test_the_documentation_tells_what_is_found(family: str, loaded: Any) -> None:
+def test_the_documentation_tells_what_is_found(family, loaded):
     found = read_line([look(loaded(family), picture(), TEXT)], PICTURE_COMMAND)
     assert found in documented().values(), WRITE
 
 
 @every_family
-def test_a_written_word_looks_where_the_step_that_wrote_it_looked(family: str, loaded: Any) -> None:
+def test_a_written_word_looks_where_the_step_that_wrote_it_looked(family, loaded):
     source = replace(loaded(family), max_new_tokens=3)
     model = source.model
     found = look(source, picture(), TEXT)
@@ -223,9 +214,7 @@ def painted(
 
 @every_family
 @pytest.mark.parametrize("count", [1, 2])
-def test_what_is_painted_in_a_cell_changes_its_own_token_most(
-    family: str, count: int, loaded: Any
-) -> None:
+def test_what_is_painted_in_a_cell_changes_its_own_token_most(family, count, loaded):
     if count > 1 and not PICTURE_FAMILIES[family].pictures:
         pytest.skip("reads one picture")
     source = loaded(family)
@@ -251,9 +240,7 @@ def test_what_is_painted_in_a_cell_changes_its_own_token_most(
 
 
 @pytest.mark.parametrize("family", [marked(name) for row in LAYOUTS.values() for name in row.video])
-def test_what_is_painted_in_a_frame_changes_the_tokens_of_its_step(
-    family: str, loaded: Any
-) -> None:
+def test_what_is_painted_in_a_frame_changes_the_tokens_of_its_step(family, loaded):
     source = loaded(family)
     reader = copy(source.processor)
     reader.video_processor = FramesReader(source.processor.image_processor)
@@ -276,7 +263,7 @@ def test_what_is_painted_in_a_frame_changes_the_tokens_of_its_step(
 
 
 @every_family
-def test_reading_changes_no_bit_of_what_the_model_gives_out(family: str, loaded: Any) -> None:
+def test_reading_changes_no_bit_of_what_the_model_gives_out(family, loaded):
     source = loaded(family)
     reading, _, _ = sheets_of(source, [picture()])
     with torch.no_grad():
@@ -286,9 +273,7 @@ def test_reading_changes_no_bit_of_what_the_model_gives_out(family: str, loaded:
     assert torch.equal(logits[0], plain)
 
 
-def test_a_chat_template_is_used_where_there_is_one(
-    loaded: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_chat_template_is_used_where_there_is_one(loaded, monkeypatch):
     source = loaded("llava")
     monkeypatch.setattr(source.processor, "chat_template", TEMPLATE)
     found = look(source, picture(), TEXT)
@@ -297,7 +282,7 @@ def test_a_chat_template_is_used_where_there_is_one(
     assert "".join(words) == "".join(found.text.split())
 
 
-def test_tokens_that_are_no_patches_are_refused(loaded: Any) -> None:
+def test_tokens_that_are_no_patches_are_refused(loaded):
     source = loaded("llava")
     inputs = {"pixel_values": torch.zeros(1, 3, 32, 32)}
     read = PicturesRead("m", source.model.config, source.processor, inputs, [picture()],
@@ -309,7 +294,7 @@ def test_tokens_that_are_no_patches_are_refused(loaded: Any) -> None:
     assert fit_grid(18, 32, 32) is None
 
 
-def test_every_row_of_the_table_is_built_and_every_family_is_in_one_row() -> None:
+def test_every_row_of_the_table_is_built_and_every_family_is_in_one_row():
     named = [family for row in LAYOUTS.values() for family in row.families]
     assert len(named) == len(set(named)) == len(BY_FAMILY)
     built = {name.replace("blip_2", "blip-2") for name in PICTURE_FAMILIES}
@@ -319,18 +304,18 @@ def test_every_row_of_the_table_is_built_and_every_family_is_in_one_row() -> Non
         assert set(row.video) <= set(row.families)
 
 
-def test_a_blank_text_is_refused(loaded: Any) -> None:
+def test_a_blank_text_is_refused(loaded):
     with pytest.raises(InputError, match="blank"):
         look(loaded("llava"), picture(), " ")
 
 
-def test_a_family_without_video_refuses_one(loaded: Any) -> None:
+def test_a_family_without_video_refuses_one(loaded):
     with pytest.raises(UsageError, match="reads no video: leave --video out"):
         look(loaded("llava"), picture(), TEXT, more=(picture(),), frames=True)
 
 
 @pytest.mark.slow
-def test_a_family_of_one_picture_refuses_a_second(loaded: Any) -> None:
+def test_a_family_of_one_picture_refuses_a_second(loaded):
     assert set(ONE_PICTURE) == {
         name.replace("blip_2", "blip-2")
         for name, family in PICTURE_FAMILIES.items()
@@ -340,9 +325,7 @@ def test_a_family_of_one_picture_refuses_a_second(loaded: Any) -> None:
         look(loaded("blip_2"), picture(), TEXT, more=(picture(),))
 
 
-def test_a_family_whose_layout_is_not_known_is_refused_by_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_family_whose_layout_is_not_known_is_refused_by_name(tmp_path, monkeypatch):
     folder = PICTURE_FAMILIES["llava"].build(tmp_path / "llava")
     monkeypatch.delitem(BY_FAMILY, "llava")
     with pytest.raises(ModelError, match=r"does not know where its image tokens lie .* vipllava"):
@@ -350,7 +333,7 @@ def test_a_family_whose_layout_is_not_known_is_refused_by_name(
 
 
 @pytest.mark.slow
-def test_queries_before_an_encoder_and_a_decoder_are_refused(tmp_path: Path) -> None:
+def test_queries_before_an_encoder_and_a_decoder_are_refused(tmp_path):
     t5 = {"model_type": "t5", "d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 1,
           "num_heads": 4, "vocab_size": 400, "decoder_start_token_id": 1}  # fmt: skip
     with pytest.raises(ModelError, match="use a model with a decoder alone"):
@@ -358,7 +341,7 @@ def test_queries_before_an_encoder_and_a_decoder_are_refused(tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-def test_without_a_video_processor_a_video_is_refused(loaded: Any) -> None:
+def test_without_a_video_processor_a_video_is_refused(loaded):
     source = loaded("qwen2_vl")
     if hasattr(source.processor, "video_processor"):
         pytest.skip("torchvision is there")
@@ -366,6 +349,6 @@ def test_without_a_video_processor_a_video_is_refused(loaded: Any) -> None:
         look(source, picture(), TEXT, more=(picture(),), frames=True)
 
 
-def test_a_text_model_reads_no_picture(folder_of: Any) -> None:
+def test_a_text_model_reads_no_picture(folder_of):
     with pytest.raises(ModelError, match=r"leave --text out, or use a model of LLaVA's kind"):
         load_picture_text_model(str(folder_of("bert")), device="cpu")

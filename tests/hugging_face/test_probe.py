@@ -1,7 +1,5 @@
 """Kernels asked with indicators, against the softmax written out."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

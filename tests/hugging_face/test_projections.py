@@ -1,7 +1,5 @@
 """Queries and keys as the kernels took them, against the weights that they stand behind."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

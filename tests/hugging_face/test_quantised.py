@@ -1,7 +1,5 @@
 """Checkpoints that transformers loads quantised, against transformers' own eager weights."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

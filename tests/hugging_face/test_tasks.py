@@ -1,7 +1,5 @@
 """What tiny models with tiny heads decide, against transformers' own numbers."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Tiles of whole rows: against indicators and against weights written out."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Many texts at once against the same texts one by one: the same numbers, notes and errors."""
 
-from __future__ import annotations
-
 from copy import deepcopy
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The contract over model families: beside other texts each has the numbers that it has alone."""
 
-from __future__ import annotations
-
 import warnings
 from types import SimpleNamespace
 
@@ -15,7 +13,7 @@ from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
 from attnviz.models.hugging_face.load.imports import quiet
 from attnviz.models.hugging_face.loaded_model import LoadedModel
 from tests.hugging_face.test_families import make
-from tests.hugging_face.tiny_families import FAMILIES
+from tests.hugging_face.tiny_families import FAMILIES, UNLIKE
 from tests.precision import check_as_near, exact_model, in_float64, weights_of
 
 LENGTHS = [(9, 5), (4, 6), (13, 3), (9, 8), (6, 7), (9, 5)]
@@ -31,20 +29,13 @@ EVEN = ("convbert", "mobilebert")
 """Families with convolutions over positions, into which padding leaks: only texts of equal length
 are read together."""
 
-ALIKE = """
-blenderbot-small camembert cohere2 deepseek_v3 electra ernie exaone4 glm4 granite helium ibert
-layoutlm megatron-bert mt5 mvp nemotron olmo2 phi3 plbart qwen2 qwen3_moe smollm3 splinter stablelm
-starcoder2 umt5 xlm-roberta
-"""
-"""Families that mask, count positions and attend as others here do."""
-
 FAST = ("bert", "bloom", "convbert", "gpt2", "mixtral", "t5")
 """Of each way of reading one that the fast tier has."""
 
 READ = [
     pytest.param(name, marks=() if name in FAST else pytest.mark.slow)
-    for name, item in FAMILIES.items()
-    if item.route != "refused" and item.kind in AXES and name not in ALIKE.split()
+    for name, item in UNLIKE.items()
+    if item.route != "refused" and item.kind in AXES
 ]
 
 

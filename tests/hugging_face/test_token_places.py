@@ -1,7 +1,5 @@
 """Tokens placed in a text by what they read as."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Labels and places of tokens, for the four kinds of tokenizer in use."""
 
-from __future__ import annotations
-
 import pytest
 from transformers import ByT5Tokenizer
 

@@ -1,7 +1,5 @@
 """Norms against every vector written out, from the families' own modules by name."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

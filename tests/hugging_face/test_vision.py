@@ -1,7 +1,5 @@
 """Pictures: weights against transformers' own, windows against a slow loop, what is seen."""
 
-from __future__ import annotations
-
 import shutil
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Lenses over pictures, against direct computations over transformers' own eager models."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """A tiny configuration for each of many model families, and how its attention is read."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -574,3 +572,12 @@ def streams_of(name: str) -> list[str]:
     """What is read of a family, in order."""
     family = FAMILIES[name]
     return [] if family.route == "refused" else STREAMS[family.kind]
+
+
+ALIKE = """
+blenderbot-small camembert cohere2 deepseek_v3 electra ernie exaone4 glm4 granite helium ibert
+layoutlm megatron-bert mt5 mvp nemotron olmo2 phi3 plbart qwen2 qwen3_moe smollm3 splinter stablelm
+starcoder2 umt5 xlm-roberta
+"""
+"""Families that mask, count positions and attend as others do: their weights alone are compared."""
+UNLIKE = {name: family for name, family in FAMILIES.items() if name not in ALIKE.split()}

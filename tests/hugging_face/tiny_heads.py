@@ -1,7 +1,5 @@
 """Tiny families with heads that predict, and what is asked of them."""
 
-from __future__ import annotations
-
 from copy import deepcopy
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Small models with random weights and small real tokenizers, saved as folders."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ Each family is a row: how its image tokens lie in a picture, and how a tiny one 
 in docs/picture-text.md is written by `python -m tests.hugging_face.tiny_pictures`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial

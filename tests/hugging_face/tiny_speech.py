@@ -1,7 +1,5 @@
 """Small speech models with random weights, saved as folders, and a recording for them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Small vision models with random weights and image processors, saved as folders."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from copy import deepcopy
 from functools import partial

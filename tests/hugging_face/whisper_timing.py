@@ -7,8 +7,6 @@ mark before the text to the last of its tokens go through dynamic time warping; 
 the frame in which the path reaches its row.
 """
 
-from __future__ import annotations
-
 from itertools import accumulate
 from math import exp, inf, sqrt
 from statistics import fmean, median

@@ -1,7 +1,5 @@
 """Every attention layer and how to call it, for the tests of what all have in common."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import torch

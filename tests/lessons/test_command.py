@@ -1,7 +1,4 @@
-from __future__ import annotations
-
 import csv
-from pathlib import Path
 
 import pytest
 
@@ -22,17 +19,11 @@ from tests.invoke import attnviz
         ),
         (["positions", "--length", "1"], 2, "--length 1 is outside 2 to 2048"),
         (["masking", "--text", " "], 1, "the text is empty"),
-        (
-            ["positions", "--plot", "a.gif"],
-            2,
-            "'a.gif' names no picture: end it in .png, .svg",
-        ),
+        (["positions", "--plot", "a.gif"], 2, "'a.gif' names no picture: end it in .png, .svg"),
         (["positions", "--plot", "nowhere/a.png"], 1, "there is no folder 'nowhere'"),
     ],
 )
-def test_a_mistake_is_one_line(
-    arguments: list[str], status: int, message: str, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_mistake_is_one_line(arguments, status, message, capfd):
     assert run(["lesson", *arguments]) == status
     out, err = capfd.readouterr()
     assert out == ""
@@ -40,23 +31,21 @@ def test_a_mistake_is_one_line(
     assert message in err
 
 
-def test_a_picture_is_written_beside_the_table(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_picture_is_written_beside_the_table(tmp_path, capfd):
     path = tmp_path / "a.svg"  # of the other suffixes tests/renderers has all pictures
     assert run(["lesson", "positions", "--size", "8", "--length", "9", "--plot", str(path)]) == 0
     assert path.read_bytes().startswith(b"<?xml")
     assert "9 positions in 8 columns" in capfd.readouterr().out
 
 
-def test_csv_is_for_programs(capfd: pytest.CaptureFixture[str]) -> None:
+def test_csv_is_for_programs(capfd):
     assert run(["lesson", "masking", "--text", "a b", "-f", "csv"]) == 0
     rows = list(csv.DictReader(capfd.readouterr().out.splitlines()))
     assert [row["query"] for row in rows] == ["a", "b"]
     assert float(rows[0]["causal_entropy"]) == 0
 
 
-def test_without_a_name_the_lessons_are_listed() -> None:
+def test_without_a_name_the_lessons_are_listed():
     done = attnviz("lesson")
     assert done.status == 0
     assert [line.split()[0] for line in done.lines] == [*LESSONS]

@@ -108,6 +108,7 @@ def test_the_page_holds_the_picture_and_every_number_and_nothing_that_runs(
         return figures[0]
 
     monkeypatch.setattr(drawing, "draw_lesson", draw)
+    monkeypatch.setattr(drawing, "figure_bytes", lambda figure, suffix: b"<svg>" + suffix.encode())
     page = lesson_page(lesson, "attnviz <script>")
     assert any(name in text.get_text() for text in figures[0].findobj(Text))
     assert any(axes.lines or axes.images for axes in figures[0].axes)
@@ -118,7 +119,7 @@ def test_the_page_holds_the_picture_and_every_number_and_nothing_that_runs(
     assert "default-src 'none'" in page
     picture = re.search(r'src="data:image/svg\+xml;base64,([^"]+)"', page)
     assert picture is not None
-    assert b"<svg" in base64.b64decode(picture[1])
+    assert base64.b64decode(picture[1]) == b"<svg>.svg"
 
 
 def test_a_word_is_text_on_the_page_and_not_markup() -> None:
@@ -130,4 +131,6 @@ def test_a_word_is_text_on_the_page_and_not_markup() -> None:
 def test_html_writes_the_page_beside_the_table(tmp_path: Path) -> None:
     ran = attnviz("lesson", "scaling", "--html", str(tmp_path / "a.html"), "-q")
     assert "512 random queries" in ran.text
-    assert "<h1>scaling" in (tmp_path / "a.html").read_text("utf-8")
+    page = (tmp_path / "a.html").read_text("utf-8")
+    assert "<h1>scaling" in page
+    assert b"</svg>" in base64.b64decode(re.findall('base64,([^"]+)"', page)[0])

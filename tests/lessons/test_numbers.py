@@ -1,7 +1,5 @@
 """What each lesson claims, against loops and numbers worked out apart from the package."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math
@@ -32,36 +30,36 @@ from attnviz.teach.lessons.trained import (
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 64])
-def test_wave_lengths_are_those_of_the_paper(size: int) -> None:
+def test_wave_lengths_are_those_of_the_paper(size):
     expected = [2 * math.pi * 10000 ** (2 * pair / size) for pair in range((size + 1) // 2)]
     assert positions_lesson(10, size).column("wave_length") == pytest.approx(expected, rel=1e-5)
 
 
-def test_turns_are_what_the_last_position_has_turned() -> None:
+def test_turns_are_what_the_last_position_has_turned():
     lesson = positions_lesson(101, 4)
     assert lesson.column("turns") == pytest.approx([100 / (2 * math.pi), 1 / (2 * math.pi)])
     assert lesson.column("columns") == ("0 1", "2 3")
     assert lesson.rows[0][-1] == f"{math.sin(100):+.2f} {math.cos(100):+.2f}"
 
 
-def test_the_dot_product_by_distance_is_a_sum_of_cosines() -> None:
+def test_the_dot_product_by_distance_is_a_sum_of_cosines():
     gap_two = sum(math.cos(2 / 10000 ** (2 * pair / 8)) for pair in range(4))
     assert f"{gap_two:.2f} at 2" in positions_lesson(16, 8).explanation[2]
 
 
-def test_an_odd_size_ends_on_a_lone_sine() -> None:
+def test_an_odd_size_ends_on_a_lone_sine():
     lesson = positions_lesson(4, 5)
     assert lesson.column("columns") == ("0 1", "2 3", "4")
     assert "the lone last column left out" in lesson.explanation[2]
 
 
 @pytest.mark.parametrize(("length", "size"), [(1, 4), (4, 0), (4096, 4)])
-def test_positions_that_cannot_be_told_apart_or_drawn_are_refused(length: int, size: int) -> None:
+def test_positions_that_cannot_be_told_apart_or_drawn_are_refused(length, size):
     with pytest.raises(UsageError, match="is outside"):
         positions_lesson(length, size)
 
 
-def test_scaling_keeps_the_entropy_while_without_it_one_key_takes_all() -> None:
+def test_scaling_keeps_the_entropy_while_without_it_one_key_takes_all():
     lesson = scaling_lesson()
     flat = lesson.column("scaled_entropy")[1:]
     falling = lesson.column("unscaled_entropy")
@@ -71,19 +69,19 @@ def test_scaling_keeps_the_entropy_while_without_it_one_key_takes_all() -> None:
     assert lesson.column("unscaled_largest")[-1] > 0.9 > 0.2 > lesson.column("scaled_largest")[-1]
 
 
-def test_a_score_spreads_as_the_root_of_the_head_size() -> None:
+def test_a_score_spreads_as_the_root_of_the_head_size():
     lesson = scaling_lesson(seed=3)
     for size, spread in zip(lesson.column("head_size"), lesson.column("score_spread"), strict=True):
         assert spread == pytest.approx(math.sqrt(size), rel=0.2)
 
 
-def test_a_head_of_one_feature_is_the_same_scaled_or_not() -> None:
+def test_a_head_of_one_feature_is_the_same_scaled_or_not():
     _, _, *measured = scaling_lesson().rows[0]
     assert measured[0] == measured[1]
     assert measured[2] == measured[3]
 
 
-def test_one_row_of_scaling_agrees_with_a_loop() -> None:
+def test_one_row_of_scaling_agrees_with_a_loop():
     random = np.random.default_rng(0)
     queries, keys = random.standard_normal((512, 1)), random.standard_normal((64, 1))
     entropies, largest = [], []
@@ -97,7 +95,7 @@ def test_one_row_of_scaling_agrees_with_a_loop() -> None:
     assert row[4] == pytest.approx(np.mean(largest))
 
 
-def test_masking_leaves_the_last_query_alone_and_the_first_with_itself() -> None:
+def test_masking_leaves_the_last_query_alone_and_the_first_with_itself():
     lesson = masking_lesson("one two three four")
     assert lesson.column("query") == ("one", "two", "three", "four")
     assert lesson.rows[0][2] == 0
@@ -106,7 +104,7 @@ def test_masking_leaves_the_last_query_alone_and_the_first_with_itself() -> None
     assert lesson.rows[-1][-1] == pytest.approx(1)
 
 
-def test_the_share_not_hidden_stretches_the_full_row_into_the_causal_one() -> None:
+def test_the_share_not_hidden_stretches_the_full_row_into_the_causal_one():
     from attnviz.models.own import SeededEmbedding, word_tokens
 
     embedding = SeededEmbedding(5, 8)
@@ -120,18 +118,18 @@ def test_the_share_not_hidden_stretches_the_full_row_into_the_causal_one() -> No
     assert row[2] == pytest.approx(-sum(share * math.log(share) for share in shares))
 
 
-def test_masking_of_nothing_is_refused() -> None:
+def test_masking_of_nothing_is_refused():
     with pytest.raises(InputError):
         masking_lesson("  ")
 
 
-def test_linear_measures_every_doubling_up_to_the_length() -> None:
+def test_linear_measures_every_doubling_up_to_the_length():
     lesson = linear_lesson(length=300, size=8)
     assert lesson.column("length") == (75, 150, 300)
     assert all(value > 0 for row in lesson.rows for value in row)
 
 
-def test_standard_memory_grows_with_the_square_and_linear_memory_with_the_length() -> None:
+def test_standard_memory_grows_with_the_square_and_linear_memory_with_the_length():
     lesson = linear_lesson(length=1024, size=32)
     standard, short = (lesson.column(f"{kind}_memory_bytes") for kind in ("standard", "linear"))
     assert standard[-1] / standard[-2] == pytest.approx(4, rel=0.1)
@@ -139,7 +137,7 @@ def test_standard_memory_grows_with_the_square_and_linear_memory_with_the_length
     assert standard[-1] >= 1024 * 1024 * 4
 
 
-def test_peak_memory_counts_what_is_held_at_once() -> None:
+def test_peak_memory_counts_what_is_held_at_once():
     def run() -> None:
         for _ in range(3):
             np.ones(100_000)
@@ -148,7 +146,7 @@ def test_peak_memory_counts_what_is_held_at_once() -> None:
 
 
 @pytest.mark.parametrize("length", [1, 63, 10**6])
-def test_a_length_that_cannot_be_measured_is_refused(length: int) -> None:
+def test_a_length_that_cannot_be_measured_is_refused(length):
     with pytest.raises(UsageError, match="--length"):
         linear_lesson(length)
 
@@ -158,7 +156,7 @@ def softmax(scores: list[float]) -> list[float]:
     return [value / sum(exponentials) for value in exponentials]
 
 
-def test_a_temperature_divides_the_scores_before_the_softmax() -> None:
+def test_a_temperature_divides_the_scores_before_the_softmax():
     from attnviz.models.own import SeededEmbedding, word_tokens
 
     embedding = SeededEmbedding(1, 8)
@@ -176,7 +174,7 @@ def test_a_temperature_divides_the_scores_before_the_softmax() -> None:
         assert answer == pytest.approx(slope, abs=1e-5)
 
 
-def test_running_sums_are_those_of_a_loop_and_the_whole_softmax_comes_out() -> None:
+def test_running_sums_are_those_of_a_loop_and_the_whole_softmax_comes_out():
     lesson = online_lesson(length=10, seed=4)
     row = int(lesson.title.split("row ")[1].split(" ")[0])
     query, key, _ = (lambda r: [r.standard_normal((10, 8)) for _ in range(3)])(
@@ -190,7 +188,7 @@ def test_running_sums_are_those_of_a_loop_and_the_whole_softmax_comes_out() -> N
         assert off < 1e-12
 
 
-def test_a_sink_takes_what_its_exponential_is_of_the_sum() -> None:
+def test_a_sink_takes_what_its_exponential_is_of_the_sum():
     for score, match, none, _, length in sinks_lesson(size=8).rows:
         sink = math.exp(score)
         assert match == pytest.approx(1 - sink / (sink + math.exp(4) + 7))
@@ -198,7 +196,7 @@ def test_a_sink_takes_what_its_exponential_is_of_the_sum() -> None:
         assert length == pytest.approx(none / math.sqrt(8))
 
 
-def test_a_mask_makes_padding_as_if_it_were_not_there() -> None:
+def test_a_mask_makes_padding_as_if_it_were_not_there():
     lesson = padding_lesson("one two three", seed=2)
     assert lesson.column("alone_entropy") == pytest.approx(lesson.column("masked_entropy"))
     assert max(lesson.column("masked_off_by")) < 1e-12 < 0.01 < min(lesson.column("padded_off_by"))
@@ -206,7 +204,7 @@ def test_a_mask_makes_padding_as_if_it_were_not_there() -> None:
 
 
 @pytest.mark.parametrize(("length", "width"), [(25, 2), (12, 5), (3, 1)])
-def test_a_window_reaches_as_far_as_a_walk_does(length: int, width: int) -> None:
+def test_a_window_reaches_as_far_as_a_walk_does(length, width):
     lesson = window_lesson(length, width)
     for with_global, column in ((False, "reached"), (True, "reached_with_a_global")):
         seen = {length // 2}
@@ -222,7 +220,7 @@ def test_a_window_reaches_as_far_as_a_walk_does(length: int, width: int) -> None
     assert lesson.column("share_from_beyond")[0] == 0
 
 
-def test_equal_vectors_turned_score_as_a_sum_of_cosines() -> None:
+def test_equal_vectors_turned_score_as_a_sum_of_cosines():
     for gap, usual, slow, start, far in rotary_lesson(40, 8, seed=3).rows:
         for base, found in ((10_000, usual), (500_000, slow)):
             expected = sum(math.cos(gap / base ** (2 * pair / 8)) for pair in range(4)) / 4
@@ -230,7 +228,7 @@ def test_equal_vectors_turned_score_as_a_sum_of_cosines() -> None:
         assert start == pytest.approx(far)
 
 
-def test_a_slope_is_taken_off_for_each_position_of_distance() -> None:
+def test_a_slope_is_taken_off_for_each_position_of_distance():
     for head, slope, halves, near, entropy in alibi_lesson(20, heads=4).rows:
         assert slope == 2 ** (-2 * (head + 1))
         shares = softmax([-slope * gap for gap in range(20)])
@@ -239,7 +237,7 @@ def test_a_slope_is_taken_off_for_each_position_of_distance() -> None:
         assert math.exp(-slope * halves) == pytest.approx(0.5)
 
 
-def test_a_states_errors_are_those_of_its_recurrence() -> None:
+def test_a_states_errors_are_those_of_its_recurrence():
     random = np.random.default_rng(5)
     keys, values = random.standard_normal((2, 8, 4, 6))
     errors = np.zeros((3, 4))
@@ -259,7 +257,7 @@ def test_a_states_errors_are_those_of_its_recurrence() -> None:
     assert max(lesson.column("softmax_error")) < 0.01
 
 
-def test_a_cache_computes_each_position_once() -> None:
+def test_a_cache_computes_each_position_once():
     lesson = cache_lesson(length=100)
     for length, without, with_cache, held, unshared in lesson.rows:
         assert without == sum(range(1, length + 1))
@@ -307,7 +305,7 @@ SHAPES = {
 @pytest.mark.models
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SHAPES)
-def test_a_cache_holds_what_transformers_keeps(name: str, tmp_path: Path) -> None:
+def test_a_cache_holds_what_transformers_keeps(name, tmp_path):
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
@@ -323,7 +321,7 @@ def test_a_cache_holds_what_transformers_keeps(name: str, tmp_path: Path) -> Non
     assert windows == {"window": {6}, "some-windows": {6, 0}}.get(name, {0})
 
 
-def test_a_latent_cache_is_that_of_the_paper(tmp_path: Path) -> None:
+def test_a_latent_cache_is_that_of_the_paper(tmp_path):
     folder = config(
         tmp_path,
         model_type="deepseek_v2",
@@ -348,14 +346,12 @@ def test_a_latent_cache_is_that_of_the_paper(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.models
-def test_a_configuration_without_a_cache_is_refused(
-    settings: dict[str, object], says: str, tmp_path: Path
-) -> None:
+def test_a_configuration_without_a_cache_is_refused(settings, says, tmp_path):
     with pytest.raises(ModelError, match=says):
         cache_lesson(model=config(tmp_path, **settings))
 
 
-def test_heads_that_share_nothing_change_nothing_and_a_latent_beats_groups_of_its_size() -> None:
+def test_heads_that_share_nothing_change_nothing_and_a_latent_beats_groups_of_its_size():
     lesson = groups_lesson()
     by_size = {(row[0] == "latent", row[2]): row[-1] for row in lesson.rows}
     assert by_size[False, 384] == pytest.approx(0, abs=1e-6)
@@ -366,7 +362,7 @@ def test_heads_that_share_nothing_change_nothing_and_a_latent_beats_groups_of_it
 
 
 @pytest.mark.slow
-def test_a_layer_learns_to_reverse_and_its_heads_find_the_place() -> None:
+def test_a_layer_learns_to_reverse_and_its_heads_find_the_place():
     lesson = training_lesson(length=6)
     assert lesson.rows[0][2] < 0.2
     assert lesson.rows[-1][2] > 0.99
@@ -377,7 +373,7 @@ def test_a_layer_learns_to_reverse_and_its_heads_find_the_place() -> None:
 
 @pytest.mark.models
 @pytest.mark.slow
-def test_induction_is_what_transformers_computes_with_the_heads_zeroed() -> None:
+def test_induction_is_what_transformers_computes_with_the_heads_zeroed():
     import torch
     from transformers import LlamaForCausalLM
 
@@ -417,7 +413,7 @@ def test_induction_is_what_transformers_computes_with_the_heads_zeroed() -> None
         assert np.mean(own) == pytest.approx(before, abs=2e-3)
 
 
-def test_an_induction_head_dies_with_the_head_that_feeds_it() -> None:
+def test_an_induction_head_dies_with_the_head_that_feeds_it():
     whole, without_first, without_second, another = induction_lesson(12, seed=1).rows
     assert whole[2] < whole[1] - 4
     assert without_first[2] > whole[2] + 3 < without_second[2]

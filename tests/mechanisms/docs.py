@@ -3,8 +3,6 @@
 `python -m tests.mechanisms.docs` writes it into `docs/mechanisms.md`; a test compares the two.
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Numbers and settings that the property tests share."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import settings
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Each row of the table of mechanisms, called on the same small numbers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module

@@ -16,12 +16,7 @@ def contract_call(function, inputs, seen):
 
 
 CONTRACT = CoContract(
-    contract_call,
-    parameters=(
-        (SIZE, SIZE),
-        *2 * [(SIZE, HIDDEN_SIZE)],
-        *2 * [(HIDDEN_SIZE,)],
-    ),
+    contract_call, parameters=((SIZE, SIZE), *2 * [(SIZE, HIDDEN_SIZE)], *2 * [(HIDDEN_SIZE,)])
 )
 
 

@@ -1,7 +1,5 @@
 """Each formula against a loop over heads, queries and keys that follows its paper word by word."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from math import cos, exp, log, sin, sqrt, tanh
 

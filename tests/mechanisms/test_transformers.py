@@ -1,7 +1,5 @@
 """Formulas against the attention modules of transformers whose models use them."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

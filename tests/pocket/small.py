@@ -1,7 +1,5 @@
 """A pocket model small enough to build in a test, and sentences written for it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

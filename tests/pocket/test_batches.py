@@ -1,7 +1,5 @@
 """Many texts through the shipped model at once against the same texts one by one."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np
@@ -77,7 +75,7 @@ def one_by_one(pocket: Pocket, queries: list[Query]) -> list[Attention | InputEr
 
 
 @pytest.mark.parametrize("options", [{}, {"causal": True}, {"causal": True, "to": "fr"}])
-def test_texts_over_themselves(load, batches, options) -> None:
+def test_texts_over_themselves(load, batches, options):
     pocket = load(**options)
     check(list(pocket.attend(ALONE)), one_by_one(pocket, ALONE))
     assert batches == [5]
@@ -85,14 +83,14 @@ def test_texts_over_themselves(load, batches, options) -> None:
 
 @pytest.mark.parametrize("options", [{}, {"to": "fr"}])
 @pytest.mark.slow
-def test_pairs_with_given_targets(load, batches, options) -> None:
+def test_pairs_with_given_targets(load, batches, options):
     pocket = load(**options)
     check(list(pocket.attend(PAIRS)), one_by_one(pocket, PAIRS))
     assert batches == [5]
 
 
 @pytest.mark.slow
-def test_a_target_that_the_model_has_to_write_is_written_by_itself(load, batches) -> None:
+def test_a_target_that_the_model_has_to_write_is_written_by_itself(load, batches):
     texts = [PAIRS[0], Query("Hello!", None, "cross"), PAIRS[2]]
     found = list(load().attend(texts))
     check(found, one_by_one(load(), texts))
@@ -100,20 +98,20 @@ def test_a_target_that_the_model_has_to_write_is_written_by_itself(load, batches
     assert batches == [2]
 
 
-def test_a_batch_has_no_more_texts_than_asked_for(load, batches) -> None:
+def test_a_batch_has_no_more_texts_than_asked_for(load, batches):
     found = list(load().attend(ALONE, batch_size=2))
     check(found, one_by_one(load(), ALONE))
     assert batches == [2, 2, 1]
 
 
-def test_a_text_that_fails_gives_its_error_in_its_place(load) -> None:
+def test_a_text_that_fails_gives_its_error_in_its_place(load):
     texts = [ALONE[0], Query("   "), ALONE[1], Query("word " * 5000), ALONE[2]]
     found = list(load().attend(texts))
     assert [isinstance(item, InputError) for item in found] == [False, True, False, True, False]
     check(found[::2], one_by_one(load(), texts[::2]))
 
 
-def test_queries_and_keys_are_kept_of_each_text(load) -> None:
+def test_queries_and_keys_are_kept_of_each_text(load):
     pocket = load(keep_qk=True)
     found = list(pocket.attend(ALONE))
     for one, other in zip(found, one_by_one(pocket, ALONE), strict=True):
@@ -122,7 +120,7 @@ def test_queries_and_keys_are_kept_of_each_text(load) -> None:
 
 
 @pytest.mark.slow
-def test_chunks_by_memory_change_nothing(load, monkeypatch, batches) -> None:
+def test_chunks_by_memory_change_nothing(load, monkeypatch, batches):
     monkeypatch.setattr(translator, "MEMORY_BUDGET", 40_000)
     check(list(load().attend(PAIRS)), one_by_one(load(), PAIRS))
     assert len(batches) > 1

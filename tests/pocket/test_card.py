@@ -1,10 +1,7 @@
 """The card prints what lies beside the weights, and those figures reach what was aimed for."""
 
-from __future__ import annotations
-
 import json
 from copy import deepcopy
-from pathlib import Path
 from shutil import copytree
 
 from attnviz.models.pocket.card import ATTRIBUTION, card_of, summary_of
@@ -14,7 +11,7 @@ from training.card import LED_ROLE, describe_translator
 ORIGIN = json.loads((FOLDER / "origin.json").read_text(encoding="utf-8"))
 
 
-def test_the_card_names_data_licence_objective_roles_and_limits() -> None:
+def test_the_card_names_data_licence_objective_roles_and_limits():
     printed = card_of("pocket")
     assert ATTRIBUTION in printed
     for heading in ("Data", "Objective", "Figures", "What its heads do", "Limits"):
@@ -22,14 +19,14 @@ def test_the_card_names_data_licence_objective_roles_and_limits() -> None:
     assert ORIGIN["data"]["sha256"][:12] in printed
 
 
-def test_the_cards_figures_are_the_measured_ones() -> None:
+def test_the_cards_figures_are_the_measured_ones():
     printed = card_of("pocket")
     assert f"{ORIGIN['figures']['unseen']['nats_en_fr']} nats a token English to French" in printed
     for error in ORIGIN["figures"]["alignment"]["error"].values():
         assert f" {error} " in printed
 
 
-def test_a_head_that_was_led_to_its_role_is_called_so(tmp_path: Path) -> None:
+def test_a_head_that_was_led_to_its_role_is_called_so(tmp_path):
     folder = tmp_path / "files"
     copytree(FOLDER, folder)
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
@@ -45,13 +42,13 @@ def test_a_head_that_was_led_to_its_role_is_called_so(tmp_path: Path) -> None:
     assert any("led from a piece that occurs again" in line for line in card["Objective"])
 
 
-def test_the_card_that_ships_is_what_training_writes() -> None:
+def test_the_card_that_ships_is_what_training_writes():
     assert describe_translator(ORIGIN, FOLDER) == {
         name: ORIGIN[name] for name in ("summary", "card")
     }
 
 
-def test_the_measured_figures_reach_what_was_aimed_for() -> None:
+def test_the_measured_figures_reach_what_was_aimed_for():
     figures = ORIGIN["figures"]
     assert figures["unseen"]["nats_en_fr"] <= 0.95
     assert figures["unseen"]["chrf"] > 60
@@ -60,11 +57,11 @@ def test_the_measured_figures_reach_what_was_aimed_for() -> None:
     assert figures["alignment"]["error_in_vocabulary"]["intersection"] <= 9
 
 
-def test_a_head_finds_a_relation_better_than_any_fixed_distance() -> None:
+def test_a_head_finds_a_relation_better_than_any_fixed_distance():
     syntax = ORIGIN["figures"]["roles"]["syntax"]
     assert any(item["right"] > item["fixed_offset"] for item in syntax)
 
 
-def test_the_summary_is_one_line() -> None:
+def test_the_summary_is_one_line():
     assert "4 + 4 layers × 6 heads" in summary_of("pocket")
     assert "\n" not in summary_of("pocket")

@@ -1,7 +1,5 @@
 """The shipped model: its maps, its places in the text, its directions and its manners."""
 
-from __future__ import annotations
-
 import math
 import os
 import re
@@ -44,7 +42,7 @@ def partners(item: AttentionMap) -> dict[str, str]:
 FOCUS = ("2", "0")
 
 
-def test_a_texts_map_has_every_layer_and_head_and_rows_that_sum_to_one(pocket: Pocket) -> None:
+def test_a_texts_map_has_every_layer_and_head_and_rows_that_sum_to_one(pocket):
     attention = over_itself(pocket, ENGLISH)
     tokens = len(attention.tokens)
     assert attention.weights.shape == (4, 6, tokens, tokens)
@@ -53,7 +51,7 @@ def test_a_texts_map_has_every_layer_and_head_and_rows_that_sum_to_one(pocket: P
     assert attention.provenance.source == attention.provenance.model == "pocket"
 
 
-def test_tokens_say_where_they_stand_in_the_text_as_it_was_given(pocket: Pocket) -> None:
+def test_tokens_say_where_they_stand_in_the_text_as_it_was_given(pocket):
     text = "  L’été,\u202ftu  dors… ﬁn 😀!"
     attention = over_itself(pocket, text)
     *tokens, end = attention.main.query_tokens
@@ -66,7 +64,7 @@ def test_tokens_say_where_they_stand_in_the_text_as_it_was_given(pocket: Pocket)
     assert [token.text for token in tokens].count(".") == 3, "three pieces of one sign"
 
 
-def test_the_alignment_head_links_words_that_stand_the_other_way_round(pocket: Pocket) -> None:
+def test_the_alignment_head_links_words_that_stand_the_other_way_round(pocket):
     attention = over_source(pocket, "The red car is fast.", "La voiture rouge est rapide.")
     focus = attention.focus["cross"]
     assert (focus.layer, focus.head) == FOCUS
@@ -84,14 +82,12 @@ def test_the_alignment_head_links_words_that_stand_the_other_way_round(pocket: P
         ("My brother lives in Paris.", "Mon frère habite à Paris.", {"Paris": "Paris"}),
     ],
 )
-def test_more_pairs_written_for_it_are_aligned(
-    pocket: Pocket, source: str, target: str, expected: dict[str, str]
-) -> None:
+def test_more_pairs_written_for_it_are_aligned(pocket, source, target, expected):
     found = partners(over_source(pocket, source, target).main)
     assert expected.items() <= found.items()
 
 
-def test_a_pair_gives_three_streams_each_with_the_sides_its_places_refer_to(pocket: Pocket) -> None:
+def test_a_pair_gives_three_streams_each_with_the_sides_its_places_refer_to(pocket):
     maps = over_source(pocket, "I love cats.", "J'adore les chats.").maps
     sides = [(item.stream, item.query_side, item.key_side) for item in maps]
     assert sides == [
@@ -101,7 +97,7 @@ def test_a_pair_gives_three_streams_each_with_the_sides_its_places_refer_to(pock
     ]
 
 
-def test_without_a_target_it_translates_and_says_which_way(pocket: Pocket) -> None:
+def test_without_a_target_it_translates_and_says_which_way(pocket):
     attention = over_source(pocket, "I love cats.", None)
     assert attention.target is not None
     assert "chats" in attention.target
@@ -111,13 +107,13 @@ def test_without_a_target_it_translates_and_says_which_way(pocket: Pocket) -> No
     )
 
 
-def test_a_language_that_is_named_is_not_guessed() -> None:
+def test_a_language_that_is_named_is_not_guessed():
     attention = over_source(load_pocket(to="en"), "I love cats.", "I love cats.")
     assert attention.provenance.settings["direction"] == "fr to en"
     assert attention.main.query_tokens[0].text == "<en>"
 
 
-def test_a_causal_text_sees_nothing_later(pocket: Pocket) -> None:
+def test_a_causal_text_sees_nothing_later(pocket):
     item = over_itself(load_pocket(causal=True), ENGLISH).main
     assert item.stream == "causal"
     assert item.query_tokens[0].text == "<en>"
@@ -125,7 +121,7 @@ def test_a_causal_text_sees_nothing_later(pocket: Pocket) -> None:
     np.testing.assert_allclose(item.weights.sum(-1), 1, atol=1e-4)
 
 
-def test_more_precision_changes_little() -> None:
+def test_more_precision_changes_little():
     single, double = (over_itself(load_pocket(dtype=name), ENGLISH) for name in DTYPES)
     np.testing.assert_allclose(single.weights, double.weights, atol=1e-5)
     assert double.provenance.dtype == "float64"
@@ -134,7 +130,7 @@ def test_more_precision_changes_little() -> None:
 DTYPES = ("float32", "float64")
 
 
-def test_torch_gives_what_numpy_gives(pocket: Pocket) -> None:
+def test_torch_gives_what_numpy_gives(pocket):
     on_torch = Pocket(device="cpu:0")  # any device but "cpu" is torch's
     pair = ("The red car is fast.", "La voiture rouge est rapide.")
     for one, other in zip(
@@ -145,14 +141,14 @@ def test_torch_gives_what_numpy_gives(pocket: Pocket) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "  \n\t"])
-def test_a_blank_text_is_refused(pocket: Pocket, text: str) -> None:
+def test_a_blank_text_is_refused(pocket, text):
     with pytest.raises(InputError, match="the text is empty"):
         over_itself(pocket, text)
     with pytest.raises(InputError, match="the target is empty"):
         over_source(pocket, "Hello.", text)
 
 
-def test_a_text_too_long_to_show_is_refused(pocket: Pocket) -> None:
+def test_a_text_too_long_to_show_is_refused(pocket):
     with pytest.raises(InputError, match="reads up to 4096"):
         over_itself(pocket, "word " * 5000)
 
@@ -168,17 +164,13 @@ def test_a_text_too_long_to_show_is_refused(pocket: Pocket) -> None:
         ("the cat " * 25 + "the", "51 pieces, where its heads keep their roles for 50"),
     ],
 )
-def test_what_lies_outside_its_training_is_answered_with_a_note(
-    pocket: Pocket, text: str, reason: str
-) -> None:
+def test_what_lies_outside_its_training_is_answered_with_a_note(pocket, text, reason):
     (note,) = over_itself(pocket, text).provenance.notes
     assert note.startswith("the text lies outside what the pocket model was trained for")
     assert reason in note
 
 
-def test_a_text_is_judged_by_its_loss_per_character_in_the_likelier_language(
-    pocket: Pocket,
-) -> None:
+def test_a_text_is_judged_by_its_loss_per_character_in_the_likelier_language(pocket):
     text = pocket.encode_text("Das Haus ist alt.")
     losses = []
     for tag in (ENGLISH_TAG, FRENCH_TAG):
@@ -193,14 +185,14 @@ def test_a_text_is_judged_by_its_loss_per_character_in_the_likelier_language(
     assert judged.surprise == pytest.approx(min(losses) / (len("Das Haus ist alt.") + 5), rel=1e-5)
 
 
-def test_of_a_long_text_the_part_that_is_read_reliably_is_judged(pocket: Pocket) -> None:
+def test_of_a_long_text_the_part_that_is_read_reliably_is_judged(pocket):
     german = pocket.encode_text("Der Hund schläft heute auf dem Sofa. " * 20)
     english = pocket.encode_text("Tom's 3 p.m. bus is late. " + "The dog sleeps. " * 300)
     short = pocket.encode_text("The dog sleeps on the sofa.")
     assert [text.is_foreign for text in pocket.judge([german, english, short])] == [1, 0, 0]
 
 
-def test_a_language_that_is_neither_is_called_unknown_and_so_is_the_head(pocket: Pocket) -> None:
+def test_a_language_that_is_neither_is_called_unknown_and_so_is_the_head(pocket):
     found = over_source(pocket, "Der Hund schläft heute auf dem Sofa.", None)
     assert found.provenance.settings["direction"].startswith("unknown to ")
     assert found.focus["cross"].why == "trained to align, but not on such text"
@@ -209,7 +201,7 @@ def test_a_language_that_is_neither_is_called_unknown_and_so_is_the_head(pocket:
     assert given.provenance.settings["direction"].endswith(" to unknown")
 
 
-def test_plain_english_and_french_get_no_note(pocket: Pocket) -> None:
+def test_plain_english_and_french_get_no_note(pocket):
     for text in (
         ENGLISH,
         "La voiture rouge est plus rapide que la bleue.",
@@ -221,15 +213,14 @@ def test_plain_english_and_french_get_no_note(pocket: Pocket) -> None:
 
 
 @pytest.mark.parametrize(
-    "options",
-    [{"device": "gpu"}, {"dtype": "float16"}, {"dtype": "int8"}, {"to": "de"}],
+    "options", [{"device": "gpu"}, {"dtype": "float16"}, {"dtype": "int8"}, {"to": "de"}]
 )
-def test_what_it_cannot_do_is_refused_by_name(options: dict[str, str]) -> None:
+def test_what_it_cannot_do_is_refused_by_name(options):
     with pytest.raises(UsageError, match=f"'{next(iter(options.values()))}'"):
         load_pocket(**options)  # type: ignore[arg-type]
 
 
-def test_a_folder_without_weights_is_refused(tmp_path: object) -> None:
+def test_a_folder_without_weights_is_refused(tmp_path):
     from pathlib import Path
 
     folder = Path(str(tmp_path))
@@ -241,9 +232,7 @@ def test_a_folder_without_weights_is_refused(tmp_path: object) -> None:
         load_pocket(folder=folder)
 
 
-def test_a_target_without_end_is_stopped_and_said(
-    pocket: Pocket, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_target_without_end_is_stopped_and_said(pocket, monkeypatch):
     monkeypatch.setattr("attnviz.models.pocket.model.MOST_WRITTEN", 3)
     _, _, notes = pocket.write(pocket.encode_text("The red car is fast and the cat sat on the mat"))
     assert notes[-1] == "the pocket model was stopped after 3 pieces of the target"
@@ -252,7 +241,7 @@ def test_a_target_without_end_is_stopped_and_said(
     assert not any("was stopped" in note for note in notes)
 
 
-def test_written_text_has_its_punctuation_where_each_language_wants_it() -> None:
+def test_written_text_has_its_punctuation_where_each_language_wants_it():
     assert tidy("Are you there , Tom ?", "en") == "Are you there, Tom?"
     assert tidy("Es-tu là , Tom ?", "fr") == "Es-tu là, Tom ?"
 
@@ -269,7 +258,7 @@ print(sorted({{"torch", "transformers", "safetensors", "array_api_compat"}} & se
 
 @pytest.mark.parametrize(("extra", "seen"), [("", "[]"), ("import safetensors", "['safetensors']")])
 @pytest.mark.slow
-def test_no_heavy_package_is_imported_and_the_probe_can_fail(extra: str, seen: str) -> None:
+def test_no_heavy_package_is_imported_and_the_probe_can_fail(extra, seen):
     done = subprocess.run(
         [sys.executable, "-c", PROBE.format(extra=extra)],
         capture_output=True,
@@ -286,9 +275,7 @@ def comments(file: Path) -> str:
 
 
 @pytest.mark.parametrize("picture", ["--heatmap", "--grid", "--lines"])
-def test_every_picture_of_a_text_outside_of_its_training_says_so(
-    tmp_path: Path, picture: str
-) -> None:
+def test_every_picture_of_a_text_outside_of_its_training_says_so(tmp_path, picture):
     file = tmp_path / "made.svg"
     head = ["--layer", "2", "--head", "0"]
     attnviz("cross", "Der Hund schläft heute auf dem Sofa.", picture, str(file), *head)
@@ -297,9 +284,7 @@ def test_every_picture_of_a_text_outside_of_its_training_says_so(
     assert "unknown" not in comments(file)
 
 
-def test_heads_of_several_texts_carry_the_notes_of_each_into_data_and_picture(
-    tmp_path: Path,
-) -> None:
+def test_heads_of_several_texts_carry_the_notes_of_each_into_data_and_picture(tmp_path):
     texts, file = tmp_path / "texts.txt", tmp_path / "made.svg"
     texts.write_text(f"{ENGLISH}\n{'the cat ' * 30}\n{'the cat ' * 40}\n", encoding="utf-8")
     command = ("heads", "--input", str(texts), "--overview", str(file), "-f", "json", "--no-repeat")
@@ -309,9 +294,7 @@ def test_heads_of_several_texts_carry_the_notes_of_each_into_data_and_picture(
 
 
 @pytest.mark.parametrize("command", ["heads", "ablate", "corpus", "lenses", "heads --similar"])
-def test_documents_about_several_texts_carry_the_notes_of_each(
-    tmp_path: Path, command: str
-) -> None:
+def test_documents_about_several_texts_carry_the_notes_of_each(tmp_path, command):
     texts = tmp_path / "texts.txt"
     texts.write_text("The dog sleeps well.\nDer Hund schläft auf dem Sofa.\n", encoding="utf-8")
     given = [str(texts)] if command == "corpus" else ["--input", str(texts)]

@@ -1,7 +1,5 @@
 """Kept queries and keys of the pocket model against the weights that they stand behind."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -28,15 +26,15 @@ def check(attention: Attention) -> None:
 
 
 @pytest.mark.parametrize("causal", [False, True])
-def test_of_a_text_they_give_its_weights(causal: bool) -> None:
+def test_of_a_text_they_give_its_weights(causal):
     check(over_itself(load_pocket(causal=causal, keep_qk=True), PAIR[0]))
 
 
-def test_of_a_pair_they_give_the_weights_of_all_three_streams() -> None:
+def test_of_a_pair_they_give_the_weights_of_all_three_streams():
     check(over_source(load_pocket(keep_qk=True), *PAIR))
 
 
-def test_torch_keeps_what_numpy_keeps() -> None:
+def test_torch_keeps_what_numpy_keeps():
     expected = over_source(load_pocket(keep_qk=True), *PAIR)
     # Any device but "cpu" is torch's.
     found = over_source(Pocket(device="cpu:0", keep_qk=True), *PAIR)
@@ -46,5 +44,5 @@ def test_torch_keeps_what_numpy_keeps() -> None:
         np.testing.assert_allclose(found.projections[stream].key, kept.key, atol=1e-4)
 
 
-def test_nothing_is_kept_unasked() -> None:
+def test_nothing_is_kept_unasked():
     assert not over_itself(load_pocket(), PAIR[0]).projections

@@ -1,7 +1,5 @@
 """A text in pieces, with their places."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +12,7 @@ PATH = FOLDER / "tokenizer.json"
 
 
 @given(st.text(alphabet="aé’' ,.\u00a0\u2009…ﬁ猫😀\n-", min_size=1, max_size=20))
-def test_places_rise_lie_inside_the_text_and_miss_nothing_visible(text: str) -> None:
+def test_places_rise_lie_inside_the_text_and_miss_nothing_visible(text):
     try:
         reading = encode_text(text, PATH)
     except InputError:
@@ -30,15 +28,15 @@ def test_places_rise_lie_inside_the_text_and_miss_nothing_visible(text: str) -> 
     assert all(place in covered for place, sign in enumerate(text) if not sign.isspace())
 
 
-def test_typographic_apostrophes_are_read_as_plain_ones() -> None:
+def test_typographic_apostrophes_are_read_as_plain_ones():
     assert encode_text("l’été", PATH).ids == encode_text("l'été", PATH).ids
 
 
-def test_odd_spaces_are_read_as_plain_ones() -> None:
+def test_odd_spaces_are_read_as_plain_ones():
     assert encode_text("tu\u202fvas\u00a0!", PATH).ids == encode_text("tu vas !", PATH).ids
 
 
-def test_the_encoder_reads_an_end_and_the_decoder_a_tag() -> None:
+def test_the_encoder_reads_an_end_and_the_decoder_a_tag():
     reading = encode_text("Oui.", PATH)
     ids, tokens = reading.with_end()
     assert ids[-1] == END
@@ -48,15 +46,15 @@ def test_the_encoder_reads_an_end_and_the_decoder_a_tag() -> None:
     assert (tokens[0].text, tokens[0].end, tokens[0].special) == ("<fr>", 0, True)
 
 
-def test_a_piece_leaves_out_the_space_before_it() -> None:
+def test_a_piece_leaves_out_the_space_before_it():
     assert token("a cat", "▁cat", (1, 5)).start == 2
     assert token("a  b", "▁", (1, 2)).text == "▁"
 
 
-def test_pieces_of_one_sign_show_their_own_spelling() -> None:
+def test_pieces_of_one_sign_show_their_own_spelling():
     assert [item.text for item in encode_text("…", PATH).tokens][-3:] == [".", ".", "."]
 
 
-def test_the_text_is_named_in_the_refusal() -> None:
+def test_the_text_is_named_in_the_refusal():
     with pytest.raises(InputError, match="the source is empty"):
         encode_text(" ", PATH, "source")

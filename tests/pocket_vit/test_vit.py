@@ -1,7 +1,5 @@
 """The picture model: transformers' numbers, what it decides and looks at, and what it refuses."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -40,9 +38,7 @@ def query() -> Query:
 @pytest.mark.models
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_its_weights_and_scores_are_those_of_transformers(
-    model: PicturePocket, query: Query
-) -> None:
+def test_its_weights_and_scores_are_those_of_transformers(model, query):
     import torch
     from transformers import AutoImageProcessor, AutoModelForImageClassification
 
@@ -63,7 +59,7 @@ def test_its_weights_and_scores_are_those_of_transformers(
         np.testing.assert_allclose(own, weights[0], atol=1e-5)
 
 
-def test_a_picture_is_read_with_no_option_and_the_odd_shape_is_named_and_looked_at() -> None:
+def test_a_picture_is_read_with_no_option_and_the_odd_shape_is_named_and_looked_at():
     done = attnviz("image", SHAPES, "-f", "json")
     assert (done.status, done.err.count("outside")) == (0, 0)
     found = done.json()
@@ -73,7 +69,7 @@ def test_a_picture_is_read_with_no_option_and_the_odd_shape_is_named_and_looked_
     assert sum(look[place] for place in STAR) > 0.6
 
 
-def test_what_it_cannot_read_is_refused_in_one_line(model: PicturePocket, query: Query) -> None:
+def test_what_it_cannot_read_is_refused_in_one_line(model, query):
     assert "reads texts" in attnviz("image", SHAPES, "--model", "pocket-lm").mistake
     assert "reads no text" in attnviz("image", SHAPES, "--text", "What is this?").mistake
     assert "leave --image-size out" in attnviz("image", SHAPES, "--image-size", 160).mistake
@@ -82,7 +78,7 @@ def test_what_it_cannot_read_is_refused_in_one_line(model: PicturePocket, query:
         model.read(Query("a text"))
 
 
-def test_a_picture_with_grain_is_said_to_lie_outside(model: PicturePocket, query: Query) -> None:
+def test_a_picture_with_grain_is_said_to_lie_outside(model, query):
     assert model.read(query)[1].provenance.notes == ()
     noise = np.random.default_rng(0).integers(0, 40, (96, 128, 3), dtype=np.uint8)
     picture = Picture(Image.fromarray(noise))
@@ -90,7 +86,7 @@ def test_a_picture_with_grain_is_said_to_lie_outside(model: PicturePocket, query
     assert "lies outside" in note
 
 
-def test_lenses_and_switched_off_heads_work_on_it(model: PicturePocket, query: Query) -> None:
+def test_lenses_and_switched_off_heads_work_on_it(model, query):
     for lens in ("rollout", "norm", "effect", "gradient"):
         done = attnviz("image", SHAPES, "--lens", lens, "-f", "json", "-q")
         assert done.status == 0, lens
@@ -102,14 +98,14 @@ def test_lenses_and_switched_off_heads_work_on_it(model: PicturePocket, query: Q
 
 
 @pytest.mark.slow
-def test_it_needs_no_torch() -> None:
+def test_it_needs_no_torch():
     loaded, done = imported("image", str(SHAPES), "-q")
     assert done.status == 0
     assert not {"torch", "transformers"} & loaded
 
 
 @pytest.mark.slow
-def test_the_cards_figures_are_measured_again(model: PicturePocket) -> None:
+def test_the_cards_figures_are_measured_again(model):
     from training.drawings import Scene
     from training.picture_figures import measure
 
@@ -126,6 +122,6 @@ def test_the_cards_figures_are_measured_again(model: PicturePocket) -> None:
     assert f"{told['unseen']['right']:.1%} named right" in attnviz("models", "pocket-vit").text
 
 
-def test_pixels_run_from_minus_one_to_one() -> None:
+def test_pixels_run_from_minus_one_to_one():
     found = square_pixels(Image.new("RGB", (3, 5), (0, 255, 51)), 4)
     np.testing.assert_allclose(found, np.broadcast_to([-1, 1, -0.6], (4, 4, 3)), atol=1e-6)

@@ -1,7 +1,5 @@
 """Real trained weights and spoken sentences; what cannot be had here is skipped, with a word."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

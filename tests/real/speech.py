@@ -1,7 +1,5 @@
 """Speech with known words at known times, by espeak-ng."""
 
-from __future__ import annotations
-
 import io
 import subprocess
 from dataclasses import dataclass

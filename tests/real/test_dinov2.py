@@ -1,7 +1,5 @@
 """DINOv2 ViT-S/14: a head finds what is drawn, and numbers are those of transformers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +31,7 @@ def eager(dinov2: Path, disc: Path) -> tuple[Any, Any]:
         return model, model(**pixels, output_attentions=True, output_hidden_states=True)
 
 
-def test_a_head_of_the_last_layer_looks_at_a_drawn_disc(dinov2: Path, disc: Path) -> None:
+def test_a_head_of_the_last_layer_looks_at_a_drawn_disc(dinov2, disc):
     look = attnviz.image(disc, model=dinov2).weights[-1, :, 0, 1:].reshape(6, 16, 16)
     down, across = np.mgrid[:224, :224]
     there = ((across - 147.5) ** 2 + (down - 77.5) ** 2 < 27.5**2).reshape(16, 14, 16, 14)
@@ -43,9 +41,7 @@ def test_a_head_of_the_last_layer_looks_at_a_drawn_disc(dinov2: Path, disc: Path
     assert share.argmax() == 2
 
 
-def test_weights_are_those_of_transformers_and_half_precision_is_near(
-    dinov2: Path, disc: Path, eager: tuple[Any, Any]
-) -> None:
+def test_weights_are_those_of_transformers_and_half_precision_is_near(dinov2, disc, eager):
     expected = torch.cat(eager[1].attentions).numpy()
     plain = attnviz.image(disc, model=dinov2, patch="all")
     assert abs(plain.weights - expected).max() < 1e-4
@@ -55,7 +51,7 @@ def test_weights_are_those_of_transformers_and_half_precision_is_near(
         assert any("a few hundredths" in note for note in half.provenance.notes)
 
 
-def test_norms_count_the_layer_scale(dinov2: Path, disc: Path, eager: tuple[Any, Any]) -> None:
+def test_norms_count_the_layer_scale(dinov2, disc, eager):
     found = attnviz.image(disc, model=dinov2, lens="norm", patch="all")
     model, output = eager
     for number in (0, 5, 11):
@@ -74,7 +70,7 @@ def test_norms_count_the_layer_scale(dinov2: Path, disc: Path, eager: tuple[Any,
         assert abs(found.weights[number, 0] - shares.numpy()).max() < 1e-5
 
 
-def test_the_class_token_is_the_only_sink_of_a_plain_picture(dinov2: Path, disc: Path) -> None:
+def test_the_class_token_is_the_only_sink_of_a_plain_picture(dinov2, disc):
     notes = attnviz.image(disc, model=dinov2).provenance.notes
     (told,) = [note for note in notes if note.startswith("sinks")]
     assert "[CLS]" in told
@@ -83,9 +79,7 @@ def test_the_class_token_is_the_only_sink_of_a_plain_picture(dinov2: Path, disc:
     assert not [note for note in other if note.startswith("sinks")]
 
 
-def test_a_corpus_of_pictures_gives_each_head_its_intervals(
-    dinov2: Path, disc: Path, tmp_path: Path
-) -> None:
+def test_a_corpus_of_pictures_gives_each_head_its_intervals(dinov2, disc, tmp_path):
     for turn in range(4):
         picture = Image.open(disc).rotate(90 * turn)
         picture.save(tmp_path / f"{turn}.png")

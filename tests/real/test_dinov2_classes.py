@@ -1,7 +1,5 @@
 """Lenses and effects that need a prediction: DINOv2 ViT-S/14 with a classifier fitted on shapes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -77,9 +75,7 @@ def eager(classifier: Path, disc: Any) -> Any:
     return model, pixels, score, output, torch.autograd.grad(score, output.attentions)
 
 
-def test_the_gradient_lens_finds_the_disc_and_equals_autograd(
-    classifier: Path, disc: Any, eager: Any
-) -> None:
+def test_the_gradient_lens_finds_the_disc_and_equals_autograd(classifier, disc, eager):
     model, pixels, *_ = eager
     output = model(**pixels, output_attentions=True)
     slopes = torch.autograd.grad(output.logits[0, 0], output.attentions)
@@ -100,9 +96,7 @@ def test_the_gradient_lens_finds_the_disc_and_equals_autograd(
     assert patches[inside].sum() > 0.6 * patches.sum()
 
 
-def test_first_order_effects_equal_autograd(
-    classifier: Path, disc: Any, eager: Any, tmp_path: Path
-) -> None:
+def test_first_order_effects_equal_autograd(classifier, disc, eager, tmp_path):
     path = tmp_path / "disc.png"
     disc[0].save(path)
     found = attnviz.image(path, model=classifier, lens="effect", patch="all", check=0).weights
@@ -118,7 +112,7 @@ def test_first_order_effects_equal_autograd(
         np.testing.assert_allclose(found[layer][sure], expected, atol=1e-4 * abs(expected).max())
 
 
-def test_heads_and_links_that_are_off_equal_hooks(classifier: Path, disc: Any, eager: Any) -> None:
+def test_heads_and_links_that_are_off_equal_hooks(classifier, disc, eager):
     model, pixels, score, output, _ = eager
     layer, head = 11, 2
     size = model.config.hidden_size // HEADS

@@ -1,7 +1,5 @@
 """Whisper tiny.en: what it writes, when it hears each word, and which of its heads know."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -45,18 +43,14 @@ def off(rows: Iterator[list[str]], spoken: Spoken) -> Any:
     return np.abs(found - spoken.times)
 
 
-def test_the_model_writes_what_is_spoken_and_is_not_called_stopped(
-    whisper: Path, sentence: Spoken
-) -> None:
+def test_the_model_writes_what_is_spoken_and_is_not_called_stopped(whisper, sentence):
     done = attnviz("audio", sentence.path, "--model", whisper, "-f", "json")
     assert "nobody knew" in done.json()["text"].lower()
     assert "written greedily by the model" in done.err
     assert "stopped" not in done.err
 
 
-def test_scores_of_words_are_those_of_whispers_own_code(
-    loaded: AudioModel, sentence: Spoken
-) -> None:
+def test_scores_of_words_are_those_of_whispers_own_code(loaded, sentence):
     query = asked(sentence)
     assert query.recording is not None
     found = attend_query(loaded, query)
@@ -71,7 +65,7 @@ def test_scores_of_words_are_those_of_whispers_own_code(
     assert first_frames(scores[None])[0].tolist() == whisper_timing.path(expected)
 
 
-def test_times_against_input_are_those_of_transformers(loaded: AudioModel, spoken: Spoken) -> None:
+def test_times_against_input_are_those_of_transformers(loaded, spoken):
     # A last frame that is not whole counts in transformers, and neither in Whisper's code nor here.
     whole = replace(spoken, samples=spoken.samples[: len(spoken.samples) // 320 * 320])
     features = loaded.extractor(
@@ -88,9 +82,7 @@ def test_times_against_input_are_those_of_transformers(loaded: AudioModel, spoke
     np.testing.assert_allclose(frames * 0.02, times[2 : 2 + len(frames)], atol=1e-6)
 
 
-def test_words_begin_and_end_near_the_times_at_which_they_are_spoken(
-    whisper: Path, spoken: Spoken
-) -> None:
+def test_words_begin_and_end_near_the_times_at_which_they_are_spoken(whisper, spoken):
     run = ("audio", spoken.path, "--model", whisper, "--text", spoken.text, "--word-times", "-q")
     errors = off(attnviz(*run, "-f", "tsv").rows[1:], spoken)
     assert np.median(errors) < 0.2
@@ -100,8 +92,8 @@ def test_words_begin_and_end_near_the_times_at_which_they_are_spoken(
 
 
 def test_published_heads_are_among_the_best_and_the_best_set_holds_where_it_was_not_chosen(
-    whisper: Path, spoken: Spoken
-) -> None:
+    whisper, spoken
+):
     done = attnviz("audio", spoken.path, "--model", whisper, "--times", spoken.table, "-f", "json")
     assert "is chosen by words 1 to 18, and every error is that of words 19 to 36" in done.err
     published, best, *every = done.json()["errors"]
@@ -115,7 +107,7 @@ def test_published_heads_are_among_the_best_and_the_best_set_holds_where_it_was_
     assert len(best["heads"]) <= 4
 
 
-def test_half_precision_hears_words_at_nearly_the_same_times(whisper: Path, spoken: Spoken) -> None:
+def test_half_precision_hears_words_at_nearly_the_same_times(whisper, spoken):
     run = ("audio", spoken.path, "--model", whisper, "--text", spoken.text, "--word-times", "-q")
     full, *halves = (
         off(attnviz(*run, "--dtype", dtype, "-f", "tsv").rows[1:], spoken)
@@ -125,9 +117,7 @@ def test_half_precision_hears_words_at_nearly_the_same_times(whisper: Path, spok
         assert np.abs(full - half).mean() < 0.03
 
 
-def test_three_minutes_are_heard_thirty_seconds_at_a_time(
-    whisper: Path, spoken: Spoken, tmp_path: Path
-) -> None:
+def test_three_minutes_are_heard_thirty_seconds_at_a_time(whisper, spoken, tmp_path):
     path = tmp_path / "long.flac"
     soundfile.write(path, np.tile(spoken.samples, 9)[: 180 * RATE], RATE)
     run = ("audio", path, "--model", whisper, "--word-times")
@@ -143,7 +133,7 @@ def test_three_minutes_are_heard_thirty_seconds_at_a_time(
     )
 
 
-def test_weights_equal_those_of_transformers(loaded: AudioModel, sentence: Spoken) -> None:
+def test_weights_equal_those_of_transformers(loaded, sentence):
     query = asked(sentence)
     assert query.recording is not None
     found = attend_query(loaded, query)

@@ -7,8 +7,6 @@ licence. They are kept in a cache folder outside the repository and are never sh
     python -m tests.real.weights whisper dinov2
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

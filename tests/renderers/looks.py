@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import pairwise
@@ -307,11 +308,16 @@ MAPS: dict[str, tuple[Any, Attention]] = {
 }
 
 
+FLAT = re.compile(r"[\[{][^\[\]{}]+[\]}]")
+"""A list or a mapping with nothing inside that is one, which stands in a line."""
+
+
 def page_text(found: Attention, **parts: Any) -> str:
     """A page's document without colours, with the names of its packed numbers."""
     document, blobs = page_parts(found, **parts)
     document = {name: x for name, x in document.items() if name not in ("schemes", "head_colors")}
-    return json.dumps([document, sorted(blobs)], ensure_ascii=False, indent=1)
+    text = json.dumps([document, sorted(blobs)], ensure_ascii=False, indent=1)
+    return FLAT.sub(lambda found: re.sub(r"\n *", " ", found[0]), text)
 
 
 DATA: dict[str, Callable[[], str]] = {

@@ -1,7 +1,5 @@
 """A served model in a process of its own, and a client of it."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import os

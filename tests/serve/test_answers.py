@@ -1,12 +1,9 @@
 """What is answered, held against the library's own functions and against changed weights."""
 
-from __future__ import annotations
-
 import base64
 import io
 import zlib
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -43,7 +40,7 @@ def weights_in(answer: dict[str, Any], stream: str) -> np.ndarray:
 
 
 @pytest.mark.parametrize("lens", ["raw", "rollout"])
-def test_the_maps_are_those_of_the_library(lens: str) -> None:
+def test_the_maps_are_those_of_the_library(lens):
     answer = POCKET.attend(Question(source=PAIR[0], lens=lens))
     expected = attnviz.attend(*PAIR, lens=lens)
     for item in expected.maps:
@@ -53,13 +50,10 @@ def test_the_maps_are_those_of_the_library(lens: str) -> None:
     assert (answer["answer"]["language"], answer["answer"]["to"]) == ("en", "fr")
 
 
-def test_predictions_and_effects_are_those_of_ablate() -> None:
+def test_predictions_and_effects_are_those_of_ablate():
     answer = POCKET.attend(Question(source=PAIR[0], target=PAIR[1], off=OFF))["answer"]
     report = attnviz.ablate(
-        *PAIR,
-        heads=[(2, 0), ("encoder", 3, 5)],
-        links=[("rouge", "red")],
-        tokens="red",
+        *PAIR, heads=[(2, 0), ("encoder", 3, 5)], links=[("rouge", "red")], tokens="red"
     ).value
     changed = answer["changed"]
     assert [one["logp"] for one in answer["pieces"]] == pytest.approx(
@@ -75,7 +69,7 @@ def test_predictions_and_effects_are_those_of_ablate() -> None:
     assert shown == PAIR[1]
 
 
-def test_effects_of_all_heads_are_those_of_ablate_each() -> None:
+def test_effects_of_all_heads_are_those_of_ablate_each():
     answer = POCKET.ablate(Question(source=PAIR[0], target=PAIR[1]))
     report = attnviz.ablate(*PAIR, each="heads").value
     found = [x for one in answer["streams"] for layer in one["values"] for x in layer]
@@ -83,7 +77,7 @@ def test_effects_of_all_heads_are_those_of_ablate_each() -> None:
     assert [one["stream"] for one in answer["streams"]] == ["cross", "encoder", "decoder"]
 
 
-def test_effects_are_measured_beside_what_is_off() -> None:
+def test_effects_are_measured_beside_what_is_off():
     first, both = ("cross", "2", "0"), [("cross", "2", "0"), ("encoder", "1", "3")]
     pair = {"source": PAIR[0], "target": PAIR[1]}
     answer = POCKET.ablate(Question(**pair, off=Off(heads=[first])))
@@ -96,7 +90,7 @@ def test_effects_are_measured_beside_what_is_off() -> None:
     assert cross[2][0] == pytest.approx(0, abs=1e-5)  # float32 of 8 nats, by processor
 
 
-def test_what_a_lens_explains_can_be_chosen() -> None:
+def test_what_a_lens_explains_can_be_chosen():
     pair = {"source": PAIR[0], "target": PAIR[1], "lens": "effect"}
     answer = POCKET.attend(Question(**pair, explain=3))
     expected = attnviz.attend(*PAIR, lens="effect", explain="3")
@@ -108,7 +102,7 @@ def test_what_a_lens_explains_can_be_chosen() -> None:
     ).split()
 
 
-def test_a_head_that_is_off_is_one_whose_output_weights_are_zero() -> None:
+def test_a_head_that_is_off_is_one_whose_output_weights_are_zero():
     # The oracle: the same model with that head's columns of the output projection set to 0.
     answer = POCKET.attend(
         Question(source=PAIR[0], target=PAIR[1], off=Off(heads=[("encoder", "0", "2")]))
@@ -126,7 +120,7 @@ def test_a_head_that_is_off_is_one_whose_output_weights_are_zero() -> None:
     assert np.abs(plain - weights_in(answer, "encoder"))[1:].max() > 0.01
 
 
-def test_what_is_cut_or_hidden_is_0_and_its_row_still_sums_to_1() -> None:
+def test_what_is_cut_or_hidden_is_0_and_its_row_still_sums_to_1():
     off = Off(links=[("decoder", "1", "3", 4, 2)], tokens=[("source", 1)])
     answer = POCKET.attend(Question(source=PAIR[0], target=PAIR[1], off=off))
     maps = {name: weights_in(answer, name) for name in ("cross", "encoder", "decoder")}
@@ -140,7 +134,7 @@ def test_what_is_cut_or_hidden_is_0_and_its_row_still_sums_to_1() -> None:
     assert maps["encoder"][:, :, 1, 1].all()
 
 
-def test_a_lens_that_needs_more_than_weights_says_that_nothing_is_off_in_it() -> None:
+def test_a_lens_that_needs_more_than_weights_says_that_nothing_is_off_in_it():
     answer = POCKET.attend(Question(source=PAIR[0], lens="norm", off=Off(heads=OFF.heads)))
     assert answer["answer"]["changed"]["effect"] != 0
     assert answer["answer"]["notes"] == [
@@ -161,12 +155,12 @@ def test_a_lens_that_needs_more_than_weights_says_that_nothing_is_off_in_it() ->
         (Off(tokens=[("text", 0)]), "there is no token 0 of side 'text'"),
     ],
 )
-def test_what_is_not_there_cannot_be_switched_off(off: Off, said: str) -> None:
+def test_what_is_not_there_cannot_be_switched_off(off, said):
     with pytest.raises(UsageError, match=said.replace(".", r"\.")):
         POCKET.attend(Question(source=PAIR[0], target=PAIR[1], off=off))
 
 
-def test_a_row_of_which_nothing_is_left_is_told_and_not_made_up() -> None:
+def test_a_row_of_which_nothing_is_left_is_told_and_not_made_up():
     everything = [("source", place) for place in range(7)]
     answer = POCKET.attend(Question(source=PAIR[0], target=PAIR[1], off=Off(tokens=everything)))
     assert np.isnan(answer["answer"]["changed"]["effect"])
@@ -174,7 +168,7 @@ def test_a_row_of_which_nothing_is_left_is_told_and_not_made_up() -> None:
     assert note.startswith("the maps are of the model as it is:")
 
 
-def test_a_long_text_is_pooled() -> None:
+def test_a_long_text_is_pooled():
     answer = POCKET.attend(Question(source="The cat sat on the mat. " * 100, command="self"))
     (item,) = answer["document"]["maps"]
     assert item["queries"]["block"] > 1
@@ -182,7 +176,7 @@ def test_a_long_text_is_pooled() -> None:
 
 
 @pytest.mark.parametrize("target", [None, "a " * 1000])
-def test_a_text_of_few_characters_and_many_tokens_is_refused(target: str | None) -> None:
+def test_a_text_of_few_characters_and_many_tokens_is_refused(target):
     source = "a " * (3000 if target is None else 1001)
     with pytest.raises(InputError, match=r"tokens: 2,000 are read at most, cut it"):
         POCKET.attend(Question(source=source, target=target))
@@ -192,7 +186,7 @@ class GivenUpError(BaseException):
     """Nobody waits."""
 
 
-def test_work_that_nobody_waits_for_ends_between_layers() -> None:
+def test_work_that_nobody_waits_for_ends_between_layers():
     turns = 0
 
     def ask() -> None:
@@ -220,7 +214,7 @@ def test_work_that_nobody_waits_for_ends_between_layers() -> None:
         (Question(source="a", picture="aaaa"), "'pocket' reads no pictures"),
     ],
 )
-def test_a_mistake_is_one_line(question: Question, said: str) -> None:
+def test_a_mistake_is_one_line(question, said):
     with pytest.raises(AttnvizError, match=said) as found:
         POCKET.attend(question)
     assert "\n" not in str(found.value)
@@ -244,9 +238,7 @@ def answers_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Answ
     ("kind", "stream", "pieces"),
     [("gpt2", "causal", 2), ("bart", "cross", 0), ("roberta", "encoder", 1), ("t5", "cross", 0)],
 )
-def test_a_hugging_face_model_answers_as_ablate_and_ablated_do(
-    answers_of: Callable[[str], Answers], kind: str, stream: str, pieces: int
-) -> None:
+def test_a_hugging_face_model_answers_as_ablate_and_ablated_do(answers_of, kind, stream, pieces):
     answers = answers_of(kind)
     folder = str(answers.origin.model)
     texts = {"source": "The red car", "target": "the paper" if stream == "cross" else None}
@@ -266,9 +258,7 @@ def test_a_hugging_face_model_answers_as_ablate_and_ablated_do(
 
 
 @pytest.mark.models
-def test_a_model_that_predicts_nothing_answers_with_its_maps_and_one_line(
-    answers_of: Callable[[str], Answers],
-) -> None:
+def test_a_model_that_predicts_nothing_answers_with_its_maps_and_one_line(answers_of):
     answers = answers_of("bert")
     answer = answers.attend(Question(source="the red car", off=Off(tokens=[("text", 1)])))
     (note,) = answer["answer"]["notes"]
@@ -290,9 +280,7 @@ def as_file(kind: str) -> str:
 
 @pytest.mark.models
 @pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP"])
-def test_a_picture_is_answered_with_its_patches(
-    answers_of: Callable[[str], Answers], kind: str
-) -> None:
+def test_a_picture_is_answered_with_its_patches(answers_of, kind):
     answers = answers_of("vit")
     asked = Question(picture=as_file(kind), off=Off(heads=[("self", "0", "2")]))
     answer = answers.attend(asked)
@@ -305,9 +293,7 @@ def test_a_picture_is_answered_with_its_patches(
 
 
 @pytest.mark.models
-def test_a_picture_and_a_text_are_answered_together(
-    answers_of: Callable[[str], Answers],
-) -> None:
+def test_a_picture_and_a_text_are_answered_together(answers_of):
     answer = answers_of("llava").attend(Question(source="the red car", picture=as_file("PNG")))
     (item,) = answer["document"]["maps"]
     assert (item["stream"], item["keys"]["side"]) == ("text-to-picture", "picture")
@@ -326,17 +312,13 @@ def test_a_picture_and_a_text_are_answered_together(
         (base64.b64encode(b"%!PS-Adobe-3.0 EPSF-3.0\n").decode(), "the picture cannot be read"),
     ],
 )
-def test_what_is_no_picture_of_a_known_kind_is_refused(
-    answers_of: Callable[[str], Answers], picture: str, said: str
-) -> None:
+def test_what_is_no_picture_of_a_known_kind_is_refused(answers_of, picture, said):
     with pytest.raises(InputError, match=said):
         answers_of("vit").attend(Question(picture=picture))
 
 
 @pytest.mark.models
-def test_only_the_given_model_is_trusted_with_its_code(
-    answers_of: Callable[[str], Answers], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_only_the_given_model_is_trusted_with_its_code(answers_of, monkeypatch, tmp_path):
     given = str(answers_of("bert").origin.model)
     answers = Answers(Origin(model=given, allow_code=True, allow_pickle=True, revision="x"))
     assert answers._origin(Question()).allow_code
@@ -348,7 +330,7 @@ def test_only_the_given_model_is_trusted_with_its_code(
         answers._origin(Question(model=str(tmp_path)))
 
 
-def test_every_shipped_model_answers_and_loses_log_p_without_heads() -> None:
+def test_every_shipped_model_answers_and_loses_log_p_without_heads():
     own = Answers(Origin(model="pocket-lm"))
     names = [one["name"] for one in own.models()]
     assert names[:3] == ["pocket-lm", "pocket", "pocket-vit"]
@@ -366,7 +348,7 @@ def test_every_shipped_model_answers_and_loses_log_p_without_heads() -> None:
     assert other["answer"]["to"] == "fr"
 
 
-def test_the_shipped_model_of_pictures_sees_one_and_asks_for_it_where_there_is_none() -> None:
+def test_the_shipped_model_of_pictures_sees_one_and_asks_for_it_where_there_is_none():
     pytest.importorskip("PIL")
     answers = Answers(Origin())
     file = io.BytesIO()
@@ -392,6 +374,6 @@ def drawn_shape() -> Any:
     return drawn
 
 
-def test_facts_that_are_true_or_false_are_told_as_yes_or_no() -> None:
+def test_facts_that_are_true_or_false_are_told_as_yes_or_no():
     answer = Answers(Origin()).attend(Question(source="The red car."))
     assert ["translated", "yes"] in answer["document"]["provenance"]

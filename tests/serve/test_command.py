@@ -1,7 +1,5 @@
 """The command around the server: its address, its end, and what it refuses before it begins."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal
@@ -17,12 +15,12 @@ import pytest
 
 from tests.invoke import attnviz, imported
 from tests.patience import HUNG, wait_until
-from tests.serve.server import Server, serving
+from tests.serve.server import serving
 
 LONG = {"source": "The cat sat on the mat. " * 150}
 
 
-def test_the_address_is_all_that_stdout_gets(server: Server) -> None:
+def test_the_address_is_all_that_stdout_gets(server):
     assert server.address == f"http://127.0.0.1:{server.port}/?token={server.token}"
     assert len(server.token) >= 43  # 256 bits
     (listening,) = [
@@ -32,7 +30,7 @@ def test_the_address_is_all_that_stdout_gets(server: Server) -> None:
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_ends_it_at_once_while_it_computes(number: int, status: int) -> None:
+def test_a_signal_ends_it_at_once_while_it_computes(number, status):
     with serving() as server:
         own = psutil.Process(server.process.pid)
         client = server.connect()
@@ -50,7 +48,7 @@ def test_a_signal_ends_it_at_once_while_it_computes(number: int, status: int) ->
             client.getresponse()  # it did not finish the answer first, which takes minutes
 
 
-def test_a_question_that_is_given_up_is_not_worked_on_further(server: Server) -> None:
+def test_a_question_that_is_given_up_is_not_worked_on_further(server):
     client = server.connect()
     client.request("POST", "/ablate", b'{"source":"%s"}' % LONG["source"].encode(), server.own)
     wait_until(lambda: server.send("GET", "/progress").json()["doing"])
@@ -59,20 +57,20 @@ def test_a_question_that_is_given_up_is_not_worked_on_further(server: Server) ->
     assert server.ask(source="The cat sat.")["answer"]["written"] == "Le chat s'est assis."
 
 
-def test_a_port_that_is_taken_is_told_in_one_line(server: Server) -> None:
+def test_a_port_that_is_taken_is_told_in_one_line(server):
     done = attnviz("serve", "--port", server.port)
     assert done.status == 1
     assert done.mistake.startswith(f"cannot listen on 127.0.0.1 port {server.port}: ")
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "example.org", ""])
-def test_other_machines_are_answered_only_where_that_is_said(host: str) -> None:
+def test_other_machines_are_answered_only_where_that_is_said(host):
     done = attnviz("serve", "--host", host)
     assert done.status == 2
     assert "nothing is encrypted on the way. Add --allow-network" in done.mistake
 
 
-def test_on_a_network_it_says_what_that_means_and_still_wants_the_token() -> None:
+def test_on_a_network_it_says_what_that_means_and_still_wants_the_token():
     with serving("--host", "0.0.0.0", "--allow-network") as server:
         assert server.address.startswith(f"http://{socket.gethostname().lower()}:")
         assert server.send("GET", "/models").status == 200
@@ -84,23 +82,23 @@ def test_on_a_network_it_says_what_that_means_and_still_wants_the_token() -> Non
         assert "everyone who can reach this machine and has the address" in said
 
 
-def test_a_host_that_does_not_exist_is_told_in_one_line() -> None:
+def test_a_host_that_does_not_exist_is_told_in_one_line():
     done = attnviz("serve", "--host", "no.such.host.invalid", "--allow-network")
     assert (done.status, done.mistake.startswith("cannot listen on no.such.host.")) == (1, True)
 
 
-def test_mistakes_are_found_before_anything_is_opened() -> None:
+def test_mistakes_are_found_before_anything_is_opened():
     assert "65536" in attnviz("serve", "--port", 65536).mistake
     assert attnviz("serve", "--device-map", "auto").status == 2
 
 
-def test_a_model_that_is_not_there_is_told_before_anything_listens(tmp_path: Path) -> None:
+def test_a_model_that_is_not_there_is_told_before_anything_listens(tmp_path):
     done = attnviz("serve", "--model", tmp_path / "none")
     assert (done.status, done.mistake.partition(" '")[0]) == (1, "there is no folder")
     assert attnviz("serve", "--model", tmp_path).mistake.startswith(f"'{tmp_path}' is not a model")
 
 
-def test_the_pocket_model_is_served_without_torch() -> None:
+def test_the_pocket_model_is_served_without_torch():
     loaded, _ = imported("serve", "--port", 1 << 20)
     assert not {"torch", "transformers", "scipy", "starlette", "uvicorn", "numpy"} & loaded
     code = (
@@ -113,7 +111,7 @@ def test_the_pocket_model_is_served_without_torch() -> None:
     assert done.stdout.strip() == b""
 
 
-def test_without_the_extra_it_says_what_to_install(tmp_path: Path) -> None:
+def test_without_the_extra_it_says_what_to_install(tmp_path):
     (tmp_path / "uvicorn.py").write_text("raise ModuleNotFoundError('no', name='uvicorn')")
     done = subprocess.run(
         [sys.executable, "-m", "attnviz", "serve"],
@@ -128,7 +126,7 @@ def test_without_the_extra_it_says_what_to_install(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("sh") is None, reason="a shell stands in for a browser")
-def test_a_browser_is_given_a_file_and_not_the_token(tmp_path: Path) -> None:
+def test_a_browser_is_given_a_file_and_not_the_token(tmp_path):
     browser, seen = tmp_path / "browser", tmp_path / "seen"
     browser.write_text(f'#!/bin/sh\necho "$@" > {seen}.new\ncp "${{1#file://}}" {tmp_path}/copy\n'
                        f"mv {seen}.new {seen}\n")  # fmt: skip

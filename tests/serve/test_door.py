@@ -1,7 +1,5 @@
 """Who is let in: with the token or its cookie, by this machine's name, from the page itself."""
 
-from __future__ import annotations
-
 import pytest
 
 from attnviz.runs.serving import AccessPolicy
@@ -24,17 +22,13 @@ def cookie_of(server: Server) -> dict[str, str]:
 
 @pytest.mark.parametrize(("method", "path"), ROUTES)
 @pytest.mark.parametrize("given", ["", "Bearer", "Bearer x", "Bearer é", "Basic eDp4", "Bearer "])
-def test_without_the_token_nothing_is_answered(
-    server: Server, method: str, path: str, given: str
-) -> None:
+def test_without_the_token_nothing_is_answered(server, method, path, given):
     headers = JSON | {"Authorization": given} if given else JSON
     answer = server.send(method, path, QUESTION, headers)
     assert (answer.status, "token is missing" in answer.error) == (403, True)
 
 
-def test_the_token_of_the_address_becomes_a_strict_cookie_that_no_script_reads(
-    server: Server,
-) -> None:
+def test_the_token_of_the_address_becomes_a_strict_cookie_that_no_script_reads(server):
     answer = server.send("GET", f"/?token={server.token}", headers={})
     cookie, *terms = answer.headers["set-cookie"].split("; ")
     assert sorted(term.lower()[:5] for term in terms) == ["httpo", "path=", "sames"]
@@ -51,12 +45,12 @@ def test_the_token_of_the_address_becomes_a_strict_cookie_that_no_script_reads(
 
 
 @pytest.mark.parametrize("token", ["", "x", "%00", "%ff", "%C3%BC", "%0d%0aSet-Cookie: a=b"])
-def test_a_wrong_token_in_the_address_gives_no_cookie(server: Server, token: str) -> None:
+def test_a_wrong_token_in_the_address_gives_no_cookie(server, token):
     answer = server.send("GET", f"/?token={token.replace(' ', '+')}", headers={})
     assert (answer.status, "set-cookie" in answer.headers) == (403, False)
 
 
-def test_the_token_in_the_address_opens_the_page_only(server: Server) -> None:
+def test_the_token_in_the_address_opens_the_page_only(server):
     assert server.send("GET", f"/models?token={server.token}", headers={}).status == 403
 
 
@@ -66,9 +60,7 @@ def test_the_token_in_the_address_opens_the_page_only(server: Server) -> None:
      "127.0.0.1.nip.io:{port}", "[::1", "169.254.169.254:{port}", "127.0.0.1:{port}@x",
      "2130706433:{port}"],
 )  # fmt: skip
-def test_another_name_for_this_machine_is_refused_even_with_the_token(
-    server: Server, host: str
-) -> None:
+def test_another_name_for_this_machine_is_refused_even_with_the_token(server, host):
     named = {"Host": host.format(port=server.port)}
     for headers in (named | server.own, named | cookie_of(server)):
         answer = server.send("GET", "/models", headers=headers)
@@ -76,7 +68,7 @@ def test_another_name_for_this_machine_is_refused_even_with_the_token(
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "LOCALHOST", "[::1]"])
-def test_the_names_of_this_machine_are_answered(server: Server, host: str) -> None:
+def test_the_names_of_this_machine_are_answered(server, host):
     headers = {"Host": f"{host}:{server.port}"} | server.own
     assert server.send("GET", "/models", headers=headers).status == 200
 
@@ -94,9 +86,7 @@ def test_the_names_of_this_machine_are_answered(server: Server, host: str) -> No
         {},
     ],
 )
-def test_another_sites_page_gets_no_answer_with_the_users_cookie(
-    server: Server, said: dict[str, str]
-) -> None:
+def test_another_sites_page_gets_no_answer_with_the_users_cookie(server, said):
     headers = {name: value.format(port=server.port) for name, value in said.items()}
     answer = server.send("POST", "/attend", QUESTION, headers | JSON | cookie_of(server))
     assert answer.status == 403
@@ -104,21 +94,21 @@ def test_another_sites_page_gets_no_answer_with_the_users_cookie(
     assert not any(name.startswith("access-control") for name in answer.headers)
 
 
-def test_the_page_itself_is_answered_by_its_cookie(server: Server) -> None:
+def test_the_page_itself_is_answered_by_its_cookie(server):
     headers = {"Origin": f"http://127.0.0.1:{server.port}", "Sec-Fetch-Site": "same-origin"}
     assert (
         server.send("POST", "/attend", QUESTION, headers | JSON | cookie_of(server)).status == 200
     )
 
 
-def test_a_preflight_is_not_allowed_anything(server: Server) -> None:
+def test_a_preflight_is_not_allowed_anything(server):
     asked = {"Origin": "http://evil.example", "Access-Control-Request-Method": "POST"}
     answer = server.send("OPTIONS", "/attend", headers=asked | cookie_of(server))
     assert answer.status == 403
     assert not any(name.startswith("access-control") for name in answer.headers)
 
 
-def test_a_form_of_another_page_is_no_question(server: Server) -> None:
+def test_a_form_of_another_page_is_no_question(server):
     headers = {**server.own, "Content-Type": "text/plain"}
     answer = server.send("POST", "/attend", QUESTION, headers)
     assert (answer.status, answer.error) == (
@@ -127,7 +117,7 @@ def test_a_form_of_another_page_is_no_question(server: Server) -> None:
     )
 
 
-def test_every_answer_keeps_to_its_site(server: Server) -> None:
+def test_every_answer_keeps_to_its_site(server):
     for method, path in ROUTES:
         headers = server.send(method, path, QUESTION).headers
         assert headers["cross-origin-resource-policy"] == "same-origin"
@@ -137,7 +127,7 @@ def test_every_answer_keeps_to_its_site(server: Server) -> None:
         assert "server" not in headers
 
 
-def test_on_a_network_a_number_names_the_machine_and_a_foreign_name_does_not() -> None:
+def test_on_a_network_a_number_names_the_machine_and_a_foreign_name_does_not():
     door = AccessPolicy(frozenset({"localhost", "box"}), 8000, wide=True)
     for host in ("192.168.1.5:8000", "[fe80::1]:8000", "box:8000", "BOX:8000"):
         assert door.knows(host)

@@ -1,10 +1,7 @@
 """The served page in a real browser: it asks its server, and nobody and nothing else acts."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -51,9 +48,7 @@ def failed(tab: Any, why: str) -> None:
     tab.locator(".failed", has_text=why).first.wait_for()
 
 
-def test_the_token_leaves_the_address_and_no_script_can_read_the_cookie(
-    tab: Any, server: Server
-) -> None:
+def test_the_token_leaves_the_address_and_no_script_can_read_the_cookie(tab, server):
     address = tab.evaluate("location.href.split('#')[0]")
     assert re.fullmatch(rf"http://127.0.0.1:{server.port}/[\w-]+/", address)
     assert server.token not in address
@@ -63,7 +58,7 @@ def test_the_token_leaves_the_address_and_no_script_can_read_the_cookie(
     assert "voiture" in tab.locator("#ask").inner_text()
 
 
-def test_what_is_typed_is_answered_and_a_head_switched_off_changes_it(tab: Any) -> None:
+def test_what_is_typed_is_answered_and_a_head_switched_off_changes_it(tab):
     typed(tab, "The cat sat on the mat.")
     tab.locator("#ask", has_text="chat").wait_for()
     tab.locator("#overview .head").nth(12).click()
@@ -75,20 +70,20 @@ def test_what_is_typed_is_answered_and_a_head_switched_off_changes_it(tab: Any) 
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_hostile_words_are_shown_and_do_nothing(tab: Any, text: str) -> None:
+def test_hostile_words_are_shown_and_do_nothing(tab, text):
     typed(tab, f"the {text} cat")
     assert tab.evaluate("document.querySelectorAll('img, iframe, object, embed').length") == 0
     assert tab.evaluate("typeof hacked") == "undefined"
 
 
-def test_a_mistake_is_told_in_the_page_and_mended_by_typing(tab: Any) -> None:
+def test_a_mistake_is_told_in_the_page_and_mended_by_typing(tab):
     tab.locator("textarea").first.fill("x" * 8001)
     failed(tab, "8,000 characters are read at most")
     typed(tab, "The cat sat.")
     tab.wait_for_selector(".sentence .failed:empty", state="attached")
 
 
-def test_the_language_of_the_target_and_the_token_that_is_explained_are_chosen(tab: Any) -> None:
+def test_the_language_of_the_target_and_the_token_that_is_explained_are_chosen(tab):
     assert tab.locator("#text").get_attribute("placeholder") == "A sentence in English or French"
     tab.locator('[data-switch="to"]').select_option("en")
     tab.locator("label", has_text="English, written by the model").wait_for()
@@ -100,9 +95,7 @@ def test_the_language_of_the_target_and_the_token_that_is_explained_are_chosen(t
     assert "explain=1" in tab.url
 
 
-def test_a_model_of_one_text_has_no_second_field_and_a_server_that_has_gone_is_missed(
-    browser: Any,
-) -> None:
+def test_a_model_of_one_text_has_no_second_field_and_a_server_that_has_gone_is_missed(browser):
     with serving("--model", "pocket-lm") as server:
         context = browser.new_context()
         tab = context.new_page()
@@ -128,9 +121,7 @@ def test_a_model_of_one_text_has_no_second_field_and_a_server_that_has_gone_is_m
 
 
 @pytest.mark.models
-def test_where_nothing_is_predicted_nothing_can_be_switched_off(
-    browser: Any, tmp_path: Path
-) -> None:
+def test_where_nothing_is_predicted_nothing_can_be_switched_off(browser, tmp_path):
     from tests.hugging_face.tiny_models import bert
 
     with serving("--model", bert(tmp_path)) as server:

@@ -1,7 +1,5 @@
 """The interface is what `openapi.json` says: every route, and every field of real answers."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Iterator
@@ -16,7 +14,6 @@ import pytest
 from attnviz.runs.answering import Answers, Question
 from attnviz.runs.serving import AccessPolicy, JobQueue, application
 from tests.samples import ODD
-from tests.serve.server import Server
 
 FILE = json.loads(files("attnviz.runs").joinpath("openapi.json").read_bytes())
 SCHEMAS = FILE["components"]["schemas"]
@@ -49,7 +46,7 @@ def named(content: dict[str, Any]) -> str:
     return str(content["application/json"]["schema"]["$ref"].rpartition("/")[2])
 
 
-def test_the_schemas_are_schemas_and_leave_no_field_open() -> None:
+def test_the_schemas_are_schemas_and_leave_no_field_open():
     def walk(schema: Any) -> Iterator[Any]:
         if isinstance(schema, dict):
             yield schema
@@ -64,7 +61,7 @@ def test_the_schemas_are_schemas_and_leave_no_field_open() -> None:
                 assert "additionalProperties" in part, part
 
 
-def test_every_route_is_described_and_nothing_else() -> None:
+def test_every_route_is_described_and_nothing_else():
     app = application(JobQueue(Answers(None)), AccessPolicy(frozenset(), 0), "")  # type: ignore[arg-type]
     routes = {
         (route.path, method.lower())  # type: ignore[attr-defined]
@@ -77,7 +74,7 @@ def test_every_route_is_described_and_nothing_else() -> None:
     }
 
 
-def test_a_question_is_described_as_it_is_checked() -> None:
+def test_a_question_is_described_as_it_is_checked():
     _, found = msgspec.json.schema_components(
         [Question], ref_template="#/components/schemas/{name}"
     )
@@ -91,7 +88,7 @@ def test_a_question_is_described_as_it_is_checked() -> None:
 
 @pytest.mark.parametrize("case", QUESTIONS)
 @pytest.mark.parametrize("path", ["/attend", "/ablate"])
-def test_every_field_of_an_answer_is_described(server: Server, path: str, case: str) -> None:
+def test_every_field_of_an_answer_is_described(server, path, case):
     if path == "/ablate" and case == "long":
         return
     post = FILE["paths"][path]["post"]
@@ -105,12 +102,12 @@ def test_every_field_of_an_answer_is_described(server: Server, path: str, case: 
 
 
 @pytest.mark.parametrize("path", ["/models", "/progress"])
-def test_what_is_read_is_described(server: Server, path: str) -> None:
+def test_what_is_read_is_described(server, path):
     content = FILE["paths"][path]["get"]["responses"]["200"]["content"]
     check(server.send("GET", path).json(), named(content))
 
 
-def test_the_file_is_served(server: Server) -> None:
+def test_the_file_is_served(server):
     assert server.send("GET", "/openapi.json").json() == FILE
 
 
@@ -138,9 +135,7 @@ def test_the_file_is_served(server: Server) -> None:
         (b" " * (20 << 20), 413, "a question has 17,825,792 bytes at most"),
     ],
 )
-def test_a_body_that_is_no_question_is_refused_in_one_line(
-    server: Server, body: bytes, status: int, said: str
-) -> None:
+def test_a_body_that_is_no_question_is_refused_in_one_line(server, body, status, said):
     answer = server.send("POST", "/attend", body)
     assert answer.status == status
     assert said in answer.error
@@ -149,13 +144,13 @@ def test_a_body_that_is_no_question_is_refused_in_one_line(
     assert str(status) in FILE["paths"]["/attend"]["post"]["responses"]
 
 
-def test_what_is_not_there_is_refused_in_one_line(server: Server) -> None:
+def test_what_is_not_there_is_refused_in_one_line(server):
     for method, path, status in (("GET", "/x", 404), ("GET", "/attend", 405), ("PUT", "/", 405)):
         assert server.send(method, path).status == status
         assert server.send(method, path).error
 
 
-def test_progress_says_what_is_done(server: Server) -> None:
+def test_progress_says_what_is_done(server):
     slow = threading.Thread(
         target=server.ask, args=("/ablate",), kwargs={"source": "The cat sat on the mat. " * 20}
     )

@@ -1,7 +1,5 @@
 """Fifty clients at once, many of them hostile, slow or gone: nothing is mixed up, nothing grows."""
 
-from __future__ import annotations
-
 import json
 import random
 import socket
@@ -97,7 +95,7 @@ def client(server: Server, seed: int) -> Counter[str]:
 
 
 @pytest.mark.slow
-def test_fifty_clients_get_their_own_answers_or_one_line_and_memory_stays_flat() -> None:
+def test_fifty_clients_get_their_own_answers_or_one_line_and_memory_stays_flat():
     with serving(OMP_NUM_THREADS="1") as server:
         held = []
         for turn in range(TURNS):
@@ -116,7 +114,7 @@ def test_fifty_clients_get_their_own_answers_or_one_line_and_memory_stays_flat()
         assert server.process.communicate()[1].decode().splitlines() == ["note: Ctrl-C ends it"]
 
 
-def test_who_waits_too_long_in_line_is_told_so(server: Server) -> None:
+def test_who_waits_too_long_in_line_is_told_so(server):
     from attnviz.runs.serving import MOST_WAITING
 
     long = json.dumps({"source": "The cat sat on the mat. " * 150}).encode()
@@ -159,7 +157,7 @@ class Slow:
         return made, transport
 
 
-def test_who_sends_half_a_head_is_hung_up_on_in_time_and_never_starts_the_clock_anew() -> None:
+def test_who_sends_half_a_head_is_hung_up_on_in_time_and_never_starts_the_clock_anew():
     from attnviz.runs.serving import PATIENCE
 
     made, transport = Slow().connect()
@@ -172,7 +170,7 @@ def test_who_sends_half_a_head_is_hung_up_on_in_time_and_never_starts_the_clock_
     made.loop.call_later.return_value.cancel.assert_called_once()
 
 
-def test_connections_are_bounded_in_number() -> None:
+def test_connections_are_bounded_in_number():
     from attnviz.runs.serving import MOST_CONNECTIONS
 
     slow = Slow()

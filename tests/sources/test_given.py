@@ -1,7 +1,5 @@
 """Numbers from a file: weights of any shape, projections, saved maps."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -29,9 +27,7 @@ def written(path: Path, **members: Any) -> Path:
 
 
 @pytest.mark.parametrize("shape", [(3, 3), (2, 3, 3), (4, 2, 3, 3)])
-def test_weights_of_two_three_or_four_axes_are_taken(
-    tmp_path: Path, shape: tuple[int, ...]
-) -> None:
+def test_weights_of_two_three_or_four_axes_are_taken(tmp_path, shape):
     weights = weights_of((1,) * (4 - len(shape)) + shape).reshape(shape)  # type: ignore[arg-type]
     path = written(tmp_path / "m.json", weights=weights, tokens=["a", "b", "c"])
     attention = over_itself(source_of(path), "")
@@ -40,7 +36,7 @@ def test_weights_of_two_three_or_four_axes_are_taken(
     assert attention.tokens == ("a", "b", "c")
 
 
-def test_queries_and_keys_may_differ(tmp_path: Path) -> None:
+def test_queries_and_keys_may_differ(tmp_path):
     weights = weights_of((1, 1, 2, 3))[0, 0]
     names = {"query_tokens": ["x", "y"], "key_tokens": ["a", "b", "c"]}
     path = written(tmp_path / "m.json", weights=weights, **names)
@@ -51,7 +47,7 @@ def test_queries_and_keys_may_differ(tmp_path: Path) -> None:
     assert [token.text for token in renamed.key_tokens] == ["one", "two", "three"]
 
 
-def test_projections_attend_over_seeded_vectors_or_inputs_of_the_file(tmp_path: Path) -> None:
+def test_projections_attend_over_seeded_vectors_or_inputs_of_the_file(tmp_path):
     rng = np.random.default_rng(0)
     inputs, w_query, w_key = (
         rng.normal(size=(3, 4)),
@@ -100,13 +96,7 @@ def test_projections_attend_over_seeded_vectors_or_inputs_of_the_file(tmp_path: 
         ({"w_query": [[1.0]], "w_key": [[1.0]], "heads": 0.5}, "a", "must be one number"),
     ],
 )
-def test_matrices_that_do_not_fit_say_why(
-    members: dict[str, Any],
-    text: str,
-    message: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_matrices_that_do_not_fit_say_why(members, text, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     written(Path("m.json"), **members)
     with pytest.raises(AttnvizError) as caught:
@@ -114,12 +104,12 @@ def test_matrices_that_do_not_fit_say_why(
     assert message in str(caught.value)
 
 
-def test_a_sentence_about_maps_is_not_taken_for_a_saved_map(tmp_path: Path) -> None:
+def test_a_sentence_about_maps_is_not_taken_for_a_saved_map(tmp_path):
     path = written(tmp_path / "m.json", weights=[[1.0]], tokens=["maps"])
     assert over_itself(source_of(path), "").tokens == ("maps",)
 
 
-def test_a_saved_map_is_played_back_and_says_from_where(tmp_path: Path) -> None:
+def test_a_saved_map_is_played_back_and_says_from_where(tmp_path):
     from attnviz.storage.archive import dump_archive
 
     saved = attention_of(self_map(["a", "b"], 2, 2), text="a b")
@@ -132,7 +122,7 @@ def test_a_saved_map_is_played_back_and_says_from_where(tmp_path: Path) -> None:
         over_itself(source_of(path), "b a")
 
 
-def test_origins_that_contradict_each_other_are_refused(tmp_path: Path) -> None:
+def test_origins_that_contradict_each_other_are_refused(tmp_path):
     for origin, command, message in (
         (Origin(model="a", weights=tmp_path), "self", "--model and --weights name two origins"),
         (Origin(model="a"), "co", "--model is not for 'co'"),

@@ -1,7 +1,5 @@
 """What a lens is given, and what is said where it does not apply."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -60,7 +58,7 @@ def same(attention: Attention) -> Attention:
     return attention
 
 
-def test_every_lens_is_a_stream_of_its_name_and_the_raw_one_comes_first() -> None:
+def test_every_lens_is_a_stream_of_its_name_and_the_raw_one_comes_first():
     found = apply_lens("all", given, ask, same)
     assert [item.stream for item in found.maps] == ["raw", *LENSES]
     assert found.provenance.steps == ("lens all",)
@@ -71,19 +69,19 @@ def test_every_lens_is_a_stream_of_its_name_and_the_raw_one_comes_first() -> Non
         np.testing.assert_array_equal(item.weights, alone[item.stream].weights)
 
 
-def test_a_lens_that_does_not_apply_is_left_out_and_said() -> None:
+def test_a_lens_that_does_not_apply_is_left_out_and_said():
     found = apply_lens("all", given, no_model, same)
     assert [item.stream for item in found.maps] == ["raw", "rollout", "flow"]
     left = [note for note in found.provenance.notes if "left out" in note]
     assert [note.split()[1] for note in left] == ["gradient", "effect", "norm"]
 
 
-def test_what_was_asked_for_by_name_is_not_left_out() -> None:
+def test_what_was_asked_for_by_name_is_not_left_out():
     with pytest.raises(UsageError, match="saved maps hold its weights only"):
         apply_lens("all", given, no_model, same, insisted="gradients")
 
 
-def test_a_bug_is_not_left_out() -> None:
+def test_a_bug_is_not_left_out():
     def fail(needs: Needs) -> AttentionGradients:
         raise ValueError(needs)
 
@@ -91,7 +89,7 @@ def test_a_bug_is_not_left_out() -> None:
         apply_lens("all", given, fail, same)
 
 
-def test_maps_are_prepared_before_any_lens_looks() -> None:
+def test_maps_are_prepared_before_any_lens_looks():
     def renamed(attention: Attention) -> Attention:
         tokens = tuple(replace(token, label="X") for token in attention.main.key_tokens)
         item = replace(attention.main, query_tokens=tokens, key_tokens=tokens)
@@ -101,12 +99,12 @@ def test_maps_are_prepared_before_any_lens_looks() -> None:
         assert all(token.label == "X" for token in item.key_tokens)
 
 
-def test_only_predictions_need_a_head() -> None:
+def test_only_predictions_need_a_head():
     needing = [lens for lens in ("raw", "all", *LENSES) if needs_head(lens)]
     assert needing == ["all", "gradient", "effect"]
 
 
-def test_an_own_layer_has_values_and_no_output_projection() -> None:
+def test_an_own_layer_has_values_and_no_output_projection():
     layer = own("multi-head:size=8,heads=2")
     found = ask_source(layer, Query(TEXT), "values")
     assert isinstance(found, ValueVectors)
@@ -119,12 +117,12 @@ def test_an_own_layer_has_values_and_no_output_projection() -> None:
     np.testing.assert_allclose(by_head, expected, atol=1e-6)
 
 
-def test_an_own_layer_predicts_nothing() -> None:
+def test_an_own_layer_predicts_nothing():
     with pytest.raises(UsageError, match="predicts nothing: use --lens rollout, flow or norm"):
         ask_source(own(), Query(TEXT), "gradients")
 
 
-def test_a_file_of_weights_knows_neither(tmp_path: Path) -> None:
+def test_a_file_of_weights_knows_neither(tmp_path):
     path = tmp_path / "mine.npz"
     np.savez(path, weights=np.eye(2), tokens=np.array(["x", "y"]))
     source = open_source(Origin(weights=path), "self")
@@ -133,12 +131,12 @@ def test_a_file_of_weights_knows_neither(tmp_path: Path) -> None:
             ask_source(source, Query(""), needs)  # type: ignore[arg-type]
 
 
-def test_a_sentence_pair_is_told_its_lenses() -> None:
+def test_a_sentence_pair_is_told_its_lenses():
     with pytest.raises(UsageError, match="raw, rollout or flow only"):
         ask_source(own(), Query("a", "b", "pair"), "values")
 
 
-def test_a_model_that_cannot_is_left_out_like_any_other() -> None:
+def test_a_model_that_cannot_is_left_out_like_any_other():
     def cannot(needs: Needs) -> AttentionGradients:
         raise ModelError("it has no head")
 
@@ -156,12 +154,12 @@ def test_a_model_that_cannot_is_left_out_like_any_other() -> None:
         (("--lens", "all", "--target", "cat"), 2, "this source predicts nothing"),
     ],
 )
-def test_mistakes_are_one_line(arguments: tuple[str, ...], status: int, message: str) -> None:
+def test_mistakes_are_one_line(arguments, status, message):
     done = attnviz("self", TEXT, *OWN, *arguments)
     assert (done.status, message in done.mistake) == (status, True)
 
 
-def test_all_lenses_in_a_table_stand_one_below_the_other() -> None:
+def test_all_lenses_in_a_table_stand_one_below_the_other():
     done = attnviz("self", TEXT, *OWN, "--lens", "all")
     for lens in ("raw", "rollout", "flow", "norm"):
         assert f" · {lens} · lens all" in done.text
@@ -169,7 +167,7 @@ def test_all_lenses_in_a_table_stand_one_below_the_other() -> None:
     assert {row[rows[0].index("stream")] for row in rows[1:]} == {"raw", "rollout", "flow", "norm"}
 
 
-def test_every_lens_says_how_it_ranks_tokens_beside_hiding_them(tmp_path: Path) -> None:
+def test_every_lens_says_how_it_ranks_tokens_beside_hiding_them(tmp_path):
     done = attnviz("self", TEXT, "--lens", "all", "-f", "json", "-o", tmp_path / "a.json")
     told = done.json()["provenance"]["settings"][AGREEMENT]
     judged = attnviz("lenses", TEXT, "-f", "json", "-q").json()
@@ -186,7 +184,7 @@ def test_every_lens_says_how_it_ranks_tokens_beside_hiding_them(tmp_path: Path) 
         assert f"{AGREEMENT} {number}" in shown.partition(f" · {lens} · ")[2]
 
 
-def test_where_tokens_cannot_be_hidden_one_by_one_it_is_said() -> None:
+def test_where_tokens_cannot_be_hidden_one_by_one_it_is_said():
     source = load_pocket()
     explained = explained_by(open_experiment(source, Query("the cat sat " * 25)))
     said, facts = measure_agreement(
@@ -206,7 +204,7 @@ def test_where_tokens_cannot_be_hidden_one_by_one_it_is_said() -> None:
     assert (said.endswith("one by one: heads cannot be told apart"), facts) == (True, {})
 
 
-def test_estimated_effects_rank_links_as_cutting_them_does_in_each_stream() -> None:
+def test_estimated_effects_rank_links_as_cutting_them_does_in_each_stream():
     lines = (SAMPLES / "pairs.tsv").read_text(encoding="utf-8").splitlines()[:4]
     source, found = load_pocket(), dict[str, list[np.ndarray]]()
     for line in lines:
@@ -220,7 +218,7 @@ def test_estimated_effects_rank_links_as_cutting_them_does_in_each_stream() -> N
         assert rank_correlation(weight, abs(exact)) < 0.8
 
 
-def test_one_lens_can_be_picked_out_of_all() -> None:
+def test_one_lens_can_be_picked_out_of_all():
     picked = attnviz(
         "self", TEXT, *OWN, "--lens", "all", "--stream", "rollout", "-f", "json"
     ).json()
@@ -228,14 +226,14 @@ def test_one_lens_can_be_picked_out_of_all() -> None:
     assert picked["maps"][0]["weights"] == alone["maps"][0]["weights"]
 
 
-def test_saved_lenses_are_drawn_side_by_side_again(tmp_path: Path) -> None:
+def test_saved_lenses_are_drawn_side_by_side_again(tmp_path):
     saved, fresh, again = (tmp_path / name for name in ("all.npz", "fresh.svg", "again.svg"))
     attnviz("self", TEXT, *OWN, "--lens", "all", "-f", "none", "-o", saved, "--heatmap", fresh)
     attnviz("render", saved, "-f", "none", "--heatmap", again)
     assert again.read_bytes() == fresh.read_bytes()
 
 
-def test_a_saved_map_is_told_which_lenses_work(tmp_path: Path) -> None:
+def test_a_saved_map_is_told_which_lenses_work(tmp_path):
     saved = tmp_path / "raw.npz"
     attnviz("self", TEXT, *OWN, "-f", "none", "-o", saved)
     done = attnviz("render", saved, "--lens", "gradient")

@@ -1,7 +1,5 @@
 """Queries and keys that another program dumped: the weights are those that it had."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +63,7 @@ def dumped(family: str) -> tuple[dict[str, Any], Any]:
 
 @pytest.mark.models
 @pytest.mark.parametrize("family", FAMILIES)
-def test_weights_are_those_of_the_program_that_dumped(tmp_path: Path, family: str) -> None:
+def test_weights_are_those_of_the_program_that_dumped(tmp_path, family):
     kept, weights = dumped(family)
     path = tmp_path / "dump.safetensors"
     safetensors.torch.save_file({name: one.contiguous() for name, one in kept.items()}, path)
@@ -74,7 +72,7 @@ def test_weights_are_those_of_the_program_that_dumped(tmp_path: Path, family: st
     np.testing.assert_allclose(found.weights, weights, atol=2e-6)
 
 
-def test_heads_may_stand_side_by_side_and_numbers_may_be_bfloat16(tmp_path: Path) -> None:
+def test_heads_may_stand_side_by_side_and_numbers_may_be_bfloat16(tmp_path):
     torch.manual_seed(0)
     query, key = torch.randn(5, 4 * 8).bfloat16(), torch.randn(5, 2 * 8).bfloat16()
     path = tmp_path / "dump.safetensors"
@@ -96,9 +94,7 @@ def arrays(folder: Path, name: str = "dump.npz", **more: Any) -> Path:
 
 
 @pytest.mark.parametrize("causal", [False, True])
-def test_long_dumps_are_pooled_with_exact_links(
-    tmp_path: Path, causal: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_long_dumps_are_pooled_with_exact_links(tmp_path, causal, monkeypatch):
     path = arrays(tmp_path, bias=np.random.default_rng(1).normal(size=(3, 40, 40)))
     whole = attnviz.attend("", qk=path, causal=causal).weights
     monkeypatch.setattr("attnviz.models.queries_keys.TILE", 280)  # seven rows at a time
@@ -129,7 +125,7 @@ def test_long_dumps_are_pooled_with_exact_links(
     np.testing.assert_array_equal(part, whole[:, :, 10:13])
 
 
-def test_queries_that_follow_a_cache_are_the_last_positions(tmp_path: Path) -> None:
+def test_queries_that_follow_a_cache_are_the_last_positions(tmp_path):
     rng = np.random.default_rng(0)
     key = rng.normal(size=(2, 6, 4))
     query = rng.normal(size=(2, 6, 4))
@@ -142,7 +138,7 @@ def test_queries_that_follow_a_cache_are_the_last_positions(tmp_path: Path) -> N
     assert done.json()["maps"][0]["stream"] == "cross"
 
 
-def test_the_shell_reads_them_and_measures_their_heads(tmp_path: Path) -> None:
+def test_the_shell_reads_them_and_measures_their_heads(tmp_path):
     path = arrays(tmp_path, causal=1)
     done = shell("self", "--qk", path, "--head", "0", "-f", "json")
     assert done.json()["provenance"]["settings"]["weights"] == "computed from queries and keys"
@@ -162,12 +158,12 @@ def test_the_shell_reads_them_and_measures_their_heads(tmp_path: Path) -> None:
         ({"tokens": ["a", "b"]}, "has 40 key tokens, and 2 are named: a b"),
     ],
 )
-def test_what_does_not_fit_is_one_line(tmp_path: Path, more: dict[str, Any], why: str) -> None:
+def test_what_does_not_fit_is_one_line(tmp_path, more, why):
     with pytest.raises(InputError, match=why):
         attnviz.attend("", qk=arrays(tmp_path, **more))
 
 
-def test_other_origins_and_missing_arrays_are_refused(tmp_path: Path) -> None:
+def test_other_origins_and_missing_arrays_are_refused(tmp_path):
     path = arrays(tmp_path)
     with pytest.raises(UsageError, match="--model and --qk name two origins"):
         attnviz.attend("", qk=path, model="pocket")

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 
@@ -22,13 +20,13 @@ from tests.samples import checked, odd_texts
         ("مرحبا بكم", ["مرحبا", "بكم"]),
     ],
 )
-def test_words_and_signs_are_tokens(text: str, words: list[str]) -> None:
+def test_words_and_signs_are_tokens(text, words):
     assert [token.text for token in word_tokens(text)] == words
 
 
 @checked
 @given(odd_texts)
-def test_every_place_is_exact_and_only_white_space_is_left_out(text: str) -> None:
+def test_every_place_is_exact_and_only_white_space_is_left_out(text):
     tokens = word_tokens(text)
     end = 0
     for token in tokens:
@@ -40,6 +38,6 @@ def test_every_place_is_exact_and_only_white_space_is_left_out(text: str) -> Non
 
 
 @pytest.mark.parametrize("text", ["", " ", "\n\u3000\t"])
-def test_a_text_without_words_is_refused(text: str) -> None:
+def test_a_text_without_words_is_refused(text):
     with pytest.raises(InputError, match="the text is empty"):
         word_tokens(text)

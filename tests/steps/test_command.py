@@ -1,25 +1,20 @@
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from attnviz.cli.app import run
 
 
-def test_without_anything_the_worked_example_is_shown(capfd: pytest.CaptureFixture[str]) -> None:
+def test_without_anything_the_worked_example_is_shown(capfd):
     assert run(["steps"]) == 0
     out, err = capfd.readouterr()
     assert out.startswith("worked example · scaled dot-product attention")
     assert err == ""
 
 
-def test_a_sentence_is_said_to_be_untrained_and_gives_what_self_gives(
-    capfd: pytest.CaptureFixture[str],
-) -> None:
+def test_a_sentence_is_said_to_be_untrained_and_gives_what_self_gives(capfd):
     assert run(["steps", "The cat sat", "--mechanism", "scaled:size=8,seed=3", "-f", "json"]) == 0
     steps = json.loads(capfd.readouterr().out)
     assert "untrained" in steps["title"]
@@ -51,9 +46,7 @@ def test_a_sentence_is_said_to_be_untrained_and_gives_what_self_gives(
         (["--diagram", "-f", "json"], 2, "both want stdout"),
     ],
 )
-def test_a_mistake_is_one_line(
-    arguments: list[str], status: int, message: str, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_mistake_is_one_line(arguments, status, message, capfd):
     assert run(["steps", *arguments]) == status
     out, err = capfd.readouterr()
     assert out == ""
@@ -61,14 +54,12 @@ def test_a_mistake_is_one_line(
     assert message in err
 
 
-def test_a_very_long_sentence_is_no_file_name(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_very_long_sentence_is_no_file_name(capfd):
     assert run(["steps", "word " * 100, "-f", "none"]) == 0
     assert capfd.readouterr() == ("", "")
 
 
-def test_files_and_stdout_come_from_one_run(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_files_and_stdout_come_from_one_run(tmp_path, capfd):
     data, picture = tmp_path / "a.npz", tmp_path / "a.png"
     assert run(["steps", "--causal", "-o", str(data), "--scatter", str(picture), "--diagram"]) == 0
     assert "flowchart TD" in capfd.readouterr().out
@@ -78,7 +69,7 @@ def test_files_and_stdout_come_from_one_run(
 
 
 @pytest.mark.slow
-def test_neither_torch_nor_matplotlib_is_imported_for_a_table() -> None:
+def test_neither_torch_nor_matplotlib_is_imported_for_a_table():
     code = (
         "import sys; from attnviz.cli.app import run; run(['steps', 'a b']);"
         "sys.exit(bool({'torch', 'matplotlib', 'transformers'} & set(sys.modules)))"

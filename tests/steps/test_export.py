@@ -1,7 +1,4 @@
-from __future__ import annotations
-
 import json
-from pathlib import Path
 
 import numpy as np
 
@@ -11,7 +8,7 @@ from attnviz.teach.steps.given import CalculationInputs, worked_example
 from attnviz.teach.steps.show import mermaid
 
 
-def test_json_holds_every_matrix_by_name_at_full_precision() -> None:
+def test_json_holds_every_matrix_by_name_at_full_precision():
     steps = arithmetic(worked_example(), causal=True)
     found = json.loads(dump_json(steps.data()))
     for matrix in steps:
@@ -19,7 +16,7 @@ def test_json_holds_every_matrix_by_name_at_full_precision() -> None:
     assert "scaled_scores = scores / √2" in found["formulas"].splitlines()
 
 
-def test_both_files_are_read_back_as_the_same_calculation(tmp_path: Path) -> None:
+def test_both_files_are_read_back_as_the_same_calculation(tmp_path):
     given = CalculationInputs("two", np.eye(2) / 3, query_tokens=("a", "b"), key_tokens=("a", "b"))
     steps = arithmetic(given, causal=True)
     (tmp_path / "a.json").write_text(dump_json(steps.data()))
@@ -32,7 +29,7 @@ def test_both_files_are_read_back_as_the_same_calculation(tmp_path: Path) -> Non
         assert all(np.array_equal(again[matrix.name], matrix.values) for matrix in steps)
 
 
-def test_the_diagram_has_a_box_a_matrix_and_an_arrow_an_operand() -> None:
+def test_the_diagram_has_a_box_a_matrix_and_an_arrow_an_operand():
     steps = arithmetic(worked_example(), causal=True)
     lines = mermaid(steps).splitlines()
     arrows = [line.strip() for line in lines if "-->" in line]

@@ -1,7 +1,4 @@
-from __future__ import annotations
-
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -52,17 +49,17 @@ def build(**found: object) -> CalculationInputs:
         ({"inputs": SQUARE, "tokens": ["a", "b"]}, "inputs has 3 rows, but there are 2 query tok"),
     ],
 )
-def test_what_does_not_fit_is_named(found: dict, message: str) -> None:
+def test_what_does_not_fit_is_named(found, message):
     with pytest.raises(InputError, match=message):
         build(**found)
 
 
-def test_tokens_of_one_sequence_name_queries_and_keys() -> None:
+def test_tokens_of_one_sequence_name_queries_and_keys():
     given = build(inputs=SQUARE, tokens=["a", "b", "c"])
     assert given.query_tokens == given.key_tokens == ("a", "b", "c")
 
 
-def test_tokens_of_two_sequences_are_kept_apart() -> None:
+def test_tokens_of_two_sequences_are_kept_apart():
     given = build(
         query_input=SQUARE[:1],
         key_value_input=SQUARE,
@@ -85,7 +82,7 @@ def test_tokens_of_two_sequences_are_kept_apart() -> None:
         '{"inputs": [[1, 2]], "wquery": [[1]]}',
     ],
 )
-def test_a_bad_file_is_one_line_that_names_it(text: str, tmp_path: Path) -> None:
+def test_a_bad_file_is_one_line_that_names_it(text, tmp_path):
     path = tmp_path / "bad.json"
     path.write_text(text)
     with pytest.raises(InputError) as caught:
@@ -94,14 +91,14 @@ def test_a_bad_file_is_one_line_that_names_it(text: str, tmp_path: Path) -> None
     assert "\n" not in str(caught.value)
 
 
-def test_pickled_objects_are_refused(tmp_path: Path) -> None:
+def test_pickled_objects_are_refused(tmp_path):
     path = tmp_path / "pickled.npz"
     np.savez(path, inputs=np.array([object()], dtype=object))
     with pytest.raises(InputError, match=r"pickled\.npz"):
         CalculationInputs.from_file(path)
 
 
-def test_a_file_brings_its_name_as_title(tmp_path: Path) -> None:
+def test_a_file_brings_its_name_as_title(tmp_path):
     path = tmp_path / "mine.json"
     path.write_text(json.dumps({"inputs": [[1, 2]], "note": "any words"}))
     assert CalculationInputs.from_file(path).title == "mine.json"

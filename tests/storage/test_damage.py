@@ -1,14 +1,11 @@
 """What is damaged, foreign or empty is told in one sentence, never in a traceback."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json
 import random
 import zipfile
 from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -86,7 +83,7 @@ def changed_map(**fields: Any) -> bytes:
         (archive_of(attnviz=np.array([None])), "damaged"),
     ],
 )
-def test_what_cannot_be_read_says_why(data: bytes, message: str) -> None:
+def test_what_cannot_be_read_says_why(data, message):
     with pytest.raises(InputError) as caught:
         list(read_attention(data, "'f'"))
     assert message in str(caught.value)
@@ -95,14 +92,14 @@ def test_what_cannot_be_read_says_why(data: bytes, message: str) -> None:
 
 @checked
 @given(st.integers(0, len(ARCHIVE) - 1))
-def test_a_cut_archive_is_an_input_error(length: int) -> None:
+def test_a_cut_archive_is_an_input_error(length):
     with pytest.raises(InputError):
         list(read_attention(ARCHIVE[:length], "'f'"))
 
 
 @checked
 @given(st.integers(0, len(ARCHIVE) - 1), st.integers(1, 255))
-def test_a_flipped_byte_is_harmless_or_an_input_error(place: int, mask: int) -> None:
+def test_a_flipped_byte_is_harmless_or_an_input_error(place, mask):
     damaged = bytearray(ARCHIVE)
     damaged[place] ^= mask
     try:
@@ -114,19 +111,19 @@ def test_a_flipped_byte_is_harmless_or_an_input_error(place: int, mask: int) -> 
 
 @checked
 @given(st.integers(1, len(DOCUMENT) - 1))
-def test_a_cut_document_is_an_input_error(length: int) -> None:
+def test_a_cut_document_is_an_input_error(length):
     with pytest.raises(InputError):
         list(read_attention(DOCUMENT[:length], "'f'"))
 
 
-def test_pickled_arrays_are_never_loaded() -> None:
+def test_pickled_arrays_are_never_loaded():
     file = io.BytesIO()
     np.savez(file, attnviz=np.array([object()], dtype=object))
     with pytest.raises(InputError, match="damaged"):
         list(read_attention(file.getvalue(), "'f'"))
 
 
-def test_only_what_attnviz_wrote_is_taken_for_saved_attention() -> None:
+def test_only_what_attnviz_wrote_is_taken_for_saved_attention():
     assert holds_attention(ARCHIVE)
     assert holds_attention(DOCUMENT)
     assert not holds_attention(archive_of(weights=np.eye(2)))
@@ -138,12 +135,12 @@ def test_only_what_attnviz_wrote_is_taken_for_saved_attention() -> None:
     assert not holds_attention(b"PK\x03\x04 and no more")
 
 
-def test_json_says_where_it_breaks() -> None:
+def test_json_says_where_it_breaks():
     with pytest.raises(InputError, match=r"line 3 of 'a' is not JSON: .*column 7"):
         parse_json('{"a": ', "line 3 of 'a'")
 
 
-def test_json_shows_nothing_raw_that_turns_or_hides_text() -> None:
+def test_json_shows_nothing_raw_that_turns_or_hides_text():
     text = "\u202e\u200b\x7f\x9b\u2028\ufeff\u061c"
     dumped = dump_json({"a": text})
     assert dumped.isascii()
@@ -162,9 +159,7 @@ def rewritten(data: bytes, member: str, change: Callable[[bytes], bytes]) -> byt
 
 @checked
 @given(st.lists(st.tuples(st.integers(6, 117), st.sampled_from(b"0(){}'|<O-T\n")), min_size=1))
-def test_a_broken_header_of_a_member_is_harmless_or_an_input_error(
-    spoilt: list[tuple[int, int]],
-) -> None:
+def test_a_broken_header_of_a_member_is_harmless_or_an_input_error(spoilt):
     def change(content: bytes) -> bytes:
         broken = bytearray(content)
         for place, letter in spoilt:
@@ -187,8 +182,8 @@ def test_a_broken_header_of_a_member_is_harmless_or_an_input_error(
     ],
 )
 def test_a_shape_that_does_not_fit_is_refused_before_the_numbers_are_read(
-    claimed: str, message: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    claimed, message, monkeypatch
+):
     def claim(content: bytes) -> bytes:
         return (
             content[:10]
@@ -203,9 +198,7 @@ def test_a_shape_that_does_not_fit_is_refused_before_the_numbers_are_read(
 
 
 @pytest.mark.parametrize("name", ["weights", "attention"])
-def test_numbers_that_fit_no_token_are_not_read(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_numbers_that_fit_no_token_are_not_read(name, tmp_path, monkeypatch):
     monkeypatch.setattr("attnviz.storage.matrices.SMALL", 0)
     path = tmp_path / "a.npz"
     np.savez_compressed(path, **{name: np.zeros((300, 300)), "tokens": np.array(["a", "b"])})
@@ -221,7 +214,7 @@ def test_numbers_that_fit_no_token_are_not_read(
     assert set(read) <= {"tokens.npy"}
 
 
-def test_what_would_fill_the_memory_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_would_fill_the_memory_is_not_read(monkeypatch):
     monkeypatch.setattr(documents, "SMALL", 0)
     monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=8))
     with pytest.raises(InputError, match=r"more than half of the .* memory that are free"):
@@ -229,7 +222,7 @@ def test_what_would_fill_the_memory_is_not_read(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("command", ["render", "self"])
-def test_complex_numbers_never_lose_a_part_without_a_word(command: str, tmp_path: Path) -> None:
+def test_complex_numbers_never_lose_a_part_without_a_word(command, tmp_path):
     path, given = tmp_path / "a.npz", (("--weights",) if command == "self" else ())
     index = np.array(json.dumps([json.loads(DOCUMENT)]))
     members = {"0/0/self": SAVED.weights.astype(complex)}
@@ -260,7 +253,7 @@ def rows_of(**columns: Any) -> bytes:
         ({"maps": [{"stream": "s", "weights": ["x"]}]}, "missing required field 'query_tokens'"),
     ],
 )
-def test_foreign_parquet_is_told_by_its_column(columns: dict[str, Any], message: str) -> None:
+def test_foreign_parquet_is_told_by_its_column(columns, message):
     with pytest.raises(InputError) as caught:
         list(read_attention(rows_of(**columns), "'f'"))
     assert message in str(caught.value)
@@ -269,13 +262,13 @@ def test_foreign_parquet_is_told_by_its_column(columns: dict[str, Any], message:
 @pytest.mark.parametrize(
     ("shape", "weights"), [([1, 1, 1, 2], [1.0]), ([1, 1, -1, 1], [1.0]), ([1], [1.0]), (None, [1])]
 )
-def test_weights_that_do_not_fill_their_shape_are_an_input_error(shape: Any, weights: Any) -> None:
+def test_weights_that_do_not_fill_their_shape_are_an_input_error(shape, weights):
     item = {"stream": "s", "query_tokens": ["a"], "key_tokens": ["a"], "starts": [0, 0]}
     with pytest.raises(InputError, match="text 0 of 'f': "):
         list(read_attention(rows_of(maps=[{**item, "shape": shape, "weights": weights}]), "'f'"))
 
 
-def test_damaged_parquet_never_ends_the_process() -> None:
+def test_damaged_parquet_never_ends_the_process():
     writer = ParquetWriter()
     data = writer.add(SAVED, 0) + writer.finish()
     for seed in range(200):

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -27,7 +25,7 @@ def write(path: Path, **members: object) -> Path:
 
 
 @pytest.mark.parametrize("suffix", [".json", ".npz", ".safetensors"])
-def test_matrices_and_words_come_out_of_every_kind_of_file(tmp_path: Path, suffix: str) -> None:
+def test_matrices_and_words_come_out_of_every_kind_of_file(tmp_path, suffix):
     path = write(tmp_path / f"m{suffix}", weights=np.eye(2), tokens=["a", "b"])
     found = read_matrices(path)
     assert found["tokens"] == ["a", "b"]
@@ -54,9 +52,7 @@ def test_matrices_and_words_come_out_of_every_kind_of_file(tmp_path: Path, suffi
         ("a.safetensors", b"\xff" * 40, "cannot be read as .safetensors"),
     ],
 )
-def test_a_file_of_something_else_says_what_is_wrong(
-    tmp_path: Path, name: str, content: bytes, message: str
-) -> None:
+def test_a_file_of_something_else_says_what_is_wrong(tmp_path, name, content, message):
     path = tmp_path / name
     path.write_bytes(content)
     with pytest.raises(InputError) as caught:
@@ -64,7 +60,7 @@ def test_a_file_of_something_else_says_what_is_wrong(
     assert message in str(caught.value)
 
 
-def test_a_missing_file_and_a_folder_are_named(tmp_path: Path) -> None:
+def test_a_missing_file_and_a_folder_are_named(tmp_path):
     with pytest.raises(InputError, match="there is no file"):
         read_matrices(tmp_path / "a.json")
     (tmp_path / "b.json").mkdir()
@@ -72,18 +68,18 @@ def test_a_missing_file_and_a_folder_are_named(tmp_path: Path) -> None:
         read_matrices(tmp_path / "b.json")
 
 
-def test_numbers_of_half_precision_can_be_read(tmp_path: Path) -> None:
+def test_numbers_of_half_precision_can_be_read(tmp_path):
     path = write(tmp_path / "a.safetensors", weights=np.eye(2, dtype=np.float16))
     assert np.array_equal(read_matrices(path)["weights"], np.eye(2))
 
 
-def test_pickled_numbers_are_refused(tmp_path: Path) -> None:
+def test_pickled_numbers_are_refused(tmp_path):
     np.savez(tmp_path / "a.npz", weights=np.array([object()], dtype=object))
     with pytest.raises(InputError, match=r"cannot be read as \.npz"):
         read_matrices(tmp_path / "a.npz")
 
 
-def test_complex_numbers_are_not_cut_down(tmp_path: Path) -> None:
+def test_complex_numbers_are_not_cut_down(tmp_path):
     np.savez(tmp_path / "a.npz", weights=np.array([[1 + 2j]]))
     with pytest.raises(InputError, match="holds complex numbers"):
         read_matrices(tmp_path / "a.npz")

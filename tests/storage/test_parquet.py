@@ -1,7 +1,5 @@
 """Parquet: the same attention comes back, and other programs read it by the schema."""
 
-from __future__ import annotations
-
 import builtins
 import io
 import json
@@ -32,14 +30,14 @@ def written(found: list[Attention]) -> bytes:
 @few
 @given(several)
 @pytest.mark.slow
-def test_a_file_gives_back_what_was_saved(found: list[Attention]) -> None:
+def test_a_file_gives_back_what_was_saved(found):
     data = written(found)
     assert holds_attention(data)
     loaded = list(read_attention(data, "x"))
     assert [same(*pair) for pair in zip(found, loaded, strict=True)] == [True] * len(found)
 
 
-def test_blocks_starts_and_links_come_back() -> None:
+def test_blocks_starts_and_links_come_back():
     item = self_map(["a", "b"], 2, 2)
     link = Link("a", "b", 0.1 + 0.2, "0", "1", 17, 40_000)
     pooled = item.with_weights(item.weights, blocks=(4, 8), starts=(16, 0), links=(link,))
@@ -47,12 +45,12 @@ def test_blocks_starts_and_links_come_back() -> None:
     assert same(saved, next(iter(ParquetReader(io.BytesIO(written([saved]))))))
 
 
-def test_the_same_maps_make_the_same_bytes() -> None:
+def test_the_same_maps_make_the_same_bytes():
     found = [attention_of(self_map(["a", "b"], seed=seed)) for seed in range(3)]
     assert written(found) == written(found)
 
 
-def test_pyarrow_alone_can_fold_the_weights_by_the_schema() -> None:
+def test_pyarrow_alone_can_fold_the_weights_by_the_schema():
     item = self_map(["a", "b", "c"], 2, 4)
     table = pq.read_table(io.BytesIO(written([attention_of(item, text="a b c")])))
     assert table.column_names == [
@@ -68,7 +66,7 @@ def test_pyarrow_alone_can_fold_the_weights_by_the_schema() -> None:
     assert [token["text"] for token in found["query_tokens"]] == ["a", "b", "c"]
 
 
-def test_rows_are_written_in_groups_of_bounded_size(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_are_written_in_groups_of_bounded_size(monkeypatch):
     monkeypatch.setattr(parquet, "ROWS", 4)
     monkeypatch.setattr(parquet, "BYTES", 4 + 16 + 16)
     small = [attention_of(self_map(["a"], seed=seed)) for seed in range(5)]
@@ -89,7 +87,7 @@ def test_rows_are_written_in_groups_of_bounded_size(monkeypatch: pytest.MonkeyPa
 
 @checked
 @given(st.data())
-def test_a_cut_or_foreign_file_is_an_input_error(data: st.DataObject) -> None:
+def test_a_cut_or_foreign_file_is_an_input_error(data):
     whole = written([attention_of(self_map(["a", "b"]))])
     length = data.draw(st.integers(4, len(whole) - 1))
     with pytest.raises(InputError, match="damaged") as caught:
@@ -97,7 +95,7 @@ def test_a_cut_or_foreign_file_is_an_input_error(data: st.DataObject) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_a_table_of_another_schema_is_named() -> None:
+def test_a_table_of_another_schema_is_named():
     import pyarrow as pa
 
     file = io.BytesIO()
@@ -106,7 +104,7 @@ def test_a_table_of_another_schema_is_named() -> None:
         list(read_attention(file.getvalue(), "'f'"))
 
 
-def test_without_pyarrow_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_pyarrow_one_line_says_what_to_install(monkeypatch):
     data = written([attention_of(self_map(["a"]))])
     real = builtins.__import__
 

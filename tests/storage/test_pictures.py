@@ -1,14 +1,10 @@
 """Picture files of others: which formats are read, and one line for what is damaged or huge."""
 
-from __future__ import annotations
-
 import random
 import struct
 import zlib
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 from PIL import EpsImagePlugin, Image
@@ -38,15 +34,13 @@ def postscript(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     [read_picture, picture_crop, lambda path: read_frames([path])],
     ids=["picture", "shown", "frames"],
 )
-def test_postscript_under_a_pictures_name_is_not_run(
-    read: Callable[[Path], Any], postscript: Path
-) -> None:
+def test_postscript_under_a_pictures_name_is_not_run(read, postscript):
     with pytest.raises(InputError, match=r"a\.png' cannot be read as a picture: it is none of PNG"):
         read(postscript)
 
 
 @pytest.mark.parametrize("words", [["image"], ["corpus", "--model", "pocket-vit"]])
-def test_commands_run_no_postscript(words: list[str], postscript: Path) -> None:
+def test_commands_run_no_postscript(words, postscript):
     done = attnviz(*words[:1], postscript, *words[1:])
     assert done.status == 1
     assert "cannot be read as a picture" in done.err
@@ -54,7 +48,7 @@ def test_commands_run_no_postscript(words: list[str], postscript: Path) -> None:
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_every_format_of_the_list_is_read(name: str, tmp_path: Path) -> None:
+def test_every_format_of_the_list_is_read(name, tmp_path):
     Image.init()
     if name not in Image.SAVE:
         pytest.skip(f"this Pillow writes no {name}")
@@ -62,9 +56,7 @@ def test_every_format_of_the_list_is_read(name: str, tmp_path: Path) -> None:
     assert read_picture(tmp_path / "a.png").size == (4, 3)
 
 
-def test_a_small_file_of_a_huge_picture_is_refused_before_its_pixels_are_read(
-    tmp_path: Path,
-) -> None:
+def test_a_small_file_of_a_huge_picture_is_refused_before_its_pixels_are_read(tmp_path):
     def chunk(kind: bytes, data: bytes) -> bytes:
         return (
             struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
@@ -81,7 +73,7 @@ def test_a_small_file_of_a_huge_picture_is_refused_before_its_pixels_are_read(
 
 @pytest.mark.filterwarnings("ignore")  # Pillow's own, of what is damaged
 @pytest.mark.parametrize("name", ["PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM"])
-def test_a_damaged_file_is_a_picture_or_one_line(name: str, tmp_path: Path) -> None:
+def test_a_damaged_file_is_a_picture_or_one_line(name, tmp_path):
     draw = random.Random(name)
     path, exif = tmp_path / "a.png", Image.Exif()
     exif[0x0112] = 6

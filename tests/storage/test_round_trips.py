@@ -1,7 +1,5 @@
 """Saving and loading changes nothing, whichever file it goes through."""
 
-from __future__ import annotations
-
 import io
 import json
 from dataclasses import replace
@@ -51,7 +49,7 @@ def as_json_lines(found: list[Attention]) -> bytes:
 @checked
 @given(several)
 @pytest.mark.slow
-def test_an_archive_gives_back_what_was_saved(found: list[Attention]) -> None:
+def test_an_archive_gives_back_what_was_saved(found):
     loaded = list(ArchiveReader(io.BytesIO(dump_archive(found))))
     assert len(loaded) == len(found)
     assert all(same(*pair) for pair in zip(found, loaded, strict=True))
@@ -60,7 +58,7 @@ def test_an_archive_gives_back_what_was_saved(found: list[Attention]) -> None:
 @checked
 @given(attentions())
 @pytest.mark.slow
-def test_a_document_gives_back_what_was_saved(attention: Attention) -> None:
+def test_a_document_gives_back_what_was_saved(attention):
     assert same(attention, next(read_attention(as_document([attention]), "x")))
 
 
@@ -68,16 +66,14 @@ def test_a_document_gives_back_what_was_saved(attention: Attention) -> None:
 @given(several)
 @pytest.mark.parametrize("dump", [as_archive, as_json_list, as_json_lines])
 @pytest.mark.slow
-def test_every_file_of_several_texts_gives_them_back_in_order(
-    dump: object, found: list[Attention]
-) -> None:
+def test_every_file_of_several_texts_gives_them_back_in_order(dump, found):
     data = dump(found)  # type: ignore[operator]
     assert holds_attention(data)
     loaded = list(read_attention(data, "x"))
     assert [same(*pair) for pair in zip(found, loaded, strict=True)] == [True] * len(found)
 
 
-def test_a_change_of_the_last_bit_would_be_seen() -> None:
+def test_a_change_of_the_last_bit_would_be_seen():
     item = self_map(["a", "b"])
     changed = item.weights.copy()
     changed[0, 0, 0, 0] = np.nextafter(changed[0, 0, 0, 0], np.float32(1))
@@ -85,25 +81,25 @@ def test_a_change_of_the_last_bit_would_be_seen() -> None:
     assert same(attention_of(item), attention_of(item.with_weights(item.weights.copy())))
 
 
-def test_the_same_maps_make_the_same_bytes() -> None:
+def test_the_same_maps_make_the_same_bytes():
     item = attention_of(self_map(["a", "b"], 2, 3))
     assert dump_archive([item]) == dump_archive([item])
 
 
-def test_an_archive_needs_nothing_but_numpy_and_no_pickle() -> None:
+def test_an_archive_needs_nothing_but_numpy_and_no_pickle():
     item = self_map(["a", "b"], 2, 3)
     with np.load(io.BytesIO(dump_archive([attention_of(item, text="a b")]))) as archive:
         assert np.array_equal(archive["0/0/self"], item.weights)
         assert json.loads(str(archive["attnviz"]))[0]["text"] == "a b"
 
 
-def test_a_selection_of_heads_can_be_written() -> None:
+def test_a_selection_of_heads_can_be_written():
     item = self_map(["a", "b"], 2, 4)
     chosen = attention_of(item.with_weights(item.weights[:, [2, 0]], heads=("2", "0")))
     assert same(chosen, next(read_attention(as_document([chosen]), "x")))
 
 
-def test_the_document_has_the_keys_that_the_schema_promises() -> None:
+def test_the_document_has_the_keys_that_the_schema_promises():
     item = self_map(["John", "ran"])
     tokens = (Token("John", 0, 4, label="B-PER"), Token("[SEP]", 4, 4, special=True))
     document = to_document(attention_of(item, text="John"))
@@ -121,12 +117,12 @@ def test_the_document_has_the_keys_that_the_schema_promises() -> None:
     ]
 
 
-def test_a_pair_has_source_and_target_instead_of_a_text() -> None:
+def test_a_pair_has_source_and_target_instead_of_a_text():
     pair = Attention((self_map(["a"]),), attention_of().provenance, source="a", target="b")
     assert list(to_document(pair)) == ["schema", "id", "source", "target", "maps", "provenance"]
 
 
-def test_what_the_program_steers_by_is_read_back_from_facts_of_the_provenance() -> None:
+def test_what_the_program_steers_by_is_read_back_from_facts_of_the_provenance():
     facts = {PARTS: "prompt and output", SECOND_PART: 4, "prompt tokens": 2, "output tokens": 3}
     provenance = Provenance("file", "m", settings=facts | {DECISION: "cat (70%)"})
     saved = Attention((self_map(["a", "b"]),), replace(provenance, steps=("head 1", "lens all")))

@@ -1,7 +1,5 @@
 """One text of many is read without the others, from every kind of file and from shards."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -47,7 +45,7 @@ def written(path: Path, found: list[Attention]) -> Path:
 
 
 @every_kind
-def test_an_id_goes_before_a_number_and_numbers_count_from_0(kind: str, tmp_path: Path) -> None:
+def test_an_id_goes_before_a_number_and_numbers_count_from_0(kind, tmp_path):
     found = texts(IDS)
     files = openers(written(tmp_path / f"a.{kind}", found))
     for record, place in (("first", 0), ("0", 1), (IDS[2], 2), ("7", 3), ("3", 3), ("4", 4)):
@@ -59,14 +57,14 @@ def test_an_id_goes_before_a_number_and_numbers_count_from_0(kind: str, tmp_path
 
 
 @every_kind
-def test_texts_come_one_by_one_in_order(kind: str, tmp_path: Path) -> None:
+def test_texts_come_one_by_one_in_order(kind, tmp_path):
     found = texts(IDS)
     read = list(read_all(openers(written(tmp_path / f"a.{kind}", found))))
     assert [same(*pair) for pair in zip(found, read, strict=True)] == [True] * len(found)
 
 
 @every_kind
-def test_shards_are_read_as_one(kind: str, tmp_path: Path) -> None:
+def test_shards_are_read_as_one(kind, tmp_path):
     found, path = texts([*"0123456", "x"]), tmp_path / f"a.{kind}"
     for number, start in enumerate(range(0, 8, 3)):
         written(shard_path(path, number), found[start : start + 3])
@@ -79,9 +77,7 @@ def test_shards_are_read_as_one(kind: str, tmp_path: Path) -> None:
     assert len(list(read_all(openers(path)))) == 1
 
 
-def test_a_text_whose_id_is_its_number_is_looked_for_in_its_shard_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_text_whose_id_is_its_number_is_looked_for_in_its_shard_first(tmp_path, monkeypatch):
     path = tmp_path / "a.npz"
     for number in range(6):
         written(shard_path(path, number), texts([str(2 * number), str(2 * number + 1)]))
@@ -99,9 +95,7 @@ def test_a_text_whose_id_is_its_number_is_looked_for_in_its_shard_first(
 
 
 @pytest.mark.parametrize("kind", ["npz", "jsonl"])
-def test_other_texts_are_not_unpacked(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_texts_are_not_unpacked(kind, tmp_path, monkeypatch):
     files = openers(written(tmp_path / f"a.{kind}", texts(list("abcdef"))))
     made: list[str] = []
     room = "attnviz.storage.archive" if kind == "npz" else "attnviz.storage.saved_maps"
@@ -116,19 +110,19 @@ def test_other_texts_are_not_unpacked(
     assert made == ["e"]
 
 
-def test_texts_of_the_same_id_all_come(tmp_path: Path) -> None:
+def test_texts_of_the_same_id_all_come(tmp_path):
     files = openers(written(tmp_path / "a.npz", texts(["a", "b", "a"])))
     assert len(pick(files, "a", "'a'")) == 2
 
 
-def test_lines_of_another_writer_are_read_by_their_id(tmp_path: Path) -> None:
+def test_lines_of_another_writer_are_read_by_their_id(tmp_path):
     path = written(tmp_path / "a.jsonl", texts(["a", "b"]))
     lines = path.read_text().replace('{"schema":1,"id":"b",', '{"id": "b", "schema": 1, ')
     path.write_text(lines)
     assert pick(openers(path), "b", "'a'")[0].id == "b"
 
 
-def test_a_damaged_line_is_named_and_those_before_it_come(tmp_path: Path) -> None:
+def test_a_damaged_line_is_named_and_those_before_it_come(tmp_path):
     path = written(tmp_path / "a.jsonl", texts(["a", "b"]))
     with path.open("a") as file:
         file.write("{")
@@ -138,12 +132,12 @@ def test_a_damaged_line_is_named_and_those_before_it_come(tmp_path: Path) -> Non
         next(read)
 
 
-def test_a_missing_file_is_named_once(tmp_path: Path) -> None:
+def test_a_missing_file_is_named_once(tmp_path):
     with pytest.raises(InputError, match="there is no file"):
         list(read_all(openers(tmp_path / "no.npz")))
 
 
-def test_the_head_to_show_first_is_saved_with_the_provenance_as_it_always_was() -> None:
+def test_the_head_to_show_first_is_saved_with_the_provenance_as_it_always_was():
     focus = {"self": Focus("0", "1", "trained to align")}
     document = to_document(attention_of(self_map(("a", "b"), 1, 2), focus=focus))
     saved = {"self": {"layer": "0", "head": "1", "why": "trained to align"}}

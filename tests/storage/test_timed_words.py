@@ -1,7 +1,5 @@
 """Words with their times: what is written is read again, and what is none is refused."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -50,7 +48,7 @@ def write(folder: Path, name: str, text: str) -> Path:
     return folder / name
 
 
-def test_every_form_is_read_as_it_was_written(tmp_path: Path) -> None:
+def test_every_form_is_read_as_it_was_written(tmp_path):
     grid = write(tmp_path, "a.TextGrid", as_textgrid(WORDS, 3.0))
     vtt = write(tmp_path, "a.vtt", as_vtt(WORDS))
     rows = "".join(f"{w.text}\t{w.start}\t{w.end}\n" for w in WORDS)
@@ -61,13 +59,13 @@ def test_every_form_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert "00:00:00.700 --> 00:00:01.250\n&lt;b&gt;&amp;amp;\n" in vtt.read_text("utf-8")
 
 
-def test_short_and_long_textgrids_are_read(tmp_path: Path) -> None:
+def test_short_and_long_textgrids_are_read(tmp_path):
     for text in (SHORT, LONG):
         path = write(tmp_path, "a.textgrid", text)
         assert read_timed_words(path) == [TimedWord("car", 1, 2.5)]
 
 
-def test_a_textgrid_has_no_interval_without_a_length(tmp_path: Path) -> None:
+def test_a_textgrid_has_no_interval_without_a_length(tmp_path):
     words = [TimedWord("a", 0, 0), TimedWord("b", 0, 1), TimedWord("c", 1, 1)]
     path = write(tmp_path, "a.textgrid", as_textgrid(words, 1.0))
     assert read_timed_words(path) == [TimedWord("b", 0, 1)]
@@ -88,9 +86,7 @@ def test_a_textgrid_has_no_interval_without_a_length(tmp_path: Path) -> None:
         ("a.textgrid", SHORT[:-12], "no complete .textgrid"),
     ],
 )
-def test_what_holds_no_times_is_refused_in_one_line(
-    name: str, text: str, said: str, tmp_path: Path
-) -> None:
+def test_what_holds_no_times_is_refused_in_one_line(name, text, said, tmp_path):
     with pytest.raises(InputError, match=said):
         read_timed_words(write(tmp_path, name, text))
     with pytest.raises(InputError, match="cannot be read: No such file"):
@@ -98,7 +94,7 @@ def test_what_holds_no_times_is_refused_in_one_line(
 
 
 @given(st.text(max_size=60), st.sampled_from([".tsv", ".vtt", ".textgrid"]), st.integers(0, 400))
-def test_whatever_a_file_holds_it_is_read_or_refused(text: str, suffix: str, cut: int) -> None:
+def test_whatever_a_file_holds_it_is_read_or_refused(text, suffix, cut):
     whole = as_textgrid(WORDS, 3) if suffix == ".textgrid" else as_vtt(WORDS)
     with TemporaryDirectory() as folder:
         path = Path(folder) / f"a{suffix}"

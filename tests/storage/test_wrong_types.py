@@ -1,13 +1,10 @@
 """A saved document with any field of a wrong type: one line or a right answer, in every format."""
 
-from __future__ import annotations
-
 import copy
 import io
 import json
 from collections.abc import Iterator
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -138,7 +135,7 @@ def answer(data: bytes) -> list[Attention] | InputError:
 @pytest.mark.parametrize(
     "kind", ["json", *(pytest.param(kind, marks=pytest.mark.slow) for kind in FORMATS[1:])]
 )
-def test_any_field_of_any_wrong_type_is_an_input_error_or_read(kind: str) -> None:
+def test_any_field_of_any_wrong_type_is_an_input_error_or_read(kind):
     cases = [saved(changed(at, value), kind) for at in PLACES for value in WRONG]
     told = [answer(data) for data in cases if data is not None]
     refused = [item for item in told if isinstance(item, InputError)]
@@ -147,7 +144,7 @@ def test_any_field_of_any_wrong_type_is_an_input_error_or_read(kind: str) -> Non
 
 
 @pytest.mark.parametrize("kind", FORMATS)
-def test_what_was_not_changed_is_read(kind: str) -> None:
+def test_what_was_not_changed_is_read(kind):
     data = saved(WHOLE, kind)
     assert data is not None
     *_, found = read_any(data, "'f'")
@@ -155,9 +152,7 @@ def test_what_was_not_changed_is_read(kind: str) -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_every_command_answers_or_tells_a_wrong_field_in_one_line(
-    command: tuple[str, ...], tmp_path: Path
-) -> None:
+def test_every_command_answers_or_tells_a_wrong_field_in_one_line(command, tmp_path):
     sound, file = tmp_path / "sound.json", tmp_path / "changed.json"
     sound.write_text(json.dumps(WHOLE))
     for turn, value in enumerate(WRONG):
@@ -181,9 +176,7 @@ def test_every_command_answers_or_tells_a_wrong_field_in_one_line(
     ],
 )
 @pytest.mark.parametrize("kind", FORMATS)
-def test_the_record_and_the_field_are_named(
-    kind: str, at: Path_, value: Any, message: str, tmp_path: Path
-) -> None:
+def test_the_record_and_the_field_are_named(kind, at, value, message, tmp_path):
     data = saved(changed(at, value), kind)
     assert data is not None
     file = tmp_path / f"a.{kind}"

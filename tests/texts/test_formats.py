@@ -1,7 +1,5 @@
 """Each format of lines gives texts with their numbers and what stood there."""
 
-from __future__ import annotations
-
 import io
 import json
 from pathlib import PurePath
@@ -30,13 +28,13 @@ from attnviz.storage.texts.lines import FileFormat
         ("a.txt.zip", None),
     ],
 )
-def test_the_name_says_the_format(name: str, expected: str | None) -> None:
+def test_the_name_says_the_format(name, expected):
     assert format_of_file(PurePath(name)) == expected
     assert is_packed(PurePath(name)) == name.lower().endswith(".gz")
 
 
 @given(st.binary())
-def test_any_bytes_give_texts_or_reasons_and_every_line_back(data: bytes) -> None:
+def test_any_bytes_give_texts_or_reasons_and_every_line_back(data):
     for input_format in ("txt", "jsonl"):
         found = list(read_texts(io.BytesIO(data), "'a'", FileFormat(input_format, keep_blank=True)))
         lines = list(io.BytesIO(data))
@@ -49,7 +47,7 @@ def test_any_bytes_give_texts_or_reasons_and_every_line_back(data: bytes) -> Non
 
 
 @given(st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"]), min_size=1))
-def test_a_line_of_text_is_the_text_itself_and_not_a_copy(line: str) -> None:
+def test_a_line_of_text_is_the_text_itself_and_not_a_copy(line):
     if line.isspace() or line.startswith("\ufeff"):
         return
     (found,) = read_texts([line.encode() + b"\n"], "'a'", FileFormat())
@@ -58,7 +56,7 @@ def test_a_line_of_text_is_the_text_itself_and_not_a_copy(line: str) -> None:
     assert found.raw is found.text
 
 
-def test_objects_may_have_keys_of_their_own() -> None:
+def test_objects_may_have_keys_of_their_own():
     line = json.dumps({"sentence": "one two", "key": 7, "tags": ["A", "B"], "id": "no"}).encode()
     columns = {"text": "sentence", "id": "key", "labels": "tags"}
     (found,) = read_texts([line], "'a'", FileFormat("jsonl", columns=columns))
@@ -69,14 +67,14 @@ def test_objects_may_have_keys_of_their_own() -> None:
     assert str(bad.error) == "line 1 of 'a' has no \"sentence\""
 
 
-def test_an_object_whose_id_is_null_gets_its_number() -> None:
+def test_an_object_whose_id_is_null_gets_its_number():
     (found,) = read_texts([b'{"text": "x", "id": null}'], "'a'", FileFormat("jsonl"))
     assert isinstance(found, Text)
     assert found.id == "0"
 
 
 @pytest.mark.slow
-def test_a_line_of_a_hundred_megabytes_is_one_text() -> None:
+def test_a_line_of_a_hundred_megabytes_is_one_text():
     line = "word \u00e9 ".encode() * 12_500_000
     first, second = read_texts([line + b"\n", b"next\n"], "'a'", FileFormat())
     assert isinstance(first, Text)

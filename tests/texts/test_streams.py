@@ -1,7 +1,5 @@
 """Bytes become lines, unpacked where they are gzip, and a broken file ends in one clear error."""
 
-from __future__ import annotations
-
 import gzip
 import io
 from collections.abc import Iterator
@@ -32,9 +30,7 @@ class Drops(io.RawIOBase):
 
 
 @given(st.lists(st.binary(max_size=6)), st.lists(st.integers(1, 5)), st.booleans())
-def test_lines_are_those_of_the_file_however_they_come(
-    pieces: list[bytes], sizes: list[int], packed: bool
-) -> None:
+def test_lines_are_those_of_the_file_however_they_come(pieces, sizes, packed):
     data = b"\n".join(pieces)
     if data.startswith(b"\x1f\x8b"):
         return
@@ -42,19 +38,19 @@ def test_lines_are_those_of_the_file_however_they_come(
     assert list(open_lines(stream, "a")) == list(io.BytesIO(data))
 
 
-def test_a_line_longer_than_every_chunk_is_one_line() -> None:
+def test_a_line_longer_than_every_chunk_is_one_line():
     data = b"x" * 1_000_000 + b"\nnext"
     assert list(LineReader(io.BytesIO(data))) == [b"x" * 1_000_000 + b"\n", b"next"]
 
 
-def test_nothing_is_read_before_it_is_wanted() -> None:
+def test_nothing_is_read_before_it_is_wanted():
     stream = io.BytesIO(b"line\n" * 1_000_000)
     lines = whole_lines(open_lines(stream, "a"), "a")
     next(lines)
     assert stream.tell() <= 1 << 17
 
 
-def test_several_gzip_files_in_one_are_read_through() -> None:
+def test_several_gzip_files_in_one_are_read_through():
     data = gzip.compress(b"one\n") + gzip.compress(b"two\n")
     assert list(open_lines(io.BytesIO(data), "a", packed=True)) == [b"one\n", b"two\n"]
 
@@ -64,7 +60,7 @@ CONTENT = "".join(f"number {number * number} \u00e9\n" for number in range(400))
 
 @pytest.mark.parametrize("cut", range(0, len(gzip.compress(CONTENT, mtime=0)), 7))
 @pytest.mark.slow
-def test_a_gzip_file_cut_anywhere_gives_whole_lines_and_then_one_error(cut: int) -> None:
+def test_a_gzip_file_cut_anywhere_gives_whole_lines_and_then_one_error(cut):
     whole = CONTENT.decode().splitlines()
     data = gzip.compress(CONTENT, mtime=0)[:cut]
 
@@ -79,7 +75,7 @@ def test_a_gzip_file_cut_anywhere_gives_whole_lines_and_then_one_error(cut: int)
     assert str(last.error) == f"'a.gz' cannot be read after line {len(texts)}: {reason}"
 
 
-def test_most_of_a_cut_gzip_file_is_read() -> None:
+def test_most_of_a_cut_gzip_file_is_read():
     data = gzip.compress(CONTENT)[:-20]
     found = []
     with pytest.raises(BrokenFileError):
@@ -93,7 +89,7 @@ def _collect(data: bytes, found: list[bytes]) -> Iterator[bytes]:
         yield line
 
 
-def test_a_damaged_gzip_file_is_named_so() -> None:
+def test_a_damaged_gzip_file_is_named_so():
     data = bytearray(gzip.compress(CONTENT))
     data[-6] ^= 1
     with pytest.raises(BrokenFileError, match="its gzip is damaged"):
@@ -104,7 +100,7 @@ def test_a_damaged_gzip_file_is_named_so() -> None:
         list(whole_lines(open_lines(io.BytesIO(data), "a"), "a"))
 
 
-def test_a_disk_that_fails_is_named_with_the_line() -> None:
+def test_a_disk_that_fails_is_named_with_the_line():
     class Failing(io.BytesIO):
         def read(self, size: int | None = -1, /) -> bytes:
             chunk = super().read(4)
@@ -117,7 +113,7 @@ def test_a_disk_that_fails_is_named_with_the_line() -> None:
     assert str(raised.value) == "'a' cannot be read after line 2: Input/output error"
 
 
-def test_a_stream_that_does_not_wait_is_not_taken_for_its_end() -> None:
+def test_a_stream_that_does_not_wait_is_not_taken_for_its_end():
     class Nonblocking:
         def read(self, size: int, /) -> bytes | None:
             return None

@@ -1,7 +1,5 @@
 """Records come in windows, and every text gets its own result in order."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -1,7 +1,5 @@
 """The word aligner, against every path of a small model and on sentences with one answer."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np
@@ -38,7 +36,7 @@ def by_every_path(
     return linked / total, rest / total
 
 
-def test_posteriors_equal_the_sum_over_every_path() -> None:
+def test_posteriors_equal_the_sum_over_every_path():
     random = np.random.default_rng(0)
     chances, nothing = random.random((3, 2)), random.random(3)
     expected = by_every_path(chances, nothing, first_jumps())
@@ -66,12 +64,12 @@ def links() -> list[np.ndarray]:
     return aligner.links()
 
 
-def test_adjectives_that_stand_the_other_way_round_find_each_other(links: list) -> None:
+def test_adjectives_that_stand_the_other_way_round_find_each_other(links):
     # The red car is fast .  /  La voiture rouge est rapide .
     assert links[0].argmax(axis=0).tolist() == [0, 2, 1, 3, 4, 5]
 
 
-def test_links_are_shares(links: list) -> None:
+def test_links_are_shares(links):
     for link in links:
         assert link.min() >= 0
         assert link.max() <= 1

@@ -1,7 +1,5 @@
 """Training texts: who should look at whom, what is hidden, and that a run can go on anywhere."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,13 +15,7 @@ from training.corpus import Pieces, read_pairs, split_words
 from training.tokenizer import learn_pieces
 
 PLAIN = Recipe(
-    french_to_english=0,
-    language_model=0,
-    chain=0,
-    joined=0,
-    spaced=0,
-    unknown_words=0,
-    masked=0,
+    french_to_english=0, language_model=0, chain=0, joined=0, spaced=0, unknown_words=0, masked=0
 )
 
 
@@ -48,7 +40,7 @@ def with_recipe(examples: Examples, **chances: float) -> Examples:
     return changed
 
 
-def test_a_row_is_led_to_the_source_of_the_piece_it_has_just_read() -> None:
+def test_a_row_is_led_to_the_source_of_the_piece_it_has_just_read():
     source = Pieces(np.array([10, 11, 12], np.int32), np.array([0, 1, 1], np.int32))
     target = Pieces(np.array([20, 21, 22], np.int32), np.array([0, 1, 2], np.int32))
     links = np.array([[0, 1, 0], [0.8, 0, 0]], np.float32)
@@ -64,15 +56,13 @@ def test_a_row_is_led_to_the_source_of_the_piece_it_has_just_read() -> None:
     )
 
 
-def test_more_belief_than_one_is_brought_back_to_one() -> None:
+def test_more_belief_than_one_is_brought_back_to_one():
     pieces = Pieces(np.array([10, 11], np.int32), np.array([0, 1], np.int32))
     rows = guide_rows(pieces, pieces, np.ones((2, 2), np.float32))
     np.testing.assert_allclose(rows[1:], [[0.5, 0.5, 0], [0.5, 0.5, 0]])
 
 
-def test_a_plain_example_reads_the_source_to_its_end_and_predicts_the_next_piece(
-    examples: Examples,
-) -> None:
+def test_a_plain_example_reads_the_source_to_its_end_and_predicts_the_next_piece(examples):
     one = examples.draw(np.random.default_rng(0))
     assert one.source[-1] == END
     assert one.target[0] == FRENCH
@@ -81,18 +71,18 @@ def test_a_plain_example_reads_the_source_to_its_end_and_predicts_the_next_piece
     np.testing.assert_allclose(one.guide[1:].sum(-1), 1, atol=1e-6)
 
 
-def test_the_other_direction_bears_the_other_tag(examples: Examples) -> None:
+def test_the_other_direction_bears_the_other_tag(examples):
     turned = with_recipe(examples, french_to_english=1)
     assert turned.draw(np.random.default_rng(0)).target[0] == ENGLISH
 
 
-def test_a_language_model_reads_nothing_and_leads_nowhere(examples: Examples) -> None:
+def test_a_language_model_reads_nothing_and_leads_nowhere(examples):
     one = with_recipe(examples, language_model=1).draw(np.random.default_rng(0))
     assert one.source.tolist() == [END]
     assert not one.guide.any()
 
 
-def test_hidden_pieces_are_asked_for_where_they_were_masked(examples: Examples) -> None:
+def test_hidden_pieces_are_asked_for_where_they_were_masked(examples):
     one = with_recipe(examples, masked=1, masked_piece=0.5).draw(np.random.default_rng(1))
     covered = one.source == MASK
     assert covered.any()
@@ -100,7 +90,7 @@ def test_hidden_pieces_are_asked_for_where_they_were_masked(examples: Examples) 
     assert not covered[-1]
 
 
-def test_chains_are_led_block_by_block(examples: Examples) -> None:
+def test_chains_are_led_block_by_block(examples):
     chained = with_recipe(examples, chain=1)
     one = chained.draw(np.random.default_rng(2))
     stops = np.flatnonzero(one.source == chained.stop)
@@ -111,7 +101,7 @@ def test_chains_are_led_block_by_block(examples: Examples) -> None:
     assert not before.any()
 
 
-def test_made_up_words_keep_their_links_and_are_not_asked_for(examples: Examples) -> None:
+def test_made_up_words_keep_their_links_and_are_not_asked_for(examples):
     made_up = with_recipe(examples, unknown_words=1, unknown_word=1)
     hidden = 0
     for seed in range(8):
@@ -123,14 +113,14 @@ def test_made_up_words_keep_their_links_and_are_not_asked_for(examples: Examples
     assert hidden > 0
 
 
-def test_a_word_is_exchanged_whole() -> None:
+def test_a_word_is_exchanged_whole():
     text = Pieces(np.array([5, 6, 7], np.int32), np.array([0, 1, 1], np.int32))
     changed = replace_word(text, 1, np.array([9, 9, 9], np.int32))
     assert changed.ids.tolist() == [5, 9, 9, 9]
     assert changed.words.tolist() == [0, 1, 1, 1]
 
 
-def test_a_run_that_goes_on_sees_the_batches_it_would_have_seen(examples: Examples) -> None:
+def test_a_run_that_goes_on_sees_the_batches_it_would_have_seen(examples):
     whole = batches(examples, seed=3, start=0, pieces=30, bands=2)
     expected = [next(whole) for _ in range(9)][6:]
     again = batches(examples, seed=3, start=6, pieces=30, bands=2)
@@ -140,13 +130,13 @@ def test_a_run_that_goes_on_sees_the_batches_it_would_have_seen(examples: Exampl
         assert (one.guide == other.guide).all()
 
 
-def test_padding_is_never_asked_for(examples: Examples) -> None:
+def test_padding_is_never_asked_for(examples):
     batch = next(batches(examples, seed=0, start=0, pieces=60, bands=2))
     assert (batch.expected[batch.target == PAD] == IGNORED).all()
     assert not batch.guide[batch.target == PAD].any()
 
 
-def test_pieces_that_differ_in_capitals_alone_are_spelled_alike() -> None:
+def test_pieces_that_differ_in_capitals_alone_are_spelled_alike():
     words = [*SPECIALS, "▁The", "▁the", "▁cat"]
     vocabulary = {word: number for number, word in enumerate(words)}
     found = spellings(Tokenizer(WordLevel(vocabulary, unk_token="<unk>")))
@@ -154,7 +144,7 @@ def test_pieces_that_differ_in_capitals_alone_are_spelled_alike() -> None:
     assert found[6] == found[7] != found[8]
 
 
-def test_only_a_source_without_masks_says_which_pieces_are_alike(examples: Examples) -> None:
+def test_only_a_source_without_masks_says_which_pieces_are_alike(examples):
     plain = examples.draw(np.random.default_rng(0))
     assert plain.spelling.tolist() == [*examples.spellings[plain.source[:-1]], IGNORED]
     masked = with_recipe(examples, masked=1, masked_piece=0.5).draw(np.random.default_rng(0))

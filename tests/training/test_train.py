@@ -1,7 +1,5 @@
 """A training run in small: the loss falls, a stopped run goes on, and what it writes is loaded."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path
@@ -37,9 +35,7 @@ def given(tmp_path: Path) -> list[str]:
 
 
 @pytest.mark.slow
-def test_the_loss_falls_and_the_files_load(
-    given: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_loss_falls_and_the_files_load(given, tmp_path, capsys):
     train(arguments([*given, "--steps", "40"]), SMALL)
     losses = [
         float(found) for found in re.findall(r"translation ([\d.]+)", capsys.readouterr().err)
@@ -56,7 +52,7 @@ def test_the_loss_falls_and_the_files_load(
 
 
 @pytest.mark.slow
-def test_a_stopped_run_ends_where_one_without_a_stop_ends(given: list[str], tmp_path: Path) -> None:
+def test_a_stopped_run_ends_where_one_without_a_stop_ends(given, tmp_path):
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     train(arguments([*given, "--output", str(whole), "--steps", "4"]), SMALL)
     train(arguments([*given, "--output", str(parts), "--steps", "4", "--stop-after", "2"]), SMALL)
@@ -68,14 +64,12 @@ def test_a_stopped_run_ends_where_one_without_a_stop_ends(given: list[str], tmp_
         torch.testing.assert_close(array, states[1]["weights"][name], atol=2e-4, rtol=1e-2)
 
 
-def test_nothing_to_resume_is_said_in_one_line(
-    given: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_nothing_to_resume_is_said_in_one_line(given, capsys):
     assert main([*given, "--steps", "2", "--resume"]) == 1
     assert "nothing to resume" in capsys.readouterr().err
 
 
-def test_the_rate_rises_in_a_line_and_falls_to_nothing() -> None:
+def test_the_rate_rises_in_a_line_and_falls_to_nothing():
     settings = Settings(steps=100, rate=1.0, warm_up=10)
     assert learning_rate(settings, 4) == pytest.approx(0.5)
     assert learning_rate(settings, 10) == pytest.approx(1.0)
@@ -83,13 +77,13 @@ def test_the_rate_rises_in_a_line_and_falls_to_nothing() -> None:
     assert learning_rate(settings, 100) == pytest.approx(0.0)
 
 
-def test_first_weights_depend_on_the_seed_alone_and_fit_the_sizes() -> None:
+def test_first_weights_depend_on_the_seed_alone_and_fit_the_sizes():
     one, again, other = (first_weights(SIZES, seed) for seed in (1, 1, 2))
     assert {name: tuple(array.shape) for name, array in one.items()} == shapes(SIZES)
     assert torch.equal(one["embedding.weight"], again["embedding.weight"])
     assert not torch.equal(one["embedding.weight"], other["embedding.weight"])
 
 
-def test_a_missing_file_is_refused(given: list[str], tmp_path: Path) -> None:
+def test_a_missing_file_is_refused(given, tmp_path):
     with pytest.raises(InputError, match="cannot read"):
         train(arguments([*given, "--data", str(tmp_path / "nowhere.txt")]))

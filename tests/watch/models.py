@@ -4,8 +4,6 @@ Each class that attends has `weights(inputs)`: what it attends with, worked out 
 in float64 and in a way of its own, shape (batch, heads, queries, keys).
 """
 
-from __future__ import annotations
-
 import math
 from functools import partial
 from typing import Any

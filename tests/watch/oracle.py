@@ -4,8 +4,6 @@ The model runs a second time as a copy in float64, with every softmax and every 
 replaced by exponentials and sums. What watch reads of the float32 model must be what was noted.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager

@@ -4,8 +4,6 @@ Each row says how its model is made from its package, what it is given, and what
 it: which streams, in how many calls of an attention.
 """
 
-from __future__ import annotations
-
 from ast import literal_eval
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

@@ -1,10 +1,7 @@
 """What ran is left as it was, and what is kept is what was asked for."""
 
-from __future__ import annotations
-
 import sys
 from contextlib import ExitStack
-from pathlib import Path
 from threading import Thread
 from types import ModuleType
 from typing import Any
@@ -54,7 +51,7 @@ def tokens(length: int = 6, batch: int = 2) -> torch.Tensor:
     return torch.randn(batch, length, SIZE)
 
 
-def test_everything_is_restored_also_after_an_exception() -> None:
+def test_everything_is_restored_also_after_an_exception():
     before = state()
     model = nn.TransformerEncoderLayer(SIZE, HEADS, 16)
     with watch(model):
@@ -66,7 +63,7 @@ def test_everything_is_restored_also_after_an_exception() -> None:
     assert state() == before
 
 
-def test_a_model_that_raises_is_found_by_its_path_when_it_is_called_again() -> None:
+def test_a_model_that_raises_is_found_by_its_path_when_it_is_called_again():
     model = nn.Sequential(FusedCross(), FusedCross())
     with watch(model) as seen:
         with pytest.raises(RuntimeError):
@@ -77,9 +74,7 @@ def test_a_model_that_raises_is_found_by_its_path_when_it_is_called_again() -> N
 
 @pytest.mark.parametrize("inplace", [False, True])
 @pytest.mark.parametrize("kind", [AllHeads, MergedHeads])
-def test_dropout_draws_the_same_and_the_weights_are_those_before_it(
-    kind: Any, inplace: bool
-) -> None:
+def test_dropout_draws_the_same_and_the_weights_are_those_before_it(kind, inplace):
     model, x = kind(inplace=inplace).train(), tokens()
     torch.manual_seed(3)
     before, drawn = model(x), torch.get_rng_state()
@@ -96,7 +91,7 @@ def test_dropout_draws_the_same_and_the_weights_are_those_before_it(
 
 
 @pytest.mark.parametrize("need_weights", [True, False])
-def test_dropout_in_torch_s_own_module_draws_the_same(need_weights: bool) -> None:
+def test_dropout_in_torch_s_own_module_draws_the_same(need_weights):
     model, x = nn.MultiheadAttention(SIZE, HEADS, dropout=0.5, batch_first=True), tokens()
     plain = nn.MultiheadAttention(SIZE, HEADS, batch_first=True)
     plain.load_state_dict(model.state_dict())
@@ -113,7 +108,7 @@ def test_dropout_in_torch_s_own_module_draws_the_same(need_weights: bool) -> Non
 
 
 @pytest.mark.parametrize("kind", [AllHeads, Sinks, FusedCross])
-def test_gradients_are_equal(kind: Any) -> None:
+def test_gradients_are_equal(kind):
     model, x = kind().eval(), tokens().requires_grad_()
     given = [x, *model.parameters()]
     before = torch.autograd.grad(model(x).square().sum(), given)
@@ -123,7 +118,7 @@ def test_gradients_are_equal(kind: Any) -> None:
     assert seen.attention().weights.shape[1] == HEADS
 
 
-def test_a_training_run_goes_as_it_would() -> None:
+def test_a_training_run_goes_as_it_would():
     x, ends = tokens(), []
     for watched in (False, True):
         torch.manual_seed(4)
@@ -146,7 +141,7 @@ def test_a_training_run_goes_as_it_would() -> None:
     )
 
 
-def test_what_a_state_was_made_of_is_not_remembered_for_ever() -> None:
+def test_what_a_state_was_made_of_is_not_remembered_for_ever():
     lineage, state = Lineage(), tokens(1)
     for _ in range(3 * MOST_INPUTS):
         other = torch.zeros(1)
@@ -159,7 +154,7 @@ def test_what_a_state_was_made_of_is_not_remembered_for_ever() -> None:
 
 
 @pytest.mark.parametrize("kind", [AllHeads, FusedCross])
-def test_autocast_is_kept(kind: Any) -> None:
+def test_autocast_is_kept(kind):
     model, x = kind().eval(), tokens()
     with torch.autocast("cpu", dtype=torch.bfloat16):
         before = model(x)
@@ -173,7 +168,7 @@ def test_autocast_is_kept(kind: Any) -> None:
     assert all(part.grad is not None for part in model.parameters())
 
 
-def test_learned_queries_get_their_gradient_under_autocast() -> None:
+def test_learned_queries_get_their_gradient_under_autocast():
     latents = nn.Parameter(torch.randn(1, 1, 4, 8))
     key = torch.randn(1, 1, 6, 8)
     with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -184,7 +179,7 @@ def test_learned_queries_get_their_gradient_under_autocast() -> None:
     assert seen.attention().main.layers == ("function",)
 
 
-def test_watching_twice_at_once_sees_the_same_twice() -> None:
+def test_watching_twice_at_once_sees_the_same_twice():
     model, x = nn.TransformerEncoderLayer(SIZE, HEADS, 16, batch_first=True).eval(), tokens()
     mixed = nn.Sequential(model, AllHeads(), FusedCross()).eval()
     with torch.no_grad():
@@ -197,7 +192,7 @@ def test_watching_twice_at_once_sees_the_same_twice() -> None:
     assert np.array_equal(first.weights, second.weights)
 
 
-def test_another_thread_is_not_seen_and_not_disturbed() -> None:
+def test_another_thread_is_not_seen_and_not_disturbed():
     model, x = nn.TransformerEncoderLayer(SIZE, HEADS, 16, batch_first=True).eval(), tokens()
     with torch.no_grad():
         before = model(x)
@@ -216,7 +211,7 @@ def test_another_thread_is_not_seen_and_not_disturbed() -> None:
         seen.attention()
 
 
-def test_two_threads_cannot_watch_at_once() -> None:
+def test_two_threads_cannot_watch_at_once():
     refused = []
 
     def run() -> None:
@@ -233,7 +228,7 @@ def test_two_threads_cannot_watch_at_once() -> None:
     assert state() == before
 
 
-def test_without_a_model_the_outermost_module_begins_the_name() -> None:
+def test_without_a_model_the_outermost_module_begins_the_name():
     with watch() as seen:
         Residual(AllHeads())(tokens())
         Residual(AllHeads())(tokens())
@@ -242,7 +237,7 @@ def test_without_a_model_the_outermost_module_begins_the_name() -> None:
     assert layers == ["Residual.blocks.0", "Residual1.blocks.0", "function"]
 
 
-def test_of_each_module_s_calls_some_are_kept() -> None:
+def test_of_each_module_s_calls_some_are_kept():
     model = Cached()
     with watch(model, every=3, first=2) as seen:
         model(tokens(9))
@@ -250,7 +245,7 @@ def test_of_each_module_s_calls_some_are_kept() -> None:
     assert layers == ["Cached#1", "Cached#4"]
 
 
-def test_only_modules_that_match_are_kept() -> None:
+def test_only_modules_that_match_are_kept():
     model = nn.Transformer(SIZE, HEADS, 1, 2, 16, batch_first=True)
     with watch(model, only=["decoder.*.multihead_attn", "encoder.*"]) as seen:
         model(tokens(5), tokens(4))
@@ -267,7 +262,7 @@ def test_only_modules_that_match_are_kept() -> None:
         assert item.layers[0] == "Transformer.decoder.layers.0.self_attn"
 
 
-def test_every_item_of_a_batch_is_a_record() -> None:
+def test_every_item_of_a_batch_is_a_record():
     model, x = nn.Sequential(AllHeads().eval(), FusedCross(1)), tokens(batch=3)
     with watch(model, batch="all") as seen:
         model(x)
@@ -281,7 +276,7 @@ def test_every_item_of_a_batch_is_a_record() -> None:
         assert np.abs(record.weights - alone.attention().weights).max() < 1e-6
 
 
-def test_an_item_that_no_call_has_is_named() -> None:
+def test_an_item_that_no_call_has_is_named():
     model = FusedCross()
     with watch(model, batch=2) as seen:
         model(tokens())
@@ -290,7 +285,7 @@ def test_an_item_that_no_call_has_is_named() -> None:
 
 
 @pytest.mark.parametrize("kind", [AllHeads, FusedCross, Sinks])
-def test_long_inputs_are_pooled_with_exact_links_beside(kind: Any) -> None:
+def test_long_inputs_are_pooled_with_exact_links_beside(kind):
     model, x = kind().eval(), tokens(22)
     with watch(model, max_size=8) as seen:
         model(x)
@@ -310,7 +305,7 @@ def test_long_inputs_are_pooled_with_exact_links_beside(kind: Any) -> None:
 
 @pytest.mark.parametrize(("queries", "keys"), [(31, 11), (11, 31)])
 @pytest.mark.parametrize("kind", [ThreeInputs, FusedCross])
-def test_long_inputs_of_two_lengths_are_pooled(kind: Any, queries: int, keys: int) -> None:
+def test_long_inputs_of_two_lengths_are_pooled(kind, queries, keys):
     model, x, other = kind(), tokens(queries), tokens(keys)
     given = (x, other, other)[: 3 if kind is ThreeInputs else 2]
     whole = model.weights(*given)[0]
@@ -341,7 +336,7 @@ class Largest(TorchDispatchMode):
         return made
 
 
-def test_no_matrix_of_all_tokens_is_made_of_a_fused_call() -> None:
+def test_no_matrix_of_all_tokens_is_made_of_a_fused_call():
     model, x = FusedCross(), tokens(3000, batch=1)
     with torch.no_grad(), Largest() as plain:
         model(x)
@@ -351,7 +346,7 @@ def test_no_matrix_of_all_tokens_is_made_of_a_fused_call() -> None:
     assert plain.numbers <= watched.numbers < 3000 * 3000 / 4
 
 
-def test_a_part_of_a_long_input_is_exact() -> None:
+def test_a_part_of_a_long_input_is_exact():
     model, x = FusedCross(), tokens(22)
     whole = model.weights(x)[0]
     for options, rows, columns in (
@@ -366,7 +361,7 @@ def test_a_part_of_a_long_input_is_exact() -> None:
         assert "checked" in result.provenance.settings
 
 
-def test_memory_is_bounded_and_what_did_not_fit_is_said() -> None:
+def test_memory_is_bounded_and_what_did_not_fit_is_said():
     model = Residual(*(FusedCross() for _ in range(4)))
     with watch(model, max_bytes=2 * HEADS * 36 * 4) as seen:
         model(tokens())
@@ -380,7 +375,7 @@ def test_memory_is_bounded_and_what_did_not_fit_is_said() -> None:
         seen.attention()
 
 
-def test_tokens_name_the_axes_that_have_as_many() -> None:
+def test_tokens_name_the_axes_that_have_as_many():
     model = EncoderDecoder()
     with watch(model, key_tokens="abcde", query_tokens="uvw") as seen:
         model(torch.randint(20, (1, 5)), torch.randint(20, (1, 3)))
@@ -393,7 +388,7 @@ def test_tokens_name_the_axes_that_have_as_many() -> None:
         seen.attention()
 
 
-def test_what_was_seen_is_drawn_and_saved_like_any_result(tmp_path: Path) -> None:
+def test_what_was_seen_is_drawn_and_saved_like_any_result(tmp_path):
     model = Residual(AllHeads(), AllHeads()).eval()
     with watch(model) as seen:
         model(tokens())
@@ -408,7 +403,7 @@ def test_what_was_seen_is_drawn_and_saved_like_any_result(tmp_path: Path) -> Non
     assert again.provenance.model == "Residual"
 
 
-def test_a_call_that_cannot_be_read_is_named_and_stops_no_model() -> None:
+def test_a_call_that_cannot_be_read_is_named_and_stops_no_model():
     model = nn.Sequential(FusedCross(), AllHeads()).eval()
     bad = tokens()
     bad[0, 0, 0] = torch.nan
@@ -418,7 +413,7 @@ def test_a_call_that_cannot_be_read_is_named_and_stops_no_model() -> None:
         seen.attention()
 
 
-def test_fused_functions_of_other_packages_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fused_functions_of_other_packages_are_seen(monkeypatch):
     """Both stand in for the real functions, with their layouts: (batch, tokens, heads, size)."""
 
     def flash_attn_func(
@@ -466,7 +461,7 @@ def test_fused_functions_of_other_packages_are_seen(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("shape", [(5, 8), (3, 5, 8), (2, 3, 4, 5, 8)])
-def test_the_fused_function_is_seen_whatever_stands_before_its_tokens(shape: Any) -> None:
+def test_the_fused_function_is_seen_whatever_stands_before_its_tokens(shape):
     torch.manual_seed(1)
     query, key = torch.randn(shape), torch.randn(shape)
     mask = torch.randn(5, 5)
@@ -509,7 +504,7 @@ class SealedModel(AllHeads):
 
 
 @pytest.mark.parametrize("given", [True, False])
-def test_nothing_is_asked_of_what_is_watched(given: bool) -> None:
+def test_nothing_is_asked_of_what_is_watched(given):
     model, x = SealedModel(), tokens().as_subclass(SealedTensor)
     before, _ = model(x, Sealed())
     with watch(model if given else None) as seen:
@@ -524,7 +519,7 @@ def test_nothing_is_asked_of_what_is_watched(given: bool) -> None:
 
 
 @pytest.mark.parametrize("part", ["_turn", "lineage", "names", "modules"])
-def test_an_error_of_ours_is_noted_and_stops_nothing(part: str) -> None:
+def test_an_error_of_ours_is_noted_and_stops_nothing(part):
     model, x = nn.TransformerEncoderLayer(SIZE, HEADS, 16, batch_first=True).eval(), tokens()
     with torch.no_grad():
         before = model(x)
@@ -544,9 +539,7 @@ def test_an_error_of_ours_is_noted_and_stops_nothing(part: str) -> None:
     ("backend", "given"),
     [("eager", True), pytest.param("aot_eager", False, marks=pytest.mark.slow)],
 )
-def test_compiled_code_is_named_and_seen_where_it_may_run_eagerly(
-    backend: str, given: bool
-) -> None:
+def test_compiled_code_is_named_and_seen_where_it_may_run_eagerly(backend, given):
     model, x = torch.compile(AllHeads().eval(), backend=backend), tokens()
     with torch.no_grad():
         before = model(x)

@@ -1,7 +1,5 @@
 """Softmaxes that are no attention give no map, and a line says why."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn
@@ -161,21 +159,21 @@ class ConstantMixture(nn.Module):
         (nn.GRU(SIZE, SIZE), "nothing ran in the block, or nothing that has a softmax"),
     ],
 )
-def test_what_is_no_attention_gives_no_map(model: nn.Module, why: str) -> None:
+def test_what_is_no_attention_gives_no_map(model, why):
     with watch(model) as seen:
         model(torch.randn(2, 6, SIZE))
     with pytest.raises(AttentionError, match=why):
         seen.attention()
 
 
-def test_a_block_in_which_nothing_runs_says_so() -> None:
+def test_a_block_in_which_nothing_runs_says_so():
     with watch() as seen:
         pass
     with pytest.raises(AttentionError, match="nothing ran in the block"):
         seen.heatmap()
 
 
-def test_calls_that_nobody_wanted_are_named() -> None:
+def test_calls_that_nobody_wanted_are_named():
     model = FusedCross()
     with watch(model, only="decoder.*") as seen:
         model(torch.randn(2, 6, SIZE))
@@ -183,7 +181,7 @@ def test_calls_that_nobody_wanted_are_named() -> None:
         seen.attention()
 
 
-def test_calls_of_another_model_are_not_seen() -> None:
+def test_calls_of_another_model_are_not_seen():
     with watch(nn.Linear(2, 2)) as seen:
         FusedCross()(torch.randn(2, 6, SIZE))
     with pytest.raises(AttentionError, match="nothing ran in the block"):
@@ -199,11 +197,11 @@ def test_calls_of_another_model_are_not_seen() -> None:
         ({"batch": -1}, "batch=-1 is too small: 0 or more"),
     ],
 )
-def test_options_out_of_their_range_are_refused(options: dict[str, int], why: str) -> None:
+def test_options_out_of_their_range_are_refused(options, why):
     with pytest.raises(UsageError, match=why), watch(**options):  # type: ignore[arg-type]
         pass
 
 
-def test_what_is_no_module_is_refused() -> None:
+def test_what_is_no_module_is_refused():
     with pytest.raises(UsageError, match=r"watch needs a torch\.nn\.Module, not str"), watch("a"):
         pass

@@ -1,8 +1,5 @@
 """A word's map over a picture, and the quarters of a joint sequence of text and picture."""
 
-from __future__ import annotations
-
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -59,7 +56,7 @@ def maps_of(seen: Any, word: str | int, ratio: float = 1.0) -> Any:
     return word_maps(seen.seen, 0, wanted, names, word, ratio)
 
 
-def test_a_word_gets_what_its_pieces_get_and_coarse_maps_stand_for_what_they_cover() -> None:
+def test_a_word_gets_what_its_pieces_get_and_coarse_maps_stand_for_what_they_cover():
     fine, coarse = shares(4 * 8), shares(2 * 4, seed=1)
     modules, steps, maps = maps_of(seen_of(Picture(fine=fine, coarse=coarse)), "Astronaut", 4 / 8)
     assert (modules, steps) == (["maps.fine", "maps.coarse"], ["1", "2"])
@@ -74,7 +71,7 @@ def test_a_word_gets_what_its_pieces_get_and_coarse_maps_stand_for_what_they_cov
                 assert maps[1, step, row, column] == pytest.approx(truth, 1e-5)
 
 
-def test_a_word_that_is_there_twice_gets_both_and_a_number_one_token() -> None:
+def test_a_word_that_is_there_twice_gets_both_and_a_number_one_token():
     weights = shares(16)
     seen = seen_of(Picture(only=weights), steps=1)
     truth = np.roll(weights, 1, axis=0).reshape(4, 4, -1)
@@ -84,7 +81,7 @@ def test_a_word_that_is_there_twice_gets_both_and_a_number_one_token() -> None:
     assert np.abs(maps_of(seen, 5)[2][0, 0] - truth[..., 5]).max() < 1e-6
 
 
-def test_blocks_of_places_lie_in_rows() -> None:
+def test_blocks_of_places_lie_in_rows():
     weights = shares(8 * 8)
     maps = maps_of(seen_of(Picture(only=weights), steps=1, max_size=16), 4)[2]
     truth = np.roll(weights, 1, axis=0)[:, 4].reshape(8, 2, 4).mean(-1)
@@ -92,7 +89,7 @@ def test_blocks_of_places_lie_in_rows() -> None:
 
 
 @pytest.mark.parametrize("split", [6, -6])
-def test_the_quarters_of_a_joint_sequence_are_its_cells(split: int) -> None:
+def test_the_quarters_of_a_joint_sequence_are_its_cells(split):
     weights = shares(6 + 16, 6 + 16)
     seen = seen_of(Picture(joint=weights), 22, steps=1, split=split)
     truth = np.roll(weights, 1, axis=0)
@@ -124,15 +121,13 @@ def test_the_quarters_of_a_joint_sequence_are_its_cells(split: int) -> None:
         (16, {"tokens": TOKENS[:3]}, "a", "no map is of a picture against 3 tokens of text"),
     ],
 )
-def test_what_cannot_be_laid_over_a_picture_is_said(
-    places: int, options: dict[str, Any], word: str | int, error: str
-) -> None:
+def test_what_cannot_be_laid_over_a_picture_is_said(places, options, word, error):
     seen = seen_of(Picture(only=shares(places)), steps=1, **options)
     with pytest.raises(UsageError, match=error):
         seen.overlay(word)
 
 
-def test_a_split_within_a_block_is_refused() -> None:
+def test_a_split_within_a_block_is_refused():
     seen = seen_of(Picture(joint=shares(22, 22)), 22, steps=1, split=5, max_size=11, tokens=None)
     with pytest.raises(UsageError, match="split=5 falls into a block of 2 tokens"):
         seen.attention()
@@ -150,9 +145,7 @@ def test_a_split_within_a_block_is_refused() -> None:
         ("none", "mean", "mean"),
     ],
 )
-def test_the_overlay_shows_the_mean_or_each(
-    kind: str, steps: Any, layers: Any, tmp_path: Path
-) -> None:
+def test_the_overlay_shows_the_mean_or_each(kind, steps, layers, tmp_path):
     seen = seen_of(Picture(fine=shares(8 * 8), coarse=shares(4 * 4, seed=1)))
     array = np.full((40, 40, 3), 90, np.uint8)
     Image.fromarray(array).save(tmp_path / "made.png")
@@ -170,7 +163,7 @@ def test_the_overlay_shows_the_mean_or_each(
         assert picture.width > 100
 
 
-def test_a_picture_of_floats_is_refused() -> None:
+def test_a_picture_of_floats_is_refused():
     seen = seen_of(Picture(only=shares(16)), steps=1)
     with pytest.raises(UsageError, match="needs bytes of shape"):
         seen.overlay("a", picture=np.zeros((4, 4, 3)))

@@ -1,7 +1,5 @@
 """Models of other packages with random weights; each test runs where its package is installed."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -27,7 +25,7 @@ def made(row: Row) -> Any:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=str)
-def test_a_model_is_seen_as_it_attends_and_keeps_its_bits(row: Row) -> None:
+def test_a_model_is_seen_as_it_attends_and_keeps_its_bits(row):
     result, off = agree(*made(row), torch.float32, row.exact, row.others, row.windows)
     streams = " ".join(sorted({item.stream for item in result.maps}))
     assert (streams, sum(len(item.layers) for item in result.maps)) == row.seen
@@ -36,13 +34,13 @@ def test_a_model_is_seen_as_it_attends_and_keeps_its_bits(row: Row) -> None:
 
 
 @pytest.mark.parametrize("row", [row for row in ROWS if row.half], ids=str)
-def test_a_model_in_bfloat16_is_seen_to_a_hundredth(row: Row) -> None:
+def test_a_model_in_bfloat16_is_seen_to_a_hundredth(row):
     _, off = agree(*made(row), torch.bfloat16, torch.bfloat16, row.others)
     assert off < 1e-2
 
 
 @pytest.mark.parametrize("row", LINEAR, ids=str)
-def test_without_a_softmax_over_keys_there_is_no_map_and_a_line_says_so(row: Row) -> None:
+def test_without_a_softmax_over_keys_there_is_no_map_and_a_line_says_so(row):
     model, args, kwargs = made(row)
     with torch.no_grad(), watch(model) as seen:
         model(*args, **kwargs)
@@ -50,7 +48,7 @@ def test_without_a_softmax_over_keys_there_is_no_map_and_a_line_says_so(row: Row
         seen.attention()
 
 
-def test_a_word_s_map_over_what_a_unet_makes_is_what_its_places_give_to_the_word() -> None:
+def test_a_word_s_map_over_what_a_unet_makes_is_what_its_places_give_to_the_word():
     model, args, _ = made(next(row for row in ROWS if row.name == "UNet2DConditionModel"))
     with torch.no_grad():
         with watch(model, tokens=["<s>", "a", "red", "boat", "on", "water", "</s>"]) as seen:
@@ -69,7 +67,7 @@ def test_a_word_s_map_over_what_a_unet_makes_is_what_its_places_give_to_the_word
 
 
 @pytest.mark.parametrize(("name", "split"), [("SD3", -7), ("Flux", 7)])
-def test_the_quarters_of_a_joint_sequence_are_those_of_its_map(name: str, split: int) -> None:
+def test_the_quarters_of_a_joint_sequence_are_those_of_its_map(name, split):
     model, args, kwargs = made(next(row for row in ROWS if row.name.startswith(name)))
     with torch.no_grad(), watch(model) as whole, watch(model, split=split) as cut:
         model(*args, **kwargs)
@@ -147,7 +145,7 @@ LOOPS = [fit_plainly, fit_with_lightning, fit_with_trainer]
 
 
 @pytest.mark.parametrize("fit", LOOPS)
-def test_a_training_loop_is_seen_step_by_step_and_trains_the_same(fit: Any, tmp_path: Path) -> None:
+def test_a_training_loop_is_seen_step_by_step_and_trains_the_same(fit, tmp_path):
     def trained() -> Small:
         torch.manual_seed(1)
         return Small()
@@ -166,7 +164,7 @@ def test_a_training_loop_is_seen_step_by_step_and_trains_the_same(fit: Any, tmp_
     assert seen.attention().main.layers == names
 
 
-def test_there_are_forty_models_of_twelve_packages_and_the_documentation_lists_them() -> None:
+def test_there_are_forty_models_of_twelve_packages_and_the_documentation_lists_them():
     assert len({(row.package, row.name) for row in ROWS}) == len(ROWS) >= 40
     assert len({row.package for row in ROWS}) >= 12
     text = DOCUMENT.read_text(encoding="utf-8")

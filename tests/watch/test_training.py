@@ -1,7 +1,5 @@
 """A training run that is sampled: what is kept and logged, and that the run is as without it."""
 
-from __future__ import annotations
-
 import math
 import re
 import sys
@@ -65,7 +63,7 @@ def run(folder: Path, steps: range = range(5), every: int = 2, **options: Any) -
     return recorder
 
 
-def test_a_sampled_run_is_the_bare_run_to_the_bit(tmp_path: Path) -> None:
+def test_a_sampled_run_is_the_bare_run_to_the_bit(tmp_path):
     bare, sampled = Small(), Small()
     sampled.encoder.layers[0].eval()  # a part may be in a mode of its own
     bare.encoder.layers[0].eval()
@@ -87,7 +85,7 @@ def test_a_sampled_run_is_the_bare_run_to_the_bit(tmp_path: Path) -> None:
     assert torch.is_grad_enabled()
 
 
-def test_a_sample_is_what_watching_the_model_at_that_step_shows(tmp_path: Path) -> None:
+def test_a_sample_is_what_watching_the_model_at_that_step_shows(tmp_path):
     model = Small()
     train(model, range(3))
     path = Recorder(model, PROBE, tmp_path / "new" / "samples", every=3, tokens="abcdef").step(3)
@@ -101,15 +99,15 @@ def test_a_sample_is_what_watching_the_model_at_that_step_shows(tmp_path: Path) 
     assert (sample.id, sample.provenance.settings["step"]) == ("step 3", 3)
 
 
-def test_steps_in_between_and_the_same_step_again_do_nothing(tmp_path: Path) -> None:
+def test_steps_in_between_and_the_same_step_again_do_nothing(tmp_path):
     recorder = Recorder(Small(), PROBE, tmp_path, every=2)
     assert [recorder.step(step) is not None for step in (0, 0, 1, 2, 2, 3, 4)] == [
-        *(True, False, False, True, False, False, True),
+        *(True, False, False, True, False, False, True)
     ]
     assert [*sample_files(tmp_path)] == [0, 2, 4]
 
 
-def test_the_last_step_of_a_run_is_sampled_once(tmp_path: Path) -> None:
+def test_the_last_step_of_a_run_is_sampled_once(tmp_path):
     recorder = run(tmp_path, range(6), every=4)
     path = recorder.finish()
     assert path is not None
@@ -122,7 +120,7 @@ def entropy(row: np.ndarray) -> float:
     return -sum(p * math.log(p) for p in row.astype(float) if p > 0)
 
 
-def test_measures_and_drift_are_those_of_a_slow_loop(tmp_path: Path) -> None:
+def test_measures_and_drift_are_those_of_a_slow_loop(tmp_path):
     recorder = run(tmp_path, range(5))
     (before,), (after,) = (load(path) for path in [*sample_files(tmp_path).values()][-2:])
     found = recorder.study.values[4]
@@ -143,7 +141,7 @@ def test_measures_and_drift_are_those_of_a_slow_loop(tmp_path: Path) -> None:
     assert all(math.isnan(values["drift"]) for values in recorder.study.values[0].values())
 
 
-def test_long_maps_are_kept_and_measured_in_blocks_and_it_is_said(tmp_path: Path) -> None:
+def test_long_maps_are_kept_and_measured_in_blocks_and_it_is_said(tmp_path):
     recorder = run(tmp_path, range(3), max_size=3)
     (sample,) = load(tmp_path / "step-00000002.npz")
     assert (sample.main.blocks, sample.weights.shape) == ((2, 2), (2, 2, 3, 3))
@@ -162,7 +160,7 @@ def test_long_maps_are_kept_and_measured_in_blocks_and_it_is_said(tmp_path: Path
         ("ids", lambda model, batch: model(PROBE)),
     ],
 )
-def test_a_probe_is_called_as_its_kind_says(probe: Any, call: Any, tmp_path: Path) -> None:
+def test_a_probe_is_called_as_its_kind_says(probe, call, tmp_path):
     model = Small()
     paths = [
         Recorder(model, *given, every=1).step(0)
@@ -178,7 +176,7 @@ def test_a_probe_is_called_as_its_kind_says(probe: Any, call: Any, tmp_path: Pat
 # --- runs that go on, and samples that fail
 
 
-def test_a_run_that_is_resumed_goes_on_in_its_folder(tmp_path: Path) -> None:
+def test_a_run_that_is_resumed_goes_on_in_its_folder(tmp_path):
     run(tmp_path, range(7))
     assert [*sample_files(tmp_path)] == [0, 2, 4, 6]
     model = Small()
@@ -193,7 +191,7 @@ def test_a_run_that_is_resumed_goes_on_in_its_folder(tmp_path: Path) -> None:
     assert np.array_equal(sample.weights, first.weights)  # the same fresh model
 
 
-def test_another_probe_than_before_has_no_drift_and_it_is_said(tmp_path: Path) -> None:
+def test_another_probe_than_before_has_no_drift_and_it_is_said(tmp_path):
     run(tmp_path, range(1))
     other = Recorder(Small(), PROBE[:, :4], tmp_path, every=2)
     other.step(2)
@@ -215,7 +213,7 @@ class Sealed:
     __repr__ = __str__ = __call__ = __getitem__ = _raise  # type: ignore[assignment]
 
 
-def test_no_error_of_a_sample_ends_the_training_and_each_is_noted_once(tmp_path: Path) -> None:
+def test_no_error_of_a_sample_ends_the_training_and_each_is_noted_once(tmp_path):
     model = Small()
     recorder = Recorder(model, PROBE, tmp_path, every=1, call=without_memory)
     noted = r"no sample at step 0: OutOfMemoryError: CUDA out of memory"
@@ -240,9 +238,7 @@ def test_no_error_of_a_sample_ends_the_training_and_each_is_noted_once(tmp_path:
     "given",
     [{"probe_batch": Sealed()}, {"call": Sealed()}, {"loggers": Sealed()}, {"model": Sealed()}],
 )
-def test_whatever_a_recorder_is_given_a_training_runs_on(
-    given: dict[str, Any], tmp_path: Path
-) -> None:
+def test_whatever_a_recorder_is_given_a_training_runs_on(given, tmp_path):
     options = {"model": Small(), "probe_batch": PROBE, "folder": tmp_path, "every": 1} | given
     recorder = Recorder(**options)
     with pytest.warns(UserWarning, match="no sample at step 0: ValueError: do not touch") as found:
@@ -289,7 +285,7 @@ class OfLightning:
 NAME = "attention/drift/encoder.layers.0.self_attn.1"
 
 
-def test_measures_and_a_picture_go_to_every_kind_of_logger(tmp_path: Path) -> None:
+def test_measures_and_a_picture_go_to_every_kind_of_logger(tmp_path):
     client = SimpleNamespace(log_figure=lambda run, figure, file: client.files.append((run, file)))
     client.files = []
     lightning = [
@@ -322,9 +318,7 @@ def test_measures_and_a_picture_go_to_every_kind_of_logger(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-def test_weights_and_biases_itself_takes_what_is_logged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_weights_and_biases_itself_takes_what_is_logged(tmp_path, monkeypatch):
     wandb = pytest.importorskip("wandb")
     monkeypatch.setenv("WANDB_SILENT", "true")
     with wandb.init(mode="offline", dir=tmp_path) as logged:
@@ -335,7 +329,7 @@ def test_weights_and_biases_itself_takes_what_is_logged(
     assert len([*tmp_path.glob("wandb/offline-*/files/media/images/attention/*.png")]) == 2
 
 
-def test_names_are_of_characters_that_mlflow_allows(tmp_path: Path) -> None:
+def test_names_are_of_characters_that_mlflow_allows(tmp_path):
     class Twice(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -352,7 +346,7 @@ def test_names_are_of_characters_that_mlflow_allows(tmp_path: Path) -> None:
     assert len({name.split("/")[2] for name in names}) == 2  # a stream each
 
 
-def test_loggers_are_found_where_a_run_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loggers_are_found_where_a_run_has_them(monkeypatch):
     assert open_loggers(None) == []
     wandb, mlflow = ModuleType("wandb"), ModuleType("mlflow")
     wandb.run, mlflow.active_run = Mock(spec=["log"]), lambda: None  # type: ignore[attr-defined]
@@ -374,7 +368,7 @@ def test_loggers_are_found_where_a_run_has_them(monkeypatch: pytest.MonkeyPatch)
     assert open_loggers([]) == []
 
 
-def test_tensorboard_takes_what_is_logged(tmp_path: Path) -> None:
+def test_tensorboard_takes_what_is_logged(tmp_path):
     tensorboard = pytest.importorskip("torch.utils.tensorboard")
     with tensorboard.SummaryWriter(str(tmp_path / "logs")) as writer:
         run(tmp_path / "samples", range(3), loggers=writer)
@@ -387,7 +381,7 @@ def test_tensorboard_takes_what_is_logged(tmp_path: Path) -> None:
 # --- trainers
 
 
-def test_a_callback_is_one_of_transformers_and_follows_its_events(tmp_path: Path) -> None:
+def test_a_callback_is_one_of_transformers_and_follows_its_events(tmp_path):
     # The Trainer's own handler calls it; the Trainer itself needs accelerate.
     from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
     from transformers.trainer_callback import CallbackHandler
@@ -415,7 +409,7 @@ def test_a_callback_is_one_of_transformers_and_follows_its_events(tmp_path: Path
         callbacks.AttentionCallback(PROBE, tmp_path, every=0)
 
 
-def test_a_trainer_is_sampled(tmp_path: Path) -> None:
+def test_a_trainer_is_sampled(tmp_path):
     pytest.importorskip("accelerate")
     from transformers import Trainer, TrainingArguments
 
@@ -462,7 +456,7 @@ def lightning(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("lightning")
-def test_a_callback_of_lightning_follows_its_events(tmp_path: Path) -> None:
+def test_a_callback_of_lightning_follows_its_events(tmp_path):
     callback = callbacks.LightningCallback(PROBE, tmp_path, every=2)
     assert isinstance(callback, sys.modules["pytorch_lightning"].Callback)
     logger, model = OfLightning(Writer()), Small()
@@ -477,7 +471,7 @@ def test_a_callback_of_lightning_follows_its_events(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")  # its own
-def test_lightning_is_sampled(tmp_path: Path) -> None:
+def test_lightning_is_sampled(tmp_path):
     pl = pytest.importorskip("pytorch_lightning")
 
     class Module(pl.LightningModule):  # type: ignore[misc, name-defined]
@@ -504,7 +498,7 @@ def test_lightning_is_sampled(tmp_path: Path) -> None:
     assert [*sample_files(tmp_path / "samples")] == [0, 2, 4]
 
 
-def test_without_lightning_one_line_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_lightning_one_line_says_what_is_missing(monkeypatch):
     monkeypatch.delitem(vars(callbacks), "LightningCallback", raising=False)
     monkeypatch.setitem(sys.modules, "lightning.pytorch", None)
     monkeypatch.setitem(sys.modules, "pytorch_lightning", None)

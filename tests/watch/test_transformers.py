@@ -1,7 +1,5 @@
 """Models of transformers are seen through the kernels they call, fused or by hand."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -32,7 +30,7 @@ KINDS: dict[str, tuple[dict[str, Any], dict[str, Any], tuple[str, ...]]] = {
 @pytest.mark.models
 @pytest.mark.parametrize("implementation", ["sdpa", "eager"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_model_of_transformers_is_seen(kind: str, implementation: str) -> None:
+def test_a_model_of_transformers_is_seen(kind, implementation):
     from transformers import AutoConfig, AutoModel
 
     torch.manual_seed(1)

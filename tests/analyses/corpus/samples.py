@@ -1,7 +1,5 @@
 """Attention of made-up texts, for the tests of what is kept of a corpus."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token

@@ -1,7 +1,5 @@
 """What one text says, against slow loops."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -30,7 +28,7 @@ def figures(length: int, causal: bool, special: tuple[int, ...] = (0,)):
 
 
 @pytest.mark.parametrize("shape", [(3, 3), (40, 40), (5, 30), (30, 5), (1, 1)])
-def test_diagonals_are_summed_as_a_loop_does(shape: tuple[int, int]) -> None:
+def test_diagonals_are_summed_as_a_loop_does(shape):
     cells = np.random.default_rng(0).random((2, *shape))
     expected = [np.trace(cells, offset, axis1=-2, axis2=-1) for offset in OFFSETS]
     assert pytest.approx(np.array(expected), abs=1e-12) == by_offset(cells).T
@@ -38,7 +36,7 @@ def test_diagonals_are_summed_as_a_loop_does(shape: tuple[int, int]) -> None:
 
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("length", [4, 40])
-def test_positions_are_those_of_a_loop_over_text(length: int, causal: bool) -> None:
+def test_positions_are_those_of_a_loop_over_text(length, causal):
     item, _, found = figures(length, causal, special=(0, 3))
     near = np.zeros((len(OFFSETS), 2, 3))
     cells, beyond = np.zeros(len(OFFSETS)), np.zeros((2, 2, 3))
@@ -57,7 +55,7 @@ def test_positions_are_those_of_a_loop_over_text(length: int, causal: bool) -> N
     assert (found[ROWS["text rows"]] == length - 2).all()
 
 
-def test_classes_share_out_all_attention() -> None:
+def test_classes_share_out_all_attention():
     item, classes, found = figures(9, causal=False)
     assert found[ROWS["class"]].sum(axis=0) == pytest.approx(np.full((2, 3), 9), abs=1e-5)
     third = item.weights[..., classes == 2].sum(axis=(-1, -2))
@@ -66,7 +64,7 @@ def test_classes_share_out_all_attention() -> None:
     assert found[ROWS["class uniform"]][3] == pytest.approx(np.full((2, 3), 1.0))
 
 
-def test_measures_stand_beside_those_of_uniform_attention() -> None:
+def test_measures_stand_beside_those_of_uniform_attention():
     item, _, found = figures(6, causal=True)
     measures = measure_heads(item, repeated=False)
     assert found.shape == (COUNT, 2, 3)

@@ -1,7 +1,5 @@
 """Maps over words, the pairs that they give, and the sentences in which a head fires most."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -48,7 +46,7 @@ def told(name: str) -> SourceText:
     return SourceText(name, (name,), ("a", "b"), ("a", "b"))
 
 
-def test_weights_over_words_are_those_of_the_house() -> None:
+def test_weights_over_words_are_those_of_the_house():
     units = tuple(Token(TEXT[a:b], a, b) for a, b in ((0, 12), (13, 17), (17, 18), (19, 31)))
     expected = merge_words(pieces(), TEXT, TEXT, units).weights
     found = words_of(pieces())
@@ -56,7 +54,7 @@ def test_weights_over_words_are_those_of_the_house() -> None:
     assert found.weights == pytest.approx(expected.reshape(6, 5, 5), abs=1e-6)
 
 
-def test_links_join_different_words_that_may_see_each_other() -> None:
+def test_links_join_different_words_that_may_see_each_other():
     full = np.ones((5, 5), dtype=bool)
     full[0] = full[:, 0] = False
     np.fill_diagonal(full, False)
@@ -64,7 +62,7 @@ def test_links_join_different_words_that_may_see_each_other() -> None:
     assert (words_of(pieces(causal=True)).between == full & np.tri(5, dtype=bool)).all()
 
 
-def test_a_pair_of_the_same_word_at_two_places_counts_both_ways() -> None:
+def test_a_pair_of_the_same_word_at_two_places_counts_both_ways():
     item = words_of(pieces())
     table = PairTable(("unbelievable", "cats"), heads=6)
     table.add(item)
@@ -73,7 +71,7 @@ def test_a_pair_of_the_same_word_at_two_places_counts_both_ways() -> None:
     assert table.means(np.array([0]))[0] == pytest.approx(both / 2, abs=1e-6)
 
 
-def test_pairs_that_occurred_are_all_that_is_handed_over() -> None:
+def test_pairs_that_occurred_are_all_that_is_handed_over():
     table, again = (PairTable(("a", "b", "c"), heads=1) for _ in range(2))
     table.add(made([[[0.5, 0.25], [0.75, 0.5]]]))
     arrays = table.arrays()
@@ -85,13 +83,13 @@ def test_pairs_that_occurred_are_all_that_is_handed_over() -> None:
 
 
 @pytest.mark.parametrize(("heads", "words"), [(1, 300), (24, 300), (144, 170), (1024, 64)])
-def test_the_table_of_pairs_has_bounds(heads: int, words: int) -> None:
+def test_the_table_of_pairs_has_bounds(heads, words):
     table = PairTable([f"w{number}" for number in range(1000)], heads)
     assert len(table.words) == words
     assert table.totals.nbytes <= WORD_BYTES
 
 
-def test_of_equal_links_the_earlier_text_stands_first_in_any_order() -> None:
+def test_of_equal_links_the_earlier_text_stands_first_in_any_order():
     item = made([[[0, 0.5], [0.25, 0]]])
     for order in (range(15), reversed(range(15))):
         found = Strongest(1)
@@ -103,7 +101,7 @@ def test_of_equal_links_the_earlier_text_stands_first_in_any_order() -> None:
         assert [*found.texts] == list(range(10))
 
 
-def test_a_text_of_one_word_has_no_link() -> None:
+def test_a_text_of_one_word_has_no_link():
     found = Strongest(1)
     found.add(0, made([[[1.0]]], ("a",)), told("a"))
     found.settle()

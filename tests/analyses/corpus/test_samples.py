@@ -1,7 +1,5 @@
 """Texts to browse: of every strength some, drawn as a slow loop over all texts draws them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from hashlib import blake2b
 from itertools import product
@@ -61,7 +59,7 @@ def numbers(atlas: Atlas, head: int, slot: int) -> list[int]:
     return [int(number) for number in atlas.drawn[head, slot, :, 1] if number >= 0]
 
 
-def test_every_text_is_counted_and_the_lowest_hashes_of_each_bucket_are_kept(atlas: Atlas) -> None:
+def test_every_text_is_counted_and_the_lowest_hashes_of_each_bucket_are_kept(atlas):
     texts = [attention_of(number) for number in range(MANY)]
     assert len({text.text for text in texts}) > MANY // 2
     for head in range(4):
@@ -77,7 +75,7 @@ def test_every_text_is_counted_and_the_lowest_hashes_of_each_bucket_are_kept(atl
         assert numbers(atlas, head, BUCKETS) == [*first.values()][:KEPT]
 
 
-def test_what_is_kept_of_a_text_is_its_link_and_the_strongest_keys_of_the_query(atlas) -> None:
+def test_what_is_kept_of_a_text_is_its_link_and_the_strongest_keys_of_the_query(atlas):
     for head, slot in product(range(4), range(BUCKETS + 1)):
         for weight, number, query, key, own, *others in atlas.drawn[head, slot].tolist():
             if number < 0:
@@ -92,7 +90,7 @@ def test_what_is_kept_of_a_text_is_its_link_and_the_strongest_keys_of_the_query(
 
 @settings(max_examples=5, deadline=None)
 @given(st.permutations(range(20)))
-def test_what_is_drawn_does_not_hang_on_the_order_of_texts(order: list[int]) -> None:
+def test_what_is_drawn_does_not_hang_on_the_order_of_texts(order):
     one, other = atlas_of(aggregates(range(20))), atlas_of(aggregates(order))
     for drawn in (one.drawn, other.drawn):
         drawn[..., 1] = [[[hash(attention_of(int(n)).text) if n >= 0 else -1 for n in slot]
@@ -101,7 +99,7 @@ def test_what_is_drawn_does_not_hang_on_the_order_of_texts(order: list[int]) -> 
     assert np.array_equal(one.counts, other.counts)
 
 
-def test_words_are_counted_at_the_ends_of_the_strongest_links(atlas: Atlas) -> None:
+def test_words_are_counted_at_the_ends_of_the_strongest_links(atlas):
     for head, side in product(range(4), range(2)):
         found = dict(zip((*atlas.words, "others"), atlas.ends[head, side].tolist(), strict=True))
         expected = dict.fromkeys(found, 0)
@@ -112,7 +110,7 @@ def test_words_are_counted_at_the_ends_of_the_strongest_links(atlas: Atlas) -> N
         assert found == expected
 
 
-def test_a_text_without_two_words_is_counted_too() -> None:
+def test_a_text_without_two_words_is_counted_too():
     attention = attention_of(0)
     tokens = attention.main.key_tokens[:2]
     short = replace(attention.main, query_tokens=tokens, key_tokens=tokens,
@@ -125,7 +123,7 @@ def test_a_text_without_two_words_is_counted_too() -> None:
     assert {*atlas.drawn[..., 1].ravel()} == {-1.0, 1.0}
 
 
-def test_words_are_shown_as_they_stand_in_the_text() -> None:
+def test_words_are_shown_as_they_stand_in_the_text():
     attention = attention_of(3)
     assert attention.text is not None
     found = aggregates([])
@@ -135,7 +133,7 @@ def test_words_are_shown_as_they_stand_in_the_text() -> None:
     assert "".join(words[1:]) == attention.text.upper()
 
 
-def test_the_nearest_heads_are_those_whose_shares_differ_least() -> None:
+def test_the_nearest_heads_are_those_whose_shares_differ_least():
     stream = stream_of(aggregates(range(20)))
     nearest, distances = nearest_heads(stream)
     for head, other in ((0, 1), (2, 3)):

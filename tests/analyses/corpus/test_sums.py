@@ -1,7 +1,5 @@
 """Sums of a stream against `math.fsum` and `statistics`, which round once."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from fractions import Fraction
@@ -40,7 +38,7 @@ def merged(numbers: list[float], cuts: list[int]) -> StreamSums:
 
 
 @given(NUMBERS, st.lists(st.integers(0, 40), max_size=4))
-def test_sums_and_deviations_are_those_of_exact_arithmetic(numbers, cuts) -> None:
+def test_sums_and_deviations_are_those_of_exact_arithmetic(numbers, cuts):
     found = merged(numbers, cuts).sums
     size = math.fsum(map(abs, numbers))
     assert found["count"][PLACE] == len(numbers)
@@ -52,7 +50,7 @@ def test_sums_and_deviations_are_those_of_exact_arithmetic(numbers, cuts) -> Non
         assert deviation == pytest.approx(expected, rel=1e-12, abs=1e-12 * largest)
 
 
-def test_many_sums_lose_nothing_that_counts() -> None:
+def test_many_sums_lose_nothing_that_counts():
     generator = np.random.default_rng(0)
     numbers = (1e9 * generator.gamma(2.0, size=20_000)).tolist()
     found = merged(numbers, list(range(0, 20_000, 1024))).sums
@@ -61,20 +59,20 @@ def test_many_sums_lose_nothing_that_counts() -> None:
     assert deviation == pytest.approx(statistics.stdev(numbers), rel=1e-12)
 
 
-def test_a_deviation_does_not_cancel() -> None:
+def test_a_deviation_does_not_cancel():
     for cuts in ([], [1], [1, 2]):
         found = merged([1000, 1000 + 1e-6, 1000 + 2e-6], cuts)
         assert math.sqrt(found.sums["spread"][PLACE].item() / 2) == pytest.approx(1e-6, rel=1e-3)
 
 
-def test_what_says_nothing_adds_nothing() -> None:
+def test_what_says_nothing_adds_nothing():
     found = merged([math.nan, 3.0, math.nan], [1])
     assert [found.sums[name][PLACE].item() for name in ("count", "total", "spread")] == [1, 3, 0]
     assert found.sums["skew"][PLACE].item() == 0
 
 
 @given(st.lists(st.floats(-100, 100), min_size=2, max_size=40), st.lists(st.integers(0, 40)))
-def test_cubes_add_up_to_those_of_the_whole(numbers: list[float], cuts: list[int]) -> None:
+def test_cubes_add_up_to_those_of_the_whole(numbers, cuts):
     found = merged(numbers, cuts).sums
     exact = [Fraction(value) for value in numbers]
     mean = sum(exact) / len(exact)
@@ -83,7 +81,7 @@ def test_cubes_add_up_to_those_of_the_whole(numbers: list[float], cuts: list[int
     assert found["skew"][PLACE].item() == pytest.approx(expected, abs=1e-9 * max(size, 1e-3))
 
 
-def test_the_same_parts_give_the_same_bytes() -> None:
+def test_the_same_parts_give_the_same_bytes():
     numbers = np.random.default_rng(1).normal(size=2000).tolist()
     first, second = (merged(numbers, [700, 1400]) for _ in range(2))
     assert all(first.sums[name].tobytes() == second.sums[name].tobytes() for name in first.sums)

@@ -1,7 +1,5 @@
 """What counts as a word, and how frequent it is."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np
@@ -24,17 +22,17 @@ def words(text: str) -> list[str]:
     return [found[0] for found in split(text)]
 
 
-def test_words_are_letters_marks_and_digits_and_all_else_stands_alone() -> None:
+def test_words_are_letters_marks_and_digits_and_all_else_stands_alone():
     assert words("Don't pay €5!") == ["Don", "'", "t", "pay", "€", "5", "!"]
     assert words("snake_case") == ["snake", "_", "case"]
 
 
-def test_marks_on_letters_do_not_end_a_word() -> None:
+def test_marks_on_letters_do_not_end_a_word():
     assert words("हिन्दी भाषा") == ["हिन्दी", "भाषा"]
     assert words("cafe\u0301 au lait") == ["cafe\u0301", "au", "lait"]
 
 
-def test_pieces_belong_to_the_word_that_they_lie_in() -> None:
+def test_pieces_belong_to_the_word_that_they_lie_in():
     text = "Running, dogs"
     pieces = [("[CLS]", 0, 0), ("Run", 0, 3), ("##ning", 3, 7), (",", 7, 8), (" dogs", 8, 13)]
     tokens = [Token(*piece, special=piece[0][0] == "[") for piece in pieces]
@@ -45,12 +43,12 @@ def test_pieces_belong_to_the_word_that_they_lie_in() -> None:
     assert axis.special.tolist() == [True, False, False, False]
 
 
-def test_without_a_text_each_token_is_a_word() -> None:
+def test_without_a_text_each_token_is_a_word():
     axis = read_axis([Token("A"), Token("A")], "")
     assert axis.words == ("a", "a")
 
 
-def test_classes_go_by_rank() -> None:
+def test_classes_go_by_rank():
     vocabulary = Vocabulary({f"w{rank}": rank for rank in range(RANKED)}, ())
     found = {
         word: CLASSES[vocabulary.class_of(word)]
@@ -71,13 +69,13 @@ def test_classes_go_by_rank() -> None:
     }
 
 
-def test_a_special_token_is_of_its_own_class_whatever_it_reads() -> None:
+def test_a_special_token_is_of_its_own_class_whatever_it_reads():
     axis = read_axis([Token("the", special=True), Token("the", 0, 3)], "the")
     found = classes_of(axis, Vocabulary({"the": 0}, ("the",)))
     assert [CLASSES[place] for place in found] == ["special", "rank 1-10"]
 
 
-def test_counting_ignores_case_and_ranks_words_before_rarer_ones() -> None:
+def test_counting_ignores_case_and_ranks_words_before_rarer_ones():
     counts = WordCounts()
     for text in ("The cat.", "the dog, the end."):
         counts.add(text)
@@ -87,12 +85,12 @@ def test_counting_ignores_case_and_ranks_words_before_rarer_ones() -> None:
     assert vocabulary.paired == ("the", ".", ",", "cat", "dog", "end")
 
 
-def test_equally_frequent_words_stand_in_the_order_of_their_spelling() -> None:
+def test_equally_frequent_words_stand_in_the_order_of_their_spelling():
     assert list(vocabulary_of([("b", 1), ("a", 1), ("c", 2)]).ranks) == ["c", "a", "b"]
 
 
 @pytest.mark.parametrize("bucket", [50, 200])
-def test_forgetting_rare_words_keeps_the_frequent_ones_nearly_exact(bucket: int) -> None:
+def test_forgetting_rare_words_keeps_the_frequent_ones_nearly_exact(bucket):
     drawn = np.random.default_rng(0).zipf(1.3, size=4000).clip(max=10**6)
     true = Counter(f"w{number}" for number in drawn.tolist())
     counts = WordCounts(bucket)
@@ -106,7 +104,7 @@ def test_forgetting_rare_words_keeps_the_frequent_ones_nearly_exact(bucket: int)
 
 
 @pytest.mark.parametrize(("bucket", "kept"), [(4, []), (5, ["a", "b", "c", "d"])])
-def test_a_full_bucket_forgets_what_came_once(bucket: int, kept: list[str]) -> None:
+def test_a_full_bucket_forgets_what_came_once(bucket, kept):
     counts = WordCounts(bucket)
     counts.add("a b c d")
     assert list(counts.vocabulary().ranks) == kept
