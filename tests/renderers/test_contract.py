@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 
 from attnviz.core.attention_map import Attention
 from attnviz.core.errors import UsageError
-from attnviz.core.registry import FORMATS, PICTURE_SUFFIXES, PICTURES, Entry, Format
-from attnviz.renderers import Display
+from attnviz.core.registry import FORMATS, PICTURES, Entry, Format
+from attnviz.renderers import PICTURE_SUFFIXES, Display
 from attnviz.renderers.figures.figure import figure_bytes
 from attnviz.renderers.reports import (
     as_bytes,
