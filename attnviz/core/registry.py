@@ -8,7 +8,7 @@ picture is its code and a row.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import import_module
 from typing import Any, ClassVar, Literal
@@ -115,10 +115,11 @@ class Format(Entry):
     """A data format.
 
     Attributes:
-        report: where the code is for other data than maps, "module:attribute"; empty: maps only.
+        report: where the code is for other data than maps, "module:attribute"; empty: the same.
         grows: True where a file is complete after each text, so that a run can continue it.
     """
 
+    room = "attnviz.renderers."
     suffix: str = ""
     form: Form = "maps"
     report: str = ""
@@ -127,7 +128,7 @@ class Format(Entry):
 
     def load_report(self) -> Any:
         """The object that `report` names."""
-        return Entry(self.summary, self.report).load()
+        return replace(self, target=self.report or self.target).load()
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,10 +120,10 @@ class Ragged(Forgetful):
 @pytest.mark.parametrize(
     ("entry", "name"),
     [
-        (Format("No full stop", f"{__name__}:Forgetful", ""), "good"),
-        (Format("A row.", f"{__name__}:Forgetful", ""), "good"),
-        (Format("A row.", f"{__name__}:Endless", ""), "good"),
-        (Format("A row.", f"{__name__}:Ragged", ""), "good"),
+        (Format("No full stop", f"{__name__}:Forgetful", package="tests"), "good"),
+        (Format("A row.", f"{__name__}:Forgetful", package="tests"), "good"),
+        (Format("A row.", f"{__name__}:Endless", package="tests"), "good"),
+        (Format("A row.", f"{__name__}:Ragged", package="tests"), "good"),
         (Format("A row.", FORMATS["json"].target, ".png"), "json"),
         (Format("A row.", FORMATS["json"].target, ".json", binary=True), "json"),
         (Format("A row.", FORMATS["json"].target, ".json", grows=True), "json"),
