@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
-import orjson
-from msgspec import Struct, ValidationError, convert
+from msgspec import DecodeError, Struct, json
 
 from attnviz.analyses.corpus.accumulators import Aggregates
 from attnviz.analyses.corpus.report import orders_of, report_of
@@ -158,9 +157,9 @@ class CorpusJournal(RunJournal):
         try:
             with np.load(io.BytesIO(old.payload), allow_pickle=False) as archive:
                 arrays = dict(archive)
-            found = convert(orjson.loads(str(arrays.pop(_MEMBER))), SavedNotes)
+            found = json.decode(str(arrays.pop(_MEMBER)), type=SavedNotes)
             aggregates = Aggregates.from_arrays(arrays, task.vocabulary)
-        except (*DAMAGE, MemoryError, ValidationError) as error:
+        except (*DAMAGE, MemoryError, DecodeError) as error:
             raise damage_of(self.place) from error
         done = old.progress
         return CorpusState(aggregates, done.records, done.failed, found.rejects, found.notes)

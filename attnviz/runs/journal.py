@@ -118,8 +118,7 @@ def read_journal(path: Path) -> Journal | None:
         raise damage_of(path) from error
     except OSError as error:
         raise InputError(f"cannot read '{path}': {error.strerror}") from error
-    progress = {name: getattr(found, name) for name in Progress.__struct_fields__}
-    return Journal(found.question, Progress(**progress), payload)
+    return Journal(found.question, convert(found, Progress, from_attributes=True), payload)
 
 
 def damage_of(path: Path) -> InputError:

@@ -305,7 +305,7 @@ class AudioModel(LoadedModel, UnbatchedSource):
         if item.stream != "cross":
             raise UsageError(f"'{self.name}' writes no text: its words have no times")
         layers, heads = item.weights.shape[:2]
-        named, why = asked, "--heads"
+        named, why = asked, "--timing-heads"
         if named is None:
             named = getattr(self.model.generation_config, "alignment_heads", None)
             why = "alignment_heads of its generation config"
