@@ -222,7 +222,8 @@ def python_reference() -> str:
             parts += [f"## attnviz.{name}", f"::: {home}.{name}"]
     layers = ast.parse((ROOT / "attnviz" / "layers" / "__init__.py").read_text("utf-8"))
     parts += ["## attnviz.layers", ast.get_docstring(layers) or ""]
-    for name in ast.literal_eval(layers.body[-1].value):  # type: ignore[attr-defined]
+    imports = (line.names for line in layers.body if isinstance(line, ast.ImportFrom))
+    for name in sorted(one.name for names in imports for one in names):
         inner = "    options: {heading_level: 4}"
         parts += [f"### {name}", f"::: attnviz.layers.{name}\n{inner}"]
     return "\n\n".join(parts) + "\n"

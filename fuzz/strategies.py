@@ -15,14 +15,8 @@ from hypothesis import strategies as st
 
 from attnviz.cli import app
 from attnviz.cli.options import OUTPUT
-from attnviz.core.registry import (
-    FORMATS,
-    LENSES,
-    LESSONS,
-    MECHANISMS,
-    PICTURE_SUFFIXES,
-    parse_mechanism,
-)
+from attnviz.core.registry import FORMATS, LENSES, LESSONS, MECHANISMS, parse_mechanism
+from attnviz.renderers import PICTURE_SUFFIXES
 from fuzz import checkpoints, damage, world
 from fuzz.run import Case
 from tests.samples import ODD

@@ -31,7 +31,7 @@ from attnviz.core.options import Choice, InMemoryModel, Options, Origin
 from attnviz.models.hugging_face.capture.kernel import watch_kernels
 from attnviz.models.hugging_face.load import imports
 from attnviz.models.hugging_face.load.imports import quiet_native
-from attnviz.runs.corpus import CorpusCheckpoint, CorpusState
+from attnviz.runs.corpus import CorpusJournal, CorpusState
 from attnviz.runs.journal import Journal, Progress, check_same_options, run_options
 from attnviz.runs.many_texts import AttendChunk
 from attnviz.storage.writing import beside
@@ -486,12 +486,12 @@ def test_nor_with_another_model_in_memory(load, tmp_path):
     asked = {"model": model, "tokenizer": tokenizer, "checkpoint": place}
     first = attnviz.corpus(texts, **asked).to_json()
     state = CorpusState(Aggregates(vocabulary_of([])), records=1)
-    checkpoint = CorpusCheckpoint(place, before)
-    checkpoint.saved_at = -1e9
-    checkpoint.save(state)
+    journal = CorpusJournal(place, before)
+    journal.saved_at = -1e9
+    journal.save_state(state)
     with pytest.raises(UsageError, match="was started with different options"):
         attnviz.corpus(texts, **asked)
-    checkpoint.discard()
+    journal.remove()
     assert attnviz.corpus(texts, **asked).to_json() == first
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch.nn.functional import cross_entropy
 
-from attnviz.mechanisms.positions import sinusoidal_positions
+from attnviz.mechanisms.relative import sinusoidal_positions
 from attnviz.models.pocket.text import PAD
 from attnviz.models.pocket.transformer import (
     TranslatorSizes,

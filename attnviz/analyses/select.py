@@ -10,7 +10,7 @@ import numpy as np
 from attnviz.core.attention_map import Attention, AttentionMap, Measured, known_mean
 from attnviz.core.errors import UsageError, choose, is_number
 from attnviz.core.options import Over, Reduce, names_in
-from attnviz.core.registry import REDUCED
+from attnviz.core.registry import is_reduced
 
 _HEADS = re.compile(r"\s*\d{1,9}\.\d{1,9}\s*(?:,\s*\d{1,9}\.\d{1,9}\s*)*")
 """Heads with their layers: "2.3" or "2.3,2.4"."""
@@ -145,7 +145,7 @@ def _names(item: AttentionMap, what: str) -> tuple[str, ...]:
 
 def _numbers(names: tuple[str, ...]) -> Sequence[str]:
     """What each is chosen by: its name; paths of modules are counted from 0."""
-    named = any(is_number(name) or name in REDUCED for name in names)
+    named = any(is_number(name) or is_reduced(name) for name in names)
     return names if named else [str(place) for place in range(len(names))]
 
 

@@ -181,7 +181,7 @@ def image(
     how = read_options(options)
     asked.check(how)
     with collecting("image", "maps", how) as report:
-        item = look_at_pictures(asked, how)
+        item = look_at_pictures(asked, asked.read(), how)
         hold_notes(item.attention, report)
         report.add(item)
     return _only_result(report)

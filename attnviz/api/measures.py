@@ -24,7 +24,7 @@ from attnviz.core.attention_map import Attention
 from attnviz.core.errors import UsageError, choose, in_short
 from attnviz.core.options import InMemoryMaps, Options
 from attnviz.runs.changes import check_changes, last_drifts, training_history
-from attnviz.runs.corpus import SHOWS, CorpusCheckpoint, CorpusRequest, report_corpus
+from attnviz.runs.corpus import SHOWS, CorpusJournal, CorpusRequest, report_corpus
 from attnviz.runs.head_measures import (
     HeadsRequest,
     Instead,
@@ -172,16 +172,14 @@ def corpus(
     how = read_options(options)
     given = _corpus_of(file, more, how, pairs=cross)
     asked.check(given, how)
-    kept = None
+    journal = None
     if checkpoint is not None:
         if given.file is None:
             raise UsageError("checkpoint= continues a run over a file: give the texts as a file")
-        kept = CorpusCheckpoint(checkpoint, asked.question(given, how))
+        journal = CorpusJournal(checkpoint, asked.question(given, how))
         how = replace(how, many=replace(how.many, resume=True))
     with collecting("corpus", "corpus", how) as report:
-        report_corpus(asked, given, how, report, checkpoint=kept)
-    if kept is not None:
-        kept.discard()
+        report_corpus(asked, given, how, report, journal=journal)
     return report.found
 
 

@@ -38,8 +38,8 @@ from attnviz.cli.places import (
 from attnviz.core.errors import AttnvizError, UsageError
 from attnviz.core.notices import hold, kind_of, notices_to
 from attnviz.core.options import Look, Options
-from attnviz.core.registry import FORMATS, PICTURE_SUFFIXES, DataKind
-from attnviz.renderers import Display
+from attnviz.core.registry import FORMATS, DataKind
+from attnviz.renderers import PICTURE_SUFFIXES, Display
 from attnviz.renderers.reports import (
     Data,
     Item,

@@ -17,54 +17,25 @@ Conventions of every layer, which their own docstrings do not repeat:
   that it applied, so with dropout their rows need not sum to 1, as in torch.
 """
 
-from attnviz.layers.attention import (
-    CausalAttention,
-    CrossAttention,
-    LinearAttention,
-    MultiHeadAttention,
-    SelfAttention,
-)
-from attnviz.layers.blocks import (
-    DecoderBlock,
-    EncoderBlock,
-    FeedForward,
-    PatchEmbedding,
-    SinusoidalPositions,
-    VisionTransformerBlock,
-)
-from attnviz.layers.co_attention import (
-    AlternatingCoAttention,
-    CoAttention,
-    ParallelCoAttention,
-    TwoStreamCoAttention,
-)
-from attnviz.layers.task_models import (
-    SequenceClassifier,
-    Summarizer,
-    SummarizerWeights,
-    TextEncoder,
-    TokenClassifier,
-)
+from attnviz.layers.attention import CausalAttention as CausalAttention
+from attnviz.layers.attention import CrossAttention as CrossAttention
+from attnviz.layers.attention import LinearAttention as LinearAttention
+from attnviz.layers.attention import MultiHeadAttention as MultiHeadAttention
+from attnviz.layers.attention import SelfAttention as SelfAttention
+from attnviz.layers.blocks import DecoderBlock as DecoderBlock
+from attnviz.layers.blocks import EncoderBlock as EncoderBlock
+from attnviz.layers.blocks import FeedForward as FeedForward
+from attnviz.layers.blocks import PatchEmbedding as PatchEmbedding
+from attnviz.layers.blocks import SinusoidalPositions as SinusoidalPositions
+from attnviz.layers.blocks import VisionTransformerBlock as VisionTransformerBlock
+from attnviz.layers.co_attention import AlternatingCoAttention as AlternatingCoAttention
+from attnviz.layers.co_attention import CoAttention as CoAttention
+from attnviz.layers.co_attention import ParallelCoAttention as ParallelCoAttention
+from attnviz.layers.co_attention import TwoStreamCoAttention as TwoStreamCoAttention
+from attnviz.layers.task_models import SequenceClassifier as SequenceClassifier
+from attnviz.layers.task_models import Summarizer as Summarizer
+from attnviz.layers.task_models import SummarizerWeights as SummarizerWeights
+from attnviz.layers.task_models import TextEncoder as TextEncoder
+from attnviz.layers.task_models import TokenClassifier as TokenClassifier
 
-__all__ = [
-    "AlternatingCoAttention",
-    "CausalAttention",
-    "CoAttention",
-    "CrossAttention",
-    "DecoderBlock",
-    "EncoderBlock",
-    "FeedForward",
-    "LinearAttention",
-    "MultiHeadAttention",
-    "ParallelCoAttention",
-    "PatchEmbedding",
-    "SelfAttention",
-    "SequenceClassifier",
-    "SinusoidalPositions",
-    "Summarizer",
-    "SummarizerWeights",
-    "TextEncoder",
-    "TokenClassifier",
-    "TwoStreamCoAttention",
-    "VisionTransformerBlock",
-]
+__all__ = sorted(name for name in globals() if name[0].isupper())

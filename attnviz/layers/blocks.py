@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from attnviz.core.errors import InputError, UsageError
 from attnviz.layers.attention import Attended, Mask, MultiHeadAttention
-from attnviz.mechanisms.positions import sinusoidal_positions
+from attnviz.mechanisms.relative import sinusoidal_positions
 
 
 class SinusoidalPositions(nn.Module):

@@ -1,4 +1,4 @@
-"""Attention that knows how far a key is: relative embeddings, biases, turned pairs, windows.
+"""Attention that knows positions: waves, relative embeddings, biases, turned pairs, windows.
 
 Distances are key position − query position; with more keys than queries the queries are the last
 positions, as behind a cache.
@@ -29,6 +29,8 @@ from attnviz.mechanisms.formula import (
 
 if TYPE_CHECKING:
     from collections.abc import Generator
+
+    from numpy.typing import NDArray
 
 Pairs = Literal["neighbours", "halves"]
 """Which two features turn together: 0 and 1 (Su 2021), or 0 and half the head size (Llama)."""
@@ -245,3 +247,24 @@ def global_window(
     mask = yield Part("mask", combine_masks(mask, array_like(query, near)), shown)
     scores = yield from scaled_scores(query, key)
     yield from weigh_values(scores, value, mask)
+
+
+def sinusoidal_positions(length: int, size: int, base: float = 10000.0) -> NDArray[np.float32]:
+    """A wave for each pair of columns: even columns sin, odd columns cos of pos / base^(2k/size).
+
+    See Vaswani 2017, section 3.5.
+
+    Args:
+        length: how many positions, counted from 0.
+        size: how many columns; an odd size ends on a sine.
+        base: the longest wave is 2π × base positions long.
+
+    Returns:
+        float32 of shape (length, size), each value from −1 to 1.
+    """
+    pairs = np.arange(0, size, 2)
+    angles = np.arange(length)[:, None] / base ** (pairs / size)
+    encoding = np.empty((length, size))
+    encoding[:, 0::2] = np.sin(angles)
+    encoding[:, 1::2] = np.cos(angles[:, : size // 2])
+    return encoding.astype(np.float32)

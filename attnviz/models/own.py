@@ -27,7 +27,7 @@ from attnviz.core.registry import MECHANISMS, Command, Mechanism, MechanismChoic
 from attnviz.mechanisms.arrays import Array, to_numpy
 from attnviz.mechanisms.dot_product import causal_mask, split_heads
 from attnviz.mechanisms.formula import groups_of, logistic, shapes_of
-from attnviz.mechanisms.positions import sinusoidal_positions
+from attnviz.mechanisms.relative import sinusoidal_positions
 from attnviz.models import UnbatchedSource, check_device, check_kind, query_texts
 
 # `check_finite` refuses an overflow by name; numpy need not warn too.

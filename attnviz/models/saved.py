@@ -18,8 +18,7 @@ from attnviz.core.query import Query
 from attnviz.mechanisms.dot_product import causal_mask, multi_head
 from attnviz.models import UnbatchedSource, check_kind, query_texts
 from attnviz.models.own import SeededEmbedding, word_tokens
-from attnviz.storage.dump_tensors import Dump
-from attnviz.storage.dumps import END
+from attnviz.storage.dumps import END, Dump
 from attnviz.storage.matrices import read_matrices
 
 PROJECTIONS = ("w_query", "w_key")

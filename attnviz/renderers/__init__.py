@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from attnviz.core.registry import DataKind, Entry, Form, Format
+
 if TYPE_CHECKING:  # they import numpy, and `attnviz models` must start without it
     from attnviz.core.attention_map import Attention
     from attnviz.core.measures import View
@@ -60,3 +62,115 @@ class Numbering(Protocol):
     def skip(self) -> None:
         """Count a record that yielded no attention."""
         ...
+
+
+FORMATS: dict[str, Format] = {
+    "table": Format(
+        "A table for the eye: one head or a mean, and a line for each head.",
+        "text.table:TableRenderer",
+        ".txt",
+        "text",
+        "reports:TextReport",
+    ),
+    "json": Format(
+        "One JSON document with tokens, every weight and the provenance.",
+        "data.maps:JsonRenderer",
+        ".json",
+        "document",
+        "reports:JsonReport",
+    ),
+    "jsonl": Format(
+        "One JSON document a line, a line a text.",
+        "data.maps:JsonLinesRenderer",
+        ".jsonl",
+        "document",
+        "reports:JsonLinesReport",
+        grows=True,
+    ),
+    "csv": Format(
+        "Comma-separated, one weight a row.",
+        "data.maps:CsvRenderer",
+        ".csv",
+        "rows",
+        "reports:CsvReport",
+        grows=True,
+    ),
+    "tsv": Format(
+        "Tab-separated, one weight a row, backslash escapes, never a quote.",
+        "data.maps:TsvRenderer",
+        ".tsv",
+        "rows",
+        "reports:TsvReport",
+        grows=True,
+    ),
+    "npz": Format(
+        "NumPy arrays with everything in them, readable without pickle.",
+        "data.maps:NpzRenderer",
+        ".npz",
+        "arrays",
+        "reports:NpzReport",
+        binary=True,
+    ),
+    "parquet": Format(
+        "A table with a row for each text, for pandas, DuckDB and their like (needs pyarrow).",
+        "data.maps:ParquetRenderer",
+        ".parquet",
+        binary=True,
+    ),
+    "heatmap": Format("One matrix as a picture in the terminal.", "text.heatmap:TerminalHeatmap"),
+    "grid": Format("Every head as a thumbnail in the terminal.", "text.heatmap:TerminalGrid"),
+    "links": Format(
+        "The strongest links between words, one a line: no special tokens, sinks or diagonal.",
+        "text.link_list:LinksRenderer",
+    ),
+    "pharaoh": Format(
+        "The links of a pair's words on one line, as word aligners write them: 0-0 2-1.",
+        "reports:PharaohReport",
+        ".txt",
+        "links",
+    ),
+    "textgrid": Format(
+        "Words with their times, as Praat reads them.",
+        "reports:TextGridReport",
+        ".textgrid",
+        "textgrid",
+    ),
+    "vtt": Format(
+        "Words with their times as WebVTT, a cue each.", "reports:VttReport", ".vtt", "vtt"
+    ),
+    "none": Format("Nothing on stdout.", "data.maps:NoRenderer", "", "nothing"),
+}
+
+DATA_KINDS: dict[DataKind, tuple[Form, ...]] = {
+    "maps": ("text", "document", "rows", "arrays", "maps"),
+    "heads": ("text", "document", "rows"),
+    "corpus": ("text", "document", "rows", "arrays"),
+    "comparison": ("text", "document", "rows", "arrays"),
+    "ablation": ("text", "document", "rows", "arrays"),
+    "changes": ("text", "document", "rows"),
+    "lenses": ("text", "document", "rows"),
+    "alignment": ("links", "document", "rows"),
+    "scores": ("text", "document", "rows"),
+    "times": ("text", "document", "rows", "textgrid", "vtt"),
+    "steps": ("text", "document", "arrays"),
+    "lesson": ("text", "document", "rows"),
+    "history": ("text", "document", "rows"),
+    "listing": ("text", "document", "rows"),
+}
+"""What each kind of data can be written as, its usual form first."""
+
+PICTURES: dict[str, Entry] = {
+    "heatmap": Entry(
+        "One matrix of weights as a heat map.", "attnviz.renderers.figures.heatmap:heatmap"
+    ),
+    "grid": Entry(
+        "Every head of every layer side by side on one scale.",
+        "attnviz.renderers.figures.grid:grid",
+    ),
+    "lines": Entry(
+        "Two columns of tokens joined by lines, the heavier the larger the weight.",
+        "attnviz.renderers.figures.lines:lines",
+    ),
+}
+
+PICTURE_SUFFIXES = (".png", ".svg", ".pdf")

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from attnviz.core.errors import UsageError, choose, did_you_mean
-from attnviz.core.registry import DATA_KINDS, FORMATS, PICTURE_SUFFIXES, DataKind, Format
-from attnviz.renderers import Display, Renderer, Views
+from attnviz.core.registry import FORMATS, DataKind, Form, Format
+from attnviz.renderers import DATA_KINDS, PICTURE_SUFFIXES, Display, Renderer, Views
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -48,8 +48,6 @@ def make_renderer(name: str, display: Display, kind: DataKind = "maps") -> Rende
     """A new renderer of a kind of data in a format."""
     entry = FORMATS[choose(name, FORMATS, "format")]
     made: Renderer = (entry.load() if kind == "maps" else entry.load_report())(display)
-    if isinstance(made, TextReport):
-        made.form = entry.form
     return made
 
 
@@ -173,9 +171,9 @@ def listing(
 
 
 class TextReport:
-    """Writes the form of each report that `form` names, one behind the other."""
+    """One form of each report, one behind the other."""
 
-    form = "text"
+    form: ClassVar[Form] = "text"
 
     def __init__(self, display: Display) -> None:
         self.display, self.count = display, 0
@@ -200,8 +198,34 @@ class TextReport:
         return written
 
 
+class NpzReport(TextReport):
+    """Arrays."""
+
+    form = "arrays"
+
+
+class PharaohReport(TextReport):
+    """Links of words."""
+
+    form = "links"
+
+
+class TextGridReport(TextReport):
+    """Words with their times, for Praat."""
+
+    form = "textgrid"
+
+
+class VttReport(TextReport):
+    """Words with their times, as cues."""
+
+    form = "vtt"
+
+
 class JsonReport(TextReport):
     """One document; for an input that may hold several, a list."""
+
+    form = "document"
 
     def _join(self, written: str) -> str:
         if not self.display.many:
@@ -218,6 +242,8 @@ class JsonReport(TextReport):
 class JsonLinesReport(TextReport):
     """One document a line."""
 
+    form = "document"
+
     def add(self, data: Data, views: Views) -> str:
         """The document on one line; or a line for each of its texts."""
         if data.lines is not None:
@@ -231,6 +257,8 @@ class JsonLinesReport(TextReport):
 
 class TsvReport(TextReport):
     """Rows, tab-separated, under one header."""
+
+    form = "rows"
 
     def _join(self, written: str) -> str:
         return written if self.count == 1 else written.partition("\n")[2]

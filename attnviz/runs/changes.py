@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -88,6 +88,7 @@ def sides_of(
         )
         for one, of, part in zip(given, origins, choices, strict=True)
     )
+    _check_models((first, second), options.origin, origins)
     if first == second:
         raise UsageError(
             "A and B are the same: give two texts or maps, --model-a and --model-b, "
@@ -98,6 +99,21 @@ def sides_of(
         if side.is_text:
             check_origin(side.origin, "self")
     return first, second
+
+
+def _check_models(sides: Sides, shared: Origin, origins: Sequence[Mapping[str, Any]]) -> None:
+    """Refuse options of a model where none is read."""
+    for name, side, own in zip("AB", sides, origins, strict=True):
+        given = [f"--{one}-{name.lower()}" for one, value in own.items() if value is not None]
+        if given and not side.is_text:
+            raise UsageError(f"{given[0]} names a model, and {name} is saved: leave it out")
+    if any(side.is_text for side in sides):
+        return
+    for item in fields(shared):
+        # compare has a --top of its own
+        if item.name != "top" and getattr(shared, item.name) != item.default:
+            option = item.metadata["option"].names[0]
+            raise UsageError(f"{option} is for a model, and A and B are saved: leave it out")
 
 
 def saved_effects(sides: Sides, options: Options) -> tuple[SavedEffects, SavedEffects] | None:
@@ -112,11 +128,12 @@ def saved_effects(sides: Sides, options: Options) -> tuple[SavedEffects, SavedEf
     if first is None or second is None:
         names = ("A holds effects of an ablation, and B", "B holds effects of an ablation, and A")
         raise UsageError(f"{names[first is None]} does not: give two files of 'attnviz ablate'")
-    for side in sides:
+    for letter, side in zip("ab", sides, strict=True):
         if given := map_options(replace(options, choice=side.choice)):
+            own = "" if given[0] in map_options(options) else f"-{letter}"
             raise UsageError(
                 f"'{side.given}' holds effects, which are compared as they were saved: leave "
-                f"{given[0]} out"
+                f"{given[0]}{own} out"
             )
     return first, second
 

@@ -1,7 +1,6 @@
 """What each head does over a whole corpus: chunks become aggregates, and these a report.
 
-The file '.NAME.unfinished' beside the file NAME that a run will write keeps its state: one archive
-of the aggregates and of how far the run has come, replaced whole between two chunks.
+The journal beside the file that a run will write keeps the aggregates of the chunks that are done.
 """
 
 from __future__ import annotations
@@ -10,18 +9,16 @@ import io
 import os
 import pickle
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
-import orjson
-from msgspec import Struct, ValidationError, convert
+from msgspec import DecodeError, Struct, json
 
 from attnviz.analyses.corpus.accumulators import Aggregates
 from attnviz.analyses.corpus.report import orders_of, report_of
@@ -38,7 +35,15 @@ from attnviz.renderers.reports import Data
 from attnviz.runs.engines.shards import Engine
 from attnviz.runs.head_measures import EffectChunk, Instead, check_effect, curve_of, keep_for_curve
 from attnviz.runs.inputs import TextInput
-from attnviz.runs.journal import Count, check_same_options, checksum_of, run_options
+from attnviz.runs.journal import (
+    Count,
+    Journal,
+    Progress,
+    RunJournal,
+    checksum_of,
+    damage_of,
+    run_options,
+)
 from attnviz.runs.many_texts import AttendChunk, Chunk, Record, chunk_name, engine_for, with_shards
 from attnviz.runs.pictures import thumbnails
 from attnviz.runs.pipeline import check_choice
@@ -47,16 +52,13 @@ from attnviz.storage.archive import DAMAGE
 from attnviz.storage.documents import dump_json
 from attnviz.storage.matrices import read_bytes
 from attnviz.storage.texts import CHUNK_SIZE, Text, chunks
-from attnviz.storage.writing import beside, write_file
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SECONDS = 2.0
-"""Between two checkpoints at least: as much work may be done twice."""
-_MEMBER = "checkpoint"
-REACHED = ("records", "failed", "rejects", "notes")
-"""What of a state is not its aggregates."""
+"""Between two journals at least."""
+_MEMBER = "notes"
 Shard = tuple[int, Chunk]
 """A chunk of records and the number of its first in the corpus, from 0."""
 OnFailure = Callable[[Record, AttnvizError], str]
@@ -137,62 +139,50 @@ class CorpusState:
             self.notes[joined(same, text)] = before + count
 
 
-class SavedState(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a checkpoint holds beside arrays."""
+class SavedNotes(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a journal's payload holds beside the arrays of aggregates."""
 
-    question: dict[str, str]
-    records: Count
-    failed: Count
     rejects: str
     notes: dict[str, Count]
-    checksum: str  # of all else
 
 
-def _checksum(document: Mapping[str, Any], arrays: Mapping[str, Any]) -> str:
-    named = (part for name in sorted(arrays) for part in (name.encode(), arrays[name].tobytes()))
-    return checksum_of(dump_json(document).encode(), *named)
-
-
-class CorpusCheckpoint:
-    """The file that a run's state is kept in."""
+class CorpusJournal(RunJournal):
+    """A journal whose payload is an .npz archive of the aggregates."""
 
     def __init__(self, path: Path, options: Mapping[str, str]) -> None:
-        self.path, self.place = path, beside(path, "unfinished")
-        self.options, self.saved_at = options, time.monotonic()
+        super().__init__(path, options, SECONDS)
 
-    def restore(self, task: ShardTask) -> CorpusState | None:
-        """The state that an earlier run has left; None where it has left nothing."""
-        if not self.place.is_file():
-            return None
+    def restore(self, old: Journal, task: ShardTask) -> CorpusState:
+        """The state that an earlier run has left."""
         try:
-            with self.place.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+            with np.load(io.BytesIO(old.payload), allow_pickle=False) as archive:
                 arrays = dict(archive)
-            document = orjson.loads(str(arrays.pop(_MEMBER)))
-            found = convert(document, SavedState)
-            if document.pop("checksum") != _checksum(document, arrays):
-                raise ValueError("a number is another than was written")
-            check_same_options(found.question, self.options, self.path)
+            found = json.decode(str(arrays.pop(_MEMBER)), type=SavedNotes)
             aggregates = Aggregates.from_arrays(arrays, task.vocabulary)
-            return CorpusState(aggregates, **{name: document[name] for name in REACHED})
-        except (*DAMAGE, MemoryError, ValidationError) as error:
-            raise InputError(f"'{self.place}' is damaged: remove it to start again") from error
+        except (*DAMAGE, MemoryError, DecodeError) as error:
+            raise damage_of(self.place) from error
+        done = old.progress
+        return CorpusState(aggregates, done.records, done.failed, found.rejects, found.notes)
 
-    def save(self, state: CorpusState) -> None:
-        """Put the run's state on the disk, unless that was just done."""
-        if time.monotonic() - self.saved_at < SECONDS:
+    def save_state(self, state: CorpusState) -> None:
+        """Save the run's state, unless that was just done."""
+        if not self.is_due:
             return
-        document = {"question": {**self.options}, **{n: getattr(state, n) for n in REACHED}}
         arrays: dict[str, Any] = state.aggregates.to_arrays()
-        document["checksum"] = _checksum(document, arrays)
-        arrays[_MEMBER] = np.array(dump_json(document))
+        arrays[_MEMBER] = np.array(dump_json({"rejects": state.rejects, "notes": state.notes}))
         file = io.BytesIO()
         np.savez(file, **arrays)
-        write_file(self.place, file.getvalue(), durably=True)
-        self.saved_at = time.monotonic()
+        self.save(Progress(state.records, state.failed), file.getvalue())
 
-    def discard(self) -> None:
-        """Remove it: the run is complete."""
-        self.place.unlink(missing_ok=True)
+    @contextmanager
+    def until_done(self, say: Callable[[str], None]) -> Iterator[None]:
+        """Remove the journal when the work is done, or say where it ends early."""
+        try:
+            yield
+        except BaseException:
+            self.say_left(say)
+            raise
+        self.remove()
 
 
 SHOWS = ("measures", "positions", "classes", "pairs", "links")
@@ -273,9 +263,9 @@ def report_corpus(
     options: Options,
     report: RunReport,
     *,
-    checkpoint: CorpusCheckpoint | None = None,
+    journal: CorpusJournal | None = None,
 ) -> None:
-    """Report what each head does over a corpus; a checkpoint keeps the state meanwhile."""
+    """Report what each head does over a corpus; a journal keeps the state meanwhile."""
     if given.others:
         report.say(f"{given.others} files that are no pictures are left out")
     vocabulary, texts, total = _read(asked, given)
@@ -283,11 +273,11 @@ def report_corpus(
     attend = EffectChunk(*what, asked.by) if asked.effect else AttendChunk(*what)
     task, kept = ShardTask(attend, vocabulary, samples=asked.samples), list[Record]()
     state = CorpusState(task.empty())
-    if options.many.resume and checkpoint is not None:
-        if (earlier := checkpoint.restore(task)) is None:
-            report.say("nothing to resume: starting from the first text")
-        else:
-            state = earlier
+    if journal is not None:
+        old = journal.resume(journal.read(), report.say, resume=options.many.resume)
+        if old is not None:
+            state = journal.restore(old, task)
+            report.say(f"resuming after {state.records} records")
             report.reject(state.rejects.encode(), state.failed)
     left = None if total is None else total - state.records
 
@@ -295,21 +285,22 @@ def report_corpus(
         report.skip(record, error)
         return "" if options.many.rejects is None else reject_of(record, error).decode()
 
-    with engine_for(options.many) as engine, report.counted(lambda: left) as advance:
-        found = study(
-            *(task, keep_for_curve(texts, kept) if asked.curve else texts, engine),
-            state=state,
-            checkpoint=checkpoint,
-            on_failure=on_failure,
-            advance=advance,
-            order=asked.order,
-        )
-        if found is not None and asked.curve and isinstance(attend, EffectChunk):
-            orders = partial(orders_of, state.aggregates)
-            found = replace(found, curve=curve_of(attend, kept, found, orders, engine))
-    if found is not None:
-        report.add(_corpus_data(found, asked))
-    report.finish(f"{state.records} {'pictures' if given.pictures else 'texts'}")
+    with journal.until_done(report.say) if journal is not None else nullcontext():
+        with engine_for(options.many) as engine, report.counted(lambda: left) as advance:
+            found = study(
+                *(task, keep_for_curve(texts, kept) if asked.curve else texts, engine),
+                state=state,
+                journal=journal,
+                on_failure=on_failure,
+                advance=advance,
+                order=asked.order,
+            )
+            if found is not None and asked.curve and isinstance(attend, EffectChunk):
+                orders = partial(orders_of, state.aggregates)
+                found = replace(found, curve=curve_of(attend, kept, found, orders, engine))
+        if found is not None:
+            report.add(_corpus_data(found, asked))
+        report.finish(f"{state.records} {'pictures' if given.pictures else 'texts'}")
 
 
 def _read(
@@ -328,7 +319,7 @@ def study(
     engine: Engine,
     *,
     state: CorpusState | None = None,
-    checkpoint: CorpusCheckpoint | None = None,
+    journal: CorpusJournal | None = None,
     on_failure: OnFailure = lambda record, error: "",
     advance: Callable[[int], None] = lambda records: None,
     order: str = "role",
@@ -344,8 +335,8 @@ def study(
     waiting = shards(texts, state.records, size)
     for (_, chunk), found in with_shards(task, waiting, engine, lambda n, s: chunk_name(n, s[1])):
         state.add(chunk, found, on_failure)
-        if checkpoint is not None:
-            checkpoint.save(state)
+        if journal is not None:
+            journal.save_state(state)
         advance(len(chunk))
     things = "pictures" if state.aggregates.vocabulary.pictures else "texts"
     told = [

@@ -21,6 +21,7 @@ from attnviz.storage.texts.formats import (
     check_reading,
     format_of_file,
     is_packed,
+    parse_columns,
     read_texts,
 )
 from attnviz.storage.texts.lines import (
@@ -83,8 +84,6 @@ def reading_of(file: str, how: Many, *, pairs: bool, keep_blank: bool = False) -
         known = choose(input_format, INPUT_FORMATS, "input format")
     asked = {}
     if how.columns is not None:
-        from attnviz.storage.texts.tables import parse_columns
-
         asked = parse_columns(how.columns, pairs=pairs)
     reading = FileFormat(known or "txt", pairs, keep_blank, asked, how.max_line << 20)
     check_reading(reading)

@@ -1,13 +1,15 @@
-"""How far the files of an unfinished run have come, and with which options it was started.
+"""How far an unfinished run has come, and with which options it was started.
 
 The journal '.NAME.journal' lies beside a file NAME. It is replaced whole, and only after the data
-that it counts is on the disk: after a crash it may count less than there is, but never more.
+that it counts is on the disk: after a crash it may count less than there is, but never more. A run
+that writes nothing before its end, such as that over a corpus, keeps its sums in the journal.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from hashlib import sha256
 from pathlib import Path
@@ -24,7 +26,7 @@ from attnviz.core.options import InMemoryModel, Options
 from attnviz.models.open import states_of
 from attnviz.storage.documents import dump_json
 from attnviz.storage.saved_maps import shard_path, shards_of
-from attnviz.storage.writing import write_file
+from attnviz.storage.writing import beside, write_file
 
 SCHEMA = 1
 LONGEST = 1 << 20
@@ -59,14 +61,16 @@ class SavedProgress(Progress, frozen=True, kw_only=True, forbid_unknown_fields=T
     schema: int
     question: dict[str, str]
     checksum: str  # of everything else, so that a damaged number is noticed
+    payload: Count = 0  # bytes behind the first line
 
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """The options of a run, by the names that a user knows, and how far it has come."""
+    """The options of a run, by the names that a user knows, how far it has come, and its sums."""
 
     options: Mapping[str, str]
     progress: Progress
+    payload: bytes = b""
 
     @property
     def shard_size(self) -> int | None:
@@ -84,8 +88,9 @@ class Journal:
     def write(self, path: Path) -> None:
         """Replace the journal at a path as a whole."""
         document = {"schema": SCHEMA, "question": {**self.options}, **asdict(self.progress)}
-        document["checksum"] = checksum_of(dump_json(document).encode())
-        write_file(path, dump_json(document).encode() + b"\n", durably=True)
+        document["payload"] = len(self.payload)
+        document["checksum"] = checksum_of(dump_json(document).encode(), self.payload)
+        write_file(path, dump_json(document).encode() + b"\n" + self.payload, durably=True)
 
 
 def read_journal(path: Path) -> Journal | None:
@@ -94,7 +99,9 @@ def read_journal(path: Path) -> Journal | None:
         return None
     try:
         with path.open("rb") as file:
-            document = orjson.loads(file.read(LONGEST))
+            document = orjson.loads(file.readline(LONGEST))
+            size = document.get("payload") if isinstance(document, dict) else 0
+            payload = file.read() if size else b""
         if isinstance(document, dict) and document.get("schema", SCHEMA) != SCHEMA:
             raise InputError(
                 f"the journal '{path}' has schema {document['schema']!r:.20}, not {SCHEMA}: "
@@ -102,14 +109,83 @@ def read_journal(path: Path) -> Journal | None:
             )
         found = convert(document, SavedProgress)
         rest = {name: one for name, one in document.items() if name != "checksum"}
-        if found.checksum != checksum_of(dump_json(rest).encode()) or found.failed > found.records:
-            raise ValueError("a field is missing or another, or more failed than there were")
+        checksum = checksum_of(dump_json(rest).encode(), payload)
+        if (found.checksum, found.payload) != (checksum, len(payload)):
+            raise ValueError("a byte is another, or missing")
+        if found.failed > found.records:
+            raise ValueError("more failed than there were")
     except (ValueError, ValidationError) as error:
-        raise InputError(f"the journal '{path}' is damaged: remove it to start again") from error
+        raise damage_of(path) from error
     except OSError as error:
         raise InputError(f"cannot read '{path}': {error.strerror}") from error
-    progress = {name: getattr(found, name) for name in Progress.__struct_fields__}
-    return Journal(found.question, Progress(**progress))
+    return Journal(found.question, convert(found, Progress, from_attributes=True), payload)
+
+
+def damage_of(path: Path) -> InputError:
+    """What is said of a journal that no run has written so."""
+    return InputError(f"the journal '{path}' is damaged: remove it to start again")
+
+
+class RunJournal:
+    """The journal of the run that writes a file: what an earlier run left, and what this one saves.
+
+    Without options there is none, and nothing is saved.
+
+    Attributes:
+        seconds: between two saves at least; as much work may be done twice.
+        saved: how far the run has come by what is saved.
+    """
+
+    def __init__(self, path: Path, options: Mapping[str, str] | None, seconds: float) -> None:
+        self.path, self.options, self.seconds = path, options, seconds
+        self.place = beside(path, "journal")
+        self.saved, self.saved_at = Progress(), time.monotonic()
+
+    def read(self) -> Journal | None:
+        """What an earlier run left."""
+        return None if self.options is None else read_journal(self.place)
+
+    def resume(
+        self, old: Journal | None, say: Callable[[str], None], *, resume: bool
+    ) -> Journal | None:
+        """What this run continues; says why it does not continue the earlier run.
+
+        Raises:
+            UsageError: that was started with other options.
+        """
+        if old is None:
+            if resume:
+                say(f"nothing of '{self.path}' to resume: starting from the first record")
+        elif resume:
+            check_same_options(old.options, self.options or {}, self.path)
+            self.saved = old.progress
+            return old
+        elif old.progress.records:
+            say(
+                f"this run replaces an unfinished '{self.path}' of {old.progress.records} records: "
+                "--resume would continue it"
+            )
+        return None
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the last save was long ago."""
+        return time.monotonic() - self.saved_at >= self.seconds
+
+    def save(self, progress: Progress, payload: bytes = b"") -> None:
+        """Replace the journal."""
+        if self.options is not None:
+            Journal(self.options, progress, payload).write(self.place)
+        self.saved, self.saved_at = progress, time.monotonic()
+
+    def say_left(self, say: Callable[[str], None]) -> None:
+        """Say that this run, which ends early, can be continued."""
+        if self.saved.records:
+            say(f"{self.saved.records} records are done: continue with --resume")
+
+    def remove(self) -> None:
+        """The run is complete, and no record failed."""
+        self.place.unlink(missing_ok=True)
 
 
 def checksum_of(*parts: bytes) -> str:

@@ -187,14 +187,17 @@ class PictureRequest:
             raise UsageError(f"{given[0]} is for a picture without --text: leave one of them out")
         check_text(self.text)
 
+    def read(self) -> list[Any]:
+        """The pictures, or the frames of a video."""
+        return [*(read_frames(self.files) if self.video else map(read_picture, self.files))]
 
-def look_at_pictures(asked: PictureRequest, options: Options) -> Item:
+
+def look_at_pictures(asked: PictureRequest, images: Sequence[Any], options: Options) -> Item:
     """Where a model looks in the pictures, as data, in pictures of its own and on a page."""
     from attnviz.models.hugging_face.vision.pictures import parse_size
 
     patch, choice = asked.patch, replace(options.choice, lens=asked.lens)
     size = None if asked.image_size is None else parse_size(asked.image_size)
-    images = [*(read_frames(asked.files) if asked.video else map(read_picture, asked.files))]
     picture = Picture(images[0], size, patch, asked.lens, tuple(images[1:]), asked.video)
     source = open_source(options.origin, "picture" if asked.text is None else "picture-text")
     query = Query(asked.text or "", kind="picture", picture=picture)

@@ -8,7 +8,6 @@ any other format after a complete shard.
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -20,12 +19,12 @@ from attnviz.core.errors import OutputError
 from attnviz.core.notices import notify
 from attnviz.renderers import Numbering, Renderer, Views
 from attnviz.renderers.reports import as_bytes
-from attnviz.runs.journal import Journal, Progress, check_same_options, read_journal
+from attnviz.runs.journal import Journal, Progress, RunJournal
 from attnviz.storage.saved_maps import shard_path, shards_of
 from attnviz.storage.writing import PartialFile, beside, check_writable
 
 SECONDS = 0.5
-"""Between two journals: as much work may be done twice."""
+"""Between two journals at least."""
 Make = Callable[[int, bool], Renderer]
 """Makes a renderer from the number of its first record and whether its beginning is written."""
 
@@ -47,27 +46,24 @@ class ResumableSink:
     ) -> None:
         self.path, self.make, self.grows, self.shard_size = path, make, grows, shard_size
         self.rejects_path, self.options, self.notify = rejects, options, notify
-        self.journal = beside(path, "journal")
+        self.journal = RunJournal(path, options, SECONDS)
         self.data: PartialFile | None = None
         self.rejects: PartialFile | None = None
-        self.saved, self.saved_at = Progress(), time.monotonic()
         self.complete = False
-        old = read_journal(self.journal) if options is not None else None
+        old = self.journal.read()
         # The file of a run that has ended is replaced, or it may be another's now, or gone.
         gone = old is not None and old.progress.ended and not (resume and self._is_there(old))
         self.old, self.started = None if gone else old, False
-        if resume and self.old is not None:
-            check_same_options(self.old.options, options or {}, path)
-            self._resume(self.old.progress)
-        elif resume and (shards_of(path) if shard_size is not None else path.exists()):
+        there = shards_of(path) if shard_size is not None else path.exists()
+        if resume and self.old is None and there:
             self.complete = True
             self._say_complete()
+        elif old := self.journal.resume(self.old, self.notify, resume=resume):
+            self._resume(old.progress)
         else:
-            if resume:
-                notify(f"nothing of '{path}' to resume: starting from the first record")
             self._check_start()
-        self.progress = self.saved
-        self.records, self.failed = self.saved.records, self.saved.failed
+        self.progress = self.journal.saved
+        self.records, self.failed = self.progress.records, self.progress.failed
 
     def add(self, result: Any, views: Views) -> None:
         """Take one record's result, as the renderer takes it."""
@@ -104,9 +100,9 @@ class ResumableSink:
     def _end(self) -> None:
         """Every file is in its place: the journal stays where it has to say that records failed."""
         if self.failed:
-            self._save_as(replace(self.progress, complete=True))
+            self.journal.save(replace(self.progress, complete=True))
         else:
-            self.journal.unlink(missing_ok=True)
+            self.journal.remove()
         self.complete = True
 
     def _is_there(self, old: Journal) -> bool:
@@ -128,24 +124,20 @@ class ResumableSink:
             if self.rejects is not None:
                 self.rejects.truncate(self.progress.rejects)
             self._save()
-        done = self.saved.records if self.options is not None else 0
-        for file, size in ((self.data, self.saved.output), (self.rejects, self.saved.rejects)):
+        saved = self.journal.saved if self.options is not None else Progress()
+        done = saved.records
+        for file, size in ((self.data, saved.output), (self.rejects, saved.rejects)):
             if file is not None:
                 (file.close if done and (size or file is self.rejects) else file.discard)()
         if done:
-            self.notify(f"{done} records are done: continue with --resume")
+            self.journal.say_left(self.notify)
         else:
-            self.journal.unlink(missing_ok=True)
+            self.journal.remove()
 
     def _check_start(self) -> None:
         for path in (self.path, self.rejects_path):
             if path is not None:
                 check_writable(path)
-        if self.old is not None and self.old.progress.records:
-            self.notify(
-                f"this run replaces an unfinished '{self.path}' of {self.old.progress.records} "
-                "records: --resume would continue it"
-            )
         known = [] if self.old is None else self.old.shards(self.path)
         if self.shard_size is not None and (found := set(shards_of(self.path)).difference(known)):
             raise OutputError(
@@ -163,13 +155,12 @@ class ResumableSink:
                 shard.unlink(missing_ok=True)
         if self.rejects_path is not None:
             self.rejects = PartialFile(self.rejects_path)
-        self._save_as(Progress())
+        self.journal.save(Progress())
 
     def _resume(self, progress: Progress) -> None:
         self.started = True
         if progress.ended:
-            self.saved = self.progress = progress
-            self.failed = progress.failed
+            self.progress, self.failed = progress, progress.failed
             if not progress.complete:
                 self._move(progress)
                 self._end()
@@ -186,7 +177,6 @@ class ResumableSink:
             self.rejects = PartialFile(self.rejects_path, progress.rejects)
         if partial:
             self._open_at(progress)
-        self.saved = progress
         self.notify(f"resuming after {progress.records} records")
 
     def _move(self, progress: Progress) -> None:
@@ -220,7 +210,7 @@ class ResumableSink:
             self._save()
         elif self.grows:
             self._mark()
-            if time.monotonic() - self.saved_at >= SECONDS:
+            if self.journal.is_due:
                 self._save()
 
     def _close_shard(self) -> None:
@@ -238,12 +228,7 @@ class ResumableSink:
         for file in (self.data, self.rejects):
             if file is not None:
                 file.sync()
-        self._save_as(self.progress)
-
-    def _save_as(self, progress: Progress) -> None:
-        if self.options is not None:
-            Journal(self.options, progress).write(self.journal)
-        self.saved, self.saved_at = progress, time.monotonic()
+        self.journal.save(self.progress)
 
     def _place(self, record: int) -> Path:
         size = self.shard_size

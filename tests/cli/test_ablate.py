@@ -433,6 +433,8 @@ def test_a_saved_run_is_no_map_and_a_broken_one_no_run(tmp_path: Path) -> None:
     assert (
         "holds effects, which are compared as they were saved: leave --layer out" in asked.mistake
     )
+    for own in ("--layer-a", "--layer-b", "--head-b"):
+        assert f"leave {own} out" in attnviz("compare", a, asked_of, own, 0).mistake
     document = ablated("the cat", "le chat", "--head", "0.0", "-q", "-f", "json").json()
     broken = tmp_path / "broken.json"
     for field, value, told in (

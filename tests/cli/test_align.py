@@ -82,6 +82,9 @@ def test_a_gold_file_that_does_not_fit_is_refused(
 
 
 def test_misspelt_values_are_usage_errors(capfd: pytest.CaptureFixture[str]) -> None:
+    for option, value in (("--symmetrize", "union"), ("--against", "output")):
+        assert cross(["a", "b", option, value]) == 2
+        assert f"{option} is for word alignments: add -f pharaoh or" in capfd.readouterr().err
     assert cross(["a", "b", "-f", "pharaoh", "--symmetrize", "unoin"]) == 2
     assert "Did you mean 'union'" in capfd.readouterr().err
     assert cross(["a", "b", "-f", "pharaoh", "--against", "outptu"]) == 2

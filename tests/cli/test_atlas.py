@@ -110,7 +110,7 @@ def test_resuming_gives_the_same_bytes(
         assert attnviz(*how).status == 130
     assert not found.exists()
     done = attnviz(*how, "--resume")
-    assert (done.status, "nothing to resume" in done.err) == (0, False)
+    assert (done.status, "to resume: starting" in done.err) == (0, False)
     assert of_run(document(found.read_text())) == of_run(document(whole.read_text()))
     assert found.read_bytes() == whole.read_bytes()
 
@@ -129,7 +129,7 @@ def test_who_did_the_work_is_no_part_of_an_atlas_nor_of_its_numbers(
                 interrupt_after(2, patch)
                 assert attnviz(*how).status == 130
         done = attnviz(*how, *more)
-        assert (done.status, "nothing to resume" in done.err) == (0, False), done.err
+        assert (done.status, "to resume: starting" in done.err) == (0, False), done.err
         made.append([Path(name).read_bytes() for name in ("a.html", "a.json")])
         for name in ("a.html", "a.json"):
             Path(name).unlink()

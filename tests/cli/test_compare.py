@@ -187,6 +187,21 @@ def test_a_model_is_of_both_sides_or_of_its_own(option):
     assert "./no-such-model" in done.err
 
 
+@pytest.mark.parametrize(
+    ("sides", "options", "message"),
+    [
+        (("a.npz", "b.npz"), ("--model", "x"), "--model is for a model, and A and B are saved"),
+        (("a.npz", "b.npz"), ("--device", "cpu"), "--device is for a model, and A and B are saved"),
+        (("a.npz", "b.npz"), ("--model-b", "x"), "--model-b names a model, and B is saved"),
+        (("a.npz", "the cat"), ("--adapter-a", "x"), "--adapter-a names a model, and A is saved"),
+    ],
+)
+def test_what_is_saved_takes_no_model(saved, sides, options, message):
+    given = [str(saved / one) if one.endswith(".npz") else one for one in sides]
+    done = attnviz("compare", *given, *options)
+    assert (done.status, done.mistake) == (2, f"{message}: leave it out")
+
+
 def streams(*names):
     maps = [SimpleNamespace(stream=name) for name in names]
     return SimpleNamespace(main=maps[0], maps=maps)

@@ -8,6 +8,7 @@ import pickle
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from attnviz.core.options import Choice, Origin
 from attnviz.core.query import Query
 from attnviz.runs import corpus, many_texts
 from attnviz.runs.corpus import (
-    CorpusCheckpoint,
+    CorpusJournal,
     CorpusState,
     Shard,
     ShardResult,
@@ -30,8 +31,10 @@ from attnviz.runs.corpus import (
     shards,
 )
 from attnviz.runs.inputs import TextInput
+from attnviz.runs.journal import Journal, Progress
 from attnviz.runs.many_texts import AttendChunk
 from attnviz.storage.texts import BadText, Text
+from attnviz.storage.writing import beside
 from tests.analyses.corpus.samples import attention_of
 from tests.invoke import attnviz
 
@@ -215,7 +218,7 @@ def test_a_map_of_blocks_is_a_failure_of_its_text(monkeypatch: pytest.MonkeyPatc
 
 
 def interrupt_after(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a run be stopped by Ctrl-C once so many shards are done, with a checkpoint after each."""
+    """Let a run be stopped by Ctrl-C once so many shards are done, with a journal after each."""
     left = iter([True] * count)
     work = ShardTask.__call__
 
@@ -243,13 +246,15 @@ def test_what_is_resumed_ends_with_the_same_bytes(
     assert attnviz(*how, "-o", whole, "--rejects", rejects[0]).status == 1
     with monkeypatch.context() as patch:
         interrupt_after(stops, patch)
-        assert attnviz(*how, "-o", file, "--rejects", rejects[1]).status == 130
-    assert not file.exists()
+        stopped = attnviz(*how, "-o", file, "--rejects", rejects[1])
+    assert (stopped.status, file.exists()) == (130, False)
+    assert f"note: {200 * stops} records are done: continue with --resume" in stopped.err
     other = attnviz(*how, "-o", file, "--rejects", rejects[1], "--resume", "--special", "drop")
     assert other.status == 2
     assert "--special was 'keep' and is 'drop'" in other.err
     done = attnviz(*how, "-o", file, "--rejects", rejects[1], "--resume")
     assert done.status == 1
+    assert f"note: resuming after {200 * stops} records" in done.err
     assert "line 6 of" not in done.err, "it was told by the run before"
     assert file.read_bytes() == whole.read_bytes()
     assert rejects[1].read_bytes() == rejects[0].read_bytes()
@@ -258,65 +263,72 @@ def test_what_is_resumed_ends_with_the_same_bytes(
     }
 
 
-def test_a_damaged_checkpoint_is_named(texts: Path, tmp_path: Path) -> None:
-    (tmp_path / ".found.json.unfinished").write_bytes(b"PK no archive")
-    done = attnviz("corpus", texts, *SMALL, "-o", tmp_path / "found.json", "--resume")
-    assert "is damaged: remove it" in done.mistake
+def test_a_damaged_journal_of_a_corpus_is_named(texts: Path, tmp_path: Path) -> None:
+    (tmp_path / ".found.json.journal").write_bytes(b"PK no journal")
+    for more in ((), ("--resume",)):
+        done = attnviz("corpus", texts, *SMALL, "-o", tmp_path / "found.json", *more)
+        assert "is damaged: remove it" in done.mistake
 
 
-def test_whatever_a_checkpoint_holds_that_was_not_written_is_one_error(tmp_path: Path) -> None:
+def test_a_journal_of_another_command_is_refused_or_replaced(texts: Path, tmp_path: Path) -> None:
+    path = tmp_path / "found.json"
+    Journal({"command": "self"}, Progress(3)).write(beside(path, "journal"))
+    asked = ("corpus", texts, *SMALL, "-f", "none", "-o", path)
+    refused = attnviz(*asked, "--resume").mistake
+    assert "different options: command was 'self' and is 'corpus self'" in refused
+    assert f"this run replaces an unfinished '{path}' of 3 records" in attnviz(*asked).err
+    assert not beside(path, "journal").exists()
+
+
+def test_whatever_a_journal_holds_that_was_not_written_is_one_error(tmp_path: Path) -> None:
     vocabulary = vocabulary_of([])
     task = ShardTask(AttendChunk(Origin(), Choice(), "self"), vocabulary)
-    checkpoint = CorpusCheckpoint(tmp_path / "found.json", {"--layer": "1"})
-    checkpoint.saved_at = -1e9
-    checkpoint.save(CorpusState(Aggregates(vocabulary), 3, 1, "{}\n", {"a note": 2}))
-    good, place = checkpoint.place.read_bytes(), checkpoint.place
-    found = checkpoint.restore(task)
-    assert found is not None
+    journal = CorpusJournal(tmp_path / "found.json", {"--layer": "1"})
+    journal.saved_at = -1e9
+    journal.save_state(CorpusState(Aggregates(vocabulary), 3, 1, "{}\n", {"a note": 2}))
+    good, place = journal.place.read_bytes(), journal.place
+    old = journal.read()
+    assert old is not None
+    found = journal.restore(old, task)
     assert (found.records, found.failed, found.notes) == (3, 1, {"a note": 2})
-    with np.load(place) as archive:
+    with np.load(io.BytesIO(old.payload)) as archive:
         arrays = dict(archive)
-    document = json.loads(str(arrays["checkpoint"]))
+    document = json.loads(str(arrays["notes"]))
     tried = 0
 
-    def written(document: str) -> None:
-        with place.open("wb") as file:
-            np.savez(file, **{**arrays, "checkpoint": np.array(document)})
-
-    def refused() -> None:
+    def refuse(data: bytes | None = None, **members: Any) -> None:
         nonlocal tried
         tried += 1
+        if data is None:
+            file = io.BytesIO()
+            np.savez(file, **members)
+            Journal(old.options, old.progress, file.getvalue()).write(place)
+        else:
+            place.write_bytes(data)
         with pytest.raises(InputError, match=r"is damaged: remove it to start again$"):
-            checkpoint.restore(task)
+            journal.restore(journal.read() or old, task)
 
     for name in document:
         for odd in (None, -1, 1 << 60, 2.5, "x", [3], {"a": -1}, {"a": {}}):
-            if (name, odd) == ("rejects", "x"):
-                continue
-            changed = {name: one for name, one in document.items() if name != "checksum"}
-            changed[name] = odd
-            checksum = corpus._checksum(
-                changed, {n: arrays[n] for n in arrays if n != "checkpoint"}
-            )
-            written(json.dumps({"checksum": checksum} | changed))
-            refused()
+            if (name, odd) != ("rejects", "x"):
+                refuse(**{**arrays, "notes": np.array(json.dumps({**document, name: odd}))})
     for text in ("", "[]", "null", "{}", json.dumps({**document, "more": 1})):
-        written(text)
-        refused()
-    written(json.dumps({**document, "records": 4}))
-    refused()
-    for number in range(0, len(good), 13):
-        place.write_bytes(good[:number])
-        refused()
+        refuse(**{**arrays, "notes": np.array(text)})
+    for name in arrays:
+        refuse(**{one: array for one, array in arrays.items() if one != name})
+    for number in (*range(1, len(good), 13), len(good) - 1):
+        refuse(good[:number])
+        refuse(good[: number - 1] + bytes([good[number - 1] ^ 1]) + good[number:])
+    refuse(good + b"more")
     assert tried > 80
     place.write_bytes(good)
-    assert checkpoint.restore(task) is not None
+    assert journal.read() == old
 
 
 def test_resuming_what_was_not_begun_begins(texts: Path, tmp_path: Path) -> None:
     done = attnviz("corpus", texts, *SMALL, "-o", tmp_path / "found.json", "--resume")
     assert done.status == 0
-    assert "nothing to resume" in done.err
+    assert "nothing of '" in done.err
 
 
 def test_resuming_needs_a_file_to_go_on_with(texts: Path) -> None:

@@ -99,7 +99,7 @@ def test_workers_and_resuming_give_the_same_bytes(
         interrupt_after(2, patch)
         assert attnviz(*resumed).status == 130
     done = attnviz(*resumed, "--resume")
-    assert (done.status, "nothing to resume" in done.err) == (1, False)
+    assert (done.status, "to resume: starting" in done.err) == (1, False)
     first, *others = (document(page.read_text()) for page in pages)
     assert first["notes"][0] == "1 pictures could not be read"
     for page in others:

@@ -223,6 +223,7 @@ self a    | --lens rollout        | --target a
 self a    | --engine local        | --ray-address x
 cross a b | -f pharaoh            | --heatmap a.png
 cross a b | -f pharaoh            | --lens rollout
+cross a b | -f pharaoh            | --top 3
 cross a b | --score gold          | --html a.html
 heads a   | --similar             | --role induction
 heads a   | --similar             | --sort entropy

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from attnviz.layers import SinusoidalPositions
-from attnviz.mechanisms.positions import sinusoidal_positions
+from attnviz.mechanisms.relative import sinusoidal_positions
 
 
 @pytest.mark.parametrize("size", [1, 6, 7])

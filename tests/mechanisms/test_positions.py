@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from attnviz.mechanisms.positions import sinusoidal_positions
+from attnviz.mechanisms.relative import sinusoidal_positions
 
 
 def slowly(length, size, base):

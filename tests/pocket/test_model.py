@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as oracle
 
-from attnviz.mechanisms.positions import sinusoidal_positions
+from attnviz.mechanisms.relative import sinusoidal_positions
 from attnviz.models.pocket.transformer import (
     embed_pieces,
     predict_pieces,

@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 
 from attnviz.core.attention_map import Attention
 from attnviz.core.errors import UsageError
-from attnviz.core.registry import FORMATS, PICTURE_SUFFIXES, PICTURES, Entry, Format
-from attnviz.renderers import Display
+from attnviz.core.registry import FORMATS, PICTURES, Entry, Format
+from attnviz.renderers import PICTURE_SUFFIXES, Display
 from attnviz.renderers.figures.figure import figure_bytes
 from attnviz.renderers.reports import (
     as_bytes,
@@ -120,10 +120,10 @@ class Ragged(Forgetful):
 @pytest.mark.parametrize(
     ("entry", "name"),
     [
-        (Format("No full stop", f"{__name__}:Forgetful", ""), "good"),
-        (Format("A row.", f"{__name__}:Forgetful", ""), "good"),
-        (Format("A row.", f"{__name__}:Endless", ""), "good"),
-        (Format("A row.", f"{__name__}:Ragged", ""), "good"),
+        (Format("No full stop", f"{__name__}:Forgetful", package="tests"), "good"),
+        (Format("A row.", f"{__name__}:Forgetful", package="tests"), "good"),
+        (Format("A row.", f"{__name__}:Endless", package="tests"), "good"),
+        (Format("A row.", f"{__name__}:Ragged", package="tests"), "good"),
         (Format("A row.", FORMATS["json"].target, ".png"), "json"),
         (Format("A row.", FORMATS["json"].target, ".json", binary=True), "json"),
         (Format("A row.", FORMATS["json"].target, ".json", grows=True), "json"),

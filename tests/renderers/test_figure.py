@@ -9,8 +9,7 @@ import pytest
 from PIL import Image
 
 from attnviz.core.attention_map import Token
-from attnviz.core.registry import PICTURE_SUFFIXES
-from attnviz.renderers import figures
+from attnviz.renderers import PICTURE_SUFFIXES, figures
 from attnviz.renderers.figures.figure import figure_bytes
 from attnviz.renderers.figures.grid import grid
 from attnviz.renderers.figures.heatmap import heatmap

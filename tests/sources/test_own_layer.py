@@ -11,7 +11,7 @@ from attnviz.core.attention_map import Attention
 from attnviz.core.errors import InputError, UsageError
 from attnviz.core.options import Origin
 from attnviz.core.registry import MECHANISMS
-from attnviz.mechanisms.positions import sinusoidal_positions
+from attnviz.mechanisms.relative import sinusoidal_positions
 from attnviz.models.own import OwnCoLayer, OwnLayer, SeededEmbedding, word_tokens
 from tests.asked import over_each_other, over_itself, over_source
 

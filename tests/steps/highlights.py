@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from attnviz.teach.steps.arithmetic import Matrix
-from attnviz.teach.steps.page import operand_cells
+from attnviz.teach.steps.show import operand_cells
 
 Cell = tuple[str, int, int, int]
 """A matrix, which of its slices, row and column."""

@@ -15,7 +15,7 @@ import torch
 from attnviz.core.registry import MECHANISMS
 from attnviz.teach.steps.arithmetic import Steps, arithmetic
 from attnviz.teach.steps.given import CalculationInputs, seeded_sentence, worked_example
-from attnviz.teach.steps.page import steps_page
+from attnviz.teach.steps.show import steps_page
 from tests.invoke import attnviz
 from tests.renderers.page.samples import HOSTILE
 

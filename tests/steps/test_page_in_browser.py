@@ -11,7 +11,7 @@ import pytest
 from attnviz.core.registry import MECHANISMS
 from attnviz.teach.steps.arithmetic import Steps, arithmetic
 from attnviz.teach.steps.given import seeded_sentence, worked_example
-from attnviz.teach.steps.page import steps_page
+from attnviz.teach.steps.show import steps_page
 from tests.renderers.page.conftest import Open, open_page
 
 from .highlights import shape, sources

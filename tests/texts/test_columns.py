@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from attnviz.core.errors import UsageError
-from attnviz.storage.texts.tables import parse_columns
+from attnviz.storage.texts.formats import parse_columns
 
 
 def test_each_role_gets_its_column() -> None:

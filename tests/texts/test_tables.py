@@ -99,7 +99,7 @@ def test_a_wrong_row_costs_itself_only(rows: str, line: int, reason: str) -> Non
 def test_a_quote_that_is_never_closed_ends_after_so_many_lines(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("attnviz.storage.texts.tables.ROW_LINES", 3)
+    monkeypatch.setattr("attnviz.storage.texts.formats.ROW_LINES", 3)
     found = read('text\n"a\nb\nc\nd\n"e\nf\ng"\nh\n')
     assert [text.line for text in found if isinstance(text, BadText)] == [2]
     assert [text.raw for text in found] == ['"a', "b", "c", "d", '"e\nf\ng"', "h"]
@@ -118,7 +118,7 @@ def test_no_line_is_read_more_than_twice(monkeypatch: pytest.MonkeyPatch) -> Non
         return kept(counted(), strict=strict)
 
     kept = csv.reader
-    monkeypatch.setattr("attnviz.storage.texts.tables.csv.reader", reader)
+    monkeypatch.setattr("attnviz.storage.texts.formats.csv.reader", reader)
     found = read("text\n" + 'a","\n' * 500 + "last\n")
     assert [type(text) for text in found] == [BadText] * 500 + [Text]
     assert passed <= 2 * 502

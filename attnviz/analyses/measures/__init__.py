@@ -1,1 +1,98 @@
 """Numbers for each head, by topic."""
+
+from __future__ import annotations
+
+from attnviz.core.registry import Measure
+
+MEASURES: dict[str, Measure] = {
+    "entropy": Measure("Mean entropy of a row, in nats.", "spread:entropy", "entr"),
+    "relative-entropy": Measure(
+        "Entropy as a share of the most that the visible keys allow.",
+        "spread:relative_entropy",
+        "rel",
+    ),
+    "span": Measure(
+        "How many keys uniform attention of the same entropy would cover.", "spread:span", "span"
+    ),
+    "confidence": Measure(
+        "Mean of each row's largest weight, without the end token.", "spread:confidence", "conf"
+    ),
+    "mass": Measure("Mean sum of a row, told where rows do not sum to 1.", "spread:mass", "mass"),
+    "empty": Measure(
+        "Rows that attend to nothing, told where there are any.", "spread:empty", "none"
+    ),
+    "informative": Measure(
+        "How far rows lie from what position predicts, in nats.", "distance:informative", "info"
+    ),
+    "distance": Measure(
+        "Mean distance between a token and the tokens it attends to, in tokens.",
+        "distance:distance",
+        "dist",
+    ),
+    "offset": Measure(
+        "Mean signed distance, negative towards the past.", "distance:offset", "offs"
+    ),
+    "patch-distance": Measure(
+        "Mean distance between a patch of a picture and those it attends to, in patches.",
+        "distance:patch_distance",
+        "way",
+    ),
+    "previous-token": Measure(
+        "Share that goes to the token before.",
+        "shares:previous_token",
+        "prev",
+        "acts",
+        (0, 114, 178),
+    ),
+    "next-token": Measure(
+        "Share that goes to the token after.", "shares:next_token", "next", "acts", (86, 180, 233)
+    ),
+    "self": Measure(
+        "Share that stays on the token itself.", "shares:own_token", "self", "acts", (68, 68, 68)
+    ),
+    "same-token": Measure(
+        "Share that goes to other places of the same token.",
+        "shares:same_token",
+        "same",
+        "acts",
+        (204, 121, 167),
+    ),
+    "first-token": Measure(
+        "Share that goes to the first token, from all the others.",
+        "shares:first_token",
+        "first",
+        "rests",
+        (230, 159, 0),
+    ),
+    "special-token": Measure(
+        "Share that goes to special tokens.", "shares:special_token", "spec", "rests", (213, 94, 0)
+    ),
+    "punctuation": Measure(
+        "Share that goes to punctuation marks.",
+        "shares:punctuation",
+        "punc",
+        "rests",
+        (240, 228, 66),
+    ),
+    "sink": Measure(
+        "Attention that the strongest key gets from those who see it (Gu 2024).",
+        "shares:sink",
+        "sink",
+    ),
+    "induction": Measure(
+        "On a repeated sequence, share that goes to the token after the earlier copy.",
+        "repetition:induction",
+        "ind",
+        "acts",
+        (0, 158, 115),
+        repeated=True,
+    ),
+    "duplicate": Measure(
+        "On a repeated sequence, share that goes to the earlier copy of the token.",
+        "repetition:duplicate",
+        "dup",
+        "acts",
+        (140, 211, 184),
+        repeated=True,
+    ),
+}

@@ -14,7 +14,7 @@ from attnviz.cli.options import CHOICE, OUTPUT, with_options
 from attnviz.cli.report import Report
 from attnviz.core.errors import UsageError
 from attnviz.core.options import Options, opt
-from attnviz.runs.corpus import SHOWS, CorpusCheckpoint, CorpusRequest, report_corpus
+from attnviz.runs.corpus import SHOWS, CorpusJournal, CorpusRequest, report_corpus
 from attnviz.runs.head_measures import Instead
 from attnviz.runs.inputs import corpus_input
 from attnviz.runs.resumable import can_resume
@@ -110,16 +110,14 @@ def corpus(
         options = replace(options, given=named, output=replace(options.output, html=atlas))
     figures = {"overview": overview, "prune_curve": prune_curve}
     written = next((p for p in (options.output.output, *figures.values(), atlas) if p), None)
-    checkpoint = None
+    journal = None
     if written is not None and can_resume(written) and given.file is not None:
-        checkpoint = CorpusCheckpoint(written, asked.question(given, options))
+        journal = CorpusJournal(written, asked.question(given, options))
     elif options.many.resume:
         raise UsageError(
             "--resume continues an interrupted run: give the texts as a file, and -o FILE, "
             "--overview FILE or --atlas PAGE"
         )
     with Report(options, "corpus", pictures=figures) as report:
-        report_corpus(asked, given, options, report, checkpoint=checkpoint)
-    if checkpoint is not None:
-        checkpoint.discard()
+        report_corpus(asked, given, options, report, journal=journal)
     raise typer.Exit(report.status)

@@ -11,7 +11,7 @@ import typer
 from attnviz.cli.commands.align import AGAINST, SCORE, SYMMETRIZE
 from attnviz.cli.options import INPUT, MANY_TEXTS, MODELS, ORIGIN, PLACES, VIEW, with_options
 from attnviz.core.errors import UsageError, in_words
-from attnviz.core.options import Options, map_options, opt
+from attnviz.core.options import Options, Origin, map_options, opt
 from attnviz.core.registry import MECHANISMS
 
 CO_MECHANISMS = tuple(name for name, row in MECHANISMS.items() if row.commands == ("co",))
@@ -49,13 +49,17 @@ def cross(
     from attnviz.runs.inputs import given_texts, texts_of
     from attnviz.storage.texts import Text
 
+    aligned = options.output.format == "pharaoh" or score is not None
+    if not aligned and (symmetrize is not None or against != "input"):
+        name = "--against" if symmetrize is None else "--symmetrize"
+        raise UsageError(f"{name} is for word alignments: add -f pharaoh or --score GOLD")
     given = [text for text in (source, target) if text is not None]
     if brings_tokens(options.origin) and not given and input_file is None:
         raise typer.Exit(run_texts("cross", given_texts(Text("0", "")), options))
-    aligned = options.output.format == "pharaoh" or score is not None
     texts = texts_of(given, input_file, options.many, pairs=True, keep_blank=aligned)
     if aligned:
-        if shown := map_options(options, "layer", "head"):
+        shown = map_options(options, "layer", "head")
+        if shown := shown or ["--top"] * (options.origin.top != Origin().top):
             how = "-f pharaoh" if score is None else "--score"
             raise UsageError(f"{how} aligns words and shows no maps: leave {shown[0]} out")
         from attnviz.cli.commands.align import align_texts

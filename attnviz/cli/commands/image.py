@@ -102,7 +102,9 @@ def image(
     )
     asked.check(options)
     with Report(options, pictures={"overlay": overlay, "grid": output.grid}) as report:
-        item = look_at_pictures(asked, options)
+        images = asked.read()
+        item = look_at_pictures(asked, images, options)
         hold_notes(item.attention, report)
         report.add(item)
-        report.finish(f"{len(asked.files)} picture{'s' if len(asked.files) > 1 else ''}")
+        what = "frame" if video else "picture"
+        report.finish(f"{len(images)} {what}{'s' if len(images) > 1 else ''}")

@@ -89,7 +89,7 @@ def try_model(asked: ExperimentRequest) -> Trial:
         captured = capture(part, asked.inputs, encoded.sides, implied=True)
     except AttnvizError as error:
         return Trial("refused", reason=str(error))
-    attention = encoded.build_attention(captured, None, None)
+    attention = encoded.build_attention(captured)
     streams = tuple(dict.fromkeys(item.stream for item in attention.maps))
     if streams == (IMPLIED,):
         return Trial("implied", streams)

@@ -41,6 +41,15 @@ class LoadedModel:
         }
 
 
+def placed_inputs(model: Any, made: Mapping[str, Any]) -> dict[str, Any]:
+    """What a processor has made, on a model's device; numbers in its precision."""
+    device, dtype = model.device, model.dtype
+    return {
+        name: row.to(device, dtype if row.is_floating_point() else row.dtype)
+        for name, row in made.items()
+    }
+
+
 def vocabulary_size(model: Any) -> int:
     """How many tokens a model has embeddings for."""
     return len(model.get_input_embeddings().weight)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from attnviz.mechanisms.arrays import Array, to_numpy
-from attnviz.mechanisms.positions import sinusoidal_positions
+from attnviz.mechanisms.relative import sinusoidal_positions
 from attnviz.models.pocket.card import FOLDER as FOLDER
 from attnviz.models.pocket.stored import StoredModel
 from attnviz.models.pocket.text import (

@@ -6,10 +6,8 @@ the one makes of the other, in the shards' order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-
-from attnviz.core.errors import UsageError, WorkerError, choose
-from attnviz.runs.engines.shards import Engine, Outcome, Shard, fix_sums, numbered
+from attnviz.core.errors import UsageError, choose
+from attnviz.runs.engines.shards import Engine, fix_sums
 
 ENGINES = ("local", "ray")
 
@@ -42,12 +40,3 @@ def open_engine(name: str, workers: int | None, address: str | None) -> Engine:
 
 class InProcess(Engine):
     """One shard after the other in this process, with every thread that the libraries take."""
-
-    def map(
-        self,
-        work: Callable[[Shard], Outcome],
-        shards: Iterable[Shard],
-        name: Callable[[int, Shard], str] = numbered,
-    ) -> Iterator[Outcome | WorkerError]:
-        """What the work makes of each shard, made when it is asked for."""
-        return map(work, shards)

@@ -1,17 +1,28 @@
-"""The formats of files of texts, and how each is read."""
+"""The formats of files of texts: plain lines, JSON, and tables.
+
+A column of a table holds what its name in a header says, or its number. In CSV (RFC 4180) a row may
+span several lines. In TSV a tab always separates columns and quotes are letters, as in cut and awk.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import csv
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import PurePath
 
-from attnviz.core.errors import UsageError
+from attnviz.core.errors import InputError, UsageError, choose, did_you_mean, is_number
 from attnviz.core.options import InputFormat, names_in
-from attnviz.storage.texts import BadText, Text
+from attnviz.storage.texts import BadText, Text, check_text
 from attnviz.storage.texts.lines import (
+    LONGEST,
     BrokenFileError,
     FileFormat,
+    Line,
+    decode_lines,
     json_text,
     make_texts,
     number_lines,
@@ -58,8 +69,6 @@ def read_texts(lines: Iterable[bytes], name: str, reading: FileFormat) -> Iterat
 
 def _texts(lines: Iterable[bytes], name: str, reading: FileFormat) -> Iterator[Text | BadText]:
     if reading.input_format in ("csv", "tsv"):
-        from attnviz.storage.texts.tables import csv_rows, read_table, tsv_rows
-
         tabs = reading.input_format == "tsv"
         rows = tsv_rows(lines, name) if tabs else csv_rows(lines, name, reading.longest)
         return read_table(rows, name, reading)
@@ -67,3 +76,208 @@ def _texts(lines: Iterable[bytes], name: str, reading: FileFormat) -> Iterator[T
     if reading.input_format == "jsonl":
         make = partial(json_text, pairs=reading.pairs, names=reading.columns)
     return make_texts(number_lines(lines, name), make, keep_blank=reading.keep_blank)
+
+
+SHOWN = 8
+"""Columns of a file that a message names at most."""
+ROW_LINES = 10_000
+"""Lines of a row at most, so that a quote that is never closed does not swallow the whole file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row(Line):
+    """A row of a table: its fields, or why it has none."""
+
+    fields: tuple[str, ...] = ()
+    problem: str = ""
+
+
+def tsv_rows(lines: Iterable[bytes], name: str) -> Iterator[Row]:
+    """Each line, split at its tabs."""
+    for line in number_lines(lines, name):
+        yield Row(line.number, line.line, line.raw, name, tuple(line.raw.split("\t")))
+
+
+def csv_rows(lines: Iterable[bytes], name: str, longest: int = LONGEST) -> Iterator[Row]:
+    """Each row; a quote that is never closed costs only the line that opens it.
+
+    The lines after it are read again, one by one: a second such quote among them would fail as the
+    first did, so it fails at once. No line is read more than twice.
+    """
+    csv.field_size_limit(2**31 - 1)  # as many letters as the module can count everywhere
+    source = decode_lines(lines)
+    again: deque[str] = deque()
+    taken: list[str] = []
+
+    def feed() -> Iterator[str]:
+        held = 0
+        while len(taken) < (1 if doomed else ROW_LINES) and held <= longest:
+            line = again.popleft() if again else next(source, None)
+            if line is None:
+                return
+            held = (held if taken else 0) + len(line)
+            taken.append(line)
+            yield line
+
+    reader = csv.reader(feed(), strict=True)
+    number, begins = 0, 1
+    while True:
+        fields, problem = [], ""
+        doomed = len(again) > 1
+        try:
+            fields = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            problem = _problem(error, len(taken))
+            again.extendleft(reversed(taken[1:]))
+            del taken[1:]
+            reader = csv.reader(feed(), strict=True)
+        raw = "".join(taken).rstrip("\r\n")
+        yield Row(number, begins, raw, name, tuple(fields), problem)
+        number, begins = number + 1, begins + len(taken)
+        taken.clear()
+
+
+def _problem(error: csv.Error, lines: int) -> str:
+    if lines > 1 or "end of data" in str(error):
+        return "a quote is opened and not closed before a comma or the line's end"
+    return str(error)
+
+
+def parse_columns(asked: str, *, pairs: bool) -> dict[str, str]:
+    """The column of each role in `text=sentence,id=key`: a name, or a number from 1.
+
+    With `pairs` the roles are source, target, id and labels, else text, id and labels.
+
+    Raises:
+        UsageError: it is not written like this.
+    """
+    roles = ("source", "target", "id", "labels") if pairs else ("text", "id", "labels")
+    found: dict[str, str] = {}
+    for part in asked.split(","):
+        role, equals, column = (piece.strip() for piece in part.partition("="))
+        if not (equals and column):
+            raise UsageError(f"--columns '{asked}' is not like {roles[0]}=NAME,id=NAME")
+        choose(role, roles, "role in --columns")
+        if role in found:
+            raise UsageError(f"--columns names a column for '{role}' twice: give one")
+        found[role] = column
+    numbers = [is_number(column) for column in found.values()]
+    if any(numbers) and not all(numbers):
+        raise UsageError(
+            "--columns mixes names and numbers: give names where the first line is a header, "
+            "numbers where it is none"
+        )
+    if all(numbers) and roles[0] not in found:
+        raise UsageError(f"--columns gives no number for '{roles[0]}': add {roles[0]}=NUMBER")
+    if "0" in found.values():
+        raise UsageError("--columns counts columns from 1: there is no column 0")
+    return found
+
+
+def read_table(rows: Iterable[Row], name: str, reading: FileFormat) -> Iterator[Text | BadText]:
+    """The texts of a table; one of texts or pairs with tabs needs no header."""
+    rows, columns, pairs = iter(rows), reading.columns, reading.pairs
+    first = next((row for row in rows if not row.blank), None)
+    if first is None:
+        return
+    most = 2 if pairs else 1
+    wanted = "source" if pairs else "text"
+    bare = reading.input_format == "tsv" and not columns and wanted not in first.fields
+    if bare and len(first.fields) <= most:
+        make = partial(_bare_text, pairs=pairs, most=most)
+        yield from make_texts(chain([first], rows), make, keep_blank=reading.keep_blank)
+        return
+    if first.problem:
+        raise InputError(f"{first.where} is not CSV: {first.problem}")
+    header, places = _find_places(first, columns, wanted, name)
+    if not header:
+        rows = chain([first], rows)
+    before = first.number + header
+    main = columns.get(wanted, wanted) if header else wanted
+    make = partial(_row_text, first=first, places=places, before=before, main=main)
+    yield from make_texts(rows, make, keep_blank=reading.keep_blank)
+
+
+def _bare_text(row: Row, *, pairs: bool, most: int) -> Text:
+    if len(row.fields) > most:
+        raise InputError(f"{row.where} has {count(len(row.fields), 'column')}, not {most}")
+    return plain_text(row, pairs=pairs)
+
+
+def _row_text(row: Row, first: Row, places: Mapping[str, int], before: int, main: str) -> Text:
+    """The text of a row; columns missing at its end are empty, and one too many is an error."""
+    if row.problem:
+        raise InputError(f"{row.where} is not CSV: {row.problem}")
+    width = len(first.fields)
+    if len(row.fields) > width:
+        raise InputError(
+            f"{row.where} has {count(len(row.fields), 'column')}, {first.where} {width}"
+        )
+    found = {role: row.fields[at] for role, at in places.items() if at < len(row.fields)}
+    text = found.get("source" if "source" in places else "text", "")
+    target = found.get("target")
+    return row.text(
+        found.get("id") or row.number - before,
+        check_text(text, f"{main} in {row.where}"),
+        target=None if target is None else check_text(target, f"target in {row.where}"),
+        labels=tuple(found.get("labels", "").split()) or None,
+    )
+
+
+def _find_places(
+    first: Row, asked: Mapping[str, str], main: str, name: str
+) -> tuple[bool, dict[str, int]]:
+    """Whether the first row is a header and no record, and where each role stands, from 0."""
+    fields, pairs = first.fields, main == "source"
+    header = not asked or not all(is_number(column) for column in asked.values())
+    if header:
+        places = _by_name([field.strip() for field in fields], asked, main, name)
+    else:
+        places = {role: int(number) - 1 for role, number in asked.items()}
+        if max(places.values()) >= len(fields):
+            raise UsageError(
+                f"--columns asks for column {max(places.values()) + 1}: "
+                f"{first.where} has {count(len(fields), 'column')}"
+            )
+    if main not in places:
+        needed = "source=NAME,target=NAME" if pairs else "text=NAME"
+        raise InputError(
+            f"{name} has no column '{main}', only {_list_names(fields)}: say --columns {needed}, "
+            "with numbers from 1 where the first line is no header"
+        )
+    if not pairs:
+        places.pop("target", None)
+    return header, places
+
+
+def _by_name(
+    names: Sequence[str], asked: Mapping[str, str], main: str, name: str
+) -> dict[str, int]:
+    """The place of each role in the header; those that were asked for must be there."""
+    places = {}
+    for role in (main, "target", "id", "labels"):
+        wanted = asked.get(role, role)
+        if names.count(wanted) > 1:
+            raise InputError(f"{name} has {names.count(wanted)} columns '{wanted}'")
+        if wanted in names:
+            places[role] = names.index(wanted)
+        elif role in asked:
+            raise UsageError(
+                f"--columns {role}={wanted}: {name} has no column '{wanted}', only "
+                f"{_list_names(names)}.{did_you_mean(wanted, names[:SHOWN])}"
+            )
+    return places
+
+
+def count(number: int, what: str) -> str:
+    """The number with its noun."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def _list_names(names: Sequence[str]) -> str:
+    """Names, shortened for a message: a first line may hold anything."""
+    cut = [name if len(name) <= 40 else f"{name[:39]}…" for name in names[:SHOWN]]
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(f"'{name}'" for name in cut) + more

@@ -9,8 +9,13 @@ from numpy.typing import NDArray
 
 from attnviz.analyses.entropy import row_entropy
 from attnviz.mechanisms.dot_product import causal_mask
-from attnviz.mechanisms.positions import sinusoidal_positions
-from attnviz.mechanisms.relative import alibi, relative_bias, rotary, slopes_of
+from attnviz.mechanisms.relative import (
+    alibi,
+    relative_bias,
+    rotary,
+    sinusoidal_positions,
+    slopes_of,
+)
 from attnviz.teach.lessons.lesson import Curves, Heat, Lesson, check_range, name_parts
 
 Vector = NDArray[np.float64]

@@ -17,9 +17,6 @@ from attnviz.teach.lessons.lesson import Lesson
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-if TYPE_CHECKING:
-    pass
-
 
 def teach(name: str, given: Mapping[str, Any]) -> Lesson:
     """A lesson with the values that are given for its own.

@@ -306,16 +306,11 @@ def _data(found: Mapping[str, Steps], *, diagram: bool) -> Data:
 
         return scatter(first)
 
-    def page(command: str) -> str:
-        from attnviz.teach.steps.page import steps_page
-
-        return steps_page([*found.values()], command)
-
     return Data(
         text=table,
         document=document,
         arrays=archive,
-        page=page,
+        page=lambda command: show.steps_page([*found.values()], command),
         figures={"scatter": figure},
         about=first.title if not more else ", ".join(names),
         value=first if not more else dict(found),

@@ -20,8 +20,9 @@ from attnviz.core.query import Query, Recording
 from attnviz.core.tokens import patch_tokens
 from attnviz.models import UnbatchedSource
 from attnviz.models.hugging_face.audio.recordings import frame_tokens, load_extractor, resample
-from attnviz.models.hugging_face.capture.capture import as_map, capture, capture_notes, with_routes
+from attnviz.models.hugging_face.capture.capture import Captured, capture
 from attnviz.models.hugging_face.capture.region import Region
+from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
 from attnviz.models.hugging_face.inputs.generation import (
     LONGEST,
     QUERIES,
@@ -38,7 +39,7 @@ from attnviz.models.hugging_face.load.loading import (
     model_class,
 )
 from attnviz.models.hugging_face.load.model_errors import library_errors, running_errors
-from attnviz.models.hugging_face.loaded_model import LoadedModel, input_names
+from attnviz.models.hugging_face.loaded_model import LoadedModel, input_names, placed_inputs
 
 if TYPE_CHECKING:
     import numpy as np
@@ -129,12 +130,8 @@ class AudioModel(LoadedModel, UnbatchedSource):
 
         with library_errors("the feature extractor in the model's folder fails"):
             made = self.extractor(samples, sampling_rate=self.rate, return_tensors="pt")
-        taken, device, dtype = input_names(self.model), self.model.device, self.model.dtype
-        features = {
-            name: row.to(device, dtype if row.is_floating_point() else row.dtype)
-            for name, row in made.items()
-            if name in taken
-        }
+        taken = made.keys() & input_names(self.model)
+        features = placed_inputs(self.model, {name: made[name] for name in made if name in taken})
         with running_errors(self.model, SIDE), torch.no_grad():
             output = self._encoder(**features)
         count, seconds = int(output.last_hidden_state.shape[1]), len(samples) / self.rate
@@ -215,17 +212,16 @@ class AudioModel(LoadedModel, UnbatchedSource):
         """The maps of one pass, without the padding behind the recording."""
         counts, tokens = {SIDE: heard.count, "text": len(text)}, {SIDE: heard.tokens, "text": text}
         sides = {name: (counts[rows], counts[keys]) for name, (rows, keys) in axes.items()}
+        encoded = EncodedQuery(part, inputs, tokens, axes, Attention((), self.provenance))
         found = capture(part, inputs, sides, region=region)
-        maps = list[AttentionMap]()
-        for item in found:
-            weights, cut = item.weights, item
-            if self.has_patches:
-                weights = weights[:, :, heard.kept]
-            if self.has_patches or item.stream == "cross":
-                cut = replace(item, weights=weights[..., heard.kept], grid=None)
-            maps.append(as_map(cut, tokens, *axes[item.stream]))
-        made = Attention((), with_routes(self.provenance, [item.route for item in found]))
-        return made.with_maps(tuple(maps), notes=capture_notes(found, sides))
+        return encoded.build_attention([self._cut_padding(i, heard) for i in found], sides=sides)
+
+    def _cut_padding(self, item: Captured, heard: EncodedRecording) -> Captured:
+        """Weights without the padding that the pass could not leave out."""
+        if not self.has_patches and item.stream != "cross":
+            return item
+        weights = item.weights[:, :, heard.kept] if self.has_patches else item.weights
+        return replace(item, weights=weights[..., heard.kept], grid=None)
 
     def target(self, query: Query, heard: EncodedRecording) -> DecoderInput:
         """The spoken text as the decoder reads it: given, or written by the model."""
@@ -309,7 +305,7 @@ class AudioModel(LoadedModel, UnbatchedSource):
         if item.stream != "cross":
             raise UsageError(f"'{self.name}' writes no text: its words have no times")
         layers, heads = item.weights.shape[:2]
-        named, why = asked, "--heads"
+        named, why = asked, "--timing-heads"
         if named is None:
             named = getattr(self.model.generation_config, "alignment_heads", None)
             why = "alignment_heads of its generation config"

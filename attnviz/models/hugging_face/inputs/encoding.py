@@ -71,15 +71,22 @@ class EncodedQuery:
         return ids
 
     def build_attention(
-        self, captured: Sequence[Captured], task: Task | None, logits: Any
+        self,
+        captured: Sequence[Captured],
+        task: Task | None = None,
+        logits: Any = None,
+        sides: Mapping[str, tuple[int, int]] | None = None,
     ) -> Attention:
-        """The attention with maps, notes, and the decision by logits (a batch of one, or None)."""
+        """The attention with maps, notes, and the decision by logits (a batch of one, or None).
+
+        `sides` are given where more was read than there are tokens for.
+        """
         first = next(iter(self.axes.values()))
         maps = tuple(
             as_map(item, self.tokens, *self.axes.get(item.stream, first)) for item in captured
         )
         provenance = with_routes(self.attention.provenance, [item.route for item in captured])
-        notes = (*provenance.notes, *capture_notes(captured, self.sides))
+        notes = (*provenance.notes, *capture_notes(captured, sides or self.sides))
         attention = replace(
             self.attention,
             maps=maps,

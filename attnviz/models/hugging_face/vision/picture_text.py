@@ -26,6 +26,7 @@ from attnviz.models.hugging_face.load.checkpoint import check_growth
 from attnviz.models.hugging_face.load.imports import quiet
 from attnviz.models.hugging_face.load.loading import LoadOptions, load_parts, model_class
 from attnviz.models.hugging_face.load.model_errors import library_errors
+from attnviz.models.hugging_face.loaded_model import placed_inputs
 from attnviz.models.hugging_face.vision.layouts import (
     BY_FAMILY,
     LAYOUTS,
@@ -155,12 +156,8 @@ class PictureTextModel(UnbatchedSource):
                 raise ModelError(f"the video processor of '{self.name}' needs torchvision")
         with library_errors(f"the processor of '{self.name}' fails"):
             inputs = self.processor(text=prompt, **given, return_tensors="pt")
-        device, dtype = self.model.device, self.model.dtype
-        taken = {
-            name: row.to(device, dtype if row.is_floating_point() else row.dtype)
-            for name, row in inputs.items()
-            if name != "labels"
-        }
+        inputs.pop("labels", None)
+        taken = placed_inputs(self.model, inputs)
         return Reading(taken, taken["input_ids"][0].tolist())
 
     def _write(self, reading: Reading) -> Reading:

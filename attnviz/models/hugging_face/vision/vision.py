@@ -74,7 +74,7 @@ class VisionModel(UnbatchedSource, Predicting):
                 encoded = self._encode(picture)
                 region = Region(max_size=len(encoded.tokens[SIDE]))
                 captured = capture(encoded.part, encoded.inputs, encoded.sides, region=region)
-                found = encoded.build_attention(captured, None, None)
+                found = encoded.build_attention(captured)
         if self.task is None or not logits:
             return found
         return show_decision(found, self.task, logits[-1], ())
