@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnviz.core.errors import UsageError, is_number
 from attnviz.core.fingerprints import FileFingerprint, fingerprint_files
+from attnviz.core.notices import explain
 from attnviz.core.options import InMemoryMaps, InMemoryModel, Origin
 from attnviz.core.registry import Command, Entry, SourceKind
 from attnviz.models import Source
 
 if TYPE_CHECKING:
     from attnviz.models.hugging_face.capture.region import Region
+    from attnviz.models.hugging_face.text_model import HuggingFaceModel
 
 POCKET = "pocket"
 SHIPPED = {
@@ -219,16 +222,46 @@ def open_source(origin: Origin, kind: SourceKind, *, with_head: bool = False) ->
         source: Source = load_shipped(origin, VISION if command == "picture" else None)
         return source
     name = name_of(origin)
-    loading: dict[str, Any] = {term: getattr(origin, term) for term in LOADING}
     if command == "picture":
+        loading: dict[str, Any] = {term: getattr(origin, term) for term in LOADING}
         if kind == "picture-text":
             loading["generate"] = origin.generate
         found: Source = Entry("", PICTURE_LOADERS[kind]).load()(name, **loading)
         return found
+    return _open_text_model(origin, name, with_head=with_head)
+
+
+def _open_text_model(origin: Origin, name: str | InMemoryModel, *, with_head: bool) -> Source:
+    """A text model that numpy runs where it can, else one of transformers."""
+    if isinstance(name, str) and origin.arithmetic != "torch":
+        from attnviz.models.hugging_face.light_model import open_light
+        from attnviz.models.light.network import UnknownArchitecture
+
+        try:
+            load_whole = partial(_load_by_transformers, origin)
+            found = open_light(origin, name, region_of(origin), load_whole, with_head=with_head)
+            explain(f"numpy calculates: the network inside runs {found.kind}")
+            return found
+        except UnknownArchitecture as reason:
+            if origin.arithmetic == "light":
+                raise UsageError(f"--arithmetic light cannot do this, since {reason}") from reason
+            explain(f"torch calculates, since {reason}")
+    elif isinstance(name, str):
+        explain("torch calculates, since --arithmetic asks for it")
+    return _load_by_transformers(origin, with_head=with_head)
+
+
+def _load_by_transformers(origin: Origin, *, with_head: bool = False) -> HuggingFaceModel:
+    """A text model, loaded by transformers."""
     from attnviz.models.hugging_face.text_model import load_model
 
-    loading |= {"generate": origin.generate, "chat": origin.chat, "with_head": with_head}
-    model = load_model(name, **loading)
+    model = load_model(
+        name_of(origin),
+        generate=origin.generate,
+        chat=origin.chat,
+        with_head=with_head,
+        **{term: getattr(origin, term) for term in LOADING},
+    )
     return replace(model, region=region_of(origin))
 
 
