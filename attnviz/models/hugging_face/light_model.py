@@ -35,6 +35,7 @@ from attnviz.models.light.network import (
     Attended,
     Shape,
     UnknownArchitecture,
+    linear_map,
     normalise,
     run_layers,
 )
@@ -137,6 +138,9 @@ class LightModel(LoadedModel, Predicting):
         if self._whole:
             return "it is loaded"
         lengths = [len(one.ids("text")) for one in encoded]
+        padding = self.offset - 1 if self.architecture.offset is None else -1
+        if any(padding in one.ids("text") for one in encoded):
+            return "the text holds the padding's token"
         if max(lengths, default=0) > MOST_TOKENS:
             return f"a text has more than {MOST_TOKENS} tokens"
         if sum(lengths) * self.numbers > MOST_WORK:
@@ -182,6 +186,8 @@ class LightModel(LoadedModel, Predicting):
             )
         if about.embedding_norm:
             found = normalise(self.weights, self.shape, about.embedding_norm, found)
+        if about.projected and f"{about.projected}.weight" in self.weights:
+            found = linear_map(self.weights, about.projected, found)
         return np.asarray(found)
 
 
@@ -227,7 +233,9 @@ def open_light(
     weights = CheckpointWeights(checkpoint.files, about, shape)
     weights.check(about.expected(config, shape))
     tokenizer = load_light_tokenizer(folder, about.tokenizer)
-    offset = about.offset if about.offset is not None else config["pad_token_id"] + 1
+    if not about.types and "token_type_ids" in tokenizer.names and about.tokenizer[:4] == "GPT2":
+        raise UnknownArchitecture("its tokenizer gives types of tokens")
+    offset = about.offset if about.offset is not None else int(config.get("pad_token_id", 1)) + 1
     return LightModel(
         name=name,
         model=SimpleNamespace(config=SimpleNamespace(model_type=kind)),

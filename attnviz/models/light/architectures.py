@@ -15,26 +15,28 @@ from attnviz.models.light.network import Block, Shape, UnknownArchitecture
 
 Config = Mapping[str, Any]
 FREE = (
-    "_name_or_path architectures attention_dropout attention_probs_dropout_prob attn_pdrop "
-    "bos_token_id classifier_dropout dropout dtype embd_pdrop eos_token_id finetuning_task "
-    "gradient_checkpointing hidden_dropout hidden_dropout_prob hidden_dropout_rate id2label "
-    "initializer_range init_std label2id layerdrop model_type output_past pad_token_id "
+    "_name_or_path attention_dropout attention_probs_dropout_prob attn_pdrop "
+    "bos_token_id classifier_dropout dropout embd_pdrop finetuning_task "
+    "gradient_checkpointing hidden_dropout hidden_dropout_prob hidden_dropout_rate "
+    "initializer_range init_std layerdrop model_type output_past pad_token_id "
     "pretraining_tp problem_type qa_dropout resid_pdrop seq_classif_dropout summary_activation "
     "summary_first_dropout summary_last_dropout summary_proj_to_labels summary_type "
-    "summary_use_proj task_specific_params tie_word_embeddings torch_dtype transformers_version "
+    "summary_use_proj tie_word_embeddings transformers_version "
     "use_cache"
 )
 """Keys of any configuration that no attention of a loaded model depends on."""
-COMMON: Config = {
-    "chunk_size_feed_forward": 0,
-    "is_decoder": False,
-    "is_encoder_decoder": False,
-    "add_cross_attention": False,
-    "output_attentions": False,
-    "output_hidden_states": False,
-    "return_dict": True,
+LISTS = {"architectures": list, "eos_token_id": int | list, "id2label": Mapping} | {
+    **dict.fromkeys(("label2id", "task_specific_params"), Mapping)
 }
-"""Keys of any configuration that must have these values, where they are there."""
+"""Such keys whose values are of these kinds, or none."""
+COMMON: Mapping[str, tuple[Any, ...]] = {
+    **dict.fromkeys(("dtype", "torch_dtype"), (None, "float32", "float16", "bfloat16")),
+    **dict.fromkeys(("is_decoder", "is_encoder_decoder", "add_cross_attention"), (False,)),
+    **dict.fromkeys(("output_attentions", "output_hidden_states"), (False,)),
+    "chunk_size_feed_forward": (0,),
+    "return_dict": (True,),
+}
+"""Keys of any configuration with the values that are allowed."""
 FUNCTIONS = {
     "gelu": "gelu",
     "gelu_new": "gelu_tanh",
@@ -64,9 +66,12 @@ class Architecture:
         unused: further keys that no attention depends on.
         complete: sets what depends on several keys.
         unbiased: the maps without a bias.
+        activation: the key of the activation.
+        width: the key of the size of embeddings, where they are mapped to a position's.
+        projected: the map that does.
         transposed: whether maps are stored as (inputs, outputs).
         cuts: maps that are a third of one, "heads" by heads: a stored map for all three.
-        left_out: beginnings of weights that no attention depends on.
+        left_out: a pattern of weights that no attention depends on.
     """
 
     shape: Shape
@@ -84,9 +89,12 @@ class Architecture:
     unused: str = ""
     complete: Callable[[Shape, Config], Shape] = lambda shape, _: shape
     unbiased: Callable[[Config], tuple[str, ...]] = lambda _: ()
+    activation: str = ""
+    width: str = ""
+    projected: str = ""
     transposed: bool = False
     cuts: str = ""
-    left_out: tuple[str, ...] = ()
+    left_out: str = ""
 
     def shape_of(self, config: Config) -> Shape:
         """The shape that a configuration asks for.
@@ -94,12 +102,16 @@ class Architecture:
         Raises:
             UnknownArchitecture: a key or a value that the row does not know.
         """
-        choices = {**{key: (value,) for key, value in COMMON.items()}, **self.choices}
-        known = {*FREE.split(), *choices, *self.numbers.values(), *self.unused.split()}
+        choices = {**COMMON, **self.choices}
+        plain, named = FREE.split(), {self.activation, *self.numbers.values()}
+        known = {*plain, *LISTS, *choices, *named, *self.unused.split()}
         for key, value in config.items():
             if key not in known:
                 raise UnknownArchitecture(f"its configuration has the key '{key}'")
-            if key in choices and value not in choices[key]:
+            odd = key in choices and value not in choices[key]
+            odd |= key in plain and isinstance(value, Mapping | list)
+            odd |= key in LISTS and not isinstance(value, LISTS[key] | None)
+            if odd:
                 raise UnknownArchitecture(f"its configuration has '{key}' {value!r}")
         found = {}
         for name, key in self.numbers.items():
@@ -107,6 +119,10 @@ class Architecture:
             if not isinstance(value, int | float) or isinstance(value, bool) or value <= 0:
                 raise UnknownArchitecture(f"its configuration has no number '{key}'")
             found[name] = value
+        if (name := config.get(self.activation, "")) not in FUNCTIONS and name != "":
+            raise UnknownArchitecture(f"its activation is {name!r}")
+        if name:
+            found["activation"] = FUNCTIONS[name]
         shape = self.complete(replace(self.shape, **found), config)
         if shape.key_heads == shape.heads:
             shape = replace(shape, key_heads=0)
@@ -126,9 +142,16 @@ class Architecture:
         gates = [(inner, size)] * (len(shape.feed_forward.maps) - 1)
         parts += [(shape.feed_forward, [*gates, (size, inner)])]
         ends = ("weight", "bias") if shape.norm == "layer" else ("weight",)
-        yield f"{self.words}.weight", (shape.vocabulary, size)
-        yield from ((f"{name}.weight", (-1, size)) for name in (self.positions, self.types) if name)
-        norms = [name for name in (self.embedding_norm, shape.last_norm) if name]
+        width = config.get(self.width, size)
+        yield f"{self.words}.weight", (shape.vocabulary, width)
+        tables = (self.positions, self.types)
+        yield from ((f"{name}.weight", (-1, width)) for name in tables if name)
+        if width != size:
+            yield f"{self.projected}.weight", (size, width)
+            yield f"{self.projected}.bias", (size,)
+        norms = [shape.last_norm] if shape.last_norm else []
+        if self.embedding_norm:
+            yield from ((f"{self.embedding_norm}.{end}", (width,)) for end in ends)
         for number in range(shape.layers):
             layer = shape.layer.format(number)
             for block, sizes in parts:
@@ -189,27 +212,93 @@ def _slow_down(turn: float, given: Mapping[str, Any]) -> float:
     return turn * (share + (1 - share) / given["factor"])
 
 
-def _choose_activation(shape: Shape, config: Config, key: str, usual: str) -> Shape:
-    name = config.get(key, usual)
-    if name not in FUNCTIONS:
-        raise UnknownArchitecture(f"its activation is '{name}'")
-    return replace(shape, activation=FUNCTIONS[name])
+def _pair_turns(shape: Shape, config: Config) -> Shape:
+    """With the size of a head, the heads that share keys, and the turns of positions."""
+    size = int(shape.head_size or config.get("head_dim") or shape.head_features)
+    key_heads = shape.key_heads or int(config.get("num_key_value_heads") or shape.heads)
+    return replace(shape, head_size=size, key_heads=key_heads, turns=turns_of(config, size))
 
 
-def _complete_bert(shape: Shape, config: Config) -> Shape:
-    return _choose_activation(shape, config, "hidden_act", "gelu")
+def _complete_mistral(shape: Shape, config: Config) -> Shape:
+    window = config.get("sliding_window", 4096)
+    windows = (window,) * shape.layers if window else ()
+    return replace(_pair_turns(shape, config), windows=windows)
 
 
-def _complete_llama(shape: Shape, config: Config) -> Shape:
-    shape = _choose_activation(shape, config, "hidden_act", "silu")
-    size = config.get("head_dim") or shape.head_features
-    shape = replace(shape, head_size=int(size), turns=turns_of(config, int(size)))
-    return replace(shape, key_heads=int(config.get("num_key_value_heads") or shape.heads))
+def _complete_qwen(shape: Shape, config: Config) -> Shape:
+    if {*(config.get("layer_types") or ())} - {"full_attention"}:
+        raise UnknownArchitecture("some of its layers have windows")
+    return _pair_turns(shape, config)
 
 
-def _unbiased_llama(config: Config) -> tuple[str, ...]:
-    attention = () if config.get("attention_bias") else LLAMA.attention.maps
-    return (*attention, *(() if config.get("mlp_bias") else LLAMA.feed_forward.maps))
+def _complete_gemma(shape: Shape, config: Config, pattern: int = 2) -> Shape:
+    usual = ["full_attention" if (n + 1) % pattern == 0 else "" for n in range(shape.layers)]
+    types, window = config.get("layer_types") or usual, config.get("sliding_window", 4096)
+    if len(types) != shape.layers or not window:
+        raise UnknownArchitecture("its layers have no windows")
+    return replace(
+        shape,
+        multiplier=config.get("query_pre_attn_scalar", 256) ** -0.5,
+        cap=config.get("attn_logit_softcapping", shape.cap),
+        windows=tuple(0 if kind == "full_attention" else int(window) for kind in types),
+    )
+
+
+def _complete_gemma2(shape: Shape, config: Config) -> Shape:
+    return _complete_gemma(_pair_turns(shape, config), config)
+
+
+def _complete_gemma3(shape: Shape, config: Config) -> Shape:
+    given = config.get("rope_parameters") or {}
+    if given.keys() - {"full_attention", "sliding_attention"}:
+        raise UnknownArchitecture("its positions have no kinds")
+    whole, local = (dict(given.get(f"{name}_attention") or {}) for name in ("full", "sliding"))
+    whole |= config.get("rope_scaling") or {}
+    whole.setdefault("rope_theta", config.get("rope_theta", 1e6))
+    local.setdefault("rope_theta", config.get("rope_local_base_freq", 1e4))
+    keys = ("sliding_window_pattern", "_sliding_window_pattern")
+    pattern = next((config[key] for key in keys if key in config), 6)
+    size = shape.head_size
+    turned = replace(
+        shape,
+        turns=turns_of(config, size, whole),
+        window_turns=turns_of(config, size, local),
+    )
+    return _complete_gemma(turned, config, pattern)
+
+
+def _complete_neox(shape: Shape, config: Config) -> Shape:
+    given = {
+        "rope_theta": config.get("rotary_emb_base", 1e4),
+        "partial_rotary_factor": config.get("rotary_pct", 0.25),
+        **(config.get("rope_scaling") or config.get("rope_parameters") or {}),
+    }
+    parallel = config.get("use_parallel_residual", True)
+    return replace(
+        shape, turns=turns_of(config, shape.head_features, given), parallel=bool(parallel)
+    )
+
+
+def _complete_gpt2(shape: Shape, config: Config) -> Shape:
+    return replace(shape, inner=config.get("n_inner") or 4 * shape.size)
+
+
+def _complete_opt(shape: Shape, config: Config) -> Shape:
+    if config.get("word_embed_proj_dim", shape.size) != shape.size:
+        raise UnknownArchitecture("its embeddings have another size")
+    if config.get("do_layer_norm_before", True):
+        return shape
+    after = {
+        name: replace(block, before="", after=block.before)
+        for name, block in (("attention", shape.attention), ("feed_forward", shape.feed_forward))
+    }
+    return replace(shape, last_norm="", **after)
+
+
+def _unbiased(shape: Shape, *, attention: bool, inner: bool = False) -> tuple[str, ...]:
+    """The maps without a bias, where those of attention and of feed-forward parts have one."""
+    first = () if attention else shape.attention.maps
+    return (*first, *(() if inner else shape.feed_forward.maps))
 
 
 SIZES = {
@@ -217,18 +306,15 @@ SIZES = {
     "size": "hidden_size",
     "layers": "num_hidden_layers",
     "heads": "num_attention_heads",
-    "inner": "intermediate_size",
 }
+SELF = ("self.query", "self.key", "self.value", "output.dense")
 BERT = Shape(
     layer="encoder.layer.{}",
-    attention=Block(
-        "attention",
-        ("self.query", "self.key", "self.value", "output.dense"),
-        after="attention.output.LayerNorm",
-    ),
+    attention=Block("attention", SELF, after="attention.output.LayerNorm"),
     feed_forward=Block("", ("intermediate.dense", "output.dense"), after="output.LayerNorm"),
+    activation="gelu",
 )
-LLAMA = Shape(
+ROTARY = Shape(
     layer="layers.{}",
     attention=Block(
         "self_attn", ("q_proj", "k_proj", "v_proj", "o_proj"), before="input_layernorm"
@@ -238,9 +324,19 @@ LLAMA = Shape(
     ),
     last_norm="norm",
     norm="rms",
-    epsilon=1e-6,
     activation="silu",
     causal=True,
+)
+GEMMA = replace(
+    ROTARY,
+    attention=replace(ROTARY.attention, within="post_attention_layernorm"),
+    feed_forward=replace(
+        ROTARY.feed_forward,
+        before="pre_feedforward_layernorm",
+        within="post_feedforward_layernorm",
+    ),
+    norm="rms from 0",
+    activation="gelu_tanh",
 )
 VIT = Shape(
     layer="encoder.layer.{}",
@@ -252,35 +348,235 @@ VIT = Shape(
     feed_forward=Block("", ("intermediate.dense", "output.dense"), before="layernorm_after"),
     last_norm="layernorm",
 )
-ARCHITECTURES: dict[str, Architecture] = {
-    "bert": Architecture(
-        BERT,
-        {**SIZES, "epsilon": "layer_norm_eps"},
-        model="BertModel",
-        tokenizer="BertTokenizer",
-        prefix="bert",
-        words="embeddings.word_embeddings",
-        positions="embeddings.position_embeddings",
-        types="embeddings.token_type_embeddings",
-        embedding_norm="embeddings.LayerNorm",
-        choices={"position_embedding_type": ("absolute",)},
-        unused="max_position_embeddings type_vocab_size hidden_act",
-        complete=_complete_bert,
-        left_out=("embeddings.position_ids", "pooler.", "cls."),
+BERT_ROW = Architecture(
+    BERT,
+    {**SIZES, "inner": "intermediate_size", "epsilon": "layer_norm_eps"},
+    model="BertModel",
+    tokenizer="BertTokenizer",
+    prefix="bert",
+    words="embeddings.word_embeddings",
+    positions="embeddings.position_embeddings",
+    types="embeddings.token_type_embeddings",
+    embedding_norm="embeddings.LayerNorm",
+    activation="hidden_act",
+    choices={"position_embedding_type": ("absolute",)},
+    unused="max_position_embeddings type_vocab_size",
+    left_out=r"(embeddings\.position_ids|pooler\.|cls\.)",
+)
+ROBERTA_ROW = replace(
+    BERT_ROW,
+    model="RobertaModel",
+    tokenizer="RobertaTokenizer",
+    prefix="roberta",
+    offset=None,
+    left_out=r"(embeddings\.position_ids|pooler\.|lm_head\.)",
+)
+LLAMA_ROW = Architecture(
+    ROTARY,
+    {**SIZES, "inner": "intermediate_size", "epsilon": "rms_norm_eps"},
+    model="LlamaModel",
+    tokenizer="",
+    prefix="model",
+    words="embed_tokens",
+    activation="hidden_act",
+    choices={"attention_bias": (False, True), "mlp_bias": (False, True)},
+    unused="max_position_embeddings head_dim num_key_value_heads rope_theta rope_scaling "
+    "rope_parameters",
+    complete=_pair_turns,
+    unbiased=lambda config: _unbiased(
+        ROTARY,
+        attention=bool(config.get("attention_bias")),
+        inner=bool(config.get("mlp_bias")),
     ),
-    "llama": Architecture(
-        LLAMA,
-        {**SIZES, "epsilon": "rms_norm_eps"},
-        model="LlamaModel",
-        tokenizer="",
+    left_out=r"(lm_head\.|.*rotary_emb\.inv_freq$)",
+)
+GROUPED = {**LLAMA_ROW.numbers, "key_heads": "num_key_value_heads"}
+QWEN3_ROW = replace(
+    LLAMA_ROW,
+    shape=replace(ROTARY, query_norm="q_norm", key_norm="k_norm"),
+    numbers={**GROUPED, "head_size": "head_dim"},
+    model="Qwen3Model",
+    tokenizer="Qwen2Tokenizer",
+    choices={"attention_bias": (False, True), "use_sliding_window": (False,)},
+    unused=f"{LLAMA_ROW.unused} sliding_window max_window_layers layer_types",
+    complete=_complete_qwen,
+)
+GEMMA2_ROW = replace(
+    QWEN3_ROW,
+    shape=replace(GEMMA, cap=50.0),
+    model="Gemma2Model",
+    tokenizer="GemmaTokenizer",
+    scaled=True,
+    activation="hidden_activation",
+    choices={
+        "attention_bias": (False, True),
+        "use_bidirectional_attention": (None, False),
+    },
+    unused=f"{LLAMA_ROW.unused} sliding_window layer_types query_pre_attn_scalar hidden_act "
+    "attn_logit_softcapping final_logit_softcapping cache_implementation",
+    complete=_complete_gemma2,
+)
+ARCHITECTURES: dict[str, Architecture] = {
+    "bert": BERT_ROW,
+    "roberta": ROBERTA_ROW,
+    "xlm-roberta": replace(ROBERTA_ROW, model="XLMRobertaModel", tokenizer="XLMRobertaTokenizer"),
+    "distilbert": replace(
+        BERT_ROW,
+        shape=Shape(
+            layer="transformer.layer.{}",
+            attention=Block(
+                "attention", ("q_lin", "k_lin", "v_lin", "out_lin"), after="sa_layer_norm"
+            ),
+            feed_forward=Block("ffn", ("lin1", "lin2"), after="output_layer_norm"),
+            activation="gelu",
+            epsilon=1e-12,
+        ),
+        numbers={
+            "vocabulary": "vocab_size",
+            "size": "dim",
+            "layers": "n_layers",
+            "heads": "n_heads",
+            "inner": "hidden_dim",
+        },
+        model="DistilBertModel",
+        prefix="distilbert",
+        types="",
+        activation="activation",
+        choices={"sinusoidal_pos_embds": (False, True)},
+        unused="max_position_embeddings tie_weights_",
+        left_out=r"(embeddings\.position_ids|vocab_)",
+    ),
+    "electra": replace(
+        BERT_ROW,
+        model="ElectraModel",
+        prefix="electra",
+        width="embedding_size",
+        projected="embeddings_project",
+        unused=f"{BERT_ROW.unused} embedding_size",
+        left_out=r"(embeddings\.position_ids|generator_|discriminator_)",
+    ),
+    "llama": LLAMA_ROW,
+    "mistral": replace(
+        LLAMA_ROW,
+        numbers=GROUPED,
+        model="MistralModel",
+        choices={},
+        unused=f"{LLAMA_ROW.unused} sliding_window",
+        complete=_complete_mistral,
+        unbiased=lambda _: _unbiased(ROTARY, attention=False),
+    ),
+    "qwen2": replace(
+        QWEN3_ROW,
+        shape=ROTARY,
+        numbers=GROUPED,
+        model="Qwen2Model",
+        choices={"use_sliding_window": (False,)},
+        unbiased=lambda _: ("o_proj", *ROTARY.feed_forward.maps),
+    ),
+    "qwen3": QWEN3_ROW,
+    "gemma2": GEMMA2_ROW,
+    "gemma3_text": replace(
+        GEMMA2_ROW,
+        shape=replace(GEMMA, query_norm="q_norm", key_norm="k_norm"),
+        model="Gemma3TextModel",
+        unused=f"{GEMMA2_ROW.unused} rope_local_base_freq sliding_window_pattern "
+        "_sliding_window_pattern",
+        complete=_complete_gemma3,
+    ),
+    "gpt2": Architecture(
+        Shape(
+            layer="h.{}",
+            attention=Block("attn", ("c_attn#0", "c_attn#1", "c_attn#2", "c_proj"), before="ln_1"),
+            feed_forward=Block("mlp", ("c_fc", "c_proj"), before="ln_2"),
+            last_norm="ln_f",
+            causal=True,
+        ),
+        {
+            "vocabulary": "vocab_size",
+            "size": "n_embd",
+            "layers": "n_layer",
+            "heads": "n_head",
+            "epsilon": "layer_norm_epsilon",
+        },
+        model="GPT2Model",
+        tokenizer="GPT2Tokenizer",
+        prefix="transformer",
+        words="wte",
+        positions="wpe",
+        activation="activation_function",
+        choices={
+            "scale_attn_weights": (True,),
+            "scale_attn_by_inverse_layer_idx": (False,),
+            "reorder_and_upcast_attn": (False, True),
+        },
+        unused="n_positions n_ctx n_inner",
+        complete=_complete_gpt2,
+        transposed=True,
+        left_out=r"(lm_head\.|h\.\d+\.attn\.(masked_)?bias$)",
+    ),
+    "opt": Architecture(
+        Shape(
+            layer="decoder.layers.{}",
+            attention=Block(
+                "self_attn",
+                ("q_proj", "k_proj", "v_proj", "out_proj"),
+                before="self_attn_layer_norm",
+            ),
+            feed_forward=Block("", ("fc1", "fc2"), before="final_layer_norm"),
+            last_norm="decoder.final_layer_norm",
+            activation="relu",
+            causal=True,
+        ),
+        {**SIZES, "inner": "ffn_dim"},
+        model="OPTModel",
+        tokenizer="GPT2Tokenizer",
         prefix="model",
-        words="embed_tokens",
-        choices={"attention_bias": (False, True), "mlp_bias": (False, True)},
-        unused="max_position_embeddings hidden_act head_dim num_key_value_heads rope_theta "
-        "rope_scaling rope_parameters",
-        complete=_complete_llama,
-        unbiased=_unbiased_llama,
-        left_out=("lm_head.", "rotary_emb."),
+        words="decoder.embed_tokens",
+        positions="decoder.embed_positions",
+        offset=2,
+        activation="activation_function",
+        choices={
+            "enable_bias": (True,),
+            "layer_norm_elementwise_affine": (True,),
+            "_remove_final_layer_norm": (False,),
+            "do_layer_norm_before": (True, False),
+        },
+        unused="max_position_embeddings word_embed_proj_dim prefix activation_dropout",
+        complete=_complete_opt,
+        left_out=r"lm_head\.",
+    ),
+    "gpt_neox": Architecture(
+        Shape(
+            layer="layers.{}",
+            attention=Block(
+                "attention",
+                (*(f"query_key_value#{part}" for part in range(3)), "dense"),
+                before="input_layernorm",
+            ),
+            feed_forward=Block(
+                "mlp", ("dense_h_to_4h", "dense_4h_to_h"), before="post_attention_layernorm"
+            ),
+            last_norm="final_layer_norm",
+            activation="gelu",
+            causal=True,
+        ),
+        {**SIZES, "inner": "intermediate_size", "epsilon": "layer_norm_eps"},
+        model="GPTNeoXModel",
+        tokenizer="GPTNeoXTokenizer",
+        prefix="gpt_neox",
+        words="embed_in",
+        activation="hidden_act",
+        choices={"attention_bias": (True, False), "use_parallel_residual": (True, False)},
+        unused="max_position_embeddings rotary_pct rotary_emb_base rope_theta rope_scaling "
+        "rope_parameters",
+        complete=_complete_neox,
+        unbiased=lambda config: (
+            ()
+            if config.get("attention_bias", True)
+            else ARCHITECTURES["gpt_neox"].shape.attention.maps
+        ),
+        cuts="heads",
+        left_out=r"(embed_out\.|.*\.rotary_emb\.inv_freq$|.*\.attention\.(masked_)?bias$)",
     ),
 }
 """The rows by model type."""

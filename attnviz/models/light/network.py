@@ -185,7 +185,7 @@ def silu(inputs: Array) -> Array:
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "gelu": lambda inputs: 0.5 * inputs * (1 + erf(inputs * sqrt(0.5))),
     "gelu_tanh": gelu_tanh,
-    "relu": lambda inputs: namespace(inputs).clip(inputs, 0.0),
+    "relu": lambda inputs: namespace(inputs).clip(inputs, 0.0, None),
     "silu": silu,
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -160,5 +161,5 @@ class CheckpointWeights(StoredWeights):
                 raise UnknownArchitecture(f"'{name}' has the shape {found} and not {size}")
         for stored in self.contents.keys() - used:
             name = stored.removeprefix(self.start)
-            if not name.startswith(self.architecture.left_out):
+            if not re.match(self.architecture.left_out, name):
                 raise UnknownArchitecture(f"its weights hold '{stored}' too")

@@ -13,7 +13,7 @@ from attnviz.core.effects import HeadOutputs, Intervention
 from attnviz.core.errors import InputError, UsageError
 from attnviz.core.query import Query
 from attnviz.mechanisms.arrays import Array, to_numpy
-from attnviz.models.light.architectures import ARCHITECTURES, LLAMA, with_prefix
+from attnviz.models.light.architectures import ARCHITECTURES, ROTARY, with_prefix
 from attnviz.models.light.network import Cache, Shape, Watch, Weights, run_layers
 from attnviz.models.pocket.experiment import PieceExperiment, stack_layers
 from attnviz.models.pocket.stored import StoredModel, add_projections, device_options
@@ -64,7 +64,7 @@ class CausalPocket(StoredModel):
     can_generate = True
     sizes: Shape
     streams = {"causal": "model.layers.{}.self_attn"}  # noqa: RUF012
-    projections = LLAMA.attention.maps
+    projections = ROTARY.attention.maps
     turned = True
     normalised = "layer_input / √(its mean square), scaled"
 

@@ -227,7 +227,9 @@ def load_light_tokenizer(folder: Path, usual: str) -> LightTokenizer:
         raise UnknownArchitecture(f"its folder has {there[0] if there else 'no tokenizer.json'}")
     check_growth(folder)
     config = _read_config(folder)
-    named = str(config.get("tokenizer_class") or usual)
+    named = config.get("tokenizer_class") or usual
+    if not isinstance(named, str):
+        raise UnknownArchitecture(f"its tokenizer is a {named!r}")
     known = CLASSES.get(named.removesuffix("Fast"))
     if named not in GENERIC and known is None:
         raise UnknownArchitecture(f"its tokenizer is a {named}")
@@ -241,11 +243,13 @@ def load_light_tokenizer(folder: Path, usual: str) -> LightTokenizer:
     own = list(IDS) if named.removesuffix("Fast") != "BertTokenizer" else [*IDS, "token_type_ids"]
     try:
         found = LightTokenizer(path, {**tokens, **config}, config.get("model_input_names") or own)
+        special = _check_added(found.backend, config, tokens)
+        if steps is not None:
+            _check_steps(found.backend, steps({**tokens, **config}, special), named)
+    except UnknownArchitecture:
+        raise
     except Exception as error:  # the library raises plain exceptions; transformers reports it
-        raise UnknownArchitecture("its tokenizer.json cannot be read") from error
-    special = _check_added(found.backend, config, tokens)
-    if steps is not None:
-        _check_steps(found.backend, steps({**tokens, **config}, special), named)
+        raise UnknownArchitecture("its tokenizer cannot be read") from error
     return found
 
 
