@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from math import pi
 from typing import Any
 
-from attnviz.models.light.network import Block, Shape, UnknownArchitecture
+from attnviz.models.light.network import LayerPart, Shape, UnknownArchitecture
 
 Config = Mapping[str, Any]
 FREE = (
@@ -179,9 +179,9 @@ def turns_of(
         given = config.get("rope_parameters") or config.get("rope_scaling") or {}
         given = {"rope_theta": config.get("rope_theta", base), **given}
     kind = str(given.get("rope_type", given.get("type", "default")))
-    pairs = int(size * given.get("partial_rotary_factor", 1.0)) // 2
+    pairs, odd = divmod(int(size * given.get("partial_rotary_factor", 1.0)), 2)
     known = {"rope_theta", "rope_type", "type", "partial_rotary_factor", *SCALINGS.get(kind, ())}
-    if kind not in SCALINGS or given.keys() - known or {*SCALINGS[kind]} - given.keys():
+    if odd or kind not in SCALINGS or given.keys() - known or {*SCALINGS[kind]} - given.keys():
         raise UnknownArchitecture(f"its positions are scaled by {dict(given)}")
     plain = [float(given["rope_theta"]) ** (-pair / pairs) for pair in range(pairs)]
     if kind == "linear":
@@ -239,13 +239,13 @@ def _complete_gemma(shape: Shape, config: Config, pattern: int = 2) -> Shape:
     return replace(
         shape,
         multiplier=config.get("query_pre_attn_scalar", 256) ** -0.5,
-        cap=config.get("attn_logit_softcapping", shape.cap),
         windows=tuple(0 if kind == "full_attention" else int(window) for kind in types),
     )
 
 
 def _complete_gemma2(shape: Shape, config: Config) -> Shape:
-    return _complete_gemma(_pair_turns(shape, config), config)
+    cap = config.get("attn_logit_softcapping", 50.0)
+    return _complete_gemma(replace(_pair_turns(shape, config), cap=cap), config)
 
 
 def _complete_gemma3(shape: Shape, config: Config) -> Shape:
@@ -310,16 +310,16 @@ SIZES = {
 SELF = ("self.query", "self.key", "self.value", "output.dense")
 BERT = Shape(
     layer="encoder.layer.{}",
-    attention=Block("attention", SELF, after="attention.output.LayerNorm"),
-    feed_forward=Block("", ("intermediate.dense", "output.dense"), after="output.LayerNorm"),
+    attention=LayerPart("attention", SELF, after="attention.output.LayerNorm"),
+    feed_forward=LayerPart("", ("intermediate.dense", "output.dense"), after="output.LayerNorm"),
     activation="gelu",
 )
 ROTARY = Shape(
     layer="layers.{}",
-    attention=Block(
+    attention=LayerPart(
         "self_attn", ("q_proj", "k_proj", "v_proj", "o_proj"), before="input_layernorm"
     ),
-    feed_forward=Block(
+    feed_forward=LayerPart(
         "mlp", ("gate_proj", "up_proj", "down_proj"), before="post_attention_layernorm"
     ),
     last_norm="norm",
@@ -340,12 +340,12 @@ GEMMA = replace(
 )
 VIT = Shape(
     layer="encoder.layer.{}",
-    attention=Block(
+    attention=LayerPart(
         "attention",
         ("attention.query", "attention.key", "attention.value", "output.dense"),
         before="layernorm_before",
     ),
-    feed_forward=Block("", ("intermediate.dense", "output.dense"), before="layernorm_after"),
+    feed_forward=LayerPart("", ("intermediate.dense", "output.dense"), before="layernorm_after"),
     last_norm="layernorm",
 )
 BERT_ROW = Architecture(
@@ -403,7 +403,7 @@ QWEN3_ROW = replace(
 )
 GEMMA2_ROW = replace(
     QWEN3_ROW,
-    shape=replace(GEMMA, cap=50.0),
+    shape=GEMMA,
     model="Gemma2Model",
     tokenizer="GemmaTokenizer",
     scaled=True,
@@ -424,10 +424,10 @@ ARCHITECTURES: dict[str, Architecture] = {
         BERT_ROW,
         shape=Shape(
             layer="transformer.layer.{}",
-            attention=Block(
+            attention=LayerPart(
                 "attention", ("q_lin", "k_lin", "v_lin", "out_lin"), after="sa_layer_norm"
             ),
-            feed_forward=Block("ffn", ("lin1", "lin2"), after="output_layer_norm"),
+            feed_forward=LayerPart("ffn", ("lin1", "lin2"), after="output_layer_norm"),
             activation="gelu",
             epsilon=1e-12,
         ),
@@ -479,6 +479,7 @@ ARCHITECTURES: dict[str, Architecture] = {
         GEMMA2_ROW,
         shape=replace(GEMMA, query_norm="q_norm", key_norm="k_norm"),
         model="Gemma3TextModel",
+        choices={**GEMMA2_ROW.choices, "attn_logit_softcapping": (None,)},
         unused=f"{GEMMA2_ROW.unused} rope_local_base_freq sliding_window_pattern "
         "_sliding_window_pattern",
         complete=_complete_gemma3,
@@ -486,8 +487,10 @@ ARCHITECTURES: dict[str, Architecture] = {
     "gpt2": Architecture(
         Shape(
             layer="h.{}",
-            attention=Block("attn", ("c_attn#0", "c_attn#1", "c_attn#2", "c_proj"), before="ln_1"),
-            feed_forward=Block("mlp", ("c_fc", "c_proj"), before="ln_2"),
+            attention=LayerPart(
+                "attn", ("c_attn#0", "c_attn#1", "c_attn#2", "c_proj"), before="ln_1"
+            ),
+            feed_forward=LayerPart("mlp", ("c_fc", "c_proj"), before="ln_2"),
             last_norm="ln_f",
             causal=True,
         ),
@@ -517,12 +520,12 @@ ARCHITECTURES: dict[str, Architecture] = {
     "opt": Architecture(
         Shape(
             layer="decoder.layers.{}",
-            attention=Block(
+            attention=LayerPart(
                 "self_attn",
                 ("q_proj", "k_proj", "v_proj", "out_proj"),
                 before="self_attn_layer_norm",
             ),
-            feed_forward=Block("", ("fc1", "fc2"), before="final_layer_norm"),
+            feed_forward=LayerPart("", ("fc1", "fc2"), before="final_layer_norm"),
             last_norm="decoder.final_layer_norm",
             activation="relu",
             causal=True,
@@ -548,12 +551,12 @@ ARCHITECTURES: dict[str, Architecture] = {
     "gpt_neox": Architecture(
         Shape(
             layer="layers.{}",
-            attention=Block(
+            attention=LayerPart(
                 "attention",
                 (*(f"query_key_value#{part}" for part in range(3)), "dense"),
                 before="input_layernorm",
             ),
-            feed_forward=Block(
+            feed_forward=LayerPart(
                 "mlp", ("dense_h_to_4h", "dense_4h_to_h"), before="post_attention_layernorm"
             ),
             last_norm="final_layer_norm",

@@ -28,7 +28,7 @@ class UnknownArchitecture(Exception):  # noqa: N818 - transformers answers then:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class LayerPart:
     """The names of one part of a layer, an attention or a feed-forward, among its weights."""
 
     name: str = ""  # stands before its maps
@@ -44,9 +44,9 @@ class Shape:
     """How a stack of layers is built, and what its weights are called."""
 
     layer: str  # "encoder.layer.{}"
-    attention: Block
-    feed_forward: Block
-    cross: Block | None = None
+    attention: LayerPart
+    feed_forward: LayerPart
+    cross: LayerPart | None = None
     last_norm: str = ""
     query_norm: str = ""  # of each head's queries and keys
     key_norm: str = ""
@@ -218,7 +218,7 @@ class Pass:
         self.weights, self.shape, self.watch, self.cache = weights, shape, watch, cache
 
     def attend(
-        self, number: int, block: Block, inputs: Array, memory: Array | None, mask: Array | None
+        self, number: int, block: LayerPart, inputs: Array, memory: Array | None, mask: Array | None
     ) -> tuple[Array, Array]:
         """What an attention adds to its inputs, and its weights (…, heads, queries, keys).
 
@@ -281,13 +281,13 @@ class Pass:
             found = activate(linear_map(self.weights, inner, normal))
         return linear_map(self.weights, outer, found)
 
-    def prepare(self, layer: str, block: Block, inputs: Array) -> Array:
+    def prepare(self, layer: str, block: LayerPart, inputs: Array) -> Array:
         """The inputs as a part of a layer reads them."""
         if not block.before:
             return inputs
         return normalise(self.weights, self.shape, f"{layer}.{block.before}", inputs)
 
-    def add(self, number: int, block: Block, inputs: Array, update: Array) -> Array:
+    def add(self, number: int, block: LayerPart, inputs: Array, update: Array) -> Array:
         """The inputs and what a part adds to them."""
         layer = self.shape.layer.format(number)
         if block.within:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from attnviz.mechanisms.arrays import Array
-from attnviz.models.light.network import Block, Shape, Watch, Weights, linear_map, run_layers
+from attnviz.models.light.network import LayerPart, Shape, Watch, Weights, linear_map, run_layers
 
 PROJECTIONS = ("query", "key", "value", "output")
 
@@ -30,8 +30,8 @@ class TranslatorSizes:
         """The encoder's shape."""
         return Shape(
             "encoder.{}",
-            Block("self_attention", PROJECTIONS, before="self_attention_norm"),
-            Block("feed_forward", ("in", "out"), before="feed_forward_norm"),
+            LayerPart("self_attention", PROJECTIONS, before="self_attention_norm"),
+            LayerPart("feed_forward", ("in", "out"), before="feed_forward_norm"),
             last_norm="encoder_norm",
             size=self.size,
             heads=self.heads,
@@ -44,7 +44,7 @@ class TranslatorSizes:
         return replace(
             self.encoder,
             layer="decoder.{}",
-            cross=Block("cross_attention", PROJECTIONS, before="cross_attention_norm"),
+            cross=LayerPart("cross_attention", PROJECTIONS, before="cross_attention_norm"),
             last_norm="decoder_norm",
             layers=self.decoder_layers,
             causal=True,

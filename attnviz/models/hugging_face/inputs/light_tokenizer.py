@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from attnviz.core.errors import ModelError
 from attnviz.models.hugging_face.load.checkpoint import check_growth, read_json
 from attnviz.models.light.network import UnknownArchitecture
 
@@ -227,7 +228,7 @@ def load_light_tokenizer(folder: Path, usual: str) -> LightTokenizer:
         raise UnknownArchitecture(f"its folder has {there[0] if there else 'no tokenizer.json'}")
     check_growth(folder)
     config = _read_config(folder)
-    named = config.get("tokenizer_class") or usual
+    named = usual if config.get("tokenizer_class") is None else config["tokenizer_class"]
     if not isinstance(named, str):
         raise UnknownArchitecture(f"its tokenizer is a {named!r}")
     known = CLASSES.get(named.removesuffix("Fast"))
@@ -256,7 +257,10 @@ def load_light_tokenizer(folder: Path, usual: str) -> LightTokenizer:
 def _read_config(folder: Path) -> dict[str, Any]:
     """The entries of tokenizer_config.json, and of special_tokens_map.json where it counts."""
     files = (folder / name for name in ("tokenizer_config.json", "special_tokens_map.json"))
-    config, special = ({} if not file.is_file() else read_json(file) for file in files)
+    try:
+        config, special = (read_json(file) if file.is_file() else {} for file in files)
+    except ModelError as error:
+        raise UnknownArchitecture(str(error)) from error
     if not isinstance(config, dict) or not isinstance(special, dict):
         raise UnknownArchitecture("its tokenizer_config.json is no list of settings")
     return config if "added_tokens_decoder" in config else {**config, **special}
