@@ -164,9 +164,9 @@ class LightModel(LoadedModel, Predicting):
         check_finite(weights, stream, names, heads, "float32", "the attention")
         projections = None
         if self.region.keep_qk:
-            sides = (np.stack([getattr(one, side) for one in kept]) for side in ("query", "key"))
+            query, key = (np.stack([getattr(one, n) for one in kept]) for n in ("query", "key"))
             more = f"a soft cap of {shape.cap:g}" if shape.cap else ""
-            projections = Projections(*sides, shape.factor, names, heads, more)
+            projections = Projections(query, key, shape.factor, names, heads, more)
         found = Captured(stream, names, weights, route=ROUTE, projections=projections)
         return encoded.build_attention([found], None, None)
 
@@ -235,7 +235,10 @@ def open_light(
     tokenizer = load_light_tokenizer(folder, about.tokenizer)
     if not about.types and "token_type_ids" in tokenizer.names and about.tokenizer[:4] == "GPT2":
         raise UnknownArchitecture("its tokenizer gives types of tokens")
-    offset = about.offset if about.offset is not None else int(config.get("pad_token_id", 1)) + 1
+    padding = config.get("pad_token_id", 1)
+    if about.offset is None and not isinstance(padding, int):
+        raise UnknownArchitecture("its padding has no number")
+    offset = padding + 1 if about.offset is None else about.offset
     return LightModel(
         name=name,
         model=SimpleNamespace(config=SimpleNamespace(model_type=kind)),

@@ -14,6 +14,8 @@ from typing import Any
 from attnviz.models.light.network import LayerPart, Shape, UnknownArchitecture
 
 Config = Mapping[str, Any]
+NUMBERS = ["vocabulary", "size", "layers", "heads", "inner", "epsilon", "key_heads", "head_size"]
+"""The fields of a shape that a configuration names."""
 FREE = (
     "_name_or_path attention_dropout attention_probs_dropout_prob attn_pdrop "
     "bos_token_id classifier_dropout dropout embd_pdrop finetuning_task "
@@ -55,7 +57,7 @@ class Architecture:
 
     Attributes:
         shape: what all its models have in common.
-        numbers: fields of a shape, and the configuration's key of each; a model has them all.
+        numbers: the configuration's keys of NUMBERS in order; a model has them all, "-": none.
         model: the class of transformers, without its head.
         tokenizer: the class of its tokenizer, where tokenizer_config.json names none.
         prefix: stands before its weights in a checkpoint with a head.
@@ -75,7 +77,7 @@ class Architecture:
     """
 
     shape: Shape
-    numbers: Mapping[str, str]
+    numbers: str
     model: str
     tokenizer: str
     prefix: str
@@ -96,6 +98,12 @@ class Architecture:
     cuts: str = ""
     left_out: str = ""
 
+    @property
+    def keys(self) -> dict[str, str]:
+        """The configuration's key of each number of a shape."""
+        pairs = zip(NUMBERS, self.numbers.split(), strict=False)
+        return {name: key for name, key in pairs if key != "-"}
+
     def shape_of(self, config: Config) -> Shape:
         """The shape that a configuration asks for.
 
@@ -103,7 +111,7 @@ class Architecture:
             UnknownArchitecture: a key or a value that the row does not know.
         """
         choices = {**COMMON, **self.choices}
-        plain, named = FREE.split(), {self.activation, *self.numbers.values()}
+        plain, named = FREE.split(), {self.activation, *self.keys.values()}
         known = {*plain, *LISTS, *choices, *named, *self.unused.split()}
         for key, value in config.items():
             if key not in known:
@@ -113,24 +121,31 @@ class Architecture:
             odd |= key in LISTS and not isinstance(value, LISTS[key] | None)
             if odd:
                 raise UnknownArchitecture(f"its configuration has '{key}' {value!r}")
-        found = {}
-        for name, key in self.numbers.items():
+        try:
+            shape = self.complete(replace(self.shape, **self._numbers_of(config)), config)
+            if shape.size % shape.heads and not shape.head_size:
+                raise ValueError("heads")
+            groups = 0 if shape.key_heads == shape.heads else shape.key_heads
+            if shape.heads % (groups or 1):
+                raise ValueError("groups of heads")
+        except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
+            raise UnknownArchitecture(f"its configuration does not add up: {error}") from error
+        return replace(shape, key_heads=groups)
+
+    def _numbers_of(self, config: Config) -> dict[str, Any]:
+        """The fields of a shape that one key tells: its numbers, its activation."""
+        found: dict[str, Any] = {}
+        for name, key in self.keys.items():
             value = config.get(key)
-            if not isinstance(value, int | float) or isinstance(value, bool) or value <= 0:
+            kind = int | float if name == "epsilon" else int
+            if not isinstance(value, kind) or isinstance(value, bool) or value <= 0:
                 raise UnknownArchitecture(f"its configuration has no number '{key}'")
             found[name] = value
         if (name := config.get(self.activation, "")) not in FUNCTIONS and name != "":
             raise UnknownArchitecture(f"its activation is {name!r}")
         if name:
             found["activation"] = FUNCTIONS[name]
-        shape = self.complete(replace(self.shape, **found), config)
-        if shape.key_heads == shape.heads:
-            shape = replace(shape, key_heads=0)
-        if shape.heads % (shape.key_heads or 1) or (
-            shape.size % shape.heads and not shape.head_size
-        ):
-            raise UnknownArchitecture("its heads do not divide its size")
-        return shape
+        return found
 
     def expected(self, config: Config, shape: Shape) -> Iterator[tuple[str, tuple[int, ...]]]:
         """Every weight that the network reads, and its shape."""
@@ -176,7 +191,7 @@ def turns_of(
     `given` are its parameters; None: those that the configuration names in either way.
     """
     if given is None:
-        given = config.get("rope_parameters") or config.get("rope_scaling") or {}
+        given = config.get("rope_scaling") or config.get("rope_parameters") or {}
         given = {"rope_theta": config.get("rope_theta", base), **given}
     kind = str(given.get("rope_type", given.get("type", "default")))
     pairs, odd = divmod(int(size * given.get("partial_rotary_factor", 1.0)), 2)
@@ -194,12 +209,7 @@ def turns_of(
 SCALINGS: dict[str, tuple[str, ...]] = {
     "default": (),
     "linear": ("factor",),
-    "llama3": (
-        "factor",
-        "low_freq_factor",
-        "high_freq_factor",
-        "original_max_position_embeddings",
-    ),
+    "llama3": ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"),
 }
 """The ways to scale positions for longer texts, with the parameters of each."""
 
@@ -209,7 +219,7 @@ def _slow_down(turn: float, given: Mapping[str, Any]) -> float:
     low, high = given["low_freq_factor"], given["high_freq_factor"]
     rounds = given["original_max_position_embeddings"] * turn / (2 * pi)
     share = min(max((rounds - low) / (high - low), 0.0), 1.0)
-    return turn * (share + (1 - share) / given["factor"])
+    return float(turn * (share + (1 - share) / given["factor"]))
 
 
 def _pair_turns(shape: Shape, config: Config) -> Shape:
@@ -232,9 +242,10 @@ def _complete_qwen(shape: Shape, config: Config) -> Shape:
 
 
 def _complete_gemma(shape: Shape, config: Config, pattern: int = 2) -> Shape:
-    usual = ["full_attention" if (n + 1) % pattern == 0 else "" for n in range(shape.layers)]
+    kinds = ("full_attention", "sliding_attention")
+    usual = [kinds[(n + 1) % pattern != 0] for n in range(shape.layers)]
     types, window = config.get("layer_types") or usual, config.get("sliding_window", 4096)
-    if len(types) != shape.layers or not window:
+    if len(types) != shape.layers or {*types} - {*kinds} or not window:
         raise UnknownArchitecture("its layers have no windows")
     return replace(
         shape,
@@ -260,9 +271,7 @@ def _complete_gemma3(shape: Shape, config: Config) -> Shape:
     pattern = next((config[key] for key in keys if key in config), 6)
     size = shape.head_size
     turned = replace(
-        shape,
-        turns=turns_of(config, size, whole),
-        window_turns=turns_of(config, size, local),
+        shape, turns=turns_of(config, size, whole), window_turns=turns_of(config, size, local)
     )
     return _complete_gemma(turned, config, pattern)
 
@@ -288,7 +297,7 @@ def _complete_opt(shape: Shape, config: Config) -> Shape:
         raise UnknownArchitecture("its embeddings have another size")
     if config.get("do_layer_norm_before", True):
         return shape
-    after = {
+    after: dict[str, Any] = {
         name: replace(block, before="", after=block.before)
         for name, block in (("attention", shape.attention), ("feed_forward", shape.feed_forward))
     }
@@ -301,27 +310,18 @@ def _unbiased(shape: Shape, *, attention: bool, inner: bool = False) -> tuple[st
     return (*first, *(() if inner else shape.feed_forward.maps))
 
 
-SIZES = {
-    "vocabulary": "vocab_size",
-    "size": "hidden_size",
-    "layers": "num_hidden_layers",
-    "heads": "num_attention_heads",
-}
-SELF = ("self.query", "self.key", "self.value", "output.dense")
+SIZES = "vocab_size hidden_size num_hidden_layers num_attention_heads"
+SELF = "self.query self.key self.value output.dense"
 BERT = Shape(
     layer="encoder.layer.{}",
     attention=LayerPart("attention", SELF, after="attention.output.LayerNorm"),
-    feed_forward=LayerPart("", ("intermediate.dense", "output.dense"), after="output.LayerNorm"),
+    feed_forward=LayerPart("", "intermediate.dense output.dense", after="output.LayerNorm"),
     activation="gelu",
 )
 ROTARY = Shape(
     layer="layers.{}",
-    attention=LayerPart(
-        "self_attn", ("q_proj", "k_proj", "v_proj", "o_proj"), before="input_layernorm"
-    ),
-    feed_forward=LayerPart(
-        "mlp", ("gate_proj", "up_proj", "down_proj"), before="post_attention_layernorm"
-    ),
+    attention=LayerPart("self_attn", "q_proj k_proj v_proj o_proj", before="input_layernorm"),
+    feed_forward=LayerPart("mlp", "gate_proj up_proj down_proj", before="post_attention_layernorm"),
     last_norm="norm",
     norm="rms",
     activation="silu",
@@ -331,9 +331,7 @@ GEMMA = replace(
     ROTARY,
     attention=replace(ROTARY.attention, within="post_attention_layernorm"),
     feed_forward=replace(
-        ROTARY.feed_forward,
-        before="pre_feedforward_layernorm",
-        within="post_feedforward_layernorm",
+        ROTARY.feed_forward, before="pre_feedforward_layernorm", within="post_feedforward_layernorm"
     ),
     norm="rms from 0",
     activation="gelu_tanh",
@@ -342,15 +340,15 @@ VIT = Shape(
     layer="encoder.layer.{}",
     attention=LayerPart(
         "attention",
-        ("attention.query", "attention.key", "attention.value", "output.dense"),
+        "attention.query attention.key attention.value output.dense",
         before="layernorm_before",
     ),
-    feed_forward=LayerPart("", ("intermediate.dense", "output.dense"), before="layernorm_after"),
+    feed_forward=LayerPart("", "intermediate.dense output.dense", before="layernorm_after"),
     last_norm="layernorm",
 )
 BERT_ROW = Architecture(
     BERT,
-    {**SIZES, "inner": "intermediate_size", "epsilon": "layer_norm_eps"},
+    f"{SIZES} intermediate_size layer_norm_eps",
     model="BertModel",
     tokenizer="BertTokenizer",
     prefix="bert",
@@ -373,7 +371,7 @@ ROBERTA_ROW = replace(
 )
 LLAMA_ROW = Architecture(
     ROTARY,
-    {**SIZES, "inner": "intermediate_size", "epsilon": "rms_norm_eps"},
+    f"{SIZES} intermediate_size rms_norm_eps",
     model="LlamaModel",
     tokenizer="",
     prefix="model",
@@ -384,17 +382,15 @@ LLAMA_ROW = Architecture(
     "rope_parameters",
     complete=_pair_turns,
     unbiased=lambda config: _unbiased(
-        ROTARY,
-        attention=bool(config.get("attention_bias")),
-        inner=bool(config.get("mlp_bias")),
+        ROTARY, attention=bool(config.get("attention_bias")), inner=bool(config.get("mlp_bias"))
     ),
     left_out=r"(lm_head\.|.*rotary_emb\.inv_freq$)",
 )
-GROUPED = {**LLAMA_ROW.numbers, "key_heads": "num_key_value_heads"}
+GROUPED = f"{LLAMA_ROW.numbers} num_key_value_heads"
 QWEN3_ROW = replace(
     LLAMA_ROW,
     shape=replace(ROTARY, query_norm="q_norm", key_norm="k_norm"),
-    numbers={**GROUPED, "head_size": "head_dim"},
+    numbers=f"{GROUPED} head_dim",
     model="Qwen3Model",
     tokenizer="Qwen2Tokenizer",
     choices={"attention_bias": (False, True), "use_sliding_window": (False,)},
@@ -408,10 +404,7 @@ GEMMA2_ROW = replace(
     tokenizer="GemmaTokenizer",
     scaled=True,
     activation="hidden_activation",
-    choices={
-        "attention_bias": (False, True),
-        "use_bidirectional_attention": (None, False),
-    },
+    choices={"attention_bias": (False, True), "use_bidirectional_attention": (None, False)},
     unused=f"{LLAMA_ROW.unused} sliding_window layer_types query_pre_attn_scalar hidden_act "
     "attn_logit_softcapping final_logit_softcapping cache_implementation",
     complete=_complete_gemma2,
@@ -424,20 +417,12 @@ ARCHITECTURES: dict[str, Architecture] = {
         BERT_ROW,
         shape=Shape(
             layer="transformer.layer.{}",
-            attention=LayerPart(
-                "attention", ("q_lin", "k_lin", "v_lin", "out_lin"), after="sa_layer_norm"
-            ),
-            feed_forward=LayerPart("ffn", ("lin1", "lin2"), after="output_layer_norm"),
+            attention=LayerPart("attention", "q_lin k_lin v_lin out_lin", after="sa_layer_norm"),
+            feed_forward=LayerPart("ffn", "lin1 lin2", after="output_layer_norm"),
             activation="gelu",
             epsilon=1e-12,
         ),
-        numbers={
-            "vocabulary": "vocab_size",
-            "size": "dim",
-            "layers": "n_layers",
-            "heads": "n_heads",
-            "inner": "hidden_dim",
-        },
+        numbers="vocab_size dim n_layers n_heads hidden_dim",
         model="DistilBertModel",
         prefix="distilbert",
         types="",
@@ -487,20 +472,12 @@ ARCHITECTURES: dict[str, Architecture] = {
     "gpt2": Architecture(
         Shape(
             layer="h.{}",
-            attention=LayerPart(
-                "attn", ("c_attn#0", "c_attn#1", "c_attn#2", "c_proj"), before="ln_1"
-            ),
-            feed_forward=LayerPart("mlp", ("c_fc", "c_proj"), before="ln_2"),
+            attention=LayerPart("attn", "c_attn#0 c_attn#1 c_attn#2 c_proj", before="ln_1"),
+            feed_forward=LayerPart("mlp", "c_fc c_proj", before="ln_2"),
             last_norm="ln_f",
             causal=True,
         ),
-        {
-            "vocabulary": "vocab_size",
-            "size": "n_embd",
-            "layers": "n_layer",
-            "heads": "n_head",
-            "epsilon": "layer_norm_epsilon",
-        },
+        "vocab_size n_embd n_layer n_head - layer_norm_epsilon",
         model="GPT2Model",
         tokenizer="GPT2Tokenizer",
         prefix="transformer",
@@ -521,16 +498,14 @@ ARCHITECTURES: dict[str, Architecture] = {
         Shape(
             layer="decoder.layers.{}",
             attention=LayerPart(
-                "self_attn",
-                ("q_proj", "k_proj", "v_proj", "out_proj"),
-                before="self_attn_layer_norm",
+                "self_attn", "q_proj k_proj v_proj out_proj", before="self_attn_layer_norm"
             ),
-            feed_forward=LayerPart("", ("fc1", "fc2"), before="final_layer_norm"),
+            feed_forward=LayerPart("", "fc1 fc2", before="final_layer_norm"),
             last_norm="decoder.final_layer_norm",
             activation="relu",
             causal=True,
         ),
-        {**SIZES, "inner": "ffn_dim"},
+        f"{SIZES} ffn_dim",
         model="OPTModel",
         tokenizer="GPT2Tokenizer",
         prefix="model",
@@ -553,17 +528,17 @@ ARCHITECTURES: dict[str, Architecture] = {
             layer="layers.{}",
             attention=LayerPart(
                 "attention",
-                (*(f"query_key_value#{part}" for part in range(3)), "dense"),
+                "query_key_value#0 query_key_value#1 query_key_value#2 dense",
                 before="input_layernorm",
             ),
             feed_forward=LayerPart(
-                "mlp", ("dense_h_to_4h", "dense_4h_to_h"), before="post_attention_layernorm"
+                "mlp", "dense_h_to_4h dense_4h_to_h", before="post_attention_layernorm"
             ),
             last_norm="final_layer_norm",
             activation="gelu",
             causal=True,
         ),
-        {**SIZES, "inner": "intermediate_size", "epsilon": "layer_norm_eps"},
+        f"{SIZES} intermediate_size layer_norm_eps",
         model="GPTNeoXModel",
         tokenizer="GPTNeoXTokenizer",
         prefix="gpt_neox",

@@ -32,11 +32,16 @@ class LayerPart:
     """The names of one part of a layer, an attention or a feed-forward, among its weights."""
 
     name: str = ""  # stands before its maps
-    maps: tuple[str, ...] = ()  # query, key, value, output; or (gate,) inner, outer
+    parts: str = ""  # its maps: query, key, value, output; or gate, inner, outer; or the last two
     before: str = ""  # the norm of its inputs; "": none
     within: str = ""  # of what it adds
     after: str = ""  # of the sum
     scale: str = ""  # factors of the features that it adds
+
+    @property
+    def maps(self) -> tuple[str, ...]:
+        """The names of its maps."""
+        return tuple(self.parts.split())
 
 
 @dataclass(frozen=True, slots=True)

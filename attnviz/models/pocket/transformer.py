@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from attnviz.mechanisms.arrays import Array
 from attnviz.models.light.network import LayerPart, Shape, Watch, Weights, linear_map, run_layers
 
-PROJECTIONS = ("query", "key", "value", "output")
+PROJECTIONS = "query", "key", "value", "output"
+MAPS = " ".join(PROJECTIONS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +31,8 @@ class TranslatorSizes:
         """The encoder's shape."""
         return Shape(
             "encoder.{}",
-            LayerPart("self_attention", PROJECTIONS, before="self_attention_norm"),
-            LayerPart("feed_forward", ("in", "out"), before="feed_forward_norm"),
+            LayerPart("self_attention", MAPS, before="self_attention_norm"),
+            LayerPart("feed_forward", "in out", before="feed_forward_norm"),
             last_norm="encoder_norm",
             size=self.size,
             heads=self.heads,
@@ -44,7 +45,7 @@ class TranslatorSizes:
         return replace(
             self.encoder,
             layer="decoder.{}",
-            cross=LayerPart("cross_attention", PROJECTIONS, before="cross_attention_norm"),
+            cross=LayerPart("cross_attention", MAPS, before="cross_attention_norm"),
             last_norm="decoder_norm",
             layers=self.decoder_layers,
             causal=True,

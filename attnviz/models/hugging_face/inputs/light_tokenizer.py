@@ -8,7 +8,7 @@ anything else is left to transformers.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,123 +42,77 @@ CHOICES: Mapping[str, tuple[Any, ...]] = {
 """Keys of tokenizer_config.json that change nothing with these values."""
 GENERIC = ("PreTrainedTokenizer", "PreTrainedTokenizerFast", "TokenizersBackend")
 """Classes that take a tokenizer.json as it is."""
+TOKENS = {
+    "BertTokenizer": "unk [UNK] sep [SEP] pad [PAD] cls [CLS] mask [MASK]",
+    "GPT2Tokenizer": "unk <|endoftext|> bos <|endoftext|> eos <|endoftext|>",
+    "GPTNeoXTokenizer": "unk <|endoftext|> bos <|endoftext|> eos <|endoftext|> pad <|padding|>",
+    "RobertaTokenizer": "bos <s> cls <s> eos </s> sep </s> unk <unk> pad <pad> mask <mask>",
+    "Qwen2Tokenizer": "unk <|endoftext|> eos <|endoftext|> pad <|endoftext|>",
+    "GemmaTokenizer": "unk <unk> bos <bos> eos <eos> pad <pad> mask <mask>",
+}
+"""The special tokens of classes that build their steps, where no file names others."""
+HEEDED = (
+    "add_prefix_space added_tokens_decoder do_lower_case strip_accents tokenize_chinese_chars "
+    "trim_offsets"
+)
+"""Keys of tokenizer_config.json that the steps of a class depend on."""
 OTHER_FILES = ("added_tokens.json", "tokenizer.model", "spiece.model", "tekken.json")
 """Files from which transformers may make something else."""
-IDS = ("input_ids", "attention_mask")
-PARTS = ("normalizer", "pre_tokenizer", "post_processor")
+WORDS = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+"""What Qwen2's tokenizer takes as words."""
 Config = Mapping[str, Any]
-Steps = dict[str, Any]
-"""The steps of a class by name, and the settings of its model by `model.NAME`."""
 
 
-def _steps_of_bert(config: Config, ids: Mapping[str, int]) -> Steps:
-    from tokenizers import normalizers, pre_tokenizers, processors
+def steps_of(named: str, config: Config, ids: Mapping[str, int]) -> dict[str, Any]:
+    """The steps that a class builds by name, and the settings of its model as `model.NAME`."""
+    from tokenizers import Regex, normalizers, pre_tokenizers, processors
 
-    first, last = (content_of(config[f"{name}_token"]) for name in ("cls", "sep"))
-    return {
-        "normalizer": normalizers.BertNormalizer(
-            clean_text=True,
-            handle_chinese_chars=config.get("tokenize_chinese_chars", True),
-            strip_accents=config.get("strip_accents"),
-            lowercase=config.get("do_lower_case", True),
-        ),
-        "pre_tokenizer": pre_tokenizers.BertPreTokenizer(),
-        "post_processor": processors.TemplateProcessing(
-            single=f"{first}:0 $A:0 {last}:0",
-            pair=f"{first}:0 $A:0 {last}:0 $B:1 {last}:1",
-            special_tokens=[(first, ids[first]), (last, ids[last])],
-        ),
-        "model.unk_token": content_of(config["unk_token"]),
-        "model.continuing_subword_prefix": "##",
-        "model.max_input_chars_per_word": 100,
-    }
-
-
-BYTE_LEVEL = {
-    f"model.{name}": None
-    for name in ("dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix")
-} | {"model.fuse_unk": False, "model.byte_fallback": False, "model.ignore_merges": False}
-"""The settings of a byte-level BPE model."""
-
-
-def _steps_of_gpt2(config: Config, _: Mapping[str, int]) -> Steps:
-    from tokenizers import pre_tokenizers
-
-    spaced = config.get("add_prefix_space", False)
-    steps = pre_tokenizers.ByteLevel(add_prefix_space=spaced)
-    return {"normalizer": None, "pre_tokenizer": steps, **BYTE_LEVEL}
-
-
-def _steps_of_roberta(config: Config, ids: Mapping[str, int]) -> Steps:
-    from tokenizers import processors
-
-    last, first = (str(content_of(config[f"{name}_token"])) for name in ("sep", "cls"))
-    ends = processors.RobertaProcessing(
-        (last, ids[last]),
-        (first, ids[first]),
-        config.get("trim_offsets", True),
-        config.get("add_prefix_space", False),
+    spaced, trim = config.get("add_prefix_space") or False, config.get("trim_offsets", True)
+    unknown, (first, last) = (
+        content_of(config["unk_token"]),
+        (str(content_of(config.get(f"{name}_token"))) for name in ("cls", "sep")),
     )
-    return {**_steps_of_gpt2(config, ids), "post_processor": ends}
-
-
-def _steps_of_qwen2(config: Config, _: Mapping[str, int]) -> Steps:
-    from tokenizers import Regex, normalizers, pre_tokenizers
-
-    words = (
-        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
-        r"|\s*[\r\n]+|\s+(?!\S)|\s+"
-    )
-    steps = [
-        pre_tokenizers.Split(Regex(words), behavior="isolated", invert=False),
-        pre_tokenizers.ByteLevel(
-            add_prefix_space=config.get("add_prefix_space") or False, use_regex=False
-        ),
-    ]
-    return {
-        "normalizer": normalizers.NFC(),
-        "pre_tokenizer": pre_tokenizers.Sequence(steps),
-        **BYTE_LEVEL,
-    }
-
-
-def _steps_of_gemma(config: Config, _: Mapping[str, int]) -> Steps:
-    from tokenizers import normalizers, pre_tokenizers
-
-    return {
-        "normalizer": normalizers.Replace(" ", "▁"),
-        "pre_tokenizer": pre_tokenizers.Split(" ", behavior="merged_with_previous", invert=False),
-        **BYTE_LEVEL,
-        "model.fuse_unk": True,
-        "model.byte_fallback": True,
-        "model.unk_token": content_of(config["unk_token"]),
-    }
-
-
-BERT_TOKENS = {
-    f"{name}_token": f"[{name.upper()}]" for name in ("unk", "sep", "pad", "cls", "mask")
-}
-GPT2_TOKENS = dict.fromkeys(("unk_token", "bos_token", "eos_token"), "<|endoftext|>")
-ROBERTA_TOKENS = {"bos_token": "<s>", "cls_token": "<s>", "eos_token": "</s>"} | {
-    "sep_token": "</s>",
-    "unk_token": "<unk>",
-    "pad_token": "<pad>",
-    "mask_token": "<mask>",
-}
-GEMMA_TOKENS = {f"{name}_token": f"<{name}>" for name in ("unk", "bos", "eos", "pad", "mask")}
-QWEN2_TOKENS = dict.fromkeys(("unk_token", "eos_token", "pad_token"), "<|endoftext|>")
-CLASSES: dict[str, tuple[Callable[..., Steps], Mapping[str, str], str]] = {
-    "BertTokenizer": (
-        _steps_of_bert,
-        BERT_TOKENS,
-        "do_lower_case strip_accents tokenize_chinese_chars",
-    ),
-    "GPT2Tokenizer": (_steps_of_gpt2, GPT2_TOKENS, "add_prefix_space"),
-    "RobertaTokenizer": (_steps_of_roberta, ROBERTA_TOKENS, "add_prefix_space trim_offsets"),
-    "Qwen2Tokenizer": (_steps_of_qwen2, QWEN2_TOKENS, "add_prefix_space"),
-    "GemmaTokenizer": (_steps_of_gemma, GEMMA_TOKENS, ""),
-}
-"""Of each class its steps, its usual special tokens, and the keys that its steps depend on."""
+    if named == "BertTokenizer":
+        return {
+            "normalizer": normalizers.BertNormalizer(
+                clean_text=True,
+                handle_chinese_chars=config.get("tokenize_chinese_chars", True),
+                strip_accents=config.get("strip_accents"),
+                lowercase=config.get("do_lower_case", True),
+            ),
+            "pre_tokenizer": pre_tokenizers.BertPreTokenizer(),
+            "post_processor": processors.TemplateProcessing(
+                single=f"{first}:0 $A:0 {last}:0",
+                pair=f"{first}:0 $A:0 {last}:0 $B:1 {last}:1",
+                special_tokens=[(first, ids[first]), (last, ids[last])],
+            ),
+            "model.unk_token": unknown,
+            "model.continuing_subword_prefix": "##",
+            "model.max_input_chars_per_word": 100,
+        }
+    names = "unk_token continuing_subword_prefix end_of_word_suffix dropout fuse_unk byte_fallback"
+    steps: dict[str, Any] = {f"model.{name}": None for name in [*names.split(), "ignore_merges"]}
+    steps["normalizer"] = None
+    steps["pre_tokenizer"] = pre_tokenizers.ByteLevel(add_prefix_space=spaced)
+    if named == "RobertaTokenizer":
+        ends = (last, ids[last]), (first, ids[first])
+        steps["post_processor"] = processors.RobertaProcessing(*ends, trim, spaced)
+    elif named == "GPTNeoXTokenizer":
+        steps["normalizer"] = normalizers.NFC()
+        steps["pre_tokenizer"] = pre_tokenizers.ByteLevel(spaced, trim_offsets=trim)
+    elif named == "Qwen2Tokenizer":
+        split = pre_tokenizers.Split(Regex(WORDS), behavior="isolated", invert=False)
+        bytes_of = pre_tokenizers.ByteLevel(add_prefix_space=spaced, use_regex=False)
+        steps["normalizer"] = normalizers.NFC()
+        steps["pre_tokenizer"] = pre_tokenizers.Sequence([split, bytes_of])
+    elif named == "GemmaTokenizer":
+        steps["normalizer"] = normalizers.Replace(" ", "▁")
+        steps["pre_tokenizer"] = pre_tokenizers.Split(" ", behavior="merged_with_previous")
+        steps |= {"model.fuse_unk": True, "model.byte_fallback": True, "model.unk_token": unknown}
+    return steps
 
 
 class LightEncoding(dict[str, Any]):
@@ -229,24 +183,26 @@ def load_light_tokenizer(folder: Path, usual: str) -> LightTokenizer:
     check_growth(folder)
     config = _read_config(folder)
     named = usual if config.get("tokenizer_class") is None else config["tokenizer_class"]
-    if not isinstance(named, str):
-        raise UnknownArchitecture(f"its tokenizer is a {named!r}")
-    known = CLASSES.get(named.removesuffix("Fast"))
-    if named not in GENERIC and known is None:
+    named = named.removesuffix("Fast") if named not in GENERIC and isinstance(named, str) else named
+    if named not in (*GENERIC, *TOKENS):
         raise UnknownArchitecture(f"its tokenizer is a {named}")
-    steps, tokens, keys = known or (None, {}, "")
-    choices = {*FREE.split(), *keys.split(), "added_tokens_decoder"}
+    heeded = HEEDED.split() if named in TOKENS else ["added_tokens_decoder"]
+    known = {*FREE.split(), *CHOICES, *heeded}
     for key, value in config.items():
         if key in CHOICES and value not in CHOICES[key]:
             raise UnknownArchitecture(f"its tokenizer has '{key}' {value!r}")
-        if key not in {*choices, *CHOICES} and not key.endswith("_token"):
+        if key not in known and not key.endswith("_token"):
             raise UnknownArchitecture(f"its tokenizer has the key '{key}'")
-    own = list(IDS) if named.removesuffix("Fast") != "BertTokenizer" else [*IDS, "token_type_ids"]
+    words = TOKENS.get(named, "").split()
+    usual_tokens = {f"{name}_token": one for name, one in zip(*[iter(words)] * 2, strict=True)}
+    whole = {**usual_tokens, **config}
+    own = ["token_type_ids"] if named == "BertTokenizer" else []
     try:
-        found = LightTokenizer(path, {**tokens, **config}, config.get("model_input_names") or own)
-        special = _check_added(found.backend, config, tokens)
-        if steps is not None:
-            _check_steps(found.backend, steps({**tokens, **config}, special), named)
+        names = config.get("model_input_names") or ["input_ids", "attention_mask", *own]
+        found = LightTokenizer(path, whole, names)
+        special = _check_added(found.backend, config, usual_tokens)
+        if named in TOKENS:
+            _check_steps(found.backend, steps_of(named, whole, special), named)
     except UnknownArchitecture:
         raise
     except Exception as error:  # the library raises plain exceptions; transformers reports it
@@ -289,18 +245,13 @@ def _check_added(backend: Tokenizer, config: Config, tokens: Config) -> dict[str
     return {one.content: number for number, one in file.items()}
 
 
-def _check_steps(backend: Tokenizer, steps: Steps, named: str) -> None:
+def _check_steps(backend: Tokenizer, steps: Mapping[str, Any], named: str) -> None:
+    if named == "GPTNeoXTokenizer" and backend.num_special_tokens_to_add(is_pair=False):
+        raise UnknownArchitecture("its tokenizer.json adds tokens, and its class none")
     for name, step in steps.items():
-        if name.startswith("model."):
-            same = (getattr(backend.model, name.removeprefix("model."), None) or None) == (
-                step or None
-            )
-        else:
-            found = getattr(backend, name)
-            same = (found and _state(found)) == (step and _state(step))
-        if not same:
+        where, _, setting = name.rpartition(".")
+        found = getattr(backend.model if where else backend, setting, None)
+        if not where:
+            found, step = (one and json.loads(one.__getstate__()) for one in (found, step))
+        if (found or None) != (step or None):
             raise UnknownArchitecture(f"the {name} of its tokenizer is not that of a {named}")
-
-
-def _state(step: Any) -> Any:
-    return json.loads(step.__getstate__())
