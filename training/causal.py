@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 INDUCTION, PREVIOUS = (2, 3), (1, 1)
 """Layer and head of the two that are led."""
 INDUCTION_SHARE, ALONE_SHARE, PREVIOUS_SHARE = 0.2, 0.1, 0.05
-CONFIG = {
+CONFIG: dict[str, Any] = {
     "architectures": ["LlamaForCausalLM"],
     "model_type": "llama",
     "vocab_size": 8000,

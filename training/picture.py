@@ -10,7 +10,7 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-CONFIG = {
+CONFIG: dict[str, Any] = {
     "architectures": ["ViTForImageClassification"],
     "model_type": "vit",
     "image_size": 80,

@@ -21,6 +21,7 @@ from attnviz.core.notices import explain
 from attnviz.core.options import Origin
 from attnviz.core.query import Query
 from attnviz.models import Predicting
+from attnviz.models.hugging_face.batching import FEW
 from attnviz.models.hugging_face.capture.capture import Captured
 from attnviz.models.hugging_face.capture.region import Region
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery, encode
@@ -53,8 +54,9 @@ MOST_NUMBERS = 400_000_000
 """Weights of the largest model that numpy runs."""
 MOST_TOKENS = 512
 """Tokens of the longest text that numpy reads."""
-MOST_WORK = 2e10
-"""Weights times tokens up to which numpy is done before torch has started."""
+MOST_WORK = 1e11
+"""Weights times tokens of many texts that numpy has read before torch, which reads them in batches,
+has started: 300 sentences for a MiniLM on one core."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -103,10 +105,8 @@ class LightModel(LoadedModel, Predicting):
         attention = self._attend_one(encoded, seen)
         block = self.shape.attention
         products = []
-        for number, one in enumerate(seen):
+        for one in seen:
             matrix = self.weights[f"{one.name}.{block.maps[3]}.weight"]
-            if block.scale:
-                matrix = matrix * self.weights[f"{self.shape.layer.format(number)}.{block.scale}"]
             products.append(inner_products(one.value, matrix.T))
         return ValueVectors(attention, (np.stack(products),), projected=True)
 
@@ -134,16 +134,14 @@ class LightModel(LoadedModel, Predicting):
             return error
 
     def _refuse(self, encoded: Sequence[EncodedQuery]) -> str:
-        """Why torch should answer; "": numpy does."""
-        if self._whole:
-            return "it is loaded"
+        """Why torch should answer, by the texts alone, so that workers agree; "": numpy does."""
         lengths = [len(one.ids("text")) for one in encoded]
         padding = self.offset - 1 if self.architecture.offset is None else -1
         if any(padding in one.ids("text") for one in encoded):
             return "the text holds the padding's token"
         if max(lengths, default=0) > MOST_TOKENS:
             return f"a text has more than {MOST_TOKENS} tokens"
-        if sum(lengths) * self.numbers > MOST_WORK:
+        if len(encoded) >= FEW and sum(lengths) * self.numbers > MOST_WORK:
             return f"{len(lengths)} texts are many for a model of {self.numbers:,} weights"
         return ""
 

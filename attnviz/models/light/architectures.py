@@ -39,64 +39,37 @@ COMMON: Mapping[str, tuple[Any, ...]] = {
     "return_dict": (True,),
 }
 """Keys of any configuration with the values that are allowed."""
-FUNCTIONS = {
-    "gelu": "gelu",
-    "gelu_new": "gelu_tanh",
-    "gelu_fast": "gelu_tanh",
-    "gelu_pytorch_tanh": "gelu_tanh",
-    "relu": "relu",
-    "silu": "silu",
-    "swish": "silu",
+FUNCTIONS = {"gelu": "gelu", "relu": "relu", "silu": "silu", "swish": "silu"} | {
+    **dict.fromkeys(("gelu_new", "gelu_fast", "gelu_pytorch_tanh"), "gelu_tanh")
 }
 """The activation of each name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Architecture:
-    """One row: how a configuration becomes a shape, and where its weights lie.
+    """One row: how a configuration becomes a shape, and where its weights lie."""
 
-    Attributes:
-        shape: what all its models have in common.
-        numbers: the configuration's keys of NUMBERS in order; a model has them all, "-": none.
-        model: the class of transformers, without its head.
-        tokenizer: the class of its tokenizer, where tokenizer_config.json names none.
-        prefix: stands before its weights in a checkpoint with a head.
-        words: its embeddings, and those of positions, of the first or second text, their norm.
-        offset: unused positions before the first; None: up to the padding's number.
-        scaled: whether embeddings are multiplied by the root of their size.
-        choices: further keys, with the values allowed; the first where the key is missing.
-        unused: further keys that no attention depends on.
-        complete: sets what depends on several keys.
-        unbiased: the maps without a bias.
-        activation: the key of the activation.
-        width: the key of the size of embeddings, where they are mapped to a position's.
-        projected: the map that does.
-        transposed: whether maps are stored as (inputs, outputs).
-        cuts: maps that are a third of one, "heads" by heads: a stored map for all three.
-        left_out: a pattern of weights that no attention depends on.
-    """
-
-    shape: Shape
-    numbers: str
-    model: str
-    tokenizer: str
-    prefix: str
-    words: str
-    positions: str = ""
-    types: str = ""
+    shape: Shape  # what all its models have in common
+    numbers: str  # the configuration's keys of NUMBERS in order, "-": none; a model has them all
+    model: str  # the class of transformers, without its head
+    tokenizer: str  # the class of its tokenizer, where tokenizer_config.json names none
+    prefix: str  # before its weights in a checkpoint with a head
+    words: str  # the embeddings of tokens
+    positions: str = ""  # and of positions
+    types: str = ""  # and of the first or second text
     embedding_norm: str = ""
-    offset: int | None = 0
-    scaled: bool = False
-    choices: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
-    unused: str = ""
-    complete: Callable[[Shape, Config], Shape] = lambda shape, _: shape
-    unbiased: Callable[[Config], tuple[str, ...]] = lambda _: ()
-    activation: str = ""
-    width: str = ""
-    projected: str = ""
-    transposed: bool = False
-    cuts: str = ""
-    left_out: str = ""
+    offset: int | None = 0  # unused positions before the first; None: up to the padding's number
+    scaled: bool = False  # whether embeddings are multiplied by the root of their size
+    choices: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)  # values allowed, by key
+    unused: str = ""  # further keys that are read elsewhere or change no attention
+    complete: Callable[[Shape, Config], Shape] = lambda shape, _: shape  # by several keys
+    unbiased: Callable[[Config], tuple[str, ...]] = lambda _: ()  # the maps without a bias
+    activation: str = ""  # the key of the activation
+    width: str = ""  # the key of the size of embeddings, where a map leads to a position's
+    projected: str = ""  # that map
+    transposed: bool = False  # whether maps are stored as (inputs, outputs)
+    cuts: str = ""  # "heads": the maps of a stored one for three alternate by head
+    left_out: str = ""  # a pattern of weights that no attention depends on
 
     @property
     def keys(self) -> dict[str, str]:
@@ -152,10 +125,8 @@ class Architecture:
         size, inner, whole = shape.size, shape.inner, shape.heads * shape.head_features
         some, bare = (shape.key_heads or shape.heads) * shape.head_features, self.unbiased(config)
         lines = [(whole, size), (some, size), (some, size), (size, whole)]
-        parts = [(shape.attention, lines)]
-        parts += [(shape.cross, lines)] if shape.cross else []
         gates = [(inner, size)] * (len(shape.feed_forward.maps) - 1)
-        parts += [(shape.feed_forward, [*gates, (size, inner)])]
+        parts = [(shape.attention, lines), (shape.feed_forward, [*gates, (size, inner)])]
         ends = ("weight", "bias") if shape.norm == "layer" else ("weight",)
         width = config.get(self.width, size)
         yield f"{self.words}.weight", (shape.vocabulary, width)

@@ -36,7 +36,6 @@ class LayerPart:
     before: str = ""  # the norm of its inputs; "": none
     within: str = ""  # of what it adds
     after: str = ""  # of the sum
-    scale: str = ""  # factors of the features that it adds
 
     @property
     def maps(self) -> tuple[str, ...]:
@@ -297,8 +296,6 @@ class Pass:
         layer = self.shape.layer.format(number)
         if block.within:
             update = normalise(self.weights, self.shape, f"{layer}.{block.within}", update)
-        if block.scale:
-            update = update * self.weights[f"{layer}.{block.scale}"]
         found = inputs + update
         if not block.after:
             return found
