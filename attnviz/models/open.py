@@ -31,6 +31,7 @@ SHIPPED = {
 dtype. The first is the default for texts."""
 LOADING = ("device", "dtype", "revision", "allow_pickle", "allow_code", "device_map", "adapter")
 """The fields of an origin that say how to load a model."""
+NO_LIGHT = "--arithmetic light cannot do this"
 VISION = "pocket-vit"
 """The default model of pictures."""
 PICTURE_LOADERS = {
@@ -110,6 +111,7 @@ def _check_loading(origin: Origin, named: list[str]) -> None:
     uses = {
         "--adapter": (origin.adapter, "changes a Hugging Face model"),
         "--device-map": (origin.device_map, "is for large models"),
+        "--arithmetic": (origin.arithmetic, "is for checkpoints of texts"),
         "--generate": (
             origin.model != "pocket-lm" and origin.generate,
             "needs a model that writes",
@@ -223,6 +225,7 @@ def open_source(origin: Origin, kind: SourceKind, *, with_head: bool = False) ->
         return source
     name = name_of(origin)
     if command == "picture":
+        check_torch(origin, "pictures")
         loading: dict[str, Any] = {term: getattr(origin, term) for term in LOADING}
         if kind == "picture-text":
             loading["generate"] = origin.generate
@@ -233,7 +236,9 @@ def open_source(origin: Origin, kind: SourceKind, *, with_head: bool = False) ->
 
 def _open_text_model(origin: Origin, name: str | InMemoryModel, *, with_head: bool) -> Source:
     """A text model that numpy runs where it can, else one of transformers."""
-    if isinstance(name, str) and origin.arithmetic != "torch":
+    if isinstance(name, InMemoryModel):
+        check_torch(origin, "models in memory")
+    elif origin.arithmetic != "torch":
         from attnviz.models.hugging_face.light_model import open_light
         from attnviz.models.light.network import UnknownArchitecture
 
@@ -244,9 +249,9 @@ def _open_text_model(origin: Origin, name: str | InMemoryModel, *, with_head: bo
             return found
         except UnknownArchitecture as reason:
             if origin.arithmetic == "light":
-                raise UsageError(f"--arithmetic light cannot do this, since {reason}") from reason
+                raise UsageError(f"{NO_LIGHT}, since {reason}") from reason
             explain(f"torch calculates, since {reason}")
-    elif isinstance(name, str):
+    else:
         explain("torch calculates, since --arithmetic asks for it")
     return _load_by_transformers(origin, with_head=with_head)
 
@@ -263,6 +268,12 @@ def _load_by_transformers(origin: Origin, *, with_head: bool = False) -> Hugging
         **{term: getattr(origin, term) for term in LOADING},
     )
     return replace(model, region=region_of(origin))
+
+
+def check_torch(origin: Origin, what: str) -> None:
+    """Refuse that numpy calculates what needs torch."""
+    if origin.arithmetic == "light":
+        raise UsageError(f"{NO_LIGHT}, since {what} need torch: leave it out")
 
 
 def region_of(origin: Origin) -> Region:

@@ -204,14 +204,14 @@ def open_light(
         ModelError: it cannot be loaded at all.
     """
     needs = {
-        "gradients and effects need it": with_head,
-        f"--device {origin.device} asks for it": origin.device not in ("auto", "cpu"),
-        f"--dtype {origin.dtype} asks for it": origin.dtype not in (None, "float32"),
-        "--device-map asks for it": origin.device_map is not None,
+        "gradients and effects need torch": with_head,
+        f"--device {origin.device} asks for torch": origin.device not in ("auto", "cpu"),
+        f"--dtype {origin.dtype} asks for torch": origin.dtype not in (None, "float32"),
+        "--device-map asks for torch": origin.device_map is not None,
         "an adapter is to be merged": origin.adapter is not None,
-        "--generate and --chat need it": origin.generate is not None or origin.chat,
-        "a part of the text or its blocks are asked for": not region.is_default,
-        "--channels asks for it": region.channels != "mean",
+        "--generate and --chat need torch": origin.generate is not None or origin.chat,
+        "parts and blocks of a text need torch": not region.is_default,
+        "--channels asks for torch": region.channels != "mean",
     }
     for reason, needed in needs.items():
         if needed:
