@@ -319,7 +319,7 @@ LETTERS = ["<pad>", "<eos>", "<bos>", "<unk>", "<mask>", "▁", "▁t", "▁th",
 def tokenizer_of(name: str, **options: Any) -> Any:
     """A small tokenizer of a class of transformers."""
     kind, known = getattr(transformers, name), json.loads(byte_pieces().backend_tokenizer.to_str())
-    if name == "BertTokenizer":
+    if name.endswith("BertTokenizer"):
         return kind(vocab=WORDS, **options)
     if name == "GemmaTokenizer":
         vocab = {one: n for n, one in enumerate([*LETTERS, *string.ascii_letters])}

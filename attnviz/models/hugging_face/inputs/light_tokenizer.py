@@ -44,6 +44,7 @@ GENERIC = ("PreTrainedTokenizer", "PreTrainedTokenizerFast", "TokenizersBackend"
 """Classes that take a tokenizer.json as it is."""
 TOKENS = {
     "BertTokenizer": "unk [UNK] sep [SEP] pad [PAD] cls [CLS] mask [MASK]",
+    "DistilBertTokenizer": "unk [UNK] sep [SEP] pad [PAD] cls [CLS] mask [MASK]",
     "GPT2Tokenizer": "unk <|endoftext|> bos <|endoftext|> eos <|endoftext|>",
     "GPTNeoXTokenizer": "unk <|endoftext|> bos <|endoftext|> eos <|endoftext|> pad <|padding|>",
     "RobertaTokenizer": "bos <s> cls <s> eos </s> sep </s> unk <unk> pad <pad> mask <mask>",
@@ -71,11 +72,9 @@ def steps_of(named: str, config: Config, ids: Mapping[str, int]) -> dict[str, An
     from tokenizers import Regex, normalizers, pre_tokenizers, processors
 
     spaced, trim = config.get("add_prefix_space") or False, config.get("trim_offsets", True)
-    unknown, (first, last) = (
-        content_of(config["unk_token"]),
-        (str(content_of(config.get(f"{name}_token"))) for name in ("cls", "sep")),
-    )
-    if named == "BertTokenizer":
+    unknown = content_of(config["unk_token"])
+    first, last = (str(content_of(config.get(f"{name}_token"))) for name in ("cls", "sep"))
+    if named in ("BertTokenizer", "DistilBertTokenizer"):
         return {
             "normalizer": normalizers.BertNormalizer(
                 clean_text=True,
