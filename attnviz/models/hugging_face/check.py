@@ -201,7 +201,9 @@ def check_model(name: str) -> dict[str, Any]:
 def _arithmetic_of(name: str) -> str:
     """Whether numpy runs a model, and if not, why."""
     try:
-        open_light(Origin(model=name), name, ALL_TOKENS, partial(load_model, name))
+        open_light(
+            Origin(model=name, allow_pickle=True), name, ALL_TOKENS, partial(load_model, name)
+        )
     except UnknownArchitecture as reason:
         return f"torch, since {reason}"
     return "light"
