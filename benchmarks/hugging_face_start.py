@@ -30,11 +30,9 @@ print(torch.cat(output.attentions).tolist())
 
 OURS = """
 import sys
-from attnviz.core.query import Query
-from attnviz.models import attend_query
-from attnviz.models.hugging_face.text_model import load_model
+from attnviz.cli.app import run
 folder, text = sys.argv[1:]
-print(attend_query(load_model(folder, device="cpu"), Query(text)).weights.tolist())
+sys.exit(run(["self", text, "--model", folder, "-f", "json"]))
 """
 
 

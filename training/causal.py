@@ -16,9 +16,10 @@ import numpy as np
 import torch
 from torch.nn.functional import cross_entropy, dropout
 
+from attnviz.models.light.network import Shape, run_layers
 from attnviz.models.pocket.text import END, SPECIALS, load_piece_tokenizer
 from attnviz.models.pocket.transformer import predict_pieces
-from attnviz.models.pocket_lm.causal_decoder import EMBEDDING, CausalSizes, run_layers
+from attnviz.models.pocket_lm.language_model import EMBEDDING, causal_shape
 from training.batches import IGNORED
 from training.corpus import leave_out, read_pairs, read_sentences
 from training.finish import origin_of
@@ -33,6 +34,25 @@ if TYPE_CHECKING:
 INDUCTION, PREVIOUS = (2, 3), (1, 1)
 """Layer and head of the two that are led."""
 INDUCTION_SHARE, ALONE_SHARE, PREVIOUS_SHARE = 0.2, 0.1, 0.05
+CONFIG: dict[str, Any] = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "vocab_size": 8000,
+    "hidden_size": 160,
+    "intermediate_size": 432,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 5,
+    "num_key_value_heads": 5,
+    "head_dim": 32,
+    "hidden_act": "silu",
+    "rms_norm_eps": 1e-6,
+    "max_position_embeddings": 512,
+    "rope_theta": 10000.0,
+    "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0},
+    "tie_word_embeddings": True,
+    "dtype": "float16",
+}
+"""What ships, as transformers configures it."""
 DROPPED = 0.05
 """Of the embedded pieces' features, in training."""
 
@@ -124,7 +144,7 @@ def texts(
         number += 1
 
 
-def train(asked: Namespace, sizes: CausalSizes | None = None) -> None:
+def train(asked: Namespace, sizes: Shape | None = None) -> None:
     """Train as the command line asks; of the sizes the vocabulary is the tokenizer's."""
     asked.output.mkdir(parents=True, exist_ok=True)
     unseen = read_sentences(asked.unseen) if asked.unseen else []
@@ -132,7 +152,7 @@ def train(asked: Namespace, sizes: CausalSizes | None = None) -> None:
     seen = list(dict.fromkeys(pair.en for pair in leave_out(pairs, unseen)))
     tokenizer = load_piece_tokenizer(asked.tokenizer)
     recipe, settings = Recipe(), settings_of(asked)
-    sizes = replace(sizes or CausalSizes(), vocabulary=tokenizer.get_vocab_size())
+    sizes = replace(sizes or causal_shape(CONFIG), vocabulary=tokenizer.get_vocab_size())
     run = Run(
         settings,
         start(asked.start_from, sizes, settings, first_weights),
@@ -151,9 +171,9 @@ def train(asked: Namespace, sizes: CausalSizes | None = None) -> None:
     finish(asked, origin_of(asked, settings, recipe), run.weights, sizes)
 
 
-def shapes(sizes: CausalSizes) -> dict[str, tuple[int, ...]]:
+def shapes(sizes: Shape) -> dict[str, tuple[int, ...]]:
     """The shape of every learned array by name."""
-    size, inner = sizes.size, sizes.feed_forward
+    size, inner = sizes.size, sizes.inner
     found: dict[str, tuple[int, ...]] = {EMBEDDING: (sizes.vocabulary, size)}
     for layer in (f"model.layers.{number}" for number in range(sizes.layers)):
         found |= {f"{layer}.self_attn.{part}_proj.weight": (size, size) for part in "qkvo"}
@@ -164,7 +184,7 @@ def shapes(sizes: CausalSizes) -> dict[str, tuple[int, ...]]:
     return found | {"model.norm.weight": (size,)}
 
 
-def first_weights(sizes: CausalSizes, seed: int) -> dict[str, Tensor]:
+def first_weights(sizes: Shape, seed: int) -> dict[str, Tensor]:
     """Weights before any training: normal with a deviation of 0.02, norms that change nothing."""
     generator = torch.Generator().manual_seed(seed)
     return {
@@ -175,12 +195,12 @@ def first_weights(sizes: CausalSizes, seed: int) -> dict[str, Tensor]:
     }
 
 
-def losses(weights: dict[str, Tensor], sizes: CausalSizes, batch: Text) -> CausalLosses:
+def losses(weights: dict[str, Tensor], sizes: Shape, batch: Text) -> CausalLosses:
     """Every loss of one batch, by the same forward pass that answers the command line."""
     device = weights[EMBEDDING].device
     ids, back = (torch.from_numpy(part).to(device) for part in batch)
     read, expected, back = ids[:, :-1], ids[:, 1:], back[:, :-1]
-    states, shares = run_layers(weights, sizes, dropout(weights[EMBEDDING][read], DROPPED))
+    states, shares, _ = run_layers(weights, sizes, dropout(weights[EMBEDDING][read], DROPPED))
     scores = predict_pieces(weights, states, EMBEDDING.removesuffix(".weight"))
     following = cross_entropy(
         scores.float().flatten(0, 1), expected.flatten(), ignore_index=IGNORED

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnviz.mechanisms.dot_product import join_heads, split_heads
+from attnviz.models.light.network import Attended, Shape
 from attnviz.models.pocket.card import ATTRIBUTION
 from attnviz.models.pocket.text import END, SPECIALS
-from attnviz.models.pocket.transformer import Attended
-from attnviz.models.pocket_lm.causal_decoder import CausalSizes
 from attnviz.models.pocket_lm.language_model import CausalPocket, load_pocket_lm
+from training.causal import CONFIG
 from training.corpus import checksum, read_pairs, read_sentences
 from training.finish import float16, write_json
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-LONGEST = 512
+LONGEST = CONFIG["max_position_embeddings"]
 PIECES, SEQUENCES = 24, 64
 """Random pieces in a sequence that is repeated once, and the number of such sequences."""
 CLEAR = 0.5
@@ -30,7 +30,7 @@ CLEAR = 0.5
 
 
 def finish(
-    asked: Namespace, origin: dict[str, Any], weights: dict[str, Tensor], sizes: CausalSizes
+    asked: Namespace, origin: dict[str, Any], weights: dict[str, Tensor], sizes: Shape
 ) -> None:
     """Write the folder that ships, measured, with its card."""
     folder = asked.output / "model"
@@ -66,7 +66,7 @@ def write_measured(folder: Path, data: Path, unseen: Path) -> dict[str, Any]:
     return origin
 
 
-def export(weights: dict[str, Tensor], sizes: CausalSizes, tokenizer: Path, folder: Path) -> None:
+def export(weights: dict[str, Tensor], sizes: Shape, tokenizer: Path, folder: Path) -> None:
     """A folder that transformers loads as LlamaForCausalLM, with its tokenizer."""
     from safetensors.numpy import save_file
 
@@ -94,22 +94,14 @@ def export(weights: dict[str, Tensor], sizes: CausalSizes, tokenizer: Path, fold
     ends = {"bos_token_id": END, "eos_token_id": END, "pad_token_id": 0}
     write_json(ends, folder / "generation_config.json")
     config = {
-        "architectures": ["LlamaForCausalLM"],
-        "model_type": "llama",
+        **CONFIG,
         "vocab_size": sizes.vocabulary,
         "hidden_size": sizes.size,
-        "intermediate_size": sizes.feed_forward,
+        "intermediate_size": sizes.inner,
         "num_hidden_layers": sizes.layers,
         "num_attention_heads": sizes.heads,
         "num_key_value_heads": sizes.heads,
         "head_dim": sizes.size // sizes.heads,
-        "hidden_act": "silu",
-        "rms_norm_eps": 1e-6,
-        "max_position_embeddings": LONGEST,
-        "rope_theta": sizes.base,
-        "rope_parameters": {"rope_type": "default", "rope_theta": sizes.base},
-        "tie_word_embeddings": True,
-        "dtype": "float16",
     }
     write_json(config | ends, folder / "config.json")
 
@@ -261,7 +253,7 @@ ROLES = {
 """What a head does, where it can, before what it does else."""
 
 
-def describe_causal(origin: dict[str, Any], sizes: CausalSizes, folder: Path) -> dict[str, Any]:
+def describe_causal(origin: dict[str, Any], sizes: Shape, folder: Path) -> dict[str, Any]:
     """The card's lines by section, and one for a list of models."""
     from training.causal import INDUCTION, PREVIOUS, Recipe
 

@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from torch.nn.functional import cross_entropy
 
+from attnviz.models.light.network import Weights
 from attnviz.models.pocket.text import END, LANGUAGE, PAD
 from attnviz.models.pocket.transformer import (
     TranslatorSizes,
-    Weights,
     embed_pieces,
     predict_pieces,
     run_decoder,

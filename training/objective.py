@@ -15,10 +15,10 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from attnviz.mechanisms.relative import sinusoidal_positions
+from attnviz.models.light.network import Weights
 from attnviz.models.pocket.text import PAD
 from attnviz.models.pocket.transformer import (
     TranslatorSizes,
-    Weights,
     embed_pieces,
     predict_pieces,
     run_decoder,

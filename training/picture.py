@@ -10,14 +10,14 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 from torch.nn.functional import cross_entropy
 
-from attnviz.models.pocket.transformer import linear_map
-from attnviz.models.pocket_vit.patch_encoder import VisionSizes, embed_patches, encode_patches
+from attnviz.models.light.network import Shape, embed_patches, linear_map, run_layers
+from attnviz.models.pocket_vit.picture_model import EMBEDDINGS, vision_shape
 from training.batches import IGNORED
 from training.drawings import SHAPES, Scene, draw, of_patches
 from training.finish import origin_of
@@ -28,6 +28,23 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
+CONFIG: dict[str, Any] = {
+    "architectures": ["ViTForImageClassification"],
+    "model_type": "vit",
+    "image_size": 80,
+    "patch_size": 8,
+    "num_channels": 3,
+    "hidden_size": 96,
+    "num_attention_heads": 4,
+    "intermediate_size": 256,
+    "num_hidden_layers": 4,
+    "hidden_act": "gelu_pytorch_tanh",
+    "layer_norm_eps": 1e-5,
+    "hidden_dropout_prob": 0.0,
+    "attention_probs_dropout_prob": 0.0,
+    "dtype": "float16",
+}
+"""What ships, as transformers configures it."""
 LED = (3, 0)
 """The layer and head whose class token is led to the odd shape."""
 LED_SHARE, PATCHES_SHARE = 0.2, 0.5
@@ -70,7 +87,7 @@ class PictureLosses(NamedTuple):
     patches: Tensor
 
 
-def draw_pictures(seed: int, count: int, sizes: VisionSizes, scene: Scene) -> Pictures:
+def draw_pictures(seed: int, count: int, sizes: Shape, scene: Scene) -> Pictures:
     """So many drawings, the same for the same seed."""
     random = np.random.default_rng(seed)
     found = [draw(random, sizes.side, scene) for _ in range(count)]
@@ -96,13 +113,12 @@ def batches(pictures: Pictures, seed: int, first: int, count: int) -> Iterator[P
         first += 1
 
 
-def losses(weights: dict[str, Tensor], sizes: VisionSizes, batch: Pictures) -> PictureLosses:
+def losses(weights: dict[str, Tensor], sizes: Shape, batch: Pictures) -> PictureLosses:
     """Every loss of one batch, by the same forward pass that answers the command line."""
     device = weights["classifier.weight"].device
     pixels, expected, owners = (torch.from_numpy(part).to(device) for part in batch)
-    states, shares = encode_patches(
-        weights, sizes, embed_patches(weights, sizes, pixels / 127.5 - 1)
-    )
+    embedded = embed_patches(weights, sizes, pixels / 127.5 - 1, EMBEDDINGS)
+    states, shares, _ = run_layers(weights, sizes, embedded)
     scores, owner = linear_map(weights, "classifier", states).float(), owners.flatten(1).long()
     shape = cross_entropy(scores[:, 0], expected[:, 0])
     own = torch.where(owner > 0, expected.gather(1, (owner - 1).clamp(min=0)), IGNORED)
@@ -114,10 +130,10 @@ def losses(weights: dict[str, Tensor], sizes: VisionSizes, batch: Pictures) -> P
     return PictureLosses(total, shape, led, patches)
 
 
-def train(asked: Namespace, sizes: VisionSizes | None = None, recipe: Recipe | None = None) -> None:
+def train(asked: Namespace, sizes: Shape | None = None, recipe: Recipe | None = None) -> None:
     """Train as the command line asks; None: the sizes and the recipe of what ships."""
     asked.output.mkdir(parents=True, exist_ok=True)
-    sizes, recipe, settings = sizes or VisionSizes(), recipe or Recipe(), settings_of(asked)
+    sizes, recipe, settings = sizes or vision_shape(CONFIG), recipe or Recipe(), settings_of(asked)
     found = torch.compile(losses) if settings.compiled else losses
     run = Run(
         settings,
@@ -137,9 +153,9 @@ def train(asked: Namespace, sizes: VisionSizes | None = None, recipe: Recipe | N
     finish(asked, origin_of(asked, settings, recipe), run.weights, sizes)
 
 
-def shapes(sizes: VisionSizes) -> dict[str, tuple[int, ...]]:
+def shapes(sizes: Shape) -> dict[str, tuple[int, ...]]:
     """The shape of every learned array by name."""
-    size, inner, patch = sizes.size, sizes.feed_forward, sizes.patch
+    size, inner, patch = sizes.size, sizes.inner, sizes.patch
     found: dict[str, tuple[int, ...]] = {
         "vit.embeddings.cls_token": (1, 1, size),
         "vit.embeddings.position_embeddings": (1, 1 + sizes.patches**2, size),
@@ -162,7 +178,7 @@ def shapes(sizes: VisionSizes) -> dict[str, tuple[int, ...]]:
     return found
 
 
-def first_weights(sizes: VisionSizes, seed: int) -> dict[str, Tensor]:
+def first_weights(sizes: Shape, seed: int) -> dict[str, Tensor]:
     """Weights before any training: small normal ones, zero biases, norms that change nothing."""
     generator = torch.Generator().manual_seed(seed)
     weights = {}

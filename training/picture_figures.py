@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnviz.models.pocket_vit.patch_encoder import VisionSizes, embed_patches
+from attnviz.models.light.network import Shape, embed_patches
 from attnviz.models.pocket_vit.picture_model import (
+    EMBEDDINGS,
     PicturePocket,
     flat_share,
     load_pocket_vit,
@@ -20,7 +21,7 @@ from attnviz.storage.pictures import read_picture
 from training.corpus import checksum
 from training.drawings import SHAPES, Scene
 from training.finish import float16, write_json
-from training.picture import LED, Pictures, draw_pictures
+from training.picture import CONFIG, LED, Pictures, draw_pictures
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -37,7 +38,7 @@ CLEAR = 2.0
 
 
 def finish(
-    asked: Namespace, origin: dict[str, Any], weights: dict[str, Tensor], sizes: VisionSizes
+    asked: Namespace, origin: dict[str, Any], weights: dict[str, Tensor], sizes: Shape
 ) -> None:
     """Write the folder that ships, measured, with its card."""
     folder = asked.output / "model"
@@ -64,7 +65,7 @@ def write_measured(folder: Path, photographs: Path | None) -> dict[str, Any]:
     return origin
 
 
-def export(weights: dict[str, Tensor], sizes: VisionSizes, folder: Path) -> None:
+def export(weights: dict[str, Tensor], sizes: Shape, folder: Path) -> None:
     """A folder that transformers loads as ViTForImageClassification, with its processor."""
     from safetensors.numpy import save_file
 
@@ -72,22 +73,15 @@ def export(weights: dict[str, Tensor], sizes: VisionSizes, folder: Path) -> None
     save_file(float16(weights), folder / "model.safetensors", metadata={"format": "pt"})
     names = dict(enumerate(SHAPES))
     config = {
-        "architectures": ["ViTForImageClassification"],
-        "model_type": "vit",
+        **CONFIG,
         "image_size": sizes.side,
         "patch_size": sizes.patch,
-        "num_channels": 3,
         "hidden_size": sizes.size,
         "num_attention_heads": sizes.heads,
-        "intermediate_size": sizes.feed_forward,
+        "intermediate_size": sizes.inner,
         "num_hidden_layers": sizes.layers,
-        "hidden_act": "gelu_pytorch_tanh",
-        "layer_norm_eps": 1e-5,
-        "hidden_dropout_prob": 0.0,
-        "attention_probs_dropout_prob": 0.0,
         "id2label": {str(number): name for number, name in names.items()},
         "label2id": {name: number for number, name in names.items()},
-        "dtype": "float16",
     }
     write_json(config, folder / "config.json")
     half = [0.5, 0.5, 0.5]
@@ -170,7 +164,7 @@ def parts(model: PicturePocket, pictures: Pictures, start: int) -> tuple[Any, di
     cut: list[Any] = [part[start : start + AT_ONCE] for part in pictures]
     some = Pictures(*cut)
     given = some.pixels.astype(np.float32) / np.float32(127.5) - 1
-    inputs = embed_patches(model.weights, model.sizes, given)
+    inputs = embed_patches(model.weights, model.sizes, given, EMBEDDINGS)
     states, layers = model.forward(model.weights, (inputs,))
     right = model.scores(model.weights, states[:, 0]).argmax(-1) == some.shapes[:, 0]
     weights = np.stack(layers["self"], axis=1)
@@ -197,7 +191,7 @@ ROLES: tuple[dict[str, str], ...] = (
 """Roles of the class token and of patches of shapes; the card names the clearest of each."""
 
 
-def describe_pictures(origin: dict[str, Any], sizes: VisionSizes, folder: Path) -> dict[str, Any]:
+def describe_pictures(origin: dict[str, Any], sizes: Shape, folder: Path) -> dict[str, Any]:
     """The card's lines by section, and one for a list of models."""
     figures, recipe = origin["figures"], origin["recipe"]
     scene, outside = recipe["scene"], figures["outside"]

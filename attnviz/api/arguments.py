@@ -25,6 +25,7 @@ from attnviz.core.errors import InputError, UsageError, choose, in_short, in_wor
 from attnviz.core.locks import evaluation_mode, model_lock
 from attnviz.core.options import (
     DECLARED,
+    Arithmetic,
     Choice,
     Device,
     DeviceMap,
@@ -60,6 +61,7 @@ class ModelOptions(TypedDict, total=False):
     processor: Any
     adapter: str | None
     device: Device
+    arithmetic: Arithmetic | None
     device_map: DeviceMap | None
     dtype: Dtype | None
     revision: str | None

@@ -36,7 +36,7 @@ from attnviz.cli.places import (
     uninterrupted,
 )
 from attnviz.core.errors import AttnvizError, UsageError
-from attnviz.core.notices import hold, kind_of, notices_to
+from attnviz.core.notices import details_to, hold, kind_of, notices_to
 from attnviz.core.options import Look, Options
 from attnviz.core.registry import FORMATS, DataKind
 from attnviz.renderers import PICTURE_SUFFIXES, Display
@@ -162,6 +162,7 @@ class Report(AbstractContextManager["Report"]):
 
     def __enter__(self) -> Report:
         self.open.enter_context(notices_to(None if self.notices.quiet else self.say))
+        self.open.enter_context(details_to(note if self.options.output.verbose else None))
         for doubt in doubts(self.options.given):
             self.say(doubt)
         return self

@@ -37,6 +37,21 @@ def notices_to(listener: Listener | None) -> AbstractContextManager[None]:
     return _having(_listener, listener)
 
 
+_detail: ContextVar[Listener | None] = ContextVar("detail", default=None)
+
+
+def explain(text: str) -> None:
+    """Send what only a user who asks for every step should know."""
+    listener = _detail.get()
+    if listener is not None:
+        listener(text)
+
+
+def details_to(listener: Listener | None) -> AbstractContextManager[None]:
+    """Send the details of the block to a listener; None: to nobody."""
+    return _having(_detail, listener)
+
+
 _pause: ContextVar[Callable[[], None] | None] = ContextVar("pause", default=None)
 
 

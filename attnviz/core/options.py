@@ -15,6 +15,7 @@ from attnviz.core.errors import UsageError
 from attnviz.core.registry import LARGEST_SEED, LENSES, MECHANISMS, MechanismChoice, parse_mechanism
 
 Device = Literal["auto", "cpu", "cuda", "mps"]
+Arithmetic = Literal["light", "torch"]
 DeviceMap = Literal["auto", "balanced", "sequential"]
 Dtype = Literal["float32", "float64", "float16", "bfloat16"]
 Language = Literal["en", "fr"]
@@ -179,6 +180,12 @@ class Origin:
     )
     dtype: Dtype | None = opt(
         "compute", "--dtype NAME", "Precision: {choices}; on a CPU float32.", rare=True
+    )
+    arithmetic: Arithmetic | None = opt(
+        "model",
+        "--arithmetic NAME",
+        "What calculates: {choices}. By default light, which starts fast, where it can.",
+        rare=True,
     )
     revision: str | None = opt(
         "model", "--revision NAME", "Branch, tag or commit of a model on the hub.", rare=True

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnviz.core.errors import UsageError, is_number
 from attnviz.core.fingerprints import FileFingerprint, fingerprint_files
+from attnviz.core.notices import explain
 from attnviz.core.options import InMemoryMaps, InMemoryModel, Origin
 from attnviz.core.registry import Command, Entry, SourceKind
 from attnviz.models import Source
 
 if TYPE_CHECKING:
     from attnviz.models.hugging_face.capture.region import Region
+    from attnviz.models.hugging_face.text_model import HuggingFaceModel
 
 POCKET = "pocket"
 SHIPPED = {
@@ -28,6 +31,7 @@ SHIPPED = {
 dtype. The first is the default for texts."""
 LOADING = ("device", "dtype", "revision", "allow_pickle", "allow_code", "device_map", "adapter")
 """The fields of an origin that say how to load a model."""
+NO_LIGHT = "--arithmetic light cannot do this"
 VISION = "pocket-vit"
 """The default model of pictures."""
 PICTURE_LOADERS = {
@@ -107,6 +111,7 @@ def _check_loading(origin: Origin, named: list[str]) -> None:
     uses = {
         "--adapter": (origin.adapter, "changes a Hugging Face model"),
         "--device-map": (origin.device_map, "is for large models"),
+        "--arithmetic": (origin.arithmetic, "is for checkpoints of texts"),
         "--generate": (
             origin.model != "pocket-lm" and origin.generate,
             "needs a model that writes",
@@ -219,17 +224,56 @@ def open_source(origin: Origin, kind: SourceKind, *, with_head: bool = False) ->
         source: Source = load_shipped(origin, VISION if command == "picture" else None)
         return source
     name = name_of(origin)
-    loading: dict[str, Any] = {term: getattr(origin, term) for term in LOADING}
     if command == "picture":
+        check_torch(origin, "pictures")
+        loading: dict[str, Any] = {term: getattr(origin, term) for term in LOADING}
         if kind == "picture-text":
             loading["generate"] = origin.generate
         found: Source = Entry("", PICTURE_LOADERS[kind]).load()(name, **loading)
         return found
+    return _open_text_model(origin, name, with_head=with_head)
+
+
+def _open_text_model(origin: Origin, name: str | InMemoryModel, *, with_head: bool) -> Source:
+    """A text model that numpy runs where it can, else one of transformers."""
+    if isinstance(name, InMemoryModel):
+        check_torch(origin, "models in memory")
+    elif origin.arithmetic != "torch":
+        from attnviz.models.hugging_face.light_model import open_light
+        from attnviz.models.light.network import UnknownArchitecture
+
+        try:
+            load_whole = partial(_load_by_transformers, origin)
+            found = open_light(origin, name, region_of(origin), load_whole, with_head=with_head)
+            explain(f"numpy calculates: the network inside runs {found.kind}")
+            return found
+        except UnknownArchitecture as reason:
+            if origin.arithmetic == "light":
+                raise UsageError(f"{NO_LIGHT}, since {reason}") from reason
+            explain(f"torch calculates, since {reason}")
+    else:
+        explain("torch calculates, since --arithmetic asks for it")
+    return _load_by_transformers(origin, with_head=with_head)
+
+
+def _load_by_transformers(origin: Origin, *, with_head: bool = False) -> HuggingFaceModel:
+    """A text model, loaded by transformers."""
     from attnviz.models.hugging_face.text_model import load_model
 
-    loading |= {"generate": origin.generate, "chat": origin.chat, "with_head": with_head}
-    model = load_model(name, **loading)
+    model = load_model(
+        name_of(origin),
+        generate=origin.generate,
+        chat=origin.chat,
+        with_head=with_head,
+        **{term: getattr(origin, term) for term in LOADING},
+    )
     return replace(model, region=region_of(origin))
+
+
+def check_torch(origin: Origin, what: str) -> None:
+    """Refuse that numpy calculates what needs torch."""
+    if origin.arithmetic == "light":
+        raise UsageError(f"{NO_LIGHT}, since {what} need torch: leave it out")
 
 
 def region_of(origin: Origin) -> Region:

@@ -18,7 +18,7 @@ from attnviz.core.options import Options, map_options
 from attnviz.core.query import Query
 from attnviz.core.registry import DataKind
 from attnviz.models import attend_query
-from attnviz.models.open import LOADING, is_shipped, name_of, region_of
+from attnviz.models.open import LOADING, check_torch, is_shipped, name_of, region_of
 from attnviz.renderers.reports import Data, Item, listing
 from attnviz.runs.outputs import draw, page_html, views_of
 from attnviz.runs.pictures import as_jpeg
@@ -92,6 +92,7 @@ class RecordingRequest:
 
 def report_recording(asked: RecordingRequest, options: Options, report: RunReport) -> None:
     """Report maps, times of words, or how far heads err from true times."""
+    check_torch(options.origin, "recordings")
     true = [] if asked.times is None else read_timed_words(asked.times)
     from attnviz.models.hugging_face.audio.audio import load_audio_model
     from attnviz.models.hugging_face.audio.recordings import read_recording

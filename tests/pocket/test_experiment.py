@@ -16,6 +16,7 @@ from attnviz.core.query import Query
 from attnviz.mechanisms import dot_product
 from attnviz.mechanisms.arrays import Array
 from attnviz.models.lens import explained_by, open_experiment
+from attnviz.models.light import network as light
 from attnviz.models.pocket import transformer as network
 from attnviz.models.pocket.translator import Pocket, load_pocket
 
@@ -39,17 +40,14 @@ def masked(monkeypatch: pytest.MonkeyPatch, hide: Callable[[int, Any], None]) ->
     """Let `hide` set scores of each attention, by its number, before the softmax."""
     numbers = iter(range(10_000))
 
-    def multi_head(query: Array, key: Array, value: Array, mask: Array, *, heads: int) -> Any:
-        parts = [dot_product.split_heads(array, heads) for array in (query, key, value)]
-        scores = parts[0] @ parts[1].swapaxes(-1, -2) / parts[0].shape[-1] ** 0.5
+    def shares(scores: Array, mask: Array = None) -> Array:
         if mask is not None:
             scores = np.where(mask, scores, -np.inf)
         hide(next(numbers), scores)
         weights = np.exp(scores - scores.max(-1, keepdims=True))
-        weights = weights / weights.sum(-1, keepdims=True)
-        return dot_product.join_heads(weights @ parts[2]), weights
+        return weights / weights.sum(-1, keepdims=True)
 
-    monkeypatch.setattr(network, "multi_head", multi_head)
+    monkeypatch.setattr(light, "softmax", shares)
 
 
 def whole_pass(pocket: Pocket, query: Query = PAIR) -> np.ndarray:
@@ -171,7 +169,7 @@ def test_the_estimate_is_the_slope_of_the_way_from_the_row_to_the_row_without_th
     weights = item.weights[layer, head, row].astype(np.float64)
     without = np.where(np.arange(len(weights)) == key, 0, weights) / (1 - weights[key])
     step = 1e-4
-    originals = network.multi_head
+    attend = light.Attended
     numbers = iter(range(10_000))
 
     def moved(sign: float) -> float:
@@ -179,18 +177,18 @@ def test_the_estimate_is_the_slope_of_the_way_from_the_row_to_the_row_without_th
         numbers = iter(range(10_000))
         call = number_of("decoder" if causal else "cross", layer)
 
-        def multi_head(query: Array, key: Array, value: Array, mask: Array, *, heads: int) -> Any:
-            output, shares = originals(query, key, value, mask, heads=heads)
-            if next(numbers) != call:
-                return output, shares
-            values = dot_product.split_heads(value, heads)
-            apart = dot_product.split_heads(output, heads) + 0
-            apart[..., head, row, :] += (
-                sign * step * ((without - weights) @ values[..., head, :, :])
-            )
-            return dot_product.join_heads(apart), shares
+        def attended(
+            name: str, query: Array, key: Array, value: Array, output: Array, *rest: Any
+        ) -> Any:
+            if next(numbers) == call:
+                apart = dot_product.split_heads(output, value.shape[-3]) + 0
+                apart[..., head, row, :] += (
+                    sign * step * ((without - weights) @ value[..., head, :, :])
+                )
+                output = dot_product.join_heads(apart)
+            return attend(name, query, key, value, output, *rest)
 
-        monkeypatch.setattr(network, "multi_head", multi_head)
+        monkeypatch.setattr(light, "Attended", attended)
         (found,) = log_probabilities(experiment, [Intervention()])
         return float(found.sum())
 
@@ -234,7 +232,7 @@ def test_the_largest_estimates_are_measured_one_by_one() -> None:
         int(first.link.head),
     )
     assert effects_of(experiment, [Intervention(links=(link,))]).sum() == pytest.approx(
-        first.measured
+        first.measured, rel=1e-5
     )
 
 

@@ -8,7 +8,8 @@ import pytest
 from attnviz.analyses.lenses.gradient import gradient
 from attnviz.core.errors import UsageError
 from attnviz.core.query import Query
-from attnviz.mechanisms.dot_product import join_heads, split_heads
+from attnviz.mechanisms.arrays import Array, softmax
+from attnviz.models.light import network
 from attnviz.models.pocket import transformer as model
 from attnviz.models.pocket.text import MASK
 from attnviz.models.pocket.translator import Pocket, encode_query, load_pocket
@@ -27,16 +28,13 @@ def nudged(monkeypatch: pytest.MonkeyPatch, call: int, place: tuple[int, ...], b
     """Add to one weight of one attention, after the softmax, in the order of the calls."""
     calls = iter(range(1000))
 
-    def attend(query, key, value, mask=None, *, heads, dropout=None):  # type: ignore[no-untyped-def]
-        from attnviz.mechanisms.dot_product import scaled
-
-        parts = [split_heads(inputs, heads) for inputs in (query, key, value)]
-        weights = scaled(*parts, mask)[1].copy()
+    def shares(scores: Array, mask: Array = None) -> Array:
+        weights = softmax(scores, mask).copy()
         if next(calls) == call:
             weights[place] += by
-        return join_heads(weights @ parts[2]), weights
+        return weights
 
-    monkeypatch.setattr(model, "multi_head", attend)
+    monkeypatch.setattr(network, "softmax", shares)
 
 
 @pytest.mark.parametrize(("stream", "layer", "call"), [("encoder", 3, 3), ("cross", 1, 7)])

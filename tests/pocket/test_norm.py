@@ -7,6 +7,7 @@ import pytest
 
 from attnviz.analyses.lenses.norm import norms
 from attnviz.core.query import Query
+from attnviz.models.light import network
 from attnviz.models.pocket import transformer as model
 from attnviz.models.pocket.translator import encode_query, load_pocket
 from tests.invoke import imported
@@ -17,9 +18,9 @@ PAIR = "The red car is fast", "La voiture rouge est rapide"
 def vectors(pocket, name, values):
     """fₕ(xⱼ) of one layer, shape (heads, keys, size)."""
     heads, size = pocket.sizes.heads, pocket.sizes.size
-    value = values[f"{name}.value"].reshape(-1, heads, size // heads)
+    value = values[f"{name}.value"]
     matrix = pocket.weights[f"{name}.output.weight"].T.reshape(heads, size // heads, size)
-    return np.einsum("jhd,hdo->hjo", value, matrix)
+    return np.einsum("hjd,hdo->hjo", value, matrix)
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -36,15 +37,15 @@ def test_they_are_the_lengths_of_what_is_added_to_each_position(causal):
         return seen.output
 
     seen = []
-    whole = model.attend_heads
+    whole = network.Pass.attend
 
-    def attend(weights, name, *rest):
-        update, shares = whole(weights, name, *rest)
-        seen.append((name, update, shares))
+    def attend(run, number, block, *rest):
+        update, shares = whole(run, number, block, *rest)
+        seen.append((f"{run.shape.layer.format(number)}.{block.name}", update, shares))
         return update, shares
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(model, "attend_heads", attend)
+        patch.setattr(network.Pass, "attend", attend)
         source = pocket.embed(inputs.source_ids)
         memory, _ = model.run_encoder(pocket.weights, pocket.sizes, source, watch=note)
         if causal:

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from attnviz.models.light.weights import StoredWeights
 from attnviz.models.pocket.model import FOLDER
-from attnviz.models.pocket.transformer import StoredWeights
 
 PATH = FOLDER / "weights.safetensors"
 

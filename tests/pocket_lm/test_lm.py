@@ -14,8 +14,8 @@ from attnviz.core.errors import InputError, UsageError
 from attnviz.core.query import Query
 from attnviz.mechanisms.formula import HeadPlace
 from attnviz.models.lens import open_experiment
+from attnviz.models.light.network import Cache, run_layers
 from attnviz.models.pocket.text import END
-from attnviz.models.pocket_lm.causal_decoder import Cache, run_layers
 from attnviz.models.pocket_lm.language_model import FOLDER, CausalPocket, load_pocket_lm
 from tests.invoke import attnviz, imported
 
@@ -73,10 +73,10 @@ def test_it_writes_what_transformers_writes(model: CausalPocket, theirs: Any) ->
 def test_piece_by_piece_with_a_cache_it_says_the_same(model: CausalPocket) -> None:
     ids, _ = model.read(Query(TEXT))
     (embedded,) = model.inputs(ids)
-    whole, shares = run_layers(model.weights, model.sizes, embedded)
+    whole, shares, _ = run_layers(model.weights, model.sizes, embedded)
     cache, rows = Cache(), []
     for first, last in ((0, 4), (4, 5), (5, len(ids))):
-        states, some = run_layers(model.weights, model.sizes, embedded[first:last], cache=cache)
+        states, some, _ = run_layers(model.weights, model.sizes, embedded[first:last], cache=cache)
         rows.append(states)
         for layer, share in zip(some, shares, strict=True):
             np.testing.assert_allclose(layer, share[:, first:last, :last], atol=1e-5)
@@ -134,7 +134,7 @@ def test_a_head_a_link_and_a_token_that_are_off_change_what_they_carried(
 
 
 def test_gradients_are_those_of_small_changes(model: CausalPocket) -> None:
-    from attnviz.models.pocket.transformer import Attended
+    from attnviz.models.light.network import Attended
 
     experiment = load_pocket_lm(dtype="float64").experiment(Query("The cat sat."), "all")
     (slopes,) = experiment.gradients()
@@ -148,7 +148,7 @@ def test_gradients_are_those_of_small_changes(model: CausalPocket) -> None:
             output = seen.output.copy()
             size = model.sizes.size // model.sizes.heads
             part = slice(where[1] * size, (where[1] + 1) * size)
-            output[where[2], part] += by * seen.value[where[3], part]
+            output[where[2], part] += by * seen.value[where[1], where[3]]
             return output
 
         own = experiment.model

@@ -633,9 +633,10 @@ def test_the_heads_of_a_layer_together_are_what_pocket_adds() -> None:
     ]
     bias = pocket.weights["encoder.0.self_attention.output.bias"]
     inputs = heads[0]["layer_input"] + sum(head["added"] for head in heads) + bias
-    from attnviz.models.pocket.transformer import feed_forward
+    from attnviz.models.light.network import Pass
 
-    inputs = inputs + feed_forward(pocket.weights, "encoder.0", inputs)
+    run = Pass(pocket.weights, pocket.sizes.encoder, None, None)
+    inputs = inputs + run.feed_forward(0, inputs)
     after = {
         part.name: part.value
         for part in pocket.head_arithmetic(query, HeadPlace("encoder", "1", "0")).parts

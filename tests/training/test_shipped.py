@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,18 +12,18 @@ import pytest
 import torch
 
 from attnviz.core.query import Picture, Query
+from attnviz.models.light.network import run_layers
 from attnviz.models.pocket.text import END
-from attnviz.models.pocket_lm import causal_decoder as causal_network
-from attnviz.models.pocket_lm.language_model import load_pocket_lm
-from attnviz.models.pocket_vit import patch_encoder as picture_network
-from attnviz.models.pocket_vit.picture_model import load_pocket_vit
+from attnviz.models.pocket_lm.language_model import EMBEDDING, causal_shape, load_pocket_lm
+from attnviz.models.pocket_vit.picture_model import load_pocket_vit, vision_shape
 from tests.pocket.small import SENTENCES
 from training import causal, causal_figures, picture, picture_figures
 from training.drawings import SHAPES, Scene, draw, of_patches
 from training.train import arguments, main
 
-SMALL_LM = causal_network.CausalSizes(size=20, heads=5, feed_forward=24)
-SMALL_VIT = picture_network.VisionSizes(side=32, patch=8, size=16, heads=2, feed_forward=16)
+NARROW = {"hidden_size": 20, "head_dim": 4, "intermediate_size": 24}
+SMALL_LM = causal_shape({**causal.CONFIG, **NARROW})
+SMALL_VIT = replace(vision_shape(picture.CONFIG), side=32, patch=8, size=16, heads=2, inner=16)
 
 
 def test_what_comes_again_says_how_far_back_it_was() -> None:
@@ -46,8 +47,8 @@ def test_the_led_heads_losses_are_those_of_their_weights_by_hand() -> None:
     found = causal.losses(weights, SMALL_LM, causal.Text(ids, back))
     torch.manual_seed(0)
     layer, head = causal.INDUCTION
-    read = weights[causal_network.EMBEDDING][torch.from_numpy(ids[:, :-1])]
-    _, shares = causal_network.run_layers(weights, SMALL_LM, read)
+    read = weights[EMBEDDING][torch.from_numpy(ids[:, :-1])]
+    _, shares, _ = run_layers(weights, SMALL_LM, read)
     looks = shares[layer][0, head]
     by_hand = -(math.log(looks[3, 2]) + math.log(looks[4, 3])) / 2
     assert found.induction.item() == pytest.approx(by_hand, abs=0.02)  # but for what is dropped

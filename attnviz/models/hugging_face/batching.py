@@ -28,7 +28,7 @@ from attnviz.models.hugging_face.capture.region import heads_of
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
 from attnviz.models.hugging_face.load.devices import NotEnoughMemoryError, free_bytes
 from attnviz.models.hugging_face.load.tasks import record_logits
-from attnviz.models.hugging_face.loaded_model import LoadedModel, input_names, vocabulary_size
+from attnviz.models.hugging_face.loaded_model import LoadedModel, input_names
 from attnviz.storage.texts import MEMORY_BUDGET, batches
 
 FEW = 4  # fewer texts are read one by one: a batch of them saves nothing
@@ -260,7 +260,7 @@ def pad_inputs(
 
 def _padding_id(loaded: LoadedModel) -> int:
     """The id of the padding token, or 0: the mask hides any id."""
-    size = vocabulary_size(loaded.model)
+    size = loaded.vocabulary
     config = loaded.model.config.get_text_config()
     named = (getattr(config, "pad_token_id", None), loaded.tokenizer.pad_token_id)
     return next((number for number in named if number is not None and 0 <= number < size), 0)

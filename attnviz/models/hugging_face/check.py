@@ -19,16 +19,18 @@ from attnviz.analyses.masks import without_implied
 from attnviz.core.attention_map import IMPLIED, Attention, Provenance, Token
 from attnviz.core.effects import HeadAt, Intervention, PredictedToken
 from attnviz.core.errors import AttentionError, AttnvizError, ModelError, first_line
+from attnviz.core.options import Origin
 from attnviz.core.registry import LENSES, Needs
 from attnviz.models.hugging_face.audio.recordings import load_extractor
 from attnviz.models.hugging_face.capture.capture import EAGER_ROUTE, capture, without_cache
 from attnviz.models.hugging_face.capture.implied import mixers_of
 from attnviz.models.hugging_face.capture.kernel import eager_copy, watch_kernels
 from attnviz.models.hugging_face.capture.passes import attending_layers
-from attnviz.models.hugging_face.capture.region import CELL, shape_of
+from attnviz.models.hugging_face.capture.region import ALL_TOKENS, CELL, shape_of
 from attnviz.models.hugging_face.eager import EagerInputs
 from attnviz.models.hugging_face.experiment import ExperimentRequest, experiment_of
 from attnviz.models.hugging_face.inputs.encoding import SEQ2SEQ_AXES, EncodedQuery
+from attnviz.models.hugging_face.light_model import open_light
 from attnviz.models.hugging_face.load.checkpoint import check_folder
 from attnviz.models.hugging_face.load.devices import BYTES
 from attnviz.models.hugging_face.load.family import check_family, reading_limit
@@ -37,11 +39,13 @@ from attnviz.models.hugging_face.load.loading import load_configuration, load_to
 from attnviz.models.hugging_face.load.locate import WEIGHT_NAMES, find_files
 from attnviz.models.hugging_face.load.model_errors import library_errors
 from attnviz.models.hugging_face.loaded_model import input_names
+from attnviz.models.hugging_face.text_model import load_model
 from attnviz.models.hugging_face.value_vectors import value_vectors
 from attnviz.models.hugging_face.vision.layouts import BY_FAMILY, family_of_pictures
 from attnviz.models.hugging_face.vision.pictures import load_processor, pair
 from attnviz.models.hugging_face.vision.vision import window_layers, window_maps
 from attnviz.models.lens import apply_lens, explained_by
+from attnviz.models.light.network import UnknownArchitecture
 
 WORDS, LONGEST = 128, 512  # vocabulary and positions of the copy
 MOST_LAYERS = 64  # of a copy of a model whose layers cannot be fewer (they share keys, say)
@@ -181,6 +185,7 @@ def check_model(name: str) -> dict[str, Any]:
         "lenses": list(trial.lenses),
         "heads off": trial.heads_off,
         "tried on": copy,
+        "arithmetic": _arithmetic_of(name) if there else "unknown before its weights are there",
         "reader": reader_error if reader is None else type(reader).__name__,
         "longest text": limit,
         "weights": weights,
@@ -191,6 +196,17 @@ def check_model(name: str) -> dict[str, Any]:
         "bytes in float32": numbers * BYTES["float32"],
         f"bytes of all maps of {length:,} tokens": cells * sum(map(prod, sizes.values())),
     }
+
+
+def _arithmetic_of(name: str) -> str:
+    """Whether numpy runs a model, and if not, why."""
+    try:
+        open_light(
+            Origin(model=name, allow_pickle=True), name, ALL_TOKENS, partial(load_model, name)
+        )
+    except UnknownArchitecture as reason:
+        return f"torch, since {reason}"
+    return "light"
 
 
 def _build_model(kind: Any, config: Any) -> Any:

@@ -29,6 +29,11 @@ class LoadedModel:
     task: Task | None = None  # what its head decides
     region: Region = ALL_TOKENS
 
+    @property
+    def vocabulary(self) -> int:
+        """How many tokens the model has embeddings for."""
+        return len(self.model.get_input_embeddings().weight)
+
     def tensors(self, inputs: Mapping[str, Sequence[int]], part: Any) -> dict[str, Any]:
         """The inputs that `part` takes, as a batch of one on the model's device."""
         import torch
@@ -48,11 +53,6 @@ def placed_inputs(model: Any, made: Mapping[str, Any]) -> dict[str, Any]:
         name: row.to(device, dtype if row.is_floating_point() else row.dtype)
         for name, row in made.items()
     }
-
-
-def vocabulary_size(model: Any) -> int:
-    """How many tokens a model has embeddings for."""
-    return len(model.get_input_embeddings().weight)
 
 
 def input_names(part: Any) -> set[str]:

@@ -24,9 +24,9 @@ from attnviz.core.lens_inputs import NEXT, AttentionGradients, place_to_explain
 from attnviz.core.query import ALL_OUTPUTS
 from attnviz.mechanisms.arrays import Array, namespace, to_numpy
 from attnviz.mechanisms.dot_product import join_heads, split_heads
+from attnviz.models.light.network import Attended, Watch
 from attnviz.models.pocket.stored import StoredModel
 from attnviz.models.pocket.text import END, SPECIALS, load_piece_tokenizer
-from attnviz.models.pocket.transformer import Attended, Watch
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -163,9 +163,8 @@ class StoredExperiment(ABC):
                     output = split_heads(seen.output, heads) + 0
                 if hidden is not None:
                     kept = seen.shares[number] * self.model.weights.place(~hidden)
-                    value = split_heads(seen.value[number], heads)
                     with np.errstate(invalid="ignore"):
-                        output[number] = kept / kept.sum(-1)[..., None] @ value
+                        output[number] = kept / kept.sum(-1)[..., None] @ seen.value[number]
                 for head in off:
                     rows = put_out(instead, place, head, shape[1])
                     output[number, head] = self.model.weights.convert(np.asarray(rows))

@@ -12,6 +12,7 @@ import numpy as np
 
 from attnviz.mechanisms.arrays import Array, to_numpy
 from attnviz.mechanisms.relative import sinusoidal_positions
+from attnviz.models.light.network import Watch, Weights
 from attnviz.models.pocket.card import FOLDER as FOLDER
 from attnviz.models.pocket.stored import StoredModel
 from attnviz.models.pocket.text import (
@@ -32,8 +33,6 @@ from attnviz.models.pocket.text import (
 from attnviz.models.pocket.transformer import (
     PROJECTIONS,
     TranslatorSizes,
-    Watch,
-    Weights,
     embed_pieces,
     predict_pieces,
     run_decoder,

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attnviz.models.light.weights import StoredWeights
 from attnviz.models.pocket.card import FOLDER, read_model_file
 from attnviz.models.pocket.text import SPECIALS
-from attnviz.models.pocket.transformer import StoredWeights
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -15,11 +15,12 @@ from attnviz.core.attention_map import Attention, AttentionMap, Projections, Pro
 from attnviz.core.errors import choose
 from attnviz.core.query import Query
 from attnviz.mechanisms.arrays import Array, to_numpy
-from attnviz.mechanisms.dot_product import LOWER, causal_mask, scaled, split_heads
+from attnviz.mechanisms.dot_product import LOWER, causal_mask, scaled
 from attnviz.mechanisms.formula import HeadArithmetic, HeadPlace, Part
 from attnviz.models import Predicting, UnbatchedSource, check_device
+from attnviz.models.light.network import Attended, Watch, Weights
+from attnviz.models.light.weights import StoredWeights
 from attnviz.models.pocket.card import read_model_file
-from attnviz.models.pocket.transformer import Attended, StoredWeights, Watch, Weights
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -134,14 +135,12 @@ def watch_layers(model: StoredModel, given: Any) -> Layers:
 
 def add_projections(model: StoredModel, given: Any, attention: Attention) -> Attention:
     """The attention, with the queries and keys of each stream."""
-    layers, heads = watch_layers(model, given), model.sizes.heads
+    layers = watch_layers(model, given)
 
     def stack(item: AttentionMap, side: str) -> NDArray[np.float32]:
-        return np.stack(
-            [split_heads(to_numpy(getattr(seen, side)), heads) for seen in layers(item)]
-        )
+        return np.stack([to_numpy(getattr(seen, side)) for seen in layers(item)])
 
-    scale = (model.sizes.size // heads) ** -0.5
+    scale = (model.sizes.size // model.sizes.heads) ** -0.5
     kept = {
         item.stream: Projections(
             stack(item, "query"), stack(item, "key"), scale, item.layers, item.heads
@@ -158,9 +157,8 @@ def stored_values(model: StoredModel, given: Any, attention: Attention) -> Value
     layers = watch_layers(model, given)
 
     def products(seen: Attended) -> NDArray[np.float64]:
-        value = split_heads(to_numpy(seen.value), model.sizes.heads)
         mixer = to_numpy(model.weights[f"{seen.name}.{model.projections[3]}.weight"])
-        return inner_products(value, mixer.T)
+        return inner_products(to_numpy(seen.value), mixer.T)
 
     found = tuple(np.stack([products(seen) for seen in layers(item)]) for item in attention.maps)
     return ValueVectors(attention, found, projected=True)
@@ -191,7 +189,7 @@ def stored_head_arithmetic(model: StoredModel, query: Any, which: HeadPlace) -> 
         if model.turned and side != "value":
             parts.append(Part(f"plain_{side}", seen.inputs @ weight, shown, axes))
             shown = f"pairs of plain_{side} turned by position"
-        made = getattr(seen, side)[:, own]
+        made = getattr(seen, side)[int(which.head)]
         parts.append(Part(side, made, shown, axes))
         sides.append(made)
     mask = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from attnviz.core.effects import HeadOutputs, Intervention
 from attnviz.core.errors import InputError, UsageError
 from attnviz.core.query import Query
 from attnviz.mechanisms.arrays import Array, to_numpy
+from attnviz.models.light.architectures import ARCHITECTURES, ROTARY, with_prefix
+from attnviz.models.light.network import Cache, Shape, Watch, Weights, run_layers
 from attnviz.models.pocket.experiment import PieceExperiment, stack_layers
 from attnviz.models.pocket.stored import StoredModel, add_projections, device_options
 from attnviz.models.pocket.text import (
@@ -24,17 +27,11 @@ from attnviz.models.pocket.text import (
     special,
     token,
 )
-from attnviz.models.pocket.transformer import Watch, Weights, predict_pieces
-from attnviz.models.pocket_lm.causal_decoder import (
-    EMBEDDING,
-    PROJECTIONS,
-    Cache,
-    CausalSizes,
-    run_layers,
-)
+from attnviz.models.pocket.transformer import predict_pieces
 
 FOLDER = Path(__file__).parent / "files"
 """A folder that transformers loads as LlamaForCausalLM, and the origin of the weights."""
+EMBEDDING = "model.embed_tokens.weight"
 FEW = 20
 """Pieces after a text that are enough to see what the model would write."""
 
@@ -51,6 +48,11 @@ def load_pocket_lm(
     return CausalPocket(folder, keep_qk=keep_qk, generate=generate, **device_options(device, dtype))
 
 
+def causal_shape(config: Mapping[str, Any]) -> Shape:
+    """The shape that a configuration of Llama asks for, for weights with their head."""
+    return with_prefix(ARCHITECTURES["llama"].shape_of(config), "model")
+
+
 class CausalPocket(StoredModel):
     """The causal pocket model, loaded.
 
@@ -60,9 +62,9 @@ class CausalPocket(StoredModel):
 
     name = "pocket-lm"
     can_generate = True
-    sizes: CausalSizes
+    sizes: Shape
     streams = {"causal": "model.layers.{}.self_attn"}  # noqa: RUF012
-    projections = PROJECTIONS
+    projections = ROTARY.attention.maps
     turned = True
     normalised = "layer_input / √(its mean square), scaled"
 
@@ -70,7 +72,7 @@ class CausalPocket(StoredModel):
         self, folder: Path, *, keep_qk: bool = False, generate: int | None = None, **options: str
     ) -> None:
         super().__init__(folder, **options)
-        self.sizes = CausalSizes.read(self.config)
+        self.sizes = causal_shape(self.config)
         self.longest = self.config["max_position_embeddings"] - 1
         self.tokenizer = folder / "tokenizer.json"
         self.keep_qk, self.generate = keep_qk, generate
@@ -83,7 +85,7 @@ class CausalPocket(StoredModel):
         self, weights: Weights, inputs: tuple[Array, ...], watch: Watch | None = None
     ) -> tuple[Array, dict[str, list[Array]]]:
         """The last states, and the weights of the stream "causal"."""
-        states, shares = run_layers(weights, self.sizes, inputs[0], watch)
+        states, shares, _ = run_layers(weights, self.sizes, inputs[0], watch=watch)
         return states, {"causal": shares}
 
     def scores(self, weights: Weights, states: Array) -> Array:
@@ -158,7 +160,7 @@ class CausalPocket(StoredModel):
         while len(new) < most:
             given = [*read, *new] if cache is None else (new[-1:] or read)
             embedded = self.inputs(given)[0][None]
-            states, _ = run_layers(self.weights, self.sizes, embedded, watch, cache)
+            states, *_ = run_layers(self.weights, self.sizes, embedded, watch=watch, cache=cache)
             scores = to_numpy(self.scores(self.weights, states[0, -1:]))[0]
             # Of the special pieces, only the end is ever written.
             scores[[number for number in range(len(SPECIALS)) if number != END]] = -np.inf

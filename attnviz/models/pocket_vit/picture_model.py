@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -17,16 +19,18 @@ from attnviz.mechanisms.arrays import Array, to_numpy
 from attnviz.models.hugging_face.load.tasks import describe_classes
 from attnviz.models.hugging_face.outputs import chosen_class
 from attnviz.models.hugging_face.vision.pictures import SIDE, over_patches, picture_of
+from attnviz.models.light.architectures import VIT, with_prefix
+from attnviz.models.light.network import (
+    Shape,
+    Watch,
+    Weights,
+    embed_patches,
+    linear_map,
+    run_layers,
+)
 from attnviz.models.pocket.experiment import StoredExperiment, stack_layers
 from attnviz.models.pocket.stored import StoredModel, device_options
 from attnviz.models.pocket.text import outside_note
-from attnviz.models.pocket.transformer import Watch, Weights, linear_map
-from attnviz.models.pocket_vit.patch_encoder import (
-    PROJECTIONS,
-    VisionSizes,
-    embed_patches,
-    encode_patches,
-)
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -42,6 +46,23 @@ def load_pocket_vit(
     return PicturePocket(folder, **device_options(device, dtype))
 
 
+EMBEDDINGS = "vit.embeddings"
+
+
+def vision_shape(config: Mapping[str, Any]) -> Shape:
+    """The shape that a configuration of ViT asks for, for weights with their head."""
+    shape = replace(
+        VIT,
+        size=config["hidden_size"],
+        heads=config["num_attention_heads"],
+        inner=config["intermediate_size"],
+        layers=config["num_hidden_layers"],
+        side=config["image_size"],
+        patch=config["patch_size"],
+    )
+    return with_prefix(shape, "vit")
+
+
 class PicturePocket(StoredModel):
     """The picture model, loaded.
 
@@ -50,24 +71,28 @@ class PicturePocket(StoredModel):
     """
 
     name = "pocket-vit"
-    sizes: VisionSizes
-    projections = PROJECTIONS
+    sizes: Shape
+    projections = VIT.attention.maps
     streams = {"self": "vit.encoder.layer.{}.attention"}  # noqa: RUF012
 
     def __init__(self, folder: Path, **options: str) -> None:
         super().__init__(folder, **options)
-        self.sizes, names = VisionSizes.read(self.config), self.config["id2label"]
+        self.sizes, names = vision_shape(self.config), self.config["id2label"]
         self.labels = tuple(names[str(number)] for number in range(len(names)))
 
     def inputs(self, given: NDArray[np.float32]) -> tuple[Array]:
         """Pixels as a class token and patches, embedded."""
-        return (embed_patches(self.weights, self.sizes, self.weights.convert(given)[None])[0],)
+        return (
+            embed_patches(self.weights, self.sizes, self.weights.convert(given)[None], EMBEDDINGS)[
+                0
+            ],
+        )
 
     def forward(
         self, weights: Weights, inputs: tuple[Array, ...], watch: Watch | None = None
     ) -> tuple[Array, dict[str, list[Array]]]:
         """The last states, and the weights of the stream "self"."""
-        states, shares = encode_patches(weights, self.sizes, inputs[0], watch)
+        states, shares, _ = run_layers(weights, self.sizes, inputs[0], watch=watch)
         return states, {"self": shares}
 
     def scores(self, weights: Weights, states: Array) -> Array:

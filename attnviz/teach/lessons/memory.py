@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from attnviz.core.errors import ModelError
-from attnviz.mechanisms.dot_product import causal, multi_head
+from attnviz.mechanisms.dot_product import causal, join_heads, multi_head
 from attnviz.mechanisms.grouped import grouped_query
 from attnviz.teach.lessons.lesson import SENTENCE, Curves, Heat, Lesson, byte_size, check_range
 
@@ -186,7 +186,8 @@ def groups_lesson(text: str = SENTENCE) -> Lesson:
     kept for a position in a layer, their share of the full number, and the mean change of a layer's
     output as a share of its length.
     """
-    from attnviz.models.pocket.transformer import Attended, run_encoder
+    from attnviz.models.light.network import Attended
+    from attnviz.models.pocket.transformer import run_encoder
     from attnviz.models.pocket.translator import Pocket
 
     pocket, seen = Pocket(), list[Attended]()
@@ -208,8 +209,8 @@ def groups_lesson(text: str = SENTENCE) -> Lesson:
     def shared(count: int) -> list[Any]:
         return [
             grouped_query(
-                by.query,
-                *(_mean_of_groups(one, heads, count) for one in (by.key, by.value)),
+                join_heads(by.query),
+                *(_mean_of_groups(join_heads(one), heads, count) for one in (by.key, by.value)),
                 heads=heads,
             )[0]
             for by in seen
@@ -222,8 +223,10 @@ def groups_lesson(text: str = SENTENCE) -> Lesson:
             weight = np.concatenate([pocket.weights[f"{name}.weight"] for name in names])
             bias = np.concatenate([pocket.weights[f"{name}.bias"] for name in names])
             basis = np.linalg.svd(weight, full_matrices=False)[0][:, :rank]
-            both = (np.concatenate([by.key, by.value], axis=-1) - bias) @ basis @ basis.T + bias
-            found.append(multi_head(by.query, both[..., :size], both[..., size:], heads=heads)[0])
+            known = np.concatenate([join_heads(by.key), join_heads(by.value)], axis=-1)
+            both = (known - bias) @ basis @ basis.T + bias
+            query, key, value = join_heads(by.query), both[..., :size], both[..., size:]
+            found.append(multi_head(query, key, value, heads=heads)[0])
         return found
 
     counts = [count for count in range(heads, 0, -1) if heads % count == 0]

@@ -14,7 +14,7 @@ from attnviz.teach.lessons.lesson import Curves, Heat, Lesson, check_range
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from attnviz.models.pocket.transformer import Attended
+    from attnviz.models.light.network import Attended
     from attnviz.models.pocket_lm.language_model import CausalPocket
 
 DRAWS, WORD, FEWEST, COMMON = 8, re.compile("▁[a-z]{3,8}"), 100, 3000

@@ -35,7 +35,7 @@ from attnviz.models.hugging_face.inputs.tokenization import (
 )
 from attnviz.models.hugging_face.load.imports import quiet_native
 from attnviz.models.hugging_face.load.tasks import Task, show_decision
-from attnviz.models.hugging_face.loaded_model import LoadedModel, vocabulary_size
+from attnviz.models.hugging_face.loaded_model import LoadedModel
 
 BETWEEN = "\n"  # separates the texts of a pair that is shown as one text; no token covers it
 SEQ2SEQ_AXES = {
@@ -195,7 +195,7 @@ def _check_ids(loaded: LoadedModel, ids: Sequence[int], tokens: Sequence[Token],
             f"the {what} is {len(ids):,} tokens long and '{loaded.name}' reads at most "
             f"{loaded.limit:,}: shorten it"
         )
-    size = vocabulary_size(loaded.model)
+    size = loaded.vocabulary
     highest, token = max(zip(ids, tokens, strict=True), key=lambda item: item[0])
     if highest >= size:
         raise ModelError(

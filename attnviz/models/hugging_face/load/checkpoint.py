@@ -44,6 +44,7 @@ class Checkpoint:
     pickled: bool  # else the weights are safetensors
     dtypes: tuple[str, ...]  # as safetensors spells them ("F32", "BF16")
     numbers: int  # how many weights are stored; 0: unknown
+    files: tuple[Path, ...]  # of the weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +88,7 @@ def check_folder(folder: Path, *, allow_pickle: bool = False) -> Checkpoint:
         pickled,
         tuple(sorted({tensor["dtype"] for tensor in tensors if "F" in tensor["dtype"]})),
         sum(prod(tensor["shape"]) for tensor in tensors),
+        tuple(files),
     )
 
 

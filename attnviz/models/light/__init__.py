@@ -1,0 +1,1 @@
+"""Checkpoints and the models inside, run by numpy through one network."""

@@ -1,0 +1,537 @@
+"""The architectures that one network runs: what their configurations may say, and their weights.
+
+A row names every key of a configuration that it understands. Any other key or value belongs to
+transformers: nothing is guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from math import pi
+from typing import Any
+
+from attnviz.models.light.network import LayerPart, Shape, UnknownArchitecture
+
+Config = Mapping[str, Any]
+NUMBERS = ["vocabulary", "size", "layers", "heads", "inner", "epsilon", "key_heads", "head_size"]
+"""The fields of a shape that a configuration names."""
+FREE = (
+    "_name_or_path attention_dropout attention_probs_dropout_prob attn_pdrop "
+    "bos_token_id classifier_dropout dropout embd_pdrop finetuning_task "
+    "gradient_checkpointing hidden_dropout hidden_dropout_prob hidden_dropout_rate "
+    "initializer_range init_std layerdrop model_type output_past pad_token_id "
+    "pretraining_tp problem_type qa_dropout resid_pdrop seq_classif_dropout summary_activation "
+    "summary_first_dropout summary_last_dropout summary_proj_to_labels summary_type "
+    "summary_use_proj tie_word_embeddings transformers_version "
+    "use_cache"
+)
+"""Keys of any configuration that no attention of a loaded model depends on."""
+LISTS = {"architectures": list, "eos_token_id": int | list, "id2label": Mapping} | {
+    **dict.fromkeys(("label2id", "task_specific_params"), Mapping)
+}
+"""Such keys whose values are of these kinds, or none."""
+COMMON: Mapping[str, tuple[Any, ...]] = {
+    **dict.fromkeys(("dtype", "torch_dtype"), (None, "float32", "float16", "bfloat16")),
+    **dict.fromkeys(("is_decoder", "is_encoder_decoder", "add_cross_attention"), (False,)),
+    **dict.fromkeys(("output_attentions", "output_hidden_states"), (False,)),
+    "chunk_size_feed_forward": (0,),
+    "return_dict": (True,),
+}
+"""Keys of any configuration with the values that are allowed."""
+FUNCTIONS = {"gelu": "gelu", "relu": "relu", "silu": "silu", "swish": "silu"} | {
+    **dict.fromkeys(("gelu_new", "gelu_fast", "gelu_pytorch_tanh"), "gelu_tanh")
+}
+"""The activation of each name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Architecture:
+    """One row: how a configuration becomes a shape, and where its weights lie."""
+
+    shape: Shape  # what all its models have in common
+    numbers: str  # the configuration's keys of NUMBERS in order, "-": none; a model has them all
+    model: str  # the class of transformers, without its head
+    tokenizer: str  # the class of its tokenizer, where tokenizer_config.json names none
+    prefix: str  # before its weights in a checkpoint with a head
+    words: str  # the embeddings of tokens
+    positions: str = ""  # and of positions
+    types: str = ""  # and of the first or second text
+    embedding_norm: str = ""
+    offset: int | None = 0  # unused positions before the first; None: up to the padding's number
+    scaled: bool = False  # whether embeddings are multiplied by the root of their size
+    choices: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)  # values allowed, by key
+    unused: str = ""  # further keys that are read elsewhere or change no attention
+    complete: Callable[[Shape, Config], Shape] = lambda shape, _: shape  # by several keys
+    unbiased: Callable[[Config], tuple[str, ...]] = lambda _: ()  # the maps without a bias
+    activation: str = ""  # the key of the activation
+    width: str = ""  # the key of the size of embeddings, where a map leads to a position's
+    projected: str = ""  # that map
+    transposed: bool = False  # whether maps are stored as (inputs, outputs)
+    cuts: str = ""  # "heads": the maps of a stored one for three alternate by head
+    left_out: str = ""  # a pattern of weights that no attention depends on
+
+    @property
+    def keys(self) -> dict[str, str]:
+        """The configuration's key of each number of a shape."""
+        pairs = zip(NUMBERS, self.numbers.split(), strict=False)
+        return {name: key for name, key in pairs if key != "-"}
+
+    def shape_of(self, config: Config) -> Shape:
+        """The shape that a configuration asks for.
+
+        Raises:
+            UnknownArchitecture: a key or a value that the row does not know.
+        """
+        choices = {**COMMON, **self.choices}
+        plain, named = FREE.split(), {self.activation, *self.keys.values()}
+        known = {*plain, *LISTS, *choices, *named, *self.unused.split()}
+        for key, value in config.items():
+            if key not in known:
+                raise UnknownArchitecture(f"its configuration has the key '{key}'")
+            odd = key in choices and value not in choices[key]
+            odd |= key in plain and isinstance(value, Mapping | list)
+            odd |= key in LISTS and not isinstance(value, LISTS[key] | None)
+            if odd:
+                raise UnknownArchitecture(f"its configuration has '{key}' {value!r}")
+        try:
+            shape = self.complete(replace(self.shape, **self._numbers_of(config)), config)
+            if shape.size % shape.heads and not shape.head_size:
+                raise ValueError("heads")
+            groups = 0 if shape.key_heads == shape.heads else shape.key_heads
+            if shape.heads % (groups or 1):
+                raise ValueError("groups of heads")
+        except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
+            raise UnknownArchitecture(f"its configuration does not add up: {error}") from error
+        return replace(shape, key_heads=groups)
+
+    def _numbers_of(self, config: Config) -> dict[str, Any]:
+        """The fields of a shape that one key tells: its numbers, its activation."""
+        found: dict[str, Any] = {}
+        for name, key in self.keys.items():
+            value = config.get(key)
+            kind = int | float if name == "epsilon" else int
+            if not isinstance(value, kind) or isinstance(value, bool) or value <= 0:
+                raise UnknownArchitecture(f"its configuration has no number '{key}'")
+            found[name] = value
+        if (name := config.get(self.activation, "")) not in FUNCTIONS and name != "":
+            raise UnknownArchitecture(f"its activation is {name!r}")
+        if name:
+            found["activation"] = FUNCTIONS[name]
+        return found
+
+    def expected(self, config: Config, shape: Shape) -> Iterator[tuple[str, tuple[int, ...]]]:
+        """Every weight that the network reads, and its shape."""
+        size, inner, whole = shape.size, shape.inner, shape.heads * shape.head_features
+        some, bare = (shape.key_heads or shape.heads) * shape.head_features, self.unbiased(config)
+        lines = [(whole, size), (some, size), (some, size), (size, whole)]
+        gates = [(inner, size)] * (len(shape.feed_forward.maps) - 1)
+        parts = [(shape.attention, lines), (shape.feed_forward, [*gates, (size, inner)])]
+        ends = ("weight", "bias") if shape.norm == "layer" else ("weight",)
+        width = config.get(self.width, size)
+        yield f"{self.words}.weight", (shape.vocabulary, width)
+        tables = (self.positions, self.types)
+        yield from ((f"{name}.weight", (-1, width)) for name in tables if name)
+        if width != size:
+            yield f"{self.projected}.weight", (size, width)
+            yield f"{self.projected}.bias", (size,)
+        norms = [shape.last_norm] if shape.last_norm else []
+        if self.embedding_norm:
+            yield from ((f"{self.embedding_norm}.{end}", (width,)) for end in ends)
+        for number in range(shape.layers):
+            layer = shape.layer.format(number)
+            for block, sizes in parts:
+                name = f"{layer}.{block.name}" if block.name else layer
+                for one, (outputs, inputs) in zip(block.maps, sizes, strict=True):
+                    yield f"{name}.{one}.weight", (outputs, inputs)
+                    if one not in bare:
+                        yield f"{name}.{one}.bias", (outputs,)
+                own = (block.before, block.within, block.after)
+                norms += [f"{layer}.{norm}" for norm in own if norm]
+            for norm in (shape.query_norm, shape.key_norm):
+                if norm:
+                    yield f"{layer}.{shape.attention.name}.{norm}.weight", (shape.head_features,)
+        yield from ((f"{norm}.{end}", (size,)) for norm in norms for end in ends)
+
+
+def turns_of(
+    config: Config, size: int, given: Mapping[str, Any] | None = None, base: float = 10000.0
+) -> tuple[float, ...]:
+    """The radians by which a position turns each pair of a head's features.
+
+    `given` are its parameters; None: those that the configuration names in either way.
+    """
+    if given is None:
+        given = config.get("rope_scaling") or config.get("rope_parameters") or {}
+        given = {"rope_theta": config.get("rope_theta", base), **given}
+    kind = str(given.get("rope_type", given.get("type", "default")))
+    pairs, odd = divmod(int(size * given.get("partial_rotary_factor", 1.0)), 2)
+    known = {"rope_theta", "rope_type", "type", "partial_rotary_factor", *SCALINGS.get(kind, ())}
+    if odd or kind not in SCALINGS or given.keys() - known or {*SCALINGS[kind]} - given.keys():
+        raise UnknownArchitecture(f"its positions are scaled by {dict(given)}")
+    plain = [float(given["rope_theta"]) ** (-pair / pairs) for pair in range(pairs)]
+    if kind == "linear":
+        return tuple(turn / given["factor"] for turn in plain)
+    if kind == "llama3":
+        return tuple(_slow_down(turn, given) for turn in plain)
+    return tuple(plain)
+
+
+SCALINGS: dict[str, tuple[str, ...]] = {
+    "default": (),
+    "linear": ("factor",),
+    "llama3": ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"),
+}
+"""The ways to scale positions for longer texts, with the parameters of each."""
+
+
+def _slow_down(turn: float, given: Mapping[str, Any]) -> float:
+    """A turn as Llama 3 scales it: slow ones by the factor, fast ones not, between them in part."""
+    low, high = given["low_freq_factor"], given["high_freq_factor"]
+    rounds = given["original_max_position_embeddings"] * turn / (2 * pi)
+    share = min(max((rounds - low) / (high - low), 0.0), 1.0)
+    return float(turn * (share + (1 - share) / given["factor"]))
+
+
+def _pair_turns(shape: Shape, config: Config) -> Shape:
+    """With the size of a head, the heads that share keys, and the turns of positions."""
+    size = int(shape.head_size or config.get("head_dim") or shape.head_features)
+    key_heads = shape.key_heads or int(config.get("num_key_value_heads") or shape.heads)
+    return replace(shape, head_size=size, key_heads=key_heads, turns=turns_of(config, size))
+
+
+def _complete_mistral(shape: Shape, config: Config) -> Shape:
+    window = config.get("sliding_window", 4096)
+    windows = (window,) * shape.layers if window else ()
+    return replace(_pair_turns(shape, config), windows=windows)
+
+
+def _complete_qwen(shape: Shape, config: Config) -> Shape:
+    if {*(config.get("layer_types") or ())} - {"full_attention"}:
+        raise UnknownArchitecture("some of its layers have windows")
+    return _pair_turns(shape, config)
+
+
+def _complete_gemma(shape: Shape, config: Config, pattern: int = 2) -> Shape:
+    kinds = ("full_attention", "sliding_attention")
+    usual = [kinds[(n + 1) % pattern != 0] for n in range(shape.layers)]
+    types, window = config.get("layer_types") or usual, config.get("sliding_window", 4096)
+    if len(types) != shape.layers or {*types} - {*kinds} or not window:
+        raise UnknownArchitecture("its layers have no windows")
+    return replace(
+        shape,
+        multiplier=config.get("query_pre_attn_scalar", 256) ** -0.5,
+        windows=tuple(0 if kind == "full_attention" else int(window) for kind in types),
+    )
+
+
+def _complete_gemma2(shape: Shape, config: Config) -> Shape:
+    cap = config.get("attn_logit_softcapping", 50.0)
+    return _complete_gemma(replace(_pair_turns(shape, config), cap=cap), config)
+
+
+def _complete_gemma3(shape: Shape, config: Config) -> Shape:
+    given = config.get("rope_parameters") or {}
+    if given.keys() - {"full_attention", "sliding_attention"}:
+        raise UnknownArchitecture("its positions have no kinds")
+    whole, local = (dict(given.get(f"{name}_attention") or {}) for name in ("full", "sliding"))
+    whole |= config.get("rope_scaling") or {}
+    whole.setdefault("rope_theta", config.get("rope_theta", 1e6))
+    local.setdefault("rope_theta", config.get("rope_local_base_freq", 1e4))
+    keys = ("sliding_window_pattern", "_sliding_window_pattern")
+    pattern = next((config[key] for key in keys if key in config), 6)
+    size = shape.head_size
+    turned = replace(
+        shape, turns=turns_of(config, size, whole), window_turns=turns_of(config, size, local)
+    )
+    return _complete_gemma(turned, config, pattern)
+
+
+def _complete_neox(shape: Shape, config: Config) -> Shape:
+    given = {
+        "rope_theta": config.get("rotary_emb_base", 1e4),
+        "partial_rotary_factor": config.get("rotary_pct", 0.25),
+        **(config.get("rope_scaling") or config.get("rope_parameters") or {}),
+    }
+    parallel = config.get("use_parallel_residual", True)
+    return replace(
+        shape, turns=turns_of(config, shape.head_features, given), parallel=bool(parallel)
+    )
+
+
+def _complete_gpt2(shape: Shape, config: Config) -> Shape:
+    return replace(shape, inner=config.get("n_inner") or 4 * shape.size)
+
+
+def _complete_opt(shape: Shape, config: Config) -> Shape:
+    if config.get("word_embed_proj_dim", shape.size) != shape.size:
+        raise UnknownArchitecture("its embeddings have another size")
+    if config.get("do_layer_norm_before", True):
+        return shape
+    after: dict[str, Any] = {
+        name: replace(block, before="", after=block.before)
+        for name, block in (("attention", shape.attention), ("feed_forward", shape.feed_forward))
+    }
+    return replace(shape, last_norm="", **after)
+
+
+def _unbiased(shape: Shape, *, attention: bool, inner: bool = False) -> tuple[str, ...]:
+    """The maps without a bias, where those of attention and of feed-forward parts have one."""
+    first = () if attention else shape.attention.maps
+    return (*first, *(() if inner else shape.feed_forward.maps))
+
+
+SIZES = "vocab_size hidden_size num_hidden_layers num_attention_heads"
+SELF = "self.query self.key self.value output.dense"
+BERT = Shape(
+    layer="encoder.layer.{}",
+    attention=LayerPart("attention", SELF, after="attention.output.LayerNorm"),
+    feed_forward=LayerPart("", "intermediate.dense output.dense", after="output.LayerNorm"),
+    activation="gelu",
+)
+ROTARY = Shape(
+    layer="layers.{}",
+    attention=LayerPart("self_attn", "q_proj k_proj v_proj o_proj", before="input_layernorm"),
+    feed_forward=LayerPart("mlp", "gate_proj up_proj down_proj", before="post_attention_layernorm"),
+    last_norm="norm",
+    norm="rms",
+    activation="silu",
+    causal=True,
+)
+GEMMA = replace(
+    ROTARY,
+    attention=replace(ROTARY.attention, within="post_attention_layernorm"),
+    feed_forward=replace(
+        ROTARY.feed_forward, before="pre_feedforward_layernorm", within="post_feedforward_layernorm"
+    ),
+    norm="rms from 0",
+    activation="gelu_tanh",
+)
+VIT = Shape(
+    layer="encoder.layer.{}",
+    attention=LayerPart(
+        "attention",
+        "attention.query attention.key attention.value output.dense",
+        before="layernorm_before",
+    ),
+    feed_forward=LayerPart("", "intermediate.dense output.dense", before="layernorm_after"),
+    last_norm="layernorm",
+)
+BERT_ROW = Architecture(
+    BERT,
+    f"{SIZES} intermediate_size layer_norm_eps",
+    model="BertModel",
+    tokenizer="BertTokenizer",
+    prefix="bert",
+    words="embeddings.word_embeddings",
+    positions="embeddings.position_embeddings",
+    types="embeddings.token_type_embeddings",
+    embedding_norm="embeddings.LayerNorm",
+    activation="hidden_act",
+    choices={"position_embedding_type": ("absolute",)},
+    unused="max_position_embeddings type_vocab_size",
+    left_out=r"(embeddings\.position_ids|pooler\.|cls\.)",
+)
+ROBERTA_ROW = replace(
+    BERT_ROW,
+    model="RobertaModel",
+    tokenizer="RobertaTokenizer",
+    prefix="roberta",
+    offset=None,
+    left_out=r"(embeddings\.position_ids|pooler\.|lm_head\.)",
+)
+LLAMA_ROW = Architecture(
+    ROTARY,
+    f"{SIZES} intermediate_size rms_norm_eps",
+    model="LlamaModel",
+    tokenizer="",
+    prefix="model",
+    words="embed_tokens",
+    activation="hidden_act",
+    choices={"attention_bias": (False, True), "mlp_bias": (False, True)},
+    unused="max_position_embeddings head_dim num_key_value_heads rope_theta rope_scaling "
+    "rope_parameters",
+    complete=_pair_turns,
+    unbiased=lambda config: _unbiased(
+        ROTARY, attention=bool(config.get("attention_bias")), inner=bool(config.get("mlp_bias"))
+    ),
+    left_out=r"(lm_head\.|.*rotary_emb\.inv_freq$)",
+)
+GROUPED = f"{LLAMA_ROW.numbers} num_key_value_heads"
+QWEN3_ROW = replace(
+    LLAMA_ROW,
+    shape=replace(ROTARY, query_norm="q_norm", key_norm="k_norm"),
+    numbers=f"{GROUPED} head_dim",
+    model="Qwen3Model",
+    tokenizer="Qwen2Tokenizer",
+    choices={"attention_bias": (False, True), "use_sliding_window": (False,)},
+    unused=f"{LLAMA_ROW.unused} sliding_window max_window_layers layer_types",
+    complete=_complete_qwen,
+)
+GEMMA2_ROW = replace(
+    QWEN3_ROW,
+    shape=GEMMA,
+    model="Gemma2Model",
+    tokenizer="GemmaTokenizer",
+    scaled=True,
+    activation="hidden_activation",
+    choices={"attention_bias": (False, True), "use_bidirectional_attention": (None, False)},
+    unused=f"{LLAMA_ROW.unused} sliding_window layer_types query_pre_attn_scalar hidden_act "
+    "attn_logit_softcapping final_logit_softcapping cache_implementation",
+    complete=_complete_gemma2,
+)
+ARCHITECTURES: dict[str, Architecture] = {
+    "bert": BERT_ROW,
+    "roberta": ROBERTA_ROW,
+    "xlm-roberta": replace(ROBERTA_ROW, model="XLMRobertaModel", tokenizer="XLMRobertaTokenizer"),
+    "distilbert": replace(
+        BERT_ROW,
+        shape=Shape(
+            layer="transformer.layer.{}",
+            attention=LayerPart("attention", "q_lin k_lin v_lin out_lin", after="sa_layer_norm"),
+            feed_forward=LayerPart("ffn", "lin1 lin2", after="output_layer_norm"),
+            activation="gelu",
+            epsilon=1e-12,
+        ),
+        numbers="vocab_size dim n_layers n_heads hidden_dim",
+        model="DistilBertModel",
+        prefix="distilbert",
+        types="",
+        activation="activation",
+        choices={"sinusoidal_pos_embds": (False, True)},
+        unused="max_position_embeddings tie_weights_",
+        left_out=r"(embeddings\.position_ids|vocab_)",
+    ),
+    "electra": replace(
+        BERT_ROW,
+        model="ElectraModel",
+        prefix="electra",
+        width="embedding_size",
+        projected="embeddings_project",
+        unused=f"{BERT_ROW.unused} embedding_size",
+        left_out=r"(embeddings\.position_ids|generator_|discriminator_)",
+    ),
+    "llama": LLAMA_ROW,
+    "mistral": replace(
+        LLAMA_ROW,
+        numbers=GROUPED,
+        model="MistralModel",
+        choices={},
+        unused=f"{LLAMA_ROW.unused} sliding_window",
+        complete=_complete_mistral,
+        unbiased=lambda _: _unbiased(ROTARY, attention=False),
+    ),
+    "qwen2": replace(
+        QWEN3_ROW,
+        shape=ROTARY,
+        numbers=GROUPED,
+        model="Qwen2Model",
+        choices={"use_sliding_window": (False,)},
+        unbiased=lambda _: ("o_proj", *ROTARY.feed_forward.maps),
+    ),
+    "qwen3": QWEN3_ROW,
+    "gemma2": GEMMA2_ROW,
+    "gemma3_text": replace(
+        GEMMA2_ROW,
+        shape=replace(GEMMA, query_norm="q_norm", key_norm="k_norm"),
+        model="Gemma3TextModel",
+        choices={**GEMMA2_ROW.choices, "attn_logit_softcapping": (None,)},
+        unused=f"{GEMMA2_ROW.unused} rope_local_base_freq sliding_window_pattern "
+        "_sliding_window_pattern",
+        complete=_complete_gemma3,
+    ),
+    "gpt2": Architecture(
+        Shape(
+            layer="h.{}",
+            attention=LayerPart("attn", "c_attn#0 c_attn#1 c_attn#2 c_proj", before="ln_1"),
+            feed_forward=LayerPart("mlp", "c_fc c_proj", before="ln_2"),
+            last_norm="ln_f",
+            causal=True,
+        ),
+        "vocab_size n_embd n_layer n_head - layer_norm_epsilon",
+        model="GPT2Model",
+        tokenizer="GPT2Tokenizer",
+        prefix="transformer",
+        words="wte",
+        positions="wpe",
+        activation="activation_function",
+        choices={
+            "scale_attn_weights": (True,),
+            "scale_attn_by_inverse_layer_idx": (False,),
+            "reorder_and_upcast_attn": (False, True),
+        },
+        unused="n_positions n_ctx n_inner",
+        complete=_complete_gpt2,
+        transposed=True,
+        left_out=r"(lm_head\.|h\.\d+\.attn\.(masked_)?bias$)",
+    ),
+    "opt": Architecture(
+        Shape(
+            layer="decoder.layers.{}",
+            attention=LayerPart(
+                "self_attn", "q_proj k_proj v_proj out_proj", before="self_attn_layer_norm"
+            ),
+            feed_forward=LayerPart("", "fc1 fc2", before="final_layer_norm"),
+            last_norm="decoder.final_layer_norm",
+            activation="relu",
+            causal=True,
+        ),
+        f"{SIZES} ffn_dim",
+        model="OPTModel",
+        tokenizer="GPT2Tokenizer",
+        prefix="model",
+        words="decoder.embed_tokens",
+        positions="decoder.embed_positions",
+        offset=2,
+        activation="activation_function",
+        choices={
+            "enable_bias": (True,),
+            "layer_norm_elementwise_affine": (True,),
+            "_remove_final_layer_norm": (False,),
+            "do_layer_norm_before": (True, False),
+        },
+        unused="max_position_embeddings word_embed_proj_dim prefix activation_dropout",
+        complete=_complete_opt,
+        left_out=r"lm_head\.",
+    ),
+    "gpt_neox": Architecture(
+        Shape(
+            layer="layers.{}",
+            attention=LayerPart(
+                "attention",
+                "query_key_value#0 query_key_value#1 query_key_value#2 dense",
+                before="input_layernorm",
+            ),
+            feed_forward=LayerPart(
+                "mlp", "dense_h_to_4h dense_4h_to_h", before="post_attention_layernorm"
+            ),
+            last_norm="final_layer_norm",
+            activation="gelu",
+            causal=True,
+        ),
+        f"{SIZES} intermediate_size layer_norm_eps",
+        model="GPTNeoXModel",
+        tokenizer="GPTNeoXTokenizer",
+        prefix="gpt_neox",
+        words="embed_in",
+        activation="hidden_act",
+        choices={"attention_bias": (True, False), "use_parallel_residual": (True, False)},
+        unused="max_position_embeddings rotary_pct rotary_emb_base rope_theta rope_scaling "
+        "rope_parameters",
+        complete=_complete_neox,
+        unbiased=lambda config: (
+            ()
+            if config.get("attention_bias", True)
+            else ARCHITECTURES["gpt_neox"].shape.attention.maps
+        ),
+        cuts="heads",
+        left_out=r"(embed_out\.|.*\.rotary_emb\.inv_freq$|.*\.attention\.(masked_)?bias$)",
+    ),
+}
+"""The rows by model type."""
+
+
+def with_prefix(shape: Shape, prefix: str) -> Shape:
+    """The shape for weights that all have a word before their names."""
+    last = shape.last_norm and f"{prefix}.{shape.last_norm}"
+    return replace(shape, layer=f"{prefix}.{shape.layer}", last_norm=last)

@@ -1,0 +1,360 @@
+"""One transformer by its shape, numpy or torch: every model that runs without transformers.
+
+A shape says how a layer is built (Vaswani 2017): norms before a part (Xiong 2020), on what it adds
+or on the sum, by mean and variance (Ba 2016) or root mean square (Zhang & Sennrich 2019); positions
+that turn queries and keys (Su 2021, section 3.4.2), for all layers alike or not; keys and values
+that heads share (Ainslie 2023); a gated feed-forward part (Shazeer 2020) or a plain one. It names
+the weights too. Each function is written once for both kinds of arrays: numpy answers the command
+line without importing torch, torch trains the models inside and runs on a GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import pi, sqrt
+from typing import Literal
+
+from attnviz.core.notices import pause
+from attnviz.mechanisms.arrays import Array, namespace, softmax, transpose
+from attnviz.mechanisms.dot_product import causal_mask, join_heads, split_heads
+
+Weights = Mapping[str, Array]
+"""Every learned array by name; a linear map's weight has the shape (outputs, inputs)."""
+
+
+class UnknownArchitecture(Exception):  # noqa: N818 - transformers answers then: nothing failed
+    """Why this network does not run a checkpoint."""
+
+
+@dataclass(frozen=True, slots=True)
+class LayerPart:
+    """The names of one part of a layer, an attention or a feed-forward, among its weights."""
+
+    name: str = ""  # stands before its maps
+    parts: str = ""  # its maps: query, key, value, output; or gate, inner, outer; or the last two
+    before: str = ""  # the norm of its inputs; "": none
+    within: str = ""  # of what it adds
+    after: str = ""  # of the sum
+
+    @property
+    def maps(self) -> tuple[str, ...]:
+        """The names of its maps."""
+        return tuple(self.parts.split())
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How a stack of layers is built, and what its weights are called."""
+
+    layer: str  # "encoder.layer.{}"
+    attention: LayerPart
+    feed_forward: LayerPart
+    cross: LayerPart | None = None
+    last_norm: str = ""
+    query_norm: str = ""  # of each head's queries and keys
+    key_norm: str = ""
+    vocabulary: int = 0
+    size: int = 0  # of a position
+    inner: int = 0  # of a feed-forward part
+    layers: int = 0
+    heads: int = 1
+    key_heads: int = 0  # 0: each head has its own keys
+    head_size: int = 0  # 0: the heads share the size
+    norm: Literal["layer", "rms", "rms from 0"] = "layer"  # the last scales by 1 + weight
+    epsilon: float = 1e-5
+    activation: str = "gelu_tanh"
+    causal: bool = False
+    parallel: bool = False  # whether attention and feed-forward read the same inputs
+    multiplier: float | None = None  # of scores; None: 1 / √(head size)
+    cap: float | None = None  # of scores
+    turns: tuple[float, ...] = ()  # radians a position, of each pair of a head's features
+    windows: tuple[int, ...] = ()  # keys that a query of each layer sees; 0: all; none: all do
+    window_turns: tuple[float, ...] = ()  # instead of `turns`, where a layer has a window
+    side: int = 0  # pixels of a picture, and of a patch
+    patch: int = 0
+
+    @property
+    def head_features(self) -> int:
+        """The size of a head."""
+        return self.head_size or self.size // self.heads
+
+    @property
+    def factor(self) -> float:
+        """What the product of a query and a key is multiplied by."""
+        return self.head_features**-0.5 if self.multiplier is None else self.multiplier
+
+    @property
+    def patches(self) -> int:
+        """The number of patches in a row and in a column."""
+        return self.side // self.patch
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Attended:
+    """One attention of a pass: its projections, outputs and weights."""
+
+    name: str  # "encoder.0.self_attention"
+    query: Array  # (…, heads, positions, head size), as they meet
+    key: Array
+    value: Array
+    output: Array  # (…, positions, size) of all heads, side by side, before the output projection
+    shares: Array  # (…, heads, queries, keys)
+    inputs: Array  # queries are projected from these
+    memory: Array  # keys and values from these
+    residual: Array  # the stream that the output is added to
+
+
+Watch = Callable[[Attended], Array]
+"""Sees each attention of a pass and returns the output that the model goes on with."""
+
+
+class Cache:
+    """Keys and values (…, heads, positions, head size) of what was read so far, by layer."""
+
+    def __init__(self) -> None:
+        self.length = 0
+        self.layers: dict[int, tuple[Array, Array]] = {}
+
+    def extend(self, layer: int, key: Array, value: Array) -> tuple[Array, Array]:
+        """All keys and values so far, these last."""
+        if known := self.layers.get(layer):
+            xp = namespace(key)
+            key, value = (
+                xp.concat(both, axis=-2) for both in zip(known, (key, value), strict=True)
+            )
+        self.layers[layer] = key, value
+        return key, value
+
+
+def linear_map(weights: Weights, name: str, inputs: Array) -> Array:
+    """Inputs (…, inputs) through a learned linear map as (…, outputs), plus its bias if any."""
+    xp, weight = namespace(inputs), transpose(weights[f"{name}.weight"])
+    # As one product of two matrices: numpy would multiply the texts of a batch one by one.
+    outputs = xp.reshape(inputs, (-1, inputs.shape[-1])) @ weight
+    outputs = xp.reshape(outputs, (*inputs.shape[:-1], -1))
+    return outputs + weights[f"{name}.bias"] if f"{name}.bias" in weights else outputs
+
+
+def normalise(weights: Weights, shape: Shape, name: str, inputs: Array) -> Array:
+    """Inputs with variance 1, or a mean square of 1, over their features; scaled and shifted."""
+    xp, weight = namespace(inputs), weights[f"{name}.weight"]
+    if shape.norm == "layer":
+        inputs = inputs - xp.mean(inputs, axis=-1, keepdims=True)
+    square = xp.mean(inputs * inputs, axis=-1, keepdims=True)
+    found = inputs / xp.sqrt(square + shape.epsilon)
+    found = found * (1 + weight if shape.norm == "rms from 0" else weight)
+    return found + weights[f"{name}.bias"] if shape.norm == "layer" else found
+
+
+ERF = (
+    [
+        *(-2.72614225801306e-10, 2.77068142495902e-08, -2.10102402082508e-06),
+        *(-5.69250639462346e-05, -7.34990630326855e-04, -2.95459980854025e-03),
+        -1.60960333262415e-02,
+    ],
+    [
+        *(-1.45660718464996e-05, -2.13374055278905e-04, -1.68282697438203e-03),
+        *(-7.37332916720468e-03, -1.42647390514189e-02),
+    ],
+)
+"""Coefficients of x · p(x²) / q(x²), which is the error function up to 4, where it is 1 in float32
+(of Eigen, MPL 2.0): numpy has none."""
+
+
+def erf(inputs: Array) -> Array:
+    """The error function, to one rounding of float32."""
+    inputs = namespace(inputs).clip(inputs, -4.0, 4.0)
+    square = inputs * inputs
+    sums = []
+    for coefficients in ERF:
+        total = coefficients[0] * square + coefficients[1]
+        for one in coefficients[2:]:
+            total = total * square + one
+        sums.append(total)
+    return inputs * sums[0] / sums[1]
+
+
+def gelu_tanh(inputs: Array) -> Array:
+    """X · Φ(x) in its tanh form (Hendrycks & Gimpel 2016, section 2)."""
+    inner = sqrt(2 / pi) * (inputs + 0.044715 * inputs * inputs * inputs)
+    return 0.5 * inputs * (1 + namespace(inputs).tanh(inner))
+
+
+def silu(inputs: Array) -> Array:
+    """X · sigmoid(x), never overflowing."""
+    return 0.5 * inputs * (1 + namespace(inputs).tanh(0.5 * inputs))
+
+
+ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
+    "gelu": lambda inputs: 0.5 * inputs * (1 + erf(inputs * sqrt(0.5))),
+    "gelu_tanh": gelu_tanh,
+    "relu": lambda inputs: namespace(inputs).clip(inputs, 0.0, None),
+    "silu": silu,
+}
+
+
+def rotate_pairs(inputs: Array, by: Array) -> Array:
+    """Queries or keys (…, positions, head size) with pairs of their first features turned.
+
+    A pair is a feature of the first half of those that turn and the one at its place in the second.
+    """
+    xp, half = namespace(inputs), by.shape[-1]
+    first, second, rest = inputs[..., :half], inputs[..., half : 2 * half], inputs[..., 2 * half :]
+    sine, cosine = (xp.astype(wave(by), inputs.dtype) for wave in (xp.sin, xp.cos))
+    turned = (first * cosine - second * sine, second * cosine + first * sine, rest)
+    return xp.concat(turned, axis=-1)
+
+
+def angles(like: Array, turns: tuple[float, ...], first: int, last: int) -> Array:
+    """The angles of each pair from position first to before last, radians (positions, pairs)."""
+    xp = namespace(like)
+    place = {"device": like.device, "dtype": xp.float32}
+    return xp.arange(first, last, **place)[:, None] * xp.asarray(turns, **place)
+
+
+class Pass:
+    """One run through a stack of layers: the weights, the shape, and who watches."""
+
+    def __init__(
+        self, weights: Weights, shape: Shape, watch: Watch | None, cache: Cache | None
+    ) -> None:
+        self.weights, self.shape, self.watch, self.cache = weights, shape, watch, cache
+
+    def attend(
+        self, number: int, block: LayerPart, inputs: Array, memory: Array | None, mask: Array | None
+    ) -> tuple[Array, Array]:
+        """What an attention adds to its inputs, and its weights (…, heads, queries, keys).
+
+        Queries come from the inputs; keys and values from a memory, or None: from the inputs.
+        """
+        pause()
+        weights, shape, own = self.weights, self.shape, memory is None
+        layer = shape.layer.format(number)
+        name = f"{layer}.{block.name}"
+        normal = self.prepare(layer, block, inputs)
+        source = normal if memory is None else memory
+        groups = shape.key_heads or shape.heads
+        query, key, value = (
+            split_heads(linear_map(weights, f"{name}.{part}", side), count)
+            for part, side, count in zip(
+                block.maps, (normal, source, source), (shape.heads, groups, groups), strict=False
+            )
+        )
+        if shape.query_norm:
+            query = normalise(weights, shape, f"{name}.{shape.query_norm}", query)
+            key = normalise(weights, shape, f"{name}.{shape.key_norm}", key)
+        window = shape.windows[number] if own and shape.windows else 0
+        turns = shape.window_turns if window and shape.window_turns else shape.turns
+        before = self.cache.length if self.cache else 0
+        length = before + inputs.shape[-2]
+        if turns and own:
+            by = angles(inputs, turns, before, length)
+            query, key = rotate_pairs(query, by), rotate_pairs(key, by)
+        if self.cache is not None and own:
+            key, value = self.cache.extend(number, key, value)
+        if groups < shape.heads:
+            xp = namespace(key)
+            key, value = (xp.repeat(one, shape.heads // groups, axis=-3) for one in (key, value))
+        if shape.causal and own:
+            mask = causal_mask(inputs, inputs.shape[-2], length)
+            if 0 < window < length:
+                mask = mask & ~namespace(mask).tril(mask, k=length - inputs.shape[-2] - window)
+        scores = query @ transpose(key) * shape.factor
+        if shape.cap:
+            scores = shape.cap * namespace(scores).tanh(scores / shape.cap)
+        shares = softmax(scores, mask)
+        output = join_heads(shares @ value)
+        if self.watch is not None:
+            seen = Attended(name, query, key, value, output, shares, normal, source, inputs)
+            output = self.watch(seen)
+        return linear_map(weights, f"{name}.{block.maps[3]}", output), shares
+
+    def feed_forward(self, number: int, inputs: Array) -> Array:
+        """What the feed-forward part adds to its inputs, of their shape."""
+        shape, block = self.shape, self.shape.feed_forward
+        layer = shape.layer.format(number)
+        name = f"{layer}.{block.name}" if block.name else layer
+        normal = self.prepare(layer, block, inputs)
+        *gates, inner, outer = (f"{name}.{part}" for part in block.maps)
+        activate = ACTIVATIONS[shape.activation]
+        if gates:
+            gate = activate(linear_map(self.weights, gates[0], normal))
+            found = gate * linear_map(self.weights, inner, normal)
+        else:
+            found = activate(linear_map(self.weights, inner, normal))
+        return linear_map(self.weights, outer, found)
+
+    def prepare(self, layer: str, block: LayerPart, inputs: Array) -> Array:
+        """The inputs as a part of a layer reads them."""
+        if not block.before:
+            return inputs
+        return normalise(self.weights, self.shape, f"{layer}.{block.before}", inputs)
+
+    def add(self, number: int, block: LayerPart, inputs: Array, update: Array) -> Array:
+        """The inputs and what a part adds to them."""
+        layer = self.shape.layer.format(number)
+        if block.within:
+            update = normalise(self.weights, self.shape, f"{layer}.{block.within}", update)
+        found = inputs + update
+        if not block.after:
+            return found
+        return normalise(self.weights, self.shape, f"{layer}.{block.after}", found)
+
+
+def run_layers(
+    weights: Weights,
+    shape: Shape,
+    inputs: Array,
+    memory: Array | None = None,
+    *,
+    mask: Array | None = None,
+    watch: Watch | None = None,
+    cache: Cache | None = None,
+) -> tuple[Array, list[Array], list[Array]]:
+    """The last states of embedded inputs (…, queries, size), each layer's own weights and cross.
+
+    Args:
+        weights: learned arrays by name.
+        shape: of the stack.
+        inputs: what follows on what the cache holds, which then holds them too.
+        memory: what cross-attention looks at, shape (…, keys, size).
+        mask: True where the memory, or without one the input, is no padding.
+        watch: sees each attention.
+        cache: of a causal stack.
+    """
+    run, own, cross = Pass(weights, shape, watch, cache), list[Array](), list[Array]()
+    for number in range(shape.layers):
+        before, hidden = inputs, mask if memory is None else None
+        update, shares = run.attend(number, shape.attention, inputs, None, hidden)
+        own.append(shares)
+        inputs = run.add(number, shape.attention, inputs, update)
+        if shape.cross is not None:
+            update, shares = run.attend(number, shape.cross, inputs, memory, mask)
+            cross.append(shares)
+            inputs = run.add(number, shape.cross, inputs, update)
+        update = run.feed_forward(number, before if shape.parallel else inputs)
+        inputs = run.add(number, shape.feed_forward, inputs, update)
+    if cache is not None:
+        cache.length += inputs.shape[-2]
+    return (
+        normalise(weights, shape, shape.last_norm, inputs) if shape.last_norm else inputs,
+        (own),
+        cross,
+    )
+
+
+def embed_patches(weights: Weights, shape: Shape, pixels: Array, name: str) -> Array:
+    """A class token and patches with their positions, (pictures, 1 + patches, size).
+
+    Pixels are red, green and blue from −1 to 1, shape (pictures, side, side, 3); `name` stands
+    before the weights.
+    """
+    xp, count = namespace(pixels), shape.patches
+    tiles = xp.reshape(pixels, (-1, count, shape.patch, count, shape.patch, 3))
+    turned = xp.permute_dims(tiles, (0, 1, 3, 5, 2, 4))
+    rows = xp.reshape(turned, (-1, count * count, 3 * shape.patch**2))
+    kernel = xp.reshape(weights[f"{name}.patch_embeddings.projection.weight"], (shape.size, -1))
+    patches = rows @ transpose(kernel) + weights[f"{name}.patch_embeddings.projection.bias"]
+    first = xp.broadcast_to(weights[f"{name}.cls_token"], (len(rows), 1, shape.size))
+    return xp.concat((first, patches), axis=1) + weights[f"{name}.position_embeddings"]
