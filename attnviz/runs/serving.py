@@ -178,9 +178,9 @@ class AccessPolicy:
             return ""
         if not _same(request.cookies.get(self.cookie_name, ""), self.cookie):
             return "the token is missing: open the address that 'attnviz serve' has printed"
-        if origin is None and request.method not in ("GET", "HEAD"):
-            return "no page says that it asks (Origin); a program sends the token itself"
-        return ""
+        silent = origin is None and request.method not in ("GET", "HEAD")
+        line = "no page says that it asks (Origin); a program sends the token itself"
+        return line if silent else ""
 
     def knows(self, host: str) -> bool:
         """Whether a Host header names this machine and port."""
