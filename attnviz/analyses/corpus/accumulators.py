@@ -137,7 +137,7 @@ class StreamAccumulator:
         self.samples = Samples(self.pairs.words, heads) if samples else None
 
     def add(self, number: int, item: AttentionMap, attention: Attention) -> None:
-        """Add the map of the text with this number."""
+        """Take a map of the text of that number."""
         subject = MeasuredMap(item)
         measures = measure_heads(subject, repeated=False, effects=attention.effects)
         if self.vocabulary.pictures:

@@ -247,7 +247,7 @@ def _link(attention: Attention, name: str) -> Part:
             f'{option} is no link: write QUERY>KEY, such as "rouge>red", or STREAM:QUERY>KEY'
         )
     texts = attention.text_of(item.query_side), attention.text_of(item.key_side)
-    for query, key in ends:  # a token may contain the sign: "<fr>><fr>"
+    for query, key in ends:  # a token may have the sign in itself: "<fr>><fr>"
         if _places(item.query_tokens, texts[0], query) and _places(item.key_tokens, texts[1], key):
             break
     else:

@@ -1,1 +1,1 @@
-"""Lenses: one file for each thing that can be computed from a text's attention."""
+"""What can be made of a text's attention: a lens a file."""
