@@ -50,8 +50,8 @@ class Role:
 
     Attributes:
         name: "previous-token", "induction", ….
-        share: the share of its attention; `uniform`: the share under uniform attention.
-        kind: "acts" for what a head does, "rests" for where it looks when it cannot.
+        share: how much of its attention goes there; uniform: how much uniform attention would give.
+        kind: "acts", what it does where it can, or "rests", where it looks when it cannot.
     """
 
     name: str
