@@ -1,8 +1,8 @@
-"""Which words translate each other, read off attention weights, and how wrong that is.
+"""Word alignments from attention weights, and their error rate.
 
-Symmetrised word alignments and the alignment error rate follow Och & Ney 2003 (sections 3.4 and
-5.1); grow-diag-final and grow-diag-final-and follow Koehn 2003 and 2005. A link is a pair (source
-word, target word), counted from 0: keys first, as in Pharaoh lines.
+Symmetrised alignments and the error rate follow Och & Ney 2003 (sections 3.4 and 5.1);
+grow-diag-final and grow-diag-final-and follow Koehn 2003 and 2005. A link is a pair (source word,
+target word), counted from 0: keys first, as in Pharaoh lines.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ SYMMETRIZATIONS: dict[str, str] = {
 def align(
     weights: NDArray[np.floating], query_tokens: Sequence[Token], key_tokens: Sequence[Token]
 ) -> Links:
-    """A link (key word, query word) from each query word to the key word it looks at most.
+    """A link (key word, query word) from each query word to the key word with the largest weight.
 
-    Special tokens are not numbered. A row of the weights (queries, keys) that gives more than half
-    of its attention to special tokens has no link: the sentence's end is where a word without a
-    partner rests.
+    Special tokens have no number. A row of the weights (queries, keys) with more than half of its
+    attention on special tokens has no link.
     """
     shares = words_only(weights, query_tokens, key_tokens)
     if not shares.size:
         return frozenset()
+    # A word without a partner attends to the end of the sentence.
     resting = weights.sum(axis=-1)[text_places(query_tokens)] - shares.sum(axis=-1)
     linked = np.flatnonzero(resting <= shares.sum(axis=-1))
     return frozenset((int(shares[row].argmax()), int(row)) for row in linked)
@@ -56,7 +56,7 @@ def words_only(
 
 
 def mutual(shares: NDArray[np.floating]) -> Links:
-    """Pairs (row, column) that are the largest above 0 of both their row and their column."""
+    """Cells (row, column) above 0 that are the largest of their row and of their column."""
     largest = (
         (shares > 0)
         & (shares >= shares.max(axis=0, initial=0, keepdims=True))
@@ -83,14 +83,14 @@ _NEIGHBOURS = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1,
 def grow_diag_final(forward: Links, reverse: Links, *, both: bool) -> Links:
     """The intersection, grown by neighbouring links of the union, then by links of free words.
 
-    Of a link that is added last one word is still free, or with `both` (grow-diag-final-and) both
-    are.
+    The last step adds a link if one of its words is free, or with `both` (grow-diag-final-and) if
+    both are.
     """
     union, grown = forward | reverse, set(forward & reverse)
     before = -1
     while before < len(grown):
         before = len(grown)
-        # What is added is grown from in the same sweep, where it lies ahead, as Koehn does it.
+        # As in Koehn's code, a link added in this sweep grows in it too if it lies ahead.
         for source, target in sorted(union):
             if (source, target) not in grown:
                 continue
@@ -111,10 +111,10 @@ def _linked_words(link: tuple[int, int], links: Collection[tuple[int, int]]) -> 
 
 @dataclass(slots=True)
 class Score:
-    """Counts over sentences that precision, recall and the alignment error rate follow from.
+    """Counts over sentences, for precision, recall and the alignment error rate.
 
     The error rate is 1 − (|A ∩ S| + |A ∩ P|) / (|A| + |S|) of predicted links A, sure links S and
-    possible links P, where sure links count as possible ones too.
+    possible links P, which include S.
     """
 
     found: int = 0
@@ -131,17 +131,17 @@ class Score:
 
     @property
     def precision(self) -> float:
-        """Share of the links that are possible ones; 1 where there are none."""
+        """Share of predicted links that are possible; 1 without any."""
         return self.right / self.found if self.found else 1.0
 
     @property
     def recall(self) -> float:
-        """Share of the sure links that were found; 1 where there are none."""
+        """Share of sure links that were predicted; 1 without any."""
         return self.sure_found / self.sure if self.sure else 1.0
 
     @property
     def error(self) -> float:
-        """The alignment error rate, from 0 to 1; 0 with neither predicted nor sure links."""
+        """The alignment error rate, from 0 to 1; 0 without predicted and sure links."""
         counted = self.found + self.sure
         return 1 - (self.right + self.sure_found) / counted if counted else 0.0
 

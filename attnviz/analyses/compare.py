@@ -1,9 +1,9 @@
-"""What changed between two attentions: link by link, and head by head in one number.
+"""The difference of two attentions: for each link, and one number for each head.
 
-Tokens are paired by an edit script (Ratcliff and Obershelp's, as in difflib), by their pieces where
-both sides have one vocabulary, else (in saved maps too) by their spelling. Rows are the queries
-that both have, columns the keys of either, so that what went to a key that the other text lacks
-counts as a change. Heads are compared by the Jensen–Shannon divergence of their rows (Lin 1991).
+An edit script (Ratcliff and Obershelp's, as in difflib) pairs the tokens, by their pieces if both
+sides have one vocabulary, else (in saved maps too) by their spelling. Rows are the common queries.
+Columns are the keys of both, so attention to a key that the other text lacks counts as a change.
+Heads are compared by the Jensen–Shannon divergence of their rows (Lin 1991).
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from attnviz.core.errors import InputError, UsageError
 from attnviz.core.measures import Comparison, HeadChange
 
 Pair = tuple[int | None, int | None]
-"""Positions in the first and in the second text; None where a token has no partner."""
+"""Positions in the first and in the second text; None for no partner."""
 Weights = NDArray[np.float32]
 
 
 def compare_maps(first: AttentionMap, second: AttentionMap, top: int = 20) -> Comparison:
-    """How the second map differs from the first, with the `top` links that changed most.
+    """The second map minus the first, with the `top` links that changed most.
 
     Raises:
-        UsageError: signed values, or other numbers of layers or heads.
-        InputError: no query that both have.
+        UsageError: signed values, or different numbers of layers or heads.
+        InputError: no common query.
     """
     _check(first, second)
     queries, keys = (
@@ -75,26 +75,26 @@ def compare_maps(first: AttentionMap, second: AttentionMap, top: int = 20) -> Co
 
 
 def _spellings(first: Sequence[Token], second: Sequence[Token]) -> tuple[list[str], list[str]]:
-    """What tokens are paired by: their pieces where both have one vocabulary, else their text.
+    """The strings to pair tokens by: their pieces if both have one vocabulary, else their texts."""
+    one, other = (
+        {token.piece[1]: token.piece[0] for token in side if token.piece and not token.special}
+        for side in (first, second)
+    )
+    common = one.keys() & other.keys()
+    alike = bool(common) and all(one[piece] == other[piece] for piece in common)
 
-    A vocabulary may not tell what texts do, such as case. Spaces before words do not count.
-    """
-    numbers = [{t.piece[1]: t.piece[0] for t in side if t.piece and not t.special}
-               for side in (first, second)]  # fmt: skip
-    common = numbers[0].keys() & numbers[1].keys()
-    alike = bool(common) and all(numbers[0][piece] == numbers[1][piece] for piece in common)
-
-    def spelt(token: Token) -> str:
+    def spelling(token: Token) -> str:
+        # A vocabulary may ignore case, which texts show. Marks of spaces before words do not count.
         return (token.piece[1].lstrip("Ġ▁") if alike and token.piece else "") or token.text
 
-    return [spelt(token) for token in first], [spelt(token) for token in second]
+    return [spelling(token) for token in first], [spelling(token) for token in second]
 
 
 def compare_effects(first: SavedEffects, second: SavedEffects) -> EffectComparison:
-    """The effects of the same parts in two ablations, in the order of the first, then the second.
+    """Pair the effects of two ablations by part, in the order of the first, then of the second.
 
     Raises:
-        InputError: they have no part in common.
+        InputError: no common part.
     """
     found: dict[tuple[str, str], list[Effect | None]] = {}
     for side, saved in enumerate((first, second)):
@@ -122,7 +122,7 @@ def _check(first: AttentionMap, second: AttentionMap) -> None:
 
 
 def _over(weights: Weights, rows: list[int | None], columns: list[int | None]) -> Weights:
-    """Weights of the rows over all columns, 0 for a key that this side lacks."""
+    """The weights of some rows over all columns; 0 for a key that this side lacks."""
     if (rows, columns) == tuple(list(range(length)) for length in weights.shape[2:]):
         return weights
     spread = np.zeros((*weights.shape[:2], len(rows), len(columns)), dtype=np.float32)
@@ -134,9 +134,10 @@ def _over(weights: Weights, rows: list[int | None], columns: list[int | None]) -
 
 
 def divergences(before: Weights, after: Weights) -> tuple[NDArray[np.float64], list[str]]:
-    """Of weights of one shape, each head's mean over its rows, renormalised; what was done to them.
+    """Each head's mean divergence over its rows, scaled to sum to 1; and notes on rows.
 
-    In nats, shape (layers, heads); NaN where no row attends to anything on both sides.
+    Both weights have one shape. In nats, shape (layers, heads); NaN if no row attends to anything
+    on both sides.
     """
     found = np.full(before.shape[:2], np.nan)
     scaled = left_out = 0
@@ -171,7 +172,7 @@ def _changes(
 
 
 def _token(pair: Pair, first: tuple[Token, ...], second: tuple[Token, ...]) -> Token:
-    """One token for a pair: the common text, the change of text, or the side that has it."""
+    """One token for a pair: "red", "red→blue", "+new" or "−old"."""
     a, b = pair
     if a is None:
         assert b is not None
@@ -200,9 +201,11 @@ def _pairing_notes(queries: list[Pair], keys: list[Pair]) -> list[str]:
 def pair_tokens(first: Sequence[str], second: Sequence[str]) -> list[Pair]:
     """Each token of both texts once, in order, with its partner if it has one.
 
-    Runs of equal tokens are paired, and what stands between two such runs where it is as long in
-    both texts; other tokens stay alone. Exchanging the texts exchanges the sides of every pair.
+    Runs of equal tokens are paired. So are runs of the same length between these; other tokens have
+    no partner.
     """
+    # difflib depends on the order of the texts: sort them, so that exchanging A and B exchanges
+    # the sides of every pair.
     if list(second) < list(first):
         return [(left, right) for right, left in pair_tokens(second, first)]
     pairs: list[Pair] = []

@@ -6,9 +6,9 @@ A file of groups holds one a line, in the order of the text:
     published
     @7-8,10
 
-A line is a piece of the text, found behind the one before it, or after @ the positions of tokens
-from 0. What no line names stays as it is. For a pair the groups of the source come first, then
-those of the target behind an empty line.
+A line is a piece of the text that follows the piece before it, or @ with positions of tokens from
+0. Other tokens stay single. For a pair, the groups of the source come first, then an empty line,
+then those of the target.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ WAYS = ("words", "sentences")
 
 
 def check_group(how: str | None) -> None:
-    """Refuse what is neither a way of grouping nor a file of groups, before anything is loaded."""
+    """Refuse a value of --group that is neither a way of grouping nor a file of groups."""
     if how is None or how in WAYS:
         return
     if not Path(how).exists():
@@ -57,12 +57,12 @@ def check_group(how: str | None) -> None:
 
 
 def group_attention(attention: Attention, how: str) -> Attention:
-    """Every map over groups; special tokens stay on their own and rows keep their sums.
+    """Every map over groups; special tokens stay single, and rows keep their sums.
 
-    The groups are "words", "sentences" or those in the file of that path.
+    The groups are "words", "sentences" or those in a file.
 
     Raises:
-        InputError: a file whose groups do not fit the text, or rows whose sums are no shares.
+        InputError: the groups do not fit the text, or rows sum to more than 1.
     """
     given = None if how in WAYS else read_groups(Path(how))
 
@@ -74,10 +74,10 @@ def group_attention(attention: Attention, how: str) -> Attention:
             raise InputError(f"'{how}' groups a source and a target, but this is one text")
         if side == "target" and len(given) == 1:
             return [None] * len(tokens)
-        return named_numbers(tokens, text, given[side == "target"])
+        return group_numbers(tokens, text, given[side == "target"])
 
     def partition(tokens: tuple[Token, ...], side: str) -> Partition:
-        placed, text = placed_in(tokens, attention.text_of(side))
+        placed, text = place_tokens(tokens, attention.text_of(side))
         return partition_of(tokens, numbers(placed, text, side), text)
 
     for item in attention.maps:
@@ -94,26 +94,26 @@ def group_attention(attention: Attention, how: str) -> Attention:
         )
         for item in attention.maps
     )
-    # A group's link was not cut, only links of single tokens were.
-    named = f"grouped by {how if how in WAYS else Path(how).name}"
-    return attention.with_maps(maps, named).with_links(lambda _: None)
+    # Effects were measured on links of single tokens, not of groups: leave them out.
+    step = f"grouped by {how if how in WAYS else Path(how).name}"
+    return attention.with_maps(maps, step).with_links(lambda _: None)
 
 
-def placed_in(tokens: tuple[Token, ...], text: str) -> tuple[tuple[Token, ...], str]:
-    """The tokens with places in a text: their own, or where there is none their texts in a row."""
+def place_tokens(tokens: tuple[Token, ...], text: str) -> tuple[tuple[Token, ...], str]:
+    """The tokens with places in a text: the given one, or else their texts joined by spaces."""
     if text and any(token.end > token.start for token in tokens if not token.special):
         return tokens, text
     placed, joined = [], ""
     for token in tokens:
         start = len(joined) + bool(joined)
         if not token.special:
-            joined += " " * bool(joined) + token.text
+            joined += f" {token.text}" if joined else token.text
         placed.append(replace(token, start=start, end=len(joined)))
     return tuple(placed), joined
 
 
-def named_numbers(tokens: Sequence[Token], text: str, groups: Sequence[Group]) -> list[int | None]:
-    """The group of each token, None where none names it."""
+def group_numbers(tokens: Sequence[Token], text: str, groups: Sequence[Group]) -> list[int | None]:
+    """The number of each token's group, or None."""
     numbers: list[int | None] = [None] * len(tokens)
     cursor = 0
     for number, group in enumerate(groups):
@@ -133,7 +133,7 @@ def named_numbers(tokens: Sequence[Token], text: str, groups: Sequence[Group]) -
 
 
 def _find(tokens: Sequence[Token], text: str, piece: str, cursor: int) -> tuple[list[int], int]:
-    """Positions of the tokens of the next place that reads so, and where it ends."""
+    """The tokens of the next occurrence of a piece, and its end."""
     pattern = re.compile(r"\s+".join(map(re.escape, piece.split())))
     for found in pattern.finditer(text, cursor):
         start, end = found.span()
@@ -169,7 +169,7 @@ def _claim(numbers: list[int | None], members: Sequence[int], number: int, name:
 
 
 def read_groups(path: Path) -> list[list[Group]]:
-    """The groups of each text: of one, or of a source and a target."""
+    """The groups of one text, or of a source and a target."""
     from attnviz.storage.matrices import read_bytes
 
     try:
@@ -209,9 +209,9 @@ def _group(line: str, where: str) -> Group:
 def split_sentences(text: str) -> tuple[Token, ...]:
     """The sentences of a text, each with its place in it.
 
-    A sentence ends after . ! ? or … (and the quotes and brackets that close behind it) where white
-    space follows that no small letter follows, after 。！ or ？, and at a line break. A point ends
-    nothing after a single capital letter or a common short form (Dr., Mr., e.g.).
+    A sentence ends after . ! ? or … and closing quotes or brackets, if white space and no small
+    letter follow; after 。！ or ？; and at a line break. A point after a single capital letter or a
+    common abbreviation (Dr., Mr., e.g.) does not end a sentence.
     """
     found: list[Token] = []
     start = 0

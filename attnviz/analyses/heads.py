@@ -19,7 +19,7 @@ from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.core.errors import UsageError, choose
 from attnviz.core.measures import EFFECT, HeadMeasure, HeadReport, HeadRow, Meaning, Role
 from attnviz.core.notices import merged, notify
-from attnviz.core.plugins import INTERRUPTIONS, said
+from attnviz.core.plugins import INTERRUPTIONS, error_line
 from attnviz.core.registry import MEASURES, Measure
 
 NOWHERE: Mapping[str, str] = MappingProxyType({})
@@ -92,7 +92,7 @@ def _measured(name: str, entry: Measure, subject: MeasuredMap) -> HeadMeasure | 
     except BaseException as error:
         if not entry.package:
             raise
-        notify(f"measure {name} of {entry.package} is left out: {said(error)}")
+        notify(f"measure {name} of {entry.package} is left out: {error_line(error)}")
         return None
     return found
 

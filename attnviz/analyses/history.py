@@ -1,4 +1,4 @@
-"""Heads over the steps of a training run: samples of one text, measured one after the other."""
+"""Heads over the steps of a training run: one text, measured at each sample."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Head = tuple[str, str, str]
 
 
 class HistoryStudy:
-    """Samples in order of their steps; of the last one the maps are kept."""
+    """Measures of samples in the order of their steps."""
 
     def __init__(self) -> None:
         self.last: Attention | None = None
@@ -27,7 +27,7 @@ class HistoryStudy:
         self.notes: dict[str, None] = {}
 
     def add(self, step: int, attention: Attention) -> None:
-        """Measure one more sample, and how far its heads are from those of the one before.
+        """Measure one sample, and the drift of its heads since the sample before.
 
         In a map of blocks, a block counts as a token.
         """
@@ -39,7 +39,7 @@ class HistoryStudy:
                 self._say(f"maps hold blocks of {rows} × {columns} tokens: measures are of blocks")
             found = measure_heads(replace(item, blocks=(1, 1), starts=(0, 0), links=()))
             drift = self._drift(before.get(_place(item)), item)
-            # Calls of other sizes are maps of their own, which may have one stream.
+            # Calls of other sizes have maps of their own: number those of one stream.
             same = [one.stream for one in attention.maps[:number]].count(item.stream)
             stream = f"{item.stream} {same + 1}" if same else item.stream
             own = {DRIFT: drift} | {name: one.values for name, one in found.items()}
@@ -64,7 +64,7 @@ class HistoryStudy:
         self.notes[note] = None
 
     def report(self) -> History:
-        """All samples so far; at least one."""
+        """The history of all samples; there must be one."""
         assert self.last is not None
         heads = tuple(dict.fromkeys(head for step in self.values.values() for head in step))
         missing = dict.fromkeys(HISTORY, math.nan)

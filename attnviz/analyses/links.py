@@ -1,4 +1,4 @@
-"""The strongest links of a map: single cells that a mean would hide."""
+"""The strongest links of a map: a mean hides a strong link of two tokens, so search all cells."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from attnviz.core.sinks import word_cells
 
 def strongest_links(item: AttentionMap, count: int, *, between_words: bool = True) -> list[Link]:
     """The cells of largest size over all layers and heads, largest first; ties in map order."""
+    # A map of blocks has the strongest links of its single cells beside it.
     if item.is_pooled and item.links:
         return sorted(item.links, key=lambda link: -abs(link.weight))[:count]
     allowed = cells_between_words(item) if between_words else None
     queries, keys = item.weights.shape[2:]
     largest = np.stack([_sizes(layer, allowed).max(axis=-1) for layer in item.weights])
-    # The strongest cells lie in the rows of largest maxima, so that few rows need sorting.
+    # The strongest cells lie in the rows with the largest maxima: sort these rows only.
     rows = np.argsort(-largest, axis=None, kind="stable")[:count]
     chosen = item.weights.reshape(-1, keys)[rows]
     size = _sizes(chosen, None if allowed is None else allowed[rows % queries]).ravel()
@@ -31,7 +32,7 @@ def strongest_links(item: AttentionMap, count: int, *, between_words: bool = Tru
 
 
 def cells_between_words(item: AttentionMap) -> NDArray[np.bool_] | None:
-    """True for links between different words, shape (queries, keys); None where there are none."""
+    """True for links between different words, shape (queries, keys); None if there are none."""
     allowed = word_cells(item)
     if item.query_side == item.key_side and allowed.shape[0] == allowed.shape[1]:
         allowed = allowed & ~np.eye(len(allowed), dtype=bool)
@@ -39,19 +40,19 @@ def cells_between_words(item: AttentionMap) -> NDArray[np.bool_] | None:
 
 
 def _sizes(weights: NDArray[np.float32], allowed: NDArray[np.bool_] | None) -> NDArray[np.float32]:
-    """How far weights are from 0; -1 for what is not allowed or has no value."""
+    """Absolute weights; -1 for cells that are not allowed or NaN."""
     sizes: NDArray[np.float32] = np.nan_to_num(np.abs(weights), nan=-1)
     return sizes if allowed is None else np.where(allowed, sizes, np.float32(-1))
 
 
 def sharpest(item: AttentionMap) -> Link | None:
-    """The single strongest link between different words, if there is any."""
+    """The strongest link between different words, if any."""
     links = strongest_links(item, 1)
     return links[0] if links else None
 
 
 def link_at(item: AttentionMap, cell: Sequence[Any], weight: float | None = None) -> Link:
-    """The link of a layer, head, query and key by number, with its weight in the map or another."""
+    """The link at (layer, head, query, key), with the map's weight or another."""
     layer, head, query, key = map(int, cell)
     ends = item.query_tokens[query].text, item.key_tokens[key].text
     weight = float(item.weights[layer, head, query, key]) if weight is None else weight

@@ -1,8 +1,8 @@
-"""Labels on tokens, and special tokens left out or reported.
+"""Labels of tokens, and ways to treat special tokens.
 
-In most models marks that stand for no text ([CLS], <eos>) and the first token take most of the
-attention (Clark et al. 2019, section 3.2; Xiao et al. 2023, section 3.1) and hide what lies between
-the words; left out silently, a picture would claim attention that is not there.
+In most models special tokens ([CLS], <eos>) and the first token take most of the attention (Clark
+et al. 2019, section 3.2; Xiao et al. 2023, section 3.1) and hide the links between words. A picture
+that leaves them out silently would show attention that is not there, so a note says it.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from attnviz.core.tokens import text_places
 
 
 def label_tokens(attention: Attention, labels: Sequence[str]) -> Attention:
-    """The attention with a label on each token that stands for text; "O" is no label.
+    """Put a label on each token that stands for text; "O" is no label.
 
-    There is one label for each such token, or one for each word, which all its pieces get. Of a
-    pair, the main map's queries are labelled, or its keys where no query stands for text.
+    The labels are one for each such token, or one for each word. In a pair, the main map's queries
+    get them, or its keys if all queries are special.
 
     Raises:
-        InputError: neither as many labels as tokens nor as many as words.
+        InputError: the number of labels is neither that of tokens nor that of words.
     """
     main = attention.main
     check_single_tokens(main, "labelling")
@@ -79,22 +79,24 @@ def check_special(how: str) -> None:
 
 
 def treat_special(attention: Attention, how: str) -> Attention:
-    """Every map without its special tokens, and the provenance saying what they held.
+    """Every map without its special tokens; a note gives their share.
 
-    "keep" changes nothing. "drop" leaves out the rows and columns of special tokens, but for an
-    axis of nothing else; a row then sums to what it gave to text. "renormalise" also divides each
-    row by its sum, so that rows sum to 1 again, or to 0 where they gave nothing to text.
+    "keep" changes nothing. "drop" leaves out the rows and columns of special tokens, except on an
+    axis of special tokens only; rows then sum to their attention to text. "renormalise" also scales
+    rows to sum to 1; a row without attention to text is 0.
 
     Raises:
-        UsageError: signed values, which are no shares of anything, were to be renormalised.
+        UsageError: "renormalise" of signed values.
     """
     if how == "keep":
         return attention
     for item in attention.maps:
         check_single_tokens(item, f"--special {how}")
     maps = tuple(
-        # What layers without attention amount to has no rows that could sum to 1.
-        _without(item, "drop" if item.stream == IMPLIED and item is not attention.main else how)
+        # The rows of implied matrices are signed: they cannot be scaled to sum to 1.
+        _remove_special(
+            item, "drop" if item.stream == IMPLIED and item is not attention.main else how
+        )
         for item in attention.maps
     )
     held = ", ".join(
@@ -110,7 +112,7 @@ def treat_special(attention: Attention, how: str) -> Attention:
         notes = (f"special tokens were left out; they held {held}; rows {sums}",)
     before = {item.stream: item for item in attention.maps}
 
-    def moved(one: Measured) -> Measured | None:
+    def move_link(one: Measured) -> Measured | None:
         item, link = before.get(one.stream), one.link
         if item is None:
             return None
@@ -120,20 +122,20 @@ def treat_special(attention: Attention, how: str) -> Attention:
         query, key = rows.index(link.query_position), columns.index(link.key_position)
         return replace(one, link=replace(link, query_position=query, key_position=key))
 
-    return attention.with_maps(maps, step, notes=notes).with_links(moved)
+    return attention.with_maps(maps, step, notes=notes).with_links(move_link)
 
 
 def held_by_special(item: AttentionMap) -> float:
-    """The share of the attention of rows that stand for text which goes to special tokens."""
+    """The share of text rows' attention that goes to special tokens."""
     rows = item.weights[:, :, _text_places(item.query_tokens)]
     return _share(rows, [token.special for token in item.key_tokens])
 
 
 def notable_holders(attention: Attention) -> tuple[str, ...]:
-    """A sentence where special tokens or a sink hold much of the main map; none otherwise.
+    """A note if special tokens or a sink hold much of the main map.
 
-    A sink is a single key that takes the attention of most rows whatever they say. Untrained models
-    have none, nor has the attribution to an output.
+    A sink is a key that takes the attention of most rows whatever they say. Untrained models and
+    attributions to an output have none.
     """
     item = attention.main
     if (
@@ -152,7 +154,7 @@ def notable_holders(attention: Attention) -> tuple[str, ...]:
             "shown: --special drop leaves them out",
         )
     place = int(item.weights.sum(axis=(0, 1, 2)).argmax())
-    # Of one row nobody can say that others look there too.
+    # A sink needs several rows that agree.
     rows = len(item.query_tokens)
     if rows > 1 and (held := _notable_share(item, np.arange(len(special)) == place)):
         where = "the first token" if place == 0 else f"token {place}"
@@ -161,7 +163,7 @@ def notable_holders(attention: Attention) -> tuple[str, ...]:
     return ()
 
 
-def _without(item: AttentionMap, how: str) -> AttentionMap:
+def _remove_special(item: AttentionMap, how: str) -> AttentionMap:
     if how == "renormalise" and item.values == "signed":
         raise UsageError(
             f"stream '{item.stream}' holds signed values, which cannot be made to sum to 1: "
@@ -183,12 +185,12 @@ def _percent(share: float) -> str:
 
 
 def _text_places(tokens: Sequence[Token]) -> list[int]:
-    """Where an axis stands for text; everywhere where it never does."""
+    """The places of an axis that stand for text; all places if none does."""
     return text_places(tokens) or list(range(len(tokens)))
 
 
 def _notable_share(item: AttentionMap, keys: NDArray[np.bool_]) -> float:
-    """The share of all attention that some columns hold; 0 where it is little, all or chance."""
+    """The share of all attention on some columns; 0 if it is small, all, or near chance."""
     held = _share(item.weights, keys)
     uniform = _share(uniform_attention(visible_keys(item))[:, None], keys)
     return held if SINK_SHARE <= held < 1 and held >= BEYOND_UNIFORM * uniform else 0.0

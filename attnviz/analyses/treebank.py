@@ -1,9 +1,9 @@
-"""Which head finds which syntactic relation, beside the best fixed offset (Clark et al. 2019).
+"""Syntactic relations that heads find, beside the best fixed offset (Clark et al. 2019).
 
-Pieces are joined into the treebank's words. A head is right about a dependent where the dependent,
-of all other words, attends most to its syntactic head; or, in the other direction, where the
-syntactic head attends most to the dependent. Special tokens are left out of the choice. The
-baseline is a fixed distance, the best one for the relation.
+Pieces are joined into the treebank's words. A head finds a relation if the dependent attends to its
+syntactic head more than to any other word; or, in the other direction, if the syntactic head
+attends most to the dependent. Special tokens do not count. The baseline is the best fixed distance
+of each relation.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TOWARDS = ("head", "dependent")
 def strongest_words(
     item: AttentionMap, text: str, words: tuple[Token, ...]
 ) -> tuple[NDArray[np.int64], list[int]]:
-    """For each word the other word that it attends to most in each head."""
+    """The word that each word attends to most, by head; and the numbers of words with tokens."""
     by_word = merge_words(item, text, text, words)
     places: dict[tuple[int, int], int] = {}
     for place, token in enumerate(by_word.query_tokens):
@@ -46,7 +46,7 @@ def strongest_words(
 
 
 class TreebankStudy:
-    """Relations looked for sentence after sentence, in the main map of each."""
+    """Searches the main map of each sentence for relations."""
 
     def __init__(self) -> None:
         self.sentences = 0
@@ -57,7 +57,7 @@ class TreebankStudy:
         self._lost = 0
 
     def add(self, sentence: Sentence, attention: Attention) -> None:
-        """Score every head on one more sentence."""
+        """Score every head on one sentence."""
         check_measurable(attention.main)
         self.first = self.first or attention
         self.notes = merged((*self.notes, *attention.provenance.notes))
@@ -107,7 +107,7 @@ class TreebankStudy:
     def _relation(self, name: str) -> Relation:
         offsets = self._offsets[name]
         count = sum(offsets.values())
-        # Of equally good distances the shortest, and of these the one that looks ahead.
+        # Ties: the shortest distance, then the one that looks ahead.
         offset = min(offsets, key=lambda apart: (-offsets[apart], abs(apart), -apart))
         return Relation(name, count, offset, offsets[offset] / count)
 

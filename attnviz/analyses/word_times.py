@@ -1,11 +1,11 @@
-"""When each word of a text is spoken, read off a decoder's attention over a recording's frames.
+"""Times of spoken words, from a decoder's attention over the frames of a recording.
 
-As Whisper's word timestamps (Radford et al. 2023; `find_alignment` in `timing.py` of its code): of
-each chosen head the softmax runs over the frames of the recording alone, the weights of a frame are
-standardised over every token that the decoder reads, the marks before and behind the text included,
-smoothed along time by a median filter, then averaged over the heads. Dynamic time warping (Sakoe &
-Chiba 1978) finds the path from the first token in the first frame to the last token in the last
-one that gathers most; a token begins where the path reaches its row.
+The method is Whisper's (Radford et al. 2023; `find_alignment` in `timing.py` of its code). The
+softmax of each chosen head runs over the frames of the recording alone. The weights of each frame
+are standardised over all tokens that the decoder reads, special ones included, smoothed in time by
+a median filter, and averaged over the heads. Dynamic time warping (Sakoe & Chiba 1978) finds the
+path with the largest sum from the first token and frame to the last; a token begins where the path
+enters its row.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from attnviz.core.tokens import text_places
 from attnviz.storage.timed_words import TimedWord
 
 MOST_HEADS, CANDIDATES, ENOUGH = 20, 40, 30
-"""Heads of a best set at most, single heads that it is chosen from at most, and words it takes."""
+"""Most heads of a best set, most heads to choose them from, and fewest words to choose by."""
 SILENT = frozenset("\"'“”‘’«»¿¡([{)]}-–—.,:;!?…。，！？：；、")
 """Punctuation, during which nothing is spoken."""
 _DIAGONAL, _DOWN, _ALONG = range(3)
@@ -31,11 +31,10 @@ Heads = list[tuple[int, int]]
 """Layers and heads by number."""
 
 
-def smoothed(weights: NDArray[np.floating], width: int) -> NDArray[np.float32]:
+def smooth_weights(weights: NDArray[np.floating], width: int) -> NDArray[np.float32]:
     """Weights (…, tokens, frames) standardised over tokens, then a median over `width` frames.
 
-    A frame that all tokens look at alike is 0; edges are mirrored; fewer frames than half the width
-    stay as they are.
+    A frame with equal weights is 0. The median mirrors edges; it is left out for too few frames.
     """
     scores: NDArray[np.float32]
     given = weights.astype(np.float64)
@@ -54,11 +53,12 @@ def smoothed(weights: NDArray[np.floating], width: int) -> NDArray[np.float32]:
 def first_frames(scores: NDArray[np.floating]) -> NDArray[np.int64]:
     """The frame at which the best path reaches each row: (paths, rows, frames) to (paths, rows).
 
-    A path goes on by a frame, a row, or both, and gathers the score of each cell on it.
+    Each step of a path goes to the next frame, the next row, or both; it adds the cell's score.
     """
     paths, rows, frames = scores.shape
     moves = np.full((paths, rows, frames), _ALONG, dtype=np.int8)
-    # Diagonals of the table of costs, by row from 1; row 0 and frame 0 lie outside.
+    # Cells of one diagonal do not depend on each other, so numpy computes them together. Rows count
+    # from 1; row 0 and frame 0 are the border.
     before, last = (np.full((paths, rows + 1), np.inf) for _ in range(2))
     before[:, 0] = 0
     for diagonal in range(2, rows + frames + 1):
@@ -85,15 +85,15 @@ def first_frames(scores: NDArray[np.floating]) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WordClock:
-    """A map of a text over a recording, from which the times of its words are read.
+    """A map of a text over a recording, to time its words.
 
     Attributes:
         item: keys are frames; special tokens stand before the text's.
-        step: seconds of a frame, the first of which begins at `start`.
+        step: seconds of a frame; the first one begins at `start`.
         width: frames of the median filter, odd.
-        against: whether a row stands for the token that it predicts ("output"), as in Whisper's
-            own code, or for the one that it has read ("input"), as in transformers, which besides
-            takes the weights as they are and standardises over the text's tokens alone.
+        against: "output" if a row stands for the token that it predicts, as in Whisper's code;
+            "input" if it stands for the token that it reads, as in transformers, which also uses
+            the weights unchanged and standardises over the text's tokens alone.
     """
 
     item: AttentionMap
@@ -111,20 +111,20 @@ class WordClock:
     def scores(self, heads: Heads) -> NDArray[np.float32]:
         """The smoothed weights of heads, shape (heads, rows, frames).
 
-        Rows are the text's tokens; against "output" one more, that predicts the end.
+        Rows are the text's tokens; against "output", one more row predicts the end.
         """
         rows = text_places(self.item.query_tokens)
         layers, numbers = (np.array(part) for part in zip(*heads, strict=True))
         weights = self.item.weights[layers, numbers]
         if self.against == "input":
-            return smoothed(weights[:, rows], self.width)
-        heard = np.maximum(weights.sum(axis=-1, keepdims=True), np.finfo(np.float32).tiny)
-        return smoothed(weights / heard, self.width)[:, [rows[0] - 1, *rows]]
+            return smooth_weights(weights[:, rows], self.width)
+        sums = np.maximum(weights.sum(axis=-1, keepdims=True), np.finfo(np.float32).tiny)
+        return smooth_weights(weights / sums, self.width)[:, [rows[0] - 1, *rows]]
 
     def times(self, scores: NDArray[np.floating]) -> NDArray[np.floating]:
         """Seconds, shape (paths, words, beginning and end), by scores (paths, rows, frames).
 
-        The pieces of a word that are punctuation, before and behind it, count for no part of it.
+        Punctuation before and behind a word takes no time.
         """
         frames = first_frames(scores)
         if self.against == "input":
@@ -136,13 +136,13 @@ class WordClock:
         each = np.arange(len(split_words(self.text)))
         bounds = np.stack([np.searchsorted(numbers, each, side) for side in ("left", "right")])
         for word, (first, last) in enumerate(bounds.T):
-            spoken = first + np.flatnonzero(~silent[first:last])
-            if spoken.size:
-                bounds[:, word] = spoken[0], spoken[-1] + 1
+            voiced = first + np.flatnonzero(~silent[first:last])
+            if voiced.size:
+                bounds[:, word] = voiced[0], voiced[-1] + 1
         return self.start + self.step * frames[:, bounds.T]
 
-    def spoken(self, heads: Heads) -> list[TimedWord]:
-        """When each word is spoken, by the mean over heads."""
+    def word_times(self, heads: Heads) -> list[TimedWord]:
+        """The time of each word, by the mean over heads."""
         times = self.times(self.scores(heads).mean(axis=0, keepdims=True))[0]
         words = zip(split_words(self.text), times.round(3).tolist(), strict=True)
         return [TimedWord(word.text, start, end) for word, (start, end) in words]
@@ -150,7 +150,7 @@ class WordClock:
 
 @dataclass(frozen=True, slots=True)
 class TimingError:
-    """How far the mean of some heads errs: the mean distance from true times, in seconds."""
+    """The error of the mean of some heads: the mean distance from true times, in seconds."""
 
     heads: Heads
     start: float  # of the words' beginnings
@@ -158,20 +158,20 @@ class TimingError:
 
     @property
     def error(self) -> float:
-        """That of beginnings and ends."""
+        """The error of beginnings and ends together."""
         return (self.start + self.end) / 2
 
 
 def timing_errors(
     clock: WordClock, heads: Heads, true: Sequence[TimedWord]
 ) -> tuple[TimingError, TimingError | None, list[TimingError]]:
-    """The error of the heads that are given, of the best set, and of every head, the best first.
+    """The errors of the given heads, of the best set, and of every head, best first.
 
-    The set is chosen by the first half of the words, and every error is that of the second half.
-    By fewer than `ENOUGH` words no set is chosen, and the errors are those of all. It is chosen
-    greedily among the `CANDIDATES` that err least by themselves, and not twice as much as the best:
-    that one, then each time the head that lowers the error of the mean most, until none lowers it
-    by a tenth or there are `MOST_HEADS`.
+    The first half of the words chooses the set, and the second half gives all errors. With fewer
+    than `ENOUGH` words there is no set, and all words give the errors. The choice is greedy among
+    the best `CANDIDATES` with at most twice the error of the best: it begins with the best, and
+    adds the head that lowers the error most, until none lowers it by a tenth or there are
+    `MOST_HEADS`.
     """
     if clock.text.split() != [word.text for word in true]:
         raise UsageError("the text and the true times must have the same words: leave --text out")
@@ -184,7 +184,7 @@ def timing_errors(
     half = len(true) // 2 if len(true) >= ENOUGH else 0
 
     def distances(scores: NDArray[np.floating]) -> NDArray[np.floating]:
-        """Of each path (paths, words, beginning and end) from the true times."""
+        """From the true times, shape (paths, words, beginning and end)."""
         off: NDArray[np.floating] = np.abs(clock.times(scores) - wanted)
         return off
 

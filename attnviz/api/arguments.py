@@ -45,7 +45,7 @@ from attnviz.core.options import (
     Special,
     refuse_old_option,
 )
-from attnviz.core.plugins import INTERRUPTIONS, PluginError, blamed, said
+from attnviz.core.plugins import INTERRUPTIONS, PluginError, error_line, plugin_at_fault
 from attnviz.runs.inputs import TextInput, given_texts, texts_of
 from attnviz.storage.texts import BadText, Text, check_text
 
@@ -269,9 +269,9 @@ def public(function: Callable[P, Answer]) -> Callable[P, Answer]:
         except (Exception, *INTERRUPTIONS):
             raise
         except BaseException as error:
-            if (package := blamed(error)) is None:
+            if (package := plugin_at_fault(error)) is None:
                 raise
-            raise PluginError(f"the plug-in {package} failed: {said(error)}") from error
+            raise PluginError(f"the plug-in {package} failed: {error_line(error)}") from error
 
     return run
 

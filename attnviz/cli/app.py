@@ -20,7 +20,7 @@ from typer.exceptions import TyperException
 from attnviz.core import __version__
 from attnviz.core.errors import AttnvizError, did_you_mean
 from attnviz.core.options import refuse_old_option
-from attnviz.core.plugins import BROKEN, blamed, said
+from attnviz.core.plugins import BROKEN, error_line, plugin_at_fault
 from attnviz.core.registry import FORMATS, CommandEntry
 
 COMMANDS: dict[str, CommandEntry] = {
@@ -193,8 +193,8 @@ def exit_status_of(run: Any) -> int:
     except BaseException as error:
         if received and isinstance(error, Exception):
             status = INTERRUPTED  # a library turned the KeyboardInterrupt into this error
-        elif package := blamed(error):
-            complain(f"the plug-in {package} failed: {said(error)}")
+        elif package := plugin_at_fault(error):
+            complain(f"the plug-in {package} failed: {error_line(error)}")
             status = 1
         else:
             raise

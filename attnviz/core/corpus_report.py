@@ -1,4 +1,4 @@
-"""The report on a corpus: numbers for each head, and where they come from."""
+"""Types of the report on a corpus."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """The mean weight of one head between a pair of words, over so many occurrences."""
+    """The mean weight of one head between two words, over `count` occurrences."""
 
     layer: str
     head: str
@@ -30,13 +30,13 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class TopExample:
-    """A sentence in which a head attends strongly, by its strongest link.
+    """A text in which a head attends strongly, with its strongest link.
 
     Attributes:
-        rank: 1 for the sentence with the strongest link.
-        weight: of the link.
-        id: the text's own name, or its number in the input.
-        texts: what it says; of a pair, both.
+        rank: 1 for the text with the strongest link.
+        weight: the weight of the link.
+        id: the text's name, or its number in the input.
+        texts: the text; for a pair, both.
     """
 
     layer: str
@@ -51,12 +51,12 @@ class TopExample:
 
 @dataclass(frozen=True, slots=True)
 class SourceText:
-    """What is kept of a text, so that a reader can look it up.
+    """A text that a reader can look up.
 
     Attributes:
-        texts: what it says; of a picture, its file.
-        queries: words, or patches; `keys` likewise.
-        seen: of a picture, the part that its patches cover: left, top, right, bottom in pixels.
+        texts: the text; for a pair, both; for a picture, its file.
+        queries: words or patches; so are `keys`.
+        seen: the part of a picture that its patches cover: left, top, right, bottom in pixels.
     """
 
     id: str
@@ -68,23 +68,23 @@ class SourceText:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Atlas:
-    """What a reader can browse of the heads of a stream; a text counts by its strongest link.
+    """Examples and statistics of a stream's heads to browse; a text counts by its strongest link.
 
     Attributes:
-        counts: how many texts have it in each bucket of weights, from 0 up, and last those without
-            a link between two words; shape (heads, buckets + 1).
-        drawn: links of some texts of each bucket, and last of the strongest; shape (heads,
-            buckets + 1, texts, numbers): weight, the text's number (-1: none), the query word, and
-            then of that word's strongest keys the place and the weight, the link's own first.
+        counts: texts in each bucket of weights, from 0 up, and texts without a link between two
+            words; shape (heads, buckets + 1).
+        drawn: links of example texts of each bucket, then of the strongest; shape (heads,
+            buckets + 1, texts, numbers): weight, number of the text (-1: none), query word, then
+            place and weight of that word's strongest keys, beginning with the link's key.
         words: the most frequent words.
-        ends: in how many texts the link's query and its key are each of these words, and last any
-            other; shape (heads, 2, words + 1).
-        nearest: numbers of the heads that do most nearly the same, and `distances` to them from 0
-            to 1, shape (heads, neighbours).
-        texts: by number; of each word the spelling behind what stands before it: nothing, a space,
-            or a tab where the word is not in the text, as special tokens.
-        rule: how texts are drawn, in words.
-        distance: what the distance is, in words.
+        ends: texts in which the link's query, or its key, is each of these words, or another word;
+            shape (heads, 2, words + 1).
+        nearest: the most similar heads, and their `distances` from 0 to 1; shape (heads,
+            neighbours).
+        texts: by number; each word begins with the space before it, if any, or with a tab if it is
+            not in the text (special tokens).
+        rule: the rule of drawing, in words.
+        distance: the definition of the distance, in words.
     """
 
     counts: NDArray[np.int64]
@@ -103,24 +103,22 @@ class StreamReport:
     """Every head of one stream; arrays end in the axes (layers, heads).
 
     Attributes:
-        tokens: how many rows were read, in the layer that has most.
-        texts: how many texts say something, shape (measures, layers, heads).
-        mean: over these texts, each counting once; NaN where none says anything; it lies in an
-            interval from `low` to `high`.
+        tokens: number of rows in the layer that has most.
+        texts: number of texts with a value, shape (measures, layers, heads).
+        mean: mean over these texts, or NaN, with its interval from `low` to `high`.
         deviation: sample standard deviation over these texts.
-        uniform: what uniform attention to all visible keys gives on average.
-        offsets: position of the key minus that of the query; of pictures, their distance in
-            patches, rounded.
-        by_offset: mean weight of all links of that offset between tokens that stand for text;
-            shape (offsets, …).
-        offset_shares: share of the attention of tokens that stand for text which goes to such
-            tokens: before all offsets, at each, and after them; shape (offsets + 2, …). What is
-            missing to 1 goes to special tokens.
-        class_shares: share of all attention for each class of keys, shape (classes, …); of uniform
-            attention, `class_even`.
-        paired: between how many of the most frequent words pairs were counted.
-        pairs: the strongest of each head, the strongest first.
-        firings: the sentences in which each head attends most strongly, with the link.
+        uniform: mean for uniform attention to all visible keys.
+        offsets: position of the key minus that of the query; for pictures, their rounded distance
+            in patches.
+        by_offset: mean weight of links with each offset, without special tokens; shape
+            (offsets, …).
+        offset_shares: share of the attention of text tokens to text tokens before all offsets, at
+            each, and after them; shape (offsets + 2, …). The rest goes to special tokens.
+        class_shares: share of all attention for each class of keys, shape (classes, …);
+            `class_even`: that of uniform attention.
+        paired: number of frequent words whose pairs were counted.
+        pairs: the strongest pairs of each head, strongest first.
+        firings: the texts in which each head attends most strongly.
     """
 
     stream: str
@@ -152,13 +150,13 @@ class CorpusReport:
     """Every head over a corpus.
 
     Attributes:
-        texts: how many were read.
-        failed: how many could not be.
-        interval: what the intervals are, in words.
-        fewest: pairs of words that occurred less often are left out.
-        curve: the loss while heads are switched off, where that was asked for.
-        notes: what was said of texts: cut, left out, ….
-        things: what it is a corpus of, "texts" or "pictures".
+        texts: number of texts that were read.
+        failed: number of texts that failed.
+        interval: the kind of intervals, in words.
+        fewest: occurrences of a pair of words below which it is left out.
+        curve: the loss while heads are switched off, if requested.
+        notes: notes on texts (cut, left out, …).
+        things: "texts" or "pictures".
     """
 
     caption: str

@@ -1,6 +1,6 @@
-"""What is switched off in a model, a run each, and what its outputs become: the words for it.
+"""Types for experiments that switch parts of a model off and measure its outputs.
 
-The effect of something is log p with it minus log p without it, in nats; above 0 it supports the
+The effect of a part is log p with it minus log p without it, in nats; above 0 the part supports the
 output.
 """
 
@@ -18,26 +18,25 @@ if TYPE_CHECKING:
     from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 
 By = Literal["zero", "mean", "resample"]
-"""What takes the place of a head's output: nothing, its mean over positions, or what it put out at
-positions drawn by chance."""
+"""What replaces a head's output: zeros, its mean over positions, or its output at random ones."""
 
 HeadOutputs = Mapping[tuple[str, str], "NDArray[np.floating]"]
-"""For a stream and a layer what each head put out, before the output projection: shape (heads,
-queries, head size)."""
+"""Each head's output before the output projection, by stream and layer: shape (heads, queries, head
+size)."""
 
 SinkShares = Mapping[tuple[str, str], "NDArray[np.floating]"]
-"""For a stream and a layer that has sinks, which are no keys, what they take of each row: shape
-(heads, queries)."""
+"""The share of each row that sinks outside the keys take, by stream and layer: shape (heads,
+queries)."""
 
 SINK = 1e-3
-"""Where no sink is known, what rows lack of 1 is a sink's above this, and rounding below."""
+"""If no sink is known, a row whose sum is below 1 by more than this has one; less is rounding."""
 
 HOW: Mapping[By, str] = {
     "zero": "zeros",
     "mean": "their mean over positions",
     "resample": "positions drawn by chance",
 }
-"""What heads that are off put out, in words."""
+"""The output of heads that are off, in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +53,12 @@ class PruneCurve:
     """The loss of a model while its heads are switched off one after another.
 
     Attributes:
-        names: what each order goes by: "effect" and "confidence", the lowest first, or "chance".
-        orders: all heads of all streams, each in the order in which they are switched off.
-        off: how many heads are off at each point, from none to all.
-        losses: nats per output at each point, shape (orders, points).
-        texts: which texts gave the orders and which the losses, in words.
-        about: what effects are of, in words.
+        names: the measure of each order, lowest first ("effect", "confidence"), or "chance".
+        orders: all heads of all streams, in the order in which they are switched off.
+        off: number of heads that are off at each point, from none to all.
+        losses: nats per output, shape (orders, points).
+        texts: the texts of the orders and of the losses, in words.
+        about: the output that effects are measured on, in words.
     """
 
     caption: str
@@ -71,13 +70,13 @@ class PruneCurve:
     about: str
 
     def losses_by(self, name: str) -> NDArray[np.float64]:
-        """Those of the orders of that name."""
+        """The losses of the orders with this name."""
         return self.losses[[place for place, given in enumerate(self.names) if given == name]]
 
 
 @dataclass(frozen=True, slots=True)
 class LinkAt:
-    """A key that is hidden from a query, in one head of a layer or, with None, in all of them."""
+    """A key that is hidden from a query; None: in all layers, or in all heads."""
 
     stream: str
     query: int
@@ -88,7 +87,7 @@ class LinkAt:
 
 @dataclass(frozen=True, slots=True)
 class TokenAt:
-    """A token that is hidden as a key from all queries but its own, in every head and layer."""
+    """A token that is a key for its own query only, in every head and layer."""
 
     side: str
     position: int
@@ -96,23 +95,23 @@ class TokenAt:
 
 @dataclass(frozen=True, slots=True)
 class Intervention:
-    """Everything that is switched off in one run; nothing: the model as it is."""
+    """All parts that are off in one run; empty: the unchanged model."""
 
     heads: tuple[HeadAt, ...] = ()
     links: tuple[LinkAt, ...] = ()
     tokens: tuple[TokenAt, ...] = ()
 
     def heads_of(self, stream: str, layer: str) -> list[int]:
-        """The heads of a layer that are switched off."""
+        """The heads of a layer that are off."""
         return [at.head for at in self.heads if (at.stream, at.layer) == (stream, layer)]
 
-    def hidden(
+    def hidden_cells(
         self, stream: str, layer: str, sides: tuple[str, str], shape: tuple[int, int, int]
     ) -> NDArray[np.bool_] | None:
-        """The cells of a layer that are hidden, (heads, queries, keys); None: there are none.
+        """The hidden cells of a layer, (heads, queries, keys), or None.
 
-        The sides are the texts of the layer's queries and keys. What lies beyond the shape is left
-        out: a text that is being written does not have it yet.
+        `sides` are the texts of the layer's queries and keys. Positions beyond the shape are
+        ignored: a text that the model is still writing does not have them yet.
         """
         if not self.links and not self.tokens:
             return None
@@ -128,14 +127,14 @@ class Intervention:
                 cells[:, others, token.position] = True
         return cells if cells.any() else None
 
-    def seen_in(self, item: AttentionMap, sinks: SinkShares) -> AttentionMap:
-        """A map without what is hidden in it: the rest of a row takes over its weight.
+    def apply_to(self, item: AttentionMap, sinks: SinkShares) -> AttentionMap:
+        """The map without the hidden cells; the rest of each row and its sink grow instead.
 
-        A row that loses all its keys is 0. The share of a sink is no key's weight and stays.
+        A row without any key left is 0.
         """
         weights, sides = item.weights.copy(), (item.query_side, item.key_side)
         for own, layer in zip(weights, item.layers, strict=True):
-            cells = self.hidden(item.stream, layer, sides, item.weights.shape[1:])
+            cells = self.hidden_cells(item.stream, layer, sides, item.weights.shape[1:])
             if cells is None:
                 continue
             whole = own.sum(-1, keepdims=True)
@@ -155,14 +154,12 @@ class Intervention:
 
 @dataclass(frozen=True, slots=True)
 class PredictedToken:
-    """One thing that a model predicts.
+    """One token or class that a model predicts.
 
     Attributes:
-        row: the position that it is read from; of a model that predicts the next token the one
-            before `position`.
+        row: the position that it is read from; for next-token prediction the one before `position`.
         number: its number among the choices.
-        name: what it is called: a token or a class.
-        position: the place of the token in the text; None of a class.
+        position: the place of the token in the text; None for a class.
     """
 
     row: int
@@ -172,7 +169,7 @@ class PredictedToken:
 
 
 def label_of(output: PredictedToken, tokens: Sequence[Token]) -> str:
-    """What an output is called with its place among the tokens: "dogs (token 3)"."""
+    """The name of an output with its place among the tokens: "dogs (token 3)"."""
     if output.position is None:
         return output.name
     place = f"token {output.position}" if output.position < len(tokens) else "next token"
@@ -181,11 +178,11 @@ def label_of(output: PredictedToken, tokens: Sequence[Token]) -> str:
 
 
 class Experiment(Protocol):
-    """A model with a text before it, to be run again and again with something switched off.
+    """A model with its text, to run with parts switched off.
 
     Attributes:
-        attention: the raw maps of every layer, of the model as it is.
-        outputs: what is explained.
+        attention: the raw maps of every layer of the unchanged model.
+        outputs: the outputs to explain.
     """
 
     attention: Attention
@@ -193,57 +190,55 @@ class Experiment(Protocol):
 
     @property
     def sinks(self) -> SinkShares:
-        """What sinks take of each row, of layers that have some."""
+        """The shares of sinks, for layers that have them."""
         ...
 
     def run(
         self, changes: Sequence[Intervention], instead: HeadOutputs | None = None
     ) -> Iterator[NDArray[np.floating]]:
-        """Log-probabilities in nats of each output's choices, (outputs, choices), for each change.
+        """Log-probabilities in nats, (outputs, choices), for each change.
 
-        A head that is switched off puts out what stands `instead`, of shape (heads, queries or 1,
-        head size), or zeros. A row from which everything was hidden makes the outputs NaN.
+        `instead`, of shape (heads, queries or 1, head size), replaces the output of heads that are
+        off; None: zeros. A row without any key left makes the outputs NaN.
         """
         ...
 
     def changed_maps(self, change: Intervention) -> Attention:
-        """The maps with something switched off; a head that is off still weighs its keys."""
+        """The maps after a change; a head that is off keeps its weights."""
         ...
 
     def gradients(self) -> tuple[NDArray[np.floating], ...]:
-        """How the sum of the outputs' log-probabilities changes with each weight of each map."""
+        """For each map, the gradient of the sum of the outputs' log-probabilities."""
         ...
 
     def head_outputs(self) -> HeadOutputs:
-        """What each head puts out as the model is."""
+        """The output of each head of the unchanged model."""
         ...
 
     def spell(self, number: int) -> str:
-        """What a choice is called."""
+        """The name of a choice."""
         ...
 
     def write(self, change: Intervention, instead: HeadOutputs | None = None) -> str | None:
-        """What the model writes with something switched off; None: it writes nothing."""
+        """The text that the model writes after a change; None for a model that does not write."""
         ...
 
 
-def put_out(
+def replacement_output(
     instead: HeadOutputs | None, place: tuple[str, str], head: int, queries: int
 ) -> NDArray[np.floating] | float:
-    """What a head that is off puts out, (queries, head size), or 0.
-
-    Rows are given over again: one for all queries, all to a text that is being written.
-    """
+    """The output of a head that is off, (queries, head size), or 0."""
     if instead is None:
         return 0.0
     rows = instead[place][head]
+    # Rows repeat: a mean is one row, and a text that the model is still writing may be longer.
     return np.resize(rows, (queries, rows.shape[1]))
 
 
 def log_probabilities(
     experiment: Experiment, changes: Sequence[Intervention], instead: HeadOutputs | None = None
 ) -> NDArray[np.float64]:
-    """Of each change the log-probability of each output, (changes, outputs), in nats."""
+    """Log-probabilities of the outputs, (changes, outputs), in nats."""
     numbers = [output.number for output in experiment.outputs]
     places = np.arange(len(numbers))
     found = [row[places, numbers] for row in experiment.run(changes, instead)]
@@ -252,17 +247,16 @@ def log_probabilities(
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What one thing that was switched off takes from log p, in nats, over all outputs together.
+    """The effect of one part on log p, in nats, summed over all outputs.
 
     Attributes:
         label: "layer 2 head 0", "rouge → red".
         kind: "head", "layer", "link", "token" or "together".
-        place: where it is: stream, layer and head of a head; side and position of a token; …
-        effect: log p with it minus log p without it; of several texts the mean; NaN: nothing was
-            left to see.
-        interval: of the mean over texts, 95 %; None of one text.
-        texts: how many texts it was measured on.
-        of_outputs: of one text the effect on each output.
+        place: stream, layer and head of a head; side and position of a token; ….
+        effect: the mean over texts; NaN: a row had no key left.
+        interval: the 95 % interval of the mean; None for one text.
+        texts: number of texts.
+        of_outputs: for one text, the effect on each output.
     """
 
     label: str
@@ -288,18 +282,18 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True)
 class AblationReport:
-    """What changes when parts of a model are switched off.
+    """The changes when parts of a model are switched off.
 
     Attributes:
-        by: what took the place of a head's output.
-        effects: of each part by itself.
-        together: of all parts at once; None where each was measured by itself.
-        predictions: of one text every output before and after all parts are off.
-        wrote: of one text what the model writes before and after; None: it writes nothing.
-        texts: how many texts were read.
-        maps: of one text the raw maps of every layer.
-        explained: of one text what each output is called, as in `Effect.of_outputs`.
-        reference: how many other texts what took the place of heads came from; 0: this one.
+        by: what replaced the outputs of heads.
+        effects: the effect of each part alone.
+        together: the effect of all parts at once, if it was measured.
+        predictions: for one text, every output before and after all parts are off.
+        wrote: for one text, the text that the model writes before and after, if it writes.
+        texts: number of texts.
+        maps: for one text, the raw maps of every layer.
+        explained: for one text, the names of the outputs, as in `Effect.of_outputs`.
+        reference: number of other texts that the replacement came from; 0: this text.
     """
 
     caption: str
@@ -316,12 +310,12 @@ class AblationReport:
 
     @property
     def every(self) -> tuple[Effect, ...]:
-        """The effect of each part, and of all together where that was measured."""
+        """The effect of each part, then of all together if it was measured."""
         return self.effects if self.together is None else (*self.effects, self.together)
 
     @property
-    def summed(self) -> tuple[Effect, ...]:
-        """What several parts would change together if their effects added up."""
+    def effect_sum(self) -> tuple[Effect, ...]:
+        """The sum of the effects of several parts, to compare with `together`."""
         if self.together is None or len(self.effects) == 1:
             return ()
         total = sum(one.effect for one in self.effects)
@@ -330,21 +324,23 @@ class AblationReport:
 
     @property
     def instead(self) -> str:
-        """What heads that are off put out, in words; empty where none is off."""
+        """The output of heads that are off, in words; empty if none is off."""
         return instead_in_words(self.by, self.reference, self.effects)
 
 
 def instead_in_words(by: By, reference: int, effects: Sequence[Effect]) -> str:
-    """What heads that are off put out, in words; empty where none is off."""
+    """The output of heads that are off, in words; empty if none is off."""
     if all(one.kind not in ("head", "layer") for one in effects):
         return ""
-    texts = f"{reference} reference text{'s' * (reference != 1)}" if reference else "the text"
+    texts = "the text"
+    if reference:
+        texts = "1 reference text" if reference == 1 else f"{reference} reference texts"
     return f"heads that are off put out {HOW[by]}" + (f" of {texts}" if by != "zero" else "")
 
 
 @dataclass(frozen=True, slots=True)
 class SavedEffects:
-    """What is read of a saved ablation: the effects of its parts, and of all together."""
+    """The effects of a saved ablation: of each part, and of all together."""
 
     caption: str
     instead: str
@@ -357,8 +353,8 @@ class EffectComparison:
     """Two ablations side by side.
 
     Attributes:
-        pairs: each part's effect in A and in B; None where it is not in one of them.
-        correlation: Spearman's over the parts that both have; NaN: fewer than three.
+        pairs: each part's effect in A and in B, or None.
+        correlation: Spearman's correlation over common parts; NaN for fewer than three.
     """
 
     sides: tuple[SavedEffects, SavedEffects]
@@ -367,25 +363,25 @@ class EffectComparison:
 
 
 RANDOM = "random"
-"""The name under which random scores stand beside the lenses."""
+"""The name of random scores, beside those of the lenses."""
 LENS_SHARES = (10, 20, 50)
-"""Per cent of a side's tokens that are hidden, or kept."""
+"""Per cent of a side's tokens to hide, or to keep."""
 LENS_MEASURES = (
     "rank_correlation",
     *(f"comprehensiveness_{share}" for share in LENS_SHARES),
     *(f"sufficiency_{share}" for share in LENS_SHARES),
 )
-"""What says how faithful a lens is: a correlation, then nats."""
+"""Measures of a lens' faithfulness: a correlation, then nats."""
 
 
 @dataclass(frozen=True, slots=True)
 class LensRow:
-    """How faithful a lens is: the mean of each of `LENS_MEASURES` over texts, NaN where unknown.
+    """Faithfulness of a lens: the mean over texts of each of `LENS_MEASURES`, or NaN.
 
     Attributes:
-        low: the lower ends of the means' 95 % intervals, NaN of one text; so `high` the upper ones.
-        texts: how many texts have a rank correlation.
-        left_out: why it does not apply, in all texts or in some; empty: it does.
+        low: lower ends of the means' 95 % intervals, NaN for one text; `high`: upper ends.
+        texts: number of texts with a rank correlation.
+        left_out: why it does not apply to some or all texts.
     """
 
     lens: str
@@ -398,12 +394,12 @@ class LensRow:
 
 @dataclass(frozen=True, slots=True)
 class LensReport:
-    """How faithful each lens is for a model and texts.
+    """Faithfulness of each lens for a model and texts.
 
     Attributes:
-        rows: a lens each, and random scores last.
-        conclusion: which lenses can be trusted, which follows from the rows by the `rule`.
-        tokens: of one text each token with what hiding it changes and what each lens says of it.
+        rows: one for each lens, then random scores.
+        conclusion: the lenses that the `rule` trusts.
+        tokens: for one text, each token with its knockout effect and its score by each lens.
         provenance: that of the first text, with the notes of all.
     """
 

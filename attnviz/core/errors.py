@@ -1,11 +1,11 @@
-"""The errors a user can cause, each one line with an exit status; anything else is a bug."""
+"""The errors that a user can cause, one line each with an exit status; all others are bugs."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 
 class AttnvizError(Exception):
-    """Something that the user can mend; shown as one line, without a traceback."""
+    """An error that the user can mend; shown as one line without a traceback."""
 
     status = 1
 
@@ -21,64 +21,65 @@ class InputError(AttnvizError):
 
 
 class NotFiniteError(InputError):
-    """Attention of one text that is NaN or infinite, and so means nothing."""
+    """Attention of one text is NaN or infinite."""
 
 
 class ModelError(AttnvizError):
-    """A model or tokenizer that cannot be found, loaded or run."""
+    """A model or tokenizer cannot be found, loaded or run."""
 
 
 class AttentionError(AttnvizError):
-    """A model that ran, but whose attention cannot be had as weights."""
+    """A model ran, but does not give its attention as weights."""
 
 
 class OutputError(AttnvizError):
-    """A result that cannot be written where it was asked for."""
+    """A result cannot be written to its place."""
 
 
 class WorkerError(AttnvizError):
-    """Workers that cannot be had, or that died over what they were given."""
+    """Workers cannot be started, or died over their work."""
 
 
 LONGEST_CAUSE = 300
-"""Characters of another library's error that are shown: it may quote a whole file."""
+"""Most characters to show of another library's error, which may quote a whole file."""
 
 
 def first_line(error: BaseException) -> str:
-    """What an error of another library says, cut to one line; its class where it says nothing."""
+    """The message of another library's error, cut to one line; its class if it has none."""
     try:
         lines = [line.strip() for line in str(error)[:10_000].splitlines() if line.strip()]
-    except Exception:  # of an object whose very name raises
+    except Exception:  # str() of the error may raise
         lines = []
     if not lines:
         return type(error).__name__
-    # What ends in a colon announces the cause.
-    said = " ".join(lines[:2]) if lines[0].endswith(":") else lines[0]
-    cut = f"{said[:LONGEST_CAUSE]}…" if len(said) > LONGEST_CAUSE else said
+    # After a colon the next line names the cause.
+    line = " ".join(lines[:2]) if lines[0].endswith(":") else lines[0]
+    cut = f"{line[:LONGEST_CAUSE]}…" if len(line) > LONGEST_CAUSE else line
     return cut.rstrip(".")
 
 
 def reason_of(error: BaseException) -> str:
-    """An error in one line: its message, behind its class where it is none of ours."""
+    """An error in one line: its message, with its class in front if it is not ours."""
     line, kind = first_line(error), type(error).__name__
     return line if isinstance(error, AttnvizError) or line == kind else f"{kind}: {line}"
 
 
 def did_you_mean(name: str, allowed: Iterable[str]) -> str:
-    """A sentence that names the closest allowed spelling, or nothing where none is close."""
+    """A sentence that names the closest allowed spelling, or an empty text."""
     from difflib import get_close_matches
 
-    # Dashes are no likeness: '--dpi' is not '--pair'. A letter wrong in four is still a slip.
+    # Compare without dashes: with them '--dpi' is close to '--pair'. One wrong letter in four is
+    # still a slip.
     bare = {one.lstrip("-."): one for one in allowed}
     close = get_close_matches(name.lstrip("-."), bare, n=1, cutoff=0.66)
     return f" Did you mean '{bare[close[0]]}'?" if close else ""
 
 
 def choose(name: str, allowed: Iterable[str], what: str) -> str:
-    """The name itself where it is allowed; `what` is its kind ("format"), for the message.
+    """The name itself if it is allowed; `what` is its kind ("format").
 
     Raises:
-        UsageError: it is not allowed; the message lists what is and guesses what was meant.
+        UsageError: it is not allowed; the message lists the allowed names and suggests one.
     """
     names = list(allowed)
     if not isinstance(name, str):
@@ -91,17 +92,17 @@ def choose(name: str, allowed: Iterable[str], what: str) -> str:
 
 
 def in_short(value: object) -> str:
-    """A value from Python as an error shows it: on one line, and not much of it."""
+    """The beginning of a Python value on one line, for an error."""
     from reprlib import repr as brief
 
     return " ".join(brief(value).split())[:60]
 
 
 def check_arguments(function: Any, values: Mapping[str, Any]) -> None:
-    """Refuse values that are of another type than the annotations of a function's parameters.
+    """Refuse values whose types do not fit a function's annotations.
 
     Raises:
-        UsageError: the first of them; the message begins with its name.
+        UsageError: a value does not fit; the message begins with its name.
     """
     from inspect import signature, unwrap
     from typing import get_type_hints
@@ -110,7 +111,7 @@ def check_arguments(function: Any, values: Mapping[str, Any]) -> None:
 
     kinds, parameters = get_type_hints(unwrap(function)), signature(function).parameters
     for name, value in values.items():
-        if kinds[name] is Any:  # a model: we touch none of its attributes
+        if kinds[name] is Any:  # a model: touch none of its attributes
             continue
         given = value.tolist() if hasattr(value, "tolist") else value
         letters = isinstance(value, str) and kinds[name] == Sequence[str] | None
@@ -122,7 +123,7 @@ def check_arguments(function: Any, values: Mapping[str, Any]) -> None:
 
 
 def is_number(text: str) -> bool:
-    """Whether a text spells a whole number that could count something: of 18 digits at most."""
+    """Whether a text is a whole number of at most 18 digits."""
     return text.isdecimal() and len(text) <= 18
 
 

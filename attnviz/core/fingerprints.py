@@ -1,4 +1,4 @@
-"""Fingerprints of files and models: a cache uses what it kept only while these are the same.
+"""Fingerprints of files and models: a cache entry is valid while they are equal.
 
 Nothing here imports torch: a model is any object with modules, parameters and buffers.
 """
@@ -26,11 +26,10 @@ def fingerprint_files(paths: Iterable[Path]) -> FileFingerprint:
 
 
 class ModelFingerprint:
-    """The modules, hooks, parameters and buffers that a model in memory has now.
+    """The modules, hooks, parameters and buffers of a model in memory.
 
-    Two fingerprints are equal if these are the same objects and none was changed in place between.
-    torch does not count changes written through `.data`: a cache that copies weights must compare
-    a checksum instead, a cache that shares them need not.
+    Two fingerprints are equal if these are the same objects, not changed in place between. torch
+    does not count changes through `.data`: a cache that copies weights must compare checksums.
     """
 
     def __init__(self, model: Any) -> None:
@@ -61,7 +60,7 @@ def _memory_of(tensor: Any) -> tuple[int, int]:
 
 
 def model_checksum(model: Any) -> str:
-    """A checksum of a model's modules and all its numbers, the same in every process."""
+    """A checksum of a model's modules and numbers, equal in every process."""
     import torch
 
     found = sha256("\n".join(f"{name} {type(one)}" for name, one in model.named_modules()).encode())

@@ -1,4 +1,4 @@
-"""What lenses need beyond weights, as arrays: gradients, and the vectors that weights add up."""
+"""Inputs of lenses besides weights, as arrays: gradients, and inner products of value vectors."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
     from attnviz.core.effects import Experiment
 
 BLOCK = 256
-"""Keys whose vectors exist at once: all of them would take heads × keys × size numbers."""
+"""Keys whose vectors are in memory at once: all would take heads × keys × size numbers."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AttentionGradients:
-    """One output of a model, and how it changes with each attention weight.
+    """One output of a model, and its gradient for each attention weight.
 
     Attributes:
         attention: the raw maps of every layer.
-        gradients: for each map ∂output/∂weight, of the shape of its weights.
+        gradients: ∂output/∂weight, one array for each map.
         positions: queries of the main map that the output is read from, one or more.
-        output: what the output is called: a class, or the token predicted.
-        probability: the model's own, where its outputs are scores of a choice.
-        experiment: what the gradients were taken of, to be run with links cut; None: a score.
+        output: its name: a class, or the predicted token.
+        probability: the output's probability, if the model gives one.
+        experiment: the model and text, to cut links in; None if the output is a score.
     """
 
     attention: Attention
@@ -49,14 +49,14 @@ class AttentionGradients:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ValueVectors:
-    """What each head makes of each key before its weight scales it, fₕ(xⱼ), as inner products.
+    """Inner products of the vectors fₕ(xⱼ) that weights scale, for heads h and keys j.
 
     Attributes:
         attention: the raw maps of every layer.
         products: for each map ⟨fₕ(xⱼ), f₉(xⱼ)⟩ for heads h and g, float64 of shape (layers, keys,
             heads, heads).
-        projected: True where f includes the output projection W_O; False where it is not known and
-            f is a head's value alone, which makes products of two different heads 0.
+        projected: True if f includes the output projection W_O. Else f is the value alone, and
+            products of two different heads are 0.
     """
 
     attention: Attention
@@ -75,8 +75,7 @@ def inner_products(
     """⟨fₕ(xⱼ), f₉(xⱼ)⟩ of one layer, with fₕ(xⱼ) = vₕⱼ W_Oₕ; shape (keys, heads, heads).
 
     Values with their bias have the shape (heads, keys, head size), W_O that of (heads × head size,
-    size). Without W_O heads are set side by side as they are, so that products of two different
-    heads are 0.
+    size). Without W_O, products of two different heads are 0.
     """
     heads, keys, head_size = value.shape
     if projection is None:
@@ -92,18 +91,18 @@ def inner_products(
 
 
 NEXT = "next:"
-"""What stands before a word that is explained as the token to come, whatever the text holds."""
+"""The prefix of a word that means a possible next token, even if the text contains the word."""
 _NUMBERED = re.compile(r"(.+)\[(\d{1,9})\]", re.DOTALL)
 
 
 def find_token(tokens: Sequence[Token], wanted: str, first: int = 0, also: str = "") -> int | None:
-    """A token by its text, its text and position ("red[3]") or its position; None: there is none.
+    """The place of a token by its text, text and position ("red[3]") or position; None: no token.
 
-    `first` is 1 for a model that predicts the next token: it does not predict the first one it
-    reads, but one after the last. `also` is how to name what else may be meant by the word.
+    `first` is 1 for next-token prediction: such a model predicts the token after the last one
+    instead of the first. `also` names another meaning of the word.
 
     Raises:
-        UsageError: several things may be meant.
+        UsageError: the word has several meanings.
     """
     places = [
         place
@@ -112,7 +111,9 @@ def find_token(tokens: Sequence[Token], wanted: str, first: int = 0, also: str =
     ]
     if len(places) + bool(places and also) > 1:
         stands = f"stands {len(places)} times" if len(places) > 1 else "stands"
-        names = [f"{wanted}[{place}]" for place in places] + [also] * bool(also)
+        names = [f"{wanted}[{place}]" for place in places]
+        if also:
+            names.append(also)
         more = ", and something else may be meant by it" if also else ""
         more = ", and it may be what comes next" if also.startswith(NEXT) else more
         raise UsageError(
@@ -136,11 +137,11 @@ def place_to_explain(
     number_of: Callable[[str], int | None],
     open_place: tuple[str, int],
 ) -> tuple[int, int | None] | None:
-    """Where a model's prediction is wanted, and of what piece of its vocabulary; None: nowhere.
+    """The place and the piece of the vocabulary to explain; None if there is no such place.
 
-    A piece of None is the token that stands there, or else the likeliest. `number_of` answers which
-    piece a word is, if it is one. The open place is what a word that the text does not hold is
-    explained at, with what names it: ("next:", 7); "" where a word of the text can only be that.
+    Piece None means the token at that place, or else the likeliest. `number_of` gives the piece
+    that a word is, if any. `open_place` is the place for words outside the text with its prefix:
+    ("next:", 7); the prefix is "" if a word in the text always means the text's token.
     """
     name, end = open_place
     if name and wanted.startswith(name):
@@ -156,7 +157,7 @@ def place_to_explain(
 
 
 def last_word(tokens: Sequence[Token]) -> int:
-    """The last token that stands for text, if it can be one with a letter or a digit in it."""
+    """The last token with a letter or digit; else the last that stands for text, or the last."""
     plain = [place for place, token in enumerate(tokens) if not token.special]
     worded = [place for place in plain if any(map(str.isalnum, tokens[place].text))]
     return (worded or plain or [len(tokens) - 1])[-1]

@@ -1,4 +1,4 @@
-"""What threads share: whose turn it is with a model, its mode, hooks, settings of the process.
+"""Locks, modes and hooks of models that several threads share, and settings of the process.
 
 Nothing here imports torch: a model is any object with modules, parameters and buffers.
 """
@@ -17,10 +17,8 @@ _MODEL_LOCKS: WeakValueDictionary[Hashable, Any] = WeakValueDictionary()
 
 @contextmanager
 def model_lock(model: Any) -> Iterator[None]:
-    """Hold a model, given itself or by its name, so that other threads wait for it.
-
-    The thread that holds it may ask again. A wrapper shares the lock of the model inside.
-    """
+    """Lock a model, or the name of a model; the same thread may lock it again."""
+    # The first parameter identifies a module, so a wrapper shares the lock of the model inside.
     key = model
     if not isinstance(model, str | None):
         key = id(next(model.parameters() if is_module(model) else iter(()), model))
@@ -33,13 +31,13 @@ def model_lock(model: Any) -> Iterator[None]:
 
 
 def is_module(model: object) -> bool:
-    """Whether something has parameters and modules as a module of torch has; a class has not."""
+    """Whether an object has parameters and modules, as a torch module; False for classes."""
     return hasattr(type(model), "parameters") and hasattr(type(model), "modules")
 
 
 @contextmanager
 def evaluation_mode(model: Any) -> Iterator[None]:
-    """Put all modules of a model in evaluation mode, then back; anything else is left alone."""
+    """Put all modules of a model in evaluation mode, then restore their modes."""
     modes = {part: part.training for part in model.modules()} if is_module(model) else {}
     for part in modes:
         part.training = False
@@ -51,7 +49,7 @@ def evaluation_mode(model: Any) -> Iterator[None]:
 
 
 def thread_hook(look: Callable[..., Any]) -> Any:
-    """A hook that runs in passes of this thread only; eager copies of a model leave it out."""
+    """A hook that runs only in this thread; eager copies of a model do not copy it."""
     thread = get_ident()
 
     def hook(*args: Any, **named: Any) -> Any:
@@ -62,10 +60,7 @@ def thread_hook(look: Callable[..., Any]) -> Any:
 
 
 class SharedSetting:
-    """A setting of the whole process for blocks of code that may run at once.
-
-    The first block that begins makes the setting, and the last one that ends takes it back.
-    """
+    """A setting of the process: the first block to enter makes it, the last to exit undoes it."""
 
     def __init__(self, make: Callable[[], AbstractContextManager[Any]]) -> None:
         self.make, self.lock, self.inside = make, RLock(), 0

@@ -1,7 +1,7 @@
-"""What analyses say about a map: a number a head, a link, and the view that a reader sees first.
+"""Results of analyses: numbers for each head, reports and comparisons.
 
-Divergences are of Jensen and Shannon, in nats, from 0 to ln 2. A `caption` says what was run,
-`texts` over how many texts each number is a mean, `provenance` where the maps came from.
+Divergences are Jensen–Shannon divergences in nats, from 0 to ln 2. `caption` describes the run,
+`texts` is the number of texts of each mean, `provenance` describes the origin of the maps.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ class HeadMeasure:
 
     Attributes:
         unit: "nats", "share", ….
-        low: what its smallest value means, in words; high: its largest.
-        values: float of shape (layers, heads); NaN where it says nothing.
-        uniform: what uniform attention to all visible keys gives, likewise; None: unknown.
-        top: the largest value there can be; of a signed measure also the size of the lowest.
+        low: the meaning of its smallest value; `high`: of its largest.
+        values: float of shape (layers, heads); NaN if it does not apply.
+        uniform: the values for uniform attention to all visible keys; None: unknown.
+        top: the largest possible value; for a signed measure the largest size.
     """
 
     name: str
@@ -46,7 +46,7 @@ class HeadMeasure:
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """What a head is called for, and how clearly.
+    """A role of a head.
 
     Attributes:
         name: "previous-token", "induction", ….
@@ -72,10 +72,10 @@ class HeadRow:
     """One head with everything measured on it.
 
     Attributes:
-        values: a number for each measure; NaN where it says nothing.
-        uniform: what uniform attention under the same mask gives, likewise.
-        roles: what it clearly does, the clearest first, and then where it clearly rests.
-        intervals: of means over several texts, those that are known.
+        values: a number for each measure, or NaN.
+        uniform: the values for uniform attention under the same mask.
+        roles: clear roles that act, clearest first, then those that rest.
+        intervals: known intervals of means over several texts.
     """
 
     stream: str
@@ -104,27 +104,27 @@ class Meaning:
 
 
 DISTRIBUTIONS = ("entropy", "relative-entropy", "span", "distance", "offset")
-"""Measures of a row as a distribution, whatever it sums to."""
+"""Measures of a row as a distribution, scaled to sum to 1."""
 
 
 EFFECT = "effect"
-"""The measure that only a model that predicts something can tell."""
+"""The measure that needs a model with predictions."""
 
 
 def about_effects(provenance: Provenance) -> str:
-    """What effects are of, and what heads put out that are off; empty where there are none."""
-    told = provenance.settings.get(EFFECT)
-    return f"effect: {told}" if told else ""
+    """The definition of effects in a run, or an empty text."""
+    definition = provenance.settings.get(EFFECT)
+    return f"effect: {definition}" if definition else ""
 
 
 def mass_note(measures: Iterable[Meaning | HeadMeasure]) -> str:
-    """What a reader must know where rows do not sum to 1; empty where they do."""
+    """A note if rows do not sum to 1, or an empty text."""
     names = [meaning.name for meaning in measures]
     if "mass" not in names:
         return ""
-    told = [name for name in DISTRIBUTIONS if name in names]
+    scaled = ", ".join(name for name in DISTRIBUTIONS if name in names)
     none = "; rows that attend to nothing (empty) are left out of them" if "empty" in names else ""
-    return f"rows do not sum to 1 (mass): {', '.join(told)} are of rows made to sum to 1{none}"
+    return f"rows do not sum to 1 (mass): {scaled} are of rows made to sum to 1{none}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,8 +184,8 @@ class Relation:
     """One relation of a treebank in so many cases.
 
     Attributes:
-        offset: the distance from dependent to head that is right most often.
-        by_offset: how often it is, 0 to 1.
+        offset: the most frequent distance from dependent to head.
+        by_offset: its share of all cases.
     """
 
     name: str

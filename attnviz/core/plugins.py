@@ -1,8 +1,8 @@
 """Plug-ins: rows that other installed packages add to the tables, by entry points.
 
-A package names a row of a table of `attnviz.core.registry` in its metadata, in the group "attnviz."
-and the name of the table. The row is imported at start, so what it lies in should import little;
-the code that the row names is imported when it is used, as that of any other row.
+A package declares an entry point in the group "attnviz." plus the name of a table of
+`attnviz.core.registry`. The row is imported at start, so its module should import little. The code
+that the row names is imported when it is used.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 BROKEN: list[str] = []
-"""A line on each plug-in that adds nothing, with the reason."""
+"""One line for each plug-in that could not be added, with the reason."""
 _MODULES: dict[str, str] = {}
-"""The modules of plug-ins, without what stands behind a dot, each with its package."""
+"""The package of each plug-in's top-level module."""
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 
 INTERRUPTIONS = (KeyboardInterrupt, GeneratorExit)
-"""What is no plug-in's failure; everything else that it raises is, SystemExit too."""
+"""The exceptions that are no failure of a plug-in; any other one is, SystemExit too."""
 
 
 class PluginError(AttnvizError):
@@ -37,10 +37,9 @@ class PluginError(AttnvizError):
 
 
 def add_rows(tables: Mapping[str, tuple[dict[str, Any], type]]) -> None:
-    """Add the rows of installed packages to tables by the name of their group, each with its kind.
+    """Add the rows of installed packages to tables, by group; each table has one kind of row.
 
-    One that cannot be had, has a name that is taken or is of another kind is left out and told in
-    `BROKEN`.
+    A row that cannot be imported, has a taken name or is of another kind goes to `BROKEN`.
     """
     if not any(_declares(place) for place in dict.fromkeys(sys.path)):
         return
@@ -58,7 +57,7 @@ def add_rows(tables: Mapping[str, tuple[dict[str, Any], type]]) -> None:
             except BaseException as error:
                 BROKEN.append(
                     f"the plug-in '{point.name}' of {package_of(point)} ({group}) is left out: "
-                    f"{said(error)}"
+                    f"{error_line(error)}"
                 )
 
 
@@ -74,17 +73,17 @@ def _row(point: EntryPoint, table: Mapping[str, Any], kind: type) -> Any:
 
 
 def package_of(point: EntryPoint) -> str:
-    """The distribution that an entry point is of."""
+    """The distribution of an entry point."""
     return "an unknown package" if point.dist is None else f"'{point.dist.name}'"
 
 
-def said(error: BaseException) -> str:
+def error_line(error: BaseException) -> str:
     """An error on one line."""
     return " ".join(f"{type(error).__name__}: {error}".split())
 
 
-def blamed(error: BaseException) -> str | None:
-    """The package whose code an error comes from, of a plug-in; None: it is nobody's but ours."""
+def plugin_at_fault(error: BaseException) -> str | None:
+    """The plug-in package whose code raised an error; None: our own code."""
     trace, package = error.__traceback__, None
     while trace is not None:
         name = str(trace.tb_frame.f_globals.get("__name__"))
@@ -94,11 +93,8 @@ def blamed(error: BaseException) -> str | None:
 
 
 def _declares(place: str) -> bool:
-    """Whether a package in a folder of modules may name a row.
-
-    Reading every package's metadata by importlib costs a tenth of a whole run; nearly always there
-    is nothing to find.
-    """
+    """Whether a package in a folder of modules may declare a row."""
+    # Reading all metadata by importlib costs a tenth of a whole run, nearly always for nothing.
     return any(b"[attnviz." in text for text in _declarations(place))
 
 

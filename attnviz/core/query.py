@@ -1,4 +1,4 @@
-"""What a source of attention is asked about: texts, a picture or a recording."""
+"""Questions to a source of attention: about texts, a picture or a recording."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ if TYPE_CHECKING:
 
 Kind = Literal["self", "pair", "cross", "co", "picture", "recording"]
 ALL_OUTPUTS = "all"
-"""What to explain where it is every token that is predicted from those before it."""
+"""The value that explains every token that the model predicts from those before it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Picture:
-    """A picture as it is to be read.
+    """A picture, and how to read it.
 
     Attributes:
         image: upright, in red, green and blue.
-        size: height and width in pixels to read it in; None: as the model was trained.
-        patch: the patch that attends ("ROW,COLUMN"; None: the mean over all), where a model in
-            windows gives one row only; others give every row.
-        lens: what the answer will be seen through; all lenses but "raw" need every row.
-        more: pictures that are read behind the first, with a text.
-        frames: True where all of them are one video's, in order.
+        size: height and width in pixels for the model; None: its training size.
+        patch: the patch that attends ("ROW,COLUMN"; None: the mean over all). Only a model with
+            windows needs it, which gives one row; others give all.
+        lens: the lens for the answer; all but "raw" need every row.
+        more: further pictures, with a text.
+        frames: True if the pictures are the frames of a video.
     """
 
     image: Image
@@ -44,17 +44,17 @@ class Picture:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Recording:
-    """A part of a recording as it is to be heard.
+    """A part of a recording, and how to read it.
 
     Attributes:
         samples: float32 of shape (samples,), one channel.
-        rate: samples a second.
-        start: where the part begins in the file, in seconds, of which there are `total`.
-        encoder: whether the frames are to attend to each other, not a text to them.
-        ended: whether the decoder reads the token that ends the text, too.
-        language: the code or name of what is spoken; None: the model says.
-        task: "transcribe" (None) or, into English, "translate".
-        notes: what was done to it.
+        rate: samples per second.
+        start: the beginning of the part in the file, in seconds; `total`: the file's length.
+        encoder: True for the attention of the frames to each other, not of a text to them.
+        ended: whether the decoder also reads the token that ends the text.
+        language: code or name of the spoken language; None: the model detects it.
+        task: "transcribe" (also None) or "translate" (into English).
+        notes: notes on its preparation.
     """
 
     samples: NDArray[np.float32]

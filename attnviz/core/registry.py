@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import Any, ClassVar, Literal
 
 from attnviz.core.errors import UsageError, choose, did_you_mean
-from attnviz.core.plugins import INTERRUPTIONS, PluginError, add_rows, said
+from attnviz.core.plugins import INTERRUPTIONS, PluginError, add_rows, error_line
 
 Command = Literal["self", "cross", "co", "picture"]
 SourceKind = Literal[Command, "picture-text"]
@@ -73,7 +73,8 @@ class Entry:
             if not self.package:
                 raise
             raise PluginError(
-                f"'{self.target}' of the package {self.package} cannot be loaded: {said(error)}"
+                f"'{self.target}' of the package {self.package} cannot be loaded: "
+                f"{error_line(error)}"
             ) from error
 
 

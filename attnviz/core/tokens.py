@@ -13,9 +13,9 @@ from attnviz.core.errors import UsageError, is_number
 
 
 def continues_word(text: str, start: int) -> bool:
-    """True where a piece that starts here continues a word; scripts without spaces have none.
+    """Whether a piece that starts here continues a word, and is labelled "##ing".
 
-    Such a piece is labelled "##ing" for every tokenizer, as WordPiece writes it.
+    Scripts without spaces have no such pieces.
     """
     before, first = text[max(start - 1, 0) : start], text[start : start + 1]
     spaced = unicodedata.east_asian_width(first or " ") not in {"W", "F"}
@@ -23,12 +23,12 @@ def continues_word(text: str, start: int) -> bool:
 
 
 def text_places(tokens: Sequence[Token]) -> list[int]:
-    """The places on an axis that stand for text: all but the special tokens'."""
+    """The places of all tokens but special ones."""
     return [place for place, token in enumerate(tokens) if not token.special]
 
 
 AVERAGE = Token("mean over patches", special=True)
-"""The query where no token stands for the picture: what all patches attend to, on average."""
+"""The query of a picture without a class token: the mean over its patches."""
 
 
 def patch_name(row: int, column: int) -> str:
@@ -42,7 +42,7 @@ def patch_tokens(rows: int, columns: int) -> tuple[Token, ...]:
 
 
 def parse_patch(text: str) -> tuple[int, int]:
-    """Row and column of "3,5"; a UsageError where it is written otherwise."""
+    """Row and column of "3,5", or a UsageError."""
     row, comma, column = (part.strip() for part in text.partition(","))
     if not comma or not is_number(row) or not is_number(column):
         raise UsageError(f"--patch '{text}' is no patch: write ROW,COLUMN, both from 0 (3,5)")
@@ -50,7 +50,7 @@ def parse_patch(text: str) -> tuple[int, int]:
 
 
 def check_patch(text: str, rows: int, columns: int) -> tuple[int, int]:
-    """Row and column of a patch; a UsageError where the picture does not have it."""
+    """Row and column of a patch, or a UsageError if the picture does not have it."""
     row, column = parse_patch(text)
     if row >= rows or column >= columns:
         raise UsageError(
@@ -61,6 +61,6 @@ def check_patch(text: str, rows: int, columns: int) -> tuple[int, int]:
 
 
 def patch_grid(tokens: Sequence[Token]) -> tuple[int, int]:
-    """How many patches stand at the end of an axis, from top to bottom and from left to right."""
+    """The numbers of rows and of columns of the patches at the end of an axis."""
     row, column = parse_patch(tokens[-1].text)
     return row + 1, column + 1

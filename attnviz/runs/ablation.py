@@ -14,9 +14,9 @@ from attnviz.analyses.effects.ablation import (
     Each,
     Part,
     each_part,
+    find_parts,
     head_places,
-    measured_parts,
-    named_parts,
+    measure_parts,
     predictions,
     replacements,
     together,
@@ -96,7 +96,7 @@ class Ablation:
     def parts(self, attention: Attention) -> list[Part]:
         """What is switched off in a text; without a name every head."""
         if self.joint:
-            return named_parts(attention, self.heads, self.links, self.tokens, self.layer)
+            return find_parts(attention, self.heads, self.links, self.tokens, self.layer)
         return each_part(attention, self.each or "heads")
 
     @property
@@ -117,7 +117,7 @@ def ablate_text(
         own = banks or [experiment.head_outputs()]
         instead = replacements(asked.by, own, attention, asked.seed)
     both = [together(parts)] if asked.joint else []
-    effects = tuple(measured_parts(experiment, [*parts, *both], instead))
+    effects = tuple(measure_parts(experiment, [*parts, *both], instead))
     names = tuple(output.name for output in experiment.outputs)
     every = f"all {len(names)} tokens of the {attention.main.query_side}"
     place = label_of(experiment.outputs[0], attention.main.query_tokens).removeprefix(names[0])

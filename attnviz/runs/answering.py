@@ -1,6 +1,6 @@
-"""A question about a text or a picture, and its answer as plain values: what `serve` computes.
+"""Questions about a text or a picture, and answers as plain values, for `serve`.
 
-Nothing here knows of HTTP. What a page asks, and what it gets, is described in `openapi.json`.
+Nothing here knows of HTTP. `openapi.json` describes questions and answers.
 """
 
 from __future__ import annotations
@@ -48,17 +48,17 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MOST_CHARACTERS = 8_000
-"""Of a text: about 2,000 tokens."""
+"""Most characters of a text: about 2,000 tokens."""
 MOST_TOKENS = 2_000
-"""Of a text and of a pair: their weights take a gigabyte before they are pooled."""
+"""Most tokens of a text or pair: their weights take a gigabyte before pooling."""
 MOST_WEIGHTS = 8_000_000
-"""More weights than these (12 × 12 heads at 235 tokens) are pooled into blocks of tokens."""
+"""Most weights (12 × 12 heads at 235 tokens) before pooling into blocks of tokens."""
 MOST_OFF = 10_000
-"""Things of a kind that are switched off at once."""
+"""Most heads, links or tokens that are off at once."""
 MOST_PICTURE = 16 << 20
-"""Characters of a picture in base64: 12 MB."""
+"""Most characters of a picture in base64: 12 MB."""
 PICTURES = ("PNG", "JPEG", "WEBP")
-"""The kinds of pictures that are read, as Pillow calls them."""
+"""File formats of pictures, by Pillow's names."""
 PICTURES_BY = "pocket-vit"
 """The shipped model that reads pictures."""
 
@@ -69,7 +69,7 @@ Many = Meta(max_length=MOST_OFF)
 
 
 class Off(Struct, frozen=True, forbid_unknown_fields=True):
-    """What is switched off: names as in the maps, positions from 0; None: every layer or head."""
+    """Parts that are off, by names in the maps and positions from 0; None: every layer or head."""
 
     heads: Annotated[list[tuple[Name, Name, Name]], Many] = []
     links: Annotated[list[tuple[Name, Name | None, Name | None, Number, Number]], Many] = []
@@ -77,15 +77,15 @@ class Off(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Question(Struct, frozen=True, forbid_unknown_fields=True):
-    """What is asked about a text, a pair or a picture.
+    """A question about a text, a pair or a picture.
 
     Attributes:
-        id: whatever the answer shall be known by.
-        source: the text, or the source of a pair, or what is read with a picture.
-        target: None: the model writes it, where it is one that does.
-        command: "self" or "cross"; None: what the model is for.
-        to: the language of the target; None: the model's guess.
-        explain: what lens effect or gradient explains: a token by place or text, a class, "all".
+        id: a number that the answer repeats.
+        source: the text, the source of a pair, or the text with a picture.
+        target: None: the model writes it, if it can.
+        command: "self" or "cross"; None: the model's usual one.
+        to: the language of the target; None: the model guesses.
+        explain: the output for lens effect or gradient: a token by place or text, a class, "all".
         picture: a PNG, JPEG or WebP file in base64.
     """
 
@@ -103,7 +103,7 @@ class Question(Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(slots=True)
 class QuestionResult:
-    """A question with the model that answers it, and the picture that it is about."""
+    """A model's reading of a question, with the question's pictures."""
 
     source: Source
     query: Query
@@ -115,24 +115,24 @@ class Answers:
     """Answers questions, one at a time.
 
     Attributes:
-        origin: the model that is asked unless another is named, and how it is loaded.
-        doing: what takes long just now, in words.
+        origin: the default model and its options.
+        doing: the current stage of work, in words.
     """
 
     def __init__(self, origin: Origin) -> None:
         self.origin, self.doing, self.hooks = origin, "", ExitStack()
 
     @property
-    def own(self) -> str:
-        """The model that is asked unless another is named."""
+    def default_model(self) -> str:
+        """The name of the default model."""
         return str(name_of(self.origin) if self.origin.adapter else self.origin.model or POCKET)
 
     def models(self) -> list[dict[str, Any]]:
-        """The models that may be asked: the given one, those that ship, those in the cache."""
+        """The models to choose from: the default, those that ship, those in the cache."""
         from attnviz.models.hugging_face.load.locate import list_cached_models
         from attnviz.models.pocket.card import summary_of
 
-        own = self.own
+        own = self.default_model
         rows = {own: ("given", "")} | {name: ("shipped", summary_of(name)) for name in SHIPPED}
         rows |= {str(one): ("hugging face", one.model_type or "") for one in list_cached_models()}
         return [
@@ -141,21 +141,21 @@ class Answers:
         ]
 
     def attend(self, question: Question) -> dict[str, Any]:
-        """The maps as the page shows them, what is predicted, and what changes."""
+        """The maps for the page, the predictions, and their changes."""
         with self.hooks:
             begun = time.perf_counter()
-            asked = self._asked(question)
-            answer = self._predictions(question, asked)
+            read = self._read(question)
+            answer = self._predictions(question, read)
             self._stage("packing the weights")
             document, blobs = page_data(
-                asked.result,
+                read.result,
                 most_weights=MOST_WEIGHTS,
-                picture=asked.seen,
-                shown=views_of(asked.result),
+                picture=read.seen,
+                shown=views_of(read.result),
             )
-            for item, shown in zip(asked.result.maps, document["maps"], strict=True):
+            for item, shown in zip(read.result.maps, document["maps"], strict=True):
                 for axis, tokens in (("queries", item.query_tokens), ("keys", item.key_tokens)):
-                    # Each token's place in its text, for who saves it.
+                    # The page does not need a token's place in its text; a saved document does.
                     if shown[axis]["block"] == 1:
                         for one, token in zip(shown[axis]["tokens"], tokens, strict=True):
                             one |= {"start": token.start, "end": token.end}
@@ -163,17 +163,17 @@ class Answers:
             return {"id": question.id, "document": document, "blobs": blobs, "answer": answer}
 
     def ablate(self, question: Question) -> dict[str, Any]:
-        """What each head takes from log p of what is predicted, in nats, beside what is off."""
+        """The effect of each head on log p of the predictions, in nats, beside the parts off."""
         with self.hooks:
             begun = time.perf_counter()
-            asked = self._asked(question)
-            experiment = open_experiment(asked.source, asked.query)
+            read = self._read(question)
+            experiment = open_experiment(read.source, read.query)
             off = _change(experiment.attention, question.off)
             streams, done = list[dict[str, Any]](), 0
             parts = [change for _, change in each_part(experiment.attention, "heads")]
             for item in experiment.attention.maps:
                 values = []
-                for _ in item.layers:  # a layer's share a pass
+                for _ in item.layers:  # one batch for each layer, to show progress
                     some = [off + one for one in parts[done : done + len(item.heads)]]
                     self._stage(f"heads off one by one: {done} of {len(parts)}")
                     found = log_probabilities(experiment, [off, *some]).sum(axis=1)
@@ -182,12 +182,12 @@ class Answers:
                     done += len(some)
                 named = {"layers": list(item.layers), "heads": list(item.heads)}
                 streams.append({"stream": item.stream, **named, "values": values})
-            notes = _told(experiment.attention.provenance.notes)
+            notes = _new_notes(experiment.attention.provenance.notes)
             seconds = round(time.perf_counter() - begun, 4)
             return {"id": question.id, "streams": streams, "notes": notes, "seconds": seconds}
 
     def _pause_between_layers(self) -> None:
-        """Pause before each module of the torch model that answers."""
+        """Pause before each module of a torch model, so that a dropped question ends soon."""
         from torch.nn.modules.module import register_module_forward_pre_hook
 
         self.hooks.callback(register_module_forward_pre_hook(pause).remove)
@@ -196,14 +196,14 @@ class Answers:
         pause()
         self.doing = doing
 
-    def _asked(self, question: Question) -> QuestionResult:
-        """The question read by its model, through its lens."""
+    def _read(self, question: Question) -> QuestionResult:
+        """Run the question's model and lens."""
         origin = self._origin(question)
-        self._stage(f"loading {question.model or self.own}")
+        self._stage(f"loading {question.model or self.default_model}")
         explain = None if question.explain is None else str(question.explain)
         choice = Choice(lens=question.lens, explain=explain)
         if question.picture is not None:
-            return self._ask_about_picture(question, question.picture, origin, choice)
+            return self._read_picture(question, question.picture, origin, choice)
         source = source_for(origin, "self", with_head=True)
         if not is_shipped(origin):
             self._pause_between_layers()
@@ -220,7 +220,7 @@ class Answers:
             source, query_of(text, command), attend_one(source, text, choice, command)
         )
 
-    def _ask_about_picture(
+    def _read_picture(
         self, question: Question, picture: str, origin: Origin, choice: Choice
     ) -> QuestionResult:
         if is_shipped(origin) and (origin.model != PICTURES_BY or question.source):
@@ -239,29 +239,29 @@ class Answers:
             source = source_for(origin, "picture-text" if question.source else "picture")
             self._pause_between_layers()
         self._stage("looking")
-        read = Picture(image, lens=question.lens)
-        query = Query(question.source, kind="picture", picture=read)
+        query = Query(question.source, kind="picture", picture=Picture(image, lens=question.lens))
         attention = look_through(source, query, choice, None)
         parts = sheet_parts(attention, [image]).items()
         seen = {name: as_jpeg(part) for name, part in parts}
         return QuestionResult(source, query, apply_choice(attention, Choice()), seen)
 
     def _origin(self, question: Question) -> Origin:
-        """How the model that is asked is loaded; only the given one is trusted with more."""
-        name = question.model or self.own
-        if name not in (self.own, *SHIPPED):
+        """The question's model and its options."""
+        name = question.model or self.default_model
+        if name not in (self.default_model, *SHIPPED):
             choose(name, [one["name"] for one in self.models()], "model")
-        if name == self.own and name != POCKET:
+        if name == self.default_model and name != POCKET:
             return self.origin
+        # The user allowed pickles and code for the default model only.
         free = replace(self.origin, revision=None, allow_pickle=False, allow_code=False)
         if name == POCKET:
             return replace(free, model=None, adapter=None, device_map=None, to=question.to)
         given = None if name in SHIPPED else free.device_map
         return replace(free, model=name, adapter=None, device_map=given)
 
-    def _predictions(self, question: Question, asked: QuestionResult) -> dict[str, Any]:
-        """What is predicted, and what becomes of it and of the maps with parts switched off."""
-        result, off = asked.result, question.off
+    def _predictions(self, question: Question, read: QuestionResult) -> dict[str, Any]:
+        """The predictions; with parts off, also their changes and those of the maps."""
+        result, off = read.result, question.off
         direction = str(result.provenance.settings.get("direction", ""))
         language, _, to = direction.partition(" to ")
         answer: dict[str, Any] = {
@@ -275,7 +275,7 @@ class Answers:
         changes = [Intervention()]
         try:
             self._stage("predicting")
-            experiment = open_experiment(asked.source, asked.query)
+            experiment = open_experiment(read.source, read.query)
             if off.heads or off.links or off.tokens:
                 changes.append(_change(experiment.attention, off))
             rows = log_probabilities(experiment, changes)
@@ -284,10 +284,10 @@ class Answers:
         except AttnvizError as error:
             answer["notes"] = [printable(f"nothing can be switched off: {error}")]
             return answer
-        answer["notes"] = _told(experiment.attention.provenance.notes, result.provenance.notes)
+        answer["notes"] = _new_notes(experiment.attention.provenance.notes, result.provenance.notes)
         answer["pieces"] = _pieces(experiment, rows[0])
         if len(changes) > 1:
-            self._change_maps(experiment, changes[1], asked, answer)
+            self._change_maps(experiment, changes[1], read, answer)
             if result.target is None:
                 answer["written"] = printable(experiment.write(Intervention()) or "")
             answer["changed"] = {
@@ -302,30 +302,30 @@ class Answers:
         self,
         experiment: Experiment,
         change: Intervention,
-        asked: QuestionResult,
+        read: QuestionResult,
         answer: dict[str, Any],
     ) -> None:
-        """Show the maps with the change made, or say why they are those of the model as it is."""
-        lens = asked.result.choice.lens
+        """Replace the maps by those after the change, or note why they stay."""
+        lens = read.result.choice.lens
         self._stage("switching off")
         try:
             if lens != "raw" and (lens == ALL_LENSES or LENSES[lens].needs != "weights"):
                 raise UsageError(f"lens {lens} is not worked out with parts switched off")
-            attention = replace(experiment.changed_maps(change), id=asked.result.id)
-            asked.result = apply_choice(attention, Choice(lens=lens))
+            attention = replace(experiment.changed_maps(change), id=read.result.id)
+            read.result = apply_choice(attention, Choice(lens=lens))
         except AttnvizError as error:
             answer["notes"].append(printable(f"the maps are of the model as it is: {error}"))
 
 
 def check_tokens(source: Any, text: Text) -> None:
-    """Refuse a text of so many tokens that its answer would fill the memory.
+    """Refuse a text that would fill the memory.
 
     Raises:
-        InputError: it has more than `MOST_TOKENS`, with its target.
+        InputError: text and target have more than `MOST_TOKENS`.
     """
     encode, tokenizer = (getattr(source, name, None) for name in ("encode_text", "tokenizer"))
     if encode is None:
-        if not hasattr(tokenizer, "is_fast"):  # a shipped model that reads few, or none
+        if not hasattr(tokenizer, "is_fast"):  # a shipped model: it reads few tokens, or none
             return
         from attnviz.models.hugging_face.inputs.tokenization import tokenize
 
@@ -336,11 +336,11 @@ def check_tokens(source: Any, text: Text) -> None:
 
 
 class WrongPlaceError(UsageError):
-    """Something to switch off that is not there."""
+    """A part to switch off does not exist."""
 
 
 def _change(attention: Attention, off: Off) -> Intervention:
-    """What is switched off, where all of it is there."""
+    """The intervention that switches parts off; a WrongPlaceError if one does not exist."""
     maps = {item.stream: item for item in attention.maps}
     sides = {item.key_side: len(item.key_tokens) for item in attention.maps}
     heads = tuple(
@@ -383,7 +383,7 @@ def _head(item: AttentionMap, head: str) -> int:
 
 
 def _pieces(experiment: Experiment, row: NDArray[np.float64]) -> list[dict[str, Any]]:
-    """Each output with what stands before it in running text, and log p of it."""
+    """Each output with the gap before it in running text, and its log p."""
     attention = experiment.attention
     tokens, text = attention.main.query_tokens, attention.text_of(attention.main.query_side)
     found = []
@@ -395,5 +395,5 @@ def _pieces(experiment: Experiment, row: NDArray[np.float64]) -> list[dict[str, 
     return found
 
 
-def _told(notes: Sequence[str], known: Sequence[str] = ()) -> list[str]:
+def _new_notes(notes: Sequence[str], known: Sequence[str] = ()) -> list[str]:
     return [printable(note) for note in notes if note not in known]

@@ -164,7 +164,7 @@ def _times_data(
     if true:
         report.hold(note := selection_note(len(true)))
         return errors_data(timing_errors(clock, heads, true), {**about, "note": note})
-    words = clock.spoken(heads)
+    words = clock.word_times(heads)
     if short := sum(word.end == word.start for word in words):
         report.hold(f"words that get no time, and no place in a TextGrid: {short}")
     return times_data(words, clock.end, {**about, "heads": heads})

@@ -1,10 +1,10 @@
-"""The page and its answers over HTTP, for whoever has the token and nobody else.
+"""The page and its answers over HTTP, only for clients that have the token.
 
-Who opens the address with the token gets a cookie in its place, which a browser never sends from
-another site's page (SameSite=Strict). A cookie goes to every port of a host, and so to servers of
-other users: this one is for a path that nobody else knows. A program sends the token itself
-(`Authorization: Bearer TOKEN`). A name that somebody lets point here is refused by its Host (DNS
-rebinding), another site's page by its Origin. The interface is described in `openapi.json`.
+A browser that opens the address with the token gets a cookie. Browsers do not send it from pages of
+other sites (SameSite=Strict). They do send it to every port of the host, so to servers of other
+users too; therefore it belongs to a secret path. A program sends the token itself
+(`Authorization: Bearer TOKEN`). A foreign Host is refused (DNS rebinding), and so is the Origin of
+another site. `openapi.json` describes the interface.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
 MOST_BODY = MOST_PICTURE + (1 << 20)
-"""Bytes of a question."""
+"""Most bytes of a question."""
 MOST_WAITING = 64
-"""Questions that wait for their turn; more are refused."""
+"""Most questions in the queue."""
 PATIENCE = 30
-"""Seconds in which a question must have come, and in which a part of an answer must be taken."""
-LONGEST_SAID = 1000
-"""Characters of an error."""
+"""Seconds for a question to arrive, and for a client to take a part of an answer."""
+LONGEST_ERROR = 1000
+"""Most characters of an error."""
 PART = 1 << 16
 """Bytes of an answer that are sent at once."""
 HEADERS = {
@@ -62,27 +62,27 @@ HEADERS = {
     "referrer-policy": "no-referrer",
     "x-content-type-options": "nosniff",
 }
-"""What every answer says; the rest of the page's content policy stands in the page."""
+"""Headers of every answer; the page contains the rest of its content policy."""
 
 
 ONWARD = '<!doctype html><title>attnviz</title><meta http-equiv="refresh" content="0;url={}">'
-"""What the address with the token shows, without which it then goes on."""
+"""The page at the address with the token, which leads on to the secret path."""
 MOST_CONNECTIONS = 256
-"""Clients at once; who comes on top is hung up on."""
+"""Most connections; further ones are closed."""
 
 
 class Dropped(KeyboardInterrupt):
-    """Nobody waits for the answer any more."""
+    """The client has gone."""
 
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """A question on its way."""
+    """A question in the queue."""
 
     dropped: bool = False
 
     def check(self) -> None:
-        """End the work where nobody waits for it."""
+        """Stop the work if its client has gone."""
         if self.dropped:
             raise Dropped
 
@@ -91,39 +91,38 @@ Work = Callable[[Question], dict[str, Any]]
 
 
 class JobQueue:
-    """Where questions are answered, one at a time, in the order in which they came."""
+    """Answers questions one at a time, in the order of their arrival."""
 
     def __init__(self, answers: Answers) -> None:
         self.answers = answers
         self.one = ThreadPoolExecutor(1, "attnviz")
-        self.jobs = list[Job]()  # the one that is worked on first
+        self.jobs = list[Job]()  # the first one is being answered
         self.begun = 0.0
 
     def progress(self) -> dict[str, Any]:
-        """What is done now, for how long, and how many questions wait behind it."""
+        """The current stage of work, its seconds, and the number of waiting questions."""
         doing = self.answers.doing
         seconds = round(time.monotonic() - self.begun, 3) if doing else 0.0
-        return {"doing": doing or None, "seconds": seconds, "waiting": max(self.wanted - 1, 0)}
+        return {"doing": doing or None, "seconds": seconds, "waiting": max(self._count() - 1, 0)}
 
-    @property
-    def wanted(self) -> int:
-        """How many questions somebody waits for."""
+    def _count(self) -> int:
         return sum(not job.dropped for job in list(self.jobs))
 
     def put(self, work: Work, question: Question) -> tuple[Job, asyncio.Future[bytes]]:
-        """Take a question in, and say what will answer it.
+        """Queue a question; return its job and its answer to come.
 
         Raises:
-            HTTPException: too many wait.
+            HTTPException: the queue is full.
         """
-        if self.wanted >= MOST_WAITING:
+        if self._count() >= MOST_WAITING:
             raise HTTPException(429, f"{MOST_WAITING} questions wait: ask again later")
         job = Job()
         self.jobs.append(job)
         future = asyncio.get_running_loop().run_in_executor(
             self.one, self._answer, job, work, question
         )
-        future.add_done_callback(lambda done: done.exception())  # who asked may have gone
+        # If the client has gone, nobody reads the exception, and asyncio would warn of that.
+        future.add_done_callback(lambda done: done.exception())
         return job, future
 
     def _answer(self, job: Job, work: Work, question: Question) -> bytes:
@@ -138,15 +137,15 @@ class JobQueue:
 
 @dataclass(frozen=True, slots=True)
 class AccessPolicy:
-    """Who is let in.
+    """The rules that let clients in.
 
     Attributes:
-        names: what this machine is called in addresses.
-        port: the port that is listened to.
-        wide: whether it is listened to from other machines, which may call it by any number.
-        token: what stands in the address that is shown to the user.
-        cookie: what a browser gets for it.
-        room: the path under which a browser asks, with that cookie.
+        names: names of this machine in addresses.
+        port: the port of the server.
+        wide: True if other machines may connect; then any IP address is a name.
+        token: the secret in the address that the user sees.
+        cookie: the secret that a browser gets for the token.
+        room: the secret path of the cookie.
     """
 
     names: frozenset[str]
@@ -158,11 +157,11 @@ class AccessPolicy:
 
     @property
     def cookie_name(self) -> str:
-        """Servers on other ports of this machine share its cookies, but not their names."""
+        """A name for each port, since servers on other ports of this machine share cookies."""
         return f"attnviz-{self.port}"
 
     def refusal(self, request: Request) -> str:
-        """Why a request is refused; empty: it is not."""
+        """The reason to refuse a request, or an empty text."""
         headers = request.headers
         host, path = headers.get("host", ""), request.scope["path"]
         if not self.knows(host):
@@ -180,10 +179,11 @@ class AccessPolicy:
         if not _same(request.cookies.get(self.cookie_name, ""), self.cookie):
             return "the token is missing: open the address that 'attnviz serve' has printed"
         silent = origin is None and request.method not in ("GET", "HEAD")
-        return "no page says that it asks (Origin); a program sends the token itself" * silent
+        line = "no page says that it asks (Origin); a program sends the token itself"
+        return line if silent else ""
 
     def knows(self, host: str) -> bool:
-        """Whether a Host is a name of this machine, with the port."""
+        """Whether a Host header names this machine and port."""
         name, _, port = host.rpartition(":") if not host.endswith("]") else (host, "", "")
         if not port.isdecimal():
             name, port = host, "80"
@@ -191,7 +191,7 @@ class AccessPolicy:
             return False
         if name.lower() in self.names:
             return True
-        with suppress(ValueError):  # a number cannot be made to point elsewhere
+        with suppress(ValueError):  # DNS cannot make an IP address point elsewhere
             return self.wide and bool(ip_address(name.strip("[]")))
         return False
 
@@ -201,7 +201,7 @@ def _same(given: str, secret: str) -> bool:
 
 
 class ChunkedResponse(Response):
-    """An answer that is sent in parts; whoever takes none for long is left alone."""
+    """An answer in parts; it ends early if the client does not take a part in time."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send it."""
@@ -217,45 +217,46 @@ class ChunkedResponse(Response):
 
 
 def as_json(value: Any, status: int = 200) -> Response:
-    """Values, or JSON as it is, as an answer."""
+    """An answer from a value, or from bytes that are JSON already."""
     body = value if isinstance(value, bytes) else orjson.dumps(value)
     return ChunkedResponse(body, status, HEADERS, "application/json")
 
 
-def refused(status: int, why: str) -> Response:
-    """An error in one line."""
+def error_response(status: int, why: str) -> Response:
+    """An answer with an error in one line."""
     line = printable(" ".join(why.split()))
-    return as_json(
-        {"error": line if len(line) <= LONGEST_SAID else f"{line[:LONGEST_SAID]}…"}, status
-    )
+    if len(line) > LONGEST_ERROR:
+        line = f"{line[:LONGEST_ERROR]}…"
+    return as_json({"error": line}, status)
 
 
-def application(desk: JobQueue, door: AccessPolicy, page: str) -> Starlette:
-    """The page and its interface."""
+def application(queue: JobQueue, policy: AccessPolicy, page: str) -> Starlette:
+    """The routes of the page and its interface."""
 
     async def show(request: Request) -> Response:
         if "token" not in request.query_params:
             return ChunkedResponse(page, 200, HEADERS, "text/html")
-        # Not redirected, but led on by a page of this site, to which the cookie is then sent even
-        # if another site's page (a terminal in a browser) had the address.
-        moved = Response(ONWARD.format(door.room), 200, HEADERS, "text/html")
-        terms: dict[str, Any] = {"path": door.room, "httponly": True, "samesite": "strict"}
-        moved.set_cookie(door.cookie_name, door.cookie, **terms)
-        return moved
+        # A redirect would not do: if a page of another site (a terminal in a browser) has the link,
+        # the browser sends a strict cookie only after a page of this site leads on.
+        onward = Response(ONWARD.format(policy.room), 200, HEADERS, "text/html")
+        onward.set_cookie(
+            policy.cookie_name, policy.cookie, path=policy.room, httponly=True, samesite="strict"
+        )
+        return onward
 
     async def models(_: Request) -> Response:
-        return as_json({"models": await asyncio.to_thread(desk.answers.models)})
+        return as_json({"models": await asyncio.to_thread(queue.answers.models)})
 
     async def progress(_: Request) -> Response:
-        return as_json(desk.progress())
+        return as_json(queue.progress())
 
     async def openapi(_: Request) -> Response:
         return as_json(files(__package__).joinpath("openapi.json").read_bytes())
 
-    def asked(work: Work) -> Callable[[Request], Awaitable[Response]]:
+    def endpoint(work: Work) -> Callable[[Request], Awaitable[Response]]:
         async def ask(request: Request) -> Response:
-            job, answer = desk.put(work, await read_question(request))
-            gone = asyncio.ensure_future(_gone(request))
+            job, answer = queue.put(work, await read_question(request))
+            gone = asyncio.ensure_future(_wait_for_disconnect(request))
             both: set[asyncio.Future[Any]] = {answer, gone}
             await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
             if not gone.cancel():
@@ -267,44 +268,46 @@ def application(desk: JobQueue, door: AccessPolicy, page: str) -> Starlette:
 
     routes = [
         Route("/", show),
-        Route("/favicon.ico", lambda _: Response(status_code=204)),  # browsers ask on their own
+        Route("/favicon.ico", lambda _: Response(status_code=204)),  # browsers always ask for it
         Route("/models", models),
         Route("/progress", progress),
         Route("/openapi.json", openapi),
-        Route("/attend", asked(desk.answers.attend), methods=["POST"]),
-        Route("/ablate", asked(desk.answers.ablate), methods=["POST"]),
+        Route("/attend", endpoint(queue.answers.attend), methods=["POST"]),
+        Route("/ablate", endpoint(queue.answers.ablate), methods=["POST"]),
     ]
     handlers: dict[Any, Any] = {
-        HTTPException: lambda _, error: refused(error.status_code, error.detail),
-        AttnvizError: lambda _, error: refused(400 if error.status == 2 else 422, str(error)),
-        MemoryError: lambda *_: refused(422, "not enough memory: give less text"),
+        HTTPException: lambda _, error: error_response(error.status_code, error.detail),
+        AttnvizError: lambda _, error: error_response(
+            400 if error.status == 2 else 422, str(error)
+        ),
+        MemoryError: lambda *_: error_response(422, "not enough memory: give less text"),
         ClientDisconnect: lambda *_: Response(),
         Exception: _bug,
     }
     return Starlette(
-        routes=routes, exception_handlers=handlers, middleware=[Middleware(Guard, door=door)]
+        routes=routes, exception_handlers=handlers, middleware=[Middleware(Guard, policy=policy)]
     )
 
 
 class Guard:
-    """Lets in whom the door lets in."""
+    """Applies the access policy to every request."""
 
-    def __init__(self, app: ASGIApp, door: AccessPolicy) -> None:
-        self.app, self.door = app, door
+    def __init__(self, app: ASGIApp, policy: AccessPolicy) -> None:
+        self.app, self.policy = app, policy
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or refuse it."""
-        if scope["path"].startswith(self.door.room):
-            scope = {**scope, "path": scope["path"][len(self.door.room) - 1 :]}
-        why = self.door.refusal(Request(scope))
-        await (refused(403, why) if why else self.app)(scope, receive, send)
+        if scope["path"].startswith(self.policy.room):
+            scope = {**scope, "path": scope["path"][len(self.policy.room) - 1 :]}
+        why = self.policy.refusal(Request(scope))
+        await (error_response(403, why) if why else self.app)(scope, receive, send)
 
 
 async def read_question(request: Request) -> Question:
     """The question in a request's body.
 
     Raises:
-        HTTPException: it is too long, too slow or none.
+        HTTPException: the body is too long, too slow or no question.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
@@ -334,21 +337,21 @@ async def read_question(request: Request) -> Question:
 _TOO_LONG = re.compile(r"`str` of length <= (\d+) - at `\$\.(source|target)`")
 
 
-async def _gone(request: Request) -> None:
+async def _wait_for_disconnect(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
 
 def _bug(_: Request, error: Exception) -> Response:
     traceback.print_exception(error)
-    return refused(500, f"a mistake of attnviz: {type(error).__name__}")
+    return error_response(500, f"a mistake of attnviz: {type(error).__name__}")
 
 
-def listening(host: str, port: int) -> socket.socket:
-    """A socket that listens there; port 0 is any that is free.
+def open_listener(host: str, port: int) -> socket.socket:
+    """A socket that listens on host and port; port 0 takes any free one.
 
     Raises:
-        OutputError: it cannot.
+        OutputError: the system refuses.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
@@ -358,17 +361,17 @@ def listening(host: str, port: int) -> socket.socket:
         raise OutputError(f"cannot listen on {host} port {port}: {why}") from error
 
 
-def serve(listener: socket.socket, answers: Answers, door: AccessPolicy, page: str) -> None:
-    """Answer until the process is told to end."""
-    # A client's mistakes are told to the client, and bugs are printed by `_bug`.
+def serve(listener: socket.socket, answers: Answers, policy: AccessPolicy, page: str) -> None:
+    """Answer until a signal ends the process."""
+    # Clients get their own mistakes as answers, and `_bug` prints ours.
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
-    settings: dict[str, Any] = {"ws": "none", "lifespan": "off", "loop": "asyncio"}
-    app = application(JobQueue(answers), door, page)
     server = _Server(
         uvicorn.Config(
-            app,
+            application(JobQueue(answers), policy, page),
             http=Connection,
-            **settings,
+            ws="none",
+            lifespan="off",
+            loop="asyncio",
             log_config=None,
             access_log=False,
             server_header=False,
@@ -380,30 +383,30 @@ def serve(listener: socket.socket, answers: Answers, door: AccessPolicy, page: s
 
 
 class Connection(H11Protocol):
-    """A client, one of not too many, who has `PATIENCE` for the head of a request."""
+    """A connection; it closes if no request begins within `PATIENCE` seconds."""
 
     late: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to wait for a request, where there is room."""
+        """Wait for a request, unless there are too many connections."""
         super().connection_made(transport)
         self._wait()
         if len(self.connections) > MOST_CONNECTIONS:
             transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        """Take a part of a request."""
+        """Read a part of a request."""
         super().data_received(data)
         self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait no longer."""
+        """Stop the timer."""
         super().connection_lost(exc)
         if self.late is not None:
             self.late.cancel()
 
     def _wait(self) -> None:
-        """Hang up in a while, unless a request is being answered then."""
+        """Start the timer between requests, and stop it while one is being answered."""
         answered = self.cycle is not None and not self.cycle.response_complete
         if answered and self.late is not None:
             self.late.cancel()
@@ -413,10 +416,10 @@ class Connection(H11Protocol):
 
 
 class _Server(uvicorn.Server):
-    """Ends at the first signal, whoever is still connected."""
+    """Ends at the first signal, even with open connections."""
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Leave all clients: from Python 3.12 on a socket is closed once the last of them went."""
+        """Close all connections: since Python 3.12 closing a server waits for the last of them."""
         for connection in list(self.server_state.connections):
             connection.transport.abort()
         await super().shutdown(sockets)

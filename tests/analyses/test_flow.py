@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from attnviz.analyses.lenses import flow as lens
 from attnviz.analyses.lenses.flow import MOST_SOLVES, UNIT, flow, flows
-from attnviz.analyses.lenses.layered import Layered, with_residual
+from attnviz.analyses.lenses.layered import LayerGraph, with_residual
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 from attnviz.core.errors import UsageError
 from attnviz.core.notices import notices_to
@@ -43,13 +43,13 @@ def smallest_cut(steps: np.ndarray, query: int, key: int) -> float:
 
 def test_one_layer_is_its_own_flow():
     step = with_residual(rows(0, 1, 3, 3))
-    np.testing.assert_allclose(flows(Layered(step)), step[0])
+    np.testing.assert_allclose(flows(LayerGraph(step)), step[0])
 
 
 def test_two_layers_worked_by_hand():
     # From the second position: half stays twice, half goes to the first, which keeps all it has.
     back = with_residual(np.array([[[1.0, 0.0], [1.0, 0.0]]] * 2))
-    np.testing.assert_allclose(flows(Layered(back)), [[1.0, 0.0], [1.0, 0.5]])
+    np.testing.assert_allclose(flows(LayerGraph(back)), [[1.0, 0.0], [1.0, 0.5]])
 
 
 @given(st.integers(0, 300))
@@ -57,35 +57,35 @@ def test_two_layers_worked_by_hand():
 def test_it_equals_the_smallest_cut(seed):
     steps = with_residual(rows(seed, 2, 3, 3))
     expected = [[smallest_cut(steps, query, key) for key in range(3)] for query in range(3)]
-    np.testing.assert_allclose(flows(Layered(steps)), expected, atol=1e-12)
+    np.testing.assert_allclose(flows(LayerGraph(steps)), expected, atol=1e-12)
 
 
 def test_identity_stays_identity_and_a_triangle_a_triangle():
     eye = np.broadcast_to(np.eye(3), (2, 3, 3))
-    np.testing.assert_array_equal(flows(Layered(with_residual(eye))), np.eye(3))
+    np.testing.assert_array_equal(flows(LayerGraph(with_residual(eye))), np.eye(3))
     triangle = np.tril(rows(1, 2, 4, 4))
     triangle /= triangle.sum(-1, keepdims=True)
-    found = flows(Layered(with_residual(triangle)))
+    found = flows(LayerGraph(with_residual(triangle)))
     np.testing.assert_array_equal(found, np.tril(found))
 
 
 def test_a_decoder_of_one_layer_reads_what_its_cross_attention_lets_through():
     cross = rows(2, 1, 2, 3)
-    graph = Layered(with_residual(np.eye(2)[None]), cross, with_residual(np.eye(3)[None]))
+    graph = LayerGraph(with_residual(np.eye(2)[None]), cross, with_residual(np.eye(3)[None]))
     np.testing.assert_allclose(flows(graph), cross[0] / 2)
     # Of two layers the upper takes a half, and as much of what the lower took.
     one = np.ones((2, 1, 1))
-    assert flows(Layered(one, one, one)).item() == pytest.approx(1)
+    assert flows(LayerGraph(one, one, one)).item() == pytest.approx(1)
     # Of two positions each takes a half from the first source above, and from the second below
     # what the half that it keeps of itself lets through; both sources come from one input.
     within, below, above = np.full((2, 2, 2), 0.5), [[0, 1], [0, 1]], [[1, 0], [1, 0]]
-    graph = Layered(within, np.array([below, above], float), np.array([[[1.0, 0], [1, 0]]]))
+    graph = LayerGraph(within, np.array([below, above], float), np.array([[[1.0, 0], [1, 0]]]))
     np.testing.assert_allclose(flows(graph), [[1, 0], [1, 0]])
 
 
 @given(st.integers(0, 300), st.lists(st.integers(0, 4), max_size=5, unique=True))
-def test_chosen_queries_get_the_rows_of_the_full_flow(seed, queries):
-    graph = Layered(with_residual(rows(seed, 2, 5, 5)))
+def test_chosen_queries_get_the_rows_of_the_full_flow(seed: int, queries: list[int]) -> None:
+    graph = LayerGraph(with_residual(rows(seed, 2, 5, 5)))
     np.testing.assert_array_equal(flows(graph, queries), flows(graph)[queries])
 
 

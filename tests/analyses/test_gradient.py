@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from attnviz.analyses.lenses.gradient import (
     gradient,
-    normalised,
+    normalise_relevance,
     relevance,
     relevance_across,
-    weighted,
+    weigh_by_gradients,
 )
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 from attnviz.core.errors import UsageError
@@ -67,7 +67,7 @@ def test_only_weights_that_the_output_grows_with_count():
     weights = np.array([[[[0.5, 0.5]], [[1.0, 0.0]]]])
     changes = np.array([[[[4.0, -4.0]], [[2.0, 3.0]]]])
     # Heads: 2 and 0 (below 0), then 2 and 0 (no weight); their means.
-    np.testing.assert_allclose(weighted(weights, changes), [[[2.0, 0.0]]])
+    np.testing.assert_allclose(weigh_by_gradients(weights, changes), [[[2.0, 0.0]]])
 
 
 def test_two_layers_worked_by_hand():
@@ -88,12 +88,12 @@ def test_it_equals_the_loop(seed, layers, heads, length):
     weights = rows(seed, layers, heads, length, length)
     changes = slopes(seed, layers, heads, length, length)
     expected = by_the_loop(weights, changes)
-    np.testing.assert_allclose(relevance(weighted(weights, changes)), expected, rtol=1e-5)
+    np.testing.assert_allclose(relevance(weigh_by_gradients(weights, changes)), expected, rtol=1e-5)
 
 
 def test_without_gradient_everything_is_relevant_to_itself_alone():
     weights = rows(0, 3, 2, 4, 4)
-    found = relevance(weighted(weights, np.zeros_like(weights)))
+    found = relevance(weigh_by_gradients(weights, np.zeros_like(weights)))
     np.testing.assert_array_equal(found, np.eye(4))
     silent = gradient(explained("self", weights, np.zeros_like(weights)))
     assert not silent.weights.any()
@@ -102,20 +102,22 @@ def test_without_gradient_everything_is_relevant_to_itself_alone():
 
 @checked
 @given(st.integers(0, 1000))
-def test_a_triangle_stays_a_triangle(seed):
-    found = relevance(weighted(np.tril(rows(seed, 3, 2, 5, 5)), slopes(seed, 3, 2, 5, 5)))
+def test_a_triangle_stays_a_triangle(seed: int) -> None:
+    found = relevance(weigh_by_gradients(np.tril(rows(seed, 3, 2, 5, 5)), slopes(seed, 3, 2, 5, 5)))
     np.testing.assert_array_equal(found, np.tril(found))
     assert (found >= np.eye(5)).all()
 
 
 def test_more_gradient_is_more_of_the_same_where_one_layer_adds_it():
     weights, changes = rows(1, 1, 2, 4, 4), slopes(1, 1, 2, 4, 4)
-    once, twice = (relevance(weighted(weights, by * changes)) - np.eye(4) for by in (1, 2))
+    once, twice = (
+        relevance(weigh_by_gradients(weights, by * changes)) - np.eye(4) for by in (1, 2)
+    )
     np.testing.assert_allclose(twice, 2 * once, rtol=1e-6)
 
 
-def test_the_rows_of_a_normalised_relevance_sum_to_two_or_stay_those_of_identity():
-    found = normalised(np.array([[1.0, 0.0, 0.0], [2.0, 3.0, 0.0], [0.0, 0.0, 5.0]]))
+def test_the_rows_of_a_normalised_relevance_sum_to_two_or_stay_those_of_identity() -> None:
+    found = normalise_relevance(np.array([[1.0, 0.0, 0.0], [2.0, 3.0, 0.0], [0.0, 0.0, 5.0]]))
     np.testing.assert_allclose(found, [[1, 0, 0], [0.5, 1.5, 0], [0, 0, 2]])
 
 
@@ -132,7 +134,7 @@ def test_an_encoder_decoder_of_one_layer_worked_by_hand():
 
 def test_across_two_layers_it_equals_the_rules_written_out():
     encoder, decoder, cross = (
-        weighted(rows(seed, 2, 2, *shape), slopes(seed, 2, 2, *shape))
+        weigh_by_gradients(rows(seed, 2, 2, *shape), slopes(seed, 2, 2, *shape))
         for seed, shape in ((1, (5, 5)), (2, (4, 4)), (3, (4, 5)))
     )
     ii = np.eye(5)
@@ -158,7 +160,7 @@ def test_the_output_is_one_row_of_shares_named_after_it():
     (token,) = found.main.query_tokens
     assert (token.text, token.special) == ("→ POSITIVE .98", True)
     assert found.weights.shape == (1, 1, 1, 4)
-    expected = relevance(weighted(weights, changes))[1] - np.eye(4)[1]
+    expected = relevance(weigh_by_gradients(weights, changes))[1] - np.eye(4)[1]
     np.testing.assert_allclose(found.weights[0, 0, 0], expected / expected.sum(), atol=1e-6)
     assert found.provenance.settings["relevance"] == {"self": pytest.approx(expected.sum(), 1e-5)}
     assert found.provenance.steps == ("lens gradient",)
@@ -167,7 +169,7 @@ def test_the_output_is_one_row_of_shares_named_after_it():
 def test_an_output_read_from_all_positions_takes_the_mean_of_their_rows():
     weights, changes = rows(4, 1, 1, 3, 3), slopes(4, 1, 1, 3, 3)
     found = gradient(explained("self", weights, changes, (0, 1, 2)))
-    expected = (relevance(weighted(weights, changes)) - np.eye(3)).mean(axis=0)
+    expected = (relevance(weigh_by_gradients(weights, changes)) - np.eye(3)).mean(axis=0)
     np.testing.assert_allclose(found.weights[0, 0, 0], expected / expected.sum(), atol=1e-6)
 
 

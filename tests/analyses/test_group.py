@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from attnviz.analyses.group import (
     check_group,
     group_attention,
-    named_numbers,
-    placed_in,
+    group_numbers,
+    place_tokens,
     read_groups,
     split_sentences,
 )
@@ -175,7 +175,7 @@ def test_saving_and_loading_a_grouped_map_changes_nothing():
 
 
 def test_positions_need_not_be_neighbours():
-    assert named_numbers(TOKENS[1:4], "It rained.", [(0, 2)]) == [0, None, 0]
+    assert group_numbers(TOKENS[1:4], "It rained.", [(0, 2)]) == [0, None, 0]
 
 
 @pytest.mark.parametrize(
@@ -243,8 +243,13 @@ def test_a_bad_line_is_told_by_its_number(tmp_path):
 def test_tokens_are_placed_in_a_row_where_text_or_places_are_lacking() -> None:
     plain, placed = (Token("ab"), Token("c")), (Token("ab", 4, 6), Token("c", 7, 8))
     expected = ((Token("ab", 0, 2), Token("c", 3, 4)), "ab c")
-    assert placed_in(plain, "ab c d") == placed_in(placed, "") == placed_in(plain, "") == expected
-    assert placed_in(placed, "the ab c") == (placed, "the ab c")
+    assert (
+        place_tokens(plain, "ab c d")
+        == place_tokens(placed, "")
+        == place_tokens(plain, "")
+        == expected
+    )
+    assert place_tokens(placed, "the ab c") == (placed, "the ab c")
 
 
 def test_rows_of_a_maximum_are_not_grouped() -> None:

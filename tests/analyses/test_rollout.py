@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnviz.analyses.lenses.layered import layered
+from attnviz.analyses.lenses.layered import layer_graph
 from attnviz.analyses.lenses.rollout import rollout
 from attnviz.core.attention_map import Attention, AttentionMap, Focus, Provenance, Token
 from attnviz.core.errors import UsageError
@@ -155,6 +155,6 @@ def test_heads_are_averaged_in_double_precision():
     weights[0, :, 0, 0] = weights[0, :, 1, 1] = [1, 1e-8, 1e-8]
     across = AttentionMap("cross", tokens(2), tokens(2), weights)
     parts = (across, square("encoder", weights), square("decoder", weights))
-    mean = layered(text(*parts)).across
+    mean = layer_graph(text(*parts)).across
     assert mean is not None
     assert float(mean[0, 0, 0]) == pytest.approx((1 + 2 * float(np.float32(1e-8))) / 3, rel=1e-14)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attnviz.analyses.word_times import WordClock, first_frames, smoothed, timing_errors
+from attnviz.analyses.word_times import WordClock, first_frames, smooth_weights, timing_errors
 from attnviz.core.attention_map import AttentionMap, Token
 from attnviz.core.errors import UsageError
 from attnviz.storage.timed_words import TimedWord
@@ -59,8 +59,8 @@ def test_weights_are_standardised_over_tokens_then_smoothed_over_time():
     plain[:, 4] = 0  # every token looks at this frame alike
     mirrored = np.concatenate([plain[:, 3:0:-1], plain, plain[:, -2:-5:-1]], axis=1)
     slow = [[sorted(row[place : place + 7])[3] for place in range(12)] for row in mirrored]
-    np.testing.assert_allclose(smoothed(weights, 7), slow, atol=1e-6)
-    np.testing.assert_allclose(smoothed(weights[:, :3], 7), plain[:, :3], atol=1e-6)
+    np.testing.assert_allclose(smooth_weights(weights, 7), slow, atol=1e-6)
+    np.testing.assert_allclose(smooth_weights(weights[:, :3], 7), plain[:, :3], atol=1e-6)
 
 
 def clock(against: str = "output", start: float = 0.0) -> WordClock:
@@ -77,13 +77,13 @@ def clock(against: str = "output", start: float = 0.0) -> WordClock:
 
 def test_a_word_lasts_from_its_first_token_to_the_next_words():
     # A row stands for the token that it predicts: <s> for red, red for c, c for ar, ar for the end.
-    assert clock().spoken([(0, 1)]) == [TimedWord("red", 0, 1), TimedWord("car", 1, 2.5)]
-    spoken = clock(start=3).spoken([(0, 1)])
+    assert clock().word_times([(0, 1)]) == [TimedWord("red", 0, 1), TimedWord("car", 1, 2.5)]
+    spoken = clock(start=3).word_times([(0, 1)])
     assert [(word.start, word.end) for word in spoken] == [(3, 4), (4, 5.5)]
 
 
-def test_a_row_may_stand_for_the_token_that_it_has_read():
-    spoken = clock("input").spoken([(0, 1)])
+def test_a_row_may_stand_for_the_token_that_it_has_read() -> None:
+    spoken = clock("input").word_times([(0, 1)])
     assert spoken == [TimedWord("red", 0, 2), TimedWord("car", 2, 3)]
 
 
@@ -94,7 +94,7 @@ def test_a_words_time_is_without_the_marks_before_and_behind_it():
     weights[0, 0, range(7), range(7)] = 0.9
     keys = tuple(Token(f"{n}") for n in range(7))
     item = AttentionMap("cross", tokens, keys, weights, key_side="recording")
-    spoken = WordClock(item, "'no!' - ice's", 1, width=1).spoken([(0, 0)])
+    spoken = WordClock(item, "'no!' - ice's", 1, width=1).word_times([(0, 0)])
     assert spoken == [TimedWord("'no!'", 1, 2), TimedWord("-", 3, 4), TimedWord("ice's", 4, 6)]
 
 
@@ -143,7 +143,7 @@ def test_the_best_set_is_chosen_by_one_half_of_the_words_and_judged_by_the_other
     assert 1 <= len(best.heads) <= 3
     assert {*best.heads} <= {(0, 0), (0, 1), (0, 2)}  # not one that is right by chance
     for one in (asked, best, *every):
-        spoken = timer.spoken(one.heads)[20:]
+        spoken = timer.word_times(one.heads)[20:]
         pairs = zip(spoken, true[20:], strict=True)
         off = [(abs(word.start - own.start), abs(word.end - own.end)) for word, own in pairs]
         assert (one.start, one.end) == pytest.approx(tuple(np.mean(off, axis=0)))
@@ -155,7 +155,7 @@ def test_a_set_holds_no_head_that_errs_twice_as_much_as_the_best_by_itself():
     assert best is not None
     errors = []
     for head in best.heads:
-        pairs = zip(timer.spoken([head])[:15], true[:15], strict=True)
+        pairs = zip(timer.word_times([head])[:15], true[:15], strict=True)
         errors.append(sum(abs(a.start - b.start) + abs(a.end - b.end) for a, b in pairs))
     assert errors[0] == min(errors)
     assert max(errors) <= 2 * errors[0]

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from attnviz.analyses.effects.ablation import each_part, named_parts
+from attnviz.analyses.effects.ablation import each_part, find_parts
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 from attnviz.core.errors import UsageError
 from attnviz.storage.saved_maps import read_effects
@@ -268,8 +268,8 @@ def test_a_token_that_occurs_twice_is_named_by_its_position() -> None:
     with pytest.raises(
         UsageError, match=r"'the' stands 2 times in the text: write the\[0\] or the\[3\]"
     ):
-        named_parts(found, tokens=["the"])
-    ((part, change),) = named_parts(found, tokens=["the[3]"])
+        find_parts(found, tokens=["the"])
+    ((part, change),) = find_parts(found, tokens=["the[3]"])
     assert (part.label, [at.position for at in change.tokens]) == ("the[3]", [3])
     labels = [part.label for part, _ in each_part(found, "tokens")]
     assert labels == ["the[0]", "cat[1]", "saw", "the[3]", "cat[4]"]
@@ -277,24 +277,24 @@ def test_a_token_that_occurs_twice_is_named_by_its_position() -> None:
 
 def test_a_word_of_several_tokens_stands_for_all_of_them() -> None:
     found = text_of("la", "rap|id|e", "rap", "rap|id|e", "e|st")
-    ((part, change),) = named_parts(found, tokens=["est"])
+    ((part, change),) = find_parts(found, tokens=["est"])
     assert (part.label, [at.position for at in change.tokens]) == ("est", [8, 9])
-    assert [at.position for at in named_parts(found, tokens=["rapide[5]"])[0][1].tokens] == [
+    assert [at.position for at in find_parts(found, tokens=["rapide[5]"])[0][1].tokens] == [
         5,
         6,
         7,
     ]
-    assert [at.position for at in named_parts(found, tokens=["la rapide"])[0][1].tokens] == [
+    assert [at.position for at in find_parts(found, tokens=["la rapide"])[0][1].tokens] == [
         0,
         1,
         2,
         3,
     ]
     with pytest.raises(UsageError, match=r"2 times in the text: write rapide\[1\] or rapide\[5\]"):
-        named_parts(found, tokens=["rapide"])
+        find_parts(found, tokens=["rapide"])
     with pytest.raises(UsageError, match="no token 'rapid'"):
-        named_parts(text_of("la", "rapide"), tokens=["rapid"])
-    ((link, change),) = named_parts(found, links=["la>est"])
+        find_parts(text_of("la", "rapide"), tokens=["rapid"])
+    ((link, change),) = find_parts(found, links=["la>est"])
     assert [(at.query, at.key) for at in change.links] == [(0, 8), (0, 9)]
     assert link.label == "la → est (encoder)"
 

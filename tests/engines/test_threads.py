@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from attnviz.runs.engines.processes import limited, thread_limits
+from attnviz.runs.engines.processes import limit_threads, thread_limits
 from attnviz.runs.engines.shards import cores, fix_sums
 
 SUMS = """
@@ -25,7 +25,7 @@ def test_a_limit_that_the_user_set_lower_stays(monkeypatch):
     limits = thread_limits(4)
     assert [limits[name] for name in given] == ["2", "4", "4"]
     before = dict(given)
-    with limited(1):
+    with limit_threads(1):
         assert [given[name] for name in limits] == ["1"] * len(limits)
     assert given == before
 

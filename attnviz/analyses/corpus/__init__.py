@@ -1,17 +1,15 @@
-"""What the heads of a model do over a whole corpus, in aggregates that add up.
+"""Statistics of every head over a whole corpus.
 
-A text's attention is read once and forgotten; what stays of it is numbers a head. Aggregates of
-consecutive parts of a corpus merge, in order, into those of the whole: always the same parts give
-the same bytes.
+Each text is read once; only numbers for each head are kept. Statistics of consecutive parts of a
+corpus merge in order, and the same parts always give the same bytes.
 
-How cost grows, for H heads, texts of T tokens, M measures and the W most frequent words:
+Cost for H heads, texts of T tokens, M measures and the W most frequent words:
 
-- a text costs O(H · T²) beside its model, and O(H · M) for the intervals;
-- memory is O(H · (M + W²)), however many texts there are (at most 32 MiB of pairs, the bound that
-  sets W); counting words before takes O(1 / ε · log(ε · words)), see
-  `words.py`;
-- an atlas keeps at most 44 texts a head beside that, and their words;
-- merging costs as much as going through that memory once, and so does a checkpoint.
+- time for each text: O(H · T²) beside the model, and O(H · M) for the intervals;
+- memory: O(H · (M + W²)) for any number of texts (W is set so that pairs take at most 32 MiB);
+  counting words first takes O(1 / ε · log(ε · words)), see `words.py`;
+- an atlas also keeps at most 44 texts for each head, with their words;
+- a merge, and a checkpoint, go through that memory once.
 
 `benchmarks/corpus.py` adds up a million records.
 """

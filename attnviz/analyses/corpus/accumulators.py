@@ -1,8 +1,7 @@
-"""What is kept of a corpus while its texts go by: sums for each head, and its best examples.
+"""Running sums for each head over the texts of a corpus, and the best examples of each head.
 
-Sums are float64. They are made chunk by chunk and merged in the order of the input, so that they
-are the same to the last bit however many processes share the work. A text counts once in each mean,
-whatever its length.
+Sums are float64 and are merged chunk by chunk in the order of the input. So any number of processes
+gives the same bits. Each text counts once in a mean, whatever its length.
 """
 
 from __future__ import annotations
@@ -27,23 +26,24 @@ from attnviz.storage.documents import dump_json, parse_json
 SCHEMA = 6
 INDEX = "corpus"
 StreamName = tuple[str, tuple[str, ...], tuple[str, ...]]
-"""What identifies a stream: its name and those of its layers and heads."""
+"""The names of a stream, of its layers and of its heads."""
 Arrays = Mapping[str, NDArray[Any]]
 OF_LINES = ("previous-token", "next-token", "same-token", "first-token", "punctuation")
-"""Measures that say nothing of patches, which stand in no line: the first token is the class token,
-which is special."""
+"""Measures of tokens in a line, which patches do not stand in."""
 _BLOCK = 256
 _BLOCK_NUMBERS = 2**20
-"""Texts wait in a block of so many at most, and of so many figures, before they are added up."""
+"""A block of texts is summed when it holds this many texts, or this many numbers. Summing each text
+alone would cost a pass of numpy over all sums for every text."""
 
 
 def gives_order(number: int) -> bool:
-    """Whether the text of that number is of the half that heads are put in order by."""
+    """Whether the text is in the half of the corpus that orders the heads."""
+    # Every second text: an order and a loss from the same texts would flatter the order.
     return number % 2 == 0
 
 
 class Aggregates:
-    """Numbers over the texts of a corpus, or of a part of it; with `samples`, texts to browse."""
+    """Statistics of a corpus or a part of it; with `samples`, also example texts."""
 
     def __init__(self, vocabulary: Vocabulary, *, samples: bool = False) -> None:
         self.vocabulary, self.samples = vocabulary, samples
@@ -52,13 +52,13 @@ class Aggregates:
         self.streams: dict[StreamName, StreamAccumulator] = {}
 
     def add(self, attention: Attention, number: int) -> None:
-        """Take the text of that number, its own; maps of signed values or blocks are refused."""
+        """Add the text with this number; refuse maps of signed values or of blocks."""
         for item in attention.maps:
             check_measurable(item)
         self.texts += 1
         if self.first is None:
             others = ", ".join(item.stream for item in attention.maps[1:])
-            # What is decided about one text is not said of all.
+            # The decision is about this text, and the caption is about all texts.
             caption = describe_run(replace(attention, decision=""), attention.main)
             caption += f" · also {others}" if others else ""
             provenance = asdict(attention.provenance)
@@ -69,7 +69,7 @@ class Aggregates:
             self._stream((item.stream, item.layers, item.heads)).add(number, item, attention)
 
     def merge(self, other: Aggregates) -> None:
-        """Add those of the texts that come next in the same corpus."""
+        """Add the statistics of the next texts of the same corpus."""
         self.texts += other.texts
         self.failed += other.failed
         self.first = self.first or other.first
@@ -82,7 +82,7 @@ class Aggregates:
         return self.streams[name]
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """Everything as arrays that `numpy.savez` writes without pickle, the same for the same."""
+        """Arrays that `numpy.savez` writes without pickle; equal statistics give equal bytes."""
         streams = self.streams.values()
         document = {
             "schema": SCHEMA,
@@ -99,7 +99,7 @@ class Aggregates:
 
     @classmethod
     def from_arrays(cls, arrays: Arrays, vocabulary: Vocabulary) -> Aggregates:
-        """What `to_arrays` gave, with the vocabulary that it was made with."""
+        """Statistics from `to_arrays`, with the vocabulary that they were made with."""
         document = parse_json(str(arrays[INDEX]), f"member '{INDEX}'")
         if document["schema"] != SCHEMA:
             raise ValueError(f"aggregates of schema {document['schema']}, not {SCHEMA}")
@@ -158,7 +158,7 @@ class StreamAccumulator:
             self.meanings[name] = (measure.unit, measure.low, measure.high)
 
     def merge(self, other: StreamAccumulator) -> None:
-        """Add those of the texts that come next."""
+        """Add the statistics of the next texts."""
         other.sums.settle()
         self.sums.merge(other.sums.sums)
         self.pairs.merge(*other.pairs.arrays().values())
@@ -169,7 +169,7 @@ class StreamAccumulator:
         self.meanings.update(other.meanings)
 
     def document(self) -> dict[str, Any]:
-        """What is not a number a head, for JSON."""
+        """Everything but the arrays, for JSON."""
         self.strongest.settle()
         samples = {} if self.samples is None else self.samples.document()
         return {
@@ -190,7 +190,7 @@ class StreamAccumulator:
         return {**self.sums.sums, **self.pairs.arrays(), **links, **samples}
 
     def restore(self, document: Mapping[str, Any], arrays: Arrays) -> None:
-        """Take what `document` and `arrays` gave, in place of nothing."""
+        """Fill an empty accumulator from `document` and `arrays`."""
         self.meanings = {name: tuple(of) for name, of in document["meanings"].items()}
         self.sums.merge(arrays)
         self.pairs.merge(arrays["pairs"], arrays["pair totals"], arrays["pair counts"])
@@ -204,9 +204,9 @@ class StreamSums:
     """Sums over the texts of one stream.
 
     Attributes:
-        sums: arrays by name of shape (figures, layers, heads): the "count" of texts that say
-            something, their "total", and of measured values, (measures, layers, heads), the sums of
-            squared and of cubed differences from the mean, "spread" and "skew".
+        sums: "count" of texts with a value and their "total", shape (figures, layers, heads);
+            sums of squared ("spread") and cubed ("skew") differences from the mean of measured
+            values, shape (measures, layers, heads).
     """
 
     def __init__(self, shape: tuple[int, int]) -> None:
@@ -220,13 +220,13 @@ class StreamSums:
         self._waiting: list[NDArray[np.float64]] = []
 
     def add(self, figures: NDArray[np.float64]) -> None:
-        """Take one more text."""
+        """Add one text."""
         self._waiting.append(figures)
         if len(self._waiting) >= min(_BLOCK, max(_BLOCK_NUMBERS // figures.size, 1)):
             self.settle()
 
     def settle(self) -> None:
-        """Add up the texts that wait."""
+        """Sum the texts of the open block."""
         if not self._waiting:
             return
         figures, self._waiting = np.stack(self._waiting), []
@@ -241,10 +241,11 @@ class StreamSums:
     def merge(self, others: Arrays) -> None:
         """Add the sums of other texts.
 
-        Spreads are joined as by Chan, Golub and LeVeque (1979, Updating formulae and a pairwise
-        algorithm for computing sample variances), where nothing cancels, and cubes as by Pébay
-        (2008, Formulas for robust, one-pass parallel computation of covariances and moments).
+        Spreads follow Chan, Golub and LeVeque (1979, Updating formulae and a pairwise algorithm for
+        computing sample variances), cubes follow Pébay (2008, Formulas for robust, one-pass
+        parallel computation of covariances and moments).
         """
+        # Sums of plain squares would be shorter, but lose digits when they are subtracted.
         parts = (self.sums, others)
         here, there = (sums["count"][ROWS["value"]].astype(np.float64) for sums in parts)
         means = [

@@ -1,8 +1,6 @@
-"""What one text says of each head, as one array of figures to be added up over texts.
+"""The numbers of each head on one text, as one array that is summed over texts.
 
-The rows of the array are named by `ROWS`: the measures of `heads` with what uniform attention gives
-and the largest value there can be, the attention by relative position, and the attention by class
-of the key. The attention between frequent words is summed beside it, in a table of pairs.
+`ROWS` names the rows of the array. A second table sums the attention between frequent words.
 """
 
 from __future__ import annotations
@@ -22,13 +20,13 @@ from attnviz.core.measures import EFFECT, HeadMeasure
 from attnviz.core.registry import MEASURES
 
 WORD_BYTES = 32 * 2**20
-"""Memory that the table of pairs may take for each stream."""
+"""Largest table of pairs for each stream."""
 
 MEASURED = (*(name for name, entry in MEASURES.items() if not entry.repeated), EFFECT)
 ORDERING = (EFFECT, "confidence")
-"""The measures that heads are switched off by, one after another, the lowest first."""
+"""The measures that order heads for pruning, lowest first."""
 REACH = 16
-"""Relative positions are told apart up to so many tokens on either side, or patches."""
+"""Largest distance with a row of its own, in tokens on either side, or in patches."""
 OFFSETS = tuple(range(-REACH, REACH + 1))
 """Position of the key minus that of the query."""
 
@@ -56,12 +54,15 @@ def _places() -> dict[str, slice]:
 
 
 ROWS: Mapping[str, slice] = _places()
-"""Where in the array to find: each measure's "value", what "uniform" attention gives and the "top"
-there can be (NaN where it says nothing); how many "rows" attend, and how many of them stand for
-text; by relative position, special tokens aside, all the attention ("near") and the "cells" that it
-lies on, and the attention before and after these ("beyond"); by class of the key all the attention
-("class"), and that of uniform attention ("class uniform"); and of half of the texts the measures
-that give the "ordering" of heads."""
+"""The rows of the array:
+
+- "value", "uniform", "top": each measure, its value for uniform attention and its largest possible
+  value; NaN where the measure does not apply;
+- "rows", "text rows": rows that attend to something, and those of them that stand for text;
+- "near", "cells", "beyond": without special tokens, the attention at each relative position, the
+  number of cells there, and the attention before and after all these positions;
+- "class", "class uniform": the attention to each class of keys, and that of uniform attention;
+- "ordering": the measures that order heads, on half of the texts."""
 COUNT = sum(_LENGTHS.values())
 
 
@@ -72,9 +73,9 @@ def head_statistics(
     *,
     orders: bool = False,
 ) -> NDArray[np.float64]:
-    """All figures of a map, shape (figures, layers, heads); `classes` are of its keys.
+    """All numbers of a map, shape (figures, layers, heads).
 
-    `orders` says whether the text is one of those that give the order of heads.
+    `classes` has the class of each key; `orders` is True for a text that orders the heads.
     """
     weights = subject.item.weights
     found = np.full((COUNT, *weights.shape[:2]), np.nan)
@@ -116,7 +117,7 @@ def head_statistics(
 def by_offset(cells: NDArray[np.generic]) -> NDArray[np.float64]:
     """Sums along the diagonals of cells (…, queries, keys), shape (…, offsets)."""
     *lead, queries, keys = cells.shape
-    # Each row, moved so that the query's own position is in the middle, is a view into one array.
+    # A strided view puts each query's own position in the middle, so no row is copied.
     padded = np.zeros((*lead, queries, max(queries, keys) + 2 * REACH), dtype=cells.dtype)
     padded[..., REACH : REACH + keys] = cells
     *steps, down, across = padded.strides
@@ -130,9 +131,9 @@ def by_offset(cells: NDArray[np.generic]) -> NDArray[np.float64]:
 def by_distance(
     cells: NDArray[np.generic], places: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Sums of cells (…, patches, patches) by how many patches lie between, rounded.
+    """Sums of cells (…, patches, patches) by rounded distance in patches, shape (offsets, …).
 
-    The first is of shape (offsets, …), as nothing lies before 0; the second, (…), is of the rest.
+    Negative offsets are 0. The second array, shape (…), sums all larger distances.
     """
     apart = np.rint(np.linalg.norm(places[:, None] - places, axis=-1))
     found = np.zeros((len(OFFSETS), *cells.shape[:-2]))
@@ -142,7 +143,7 @@ def by_distance(
 
 
 def _beyond(weights: NDArray[np.float32], of_text: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """The attention to text out of reach, before and after; shape (2, layers, heads)."""
+    """The attention to text farther than `REACH`, before and after; shape (2, layers, heads)."""
     queries, keys = weights.shape[2:]
     found = np.zeros((2, *weights.shape[:2]))
     if max(queries, keys) > REACH:
@@ -155,8 +156,7 @@ def _beyond(weights: NDArray[np.float32], of_text: NDArray[np.bool_]) -> NDArray
 class PairTable:
     """Attention between the most frequent words, summed over the occurrences of each pair.
 
-    The table has a fixed size, so that nothing is forgotten: what a sketch of all pairs would only
-    estimate is exact for those that have numbers behind them.
+    The table has a fixed size and its sums are exact; a sketch of all pairs would only estimate.
 
     Attributes:
         totals: shape (pairs, heads); pair q · words + k is query word q and key word k.
@@ -170,7 +170,7 @@ class PairTable:
         self.counts = np.zeros(len(self.words) ** 2, dtype=np.int64)
 
     def add(self, item: InWords) -> None:
-        """Count the pairs of one more text."""
+        """Add the pairs of one text."""
         queries, keys = (
             np.array([self._places.get(word, -1) for word in axis.words])
             for axis in (item.queries, item.keys)
@@ -188,7 +188,7 @@ class PairTable:
         self.counts[pairs[starts]] += np.diff([*starts, len(pairs)])
 
     def means(self, pairs: NDArray[np.intp]) -> NDArray[np.float64]:
-        """Mean weight of some pairs that occurred, in each head; shape (pairs, heads)."""
+        """Mean weight of pairs that occurred, shape (pairs, heads)."""
         means: NDArray[np.float64] = self.totals[pairs] / self.counts[pairs, None]
         return means
 
@@ -201,6 +201,6 @@ class PairTable:
     def merge(
         self, pairs: NDArray[np.int64], totals: NDArray[np.float64], counts: NDArray[np.int64]
     ) -> None:
-        """Add another table of the same words, as `arrays` gave it."""
+        """Add the `arrays` of another table of the same words."""
         self.totals[pairs] += totals
         self.counts[pairs] += counts

@@ -1,4 +1,4 @@
-"""The report on a corpus from its aggregates: means, deviations, intervals, shares, examples."""
+"""The report on a corpus: means, deviations, intervals, shares and examples from its sums."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from attnviz.core.measures import EFFECT, Meaning
 
 SHOWN = 10
 FEWEST = 5
-"""Pairs of words that occurred less often are left out."""
+"""Occurrences of a pair of words below which it is left out."""
 
 
 def report_of(aggregates: Aggregates, order: str = "role") -> CorpusReport:
@@ -45,10 +45,9 @@ def report_of(aggregates: Aggregates, order: str = "role") -> CorpusReport:
 
 
 def orders_of(aggregates: Aggregates, *, half: bool) -> tuple[dict[str, tuple[HeadAt, ...]], int]:
-    """All heads of all streams by each measure of `ORDERING`, the lowest first, the unknown last.
+    """All heads ordered by each measure of `ORDERING`, lowest first, and the number of texts used.
 
-    With `half` as they are in the texts whose numbers give the order, else in all; and how many
-    texts that are.
+    `half` uses the texts that `gives_order` chooses, else all. Heads without a value come last.
     """
     texts = 0
     values: dict[str, list[tuple[float, HeadAt]]] = {name: [] for name in ORDERING}
@@ -87,7 +86,8 @@ def _stream_report(tally: StreamAccumulator, order: str) -> StreamReport:
         )
         for name, top, own in zip((MEASURED[place] for place in kept), tops, values, strict=True)
     )
-    for place, meaning in enumerate(measures):  # as far as there can be values
+    # An interval can reach beyond the values that a measure can take: cut it there.
+    for place, meaning in enumerate(measures):
         if meaning.name not in ("offset", EFFECT):
             np.maximum(low[place], 0.0, out=low[place])
         if meaning.unit == "share":
@@ -153,8 +153,8 @@ def _pairs(tally: StreamAccumulator) -> Iterator[Pair]:
         for place in np.lexsort((-table.counts[often], -of_head))[:SHOWN]:
             query, key = divmod(int(often[place]), max(len(table.words), 1))
             count = int(table.counts[often[place]])
-            yield Pair(layer, head, table.words[query], table.words[key], float(of_head[place]),
-                       count)  # fmt: skip
+            mean = float(of_head[place])
+            yield Pair(layer, head, table.words[query], table.words[key], mean, count)
 
 
 def _firings(tally: StreamAccumulator) -> Iterator[TopExample]:
@@ -163,5 +163,5 @@ def _firings(tally: StreamAccumulator) -> Iterator[TopExample]:
         for rank, (weight, text, query, key) in enumerate(strongest.links[number].tolist(), 1):
             if weight >= 0:
                 found = strongest.texts[int(text)]
-                yield TopExample(layer, head, rank, weight, found.queries[int(query)],
-                             found.keys[int(key)], found.id, found.texts)  # fmt: skip
+                start, end = found.queries[int(query)], found.keys[int(key)]
+                yield TopExample(layer, head, rank, weight, start, end, found.id, found.texts)

@@ -1,10 +1,9 @@
-"""Texts of a corpus to browse: of each head some of every strength, drawn while they go by.
+"""Example texts for each head, from weak to strong, drawn while the corpus is read.
 
-A text counts by a head's strongest link between two of its words. Every text is counted in the
-bucket of that weight; of each bucket those are kept whose hash of (seed, head, text) is lowest, so
-that each text is as likely as any other, and neither the order of texts nor who reads them matters
-(bottom-k sampling; Cohen and Kaplan 2007, Summarizing data using bottom-k sketches). A text that
-occurs again has the same hash and is kept once.
+A head's strongest link between two words puts the text in a bucket by weight. Each bucket keeps the
+texts with the lowest hash of (seed, head, text) (bottom-k sampling; Cohen and Kaplan 2007,
+Summarizing data using bottom-k sketches). So every text has the same chance, and the result does
+not depend on the order of texts or on the workers. Equal texts have one hash and are kept once.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ from attnviz.core.corpus_report import Atlas, SourceText, StreamReport
 
 SEED = 0
 BUCKETS = 10
-"""Of weights: up to .1, up to .2, …; the last has all from .9 on."""
+"""Buckets of weights: up to .1, up to .2, …, from .9 on."""
 KEPT = 4
-"""Texts of each bucket, and of the strongest."""
+"""Texts in each bucket, and strongest texts."""
 SHOWN_KEYS = 6
-"""Keys that are kept of the link's query: its own, and the strongest others."""
+"""Keys to keep for the link's query: the link's own, then the strongest others."""
 NUMBERS = 3 + 2 * SHOWN_KEYS
 NEIGHBOURS = 6
 RULE = (
@@ -44,7 +43,7 @@ _LAST = np.uint64(2**64 - 1)
 
 
 class Samples:
-    """Texts of one stream by strength, and what their strongest links join.
+    """Example texts of one stream, and the words that their strongest links join.
 
     Attributes:
         counts, drawn, ends: as in `Atlas`.
@@ -60,7 +59,7 @@ class Samples:
         self._waiting: list[NDArray[np.float64]] = []
 
     def add(self, links: NDArray[np.float64] | None, item: InWords, text: SourceText) -> None:
-        """Take one more text by its strongest links, as `Strongest.add` gives them."""
+        """Add one text by its strongest links from `Strongest.add`."""
         if links is None:
             self.counts[:, -1] += 1
             return
@@ -84,7 +83,7 @@ class Samples:
             self.settle()
 
     def merge(self, others: Mapping[str, NDArray[Any]], texts: Mapping[int, SourceText]) -> None:
-        """Add those of other texts, as `arrays` gives them."""
+        """Add the `arrays` and texts of other samples."""
         self.counts += others["drawn counts"]
         self.ends += others["drawn ends"]
         drawn = others["drawn"]
@@ -102,7 +101,7 @@ class Samples:
         hashes = self._hashes_of(links[..., 1].astype(np.int64))
         self.drawn = np.full_like(self.drawn, -1.0)
         slots = np.where(links[..., 1] < 0, BUCKETS, _buckets(links[..., 0]))
-        # Of a text that comes again only the strongest counts.
+        # Equal texts have equal hashes, so they stand side by side: keep the strongest.
         order = np.lexsort((links[..., 1], -links[..., 0], hashes), axis=-1)
         in_order = np.take_along_axis(hashes, order, axis=-1)
         again = np.zeros(slots.shape, dtype=bool)
@@ -122,7 +121,7 @@ class Samples:
         slots: NDArray[np.intp],
         none: int,
     ) -> None:
-        """Keep the first links of each slot but `none`, in an order in which slots do not mix."""
+        """Keep the first links of each slot below `none`; `order` sorts links by slot."""
         slots = np.take_along_axis(slots, order, axis=-1)
         places = np.broadcast_to(np.arange(order.shape[-1]), order.shape)
         starts = np.diff(slots, axis=-1, prepend=-1) != 0
@@ -131,14 +130,14 @@ class Samples:
         self.drawn[heads, slots[heads, at], ranks[heads, at]] = links[heads, order[heads, at]]
 
     def _hashes_of(self, numbers: NDArray[np.int64]) -> NDArray[np.uint64]:
-        """The hash of each head and text, shape (heads, texts); of none the highest."""
+        """The hash of each head and text, shape (heads, texts); the highest one for no text."""
         found, places = np.unique(numbers, return_inverse=True)
         texts = ("\0".join(self.texts[n].texts) if n >= 0 else "" for n in found.tolist())
-        told = (text.encode("utf-8", "backslashreplace") for text in texts)
-        digests = b"".join(blake2b(text, digest_size=8).digest() for text in told)
+        encoded = (text.encode("utf-8", "backslashreplace") for text in texts)
+        digests = b"".join(blake2b(text, digest_size=8).digest() for text in encoded)
         of_texts = np.frombuffer(digests, "<u8").astype(np.uint64)
-        heads = _mixed(np.arange(len(numbers), dtype=np.uint64) + np.uint64(SEED << 32))
-        hashes = _mixed(of_texts[places.reshape(numbers.shape)] ^ heads[:, None])
+        heads = _mix(np.arange(len(numbers), dtype=np.uint64) + np.uint64(SEED << 32))
+        hashes = _mix(of_texts[places.reshape(numbers.shape)] ^ heads[:, None])
         return np.where(numbers >= 0, hashes, _LAST)
 
     def document(self) -> dict[str, Any]:
@@ -156,8 +155,8 @@ def _buckets(weights: NDArray[np.float64]) -> NDArray[np.intp]:
     return np.clip((weights * BUCKETS).astype(np.intp), 0, BUCKETS - 1)
 
 
-def _mixed(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Numbers stirred by the finalizer of SplitMix64 (Steele, Lea and Flood 2014, figure 15)."""
+def _mix(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The finalizer of SplitMix64 (Steele, Lea and Flood 2014, figure 15)."""
     numbers = numbers + np.uint64(0x9E3779B97F4A7C15)
     numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -165,20 +164,24 @@ def _mixed(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def atlas_of(samples: Samples, report: StreamReport, *, pictures: bool = False) -> Atlas:
-    """What can be browsed of a stream, of which the report says the rest."""
+    """The examples and the nearest heads of the stream that the report describes."""
     samples.settle()
     nearest, distances = nearest_heads(report)
     return Atlas(
-        *(samples.counts, samples.drawn, samples.words, samples.ends),
-        *(nearest, distances),
-        texts={n: text if text.seen else _spelt(text) for n, text in samples.texts.items()},
+        counts=samples.counts,
+        drawn=samples.drawn,
+        words=samples.words,
+        ends=samples.ends,
+        nearest=nearest,
+        distances=distances,
+        texts={n: text if text.seen else _spell_words(text) for n, text in samples.texts.items()},
         rule=RULE.replace("text", "picture").replace("words", "patches") if pictures else RULE,
         distance=DISTANCE.replace("relative position", "distance") if pictures else DISTANCE,
     )
 
 
-def _spelt(text: SourceText) -> SourceText:
-    """A text whose words are as they stand in it, each behind what stands before it."""
+def _spell_words(text: SourceText) -> SourceText:
+    """The text with its words spelt as in it, each after a space, a tab or nothing (`Atlas`)."""
 
     def best(words: Sequence[str]) -> tuple[str, ...]:
         found = (_in_text(words, one) for one in text.texts or ("",))
@@ -197,13 +200,13 @@ def _in_text(words: Sequence[str], text: str) -> tuple[str, ...]:
             found.append(f"\t{word}")
             continue
         spelling, _, start, stop = units[at]
-        found.append(" " * (start > end) + spelling)
+        found.append(f" {spelling}" if start > end else spelling)
         place, end = at + 1, stop
     return tuple(found)
 
 
 def nearest_heads(report: StreamReport) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
-    """Of each head those that do most nearly the same, and how far they are: `DISTANCE`."""
+    """The most similar heads of each head, and their `DISTANCE`."""
     positions = report.offset_shares.reshape(len(report.offset_shares), -1)
     positions = np.concatenate([positions, 1 - positions.sum(axis=0, keepdims=True)]).T
     classes = report.class_shares.reshape(len(report.classes), -1).T

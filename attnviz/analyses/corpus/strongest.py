@@ -1,7 +1,7 @@
-"""The sentences in which a head attends most strongly, each by its strongest link.
+"""The texts in which a head attends most strongly.
 
-Of each text a head's strongest link between two words counts, and of texts that read the same only
-the first. Links are ordered by weight, then by the text's number.
+Each text counts once, by the head's strongest link between two words. Of equal texts only the first
+counts. Links are ordered by weight, then by the text's number.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ KEPT = 10
 
 
 def source_text(attention: Attention, item: InWords) -> SourceText:
-    """What is kept of a text whose map was read in words."""
+    """The words of a text, for an example."""
     texts = (attention.text, attention.source, attention.target)
     named = tuple(text for text in texts if text is not None)
     words = item.queries.words, item.keys.words
     if attention.seen is None:
         return SourceText(attention.id, named, *words)
-    queries, keys = map(_shared, words)
+    queries, keys = map(_intern_words, words)
     return SourceText(attention.id, (attention.id,), queries, keys, attention.seen)
 
 
 @lru_cache(maxsize=8)
-def _shared(words: tuple[str, ...]) -> tuple[str, ...]:
-    """The same words once in memory: most pictures have the same patches."""
+def _intern_words(words: tuple[str, ...]) -> tuple[str, ...]:
+    """One tuple for all equal ones: most pictures have the same patches."""
     return words
 
 
@@ -52,9 +52,9 @@ class Strongest:
         self._waiting: list[NDArray[np.float64]] = []
 
     def add(self, number: int, item: InWords, text: SourceText) -> NDArray[np.float64] | None:
-        """Take one more text, kept at least until `settle`; answers its link of each head.
+        """Add one text; return its strongest link for each head, shape (heads, 4) as in `links`.
 
-        That is of shape (heads, 4) as in `links`; None where no word may see another.
+        The result is None if no word may attend to another word.
         """
         if not item.between.any():
             return None
@@ -78,7 +78,7 @@ class Strongest:
         self.settle()
 
     def settle(self) -> None:
-        """Forget all but the strongest."""
+        """Keep only the strongest links, and their texts."""
         if not self._waiting:
             return
         links = np.concatenate([self.links, *self._waiting], axis=1)
@@ -106,13 +106,13 @@ def as_document(texts: Mapping[int, SourceText]) -> list[dict[str, Any]]:
 
 
 def from_document(texts: list[dict[str, Any]]) -> dict[int, SourceText]:
-    """What `as_document` gave."""
+    """Texts by number from `as_document`."""
     return {
         item["number"]: SourceText(
             item["id"],
             tuple(item["texts"]),
-            _shared(tuple(item["queries"])),
-            _shared(tuple(item["keys"])),
+            _intern_words(tuple(item["queries"])),
+            _intern_words(tuple(item["keys"])),
             tuple(item["seen"]),
         )
         for item in texts

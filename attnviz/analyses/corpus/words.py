@@ -1,4 +1,4 @@
-"""The words of a corpus: what counts as one, how frequent it is, and what tokens belong to it.
+"""The words of a corpus, their frequencies and their tokens.
 
 A word is a run of letters, marks on letters and digits; any other character stands for itself.
 Words are compared without regard to case.
@@ -25,14 +25,13 @@ CLASSES = (
     *("special", "punctuation"),
     *("rank 1-10", "rank 11-100", "rank 101-1000", "rank 1001-10000", "rarer", "other"),
 )
-"""What a key can be: a special token, a punctuation mark, a word by how frequent it is in the
-corpus (rank 1: the most frequent), or anything else (symbols, spaces)."""
+"""Classes of keys: special tokens, punctuation, words by their rank in the corpus (1: the most
+frequent), and anything else (symbols, spaces)."""
 PATCHES = ("special", "corner", "border", "inside")
-"""What a key of a picture can be: a class token or another without a place, or a patch by where it
-lies."""
+"""Classes of a picture's keys: special tokens, and patches by their position."""
 RANKED = 10_000
 PAIRED = 300
-"""Pairs are counted between this many of the most frequent words and marks at most."""
+"""Most frequent words and marks whose pairs are counted, at most."""
 _RANKS = (10, 100, 1_000, RANKED)
 _FIRST_RANK = CLASSES.index("rank 1-10")
 BUCKET = 1_000_000
@@ -46,7 +45,7 @@ def _pattern() -> re.Pattern[str]:
 
 
 def split(text: str) -> Iterator[re.Match[str]]:
-    """The words and single other characters of a text, spaces aside."""
+    """The words of a text, and its other single characters, without spaces."""
     return _pattern().finditer(text)
 
 
@@ -65,11 +64,11 @@ class Vocabulary:
 
     @property
     def pictures(self) -> bool:
-        """Whether the corpus is one of pictures, which have no words."""
+        """Whether this is a corpus of pictures, which have no words."""
         return self.classes == PATCHES
 
     def class_of(self, word: str) -> int:
-        """The class of what is no special token, as its place in `CLASSES`."""
+        """The class of a word or mark, as its place in `CLASSES`."""
         if is_word(word):
             rank = self.ranks.get(word, RANKED)
             return _FIRST_RANK + sum(rank >= bound for bound in _RANKS)
@@ -77,12 +76,11 @@ class Vocabulary:
 
 
 class WordCounts:
-    """Words counted text by text, in bounded memory.
+    """Word counts in bounded memory, by lossy counting.
 
-    Lossy counting (Manku and Motwani 2002, Approximate frequency counts over data streams, section
-    4.2): words that cannot have occurred often are forgotten after every million words. A count is
-    then at most one in a million of all words too high, and a corpus of up to a million words is
-    counted exactly.
+    Rare words are dropped after every million words (Manku and Motwani 2002, Approximate frequency
+    counts over data streams, section 4.2). A count is too high by at most one in a million words;
+    up to a million words, counts are exact.
     """
 
     def __init__(self, bucket: int = BUCKET) -> None:
@@ -92,7 +90,7 @@ class WordCounts:
         self._in_bucket = self._buckets = 0
 
     def add(self, text: str) -> None:
-        """Count the words of one more text."""
+        """Count the words of one text."""
         found = [match[0].lower() for match in split(text)]
         self._new.update(found)
         self.words += len(found)
@@ -101,9 +99,9 @@ class WordCounts:
             self._close_bucket()
 
     def _close_bucket(self) -> None:
-        """Add the bucket's words, and forget those that so far came at most once a bucket."""
+        """Add the words of the bucket; drop those that occurred at most once in each bucket."""
         for word, count in self._new.items():
-            # What was forgotten may have occurred once in each bucket before.
+            # A word that was dropped may have occurred once in each earlier bucket.
             self._kept[word] = self._kept.get(word, self._buckets) + count
         self._buckets += self._in_bucket // self.bucket
         self._in_bucket = 0
@@ -111,13 +109,13 @@ class WordCounts:
         self._kept = {word: count for word, count in self._kept.items() if count > self._buckets}
 
     def vocabulary(self) -> Vocabulary:
-        """The most frequent words; equally frequent ones in the order of their spelling."""
+        """The most frequent words so far."""
         counts = {word: self._kept.get(word, self._buckets) + n for word, n in self._new.items()}
         return vocabulary_of({**self._kept, **counts}.items())
 
 
 def vocabulary_of(counts: Iterable[tuple[str, int]]) -> Vocabulary:
-    """The most frequent of counted words and marks; equally frequent ones by their spelling."""
+    """The most frequent words and marks; equally frequent ones are sorted by spelling."""
     order = [word for word, _ in sorted(counts, key=lambda item: (-item[1], item[0]))]
     words = [word for word in order if is_word(word)]
     paired = [word for word in order if is_word(word) or is_mark(Token(word))]
@@ -127,7 +125,7 @@ def vocabulary_of(counts: Iterable[tuple[str, int]]) -> Vocabulary:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WordAxis:
-    """One axis of a map read in words; a special token is a word of its own."""
+    """The words of one axis of a map; a special token is a word of its own."""
 
     words: tuple[str, ...]
     starts: NDArray[np.intp]
@@ -136,7 +134,7 @@ class WordAxis:
 
 
 def read_axis(tokens: Sequence[Token], text: str) -> WordAxis:
-    """The words that tokens belong to."""
+    """Group tokens into the words of their text; without a text each token is a word."""
     if text:
         units = tuple(Token(found[0], found.start(), found.end()) for found in split(text))
         numbers = word_numbers(tokens, text, units)
@@ -157,7 +155,7 @@ def read_axis(tokens: Sequence[Token], text: str) -> WordAxis:
 
 
 def classes_of(axis: WordAxis, vocabulary: Vocabulary) -> NDArray[np.intp]:
-    """The class of each token, as its place among the vocabulary's."""
+    """The class of each token, as its place in `vocabulary.classes`."""
     class_of = vocabulary.class_of
     if vocabulary.pictures:
         patches = {
@@ -184,8 +182,8 @@ class InWords:
 
     Attributes:
         weights: shape (layers · heads, query words, key words).
-        between: True where a link joins two words that may see each other in some layer; False for
-            special tokens and for a word and itself; shape (query words, key words).
+        between: True if the query word may attend to the key word in some layer; False for special
+            tokens and for a word itself; shape (query words, key words).
     """
 
     queries: WordAxis
@@ -195,7 +193,7 @@ class InWords:
 
 
 def in_words(subject: MeasuredMap, queries: WordAxis, keys: WordAxis) -> InWords:
-    """A map over its words."""
+    """Sum a map over the tokens of each key word, and average over those of each query word."""
     item = subject.item
     weights: NDArray[np.floating] = item.weights.reshape(-1, *item.weights.shape[2:])
     visible = subject.visible.any(axis=0)

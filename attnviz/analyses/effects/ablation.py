@@ -1,4 +1,4 @@
-"""Parts of a model by name, switched off together and one by one."""
+"""Find parts of a model by name, and switch them off together or one by one."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from attnviz.core.errors import InputError, UsageError, did_you_mean
 
 Each = Literal["heads", "layers", "links", "tokens"]
 Part = tuple[Effect, Intervention]
-"""What a part is called, its effect still unknown, and what switches it off."""
+"""A part with its effect still NaN, and the intervention that switches it off."""
 
 LIKELIEST = 5
 _NUMBERED = re.compile(r"(.+)\[(\d{1,9})\]", re.DOTALL)
@@ -36,19 +36,19 @@ _HEAD = re.compile(r"(?:(.+)\.)?(\d{1,9}\.\d{1,9})")
 _LAYER = re.compile(r"(?:(.*[^\d,.-].*)\.)?([^.]*)")
 
 
-def named_parts(
+def find_parts(
     attention: Attention,
     heads: Sequence[str] = (),
     links: Sequence[str] = (),
     tokens: Sequence[str] = (),
     layer: str | None = None,
 ) -> list[Part]:
-    """The parts that were named, such as head "2.0", link "rouge>red" and token "red[3]".
+    """The parts with these names: head "2.0", link "rouge>red", token "red[3]".
 
-    A word of several tokens stands for all of them, where no single token is spelt like it.
+    A word of several tokens names all of them, unless one token has its spelling.
 
     Raises:
-        UsageError: there is none of that name, or several; the message says what there is.
+        UsageError: no part has the name, or several have; the message lists them.
     """
     return [
         *(part for place in head_places(heads, layer) for part in _heads(attention, *place)),
@@ -60,12 +60,12 @@ def named_parts(
 def head_places(
     heads: Sequence[str], layer: str | None
 ) -> list[tuple[str | None, str | None, str | None]]:
-    """What --head and --layer choose: stream, layers and heads of each choice.
+    """Stream, layers and heads of each choice by --head and --layer.
 
-    A head is "2.0" or "encoder.2.0", or "0" or "0-3" of the layers; these are "2" or "encoder.2".
+    A head is "2.0" or "encoder.2.0", or with layers "0" or "0-3"; a layer is "2" or "encoder.2".
 
     Raises:
-        UsageError: no model could have them.
+        UsageError: the choice is not valid for any model.
     """
     stream = None
     if layer is not None and (match := _LAYER.fullmatch(layer)):
@@ -115,7 +115,7 @@ def layer_part(item: AttentionMap, layer: str) -> Part:
 
 def link_part(item: AttentionMap, query: int, key: int) -> Part:
     """A link in every head of a stream."""
-    ends = told_apart(item.query_tokens, query), told_apart(item.key_tokens, key)
+    ends = token_label(item.query_tokens, query), token_label(item.key_tokens, key)
     change = Intervention(links=(LinkAt(item.stream, query, key),))
     label = f"{ends[0]} → {ends[1]} ({item.stream})"
     return _part("link", label, change, stream=item.stream, query=query, key=key)
@@ -123,7 +123,7 @@ def link_part(item: AttentionMap, query: int, key: int) -> Part:
 
 def token_part(sides: Mapping[str, Sequence[Token]], side: str, position: int) -> Part:
     """A token of a side, hidden as a key."""
-    label = told_apart(sides[side], position) + (f" ({side})" if len(sides) > 1 else "")
+    label = token_label(sides[side], position) + (f" ({side})" if len(sides) > 1 else "")
     change = Intervention(tokens=(TokenAt(side, position),))
     return _part("token", label, change, side=side, position=position)
 
@@ -132,17 +132,17 @@ def _part(kind: str, label: str, change: Intervention, **place: str | int) -> Pa
     return Effect(label, kind, place, np.nan), change
 
 
-def told_apart(tokens: Sequence[Token], position: int) -> str:
-    """A token as it is named: "red", or "red[3]" where the text has several."""
+def token_label(tokens: Sequence[Token], position: int) -> str:
+    """The name of a token: "red", or "red[3]" if the text has several."""
     text = tokens[position].text
     alone = sum(token.text == text for token in tokens) == 1
     return text if alone else f"{text}[{position}]"
 
 
-def measured_parts(
+def measure_parts(
     experiment: Experiment, parts: Sequence[Part], instead: HeadOutputs | None = None
 ) -> list[Effect]:
-    """Each part switched off by itself."""
+    """The effect of each part alone."""
     found = effects_of(experiment, [change for _, change in parts], instead)
     return [
         replace(part, effect=float(row.sum()), of_outputs=tuple(row.tolist()))
@@ -158,7 +158,7 @@ def together(parts: Sequence[Part], label: str = "all of them together") -> Part
 def predictions(
     experiment: Experiment, change: Intervention, instead: HeadOutputs | None = None
 ) -> tuple[Prediction, ...]:
-    """Every output as the model is and after a change."""
+    """Every output before and after a change."""
     before, after = experiment.run([Intervention(), change], instead)
     return tuple(
         Prediction(
@@ -185,13 +185,13 @@ def _likeliest(
 def replacements(
     by: By, banks: Sequence[HeadOutputs], attention: Attention, seed: int = 0
 ) -> HeadOutputs | None:
-    """What takes the place of heads: their means over the positions of texts, or positions drawn.
+    """The outputs that replace heads: means over the positions of the texts, or random positions.
 
-    One generator draws a position for each query of a layer, which its heads share, layer after
-    layer in the order of the attention's maps, which is that of the table of all heads.
+    One generator draws a position for each query of a layer; the heads of the layer share it. It
+    runs through the layers in the order of the attention's maps, as the table of all heads does.
 
     Raises:
-        InputError: no text has a stream.
+        InputError: no text has one of the streams.
     """
     if by == "zero":
         return None
@@ -221,7 +221,7 @@ def replacements(
 def _heads(
     attention: Attention, stream: str | None, layer: str | None, head: str | None
 ) -> list[Part]:
-    """Each head that was chosen or, without a choice of heads, each layer."""
+    """The chosen heads; the chosen layers as wholes if `head` is None."""
     stream = stream or attention.main.stream
     chosen = select(attention, stream, layer, head).maps
     whole = {name: one for one in attention.maps if one.stream == stream for name in one.layers}
@@ -279,37 +279,38 @@ def _sides(attention: Attention) -> dict[str, tuple[Token, ...]]:
 
 
 def _as_one(parts: Sequence[Part], label: str) -> Part:
-    """One part as it is; several, of a word of several tokens, as one where the first is."""
+    """One part for all tokens of a word, at the place of the first."""
     if len(parts) == 1:
         return parts[0]
     return replace(parts[0][0], label=label), together(parts)[1]
 
 
 def _places(tokens: Sequence[Token], text: str, name: str) -> list[range]:
-    """Where tokens are spelt like a name, or else where several that follow one another are."""
+    """Tokens with this spelling, or else runs of tokens that spell it together."""
     numbered = _NUMBERED.fullmatch(name)
     for word, wanted in ((name, None), *([(numbered[1], int(numbered[2]))] if numbered else [])):
         spelt = [
             range(place, place + 1)
             for place, one in enumerate(tokens)
-            if word in (one.text, one.text.removeprefix("##"), _covered(one, text) or one.text)
+            if word in (one.text, one.text.removeprefix("##"), _source_of(one, text) or one.text)
         ]
         if not spelt:
-            starts = [place for place in range(len(tokens)) if _covered(tokens[place], text)]
+            starts = [place for place in range(len(tokens)) if _source_of(tokens[place], text)]
             runs = (run for place in starts if (run := _run(tokens, text, place, word)))
-            spelt = [*{run[-1]: run for run in runs}.values()]  # without a blank piece in front
+            # Runs with one end differ by a blank piece in front: the shortest comes last.
+            spelt = [*{run[-1]: run for run in runs}.values()]
         found = [run for run in spelt if wanted in (None, run[0])]
         if found:
             return found
     return []
 
 
-def _covered(token: Token, text: str) -> str:
+def _source_of(token: Token, text: str) -> str:
     return text[token.start : token.end].strip()
 
 
 def _run(tokens: Sequence[Token], text: str, first: int, word: str) -> range | None:
-    """The tokens from the first on that together cover a word; None: they do not."""
+    """The tokens that spell a word together, from the first on; None if they do not."""
     for last in range(first + 1, len(tokens)):
         covered = text[tokens[first].start : tokens[last].end].strip()
         if covered == word and not tokens[last].special:

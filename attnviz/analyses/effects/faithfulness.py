@@ -1,16 +1,15 @@
-"""How faithful each lens is: its scores of tokens beside what hiding the tokens really changes.
+"""Faithfulness of each lens: its scores of tokens against the measured effect of hiding them.
 
-A token is hidden as a key from all queries but its own, in every head and layer (attention
-knockout, Geva 2023, EMNLP), which changes log p of the outputs by so many nats. A lens is judged
-by the rank correlation (Spearman) of the size of its scores with the size of these changes: sizes
-against sizes, since all lenses but one have no sign; and by comprehensiveness and sufficiency
-(ERASER, DeYoung 2020, ACL, section 4; here differences of log p in nats, not of p): what is lost
-where the tokens that it ranks highest are hidden, and where they alone are kept. For these a signed
-lens ranks by value, the supporting tokens first, as the paper does.
+A hidden token is a key for its own query only, in every head and layer (attention knockout, Geva
+2023, EMNLP). Its effect is the change of the outputs' log p in nats. The rank correlation
+(Spearman) compares sizes of scores with sizes of effects, since most lenses have no sign.
+Comprehensiveness and sufficiency (ERASER, DeYoung 2020, ACL, section 4; here in nats of log p)
+measure the loss when the highest-ranked tokens are hidden, and when all others are. There a signed
+lens ranks by value, supporting tokens first, as in the paper.
 
-Scores of the source's and the target's tokens have no common scale in most lenses, so each side is
-ranked by itself: correlations are the mean over sides, and shares are of each side's tokens, one at
-least. Special tokens count like others; those that no output sees are left out.
+Most lenses score source and target on different scales, so each side is ranked alone: correlations
+are means over sides, and shares are of each side's tokens, at least one. Special tokens count;
+tokens that no output sees do not.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from numpy.typing import NDArray
 from attnviz.analyses.effects.links import effects_of, rank_correlation
 from attnviz.analyses.lenses.effect import effects_of_maps
 from attnviz.analyses.lenses.flow import flows
-from attnviz.analyses.lenses.layered import layered
+from attnviz.analyses.lenses.layered import layer_graph
 from attnviz.analyses.measures.intervals import means_over
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance
 from attnviz.core.effects import (
@@ -44,13 +43,13 @@ from attnviz.core.plugins import INTERRUPTIONS
 from attnviz.core.registry import LENSES
 
 DRAWS = 10
-"""Random scores of a text, over which the baseline's measures are averaged."""
+"""Random rankings of a text whose measures are averaged as the baseline."""
 MOST_FLOWS = 10**7
-"""Maximum-flow problems of one text, times the links of each, at most."""
+"""Most maximum-flow problems of one text, times the links of each."""
 MOST_HIDDEN = 200
-"""Tokens of one text at most."""
+"""Most tokens of one text."""
 TRUSTED = 0.5
-"""The rank correlation above which a lens ranks tokens much as hiding them does."""
+"""The rank correlation above which a lens can be trusted."""
 RULE = (
     f"trusted: the interval of the rank correlation lies above {TRUSTED} and above that of random "
     "scores; not: it lies below, or is not above that of random scores; else these texts do not "
@@ -64,11 +63,11 @@ Scores = dict[str, Numbers]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TokenScores:
-    """What each lens says of each token of a text that can be hidden.
+    """Each lens' scores of the tokens that can be hidden.
 
     Attributes:
-        scores: of each lens that applies, shape (tokens,); those of a signed lens may be below 0.
-        left_out: why each other lens does not apply.
+        scores: scores by lens, shape (tokens,); a signed lens has scores below 0.
+        left_out: the reason by lens that does not apply.
     """
 
     explained: AttentionGradients
@@ -76,16 +75,16 @@ class TokenScores:
     scores: dict[str, Numbers]
     left_out: dict[str, str]
 
-    def correlation(self, scores: Numbers, knocked: Numbers) -> float:
-        """The rank correlation of sizes, the mean over sides that have one."""
+    def correlation(self, scores: Numbers, losses: Numbers) -> float:
+        """The mean over sides of the rank correlation of sizes."""
         sides = np.array([token.side for token in self.tokens])
-        pairs = ((abs(scores)[own], abs(knocked)[own]) for own in (sides == s for s in set(sides)))
+        pairs = ((abs(scores)[own], abs(losses)[own]) for own in (sides == s for s in set(sides)))
         found = [rank_correlation(*pair) for pair in pairs]
         known = [one for one in found if np.isfinite(one)]
         return float(np.mean(known)) if known else float("nan")
 
-    def hidden(self, scores: Numbers) -> list[tuple[TokenAt, ...]]:
-        """For each share the tokens that are ranked highest, then for each all the others."""
+    def sets_to_hide(self, scores: Numbers) -> list[tuple[TokenAt, ...]]:
+        """The highest-ranked tokens of each share, then for each share all other tokens."""
         tops = []
         for share in LENS_SHARES:
             top = set[int]()
@@ -102,12 +101,12 @@ class TokenScores:
 
 
 def token_scores(explained: AttentionGradients, values: Callable[[], ValueVectors]) -> TokenScores:
-    """What each lens says of each token, of the outputs that an experiment explains."""
-    # The rows that outputs are read from: a class may hang on the first, the last or all.
+    """Each lens' scores of the tokens, for the outputs that the experiment explains."""
+    # A class may be read from the first row, the last or all: the last layer's gradients tell.
     last = explained.gradients[0][-1]
     rows = np.flatnonzero(np.any(last != 0, axis=(0, 2))).tolist() or [*range(last.shape[1])]
     explained = replace(explained, positions=tuple(rows))
-    tokens = tuple(_seen(explained.attention, max(rows)))
+    tokens = tuple(_visible_tokens(explained.attention, max(rows)))
     scores, left_out = dict[str, Numbers](), dict[str, str]()
     for lens in ("raw", *LENSES):
         try:
@@ -124,8 +123,8 @@ def token_scores(explained: AttentionGradients, values: Callable[[], ValueVector
     return TokenScores(explained, tokens, scores, left_out)
 
 
-def _seen(attention: Attention, last: int) -> list[TokenAt]:
-    """The tokens that some other token looks at before the last row that is explained."""
+def _visible_tokens(attention: Attention, last: int) -> list[TokenAt]:
+    """The tokens that another token attends to, in the rows up to the last explained one."""
     found: dict[str, NDArray[np.bool_]] = {}
     side = attention.main.query_side
     ahead = any(
@@ -142,7 +141,7 @@ def _seen(attention: Attention, last: int) -> list[TokenAt]:
 
 
 def _others(item: AttentionMap, matrix: NDArray[Any]) -> NDArray[Any]:
-    """The cells (…, queries, keys) with 0 where a token looks at itself: that is never hidden."""
+    """The cells (…, queries, keys) with 0 for each token's link to itself, which is never cut."""
     if item.query_side != item.key_side:
         return matrix
     own: NDArray[Any] = np.where(np.eye(*matrix.shape[-2:], dtype=np.bool_), 0, matrix)
@@ -150,13 +149,12 @@ def _others(item: AttentionMap, matrix: NDArray[Any]) -> NDArray[Any]:
 
 
 def _scores(lens: str, explained: AttentionGradients, values: Callable[[], ValueVectors]) -> Scores:
-    """A lens' score of each token, as good a one as it has.
+    """The best score that a lens has for each token.
 
-    Effects: the sum over all links to the token, in every stream, layer and head, which to first
-    order is what hiding it changes. Of the others what the rows that are explained give to it, the
-    mean over them, without what a token gives to itself: raw weights and norms as the mean over
-    layers and heads, the rollout after the last layer, the flow to either side's inputs, and the
-    gradient lens' row. The source's tokens are seen by cross-attention, the target's by its own.
+    Effects are summed over all links to the token, which to first order is the effect of hiding it.
+    Other lenses give the mean over the explained rows, without a token's link to itself: raw
+    weights and norms as means over layers and heads, the rollout after the last layer, the flow to
+    the inputs, and the row of the gradient lens.
     """
     attention, rows = explained.attention, list(explained.positions)
     needs = "weights" if lens == "raw" else LENSES[lens].needs
@@ -183,7 +181,7 @@ def _scores(lens: str, explained: AttentionGradients, values: Callable[[], Value
 
 
 def _flows(attention: Attention, rows: list[int]) -> Scores:
-    graph, own = layered(attention), attention.main.query_side
+    graph, own = layer_graph(attention), attention.main.query_side
     sides = {item.key_side: len(item.key_tokens) for item in attention.maps}
     solves = len(rows) * sum(sides.values())
     links = sum(
@@ -200,28 +198,28 @@ def _flows(attention: Attention, rows: list[int]) -> Scores:
 
 
 def rank_correlations(found: TokenScores) -> dict[str, float]:
-    """Each lens' rank correlation with the knockout, from a run a token."""
-    knocked = _lost(found, [(one,) for one in found.tokens])
-    return {lens: found.correlation(scores, knocked) for lens, scores in found.scores.items()}
+    """Each lens' rank correlation with the knockout, which takes one run for each token."""
+    losses = _losses(found, [(one,) for one in found.tokens])
+    return {lens: found.correlation(scores, losses) for lens, scores in found.scores.items()}
 
 
-def _lost(found: TokenScores, hidden: Sequence[tuple[TokenAt, ...]]) -> Numbers:
-    """What hiding each set of tokens takes from log p of all outputs, in nats."""
+def _losses(found: TokenScores, sets: Sequence[tuple[TokenAt, ...]]) -> Numbers:
+    """The loss of log p over all outputs when each set of tokens is hidden, in nats."""
     experiment = found.explained.experiment
     assert experiment is not None
-    lost: Numbers = effects_of(experiment, [Intervention(tokens=one) for one in hidden]).sum(axis=1)
-    return lost
+    losses: Numbers = effects_of(experiment, [Intervention(tokens=one) for one in sets]).sum(axis=1)
+    return losses
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TextFaithfulness:
-    """How faithful the lenses are on one text.
+    """Faithfulness of the lenses on one text.
 
     Attributes:
-        output: what is explained.
-        tokens: each token with what hiding it takes from log p, and what each lens says of it.
-        measures: for each lens that applies, and for random scores, its `LENS_MEASURES`.
-        left_out: why each other lens does not apply.
+        output: the explained output.
+        tokens: each token with its knockout effect and its score by each lens.
+        measures: `LENS_MEASURES` by lens, and of random scores.
+        left_out: the reason by lens that does not apply.
     """
 
     output: str
@@ -232,10 +230,10 @@ class TextFaithfulness:
 
 
 def faithfulness(found: TokenScores, seed: int = 0) -> TextFaithfulness:
-    """How faithful each lens is on one text, from one batch of runs with tokens hidden.
+    """Faithfulness of each lens on one text, from one batch of runs with hidden tokens.
 
     Raises:
-        InputError: the text is too long for a run a token.
+        InputError: the text has more than `MOST_HIDDEN` tokens, each of which takes a run.
     """
     if len(found.tokens) > MOST_HIDDEN:
         raise InputError(
@@ -244,11 +242,11 @@ def faithfulness(found: TokenScores, seed: int = 0) -> TextFaithfulness:
         )
     draws = np.random.default_rng(seed).random((DRAWS, len(found.tokens)))
     ranked = {**{lens: [scores] for lens, scores in found.scores.items()}, RANDOM: [*draws]}
-    hidden = {lens: [found.hidden(one) for one in several] for lens, several in ranked.items()}
+    hidden = {lens: [found.sets_to_hide(one) for one in many] for lens, many in ranked.items()}
     sets: list[tuple[TokenAt, ...]] = [(one,) for one in found.tokens]
     sets += [one for several in hidden.values() for shares in several for one in shares]
-    sets = list(dict.fromkeys(sets))
-    lost = dict(zip(sets, _lost(found, sets).tolist(), strict=True))
+    sets = list(dict.fromkeys(sets))  # lenses often agree on the highest tokens: one run for all
+    lost = dict(zip(sets, _losses(found, sets).tolist(), strict=True))
     knocked = np.array([lost[one,] for one in found.tokens])
     measures = {}
     for lens, several in ranked.items():
@@ -274,13 +272,13 @@ def faithfulness(found: TokenScores, seed: int = 0) -> TextFaithfulness:
 
 
 def lens_report(texts: Sequence[TextFaithfulness]) -> LensReport:
-    """The means over texts with their intervals, the lens of the highest correlation first."""
+    """Means over texts with their intervals, highest correlation first."""
     *rows, random = [_row(lens, texts) for lens in ("raw", *LENSES, RANDOM)]
     rows.sort(key=lambda row: -np.nan_to_num(row.mean[0], nan=-2))
     first, several = texts[0], len(texts) > 1
-    told = f"mean over {len(texts)} texts" if several else f"log p of {first.output}"
+    what = f"mean over {len(texts)} texts" if several else f"log p of {first.output}"
     return LensReport(
-        f"{first.provenance.title} · {told}",
+        f"{first.provenance.title} · {what}",
         (*rows, random),
         conclusion(rows, random, len(texts)),
         RULE,
@@ -305,17 +303,17 @@ def _row(lens: str, texts: Sequence[TextFaithfulness]) -> LensRow:
 
 
 def conclusion(rows: Sequence[LensRow], random: LensRow, texts: int) -> str:
-    """Which lenses can be trusted for a model and texts, by `RULE`; of one text a hint only."""
+    """The lenses that `RULE` trusts; one text gives only a hint."""
     known = [row for row in rows if np.isfinite(row.mean[0])]
     if not known:
         return "no lens can be judged: too few tokens can be hidden"
     if texts == 1:
         like = [row.lens for row in known if row.mean[0] > TRUSTED]
         unlike = [row.lens for row in known if row.mean[0] <= TRUSTED]
-        said = f"the rank correlation of {in_words(like, 'and')} is above {TRUSTED}" if like else ""
-        said += f", that of {in_words(unlike, 'and')} is not" if like and unlike else ""
-        said = said or f"no rank correlation is above {TRUSTED}"
-        return f"one text decides little; here {said}"
+        hint = f"the rank correlation of {in_words(like, 'and')} is above {TRUSTED}" if like else ""
+        hint += f", that of {in_words(unlike, 'and')} is not" if like and unlike else ""
+        hint = hint or f"no rank correlation is above {TRUSTED}"
+        return f"one text decides little; here {hint}"
     trusted = [r.lens for r in known if r.low[0] > max(TRUSTED, random.high[0])]
     doubted = [r.lens for r in known if r.high[0] < TRUSTED or r.low[0] <= random.high[0]]
     others = [row.lens for row in known if row.lens not in (*trusted, *doubted)]

@@ -1,4 +1,4 @@
-"""What was measured by switching parts of a model off, beside what was estimated."""
+"""Measured effects of single links, beside their first-order estimates."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ from attnviz.core.effects import Experiment, HeadOutputs, Intervention, LinkAt, 
 from attnviz.core.errors import AttentionError
 
 LISTED = 10
-"""Links in a list of contrasts at most."""
+"""Most links in a list of contrasts."""
 
 
 def effects_of(
     experiment: Experiment, changes: Sequence[Intervention], instead: HeadOutputs | None = None
 ) -> NDArray[np.float64]:
-    """What each change takes from each output's log p, in nats, shape (changes, outputs).
+    """The loss of each output's log p by each change, in nats, shape (changes, outputs).
 
-    Above 0: what was switched off supports the output. NaN: the change left nothing to see.
+    Above 0: the parts that are off support the output. NaN: a row has no key left.
     """
     plain, *changed = log_probabilities(experiment, [Intervention(), *changes], instead)
     return np.reshape(plain - np.array(changed), (len(changes), len(plain)))
 
 
 def with_links(estimated: Attention, experiment: Experiment, count: int) -> Attention:
-    """Estimated effects with what their links' weights say of them, and the largest measured."""
-    told = with_contrasts(estimated, experiment.attention)
-    return with_measured(told, experiment, count) if count else told
+    """Estimated effects with contrasts to the weights, and the `count` largest measured."""
+    contrasted = with_contrasts(estimated, experiment.attention)
+    return with_measured(contrasted, experiment, count) if count else contrasted
 
 
 def with_measured(estimated: Attention, experiment: Experiment, count: int) -> Attention:
-    """Estimated effects with the largest ones measured too, and a note on how well they agree.
+    """Measure the largest estimates, and note how well both agree.
 
-    Where nothing can be switched off the note says so.
+    If the model cannot switch links off, the note gives the reason.
     """
     measured, agreement = tuple[Measured, ...](), float("nan")
     try:
@@ -59,12 +59,12 @@ def with_measured(estimated: Attention, experiment: Experiment, count: int) -> A
     if np.isfinite(agreement):
         note += f": their rank correlation with the estimates is {agreement:.2f}"
         facts["rank correlation"] = round(agreement, 6)
-    told = estimated.with_maps(estimated.maps, notes=[note], settings=facts)
-    return replace(told, measured=measured)
+    noted = estimated.with_maps(estimated.maps, notes=[note], settings=facts)
+    return replace(noted, measured=measured)
 
 
 def measure_links(experiment: Experiment, estimated: Attention, count: int) -> tuple[Measured, ...]:
-    """The links whose estimated effect is largest, each cut by itself, the largest first."""
+    """Cut each of the links with the largest estimates alone, largest first."""
     raw = {(item.stream, name): item for item in experiment.attention.maps for name in item.layers}
     found = []
     for item in estimated.maps:
@@ -91,9 +91,9 @@ def measure_links(experiment: Experiment, estimated: Attention, count: int) -> t
 
 
 def with_contrasts(estimated: Attention, raw: Attention) -> Attention:
-    """Estimated effects, and the links between words whose weight says something else than these.
+    """List the links between words whose weight and estimated effect disagree.
 
-    The raw maps are those of every layer. A note tells how many links of much weight are idle.
+    `raw` holds the maps of every layer. A note counts the heavy links without an effect.
     """
     plain = {
         (item.stream, layer): dict(zip(item.heads, weights, strict=True))
@@ -112,21 +112,21 @@ def with_contrasts(estimated: Attention, raw: Attention) -> Attention:
         heavy += int(strong.sum())
         without += int((strong & little).sum())
         weak = there & (weights < LITTLE_WEIGHT) & ~little
-        idle += _listed(item, weights, np.where(strong & little, weights, 0))
-        decisive += _listed(item, weights, np.where(weak, sizes, 0))
+        idle += _largest(item, weights, np.where(strong & little, weights, 0))
+        decisive += _largest(item, weights, np.where(weak, sizes, 0))
     idle.sort(key=lambda one: -one.link.weight)
     decisive.sort(key=lambda one: -abs(one.estimated))
     ends = "patches" if estimated.main.key_side == "picture" else "words"
     note = f"{without} of {heavy} links between {ends} with a weight above {MUCH_WEIGHT} change "
     note += f"log p by less than {LITTLE_EFFECT} nats (estimated)"
-    told = estimated.with_maps(estimated.maps, notes=[note] * (heavy > 0))
-    return replace(told, idle=tuple(idle[:LISTED]), decisive=tuple(decisive[:LISTED]))
+    noted = estimated.with_maps(estimated.maps, notes=[note] if heavy else [])
+    return replace(noted, idle=tuple(idle[:LISTED]), decisive=tuple(decisive[:LISTED]))
 
 
-def _listed(
+def _largest(
     item: AttentionMap, weights: NDArray[np.floating], order: NDArray[np.floating]
 ) -> list[Measured]:
-    """The cells of the largest order, none of those where it is 0."""
+    """The cells with the largest `order` above 0."""
     places = np.argsort(-order, axis=None, kind="stable")[:LISTED]
     cells = [np.unravel_index(place, order.shape) for place in places if order.flat[place]]
     return [
@@ -136,9 +136,9 @@ def _listed(
 
 
 def rank_correlation(first: NDArray[np.floating], second: NDArray[np.floating]) -> float:
-    """Spearman's correlation of two lists of numbers: Pearson's of their ranks, ties shared.
+    """Spearman's correlation, with shared ranks for ties.
 
-    NaN where there are fewer than three pairs, or where one list is constant.
+    NaN for fewer than three pairs, or for a constant list.
     """
     known = np.isfinite(first) & np.isfinite(second)
     if known.sum() < 3:

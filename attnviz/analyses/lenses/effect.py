@@ -1,10 +1,10 @@
-"""What each link changes, estimated from one forward and one backward pass.
+"""The effect of each link, estimated from one forward and one backward pass.
 
-Attribution patching (Nanda 2023; Syed, Rager and Conmy 2023) of the row without the link: hiding
-key j from query i scales what is left of the row by 1 / (1 − wᵢⱼ), whatever made the weights. To
-first order log p with the link minus log p without it is wᵢⱼ (gᵢⱼ − ḡᵢ) / (1 − wᵢⱼ), with
-gᵢⱼ = ∂ log p / ∂wᵢⱼ and ḡᵢ = Σₖ wᵢₖ gᵢₖ; computed as wᵢⱼ (gᵢⱼ − Σₖ≠ⱼ wᵢₖ gᵢₖ / (1 − wᵢⱼ)). A sink
-that is no key stays in the denominator, and all of it holds.
+Attribution patching (Nanda 2023; Syed, Rager and Conmy 2023) for the row without the link. If key j
+is hidden from query i, the rest of the row grows by 1 / (1 − wᵢⱼ). To first order, log p with the
+link minus log p without it is wᵢⱼ (gᵢⱼ − ḡᵢ) / (1 − wᵢⱼ), with gᵢⱼ = ∂ log p / ∂wᵢⱼ and
+ḡᵢ = Σₖ wᵢₖ gᵢₖ. It is computed as wᵢⱼ (gᵢⱼ − Σₖ≠ⱼ wᵢₖ gᵢₖ / (1 − wᵢⱼ)). A sink that is not a key
+stays in the denominator.
 """
 
 from __future__ import annotations
@@ -21,14 +21,13 @@ from attnviz.core.lens_inputs import AttentionGradients
 
 UNIT = "effect on log p of the output, nats (first order)"
 SINK = 1e-5
-"""Where no sink is known, rows that lack more than this of 1 have one."""
+"""A row whose sum is below 1 by more than this has a sink, if none is known."""
 
 
 def effect(explained: AttentionGradients) -> Attention:
     """Estimated change of the output's log-probability, in nats, when a link is cut.
 
-    Above 0 the link supports the output. All layers and heads stay. A link beside which the query
-    sees nothing has no value (NaN).
+    Above 0: the link supports the output. NaN: the query has no other key.
     """
     attention = explained.attention
     maps = tuple(
@@ -42,7 +41,7 @@ def effect(explained: AttentionGradients) -> Attention:
 
 
 def effects_of_maps(explained: AttentionGradients) -> Iterator[NDArray[np.float64]]:
-    """The first-order effect of each link in nats, for each map of the shape of its weights."""
+    """The first-order effects of each map's links in nats, in the shape of its weights."""
     sinks = {} if explained.experiment is None else explained.experiment.sinks
     for item, slopes in zip(explained.attention.maps, explained.gradients, strict=True):
         layers = zip(item.layers, item.weights, slopes, strict=True)
@@ -54,10 +53,10 @@ def effects(
     gradients: NDArray[np.floating[Any]],
     sinks: NDArray[np.floating[Any]] | None = None,
 ) -> NDArray[np.float64]:
-    """The first-order effect of each link in nats, of the weights' shape (…, queries, keys).
+    """The first-order effect of each link in nats, shape (…, queries, keys).
 
-    NaN where the query sees nothing else. `sinks` is what a sink takes of each row, (…, queries);
-    None: what the row lacks of 1, if that is no rounding.
+    `sinks` is a sink's share of each row, (…, queries). None: 1 minus the row's sum, unless that is
+    rounding.
     """
     weights = np.asarray(weights, dtype=np.float64)
     slopes = np.asarray(gradients, dtype=np.float64)
@@ -65,7 +64,7 @@ def effects(
     lost = np.where(totals < 1 - SINK, 1 - totals, 0.0)
     sink = lost if sinks is None else sinks[..., None]
     pulls = weights * slopes
-    # What is left beside a row's largest weight is added up, so that it is exact however little.
+    # 1 − w loses all digits where w is close to 1: add the other weights up instead.
     top = weights.argmax(axis=-1)[..., None]
     others, pulled = weights.copy(), pulls.copy()
     np.put_along_axis(others, top, 0, axis=-1)

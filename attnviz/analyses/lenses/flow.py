@@ -1,7 +1,7 @@
 """Attention flow (Abnar and Zuidema 2020, section 3): the most that can reach an output.
 
-Each layer is a row of nodes; edges carry Â as capacities. What a position can receive from an input
-is the maximum flow between them, a bottleneck that a product of averages does not see.
+Each layer is a row of nodes, and Â gives the capacities of the edges. A position receives the
+maximum flow from an input. Unlike rollout, this finds bottlenecks.
 """
 
 from __future__ import annotations
@@ -11,17 +11,22 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.lenses.layered import Layered, extension_notes, layered, through_lens
+from attnviz.analyses.lenses.layered import (
+    LayerGraph,
+    extension_notes,
+    layer_graph,
+    through_lens,
+)
 from attnviz.core.attention_map import Attention
 from attnviz.core.errors import UsageError
 from attnviz.core.notices import notify
 
 UNIT = "largest flow from an input"
 MOST_SOLVES = 10_000
-"""More pairs of positions than this are refused: each is a maximum-flow problem of its own."""
+"""Most pairs of positions: each is a maximum-flow problem."""
 
 Node = tuple[str, int, int]
-"""Which sequence, after which layer (0: the input), which position."""
+"""Sequence, layer (0: the input) and position."""
 
 
 def flow(
@@ -31,8 +36,8 @@ def flow(
 ) -> Attention:
     """The largest flow from each input token to each position after the last layer.
 
-    Values of the one map run from 0 to 1, and rows need not sum to 1. With `queries` only the rows
-    of these positions are computed; `remedy` says what to do where that is still too much.
+    The result is one map with values from 0 to 1, whose rows need not sum to 1. `queries` limits
+    the rows; `remedy` ends the error message if there are still too many.
 
     Raises:
         UsageError: layers are missing, or there are more than 10,000 pairs of positions.
@@ -45,7 +50,7 @@ def flow(
             f"flow would solve {solves:,} maximum-flow problems, more than {MOST_SOLVES:,}: "
             f"{remedy}"
         )
-    graph = layered(attention)
+    graph = layer_graph(attention)
     cost = f"flow takes {solves:,} maximum-flow problems over {len(item.layers)} layers"
     notify(cost)
     shown = item.with_weights(
@@ -59,11 +64,11 @@ def flow(
 
 
 def flows(
-    graph: Layered, queries: Sequence[int] | None = None, *, own: bool = False
+    graph: LayerGraph, queries: Sequence[int] | None = None, *, own: bool = False
 ) -> NDArray[np.float64]:
-    """Maximum flows (queries, keys) from positions at the top to each input below.
+    """Maximum flows (queries, keys) from positions at the top to each input.
 
-    Inputs are the source's with cross-attention, else (or where asked for) the `own` ones.
+    With cross-attention the inputs are the source's, unless `own` asks for the target's.
     """
     from igraph import Graph
 
@@ -90,14 +95,14 @@ def flows(
     return found
 
 
-def _edges(graph: Layered) -> Iterator[tuple[Node, Node, float]]:
-    """Edges from the top downwards with their capacities, so that an input is where flow ends."""
+def _edges(graph: LayerGraph) -> Iterator[tuple[Node, Node, float]]:
+    """Edges with capacities, from the top down: flow ends at an input."""
     if graph.across is None or graph.source is None:
         yield from _downwards("own", "own", graph.within)
         return
     yield from _downwards("source", "source", graph.source)
-    # A decoder's layer is two rows of nodes: its position after self-attention ("mid"), and what
-    # that and the encoder's top make together, each weighing as much as in the rollout.
+    # A decoder's layer has two rows of nodes: "mid" after self-attention, and "own" after
+    # cross-attention, which mixes "mid" and the encoder's top as the rollout does.
     yield from _downwards("mid", "own", graph.within)
     top = len(graph.source)
     for layer, cross in enumerate(graph.across, 1):

@@ -1,6 +1,6 @@
 """Gradient-weighted relevance (Chefer, Gur and Wolf 2021, ICCV, section 3, rules 5 to 11).
 
-Unlike rollout it explains one output: each weight counts by how much the output grows with it.
+Unlike rollout it explains one output: each weight is multiplied by the output's gradient.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ Matrix = NDArray[np.float64]
 def gradient(explained: AttentionGradients) -> Attention:
     """Attribution of one output to each input token, by gradient-weighted attention.
 
-    Maps of one row, the output: R − I at the position that it is read from (the mean where it is
-    read from several), as shares that sum to 1. For an encoder-decoder one over the source and one
-    over the target read so far, each with shares of its own.
+    Each map has one row, for the output: R − I at the position that it is read from (or the mean
+    over several), as shares that sum to 1. An encoder-decoder has two maps, over the source and
+    over the target so far.
 
     Raises:
-        UsageError: the maps are of no such model.
+        UsageError: a stream that the rules need is missing.
     """
     attention = explained.attention
     main, rows = attention.main, list(explained.positions)
@@ -53,14 +53,14 @@ def gradient(explained: AttentionGradients) -> Attention:
     if explained.probability is not None:
         facts["probability"] = round(explained.probability, 6)
     silent = " or ".join(stream for stream, total in totals.items() if total == 0)
-    notes = (f"no weight of stream {silent} contributes to '{explained.output}'",) * bool(silent)
-    return through_lens("gradient", attention, maps, notes, facts)
+    note = f"no weight of stream {silent} contributes to '{explained.output}'"
+    return through_lens("gradient", attention, maps, (note,) if silent else (), facts)
 
 
-def weighted(weights: NDArray[np.floating], gradients: NDArray[np.floating]) -> Matrix:
-    """Ā of rule 5: the mean over heads of weight × gradient, where that is above 0.
+def weigh_by_gradients(weights: NDArray[np.floating], gradients: NDArray[np.floating]) -> Matrix:
+    """Ā of rule 5: the mean over heads of weight × gradient, with values below 0 set to 0.
 
-    Both of shape (layers, heads, queries, keys) give (layers, queries, keys).
+    (layers, heads, queries, keys) give (layers, queries, keys).
     """
     products = np.maximum(weights * gradients, 0)
     means: Matrix = products.mean(axis=1, dtype=np.float64)
@@ -76,25 +76,23 @@ def relevance(within: Matrix) -> Matrix:
 
 
 def relevance_across(encoder: Matrix, decoder: Matrix, cross: Matrix) -> tuple[Matrix, Matrix]:
-    """Rᵗᵗ and Rᵗˢ: what the target's and the source's positions mean to the decoder's positions.
+    """Rᵗᵗ and Rᵗˢ: relevance of the target's and of the source's positions for the decoder's.
 
-    Of Ā of each layer, by rules 6 and 7 for each self-attention, rules 8 to 10 for each
-    cross-attention. Rule 11 adds nothing: the encoder has seen nothing of the decoder.
+    Rules 6 and 7 apply to each self-attention, rules 8 to 10 to each cross-attention.
     """
-    read = normalised(relevance(encoder))
+    # Rule 11 adds nothing: the encoder has seen nothing of the decoder.
+    read = normalise_relevance(relevance(encoder))
     own = np.eye(decoder.shape[-1])
     source = np.zeros(cross.shape[1:])
     for step, across in zip(decoder, cross, strict=True):
         own, source = own + step @ own, source + step @ source
-        source = source + normalised(own).T @ across @ read
+        source = source + normalise_relevance(own).T @ across @ read
     return own, source
 
 
-def normalised(found: Matrix) -> Matrix:
-    """R̄ of rules 8 and 9: the rows of R − I made to sum to 1, and I added again.
-
-    A row that nothing has reached stays a row of I, where the paper would divide 0 by 0.
-    """
+def normalise_relevance(found: Matrix) -> Matrix:
+    """R̄ of rules 8 and 9: the rows of R − I scaled to sum to 1, plus I."""
+    # Where the paper would divide 0 by 0, the row stays a row of I.
     return row_shares(_without_self(found)) + np.eye(len(found))
 
 
@@ -105,7 +103,7 @@ def _without_self(found: Matrix) -> Matrix:
 def _steps(explained: AttentionGradients) -> dict[str, Matrix]:
     parts: dict[str, list[Matrix]] = {}
     for item, gradients in zip(explained.attention.maps, explained.gradients, strict=True):
-        parts.setdefault(item.stream, []).append(weighted(item.weights, gradients))
+        parts.setdefault(item.stream, []).append(weigh_by_gradients(item.weights, gradients))
     main = explained.attention.main.stream
     needed: Sequence[str] = ("encoder", "decoder", "cross") if main == "cross" else (main,)
     absent = [name for name in needed if name not in parts]
@@ -115,7 +113,7 @@ def _steps(explained: AttentionGradients) -> dict[str, Matrix]:
 
 
 def _name(explained: AttentionGradients) -> str:
-    """Such as "→ POSITIVE .98", or "→ rouge[3] .92" of a token with its place."""
+    """The label of the row: "→ POSITIVE .98", or "→ rouge[3] .92" for a token."""
     output = re.sub(r" \(token (\d+)\)$", r"[\1]", explained.output)
     if explained.probability is None:
         return f"→ {output}"

@@ -1,4 +1,4 @@
-"""Attention with its residual connections: the layered graph that rollout and flow walk through."""
+"""Attention with residual connections: the graph of layers for rollout and flow."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ WITHIN = ("self", "causal", "encoder", "decoder")
 """Streams in which a sequence attends to itself, layer upon layer."""
 
 BEYOND = {"causal": "causal decoders", "decoder": "causal decoders", "cross": "cross-attention"}
-"""Streams to which the papers on rollout and flow do not apply them."""
+"""Streams that the papers on rollout and flow do not treat."""
 
 
 def with_residual(weights: NDArray[np.floating]) -> NDArray[np.float64]:
     """Half attention, half residual: rownorm(A + I), the Â of Abnar and Zuidema 2020.
 
-    A is the mean over heads, (…, positions, positions); a row that attends to nothing keeps itself.
+    A is the mean over heads, (…, positions, positions). An empty row becomes a row of I.
     """
     summed = np.asarray(weights, dtype=np.float64) + np.eye(weights.shape[-1])
     mixed: NDArray[np.float64] = summed / summed.sum(axis=-1, keepdims=True)
@@ -33,7 +33,7 @@ def with_residual(weights: NDArray[np.floating]) -> NDArray[np.float64]:
 
 
 def row_shares(rows: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Rows divided by their sums; a row of zeros stays one."""
+    """Rows divided by their sums; a row of zeros stays 0."""
     totals = rows.sum(axis=-1, keepdims=True)
     shares: NDArray[np.float64] = np.divide(
         rows, totals, out=np.zeros(rows.shape), where=totals != 0
@@ -42,11 +42,11 @@ def row_shares(rows: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Layered:
-    """What flows through a model's layers: the steps of the stream that attends to itself.
+class LayerGraph:
+    """The steps of the stream that attends to itself.
 
-    For a decoder also the mean cross-attention of each layer, (layers, queries, keys), and the
-    steps of the encoder that it attends to.
+    A decoder also has the mean cross-attention of each layer, (layers, queries, keys), and the
+    steps of its encoder.
     """
 
     within: Steps
@@ -54,8 +54,8 @@ class Layered:
     source: Steps | None = None
 
 
-def layered(attention: Attention) -> Layered:
-    """The graph of one text: of the decoder with its cross-attention, or of one self-attention."""
+def layer_graph(attention: Attention) -> LayerGraph:
+    """The graph of one text: a decoder with its cross-attention, or one self-attention."""
     attention = without_implied(attention)
     refuse_implied(attention, "this lens")
     streams = {item.stream: item for item in attention.maps}
@@ -71,13 +71,13 @@ def layered(attention: Attention) -> Layered:
                 f"in '{attention.provenance.model}': use --lens raw"
             )
         within, source = _steps(streams["decoder"]), _steps(streams["encoder"])
-        return Layered(within, _mean(streams["cross"]), source)
+        return LayerGraph(within, _mean(streams["cross"]), source)
     if attention.main.stream not in WITHIN:
         raise UsageError(
             f"this lens needs a sequence that attends to itself, not stream "
             f"'{attention.main.stream}': use --lens raw"
         )
-    return Layered(_steps(attention.main))
+    return LayerGraph(_steps(attention.main))
 
 
 def through_lens(
@@ -87,15 +87,16 @@ def through_lens(
     notes: tuple[str, ...] = (),
     settings: dict[str, Any] | None = None,
 ) -> Attention:
-    """The attention with the maps that a lens made of it, and a provenance that says so."""
+    """The attention with a lens' maps, and the lens in its provenance."""
     made = attention.with_maps(maps, f"lens {lens}", notes=notes, settings=settings)
     return replace(made, lens_name=lens, focus={})
 
 
 def extension_notes(lens: str, attention: Attention) -> tuple[str, ...]:
-    """A note where rollout or flow goes beyond the paper's encoders."""
-    where = BEYOND.get(attention.main.stream)
-    notes = [f"{lens} was defined for encoders: its use on {where} is an extension"] * bool(where)
+    """Notes on what the paper on rollout and flow does not cover."""
+    notes = []
+    if where := BEYOND.get(attention.main.stream):
+        notes.append(f"{lens} was defined for encoders: its use on {where} is an extension")
     if any(item.stream == IMPLIED for item in attention.maps):
         notes.append(f"{lens} is of the attention alone: stream '{IMPLIED}' is left out")
     return tuple(notes)

@@ -1,7 +1,7 @@
 """Norm-based attention (Kobayashi et al. 2020, EMNLP, section 3; 2021 for all heads together).
 
-A weight says how much of a vector is taken, not how long the vector is: a head can look at [SEP]
-all day and take next to nothing. This lens measures what is added, ‖Σₕ Aₕ fₕ(x)‖.
+A weight does not show how long the vector is that it scales: a head can put most of its attention
+on [SEP] and add almost nothing. This lens measures the length of what is added, ‖Σₕ Aₕ fₕ(x)‖.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ WITHOUT_PROJECTION = (
 def norm(transformed: ValueVectors) -> Attention:
     """Length of each key's contribution to each query, over all heads together.
 
-    For each stream a map of one head, "sum", with ‖Σₕ Aₕᵢⱼ fₕ(xⱼ)‖ for each layer; then for each
-    a map "…-by-head" with the heads' own ‖Aₕᵢⱼ fₕ(xⱼ)‖, as shares of their row's sum.
+    Each stream has a map of one head, "sum", with ‖Σₕ Aₕᵢⱼ fₕ(xⱼ)‖, and a map "…-by-head" with
+    each head's ‖Aₕᵢⱼ fₕ(xⱼ)‖, both as shares of their rows' sums.
     """
     attention = transformed.attention
     unit = UNIT if transformed.projected else VALUE_UNIT
@@ -42,8 +42,8 @@ def norm(transformed: ValueVectors) -> Attention:
 def norms(weights: NDArray[np.floating], products: NDArray[np.float64]) -> NDArray[np.float64]:
     """‖Σₕ Aₕᵢⱼ fₕ(xⱼ)‖ = √(aᵀ Gⱼ a) with a the weights of all heads and Gⱼ their inner products.
 
-    So no vector for each pair of positions is ever made. Weights (layers, heads, queries, keys) and
-    products (layers, keys, heads, heads) give (layers, queries, keys), in the model's own units.
+    Weights (layers, heads, queries, keys) and products (layers, keys, heads, heads) give (layers,
+    queries, keys). No vector for each pair of positions is made.
     """
     layers, _, queries, keys = weights.shape
     found = np.empty((layers, queries, keys))
@@ -57,7 +57,7 @@ def norms(weights: NDArray[np.floating], products: NDArray[np.float64]) -> NDArr
 def norms_by_head(
     weights: NDArray[np.floating], products: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """‖Aₕᵢⱼ fₕ(xⱼ)‖ = Aₕᵢⱼ ‖fₕ(xⱼ)‖ of each head alone, (layers, heads, queries, keys)."""
+    """‖Aₕᵢⱼ fₕ(xⱼ)‖ = Aₕᵢⱼ ‖fₕ(xⱼ)‖ of each head, (layers, heads, queries, keys)."""
     lengths = np.sqrt(np.diagonal(products, axis1=-2, axis2=-1)).swapaxes(-1, -2)
     return np.asarray(weights.astype(np.float64) * lengths[:, :, None, :])
 

@@ -7,7 +7,13 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.lenses.layered import Layered, Steps, extension_notes, layered, through_lens
+from attnviz.analyses.lenses.layered import (
+    LayerGraph,
+    Steps,
+    extension_notes,
+    layer_graph,
+    through_lens,
+)
 from attnviz.core.attention_map import Attention, AttentionMap
 
 UNIT = "share of an input's identity (rollout)"
@@ -16,38 +22,37 @@ UNIT = "share of an input's identity (rollout)"
 def rollout(attention: Attention) -> Attention:
     """How much of each input token is in each position after each layer.
 
-    R⁰ = I, Rˡ = Âˡ Rˡ⁻¹ with Â = rownorm(mean over heads + I). For a decoder with cross-attention,
-    which the paper does not treat, the target's and the source's shares are kept side by side: each
-    layer mixes both by its self-attention, then takes half of the target's position from the rolled
-    out source by its cross-attention. Rows sum to 1; across a decoder the shares of source and
-    target together do.
+    R⁰ = I, Rˡ = Âˡ Rˡ⁻¹ with Â = rownorm(mean over heads + I). The paper does not treat decoders
+    with cross-attention. There each layer mixes the shares of target and source by its
+    self-attention, then takes half of each position from the encoder's rollout by its
+    cross-attention. Rows sum to 1, over source and target together.
 
     Raises:
         UsageError: layers are missing, or the stream does not attend to itself.
     """
-    graph = layered(attention)
+    graph = layer_graph(attention)
     if graph.across is None:
-        maps: tuple[AttentionMap, ...] = (_as_map(attention.main, rolled(graph.within)),)
+        maps: tuple[AttentionMap, ...] = (_as_map(attention.main, multiply_steps(graph.within)),)
     else:
-        target, source = rolled_across(graph)
+        target, source = roll_out_across(graph)
         maps = (
             _as_map(attention.main, source),
-            _as_map(attention.map_of("encoder"), rolled(graph.source)),
+            _as_map(attention.map_of("encoder"), multiply_steps(graph.source)),
             _as_map(attention.map_of("decoder"), target),
         )
     return through_lens("rollout", attention, maps, extension_notes("rollout", attention))
 
 
-def rolled(steps: Steps | None) -> Steps:
-    """Rˡ for each layer l: the products of the steps so far, newest on the left."""
+def multiply_steps(steps: Steps | None) -> Steps:
+    """Rˡ for each layer l: the product of the steps so far, newest on the left."""
     assert steps is not None
     return np.stack(list(accumulate(steps, lambda before, step: step @ before)))
 
 
-def rolled_across(graph: Layered) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The shares of target and source in each of the decoder's positions after each layer."""
+def roll_out_across(graph: LayerGraph) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The shares of target and source in each decoder position after each layer."""
     assert graph.across is not None
-    read = rolled(graph.source)[-1]
+    read = multiply_steps(graph.source)[-1]
     queries, keys = graph.across.shape[1:]
     target, source = np.eye(queries), np.zeros((queries, keys))
     targets, sources = [], []

@@ -1,4 +1,4 @@
-"""Intervals of means over texts, of values that are skewed."""
+"""Intervals of means over texts, for skewed values."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from numpy.typing import NDArray
 
 LEVEL = 0.95
 _NORMAL = 1.959963984540054
-"""The quantile of the normal distribution that leaves half of what is not covered above it."""
+"""The 97.5 % quantile of the normal distribution."""
 _FEW = (12.706205, 4.302653, 3.182446, 2.776445)
-"""That of Student's t with one to four degrees of freedom."""
+"""The 97.5 % quantiles of Student's t with one to four degrees of freedom."""
 
 Numbers = NDArray[np.float64]
 
 
 def student(freedom: NDArray[np.int64]) -> Numbers:
-    """The quantile of Student's t at 97.5 %, to 3 · 10⁻⁴ (Fisher and Cornish 1960)."""
+    """The 97.5 % quantile of Student's t, to 3 · 10⁻⁴ (Fisher and Cornish 1960)."""
     z, degrees = _NORMAL, np.maximum(freedom, 1).astype(np.float64)
     terms = (
         (z**3 + z) / 4,
@@ -33,15 +33,15 @@ def student(freedom: NDArray[np.int64]) -> Numbers:
 def intervals(
     count: NDArray[np.int64], mean: Numbers, spread: Numbers, skew: Numbers
 ) -> tuple[Numbers, Numbers]:
-    """The ends of each mean's interval at `LEVEL`; NaN of fewer than two texts.
+    """The ends of each mean's interval at `LEVEL`; NaN for fewer than two texts.
 
-    Values of texts are skewed (a share that is mostly near 1, a distance that is mostly short), and
-    with some tens of them so is Student's t. A cubic in t undoes that (Hall 1992, On the removal of
-    skewness by transformation, section 2). By simulation (`benchmarks/corpus_coverage.py`)
-    that covers what it promises where percentiles of a bootstrap, and BCa too, fall short.
+    Values of texts are skewed (shares are mostly near 1, distances mostly short), and so is
+    Student's t for some tens of texts. A cubic in t removes the skew (Hall 1992, On the removal of
+    skewness by transformation, section 2). In a simulation (`benchmarks/corpus_coverage.py`) these
+    intervals cover 95 %, and percentile and BCa bootstraps cover less.
 
-    All are of one shape: the `count` of texts, their mean, and the sums of squared (`spread`) and
-    of cubed (`skew`) differences from it.
+    All arrays have one shape: the `count` of texts, their mean, and the sums of squared (`spread`)
+    and cubed (`skew`) differences from it.
     """
     texts = np.maximum(count, 2)
     deviation = np.sqrt(spread / texts)
@@ -53,7 +53,7 @@ def intervals(
     quantile = student(texts - 1)
     ends = []
     for limit in (quantile, -quantile):
-        # t is found for which t + bend t² / 3 + bend² t³ / 27 + bend / 6 is the limit.
+        # Solve t + bend t² / 3 + bend² t³ / 27 + bend / 6 = limit for t.
         moved = limit - bend / 6
         some = np.abs(bend) > 1e-6
         bent = 3 * (np.cbrt(1 + bend * moved) - 1) / np.where(some, bend, 1.0)
@@ -63,7 +63,7 @@ def intervals(
 
 
 def means_over(values: Numbers) -> tuple[NDArray[np.int64], Numbers, Numbers, Numbers]:
-    """Over the first axis how many values are known, their mean, NaN of none, and its interval."""
+    """Count, mean (NaN without values) and its interval of the finite values on the first axis."""
     known = np.isfinite(values)
     count = known.sum(axis=0)
     mean = np.where(known, values, 0.0).sum(axis=0) / np.where(count, count, np.nan)

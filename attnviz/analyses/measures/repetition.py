@@ -1,7 +1,7 @@
-"""Induction and duplicate-token heads, seen on a text that comes twice (Elhage 2021, Olsson 2022).
+"""Induction and duplicate-token heads, measured on a repeated text (Elhage 2021, Olsson 2022).
 
-Of a random list of L words written twice, nothing but copying predicts the second half. Position i
-there finds its own token at i − L; an induction head attends to the one after it, i − L + 1.
+In a random list of L words that comes twice, only copying predicts the second half. The token at
+position i also stands at i − L; an induction head attends to the token after that, i − L + 1.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ _WORDS = (
     "sugar summer sun table tea time town train tree water wind window winter woman wood world"
 )
 WORDS = tuple(_WORDS.split())
-"""Short common words, which most tokenizers keep whole."""
+"""Short common words: most tokenizers have one token for each."""
 
 
 def repeated_words(count: int = 24, seed: int = 0) -> str:
-    """Different words in random order, and the same again."""
+    """Different words in random order, twice."""
     words = " ".join(random.Random(seed).sample(WORDS, count))
     return f"{words} {words}"
 
 
 SHORTEST = 4
-"""Tokens that must come again before it counts as a repetition."""
+"""Fewest repeated tokens."""
 
 
 def induction(subject: MeasuredMap) -> HeadMeasure | None:
@@ -55,9 +55,9 @@ def duplicate(subject: MeasuredMap) -> HeadMeasure | None:
 
 
 def repetition(tokens: tuple[Token, ...]) -> tuple[list[int], list[int]]:
-    """Positions at the end of a text that repeat what stands before them, and what they repeat.
+    """Positions at the end of a text that repeat the tokens before them, and those positions.
 
-    Special tokens do not count, so a start token shifts both alike.
+    Special tokens do not count.
     """
     places = text_places(tokens)
     texts = [tokens[place].text for place in places]
@@ -68,7 +68,8 @@ def repetition(tokens: tuple[Token, ...]) -> tuple[list[int], list[int]]:
             run += 1
         if run > best:
             best, period = run, shift
-    # The first copy's first token may be cut otherwise than the second's, having no space before.
+    # The first token of the text has no space before it, so its pieces may differ in the second
+    # copy.
     if best < max(SHORTEST, period - 1):
         return [], []
     second = range(len(places) - best, len(places))

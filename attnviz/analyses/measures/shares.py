@@ -1,4 +1,4 @@
-"""The share of attention that goes to certain keys: neighbours, like tokens, resting places.
+"""Shares of attention on certain keys: neighbours, equal tokens, sinks.
 
 Means are over the rows that can see such a key: of N tokens, N − 1 have one before them.
 """
@@ -116,9 +116,9 @@ def sink_scores(weights: NDArray[np.floating], visible: NDArray[np.bool_]) -> Nu
 def sink(subject: MeasuredMap) -> HeadMeasure:
     """Attention that the strongest key gets from those who see it (Gu 2024).
 
-    Of the keys that at least half of the rows see: the last keys of a causal map are seen by few
-    rows, each of which would weigh too much.
+    Only keys that at least half of the rows see count.
     """
+    # Few rows see the last keys of a causal map, so a single row would decide their score.
     known = _well_seen(subject)
 
     def formula(weights: NDArray[np.floating]) -> Numbers:
@@ -129,9 +129,9 @@ def sink(subject: MeasuredMap) -> HeadMeasure:
 
 
 def sink_fractions(subject: MeasuredMap) -> Numbers:
-    """For each key the share of all heads of which it is a sink, shape (keys,).
+    """For each key, the share of all heads that have it as a sink, shape (keys,).
 
-    In a short text, where uniform attention passes the threshold too, nothing is a sink.
+    A key that passes the threshold under uniform attention, as in a short text, is no sink.
     """
     scores = sink_scores(subject.item.weights, subject.visible)
     uniform = sink_scores(subject.uniform, subject.visible)

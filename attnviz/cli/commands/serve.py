@@ -68,14 +68,14 @@ def serve(
     from attnviz.renderers.page.document import assemble, live_document
     from attnviz.runs.answering import Answers
 
-    with closing(serving.listening(host, port)) as listener:
+    with closing(serving.open_listener(host, port)) as listener:
         number = listener.getsockname()[1]
         shown = socket.gethostname() if host in ("", "0.0.0.0", "::") else host
         called = f"[{shown}]" if ":" in shown else shown
-        door = serving.AccessPolicy(
+        policy = serving.AccessPolicy(
             frozenset({*LOOPBACK, called.lower()}), number, wide=allow_network
         )
-        address = f"http://{called}:{number}/?token={door.token}"
+        address = f"http://{called}:{number}/?token={policy.token}"
         write_bytes(f"{address}\n".encode())
         if not options.output.quiet:
             note(f"Ctrl-C ends it{f'; {MEANING}' * (not _is_loopback(host))}")
@@ -83,7 +83,7 @@ def serve(
         names = [one["name"] for one in answers.models()]
         page = assemble(live_document("attnviz serve", LENS_NAMES, names), {}, "serve")
         with opened_in_browser(address) if options.output.open_page else nullcontext():
-            serving.serve(listener, answers, door, page)
+            serving.serve(listener, answers, policy, page)
 
 
 def _is_loopback(host: str) -> bool:

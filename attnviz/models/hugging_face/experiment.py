@@ -218,7 +218,7 @@ class KernelExperiment(_ExplainedOutputs):
         with self._run_guarded(), torch.no_grad(), watch_kernels(look):
             output = self.model(**self.asked.inputs)
         attention, _, sinks = self._read(calls, output)
-        return attention.with_maps(tuple(change.seen_in(item, sinks) for item in attention.maps))
+        return attention.with_maps(tuple(change.apply_to(item, sinks) for item in attention.maps))
 
     def slopes(self, score: Score) -> tuple[NDArray[np.floating], ...]:
         """The gradients of a score of the logits by each weight of each map."""

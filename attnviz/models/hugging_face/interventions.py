@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnviz.core.effects import HeadOutputs, Intervention, put_out
+from attnviz.core.effects import HeadOutputs, Intervention, replacement_output
 from attnviz.core.errors import AttentionError
 from attnviz.models.hugging_face.capture.kernel import Call
 from attnviz.models.hugging_face.capture.probe import sink_shares
@@ -43,9 +43,9 @@ def change_output(
     found, hidden = call.output.clone(), {}
     for number, change in enumerate(changes):
         for head in change.heads_of(*place):
-            rows = put_out(instead, place, head, queries)
+            rows = replacement_output(instead, place, head, queries)
             found[number, :, head] = torch.as_tensor(rows).to(found)
-        cells = change.hidden(*place, sides, shape)
+        cells = change.hidden_cells(*place, sides, shape)
         if cells is not None:
             hidden[number] = cells
     for rows, kept in without_keys(call, hidden, batch) if hidden else ():

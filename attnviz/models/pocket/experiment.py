@@ -17,7 +17,7 @@ from attnviz.core.effects import (
     PredictedToken,
     SinkShares,
     label_of,
-    put_out,
+    replacement_output,
 )
 from attnviz.core.errors import UsageError
 from attnviz.core.lens_inputs import NEXT, AttentionGradients, place_to_explain
@@ -90,7 +90,7 @@ class StoredExperiment(ABC):
             item.with_weights(np.stack([seen[item.stream, layer] for layer in item.layers]))
             for item in self.attention.maps
         )
-        return self.attention.with_maps(tuple(change.seen_in(item, self.sinks) for item in maps))
+        return self.attention.with_maps(tuple(change.apply_to(item, self.sinks) for item in maps))
 
     @property
     @abstractmethod
@@ -156,7 +156,7 @@ class StoredExperiment(ABC):
             heads, shape, output = self.model.sizes.heads, seen.shares.shape[-3:], None
             for number, change in enumerate(changes):
                 off = change.heads_of(*place)
-                hidden = change.hidden(*place, self.sides[place[0]], shape)
+                hidden = change.hidden_cells(*place, self.sides[place[0]], shape)
                 if hidden is None and not off:
                     continue
                 if output is None:
@@ -166,7 +166,7 @@ class StoredExperiment(ABC):
                     with np.errstate(invalid="ignore"):
                         output[number] = kept / kept.sum(-1)[..., None] @ seen.value[number]
                 for head in off:
-                    rows = put_out(instead, place, head, shape[1])
+                    rows = replacement_output(instead, place, head, shape[1])
                     output[number, head] = self.model.weights.convert(np.asarray(rows))
             return seen.output if output is None else join_heads(output)
 

@@ -60,7 +60,7 @@ _LOOKS: dict[str, tuple[str, Color]] = {
 @own_settings()
 def effect_bars(report: AblationReport) -> Figure:
     """Every effect as a bar, the largest first, with its interval over texts."""
-    known = [one for one in (*report.every, *report.summed) if not math.isnan(one.effect)]
+    known = [one for one in (*report.every, *report.effect_sum) if not math.isnan(one.effect)]
     shown = sorted(known, key=lambda one: -abs(one.effect))[:MOST]
     width = page_width(_WIDTH, EDGE)
     names = [shorten(one.label, min(_LONGEST_NAME, width // 26)) for one in shown]
@@ -69,7 +69,7 @@ def effect_bars(report: AblationReport) -> Figure:
         notes.append(f"the {len(shown)} largest of {len(known)}")
     if any(one.interval for one in shown):
         notes.append("lines: 95 % intervals of the means")
-    if without := len(report.every) + len(report.summed) - len(known):
+    if without := len(report.every) + len(report.effect_sum) - len(known):
         notes.append(f"without a value, as nothing else was left to see: {without}")
     row = points(1.7 * TEXT_SIZE)
     room = width, row * len(shown) + EDGE

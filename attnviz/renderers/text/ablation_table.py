@@ -40,8 +40,8 @@ def ablation_table(report: AblationReport, top: int, show: Display) -> str:
     caption = printable(report.caption)
     parts = introduction(caption, "; ".join(filter(None, reading)), show.width)
     order = sorted(report.effects, key=lambda one: (math.isnan(one.effect), -abs(one.effect)))
-    joint = [report.together] if report.together and report.summed else []
-    parts += _bars([*joint, *report.summed, *order[:top]], report.texts, show)
+    joint = [report.together] if report.together and report.effect_sum else []
+    parts += _bars([*joint, *report.effect_sum, *order[:top]], report.texts, show)
     parts += more_note(len(order), top, show.width)
     if report.predictions:
         parts += [Text(), *_predictions(report.predictions, show)]

@@ -1,7 +1,7 @@
-"""Where work over many shards is done: in this process, in several, or on a Ray cluster.
+"""Engines that work on many shards: in this process, in several, or on a Ray cluster.
 
-An engine knows nothing of attention. It takes a callable and an iterable of shards, and gives what
-the one makes of the other, in the shards' order.
+An engine knows nothing of attention. It applies a callable to an iterable of shards, and gives the
+outcomes in the shards' order.
 """
 
 from __future__ import annotations
@@ -13,13 +13,11 @@ ENGINES = ("local", "ray")
 
 
 def open_engine(name: str, workers: int | None, address: str | None) -> Engine:
-    """The engine of that name; nothing is started before it is entered.
+    """The engine with this name; it starts nothing before it is entered.
 
-    From here on sums do not depend on how many threads a worker has; called after torch has begun
-    to compute, that comes too late.
-
-    Without `workers` this process works alone, or with Ray as many as it has cores for; without
-    `address` Ray is started here.
+    Call it before torch computes anything: it makes sums independent of the number of threads.
+    Without `workers` this process works alone, or Ray uses all cores; without `address` Ray starts
+    here.
     """
     choose(name, ENGINES, "engine")
     if workers is not None and workers < 1:
@@ -39,4 +37,4 @@ def open_engine(name: str, workers: int | None, address: str | None) -> Engine:
 
 
 class InProcess(Engine):
-    """One shard after the other in this process, with every thread that the libraries take."""
+    """One shard after the other in this process, with all threads of the libraries."""

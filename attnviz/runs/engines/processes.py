@@ -1,10 +1,10 @@
 """The engine of several processes on this machine.
 
-Each worker has a pipe of its own, so that one that is killed, even while it sends, loses its shard
-and nothing else. Pools of libraries were tried and lose more. Workers of pebble 5.2 share one pipe:
-one that is killed while it sends leaves the pipe's lock taken, and the pool waits for ever. With
-loky 3.7, as with concurrent.futures, one death breaks the pool: all shards in flight begin again,
-and nobody knows which of them killed its worker.
+Each worker has its own pipe, so a worker that is killed, even while it sends, loses only its shard.
+Pools of libraries lose more. Workers of pebble 5.2 share one pipe: if one is killed while it sends,
+the pipe's lock stays taken and the pool waits for ever. With loky 3.7 and concurrent.futures one
+death breaks the pool: all shards in flight begin again, and nobody knows which one killed its
+worker.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from attnviz.runs.engines.shards import (
     answer,
     cores,
     in_order,
-    numbered,
-    portable,
+    shard_name,
+    to_portable,
 )
 
 _THREAD_LIMITS = (
@@ -44,13 +44,13 @@ _THREAD_LIMITS = (
     "VECLIB_MAXIMUM_THREADS",
     "RAYON_NUM_THREADS",
 )
-"""What torch, numpy's libraries of linear algebra and tokenizers read when they are loaded."""
+"""Variables that torch, numpy's linear algebra and tokenizers read when they load."""
 
 
 class Processes(Engine):
-    """Several processes, each with its copy of the work and its share of the cores.
+    """Several processes, each with a copy of the work and a share of the cores.
 
-    A worker that dies is replaced and its shard tried again; the others continue meanwhile.
+    If a worker dies, another one tries its shard again; the others continue meanwhile.
     """
 
     def __init__(self, workers: int) -> None:
@@ -61,9 +61,9 @@ class Processes(Engine):
         self,
         work: Callable[[Shard], Outcome],
         shards: Iterable[Shard],
-        name: Callable[[int, Shard], str] = numbered,
+        name: Callable[[int, Shard], str] = shard_name,
     ) -> Iterator[Outcome | WorkerError]:
-        """What the work makes of each shard; the workers end with the last of them."""
+        """The outcome of each shard; the workers end after the last one."""
         pool = WorkerPool(work, self.workers)
         self.pools.append(pool)
 
@@ -88,12 +88,12 @@ class Processes(Engine):
 
 
 class WorkerPool:
-    """The workers on one piece of work: a thread for each waits for what its process answers."""
+    """The workers on one piece of work; a thread for each waits for the answers of its process."""
 
     def __init__(self, work: Callable[[Any], Any], workers: int) -> None:
         os.getcwd()  # noqa: PTH109 - raises where the folder is gone: no process starts there
-        # Pickled once, before any process starts: what cannot be sent is found here.
-        self.work = pickled(work)
+        # Pickle once, before any process starts: work that does not pickle fails here.
+        self.work = to_bytes(work)
         self.threads = max(1, cores() // workers)
         self.idle: SimpleQueue[Worker | None] = SimpleQueue()
         for _ in range(workers):
@@ -104,7 +104,7 @@ class WorkerPool:
         self.pool = ThreadPoolExecutor(workers, initializer=block_interrupts)
 
     def submit(self, shard: Any, name: str) -> Future[bytes | WorkerError]:
-        """Begin the work on a shard; the answer comes pickled."""
+        """Begin the work on a shard; the answer is pickled."""
         return self.pool.submit(self._try, shard, name)
 
     def _try(self, shard: Any, name: str) -> bytes | WorkerError:
@@ -136,7 +136,7 @@ class WorkerPool:
         return worker
 
     def close(self) -> None:
-        """Stop every worker at once and wait until it is gone; again: nothing."""
+        """Stop all workers and wait for their end; a second call does nothing."""
         with self.lock:
             self.closed = True
             for worker in self.alive:
@@ -154,17 +154,17 @@ class Worker:
         self.pipe, theirs = context.Pipe()
         self.process = context.Process(target=serve, args=(theirs, work), daemon=True)
         block_interrupts()
-        with limited(threads):
+        with limit_threads(threads):
             self.process.start()
         theirs.close()
 
     def ask(self, shard: Any) -> bytes:
         """The pickled answer to a shard."""
-        self.pipe.send_bytes(pickled(shard))
+        self.pipe.send_bytes(to_bytes(shard))
         return self.pipe.recv_bytes()
 
     def stop(self) -> str:
-        """Stop the process if it runs; how it ended."""
+        """Stop the process; return how it ended."""
         self.process.kill()
         self.process.join()
         self.pipe.close()
@@ -175,28 +175,28 @@ class Worker:
         return f"by {name}" + (", as by a system out of memory" if name == "SIGKILL" else "")
 
 
-def pickled(item: Any) -> bytes:
-    """What travels between processes; arrays go as they lie in memory."""
+def to_bytes(item: Any) -> bytes:
+    """A pickled object; the highest protocol copies arrays as they are in memory."""
     return pickle.dumps(item, pickle.HIGHEST_PROTOCOL)
 
 
 def block_interrupts() -> None:
-    """Keep Ctrl-C and SIGTERM from this thread and what it starts: the main thread answers."""
+    """Block Ctrl-C and SIGTERM in this thread and its processes: the main thread handles them."""
     if sys.platform == "win32":
         return
     from multiprocessing import resource_tracker
 
-    # Started here because starting it lets interrupts through again.
+    # Start it here: its start would unblock interrupts later.
     resource_tracker.ensure_running()
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
 
 
 @contextmanager
-def limited(threads: int) -> Iterator[None]:
-    """Let a process that is started meanwhile find its limits in its environment.
+def limit_threads(threads: int) -> Iterator[None]:
+    """Set limits of threads in the environment of processes that start in this block.
 
-    It has to find them before its first line runs: what its main module imports may load a library
-    of linear algebra, which looks once.
+    They must be set before the process starts: imports of its main module may load a library of
+    linear algebra, which reads them once.
     """
     limits = thread_limits(threads)
     before = {name: os.environ[name] for name in limits if name in os.environ}
@@ -210,7 +210,7 @@ def limited(threads: int) -> Iterator[None]:
 
 
 def thread_limits(threads: int) -> dict[str, str]:
-    """A worker's environment variables; a lower limit that the user set stays."""
+    """A worker's environment variables; a lower limit of the user stays."""
     limits = {}
     for name in _THREAD_LIMITS:
         given = os.environ.get(name, "")
@@ -219,11 +219,11 @@ def thread_limits(threads: int) -> dict[str, str]:
 
 
 def serve(pipe: Connection, work: bytes) -> None:
-    """Answer shard after shard, until the other end is closed."""
-    if sys.platform != "win32":  # a worker that is ended alone is replaced
+    """Answer shards until the other end closes."""
+    if sys.platform != "win32":  # SIGTERM may end a single worker: another one replaces it
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     threading.Thread(target=exit_with_parent, daemon=True).start()
-    # stdout is data, and the parent's alone.
+    # stdout is for the parent's data: send what libraries print to stderr.
     os.dup2(2, 1)
     loaded: Callable[[Any], Any] | None = None
     while True:
@@ -233,14 +233,14 @@ def serve(pipe: Connection, work: bytes) -> None:
             return
         try:
             loaded = loaded or pickle.loads(work)
-            found = pickled(answer(loaded, pickle.loads(shard)))
-        except Exception as error:  # what cannot be pickled or unpickled is an answer too
-            found = pickled(Answer((), error=portable(error)))
+            found = to_bytes(answer(loaded, pickle.loads(shard)))
+        except Exception as error:  # a failure to pickle or unpickle is an answer too
+            found = to_bytes(Answer((), error=to_portable(error)))
         pipe.send_bytes(found)
 
 
 def exit_with_parent() -> None:
-    """End this process when the one that started it has ended, however that came about."""
+    """End this process when its parent has ended, for whatever reason."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()

@@ -1,7 +1,7 @@
-"""The engine of a Ray cluster: one started here, or one that runs already.
+"""The engine of a Ray cluster: a new one on this machine, or one that runs already.
 
-Every machine of a cluster that is joined must be able to import this package and to find the model
-under the same name: install it there, or let Ray bring it with a `runtime_env` of your own
+Every machine of a running cluster must be able to import this package and to find the model under
+the same name. Install both there, or let Ray copy them with a `runtime_env`
 (https://docs.ray.io/en/latest/ray-core/handling-dependencies.html).
 """
 
@@ -30,17 +30,17 @@ from attnviz.runs.engines.shards import (
     cores,
     fix_sums,
     in_order,
-    numbered,
+    shard_name,
 )
 
 TIMEOUT = 5.0
-"""Seconds until a cluster that does not answer is given up; Ray alone would take two minutes."""
+"""Seconds to wait for a cluster; Ray alone would wait two minutes."""
 
 
 class RayCluster(Engine):
-    """The workers of a Ray cluster, each with its copy of the work.
+    """The workers of a Ray cluster, each with a copy of the work.
 
-    Ray tries the shard of a worker that dies again, on another.
+    If a worker dies, Ray tries its shard on another one.
     """
 
     def __init__(self, workers: int | None, address: str | None = None) -> None:
@@ -54,13 +54,13 @@ class RayCluster(Engine):
     def __enter__(self) -> Self:
         import ray
 
-        # A caller in Python may have Ray running already; then it is the caller's to stop.
+        # If a caller in Python runs Ray already, the caller stops it.
         self.joined = self.address is not None or not ray.is_initialized()
         if self.joined:
             answer = signal.getsignal(signal.SIGTERM)
             start_or_join(self.workers, self.address)
             if threading.current_thread() is threading.main_thread():
-                signal.signal(signal.SIGTERM, answer)  # Ray has put its own there
+                signal.signal(signal.SIGTERM, answer)  # Ray has set its own handler
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -74,16 +74,16 @@ class RayCluster(Engine):
         self,
         work: Callable[[Shard], Outcome],
         shards: Iterable[Shard],
-        name: Callable[[int, Shard], str] = numbered,
+        name: Callable[[int, Shard], str] = shard_name,
     ) -> Iterator[Outcome | WorkerError]:
-        """What the work makes of each shard, on whichever worker is free."""
+        """The outcome of each shard, from any free worker."""
         import ray
 
         found: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
         machines = [machine["Resources"] for machine in found if machine["Alive"]]
         workers, needs = share(self.workers, machines)
         task = ray.remote(in_worker).options(max_retries=TRIES - 1, **needs)
-        # In a list, a reference travels as it is; each worker fetches the work once.
+        # Ray would resolve a bare reference at every call; from a list each worker fetches it once.
         place = (uuid.uuid4().hex, [ray.put(work)])
 
         def submit(number: int, shard: Shard) -> tuple[Any, str]:
@@ -115,17 +115,17 @@ class RayCluster(Engine):
 
 
 def start_or_join(workers: int | None, address: str | None) -> None:
-    """Start Ray here, or join it, without its own messages."""
+    """Start or join Ray, without its own messages."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    # Workers that ask for no GPU keep what they see; Ray would warn of its coming default.
+    # Workers without a GPU request keep the visible GPUs; Ray would warn of its coming default.
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    # A worker that fills the memory would be tried again for ever.
+    # By default Ray retries a worker that fills the memory for ever.
     os.environ.setdefault("RAY_task_oom_retries", str(TRIES - 1))
     import ray
 
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.CRITICAL}
     if address is None:
-        # Whole shares, so that no more workers than asked for find room.
+        # A multiple of `wanted`, so that no further worker finds room.
         wanted = workers or cores()
         cpus = wanted * max(1, cores() // wanted)
         ray.init("local", num_cpus=cpus, include_dashboard=False, **quiet)
@@ -139,7 +139,7 @@ def start_or_join(workers: int | None, address: str | None) -> None:
 
 
 def check_reachable(address: str) -> None:
-    """Find out soon whether anything answers at HOST:PORT."""
+    """Refuse an address HOST:PORT that does not answer within `TIMEOUT`."""
     host, colon, port = address.removeprefix("ray://").rpartition(":")
     if not colon or not port.isdecimal():
         return
@@ -155,9 +155,9 @@ def check_reachable(address: str) -> None:
 def share(
     workers: int | None, machines: Sequence[dict[str, float]]
 ) -> tuple[int, dict[str, float]]:
-    """How many workers, and the cores and GPUs of each, so that about so many work at once.
+    """The number of workers, and the cores and GPUs of each, for about so many at once.
 
-    Ray limits a worker's threads to its cores by itself, and shows it only its own GPUs.
+    Ray itself limits a worker to the threads and GPUs of its share.
     """
     cpus, gpus = ([int(has.get(kind, 0)) for has in machines] for kind in ("CPU", "GPU"))
     workers = workers or sum(gpus) or max(1, sum(cpus))
@@ -169,7 +169,7 @@ def share(
 
 
 _works: dict[str, Callable[[Any], Any]] = {}
-"""In a worker: the work it is at, fetched once."""
+"""In a worker: its current work, fetched once."""
 
 
 def in_worker(key: str, held: list[Any], shard: Any) -> Answer[Any]:

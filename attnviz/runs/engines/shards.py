@@ -1,4 +1,4 @@
-"""What engines share: their interface, the order of outcomes, and what comes back from a worker."""
+"""The interface of engines, the order of outcomes, and the answers of workers."""
 
 from __future__ import annotations
 
@@ -17,33 +17,31 @@ Ticket = TypeVar("Ticket")
 Shard = TypeVar("Shard")
 Outcome = TypeVar("Outcome")
 TRIES = 3
-"""How often a shard is tried whose worker dies."""
+"""Tries of a shard whose workers die."""
 AHEAD = 2
-"""Shards in flight for each worker: one it works on, and one done or next, so that neither side
-waits for the other."""
+"""Shards in flight for each worker: one in work and one done or next, so neither side waits."""
 
 
-def numbered(number: int, shard: object) -> str:
+def shard_name(number: int, shard: object) -> str:
     """A shard by its number."""
     return f"shard {number}"
 
 
 class Engine(Protocol):
-    """Something that does the same work on one shard after another, or on several at once."""
+    """Does the same work on many shards, one after another or several at once."""
 
     def map(
         self,
         work: Callable[[Shard], Outcome],
         shards: Iterable[Shard],
-        name: Callable[[int, Shard], str] = numbered,
+        name: Callable[[int, Shard], str] = shard_name,
     ) -> Iterator[Outcome | WorkerError]:
-        """What the work makes of each shard, in order; a WorkerError for one that kills workers.
+        """The outcome of each shard, in order; a WorkerError for a shard that kills workers.
 
-        Shards are read as they are needed and few outcomes wait, so that memory stays flat. What
-        the work notifies of comes out here with its outcome. From another process, an iterator
-        comes as a list. A worker process holds one copy of the work from first to last, with what
-        it loaded for its first shard; the work must pickle before. What the work or the iterable
-        raises comes after the outcomes of all shards before.
+        Few shards and outcomes are in memory at once. Notices of the work arrive with its outcome.
+        An iterator from another process arrives as a list. A worker process keeps one copy of the
+        work, with all that its first shard loaded; the work must pickle before that. Errors of the
+        work or of the iterable are raised after the outcomes of all earlier shards.
         """
         return map(work, shards)  # in this process, each when its outcome is asked for
 
@@ -82,14 +80,14 @@ def in_order(
 
 @dataclass(frozen=True, slots=True)
 class Answer(Generic[Outcome]):
-    """What the work made of a shard in another process."""
+    """The outcome of a shard in another process."""
 
     notices: tuple[str, ...]
     outcome: Outcome | None = None
     error: Exception | None = None
 
     def unpack(self) -> Outcome:
-        """The outcome, after its notices have been passed on here."""
+        """Pass the notices on, then return the outcome or raise its error."""
         for text in self.notices:
             notify(text)
         if self.error is not None:
@@ -98,7 +96,7 @@ class Answer(Generic[Outcome]):
 
 
 def answer(work: Callable[[Shard], Outcome], shard: Shard) -> Answer[Outcome]:
-    """Do the work in a worker; whatever goes wrong in it becomes a part of the answer."""
+    """Do the work in a worker; an error becomes a part of the answer."""
     notices: list[str] = []
     try:
         with notices_to(notices.append):
@@ -106,18 +104,18 @@ def answer(work: Callable[[Shard], Outcome], shard: Shard) -> Answer[Outcome]:
             if isinstance(outcome, Iterator):
                 outcome = list(outcome)  # type: ignore[assignment]  # an iterator does not pickle
     except Exception as error:
-        return Answer(tuple(notices), error=portable(error))
+        return Answer(tuple(notices), error=to_portable(error))
     return Answer(tuple(notices), outcome)
 
 
-def portable(error: Exception) -> Exception:
-    """An error that pickles; an unexpected one with its traceback as a note."""
+def to_portable(error: Exception) -> Exception:
+    """An error that pickles; an unexpected one gets its traceback as a note."""
     if not isinstance(error, AttnvizError):
         error.add_note(f"In a worker:\n{''.join(traceback.format_exception(error))}")
     try:
         pickle.loads(pickle.dumps(error))
     except Exception:
-        # Some errors cannot be made again from their message alone.
+        # An error whose constructor needs more than its message does not unpickle.
         stand_in = RuntimeError(f"{type(error).__name__}: {error}")
         for note in getattr(error, "__notes__", ()):
             stand_in.add_note(note)
@@ -133,10 +131,10 @@ def cores() -> int:
 
 
 def fix_sums() -> None:
-    """Make sums the same to the last bit on any number of threads, where the library can.
+    """Make sums equal to the last bit on any number of threads, with Intel's MKL.
 
-    Intel's MKL, on which torch stands on most machines, else splits a sum by its threads, and one
-    process with all cores would differ from two with half of them. It reads this at its first sum;
-    processes that are started later inherit it.
+    torch uses MKL on most machines. MKL splits a sum by its threads, so one process with all cores
+    would differ from two with half of them. It reads the setting at its first sum; processes that
+    start later inherit it.
     """
     os.environ.setdefault("MKL_CBWR", "AUTO,STRICT")
