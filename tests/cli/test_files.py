@@ -87,9 +87,9 @@ def test_a_file_has_the_usual_mode_and_keeps_the_one_it_had(tmp_path):
     try:
         write_file(path, b"1")
         assert stat.S_IMODE(path.stat().st_mode) == 0o644
-        path.chmod(0o600)
+        path.chmod(0o601)
         write_file(path, b"2")
-        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        assert stat.S_IMODE(path.stat().st_mode) == 0o601
     finally:
         os.umask(umask)
 

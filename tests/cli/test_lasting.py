@@ -93,6 +93,7 @@ def test_killed_anywhere_it_goes_on_to_the_same_bytes(
     run(whole, grows, shard_size)
     expected = made(whole)
     assert not any(name.startswith(".") for name in expected)
+    assert shard_size or expected["a.txt"].startswith(b"header\n")
     monkeypatch.setattr(module, "SECONDS", -1)
     monkeypatch.setattr("os.fsync", lambda _: None)  # nobody pulls the plug
     held = descriptors(monkeypatch)
