@@ -75,8 +75,8 @@ def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
 
     save: Any = Figure.savefig
 
-    def savefig(self: Any, *given: Any, dpi: float, **more: Any) -> None:
-        save(self, *given, dpi=dpi / 4, **more)
+    def savefig(self: Any, *given: Any, dpi: Any, **more: Any) -> None:
+        save(self, *given, dpi=(self.dpi if dpi == "figure" else dpi) / 4, **more)
 
     monkeypatch.setattr(Figure, "savefig", savefig)
 

@@ -35,9 +35,9 @@ def test_the_threshold_lies_half_of_the_way_to_nothing_else():
 
 
 def test_the_clearest_role_comes_first():
-    values = {"first-token": 0.7, "special-token": 0.9}
-    uniform = {"first-token": 0.1, "special-token": 0.2}
-    assert [role.name for role in roles_of(values, uniform)] == ["special-token", "first-token"]
+    values = {"self": 0.7, "previous-token": 0.9}
+    uniform = {"self": 0.1, "previous-token": 0.2}
+    assert [role.name for role in roles_of(values, uniform)] == ["previous-token", "self"]
 
 
 def test_what_says_nothing_of_a_head_is_no_role():

@@ -8,6 +8,7 @@ from tests.invoke import attnviz
 
 OWN = ("--mechanism", "multi-head:size=16", "-q")
 TEXT = "The old bridge was closed. Nobody knew."
+WORDS = ["The", "old", "bridge", "was", "closed", ".", "Nobody", "knew", "."]
 
 
 def test_links_are_listed_one_a_line_strongest_first():
@@ -66,8 +67,8 @@ def test_colour_is_forced_and_refused_by_the_usual_variables(monkeypatch):
 @pytest.mark.parametrize(
     ("options", "tokens"),
     [
-        (("--words",), ["The", "old", "bridge", "was", "closed.", "Nobody", "knew."]),
-        (("--group", "words"), ["The", "old", "bridge", "was", "closed.", "Nobody", "knew."]),
+        (("--words",), WORDS),
+        (("--group", "words"), WORDS),
         (("--group", "sentences"), ["The old bridge was closed.", "Nobody knew."]),
     ],
 )

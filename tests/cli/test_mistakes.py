@@ -156,7 +156,7 @@ def test_what_may_be_a_slip_is_noted(
     ("arguments", "message"),
     [
         (("watch", "python3", "x.py"), "there is no script 'python3': leave 'python3' out"),
-        (("self", "a b", "--dpi", "3"), "unknown option '--dpi'. --help-all lists them"),
+        (("self", "a b", "--qqi", "3"), "unknown option '--qqi'. --help-all lists them"),
         (("self", "a b", "--special", "remove"), "unknown value 'remove' for --special"),
     ],
 )

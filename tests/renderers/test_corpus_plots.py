@@ -82,12 +82,12 @@ def test_of_many_heads_lines_grow_thin_and_have_the_colours_of_their_roles() -> 
     stream = measured([0.1] * 50, "share")
     role = replace(stream.rows[3], roles=(Role("induction", 0.9, 0.1),))
     stream = replace(stream, rows=(*stream.rows[:3], role, *stream.rows[4:]))
-    # A plot is 200 pixels wide.
-    *_, spread, interval, _ = Recorder(MeasurePlots(stream, 0, 0, 992)).lines
-    assert spread[2] == interval[2] == pytest.approx(0.36 * 200 / 50 * 0.8)
+    # A plot is 216 pixels wide.
+    *_, spread, interval, _ = Recorder(MeasurePlots(stream, 0, 0, 1056)).lines
+    assert spread[2] == interval[2] == pytest.approx(0.36 * 216 / 50 * 0.8)
     assert [color == ROLE_COLORS["induction"] for color in interval[1]].index(True) == 3
     assert set(interval[1]) == {NO_ROLE, ROLE_COLORS["induction"]}
-    assert Recorder(MeasurePlots(measured([0.1] * 400, "share"), 0, 0, 992)).lines[-2][2] == 0.4
+    assert Recorder(MeasurePlots(measured([0.1] * 400, "share"), 0, 0, 1056)).lines[-2][2] == 0.4
 
 
 def test_a_share_is_written_and_a_legend_goes_on_in_its_line_only_where_they_fit() -> None:
