@@ -31,6 +31,7 @@ from attnviz.models.hugging_face.inputs.encoding import tokenize_pair
 from attnviz.models.hugging_face.inputs.light_tokenizer import TOKENS, load_light_tokenizer
 from attnviz.models.hugging_face.inputs.tokenization import tokenize
 from attnviz.models.hugging_face.light_model import LightModel
+from attnviz.models.hugging_face.load.family import reading_limit
 from attnviz.models.light.architectures import ARCHITECTURES, COMMON, FREE, LISTS
 from attnviz.models.light.network import UnknownArchitecture
 from attnviz.models.open import open_source
@@ -185,6 +186,7 @@ def test_its_weights_are_those_of_transformers(
     model = save(kind, data.draw(drawn_from(KINDS[kind])), tokenizer, folder)
     source = open_source(Origin(model=str(folder), arithmetic="light"), "self")
     assert isinstance(source, LightModel)
+    assert source.limit == reading_limit(model, tokenizer)
     found = attend_query(source, Query(TEXT)).weights
     single, double = eager_weights(model, tokenizer), eager_weights(model.double(), tokenizer)
     off = np.abs(found - double).max()

@@ -257,11 +257,11 @@ def open_light(
 
 def _limit(config: Mapping[str, Any], most: Any, reserved: int) -> int | None:
     """How many tokens a model reads, as `reading_limit` has it."""
-    limits = [most]
-    if config.get("max_position_embeddings"):
-        limits.append(config["max_position_embeddings"] - reserved)
+    positions = config.get("max_position_embeddings") or config.get("n_positions")
+    limits = [most, positions]
     if any(isinstance(one, bool) or not isinstance(one, int | float) for one in limits):
-        raise UnknownArchitecture("its tokenizer's limit is no number")
+        raise UnknownArchitecture("its limit of tokens is no number")
+    limits[1] -= reserved
     return min((int(one) for one in limits if 0 < one < UNLIMITED), default=None)
 
 

@@ -201,6 +201,7 @@ Words = Sequence[int | None]
 MOST_WEIGHTS = 40_000_000
 """With more weights than these (12 × 12 heads at 512 tokens), tokens are pooled into blocks."""
 _LONGEST_TEXT = 200
+_FEW_FACTS = 6
 _FEW = 400_000
 """Up to so many weights take two bytes each: a megabyte at most."""
 
@@ -427,6 +428,10 @@ def facts(provenance: Provenance) -> list[tuple[str, str]]:
     def text_of(value: Any) -> str:
         if isinstance(value, dict):
             return ", ".join(f"{name} {text_of(one)}" for name, one in value.items())
+        if isinstance(value, (list, tuple)):
+            more = f" … ({len(value)} in all)" if len(value) > _FEW_FACTS else ""
+            between = "; " if any(isinstance(one, dict) for one in value) else ", "
+            return between.join(text_of(one) for one in value[:_FEW_FACTS]) + more
         return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
 
     values = {
