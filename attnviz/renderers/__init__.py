@@ -120,7 +120,7 @@ FORMATS: dict[str, Format] = {
     "heatmap": Format("One matrix as a picture in the terminal.", "text.heatmap:TerminalHeatmap"),
     "grid": Format("Every head as a thumbnail in the terminal.", "text.heatmap:TerminalGrid"),
     "links": Format(
-        "The strongest links between words, one a line: no special tokens, sinks or diagonal.",
+        "The strongest links, one per line: no special tokens, sinks or diagonal.",
         "text.link_list:LinksRenderer",
     ),
     "pharaoh": Format(

@@ -12,6 +12,7 @@ import pytest
 from attnviz.analyses.effects.ablation import each_part, find_parts
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 from attnviz.core.errors import UsageError
+from attnviz.renderers.printable import nats
 from attnviz.storage.saved_maps import read_effects
 from tests.invoke import Done, attnviz
 
@@ -92,7 +93,7 @@ def test_numbers_are_the_same_in_every_format_and_the_total_is_that_of_the_outpu
     assert (saved["head"].tolist(), saved["position"].tolist()) == ([0, -1, -1], [-1, 1, -1])
     before, after = (sum(one[when] for one in document["outputs"]) for when in ("before", "after"))
     assert before - after == pytest.approx(document["together"]["effect"], abs=1e-5)
-    shown = {f"{one['effect']:+.2f}".replace("-", "−") for one in effects}
+    shown = {nats(one["effect"]) for one in effects}
     assert shown <= set(found["table"].text.split())
 
 

@@ -248,13 +248,13 @@ def test_what_is_resumed_ends_with_the_same_bytes(
         interrupt_after(stops, patch)
         stopped = attnviz(*how, "-o", file, "--rejects", rejects[1])
     assert (stopped.status, file.exists()) == (130, False)
-    assert f"note: {200 * stops} records are done: continue with --resume" in stopped.err
+    assert f"note: {10 * stops} records are done: continue with --resume" in stopped.err
     other = attnviz(*how, "-o", file, "--rejects", rejects[1], "--resume", "--special", "drop")
     assert other.status == 2
     assert "--special was 'keep' and is 'drop'" in other.err
     done = attnviz(*how, "-o", file, "--rejects", rejects[1], "--resume")
     assert done.status == 1
-    assert f"note: resuming after {200 * stops} records" in done.err
+    assert f"note: resuming after {10 * stops} records" in done.err
     assert "line 6 of" not in done.err, "it was told by the run before"
     assert file.read_bytes() == whole.read_bytes()
     assert rejects[1].read_bytes() == rejects[0].read_bytes()

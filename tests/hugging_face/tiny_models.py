@@ -135,9 +135,9 @@ def roberta(folder: Path) -> Path:
     return save(folder, "RobertaForMaskedLM", byte_pieces(around=True), config)
 
 
-def gpt2(folder: Path) -> Path:
+def gpt2(folder: Path, positions: int = 64) -> Path:
     config = transformers.GPT2Config(
-        vocab_size=340, n_embd=32, n_layer=3, n_head=4, n_positions=64, **ENDS
+        vocab_size=340, n_embd=32, n_layer=3, n_head=4, n_positions=positions, **ENDS
     )
     return save(folder, "GPT2LMHeadModel", byte_pieces(), config)
 

@@ -68,9 +68,11 @@ def test_a_picture_is_as_wide_as_the_column_and_holds_all_its_texts(draw, heads,
 
 def test_panels_fit_the_column_or_say_that_they_do_not():
     maps = [map_of(shares(1, 1, 9, 9, seed=seed), words(9), words(9)) for seed in range(4)]
-    assert inside(fitted(panels, maps, "double", title=TITLE)) == pytest.approx(PIXELS["double"])
+    for width, pixels in PIXELS.items():
+        assert inside(fitted(panels, maps * 2, width, title=TITLE)) == pytest.approx(pixels)
+    side = tuple(Token("W" * 12, label="M" * 12) for _ in range(3))
     with pytest.raises(OutputError, match=r"no room in 85 mm .*: choose --width double$"):
-        fitted(panels, maps * 2, "single", title=TITLE)
+        fitted(panels, [map_of(shares(1, 1, 3, 3), side, side)] * 4, "single", title=TITLE)
 
 
 @pytest.mark.parametrize("draw", [heatmap, lines])

@@ -17,13 +17,13 @@ from attnviz.analyses.corpus.figures import COUNT, MEASURED, ROWS, PairTable, he
 from attnviz.analyses.corpus.samples import Samples
 from attnviz.analyses.corpus.strongest import Strongest, as_document, from_document, source_text
 from attnviz.analyses.corpus.words import Vocabulary, classes_of, in_words, read_axis
-from attnviz.analyses.heads import measure_heads
+from attnviz.analyses.heads import measure_heads, resting_places
 from attnviz.analyses.masks import MeasuredMap, check_measurable
 from attnviz.analyses.view import describe_run
 from attnviz.core.attention_map import DECISION, PROBABILITIES, Attention, AttentionMap
 from attnviz.storage.documents import dump_json, parse_json
 
-SCHEMA = 6
+SCHEMA = 7
 INDEX = "corpus"
 StreamName = tuple[str, tuple[str, ...], tuple[str, ...]]
 """The names of a stream, of its layers and of its heads."""
@@ -130,6 +130,7 @@ class StreamAccumulator:
         self.stream, self.layers, self.heads = name
         self.vocabulary = vocabulary
         self.meanings: dict[str, tuple[str, str, str]] = {}
+        self.rests_on: dict[str, str] | None = None
         heads = len(self.layers) * len(self.heads)
         self.sums = StreamSums((len(self.layers), len(self.heads)))
         self.pairs = PairTable(vocabulary.paired, heads)
@@ -156,6 +157,13 @@ class StreamAccumulator:
             self.samples.add(links, words, text)
         for name, measure in measures.items():
             self.meanings[name] = (measure.unit, measure.low, measure.high)
+        self._rest(resting_places(item))
+
+    def _rest(self, found: Mapping[str, str] | None) -> None:
+        # A role is called by a token that it rests on in every text.
+        before = found if self.rests_on is None else self.rests_on
+        if found is not None and before is not None:
+            self.rests_on = dict(before.items() & found.items())
 
     def merge(self, other: StreamAccumulator) -> None:
         """Add the statistics of the next texts."""
@@ -167,6 +175,7 @@ class StreamAccumulator:
         if self.samples is not None and other.samples is not None:
             self.samples.merge(other.samples.arrays(), other.samples.texts)
         self.meanings.update(other.meanings)
+        self._rest(other.rests_on)
 
     def document(self) -> dict[str, Any]:
         """Everything but the arrays, for JSON."""
@@ -178,6 +187,7 @@ class StreamAccumulator:
             "layers": list(self.layers),
             "heads": list(self.heads),
             "meanings": {name: list(self.meanings[name]) for name in sorted(self.meanings)},
+            "rests on": self.rests_on and dict(sorted(self.rests_on.items())),
             "texts": as_document(self.strongest.texts),
         }
 
@@ -192,6 +202,7 @@ class StreamAccumulator:
     def restore(self, document: Mapping[str, Any], arrays: Arrays) -> None:
         """Fill an empty accumulator from `document` and `arrays`."""
         self.meanings = {name: tuple(of) for name, of in document["meanings"].items()}
+        self.rests_on = document["rests on"]
         self.sums.merge(arrays)
         self.pairs.merge(arrays["pairs"], arrays["pair totals"], arrays["pair counts"])
         self.strongest.links = arrays["links"]

@@ -13,7 +13,7 @@ from attnviz.analyses.corpus.accumulators import Aggregates, StreamAccumulator
 from attnviz.analyses.corpus.figures import MEASURED, OFFSETS, ORDERING, REACH, ROWS
 from attnviz.analyses.corpus.samples import atlas_of
 from attnviz.analyses.corpus.words import Vocabulary
-from attnviz.analyses.heads import SHORT, in_order, largest, rows_of
+from attnviz.analyses.heads import BY_LARGEST, SHORT, in_order, largest, rows_of
 from attnviz.analyses.measures.intervals import LEVEL, intervals
 from attnviz.core.corpus_report import CorpusReport, Pair, StreamReport, TopExample
 from attnviz.core.effects import HeadAt
@@ -82,7 +82,7 @@ def _stream_report(tally: StreamAccumulator, order: str) -> StreamReport:
     measures = tuple(
         Meaning(
             *(name, SHORT[name], *tally.meanings[name]),
-            largest(own.flat) if name == EFFECT else float(np.nanmax(top)),
+            largest(own.flat) if name in BY_LARGEST else float(np.nanmax(top)),
         )
         for name, top, own in zip((MEASURED[place] for place in kept), tops, values, strict=True)
     )
@@ -94,7 +94,7 @@ def _stream_report(tally: StreamAccumulator, order: str) -> StreamReport:
             np.minimum(high[place], meaning.top, out=high[place])
     names = [MEASURED[place] for place in kept]
     own, even = (dict(zip(names, side, strict=True)) for side in (values, uniform))
-    rows = rows_of((tally.stream, tally.layers, tally.heads), own, even)
+    rows = rows_of((tally.stream, tally.layers, tally.heads), own, even, (), tally.rests_on or {})
     report = StreamReport(
         stream=tally.stream,
         layers=tally.layers,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise, product
@@ -40,7 +41,7 @@ from attnviz.renderers.figures.figure import (
     title_paragraphs,
 )
 from attnviz.renderers.figures.fonts import typeface
-from attnviz.renderers.printable import two_digits
+from attnviz.renderers.printable import printable, two_digits
 
 _GAP, _WIDTH, _LEGEND = 44, 1560, 300
 _NAMES = 70
@@ -363,10 +364,13 @@ class RoleLegend(_Part):
     @property
     def entries(self) -> list[tuple[str, Color, int]]:
         """Role, colour and number of heads, the most frequent first."""
-        roles = [row.roles[0].name if row.roles else "" for row in self.stream.rows]
-        found = sorted({*roles} - {""}, key=lambda name: (-roles.count(name), name))
-        entries = [(name, ROLE_COLORS[name], roles.count(name)) for name in found]
-        return entries + ([("no clear role", NO_ROLE, roles.count(""))] if "" in roles else [])
+        clearest = [row.roles[0] for row in self.stream.rows if row.roles]
+        counts = Counter((printable(role.label), ROLE_COLORS[role.name]) for role in clearest)
+        entries = sorted(
+            ((*role, count) for role, count in counts.items()), key=lambda one: (-one[2], one[0])
+        )
+        others = len(self.stream.rows) - len(clearest)
+        return [*entries, ("no clear role", NO_ROLE, others)] if others else entries
 
     @property
     def height(self) -> int:

@@ -256,7 +256,7 @@ def _scales(canvas: Canvas, at: tuple[float, float, float], roof: float) -> None
     left, top, width = at
     line = line_height(NOTE_SIZE)
     digit = round(roof / 10 ** np.floor(np.log10(roof)), 1)
-    steps = int(digit) if digit in (3, 4, 5, 6) else 4 if digit in (2, 8) else 5
+    steps = int(digit) if digit in (3, 4, 5, 6, 7) else 4 if digit in (2, 8) else 5
     for step in range(steps + 1):
         y = top + _CURVE_HEIGHT * (1 - step / steps)
         canvas.strokes(np.array([[(left, y), (left + width, y)]]), _RULE, 0.6)

@@ -293,7 +293,12 @@ def _gif_bytes(frames: Sequence[Figure]) -> bytes:
 def _bar_words(frame: Frame, height: int) -> tuple[dict[float, str], str]:
     """The colour bar's ticks with their texts, and its unit wrapped to the height."""
     low, high = frame.limits
-    places = np.linspace(low, high, 5 if height >= 300 else 3)
+    # The steps whose size has the fewest digits: 0.1, 0.2, not 0.125.
+    steps = min(
+        (5, 4, 6, 3, 7, 2) if height >= 300 else (2,), key=lambda n: len(f"{(high - low) / n:.6g}")
+    )
+    places = np.linspace(low, high, steps + 1)
+    places[np.abs(places) < 1e-9 * (high - low)] = 0
     ticks = {float(place): f"{place:.3g}".replace("-", "−") for place in places}
     unit = frame.unit
     if (low, high) != (0.0, 1.0):

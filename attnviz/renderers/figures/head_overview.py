@@ -161,13 +161,12 @@ def _draw_roles(canvas: Canvas, heads: _Heads, layout: _Layout, counts: Counter[
     line = line_height(TEXT_SIZE)
     entries = {name: color for name, color in ROLE_COLORS.items() if name in counts}
     roles = (role for row in heads.rows.values() for role in row.roles)
-    tokens = {role.name: printable(role.token) for role in roles if role.token}
+    labels = {role.name: printable(role.label) for role in roles}
     for row_number, (name, color) in enumerate({**entries, NO_ROLE: UNNAMED}.items()):
         box = (left, top + row_number * line), 26, line * 0.72
         canvas.axes.add_patch(Rectangle(*box, facecolor=ink(color), edgecolor="none"))
         y = top + (row_number + 0.36) * line
-        label = f"rests on {tokens[name]}" if name in tokens else name
-        canvas.text(left + 38, y, f"{label}  {counts[name]}", NOTE_SIZE, INK)
+        canvas.text(left + 38, y, f"{labels.get(name, name)}  {counts[name]}", NOTE_SIZE, INK)
 
 
 def _draw_tile(
@@ -194,7 +193,7 @@ def _draw_ramp(canvas: Canvas, left: float, top: float) -> None:
     _draw_cells(canvas, steps, (left + 24, top), (2, height))
     middle = top + height / 2
     canvas.text(left, middle, "0", NOTE_SIZE, FAINT)
-    canvas.text(left + 292, middle, "the largest value there can be", NOTE_SIZE, FAINT)
+    canvas.text(left + 292, middle, "1, or the number after 'scale to'", NOTE_SIZE, FAINT)
 
 
 def _draw_cells(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,7 @@ from attnviz.renderers.figures.figure import (
     write,
 )
 from attnviz.renderers.figures.fonts import Typeface, typeface
+from attnviz.renderers.printable import printable
 
 _EDGE, _WIDTH, _LEGEND, _HIGH = 24, 1480, 330, 460
 _MARGIN = 60
@@ -43,7 +44,7 @@ def head_plane(report: SimilarityReport, rows: Sequence[HeadRow]) -> Figure:
     The rows give the roles of the heads; heads without a role are grey.
     """
     named = {
-        (row.layer, row.head): row.roles[0].name
+        (row.layer, row.head): row.roles[0]
         for row in rows
         if row.roles and row.stream == report.stream
     }
@@ -57,7 +58,8 @@ def head_plane(report: SimilarityReport, rows: Sequence[HeadRow]) -> Figure:
     head = title_paragraphs(face, report.caption, subtitle, width)
     foot = note_paragraphs(face, missing_font_note(face), width)
     top = _EDGE + height_of(head) + 12
-    roles = [named.get(place, "") for place in report.heads]
+    roles = [named[place].name if place in named else "" for place in report.heads]
+    labels = {role.name: printable(role.label) for role in named.values()}
     beside = width >= 3 * _LEGEND
     legend = 0 if beside else int(line_height(NOTE_SIZE) * (len({*roles}) + 1))
     places, size = _pixels(report.places, width - _LEGEND * beside)
@@ -72,7 +74,7 @@ def head_plane(report: SimilarityReport, rows: Sequence[HeadRow]) -> Figure:
     colors = [ink(ROLE_COLORS.get(role, NO_ROLE)) for role in roles]
     axes.scatter(across, down, s=_DOT**2, c=colors, linewidths=0.4, edgecolors="white", zorder=2)
     _label(axes, places, names, roles, face)
-    _legend(axes, roles, face, (1.01, 1.0) if beside else (0.0, -10 / size[1]))
+    _legend(axes, roles, labels, face, (1.01, 1.0) if beside else (0.0, -10 / size[1]))
     return page.figure
 
 
@@ -114,8 +116,14 @@ def _label(
                 break
 
 
-def _legend(axes: Any, roles: Sequence[str], face: Typeface, corner: tuple[float, float]) -> None:
-    shown = [(name, color) for name, color in ROLE_COLORS.items() if name in roles]
+def _legend(
+    axes: Any,
+    roles: Sequence[str],
+    labels: Mapping[str, str],
+    face: Typeface,
+    corner: tuple[float, float],
+) -> None:
+    shown = [(labels[name], color) for name, color in ROLE_COLORS.items() if name in roles]
     shown += [("no clear role", NO_ROLE)] if "" in roles else []
     handles = [
         Line2D([], [], marker="o", linestyle="", markersize=_DOT, color=ink(color), label=name)

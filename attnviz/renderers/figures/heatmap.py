@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -54,6 +54,7 @@ _READABLE = 22
 """Pixels of a cell with room for a label beside it."""
 _STRIP = 130
 """Pixels of a spectrogram above the columns, with the gap below it."""
+_SECONDS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 60, 120, 300, 600)
 _STEPS = (1, 2, 3, 4, 5, 10, 15, 20, 25, 50, 100, 200, 250, 500)
 
 
@@ -153,6 +154,23 @@ def label_room(columns: TokenAxis, angle: int, face: Typeface) -> tuple[int, int
     return int(height) + columns.pad, int(widest * np.cos(turn)) if angle else 0
 
 
+def _at_round_times(columns: TokenAxis, face: Typeface) -> TokenAxis | None:
+    """Columns of a recording named at 0.5, 1, … seconds; None where they are no times."""
+    try:
+        times = np.array([float(text) for text in columns.texts])
+    except ValueError:
+        return None
+    for step in _SECONDS:
+        marks, first = np.unique(np.floor(times / step + 1e-6), return_index=True)
+        shown = dict(zip(first.tolist(), (f"{mark * step:.4g}" for mark in marks), strict=True))
+        widest = max(face.width(text, TEXT_SIZE) for text in shown.values())
+        room = columns.spacing * np.diff(first).min(initial=len(times))
+        if room >= widest + points(TEXT_SIZE):
+            break
+    texts = tuple(shown.get(place, "") for place in range(len(times)))
+    return replace(columns, texts=texts, size=TEXT_SIZE, step=1, shown=tuple(shown))
+
+
 def thinning_notes(rows: TokenAxis, columns: TokenAxis) -> tuple[str, ...]:
     """A note on the tokens and weights that the picture leaves out."""
     notes = []
@@ -217,7 +235,9 @@ def heatmap(
     if chosen("values") == "yes" and not fit.width:
         longest = max(longest, min((max(map(len, sides)) + 13) * int(points(13)), 4 * _LONGEST))
     rows, columns = axes_of(*sides, face, longest)
-    angle = label_angle(columns, face)
+    timed = None if above is None else _at_round_times(columns, face)
+    columns = timed or columns
+    angle = 0 if timed else label_angle(columns, face)
     labels, overhang = label_room(columns, angle, face)
     name_room = int(line_height(TEXT_SIZE)) + 8
     strip = 0 if above is None else _STRIP
@@ -270,11 +290,9 @@ def _draw_above(axes: Axes, bands: NDArray[np.float32], height: int) -> None:
 
 
 def cell_number(value: float, digits: int) -> str:
-    """A weight in a cell: .46 for 0.46, 0 for an exact 0, −.20 below 0, – for NaN."""
+    """A weight in a cell: .46 for 0.46, −.20 below 0, – for NaN."""
     if math.isnan(value):
         return UNKNOWN
-    if value == 0:
-        return "0"
     size = abs(value)
     if size >= 1000:
         text = f"{size:.0e}".replace("e+0", "e")
@@ -362,7 +380,7 @@ def cell_texts(
     """What stands in each cell, and its size in points; None where that would tell nothing apart.
 
     With --values auto numbers have two digits of the largest one and are as large as the smallest
-    text. What rounds to 0 and is none stays empty (see `unwritten_note`).
+    text. What rounds to 0 stays empty (see `unwritten_note`).
 
     Raises:
         OutputError: with --values yes the numbers have no room.
@@ -372,7 +390,7 @@ def cell_texts(
         return None
     digits = decimals_of(limits)
     texts = [
-        ["" if 0 < abs(value) < half_step(limits) else cell_number(value, digits) for value in row]
+        ["" if abs(value) < half_step(limits) else cell_number(value, digits) for value in row]
         for row in values.tolist()
     ]
     widest = max((face.width(text, _LARGEST_NUMBER) for row in texts for text in row), default=0)
@@ -386,9 +404,9 @@ def cell_texts(
 
 
 def unwritten_note(values: NDArray[Any], limits: Limits) -> str:
-    """A note on the cells whose numbers would be 0 without being it; empty if there is none."""
+    """A note on the cells whose numbers would be 0; empty if there is none."""
     sizes, half = np.abs(values), half_step(limits)
-    if not ((sizes > 0) & (sizes < half)).any():
+    if not (sizes < half).any():
         return ""
     bound = f"within ±{half:g}" if limits[0] < 0 else f"below {half:g}"
     return f"cells without a number: {bound}".replace("0.", ".")

@@ -119,7 +119,10 @@ def _head(
     return {
         "layer": printable(row.layer),
         "head": printable(row.head),
-        "roles": [[role.name, _short(role.share), _short(role.uniform)] for role in row.roles],
+        "roles": [
+            [printable(role.label), _short(role.share), _short(role.uniform), role.name]
+            for role in row.roles
+        ],
         "values": [*zip(*map(of_head, of_measures), strict=True)],
         "offsets": of_head(stream.offset_shares),
         "classes": of_head(stream.class_shares),

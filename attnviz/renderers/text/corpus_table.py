@@ -34,7 +34,7 @@ def _grid(
     headings: tuple[str, ...] = ("layer", "head")
     if role:
         names = [
-            (*name, row.roles[0].name if row.roles else "")
+            (*name, printable(row.roles[0].label) if row.roles else "")
             for name, row in zip(names, stream.rows, strict=True)
         ]
         headings = ("layer", "head", "role")

@@ -202,7 +202,10 @@ def _set_labels(
 
 
 def _write_numbers(axes: Axes, values: NDArray[Any], limits: Limits, face: Typeface) -> None:
-    texts = [["" if np.isnan(value) else cell_number(value, 2) for value in row] for row in values]
+    texts = [
+        ["" if np.isnan(value) or value == 0 else cell_number(value, 2) for value in row]
+        for row in values
+    ]
     write_cells(axes, values, texts, limits, face.font(NOTE_SIZE))
 
 

@@ -263,7 +263,7 @@ def test_the_address_restores_everything(open_page: Open, live_page: str) -> Non
     opened.tab.locator("#text").fill("She gave him the old book.")
     answered(opened)
     opened.tab.get_by_role("button", name="Two sentences").click()
-    opened.tab.locator("#text2").fill("He reads.")
+    opened.tab.locator("#text2").fill("He reads carefully.")
     answered(opened)
     opened.choose("stream", "encoder")
     opened.tab.locator(".tokens .word").nth(2).click()
@@ -277,7 +277,7 @@ def test_the_address_restores_everything(open_page: Open, live_page: str) -> Non
     assert again.address().split("#")[1] == opened.address().split("#")[1]
     for selector in ("#caption", "#switches", ".tokens", ".written", ".off-list", ".score"):
         assert again.text(selector) == opened.text(selector)
-    assert again.tab.locator("#text2").input_value() == "He reads."
+    assert again.tab.locator("#text2").input_value() == "He reads carefully."
 
 
 def test_what_is_seen_is_saved_as_json_that_render_reads_and_as_pictures(

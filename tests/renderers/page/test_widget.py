@@ -54,7 +54,7 @@ def test_what_is_selected_in_the_page_is_sent_and_nobody_else_is_heard(
     frame.locator("body[data-complete]").wait_for()
     sent = opened.tab.evaluate("() => window.sent.at(-1)")
     assert sent["stream"] == "encoder"
-    assert sent["heads"] == [{"layer": "1", "head": "3"}]
+    assert sent["heads"] == [{"layer": "0", "head": "3"}]
     assert (sent["query"], sent["key"]) == (None, None)
     frame.locator("#overview .head").nth(7).click()
     opened.tab.wait_for_function("() => window.sent.at(-1).heads[0].head === '1'")

@@ -8,11 +8,11 @@ import { make, onceAFrame, part } from "./surface.js";
 /**
  * @typedef {number | null} Known null where it says nothing
  * @typedef {number[]} Drawn place of the text, query word, then key words with their weights
- * @typedef {{layer: string, head: string, roles: [string, number, number][],
+ * @typedef {{layer: string, head: string, roles: [string, number, number, string][],
  *   values: [Known, Known, Known, Known, number][], offsets: Known[], classes: Known[], even: Known[],
  *   counts: number[], drawn: Drawn[][], queries: [string, number][], keys: [string, number][],
- *   pairs: [string, string, Known, number][], nearest: [number, Known][]}} AtlasHead roles: name,
- *   share and that of uniform attention; values: mean, low, high, uniform, texts
+ *   pairs: [string, string, Known, number][], nearest: [number, Known][]}} AtlasHead roles: label,
+ *   share, that of uniform attention, name; values: mean, low, high, uniform, texts
  * @typedef {{stream: string, measures: {name: string, unit: string, low: string, high: string}[],
  *   first: number, offsets: number[], classes: string[], texts: [string, string[], string[]?][], pictures: Patches[],
  *   heads: AtlasHead[]}} AtlasStream texts: name, query words and, where others, key words
@@ -39,7 +39,7 @@ const stream = () => page.streams[Number(state.stream)] ?? page.streams[0];
 /** @param {AtlasHead} one */
 const nameOf = (one) => `layer ${one.layer} head ${one.head}`;
 /** @param {AtlasHead} one */
-const colorOf = (one) => (one.roles.length && page.colors[one.roles[0][0]]) || "var(--no-role)";
+const colorOf = (one) => (one.roles.length && page.colors[one.roles[0][3]]) || "var(--no-role)";
 
 /** @param {string} color */
 function swatch(color) {
@@ -62,7 +62,7 @@ function measureOf(axis) {
 
 /** Whether a head is what is looked for: words of it, or a measure above or below a number. @param {AtlasHead} one */
 function isFound(one) {
-  const words = [nameOf(one), `${one.layer}.${one.head}`, ...one.roles.map(([name]) => name), ...[...one.queries, ...one.keys].map(([word]) => word)];
+  const words = [nameOf(one), `${one.layer}.${one.head}`, ...one.roles.flatMap(([label, , , name]) => [label, name]), ...[...one.queries, ...one.keys].map(([word]) => word)];
   if (!one.roles.length) words.push("no clear role");
   const told = words.join("\n").toLowerCase();
   return state.find.toLowerCase().split(/\s*,\s*/).every((term) => {

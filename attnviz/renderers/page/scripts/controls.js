@@ -57,7 +57,7 @@ export function showSwitches(element, page, store) {
     ...tokenSwitches(map, store),
     select("colours", [...Object.keys(page.schemes)].map((name) => [name, name]), schemeName(state), (colors) => store.set({ colors }), map.values === "signed"),
     // A picture has a scale of its own for each query.
-    state.view === "image" ? null : select("scale", [["shared", "shared"], ["view", "this view"]], state.range, (range) => store.set({ range })),
+    state.view === "image" ? null : select("scale", [["auto", "auto"], ["shared", "shared"], ["view", "this view"]], state.range, (range) => store.set({ range })),
   ];
   const name = document.activeElement?.getAttribute("data-switch");
   element.replaceChildren(...parts.filter((part) => part !== null));

@@ -109,7 +109,7 @@ function actions(page, store) {
     s: has("special tokens") ? () => store.set({ specials: after(treatments(map), state.specials), ...unpinned }) : undefined,
     t: page.maps.length > 1 ? () => store.set({ map: (page.maps.indexOf(map) + 1) % page.maps.length, heads: "", measure: "", filter: "", ...unpinned }) : undefined,
     c: has("colours") ? () => store.set({ colors: after(Object.keys(page.schemes), state.colors) }) : undefined,
-    r: () => store.set({ range: after(["shared", "view"], state.range) }),
+    r: () => store.set({ range: after(["auto", "shared", "view"], state.range) }),
     Escape: () => store.set({ row: -1, column: -1 }),
   };
 }

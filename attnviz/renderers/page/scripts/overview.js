@@ -215,7 +215,7 @@ export function createOverview(element, store, off) {
       button.addEventListener("click", () => point([layer, head, row, column]));
       return make("li", {}, [button]);
     });
-    const heading = make("h2", {}, ["strongest links, one a head"]);
+    const heading = make("h2", {}, ["strongest links, one per head"]);
     links.replaceChildren(...(items.length && best.length > 1 ? [heading, make("ol", {}, items)] : []));
   }
 

@@ -91,7 +91,9 @@ export function createPane(parts, store, off) {
     const separate = apart ? await Promise.all(heads.map((head) => cachedMatrix(map, [head], state))) : [];
     if (mine !== turn) return false;
     const scheme = page.schemes[schemeName(state)] ?? page.schemes.blue;
-    const limits = state.range === "view" ? ownLimits(map, shown) : map.limits;
+    // A mean over heads is far below the largest weight of any head.
+    const mean = state.range === "auto" && heads.length > 1 && state.mix === "mean";
+    const limits = state.range === "view" || mean ? ownLimits(map, shown) : map.limits;
     readout.signed = map.values === "signed";
     const cut = off?.cutCells(map, heads, shown) ?? [];
     scene = { map, heads, shown, separate, palette: palette(scheme, limits), state, cut };

@@ -15,7 +15,7 @@ export const DEFAULTS = {
   unit: "tokens",
   specials: "keep",
   colors: "blue",
-  range: "shared",
+  range: "auto",
   row: -1,
   column: -1,
   zoom: "",

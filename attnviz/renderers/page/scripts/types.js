@@ -73,7 +73,7 @@
  * @property {string} unit "tokens" or "words"
  * @property {string} specials "keep", "drop" or "renormalise"
  * @property {string} colors
- * @property {string} range "shared" or "view"
+ * @property {string} range "auto", "shared" or "view"
  * @property {number} row pinned query; -1 for none
  * @property {number} column pinned key
  * @property {string} zoom "factor,left column,top row"
