@@ -293,10 +293,9 @@ def _gif_bytes(frames: Sequence[Figure]) -> bytes:
 def _bar_words(frame: Frame, height: int) -> tuple[dict[float, str], str]:
     """The colour bar's ticks with their texts, and its unit wrapped to the height."""
     low, high = frame.limits
-    # The steps whose size has the fewest digits: 0.1, 0.2, not 0.125.
-    steps = min(
-        (5, 4, 6, 3, 7, 2) if height >= 300 else (2,), key=lambda n: len(f"{(high - low) / n:.6g}")
-    )
+    # The steps whose size has the fewest digits: 0.1, 0.2, not 0.125; 0 is one of them.
+    choices = (4, 6) if low < 0 else (5, 4, 6, 3, 7)
+    steps = min(choices, key=lambda n: len(f"{(high - low) / n:.6g}")) if height >= 300 else 2
     places = np.linspace(low, high, steps + 1)
     places[np.abs(places) < 1e-9 * (high - low)] = 0
     ticks = {float(place): f"{place:.3g}".replace("-", "−") for place in places}
