@@ -232,8 +232,8 @@ def head_worth_showing(item: AttentionMap, texts: tuple[str, str] = ("", "")) ->
     """The head that says most of its texts (see `informative`), and the link that says most.
 
     The first of equal ones; None where none says more than uniform attention. Among blocks of
-    tokens, and where there is one head, there is nothing to choose. Positions of patches are no
-    distances in a line, which `informative` takes off.
+    tokens, and where there is one head, there is nothing to choose. A picture is read first where
+    its class token looks, which `informative` leaves out: there the mean over heads stays.
     """
     picture = item.key_side == "picture"
     if len(item.heads) == 1 or item.values == "signed" or item.is_pooled or picture:

@@ -11,6 +11,7 @@ from attnviz.core.errors import AttnvizError
 from attnviz.core.notices import hold, notices_to
 from attnviz.core.options import Options
 from attnviz.core.registry import DataKind
+from attnviz.renderers import Display
 from attnviz.renderers.reports import Data, Item
 from attnviz.runs.outputs import Presentable
 from attnviz.runs.reporting import item_of
@@ -53,9 +54,15 @@ class Findings(Presentable):
         return f"<Findings {self.command} · {count}{failed}>"
 
     def _repr_html_(self) -> str:
-        from html import escape
+        import io
 
-        return f"<pre>{escape(self.table())}</pre>"
+        from rich.console import Console
+        from rich.text import Text
+
+        display = Display(width=100, many=len(self.items) > 1, colors="truecolor")
+        console = Console(record=True, file=io.StringIO(), force_jupyter=False)
+        console.print(Text.from_ansi(self.render_as("table", display).decode()), soft_wrap=True)
+        return console.export_html(inline_styles=True, code_format="<pre>{code}</pre>")
 
 
 class CollectedReport:

@@ -44,6 +44,8 @@ from attnviz.core.registry import LENSES
 
 DRAWS = 10
 """Random rankings of a text whose measures are averaged as the baseline."""
+DIGITS = 5
+"""Scores that agree to so many decimals have one rank: else the rounding of float32 ranks flows."""
 MOST_FLOWS = 10**7
 """Most maximum-flow problems of one text, times the links of each."""
 MOST_HIDDEN = 200
@@ -78,14 +80,15 @@ class TokenScores:
     def correlation(self, scores: Numbers, losses: Numbers) -> float:
         """The mean over sides of the rank correlation of sizes."""
         sides = np.array([token.side for token in self.tokens])
-        pairs = ((abs(scores)[own], abs(losses)[own]) for own in (sides == s for s in set(sides)))
+        sizes = abs(scores).round(DIGITS)
+        pairs = ((sizes[own], abs(losses)[own]) for own in (sides == s for s in set(sides)))
         found = [rank_correlation(*pair) for pair in pairs]
         known = [one for one in found if np.isfinite(one)]
         return float(np.mean(known)) if known else float("nan")
 
     def sets_to_hide(self, scores: Numbers) -> list[tuple[TokenAt, ...]]:
         """The highest-ranked tokens of each share, then for each share all other tokens."""
-        tops = []
+        scores, tops = scores.round(DIGITS), []
         for share in LENS_SHARES:
             top = set[int]()
             for side in dict.fromkeys(token.side for token in self.tokens):
