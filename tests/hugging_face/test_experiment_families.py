@@ -477,3 +477,28 @@ def test_a_family_without_kernels_is_asked_for_gradients_and_switches_nothing_of
 def test_weights_that_no_gradient_reaches_are_refused_in_one_line():
     with pytest.raises(AttentionError, match="'xlnet' gives out copies of its weights"):
         experiment_of(asked("xlnet", make("xlnet"))).gradients()
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama", "gemma3_text", "mistral", "gpt_neox"])
+def test_a_causal_text_is_run_from_the_first_changed_token_on(name, monkeypatch):
+    model = make(name)
+    question = asked(name, model)
+    experiment = KernelExperiment(question)
+    length = experiment.tokens
+    changes = [
+        Intervention(links=(LinkAt("causal", row, 0, layer, 1),))
+        for layer in experiment.attention.main.layers
+        for row in (1, length // 2, length - 1)
+    ]
+    seen = []
+    kept = experiment._run_batch
+
+    def run_batch(*given, **named):
+        seen.extend(given[4:])
+        return kept(*given, **named)
+
+    monkeypatch.setattr(experiment, "_run_batch", run_batch)
+    found = list(experiment.run(changes))
+    assert length - 1 in seen, "no run of the last token alone"
+    monkeypatch.setattr(KernelExperiment, "_first_row", lambda *_: 0)
+    assert apart(found, list(experiment.run(changes))) < 1e-5

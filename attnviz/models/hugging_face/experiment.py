@@ -64,8 +64,9 @@ Score = Callable[[Any], Any]
 """Makes one number of a model's logits, whose gradients are taken."""
 COPIES = 6
 """Copies of a matrix while gradients are taken: weights, scores, both gradients, maps."""
-TOKENS = 4096
-"""Tokens that go through the model at once, in all runs of a batch together."""
+TOKENS = 1024, 4096
+"""Tokens that go through the model at once, in all runs of a batch together: those of more no
+longer fit a processor's cache, while a GPU (the second) wants many."""
 SCORES = 1 << 26
 """Scores that exist at once, 256 MB of them."""
 
@@ -117,10 +118,15 @@ class _ExplainedOutputs:
         self.rows = self.rows_of(logits.detach())
         self.is_choice = self.rows.shape[2] > 1 and self.kind != "regression"
 
-    def rows_of(self, logits: Tensor) -> Tensor:
-        """The logits of each output, (batch, outputs, choices); a classifier has one row."""
+    def rows_of(self, logits: Tensor, first: int = 0) -> Tensor:
+        """The logits of each output, (batch, outputs, choices); a classifier has one row.
+
+        The rows begin at a position, `first`, and outputs before it are left out.
+        """
         rows = logits[:, None] if logits.ndim == 2 else logits
-        return upcast_half(rows[:, [output.row for output in self.outputs]])
+        return upcast_half(
+            rows[:, [output.row - first for output in self.outputs if output.row >= first]]
+        )
 
     def chances(self, rows: Tensor) -> Tensor:
         """Log p of each output's choices, from their logits."""
@@ -179,7 +185,11 @@ class KernelExperiment(_ExplainedOutputs):
         self.numbers = defaultdict[str, list[int]](list)
         for number, call in enumerate(calls):
             self.numbers[self.paths[id(call.module)]].append(number)
-        self.tokens = max(call.query.shape[2] for call in calls)
+        self.tokens: int = max(call.query.shape[2] for call in calls)
+        self.memory = [
+            (getattr(call.module, "layer_idx", None), call.key.detach(), call.value.detach())
+            for call in calls
+        ]
         super().__init__(asked, getattr(output, "logits", None))
         self.choices = (self.rows if self._keeps_rows else output.logits)[0].numel()
 
@@ -188,19 +198,21 @@ class KernelExperiment(_ExplainedOutputs):
     ) -> Iterator[NDArray[np.floating]]:
         """Log-probabilities of each output's choices, (outputs, choices), for each change.
 
-        Changes that begin in one layer share a pass, and the layers below are not run again.
+        Changes that begin in one layer share a pass, and the layers below are not run again. Nor
+        are the tokens of a causal text before the first changed one.
         """
         self.passed = None
-        alike = defaultdict[int, list[int]](list)
+        alike = defaultdict[tuple[int, int], list[int]](list)
         for number, change in enumerate(changes):
-            alike[self._first_call(change)].append(number)
-        together = max(1, min(TOKENS // self.tokens, SCORES // self.choices))
+            alike[self._first_call(change), self._first_row(change)].append(number)
         found: dict[int, NDArray[np.floating]] = {}
-        for first, numbers in alike.items():
+        for (first, row), numbers in alike.items():
+            most = TOKENS[self.model.device.type == "cuda"] // (self.tokens - row)
+            together = max(1, min(most, SCORES // self.choices))
             for start in range(0, len(numbers), together):
                 some = numbers[start : start + together]
                 batch = [changes[number] for number in some]
-                scores = self._run_batch(batch, first, self.blocks, instead)
+                scores = self._run_batch(batch, first, self.blocks, instead, row)
                 found |= dict(zip(some, scores.cpu().numpy(), strict=True))
         return (found[number] for number in range(len(changes)))
 
@@ -375,38 +387,93 @@ class KernelExperiment(_ExplainedOutputs):
                 return number
         return len(self.places)
 
+    @cached_property
+    def remembers(self) -> bool:
+        """Whether the model, given keys and values of a text's start, gives the same answer."""
+        import torch
+
+        inputs = {**self.asked.inputs}
+        numbers = [number for number, *_ in self.memory]
+        row = min(self.tokens - 1, max(output.row for output in self.outputs))
+        plain = {one.stream for one in self.attention.maps} == {"causal"} and all(self.places)
+        plain = plain and inputs.keys() <= {"input_ids", "attention_mask", "use_cache"}
+        if not plain or row < 1 or numbers != [*range(len(numbers))]:
+            return False
+        if not inputs.get("attention_mask", torch.ones(1)).all():
+            return False
+        for first in (0, len(numbers) // 2):
+            try:
+                found = self._run_batch([Intervention()], first, self.blocks, row=row)
+            except ModelError:
+                return False
+            if not torch.allclose(found, self.chances(self.rows), atol=1e-5, equal_nan=True):
+                return False
+        return True
+
+    def _first_row(self, change: Intervention) -> int:
+        """A row before which a change of a causal text changes nothing, or 0."""
+        heads = any(change.heads_of(*place) for place in self.places if place)
+        if not change.links or change.tokens or heads or not self.remembers:
+            return 0
+        # Few lengths, so that changes share passes: 1, 2, 4 … tokens before the end.
+        left = self.tokens - min(link.query for link in change.links)
+        return max(self.tokens - (1 << (left - 1).bit_length()), 0)
+
+    def _cache(self, row: int, count: int) -> Any:
+        """The keys and values of the tokens before a row, for a batch."""
+        from transformers import DynamicCache
+
+        cache = DynamicCache()
+        for number, *pair in self.memory:
+            cache.update(*(one[:, :, :row].expand(count, -1, -1, -1) for one in pair), number)
+        return cache
+
     def _run_batch(
         self,
         changes: Sequence[Intervention],
         first: int,
         blocks: Sequence[Block],
         instead: HeadOutputs | None = None,
+        row: int = 0,
     ) -> Tensor:
         """Log-probabilities (changes, outputs, choices), from one pass.
 
-        The blocks that lie before the first changed call are not run.
+        The blocks that lie before the first changed call are not run, nor the tokens before `row`.
         """
         import torch
 
         count = len(changes)
         inputs = repeat_batch(dict(self.asked.inputs), count)
         done = [block for block in blocks if block.calls.stop <= first]
-        edit = self._edit(changes, instead, {number for block in done for number in block.calls})
+        numbers = {number for block in done for number in block.calls}
+        edit = self._edit(changes, instead, numbers, row)
+        if row:
+            inputs["input_ids"] = inputs["input_ids"][:, row:]
+            inputs |= {"past_key_values": self._cache(row, count), "use_cache": True}
         if self._keeps_rows:
-            rows = [output.row for output in self.outputs]
+            rows = [output.row - row for output in self.outputs if output.row >= row]
             inputs["logits_to_keep"] = torch.tensor(rows, device=self.model.device)
         with self._run_guarded(), torch.no_grad(), watch_kernels(edit), ExitStack() as stack:
             for block in done:
-                stack.enter_context(skip_module(block.module, repeat_batch(block.returned, count)))
+                returned = map_tensors(block.returned, lambda one: one[:, row:] if row else one)
+                stack.enter_context(skip_module(block.module, repeat_batch(returned, count)))
             logits = self.model(**inputs).logits
-            return self.chances(upcast_half(logits) if self._keeps_rows else self.rows_of(logits))
+            kept = upcast_half(logits) if self._keeps_rows else self.rows_of(logits, row)
+            later = [number for number, output in enumerate(self.outputs) if output.row >= row]
+            found = self.chances(self.rows).repeat(count, 1, 1)
+            found[:, later] = self.chances(kept)
+            return found
 
     def _edit(
-        self, changes: Sequence[Intervention], instead: HeadOutputs | None, done: Iterable[int] = ()
+        self,
+        changes: Sequence[Intervention],
+        instead: HeadOutputs | None,
+        done: Iterable[int] = (),
+        row: int = 0,
     ) -> Callable[[Call], Any]:
         """The watch that makes each change of a batch in a kernel call's output.
 
-        A pass skips the calls whose numbers are `done`.
+        A pass skips the calls whose numbers are `done`, and begins at a row.
         """
         # A model that writes calls each module again and again.
         turns = {
@@ -419,7 +486,7 @@ class KernelExperiment(_ExplainedOutputs):
             place = None if turn is None else next(turn)
             if place is None:
                 return None
-            return change_output(call, changes, place, self.sides[place[0]], instead)
+            return change_output(call, changes, place, self.sides[place[0]], instead, row)
 
         return edit
 

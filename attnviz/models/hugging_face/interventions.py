@@ -34,12 +34,16 @@ def change_output(
     place: tuple[str, str],
     sides: tuple[str, str],
     instead: HeadOutputs | None,
+    start: int = 0,
 ) -> Any:
-    """A call's output (batch, queries, heads, value size) with each item's change made."""
+    """A call's output (batch, queries, heads, value size) with each item's change made.
+
+    Its first query is that of position `start`.
+    """
     import torch
 
     batch, queries, heads, _ = call.output.shape
-    shape = (heads, queries, call.key.shape[2])
+    shape = (heads, start + queries, call.key.shape[2])
     found, hidden = call.output.clone(), {}
     for number, change in enumerate(changes):
         for head in change.heads_of(*place):
@@ -47,7 +51,7 @@ def change_output(
             found[number, :, head] = torch.as_tensor(rows).to(found)
         cells = change.hidden_cells(*place, sides, shape)
         if cells is not None:
-            hidden[number] = cells
+            hidden[number] = cells[:, start:]
     for rows, kept in without_keys(call, hidden, batch) if hidden else ():
         found[rows] = kept[rows]
     return found
