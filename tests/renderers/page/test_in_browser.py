@@ -404,8 +404,8 @@ def test_patches_lie_over_their_picture_and_keys_choose_the_query(open_page: Ope
     assert opened.fragment()["row"] == "1"  # from the class token to the first patch
     box = opened.tab.locator(".image canvas:not(.ramp)").bounding_box()
     opened.tab.mouse.move(box["x"] + box["width"] * 0.75, box["y"] + box["height"] * 0.25)
-    assert "patch 1 2 attends to patch 1 2" in opened.text("#readout .link")
-    assert abs(pointed_at(opened) - attention.weights[0, 0, 2, 2]) <= CLOSE
+    assert "patch 0 1 attends to patch 1 2" in opened.text("#readout .link")
+    assert abs(pointed_at(opened) - attention.weights[0, 0, 1, 2]) <= CLOSE
     opened.tab.mouse.click(box["x"] + box["width"] * 0.25, box["y"] + box["height"] * 0.75)
     assert opened.fragment()["row"] == "3"
     root = ElementTree.fromstring(opened.download("svg"))
@@ -545,7 +545,7 @@ def test_every_key_of_the_list_does_what_it_says(open_page: Open) -> None:
         ("w", "unit", "words"),
         ("s", "specials", "drop"),
         ("c", "colors", "sunset"),
-        ("r", "range", "view"),
+        ("r", "range", "shared"),
         ("3", "view", "lines"),
     ):
         opened.key(key)

@@ -260,7 +260,7 @@ def test_lenses_are_pythons(open_page: Open, live_page: str, lens: str) -> None:
 
 def test_the_address_restores_everything(open_page: Open, live_page: str) -> None:
     opened = answered(open_page(live_page))
-    opened.tab.locator("#text").fill("She gave him the old book.")
+    opened.tab.locator("#text").fill("She gave him the old manuscript.")
     answered(opened)
     opened.tab.get_by_role("button", name="Two sentences").click()
     opened.tab.locator("#text2").fill("He reads carefully.")

@@ -143,7 +143,7 @@ export class SvgSurface {
   }
 
   /**
-   * @param {HTMLCanvasElement} image
+   * @param {HTMLCanvasElement | HTMLImageElement} image
    * @param {number[]} place x, y, width and height
    */
   drawImage(image, ...place) {
@@ -151,7 +151,7 @@ export class SvgSurface {
     this.parts.push(
       `<image x="${x}" y="${y}" width="${width}" height="${height}" ` +
         `preserveAspectRatio="none" style="image-rendering:pixelated" ` +
-        `href="${image.toDataURL("image/png")}"/>`,
+        `href="${image instanceof HTMLImageElement ? image.src : image.toDataURL("image/png")}"/>`,
     );
   }
 
