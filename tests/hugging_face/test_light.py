@@ -268,6 +268,17 @@ def test_half_precision_is_widened_as_it_is_read(
     np.testing.assert_allclose(found.weights, eager_weights(model.float(), tokenizer), atol=1e-5)
 
 
+def test_keys_for_cutting_and_padding_change_no_token(llama: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(llama, tmp_path / "model")
+    file = folder / "tokenizer_config.json"
+    keys = {"max_length": 4, "stride": 1, "truncation_strategy": "longest_first"}
+    keys |= {"pad_to_multiple_of": 64, "pad_token_type_id": 1, "truncation_side": "left"}
+    file.write_text(json.dumps({**json.loads(file.read_text()), **keys}))
+    (_, mine), (_, theirs) = (ask(folder, arithmetic=name) for name in ("light", "torch"))
+    assert mine.main.query_tokens == theirs.main.query_tokens
+    assert len(mine.main.query_tokens) > 4
+
+
 @pytest.mark.parametrize(
     ("file", "changes", "why"),
     [

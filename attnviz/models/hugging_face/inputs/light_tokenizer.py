@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 
 FREE = (
     "chat_template clean_up_tokenization_spaces errors init_inputs is_local legacy "
-    "local_files_only model_input_names model_max_length name_or_path padding_side "
-    "special_tokens_map_file spaces_between_special_tokens tokenizer_class tokenizer_file "
-    "truncation_side use_default_system_prompt"
+    "local_files_only max_length model_input_names model_max_length name_or_path "
+    "pad_to_multiple_of pad_token_type_id padding_side special_tokens_map_file "
+    "spaces_between_special_tokens stride tokenizer_class tokenizer_file truncation_side "
+    "truncation_strategy use_default_system_prompt"
 )
 """Keys of tokenizer_config.json that no token depends on, or that are read here."""
 CHOICES: Mapping[str, tuple[Any, ...]] = {
