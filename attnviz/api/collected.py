@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attnviz.api.arguments import in_evaluation
+from attnviz.core.attention_map import Attention
 from attnviz.core.errors import AttnvizError
 from attnviz.core.notices import hold, notices_to
 from attnviz.core.options import Options
@@ -14,10 +15,7 @@ from attnviz.core.registry import DataKind
 from attnviz.renderers.reports import Data, Item
 from attnviz.runs.outputs import Presentable
 from attnviz.runs.reporting import item_of
-
-if TYPE_CHECKING:
-    from attnviz.core.attention_map import Attention
-    from attnviz.storage.texts import BadText, Text
+from attnviz.storage.texts import BadText, Text
 
 
 class Findings(Presentable):

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnviz.core.errors import InputError, NotFiniteError, choose
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 Values = Literal["share", "signed"]
 """What a cell may hold: a "share" of a row's attention from 0 to 1 (rows may sum to less, or after

@@ -6,14 +6,10 @@ Streaming Language Models with Attention Sinks"); in a causal model it is the fi
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+from numpy.typing import NDArray
 
 from attnviz.core.attention_map import AttentionMap
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 SINK_SHARE, BEYOND_UNIFORM = 0.3, 1.5
 """The share of all attention that a sink holds at least, and how many times that of uniform

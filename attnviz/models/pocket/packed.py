@@ -13,16 +13,14 @@ import unicodedata
 from collections.abc import Iterable
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnviz.models.light.weights import StoredWeights
 from attnviz.models.pocket.card import FOLDER, read_model_file
 from attnviz.models.pocket.text import SPECIALS
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 FREQUENT = 2000
 """Pieces that merge first, so that they are the most frequent."""

@@ -16,10 +16,12 @@ from fnmatch import fnmatchcase
 from functools import wraps
 from inspect import getattr_static
 from threading import get_ident
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import ref
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch.nn import functional
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
@@ -41,10 +43,6 @@ from attnviz.models.watch.kernels import (
 )
 from attnviz.models.watch.lineage import TorchCall, Whole
 from attnviz.models.watch.products import Mixture
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 HEADS = ("num_heads", "n_heads", "n_head", "nhead", "heads", "num_attention_heads")
 """What modules call the number of their heads."""

@@ -11,13 +11,14 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token, not_finite
 from attnviz.core.errors import AttentionError, ModelError, UsageError
+from attnviz.core.lens_inputs import ValueVectors
 from attnviz.core.locks import thread_hook
 from attnviz.core.options import InMemoryModel
 from attnviz.core.query import Picture, Query
@@ -46,9 +47,6 @@ from attnviz.models.hugging_face.vision.pictures import (
     pixels,
     seen_box,
 )
-
-if TYPE_CHECKING:
-    from attnviz.core.lens_inputs import ValueVectors
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
