@@ -101,7 +101,7 @@ def test_rows_have_one_header_and_csv_quotes_its_fields() -> None:
 
 def test_a_format_without_its_form_is_refused_in_one_line() -> None:
     with pytest.raises(UsageError, match="choose -f json"):
-        FORMATS["csv"].load_report()(Display()).add(Data(), tuple)
+        make_renderer("csv", Display(), "heads").add(Data(), tuple)
 
 
 def test_pictures_have_an_option_and_a_method_each() -> None:

@@ -108,7 +108,7 @@ FORMATS: dict[str, Format] = {
         "data.maps:NpzRenderer",
         ".npz",
         "arrays",
-        "reports:NpzReport",
+        "reports:TextReport",
         binary=True,
     ),
     "parquet": Format(
@@ -125,18 +125,18 @@ FORMATS: dict[str, Format] = {
     ),
     "pharaoh": Format(
         "The links of a pair's words on one line, as word aligners write them: 0-0 2-1.",
-        "reports:PharaohReport",
+        "reports:TextReport",
         ".txt",
         "links",
     ),
     "textgrid": Format(
         "Words with their times, as Praat reads them.",
-        "reports:TextGridReport",
+        "reports:TextReport",
         ".textgrid",
         "textgrid",
     ),
     "vtt": Format(
-        "Words with their times as WebVTT, a cue each.", "reports:VttReport", ".vtt", "vtt"
+        "Words with their times as WebVTT, a cue each.", "reports:TextReport", ".vtt", "vtt"
     ),
     "none": Format("Nothing on stdout.", "data.maps:NoRenderer", "", "nothing"),
 }
