@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from inspect import unwrap
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Unpack, get_type_hints
 
 import numpy as np
 
-from attnviz.core.errors import UsageError, check_arguments
+from attnviz.core.errors import UsageError
 from attnviz.core.options import Choice, LookOptions
+from attnviz.core.values import check_value
 from attnviz.renderers.reports import Data, Item
 from attnviz.runs.outputs import save_figure
 from attnviz.runs.pipeline import Result, as_result
@@ -200,7 +202,10 @@ def watch(  # noqa: PLR0913 - what a caller may choose, by name
     Raises:
         UsageError: an option out of its range.
     """
-    check_arguments(watch, locals())
+    given = locals()
+    for name, kind in get_type_hints(unwrap(watch)).items():
+        if name in given:
+            check_value(name, given[name], kind)
     import torch
 
     from attnviz.models.hugging_face.capture.region import Region
