@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core.attention_map import AttentionMap, Link
-from attnviz.core.sinks import word_cells
+from attnviz.core.tokens import word_cells
 
 
 def strongest_links(item: AttentionMap, count: int, *, between_words: bool = True) -> list[Link]:

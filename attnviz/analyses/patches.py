@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.lenses.flow import UNIT as FLOW
+from attnviz.analyses.lenses.rollout import UNIT as FLOW
 from attnviz.analyses.links import link_at
 from attnviz.analyses.select import reduce_map
 from attnviz.analyses.view import describe_run, head_lines

@@ -26,8 +26,7 @@ from attnviz.core.attention_map import (
 )
 from attnviz.core.errors import InputError, UsageError, choose
 from attnviz.core.options import Special, names_in
-from attnviz.core.sinks import BEYOND_UNIFORM, SINK_SHARE
-from attnviz.core.tokens import text_places
+from attnviz.core.tokens import BEYOND_UNIFORM, SINK_SHARE, text_places
 
 
 def label_tokens(attention: Attention, labels: Sequence[str]) -> Attention:

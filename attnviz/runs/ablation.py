@@ -45,8 +45,10 @@ from attnviz.renderers.text.ablation_table import (
     ablation_npz,
     ablation_table,
     ablation_tsv,
+    lenses_json,
+    lenses_table,
+    lenses_tsv,
 )
-from attnviz.renderers.text.lenses import lenses_json, lenses_table, lenses_tsv
 from attnviz.runs.inputs import TextInput
 from attnviz.runs.many_texts import Made, Record
 from attnviz.runs.reporting import RunReport, good_results

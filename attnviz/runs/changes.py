@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnviz.analyses.compare import compare_effects, compare_maps
-from attnviz.analyses.history import HistoryStudy
+from attnviz.analyses.compare import HistoryStudy, compare_effects, compare_maps
 from attnviz.analyses.view import describe_run
 from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.core.effects import SavedEffects
@@ -31,7 +30,7 @@ from attnviz.renderers.text.comparison import (
     effects_tsv,
     head_name,
 )
-from attnviz.renderers.text.history_table import history_json, history_table, history_tsv
+from attnviz.renderers.text.head_tables import history_json, history_table, history_tsv
 from attnviz.runs.outputs import draw_difference, page_html
 from attnviz.runs.pipeline import Result, apply_choice, attend_one, check_choice
 from attnviz.storage.matrices import read_bytes

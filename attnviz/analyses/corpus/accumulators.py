@@ -14,8 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.analyses.corpus.figures import COUNT, MEASURED, ROWS, PairTable, head_statistics
-from attnviz.analyses.corpus.samples import Samples
-from attnviz.analyses.corpus.strongest import Strongest, as_document, from_document, source_text
+from attnviz.analyses.corpus.samples import (
+    Samples,
+    Strongest,
+    as_document,
+    from_document,
+    source_text,
+)
 from attnviz.analyses.corpus.words import Vocabulary, classes_of, in_words, read_axis
 from attnviz.analyses.heads import measure_heads
 from attnviz.analyses.masks import MeasuredMap, check_measurable

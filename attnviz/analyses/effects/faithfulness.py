@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 
 from attnviz.analyses.effects.links import effects_of, rank_correlation
 from attnviz.analyses.lenses.effect import effects_of_maps
-from attnviz.analyses.lenses.flow import flows
 from attnviz.analyses.lenses.layered import layer_graph
+from attnviz.analyses.lenses.rollout import flows
 from attnviz.analyses.measures.intervals import means_over
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance
 from attnviz.core.effects import (

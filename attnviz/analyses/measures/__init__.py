@@ -81,7 +81,7 @@ MEASURES: dict[str, Measure] = {
     ),
     "induction": Measure(
         "On a repeated sequence, share that goes to the token after the earlier copy.",
-        "repetition:induction",
+        "shares:induction",
         "ind",
         "acts",
         (0, 158, 115),
@@ -89,7 +89,7 @@ MEASURES: dict[str, Measure] = {
     ),
     "duplicate": Measure(
         "On a repeated sequence, share that goes to the earlier copy of the token.",
-        "repetition:duplicate",
+        "shares:duplicate",
         "dup",
         "acts",
         (140, 211, 184),

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from attnviz.analyses.masks import MeasuredMap, Numbers, within_one_text
 from attnviz.core.attention_map import AttentionMap, Token, known_mean
 from attnviz.core.measures import HeadMeasure
-from attnviz.core.sinks import word_cells
-from attnviz.core.tokens import text_places
+from attnviz.core.tokens import text_places, word_cells
 
 _PATCH = re.compile(r"(\d+),(\d+)")
 LEAST_WORDS = 3

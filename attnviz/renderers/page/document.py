@@ -32,7 +32,7 @@ from attnviz.core.attention_map import (
 )
 from attnviz.core.errors import InputError
 from attnviz.core.measures import HeadMeasure, mass_note
-from attnviz.core.sinks import sink_place
+from attnviz.core.tokens import sink_place
 from attnviz.renderers.colors import scale_of
 from attnviz.renderers.page.data import (
     FINE_LEVELS,

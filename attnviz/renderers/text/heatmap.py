@@ -17,11 +17,11 @@ from rich.text import Text
 from attnviz.core.attention_map import Attention, AttentionMap, Token
 from attnviz.core.measures import View
 from attnviz.renderers import Display, Views
-from attnviz.renderers.blocks import block_peaks
 from attnviz.renderers.colors import (
     NO_VALUE,
     Limits,
     beyond_note,
+    block_peaks,
     color_of,
     hex_of,
     no_value_note,
