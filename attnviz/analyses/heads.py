@@ -18,7 +18,7 @@ from attnviz.analyses.view import describe_run
 from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.core.errors import UsageError, choose
 from attnviz.core.measures import EFFECT, HeadMeasure, HeadReport, HeadRow, Meaning, Role
-from attnviz.core.notices import merged, notify
+from attnviz.core.notices import merge_notices, notify
 from attnviz.core.plugins import INTERRUPTIONS, error_line
 from attnviz.core.registry import MEASURES, Measure
 
@@ -75,7 +75,7 @@ def measure_heads(
     subject = item if isinstance(item, MeasuredMap) else MeasuredMap(item)
     check_measurable(subject.item)
     found = {
-        name: _measured(name, entry, subject)
+        name: _run_measure(name, entry, subject)
         for name, entry in MEASURES.items()
         if repeated is None or entry.repeated == repeated
     }
@@ -83,7 +83,7 @@ def measure_heads(
     return {name: measure for name, measure in found.items() if measure is not None}
 
 
-def _measured(name: str, entry: Measure, subject: MeasuredMap) -> HeadMeasure | None:
+def _run_measure(name: str, entry: Measure, subject: MeasuredMap) -> HeadMeasure | None:
     """One measure; None where it says nothing of the map, or fails in another package's code."""
     try:
         found: HeadMeasure | None = entry.load()(subject)
@@ -130,7 +130,7 @@ class HeadStudy:
             check_measurable(item)
         self.first = self.first or attention
         self.texts += 1
-        self.notes = merged((*self.notes, *attention.provenance.notes))
+        self.notes = merge_notices((*self.notes, *attention.provenance.notes))
         for place, item in enumerate(attention.maps):
             subject = MeasuredMap(item, attention.texts_of(item))
             kinds = None if repeats else False

@@ -13,7 +13,7 @@ from attnviz.analyses.lenses.rollout import UNIT as FLOW
 from attnviz.analyses.links import link_at
 from attnviz.analyses.select import reduce_map
 from attnviz.analyses.view import describe_run, head_lines
-from attnviz.core.attention_map import Attention, AttentionMap, Measured, Token, known_mean
+from attnviz.core.attention_map import Attention, AttentionMap, MeasuredLink, Token, known_mean
 from attnviz.core.errors import UsageError, is_number
 from attnviz.core.measures import Link, View
 from attnviz.core.registry import LENSES
@@ -40,7 +40,7 @@ def _looking(
 ) -> Attention:
     """The one query's maps, with the links of its place."""
 
-    def its(one: Measured) -> Measured | None:
+    def its(one: MeasuredLink) -> MeasuredLink | None:
         link = replace(one.link, query_position=0)
         return replace(one, link=link) if one.link.query_position == place else None
 

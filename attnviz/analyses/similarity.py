@@ -18,7 +18,7 @@ from attnviz.analyses.masks import check_measurable
 from attnviz.analyses.view import describe_run
 from attnviz.core.attention_map import Attention, AttentionMap, known_mean
 from attnviz.core.measures import SimilarityReport
-from attnviz.core.notices import merged
+from attnviz.core.notices import merge_notices
 
 Square = NDArray[np.float64]
 
@@ -71,7 +71,7 @@ class SimilarityStudy:
         """Compare the heads on one more text."""
         self.first = self.first or attention
         self.texts += 1
-        self.notes = merged((*self.notes, *attention.provenance.notes))
+        self.notes = merge_notices((*self.notes, *attention.provenance.notes))
         found = head_divergences(attention.main)
         self.total = self.total + np.nan_to_num(found)
         self.counts = self.counts + ~np.isnan(found)

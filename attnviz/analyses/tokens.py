@@ -20,7 +20,7 @@ from attnviz.core.attention_map import (
     IMPLIED,
     Attention,
     AttentionMap,
-    Measured,
+    MeasuredLink,
     Token,
     check_single_tokens,
 )
@@ -111,7 +111,7 @@ def treat_special(attention: Attention, how: str) -> Attention:
         notes = (f"special tokens were left out; they held {held}; rows {sums}",)
     before = {item.stream: item for item in attention.maps}
 
-    def move_link(one: Measured) -> Measured | None:
+    def move_link(one: MeasuredLink) -> MeasuredLink | None:
         item, link = before.get(one.stream), one.link
         if item is None:
             return None

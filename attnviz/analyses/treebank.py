@@ -19,7 +19,7 @@ from attnviz.analyses.view import describe_run
 from attnviz.analyses.words import merge_words
 from attnviz.core.attention_map import Attention, AttentionMap, Token
 from attnviz.core.measures import Finding, Relation, TreebankReport
-from attnviz.core.notices import merged
+from attnviz.core.notices import merge_notices
 from attnviz.storage.conllu import ROOT, Sentence
 
 NOTHING = -1
@@ -60,7 +60,7 @@ class TreebankStudy:
         """Score every head on one sentence."""
         check_measurable(attention.main)
         self.first = self.first or attention
-        self.notes = merged((*self.notes, *attention.provenance.notes))
+        self.notes = merge_notices((*self.notes, *attention.provenance.notes))
         self.sentences += 1
         item = attention.main
         placed = [number for number, word in enumerate(sentence.words) if word.end > word.start]

@@ -84,7 +84,7 @@ class CollectedReport:
 
     hold = say
 
-    def counted(
+    def progress(
         self, total: Callable[[], int | None] | None
     ) -> AbstractContextManager[Callable[[int], None]]:
         """Nobody watches how far it has come."""
@@ -96,7 +96,7 @@ class CollectedReport:
 
 
 @contextmanager
-def collecting(command: str, kind: DataKind, options: Options) -> Iterator[CollectedReport]:
+def collect(command: str, kind: DataKind, options: Options) -> Iterator[CollectedReport]:
     """A report for the work of the block, which has the model to itself meanwhile.
 
     Raises:

@@ -19,7 +19,7 @@ from attnviz.api.arguments import (
     read_options,
     read_texts,
 )
-from attnviz.api.collected import Findings, collecting
+from attnviz.api.collected import Findings, collect
 from attnviz.core.attention_map import Attention
 from attnviz.core.errors import UsageError, choose, in_short
 from attnviz.core.options import InMemoryMaps, Options
@@ -100,11 +100,11 @@ def heads(
         others = {"text": text, "input": input, "role": role, "similar": similar}
         others |= {"no_repeat": no_repeat, "sort": sort != "role", "cross": cross}
         check_treebank({**others, "effect": effect})
-        with collecting("heads", "heads", how) as report:
+        with collect("heads", "heads", how) as report:
             report_relations(treebank, how, report)
         return report.found
     texts = read_texts("heads", text, input, how.many, pairs=cross)
-    with collecting("heads", "heads", how) as report:
+    with collect("heads", "heads", how) as report:
         report_heads(asked, texts, how, report)
     return report.found
 
@@ -178,7 +178,7 @@ def corpus(
             raise UsageError("checkpoint= continues a run over a file: give the texts as a file")
         journal = CorpusJournal(checkpoint, asked.question(given, how))
         how = replace(how, many=replace(how.many, resume=True))
-    with collecting("corpus", "corpus", how) as report:
+    with collect("corpus", "corpus", how) as report:
         report_corpus(asked, given, how, report, journal=journal)
     return report.found
 
@@ -215,7 +215,7 @@ def align(
     name = str(file) if isinstance(file, str | Path) else None
     texts = read_texts("align", None if name else file, name, how.many, pairs=True, keep_blank=True)
     gold = None if score is None else read_gold_file(score)
-    with collecting("align", "alignment" if gold is None else "scores", how) as report:
+    with collect("align", "alignment" if gold is None else "scores", how) as report:
         if gold is None:
             report_links(work, texts, how, report)
         else:
@@ -239,7 +239,7 @@ def history(
     """
     how = read_options(options)
     check_choice(how.choice)
-    with collecting("history", "history", how) as report:
+    with collect("history", "history", how) as report:
         item, found = training_history(folder, how.choice)
         report.add(item)
     check_changes(last_drifts(found), "heads", fail_above)

@@ -269,7 +269,7 @@ class Report(AbstractContextManager["Report"]):
         if done:
             self.say_done(done)
 
-    def counted(
+    def progress(
         self, total: Callable[[], int | None] | None
     ) -> AbstractContextManager[Callable[[int], None]]:
         """A function that takes how many more records are done; a terminal shows a progress bar.

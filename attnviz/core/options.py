@@ -545,7 +545,7 @@ def refuse_old_option(name: str, command: str) -> None:
             raise UsageError(f"unknown option '{name}': {f'write {known}' if new else value}")
 
 
-def _declared(half: Any) -> dict[str, tuple[Any, Option]]:
+def _declarations_of(half: Any) -> dict[str, tuple[Any, Option]]:
     types = get_type_hints(half)
     return {
         item.name: (_shell_type(types[item.name]), item.metadata["option"]) for item in fields(half)
@@ -560,6 +560,6 @@ def _shell_type(annotation: Any) -> Any:
 
 
 DECLARED: dict[Any, dict[str, tuple[Any, Option]]] = {
-    half: _declared(half) for half in (Origin, Choice, Output, Many, Look)
+    half: _declarations_of(half) for half in (Origin, Choice, Output, Many, Look)
 }
 """The type and the declaration of every shared option, by the part that it belongs to."""

@@ -54,7 +54,7 @@ def check_value(name: str, value: Any, annotation: Any, about: Any = None) -> An
     if isinstance(about, str) or isinstance(value, InMemory) or not known:
         return value
     for one in allowed:
-        if (made := _made(one, value, name)) is not None:
+        if (made := _convert(one, value, name)) is not None:
             return check_range(name, made, about) if one in (int, float) else made
     words = in_words(
         str(getattr(one, "__name__", one) if one not in SEVERAL else one) for one in allowed
@@ -63,7 +63,7 @@ def check_value(name: str, value: Any, annotation: Any, about: Any = None) -> An
     raise UsageError(f"{name}={in_short(value)} is no {words}")
 
 
-def _made(kind: Any, value: Any, name: str) -> Any:
+def _convert(kind: Any, value: Any, name: str) -> Any:
     """The value as one of the types that it may be; None: it is none of it."""
     if get_origin(kind) is Literal:
         return choose(value, get_args(kind), name) if isinstance(value, str) else None

@@ -162,7 +162,7 @@ class Results(UnbatchedSource):
         return next(self.attentions)
 
 
-class Dumped(UnbatchedSource):
+class DumpedTexts(UnbatchedSource):
     """Texts of a dump in order: the first text given is the first of the file, and so on."""
 
     def __init__(self, attentions: Sequence[Dump], path: Path) -> None:

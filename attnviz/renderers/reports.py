@@ -145,12 +145,12 @@ def listing(
 
     from attnviz.renderers.printable import printable
 
-    def spelled(cell: Any) -> str:
+    def spell(cell: Any) -> str:
         """A number in three digits; a name may come from a folder, which anything may be called."""
         text = f"{cell:.3f}" if isinstance(cell, float) else str(cell)
         return printable(text) if text else ""
 
-    rows = [list(map(spelled, row)) for row in values]
+    rows = [list(map(spell, row)) for row in values]
 
     def table(display: Display) -> str:
         shown = [columns, *rows] if titled else rows

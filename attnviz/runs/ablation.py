@@ -32,7 +32,7 @@ from attnviz.core.effects import (
     label_of,
 )
 from attnviz.core.errors import AttnvizError, InputError, UsageError
-from attnviz.core.notices import merged
+from attnviz.core.notices import merge_notices
 from attnviz.core.options import Options
 from attnviz.core.query import Query
 from attnviz.core.registry import Command
@@ -181,7 +181,7 @@ class AblationStudy:
         """Take in the report of one text."""
         self.first = self.first or report
         self.texts += 1
-        self.notes = merged((*self.notes, *report.notes))
+        self.notes = merge_notices((*self.notes, *report.notes))
         for number, effect in enumerate(report.effects):
             key = effect.label if report.together is None else number
             self.found[key].append(replace(effect, of_outputs=()))

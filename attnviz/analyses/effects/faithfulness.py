@@ -38,7 +38,7 @@ from attnviz.core.effects import (
 )
 from attnviz.core.errors import AttentionError, InputError, ModelError, UsageError, in_words
 from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
-from attnviz.core.notices import merged
+from attnviz.core.notices import merge_notices
 from attnviz.core.plugins import INTERRUPTIONS
 from attnviz.core.registry import LENSES
 
@@ -285,7 +285,8 @@ def lens_report(texts: Sequence[TextFaithfulness]) -> LensReport:
         len(texts),
         () if several else first.tokens,
         replace(
-            first.provenance, notes=merged(one for text in texts for one in text.provenance.notes)
+            first.provenance,
+            notes=merge_notices(one for text in texts for one in text.provenance.notes),
         ),
     )
 

@@ -55,7 +55,7 @@ MIXING = lineage.PRODUCTS | lineage.PROJECTIONS | {"add", "sub", "add_", "sub_"}
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WatchRequest:
     """What to keep.
 
     Attributes:
@@ -153,7 +153,7 @@ def _aside(method: Callable[..., Any]) -> Callable[..., Any]:
 class AttentionObserver(TorchFunctionMode):
     """Sees every torch function, and keeps the attention among them in `seen`."""
 
-    def __init__(self, model: Any, wanted: Wanted) -> None:
+    def __init__(self, model: Any, wanted: WatchRequest) -> None:
         super().__init__()
         self.model, self.wanted, self.seen = model, wanted, WatchLog()
         self.lineage = lineage.Lineage()
@@ -451,7 +451,7 @@ _ACTIVE = list[AttentionObserver]()
 
 
 @contextmanager
-def observe(model: Any, wanted: Wanted, *, eager: bool = False) -> Iterator[WatchLog]:
+def observe(model: Any, wanted: WatchRequest, *, eager: bool = False) -> Iterator[WatchLog]:
     """Watch a block of code; everything is as before when it ends.
 
     Args:

@@ -25,7 +25,7 @@ from attnviz.core.attention_map import (
     LINK_LISTS,
     Attention,
     AttentionMap,
-    Measured,
+    MeasuredLink,
     Projections,
     Provenance,
     Token,
@@ -305,7 +305,7 @@ def _effects(attention: Attention, item: AttentionMap) -> list[dict[str, Any]]:
     """Lists of links with their effects; a link has a place only if the page shows its cell."""
     rows, columns = len(item.query_tokens), len(item.key_tokens)
 
-    def document(one: Measured) -> dict[str, Any]:
+    def document(one: MeasuredLink) -> dict[str, Any]:
         link = one.link
         inside = link.query_position < rows and link.key_position < columns and not item.is_pooled
         there = inside and link.layer in item.layers and link.head in item.heads

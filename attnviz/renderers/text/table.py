@@ -19,7 +19,7 @@ from attnviz.core.attention_map import (
     AttentionMap,
     HeadLine,
     Link,
-    Measured,
+    MeasuredLink,
     Token,
     View,
 )
@@ -253,7 +253,7 @@ class TableRenderer(TextRenderer):
                 yield [Text(title, style="dim"), _effect_table(attention, links)]
 
 
-def _effect_table(attention: Attention, links: Sequence[Measured]) -> Table:
+def _effect_table(attention: Attention, links: Sequence[MeasuredLink]) -> Table:
     """Links with their places, weights and effects."""
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     columns = ["link", "", "weight", "estimated"]
@@ -274,7 +274,7 @@ def _effect_table(attention: Attention, links: Sequence[Measured]) -> Table:
     return table
 
 
-def _ends(attention: Attention, one: Measured) -> tuple[str, str]:
+def _ends(attention: Attention, one: MeasuredLink) -> tuple[str, str]:
     """The names of a link's tokens in their map, or their texts if the map lacks them."""
     link, streams = one.link, [item.stream for item in attention.maps]
     item = attention.maps[streams.index(one.stream)] if one.stream in streams else attention.main
