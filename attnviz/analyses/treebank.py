@@ -22,7 +22,7 @@ from attnviz.core.measures import Finding, Relation, TreebankReport
 from attnviz.core.notices import merge_notices
 from attnviz.storage.conllu import ROOT, Sentence
 
-NOTHING = -1
+NOTHING = -1  # argmax alone would name the first key of an empty row
 TOWARDS = ("head", "dependent")
 
 

@@ -91,8 +91,8 @@ def heads(
         compares=True,
     )
     how = read_options(options)
-    if isinstance(text, Attention) or _are_maps(text):
-        maps: Any = (text,) if isinstance(text, Attention) else tuple(text)  # type: ignore[arg-type]
+    maps: Any = tuple(text) if isinstance(text, list | tuple) else (text,)
+    if maps and all(isinstance(one, Attention) for one in maps):
         how = replace(how, origin=replace(how.origin, weights=InMemoryMaps(maps)))
         text = [Text(one.id, one.text or one.source or "", one.target) for one in maps]
     check_heads(how, asked.command)
@@ -107,15 +107,6 @@ def heads(
     with collect("heads", "heads", how) as report:
         report_heads(asked, texts, how, report)
     return report.found
-
-
-def _are_maps(value: Any) -> bool:
-    """Whether a value is a list of attention alone."""
-    return (
-        isinstance(value, list | tuple)
-        and bool(value)
-        and all(isinstance(one, Attention) for one in value)
-    )
 
 
 @public

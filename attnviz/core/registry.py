@@ -208,7 +208,7 @@ def __getattr__(name: str) -> dict[str, Any]:
     return tables()[name]
 
 
-LARGEST_SEED = 2**64 - 1
+LARGEST_SEED = 2**64 - 1  # torch takes no larger one
 LARGEST = 10**9
 """The largest number that an option takes. Memory is checked where an array is made."""
 LIMITS = {"heads": (1, LARGEST), "size": (1, LARGEST), "seed": (0, LARGEST_SEED)}

@@ -320,15 +320,13 @@ def last_drifts(found: History) -> list[Change]:
 
 
 def _page(found: History, samples: Samples, command: str) -> str:
-    maps = tuple(item for step, sample in samples() for item in _named_maps(step, sample))
+    """A page whose streams are the steps, which it has a slider for."""
+    maps = tuple(
+        replace(item, stream=f"step {step} · {item.stream}" if sample.maps[1:] else f"step {step}")
+        for step, sample in samples()
+        for item in sample.maps
+    )
     return page_html(Attention(maps, found.provenance), command)
-
-
-def _named_maps(step: int, sample: Attention) -> Iterator[AttentionMap]:
-    """The maps of a sample as streams that the page has a slider for."""
-    for item in sample.maps:
-        stream = f" · {item.stream}" if len(sample.maps) > 1 else ""
-        yield replace(item, stream=f"step {step}{stream}")
 
 
 def _plot(found: History) -> Figure:

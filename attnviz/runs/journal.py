@@ -35,7 +35,7 @@ SAMPLE = 1 << 20
 """Bytes at both ends of an input file that go into its checksum."""
 DECIDING = ("columns", "input_format", "max_line", "batch_size", "shard_size", "rejects")
 """The options of `Many` that decide what a file holds; how the work is shared does not."""
-Count = Annotated[int, Meta(ge=0, le=1 << 53)]
+Count = Annotated[int, Meta(ge=0, le=1 << 53)]  # JSON holds whole numbers exactly so far
 
 
 class Progress(Struct, frozen=True):

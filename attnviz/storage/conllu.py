@@ -14,8 +14,8 @@ from typing import Any
 from attnviz.core.attention_map import Token
 from attnviz.core.errors import InputError, is_number
 
-COLUMNS = 10
-ROOT = -1
+COLUMNS = 10  # ID FORM LEMMA UPOS XPOS FEATS HEAD DEPREL DEPS MISC
+ROOT = -1  # the format's 0: words count from 0 here
 
 
 @dataclass(frozen=True, slots=True)

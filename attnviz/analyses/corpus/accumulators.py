@@ -28,7 +28,7 @@ from attnviz.analyses.view import describe_run
 from attnviz.core.attention_map import DECISION, PROBABILITIES, Attention, AttentionMap
 from attnviz.storage.documents import dump_json, parse_json
 
-SCHEMA = 6
+SCHEMA = 6  # of a saved state: a run does not continue one of another schema
 INDEX = "corpus"
 StreamName = tuple[str, tuple[str, ...], tuple[str, ...]]
 """The names of a stream, of its layers and of its heads."""

@@ -39,7 +39,7 @@ DISTANCE = (
     "0: the same, 1: nothing in common. Mean of two total variation distances: between their "
     "shares of attention by relative position (special tokens apart), and by class of the key"
 )
-_WAITING = 256
+WAITING = 256  # texts, since sorting each text alone would cost a pass over all that is kept
 _LAST = np.uint64(2**64 - 1)
 
 
@@ -80,7 +80,7 @@ class Samples:
         found[:, 0, 3 : 3 + shown[0].size] = shown.reshape(len(links), -1)
         self._waiting.append(found)
         self.texts[int(links[0, 1])] = text
-        if len(self._waiting) >= _WAITING:
+        if len(self._waiting) >= WAITING:
             self.settle()
 
     def merge(self, others: Mapping[str, NDArray[Any]], texts: Mapping[int, SourceText]) -> None:
@@ -276,7 +276,7 @@ class Strongest:
         found[:, 0, 2], found[:, 0, 3] = np.divmod(places, keys)
         self._waiting.append(found)
         self.texts[number] = text
-        if len(self._waiting) >= 256:
+        if len(self._waiting) >= WAITING:
             self.settle()
         return found[:, 0]
 

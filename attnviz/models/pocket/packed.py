@@ -32,7 +32,7 @@ BITS: tuple[tuple[str, int], ...] = (
     ("*", 11),
 )
 """Bits of a weight, by the first pattern that fits its matrix. The embedding has 12 and 10."""
-LAST = 0x110000
+LAST = 0x110000  # one past the last code point of Unicode
 SWAPPED = "\u0334", "\u0315"
 """Marks of the combining classes 1 and 232."""
 

@@ -39,7 +39,7 @@ from attnviz.renderers.text.console import TextRenderer, color_cell, wrap_text
 from attnviz.renderers.text.link_list import name_tokens, place_of
 
 LONGEST_LABEL = 14
-LONGEST_LINK = 18
+LONGEST_LINK = 18  # an arrow, ten cells of a word, two digits
 LISTED = 10
 SHADES = " ░▒▓█"
 NEGATIVE_SHADES = " ▁▃▅▇"

@@ -219,7 +219,7 @@ def load_vision_model(name: str | InMemoryModel, **options: Any) -> VisionModel:
     )
 
 
-PADDED = -1
+PADDED = -1  # the number of no patch
 
 
 @dataclass(frozen=True, slots=True, eq=False)
