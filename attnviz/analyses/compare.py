@@ -6,8 +6,6 @@ Columns are the keys of both, so attention to a key that the other text lacks co
 Heads are compared by the Jensen–Shannon divergence of their rows (Lin 1991).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace

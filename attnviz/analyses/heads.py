@@ -1,7 +1,5 @@
 """Every measure of every head: averaged over texts, named by role, sorted and picked."""
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The strongest links of a map: a mean hides a strong link of two tokens, so search all cells."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

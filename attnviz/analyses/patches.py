@@ -1,7 +1,5 @@
 """Attention over the patches of a picture: one patch's look, and where in the picture it goes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any

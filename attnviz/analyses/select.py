@@ -1,7 +1,5 @@
 """Layers, heads and streams chosen by name, and many of them reduced to their mean or maximum."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

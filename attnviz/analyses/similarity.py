@@ -4,8 +4,6 @@ The divergence is the square of a distance (Endres and Schindelin 2003), so head
 plane by classical scaling (Torgerson 1952): as near to one another there as they look alike.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

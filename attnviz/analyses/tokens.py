@@ -5,8 +5,6 @@ et al. 2019, section 3.2; Xiao et al. 2023, section 3.1) and hide the links betw
 that leaves them out silently would show attention that is not there, so a note says it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

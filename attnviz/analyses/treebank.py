@@ -6,8 +6,6 @@ attends most to the dependent. Special tokens do not count. The baseline is the 
 of each relation.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from dataclasses import replace
 

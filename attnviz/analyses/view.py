@@ -4,8 +4,6 @@ The provenance of such a text says at which character its second part begins, so
 can be cut as well as a fresh one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

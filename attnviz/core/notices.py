@@ -4,8 +4,6 @@ Whoever does the work calls `notify`; whoever runs it and can show something lis
 listener nothing is shown; the result's provenance holds it all the same.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager

@@ -4,8 +4,6 @@ Each field declares one option: its type says which values it takes, its `Option
 line spells and explains it. Commands take groups of them (`attnviz.cli.options`).
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field, fields
 from pathlib import Path

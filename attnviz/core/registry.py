@@ -5,8 +5,6 @@ numpy; an entry's code is imported when it is used. A new mechanism, lens, measu
 picture is its code and a row.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache

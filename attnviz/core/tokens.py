@@ -5,8 +5,6 @@ much of the attention of most rows (Xiao et al. 2023, "Efficient Streaming Langu
 Attention Sinks"); in a causal model it is the first token.
 """
 
-from __future__ import annotations
-
 import unicodedata
 from collections.abc import Sequence
 

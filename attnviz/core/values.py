@@ -1,7 +1,5 @@
 """Values from Python, checked as the shell would check what is typed."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Distances are key position − query position; with more keys than queries the q
 positions, as behind a cache.
 """
 
-from __future__ import annotations
-
 from collections.abc import Generator
 from math import log, log2
 from typing import Literal

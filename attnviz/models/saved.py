@@ -1,7 +1,5 @@
 """Files as sources: matrices of weights or projections, saved maps, and dumps."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path

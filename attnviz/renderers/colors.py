@@ -6,8 +6,6 @@ large. Lightness changes evenly, so both can be read in grey and by colour-blind
 also tell blue from orange.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -3,8 +3,6 @@
 Nothing here knows of HTTP. `openapi.json` describes questions and answers.
 """
 
-from __future__ import annotations
-
 import base64
 import time
 from collections.abc import Sequence

@@ -5,8 +5,6 @@ that it counts is on the disk: after a crash it may count less than there is, bu
 that writes nothing before its end, such as that over a corpus, keeps its sums in the journal.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable, Mapping

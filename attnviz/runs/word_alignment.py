@@ -1,7 +1,5 @@
 """Which words of a pair translate each other, as cross-attention says, read both ways round."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path

@@ -5,8 +5,6 @@ map m of text t are the float32 member "t/m/stream", so `numpy.load(file)["0/0/s
 this package. Weights are written as they come, the list at the end.
 """
 
-from __future__ import annotations
-
 import codecs
 import io
 import itertools

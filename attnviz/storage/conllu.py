@@ -4,8 +4,6 @@ Read are the text, the words with their places in it, heads and relations. Empty
 to the enhanced graph and are left out.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Matrices by name from a file that somebody else wrote: .json, .npz or .safetensors."""
 
-from __future__ import annotations
-
 import io
 import os
 import zipfile

@@ -5,8 +5,6 @@ the others; any other file is read at once. Shards of maps.npz are maps-00000.np
 and so on.
 """
 
-from __future__ import annotations
-
 import io
 import itertools
 import re

@@ -3,8 +3,6 @@
 docs/files.md describes the layout. Unknown fields are ignored.
 """
 
-from __future__ import annotations
-
 import re
 from math import nan
 from typing import Annotated, Any, TypeVar

@@ -6,8 +6,6 @@ Summarizing data using bottom-k sketches). So every text has the same chance, an
 not depend on the order of texts or on the workers. Equal texts have one hash and are kept once.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import lru_cache

@@ -4,8 +4,6 @@ A word is a run of letters, marks on letters and digits; any other character sta
 Words are compared without regard to case.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections import Counter

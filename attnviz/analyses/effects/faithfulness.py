@@ -12,8 +12,6 @@ are means over sides, and shares are of each side's tokens, at least one. Specia
 tokens that no output sees do not.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any

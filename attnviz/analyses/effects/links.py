@@ -1,7 +1,5 @@
 """Measured effects of single links, beside their first-order estimates."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any

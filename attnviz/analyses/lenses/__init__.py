@@ -1,7 +1,5 @@
 """What can be made of a text's attention: a lens a file."""
 
-from __future__ import annotations
-
 from attnviz.core.registry import Lens
 
 LENSES: dict[str, Lens] = {

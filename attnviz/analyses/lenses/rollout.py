@@ -5,8 +5,6 @@ of each input is in a position. Flow takes them as capacities: a position receiv
 from an input, which finds bottlenecks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 

@@ -1,7 +1,5 @@
 """Numbers for each head, by topic."""
 
-from __future__ import annotations
-
 from attnviz.core.registry import Measure
 
 MEASURES: dict[str, Measure] = {

@@ -5,8 +5,6 @@ A head that always attends to the token before is alike for every text: `informa
 against the head's other rows (a divergence of Kullback and Leibler 1951, over the words).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Intervals of means over texts, for skewed values."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -6,8 +6,6 @@ list of L words that comes twice, only copying predicts the second half. The tok
 also stands at i − L; an induction head attends to the token after that, i − L + 1.
 """
 
-from __future__ import annotations
-
 import random
 import unicodedata
 

@@ -1,7 +1,5 @@
 """attnviz ablate and attnviz lenses."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """Short lists of names: attnviz mechanisms, attnviz models."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Annotated, Any
 

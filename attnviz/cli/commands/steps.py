@@ -1,7 +1,5 @@
 """attnviz steps and attnviz lesson."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any
 

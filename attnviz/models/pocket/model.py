@@ -1,7 +1,5 @@
 """The pocket model, loaded: it embeds pieces, guesses languages and translates."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import replace

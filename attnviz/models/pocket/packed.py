@@ -6,8 +6,6 @@ Facts of Unicode come from the tokenizer's own tables where it has any: Python a
 other versions.
 """
 
-from __future__ import annotations
-
 import json
 import unicodedata
 from collections.abc import Iterable

@@ -3,8 +3,6 @@
 Whichever product it is, the weights come out as (…, queries, keys), the values as (…, keys, size).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import nan, prod

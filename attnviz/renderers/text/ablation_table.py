@@ -1,7 +1,5 @@
 """Effects of an ablation, and how faithful each lens is, as text, as rows, as JSON, as arrays."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import asdict

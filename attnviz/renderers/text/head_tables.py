@@ -1,7 +1,5 @@
 """Heads as tables and data: their measures, likeness, relations and history in training."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from dataclasses import asdict

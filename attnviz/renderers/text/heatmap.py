@@ -1,7 +1,5 @@
 """One matrix, or every head, as a picture in the terminal: coloured half blocks, or shades."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """One matrix as a table for a terminal, with as much detail as the width allows."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Lessons: one thing about attention each, in numbers from the mechanisms and in one picture."""
 
-from __future__ import annotations
-
 from attnviz.core.registry import LessonEntry
 
 LESSONS: dict[str, LessonEntry] = {

@@ -1,7 +1,5 @@
 """How a model knows positions: sinusoidal waves, rotated pairs, biases by distance."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

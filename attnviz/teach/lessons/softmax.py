@@ -1,7 +1,5 @@
 """How scores become weights: scaling, temperature, tiles, and a sink."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from attnviz.analyses.entropy import row_entropy

@@ -4,8 +4,6 @@ In an encoder–decoder (Whisper, Moonshine, Speech2Text) the text attends to th
 frames attend to each other. In an encoder (wav2vec 2.0, HuBERT, WavLM, AST) only frames do.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import takewhile

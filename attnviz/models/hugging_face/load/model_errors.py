@@ -1,7 +1,5 @@
 """Errors of other libraries become a ModelError of one line; our own bugs keep their traceback."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any

@@ -1,7 +1,5 @@
 """What a classifier decides about a text: a class, tags, a number, or a label for each token."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

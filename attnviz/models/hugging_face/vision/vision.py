@@ -5,8 +5,6 @@ layer first rolls the picture by half a window. To put these weights back into t
 patches' numbers take the same way.
 """
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
