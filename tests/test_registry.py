@@ -65,7 +65,7 @@ def test_every_kind_of_data_is_written_as_json_and_by_every_format_that_can_hold
 ) -> None:
     formats = formats_of(kind)  # type: ignore[arg-type]
     assert {"json", "none"} <= set(formats)
-    form = DATA_KINDS[kind][0]  # type: ignore[index]
+    form = DATA_KINDS[kind][1][0]  # type: ignore[index]
     assert formats[next(iter(formats))].form == form
     for entry in formats.values():
         assert callable(entry.load() if kind == "maps" else entry.load_report())

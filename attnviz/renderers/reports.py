@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def formats_of(kind: DataKind) -> dict[str, Format]:
     """The formats that can hold a kind of data, the usual one first."""
-    forms = (*DATA_KINDS[kind], "nothing")
+    forms = (*DATA_KINDS[kind][1], "nothing")
     found = {name: entry for name, entry in FORMATS.items() if entry.form in forms}
     usual = next(name for name, entry in found.items() if entry.form == forms[0])
     return {usual: found[usual], **found}
