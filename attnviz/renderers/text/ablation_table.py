@@ -213,7 +213,7 @@ INTERVALS = "behind the correlation its 95 % interval over texts; those of all n
 def lenses_table(report: LensReport, show: Display) -> str:
     """A line for each lens, the highest correlation first, then the conclusion."""
     several = report.texts > 1
-    reading = f"{LENS_READING}; {INTERVALS}" if several else READING
+    reading = f"{LENS_READING}; {INTERVALS}" if several else LENS_READING
     parts = introduction(printable(report.caption), reading, show.width)
     wide = max(len(row.lens) for row in report.rows)
     room = 21 if several else 12
