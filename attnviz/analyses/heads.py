@@ -87,7 +87,7 @@ def _run_measure(name: str, entry: Measure, subject: MeasuredMap) -> HeadMeasure
         found: HeadMeasure | None = entry.load()(subject)
     except INTERRUPTIONS:
         raise
-    except BaseException as error:
+    except BaseException as error:  # a plug-in may raise SystemExit too
         if not entry.package:
             raise
         notify(f"measure {name} of {entry.package} is left out: {error_line(error)}")

@@ -56,7 +56,7 @@ def add_rows(tables: Mapping[str, tuple[dict[str, Any], type]]) -> None:
                 table[point.name] = row
             except INTERRUPTIONS:
                 raise
-            except BaseException as error:
+            except BaseException as error:  # a plug-in may raise SystemExit too
                 BROKEN.append(
                     f"the plug-in '{point.name}' of {package_of(point)} ({group}) is left out: "
                     f"{error_line(error)}"

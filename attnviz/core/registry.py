@@ -67,7 +67,7 @@ class Entry:
             return getattr(import_module(module), attribute)
         except INTERRUPTIONS:
             raise
-        except BaseException as error:
+        except BaseException as error:  # a plug-in may raise SystemExit too
             if not self.package:
                 raise
             raise PluginError(

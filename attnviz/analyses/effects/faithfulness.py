@@ -111,7 +111,7 @@ def token_scores(explained: AttentionGradients, values: Callable[[], ValueVector
             found = _scores(lens, explained, values)
         except INTERRUPTIONS:
             raise
-        except BaseException as error:
+        except BaseException as error:  # a plug-in may raise SystemExit too
             plugin = lens in LENSES and LENSES[lens].package
             if not (plugin or isinstance(error, UsageError | ModelError | AttentionError)):
                 raise

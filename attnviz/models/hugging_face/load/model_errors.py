@@ -20,7 +20,7 @@ def library_errors(what: str) -> Iterator[None]:
         yield
     except (AttnvizError, KeyboardInterrupt, SystemExit, GeneratorExit):
         raise
-    except BaseException as error:
+    except BaseException as error:  # panics of Rust are no Exception
         raise ModelError(f"{what}: {first_line(error)}") from error
 
 
