@@ -75,7 +75,7 @@ def _convert(kind: Any, value: Any, name: str) -> Any:
             return None
     if kind is str and isinstance(value, list | tuple):
         return (" " if name == "labels" else ",").join(map(str, value))
-    if kind in (int, float) and hasattr(value, "item"):  # of numpy or torch
+    if kind in (int, float) and getattr(value, "shape", None) == ():  # of numpy or torch
         value = value.item()
     fits = isinstance(value, bool) is (kind is bool) and isinstance(value, FITS[kind])
     if not fits or (kind is Path and not _names_file(value)):
