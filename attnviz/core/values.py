@@ -51,6 +51,8 @@ def check_value(name: str, value: Any, annotation: Any, about: Any = None) -> An
     known = all(one in (*FITS, *SEVERAL) or get_origin(one) is Literal for one in allowed)
     if isinstance(about, str) or isinstance(value, InMemory) or not known:
         return value
+    if Sequence[str] in allowed:  # a text is one of its letters, whereas a number would fit str too
+        allowed = [one for one in allowed if one is not str]
     for one in allowed:
         if (made := _convert(one, value, name)) is not None:
             return check_range(name, made, about) if one in (int, float) else made
