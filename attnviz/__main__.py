@@ -24,7 +24,7 @@ def main() -> None:
 
     watched = sys.argv[1:2] == ["watch"]  # its program needs an ordinary Python
     if not watched:
-        gc.disable()
+        gc.disable()  # what start-up makes stays; once a model is open it runs again
     if not (watched or sys.warnoptions):
         warnings.simplefilter("ignore")  # libraries warn of their own code
         sys.warnoptions.append("ignore")  # for worker processes

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnviz.analyses.history import HistoryStudy
+from attnviz.analyses.compare import HistoryStudy
 from attnviz.core.errors import UsageError, reason_of
 from attnviz.core.locks import evaluation_mode
 from attnviz.runs.changes import read_sample, sample_files

@@ -15,7 +15,7 @@ from scipy import stats
 
 from attnviz.analyses.heads import measure_heads
 from attnviz.analyses.measures.intervals import intervals
-from attnviz.analyses.measures.repetition import WORDS
+from attnviz.analyses.measures.shares import WORDS
 from attnviz.core.query import Query
 from attnviz.models.pocket.translator import load_pocket
 

@@ -62,8 +62,9 @@ import sys, transformers
 kind, folder, tokens = sys.argv[1:]
 config = getattr(transformers, kind)(vocab_size=30_522, bos_token_id=101, eos_token_id=102)
 transformers.AutoModel.from_config(config).save_pretrained(folder)
-tokenizer = transformers.AutoTokenizer.from_pretrained(tokens)
-tokenizer.model_input_names = ["input_ids", "attention_mask"]
+steps = transformers.AutoTokenizer.from_pretrained(tokens).backend_tokenizer
+names = ["input_ids", "attention_mask"]
+tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=steps, model_input_names=names)
 tokenizer.save_pretrained(folder)
 """
 

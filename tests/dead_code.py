@@ -25,6 +25,8 @@ CALLED_FROM_OUTSIDE = (
     "serve_template",
     # notebooks
     "_repr_*_",
+    # the table of lessons, by the name of each
+    "*_lesson",
     # typer, of its groups and of functions whose signature it reads
     "list_commands",
     "resolve_command",

@@ -16,7 +16,7 @@ from attnviz.core.attention_map import (
     AttentionMap,
     Focus,
     Link,
-    Measured,
+    MeasuredLink,
     Provenance,
     Token,
 )
@@ -91,7 +91,7 @@ def effects() -> Attention:
     """That map as --lens effect leaves it, with links whose effects were told."""
     links = [Link("sat", "cat", 0.9, "0", "1", 3, 2), Link("cat", "<s>", 0.05, "1", "2", 2, 0)]
     pairs = zip(links, (0.5, None), strict=True)
-    told = [Measured("causal", link, 0.25, measured) for link, measured in pairs]
+    told = [MeasuredLink("causal", link, 0.25, measured) for link, measured in pairs]
     found = attention_of(effects_map(), text="the cat sat", steps=("lens effect",))
     return replace(
         found, measured=(told[0],), idle=(told[0],), decisive=(told[1],), lens_name="effect"

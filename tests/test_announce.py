@@ -1,6 +1,6 @@
 import pytest
 
-from attnviz.core.notices import joined, kind_of, notices_to, notify
+from attnviz.core.notices import join_notices, kind_of, notices_to, notify
 
 
 def test_what_is_announced_is_heard_while_somebody_listens():
@@ -26,8 +26,8 @@ def test_an_error_ends_the_listening():
 def test_notices_that_differ_in_numbers_and_names_are_joined_to_ranges():
     texts = ["'a' and 'b' hold 9% of 1,204", "'a' and 'b' hold 35% of 1,204", "'c' hold 10% of 7"]
     assert len({kind_of(text) for text in texts}) == 1
-    both = joined(texts[0], texts[1])
+    both = join_notices(texts[0], texts[1])
     assert both == "'a' and 'b' hold 9–35% of 1,204"
     assert kind_of(both) == kind_of(texts[0])
-    assert joined(both, texts[2]) == "'…' hold 9–35% of 7–1,204"
-    assert joined(texts[0], texts[0]) == texts[0]
+    assert join_notices(both, texts[2]) == "'…' hold 9–35% of 7–1,204"
+    assert join_notices(texts[0], texts[0]) == texts[0]

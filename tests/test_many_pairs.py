@@ -8,7 +8,7 @@ from attnviz.core.errors import InputError
 from attnviz.core.notices import notices_to
 from attnviz.core.options import Origin
 from attnviz.runs.many_texts import source_for
-from attnviz.runs.word_alignment import AlignChunk, Aligned, Aligner
+from attnviz.runs.word_alignment import AlignChunk, AlignedPair, Aligner
 from attnviz.storage.texts import BadText, Text
 
 PAIRS = [
@@ -31,7 +31,7 @@ def test_links_of_many_pairs_are_those_of_each_pair_alone():
         work = pickle.loads(pickle.dumps(AlignChunk(Origin(), how=how)))
         alone = Aligner(source, source, how)
         for pair, found in zip(texts(), work(texts()), strict=True):
-            assert isinstance(found, Aligned)
+            assert isinstance(found, AlignedPair)
             assert found.links == alone.links(pair)
             assert found.links
 
@@ -44,7 +44,7 @@ def test_each_failure_stands_in_its_own_place_and_harms_no_other():
     blank = Text("8", "a b", " ", where="line 8")
     found = AlignChunk(Origin())([good[0], bad, one_sided, good[1], blank, good[2]])
     expected = [Aligner(*[source_for(Origin(), "cross")] * 2).links(pair) for pair in good[:3]]
-    assert [item.links for item in found if isinstance(item, Aligned)] == expected
+    assert [item.links for item in found if isinstance(item, AlignedPair)] == expected
     assert found[1] is bad.error
     assert str(found[2]).startswith("line 7: an alignment needs a source and a target")
     assert str(found[4]).startswith("line 8: ")

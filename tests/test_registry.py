@@ -65,7 +65,7 @@ def test_every_kind_of_data_is_written_as_json_and_by_every_format_that_can_hold
 ) -> None:
     formats = formats_of(kind)  # type: ignore[arg-type]
     assert {"json", "none"} <= set(formats)
-    form = DATA_KINDS[kind][0]  # type: ignore[index]
+    form = DATA_KINDS[kind][1][0]  # type: ignore[index]
     assert formats[next(iter(formats))].form == form
     for entry in formats.values():
         assert callable(entry.load() if kind == "maps" else entry.load_report())
@@ -101,7 +101,7 @@ def test_rows_have_one_header_and_csv_quotes_its_fields() -> None:
 
 def test_a_format_without_its_form_is_refused_in_one_line() -> None:
     with pytest.raises(UsageError, match="choose -f json"):
-        FORMATS["csv"].load_report()(Display()).add(Data(), tuple)
+        make_renderer("csv", Display(), "heads").add(Data(), tuple)
 
 
 def test_pictures_have_an_option_and_a_method_each() -> None:

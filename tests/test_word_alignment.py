@@ -7,7 +7,7 @@ from attnviz.analyses.alignment import Score
 from attnviz.core.attention_map import Attention, AttentionMap, Focus, Provenance, Token
 from attnviz.core.errors import InputError, UsageError
 from attnviz.core.query import Query
-from attnviz.runs.word_alignment import Aligned, Aligner, Scores, shift_rows
+from attnviz.runs.word_alignment import AlignedPair, Aligner, Scores, shift_rows
 from attnviz.storage.texts import Text
 
 PAIR = Text("0", "a b", "x y z")
@@ -77,10 +77,10 @@ def test_the_score_is_the_agreement_of_both_directions_or_the_mean_weight_of_one
     both, one = fixed(two_way=True), fixed()
     # 3 and 2 links, of which (0, 0) is both directions'.
     (found,) = Aligner(both, both).align([PAIR])
-    assert isinstance(found, Aligned)
+    assert isinstance(found, AlignedPair)
     assert (found.score, found.reliable) == (pytest.approx(2 / 5), False)
     (found,) = Aligner(one, one).align([PAIR])
-    assert isinstance(found, Aligned)
+    assert isinstance(found, AlignedPair)
     assert (found.score, found.reliable) == (pytest.approx((0.9 + 0.8 + 0.6) / 3), True)
 
 
@@ -113,7 +113,7 @@ def test_scores_know_the_best_head():
     scores = Scores()
     gold = frozenset({(0, 0), (1, 1)})
     (found,) = aligner.align([PAIR])
-    assert isinstance(found, Aligned)
+    assert isinstance(found, AlignedPair)
     scores.add(found, gold, frozenset({(0, 2)}))
     (layer, head, best), (_, other, worst) = scores.rows()
     assert (layer, head, other) == ("0", "1", "0")

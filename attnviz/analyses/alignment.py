@@ -5,8 +5,6 @@ grow-diag-final and grow-diag-final-and follow Koehn 2003 and 2005. A link is a 
 target word), counted from 0: keys first, as in Pharaoh lines.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 

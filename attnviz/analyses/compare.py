@@ -1,4 +1,4 @@
-"""The difference of two attentions: for each link, and one number for each head.
+"""Comparisons: of two attentions, link by link and head by head, and of the samples of a run.
 
 An edit script (Ratcliff and Obershelp's, as in difflib) pairs the tokens, by their pieces if both
 sides have one vocabulary, else (in saved maps too) by their spelling. Rows are the common queries.
@@ -6,8 +6,7 @@ Columns are the keys of both, so attention to a key that the other text lacks co
 Heads are compared by the Jensen–Shannon divergence of their rows (Lin 1991).
 """
 
-from __future__ import annotations
-
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from difflib import SequenceMatcher
@@ -17,11 +16,13 @@ from numpy.typing import NDArray
 
 from attnviz.analyses.effects.links import rank_correlation
 from attnviz.analyses.entropy import jensen_shannon
+from attnviz.analyses.heads import measure_heads, rows_of
 from attnviz.analyses.links import strongest_links
-from attnviz.core.attention_map import AttentionMap, Token, check_single_tokens
+from attnviz.analyses.view import describe_run
+from attnviz.core.attention_map import Attention, AttentionMap, Token, check_single_tokens
 from attnviz.core.effects import Effect, EffectComparison, SavedEffects
 from attnviz.core.errors import InputError, UsageError
-from attnviz.core.measures import Comparison, HeadChange
+from attnviz.core.measures import DRIFT, HISTORY, Comparison, HeadChange, History
 
 Pair = tuple[int | None, int | None]
 """Positions in the first and in the second text; None for no partner."""
@@ -217,3 +218,81 @@ def pair_tokens(first: Sequence[str], second: Sequence[str]) -> list[Pair]:
         pairs += ((position, None) for position in range(low, high))
         pairs += ((None, position) for position in range(other_low, other_high))
     return pairs
+
+
+Head = tuple[str, str, str]
+"""Stream, layer and head by name."""
+
+
+class HistoryStudy:
+    """Measures of samples in the order of their steps."""
+
+    def __init__(self) -> None:
+        self.last: Attention | None = None
+        self.roles: dict[int, dict[Head, str]] = {}
+        self.values: dict[int, dict[Head, dict[str, float]]] = {}
+        self.notes: dict[str, None] = {}
+
+    def add(self, step: int, attention: Attention) -> None:
+        """Measure one sample, and the drift of its heads since the sample before.
+
+        In a map of blocks, a block counts as a token.
+        """
+        before = {_place(item): item for item in self.last.maps} if self.last else {}
+        self.roles[step], self.values[step] = {}, {}
+        for number, item in enumerate(attention.maps):
+            if item.is_pooled:
+                rows, columns = item.blocks
+                self._say(f"maps hold blocks of {rows} × {columns} tokens: measures are of blocks")
+            found = measure_heads(replace(item, blocks=(1, 1), starts=(0, 0), links=()))
+            drift = self._drift(before.get(_place(item)), item)
+            # Calls of other sizes have maps of their own: number those of one stream.
+            same = [one.stream for one in attention.maps[:number]].count(item.stream)
+            stream = f"{item.stream} {same + 1}" if same else item.stream
+            own = {DRIFT: drift} | {name: one.values for name, one in found.items()}
+            even = {name: one.uniform for name, one in found.items() if one.uniform is not None}
+            for row in rows_of((stream, item.layers, item.heads), own, even):
+                head = row.stream, row.layer, row.head
+                self.roles[step][head] = row.roles[0].name if row.roles else ""
+                self.values[step][head] = {one: row.values.get(one, math.nan) for one in HISTORY}
+        self.last = attention
+
+    def _drift(self, before: AttentionMap | None, item: AttentionMap) -> np.ndarray:
+        if before is None or before.weights.shape != item.weights.shape:
+            if self.last is not None:
+                self._say("some maps have no fellow in the sample before: they have no drift")
+            return np.full(item.weights.shape[:2], np.nan)
+        drift, notes = divergences(before.weights, item.weights)
+        for note in notes:
+            self._say(note)
+        return drift
+
+    def _say(self, note: str) -> None:
+        self.notes[note] = None
+
+    def report(self) -> History:
+        """The history of all samples; there must be one."""
+        assert self.last is not None
+        heads = tuple(dict.fromkeys(head for step in self.values.values() for head in step))
+        missing = dict.fromkeys(HISTORY, math.nan)
+        first, last = min(self.values), max(self.values)
+        several = f"{len(self.values)} samples, steps {first:,} to {last:,}"
+        caption = describe_run(self.last, self.last.main)
+        return History(
+            f"{caption} · {several if first != last else f'one sample, of step {first:,}'}",
+            tuple(self.values),
+            heads,
+            tuple(tuple(of.get(head, "") for head in heads) for of in self.roles.values()),
+            {
+                name: np.array(
+                    [[of.get(head, missing)[name] for head in heads] for of in self.values.values()]
+                )
+                for name in HISTORY
+            },
+            self.last.provenance,
+            tuple(self.notes),
+        )
+
+
+def _place(item: AttentionMap) -> object:
+    return item.stream, item.layers, item.heads, item.query_tokens, item.key_tokens, item.blocks

@@ -1,7 +1,5 @@
 """Entropy of attention rows (Shannon 1948) and how far two rows diverge (Lin 1991), in nats."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

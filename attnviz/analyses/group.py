@@ -11,8 +11,6 @@ A line is a piece of the text that follows the piece before it, or @ with positi
 then those of the target.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import replace

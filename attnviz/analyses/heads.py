@@ -1,7 +1,5 @@
 """Every measure of every head: averaged over texts, named by role, sorted and picked."""
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,7 +16,7 @@ from attnviz.analyses.view import describe_run
 from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.core.errors import UsageError, choose
 from attnviz.core.measures import EFFECT, HeadMeasure, HeadReport, HeadRow, Meaning, Role
-from attnviz.core.notices import merged, notify
+from attnviz.core.notices import merge_notices, notify
 from attnviz.core.plugins import INTERRUPTIONS, error_line
 from attnviz.core.registry import MEASURES, Measure
 
@@ -75,7 +73,7 @@ def measure_heads(
     subject = item if isinstance(item, MeasuredMap) else MeasuredMap(item)
     check_measurable(subject.item)
     found = {
-        name: _measured(name, entry, subject)
+        name: _run_measure(name, entry, subject)
         for name, entry in MEASURES.items()
         if repeated is None or entry.repeated == repeated
     }
@@ -83,13 +81,13 @@ def measure_heads(
     return {name: measure for name, measure in found.items() if measure is not None}
 
 
-def _measured(name: str, entry: Measure, subject: MeasuredMap) -> HeadMeasure | None:
+def _run_measure(name: str, entry: Measure, subject: MeasuredMap) -> HeadMeasure | None:
     """One measure; None where it says nothing of the map, or fails in another package's code."""
     try:
         found: HeadMeasure | None = entry.load()(subject)
     except INTERRUPTIONS:
         raise
-    except BaseException as error:
+    except BaseException as error:  # a plug-in may raise SystemExit too
         if not entry.package:
             raise
         notify(f"measure {name} of {entry.package} is left out: {error_line(error)}")
@@ -130,7 +128,7 @@ class HeadStudy:
             check_measurable(item)
         self.first = self.first or attention
         self.texts += 1
-        self.notes = merged((*self.notes, *attention.provenance.notes))
+        self.notes = merge_notices((*self.notes, *attention.provenance.notes))
         for place, item in enumerate(attention.maps):
             subject = MeasuredMap(item, attention.texts_of(item))
             kinds = None if repeats else False

@@ -1,7 +1,5 @@
 """The strongest links of a map: a mean hides a strong link of two tokens, so search all cells."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core.attention_map import AttentionMap, Link
-from attnviz.core.sinks import word_cells
+from attnviz.core.tokens import word_cells
 
 
 def strongest_links(item: AttentionMap, count: int, *, between_words: bool = True) -> list[Link]:

@@ -116,10 +116,10 @@ class MeasuredMap:
             return None
         queries, keys = np.nonzero(targets)
 
-        def held(weights: NDArray[np.floating]) -> Numbers:
+        def mean_share(weights: NDArray[np.floating]) -> Numbers:
             return _ratio(weights[:, :, queries, keys].sum(axis=-1, dtype=np.float64), counts)
 
-        return self.measure(name, "share", ends, held)
+        return self.measure(name, "share", ends, mean_share)
 
 
 def _ratio(sums: Numbers, counts: NDArray[np.int64]) -> Numbers:

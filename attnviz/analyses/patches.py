@@ -1,7 +1,5 @@
 """Attention over the patches of a picture: one patch's look, and where in the picture it goes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -9,11 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.lenses.flow import UNIT as FLOW
+from attnviz.analyses.lenses.rollout import UNIT as FLOW
 from attnviz.analyses.links import link_at
 from attnviz.analyses.select import reduce_map
 from attnviz.analyses.view import describe_run, head_lines
-from attnviz.core.attention_map import Attention, AttentionMap, Measured, Token, known_mean
+from attnviz.core.attention_map import Attention, AttentionMap, MeasuredLink, Token, known_mean
 from attnviz.core.errors import UsageError, is_number
 from attnviz.core.measures import Link, View
 from attnviz.core.registry import LENSES
@@ -40,7 +38,7 @@ def _looking(
 ) -> Attention:
     """The one query's maps, with the links of its place."""
 
-    def its(one: Measured) -> Measured | None:
+    def its(one: MeasuredLink) -> MeasuredLink | None:
         link = replace(one.link, query_position=0)
         return replace(one, link=link) if one.link.query_position == place else None
 

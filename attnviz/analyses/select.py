@@ -1,13 +1,11 @@
 """Layers, heads and streams chosen by name, and many of them reduced to their mean or maximum."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 
 import numpy as np
 
-from attnviz.core.attention_map import Attention, AttentionMap, Measured, known_mean
+from attnviz.core.attention_map import Attention, AttentionMap, MeasuredLink, known_mean
 from attnviz.core.errors import UsageError, choose, is_number
 from attnviz.core.options import Over, Reduce, names_in
 from attnviz.core.registry import is_reduced
@@ -101,7 +99,7 @@ def select(
             steps.append(f"{what} {selection}")
     kept = {item.stream: item for item in maps}
 
-    def there(one: Measured) -> Measured | None:
+    def there(one: MeasuredLink) -> MeasuredLink | None:
         item, link = kept.get(one.stream), one.link
         return one if item and link.layer in item.layers and link.head in item.heads else None
 

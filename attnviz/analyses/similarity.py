@@ -4,8 +4,6 @@ The divergence is the square of a distance (Endres and Schindelin 2003), so head
 plane by classical scaling (Torgerson 1952): as near to one another there as they look alike.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -18,7 +16,7 @@ from attnviz.analyses.masks import check_measurable
 from attnviz.analyses.view import describe_run
 from attnviz.core.attention_map import Attention, AttentionMap, known_mean
 from attnviz.core.measures import SimilarityReport
-from attnviz.core.notices import merged
+from attnviz.core.notices import merge_notices
 
 Square = NDArray[np.float64]
 
@@ -71,7 +69,7 @@ class SimilarityStudy:
         """Compare the heads on one more text."""
         self.first = self.first or attention
         self.texts += 1
-        self.notes = merged((*self.notes, *attention.provenance.notes))
+        self.notes = merge_notices((*self.notes, *attention.provenance.notes))
         found = head_divergences(attention.main)
         self.total = self.total + np.nan_to_num(found)
         self.counts = self.counts + ~np.isnan(found)

@@ -5,8 +5,6 @@ et al. 2019, section 3.2; Xiao et al. 2023, section 3.1) and hide the links betw
 that leaves them out silently would show attention that is not there, so a note says it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -20,14 +18,13 @@ from attnviz.core.attention_map import (
     IMPLIED,
     Attention,
     AttentionMap,
-    Measured,
+    MeasuredLink,
     Token,
     check_single_tokens,
 )
 from attnviz.core.errors import InputError, UsageError, choose
 from attnviz.core.options import Special, names_in
-from attnviz.core.sinks import BEYOND_UNIFORM, SINK_SHARE
-from attnviz.core.tokens import text_places
+from attnviz.core.tokens import BEYOND_UNIFORM, SINK_SHARE, text_places
 
 
 def label_tokens(attention: Attention, labels: Sequence[str]) -> Attention:
@@ -112,7 +109,7 @@ def treat_special(attention: Attention, how: str) -> Attention:
         notes = (f"special tokens were left out; they held {held}; rows {sums}",)
     before = {item.stream: item for item in attention.maps}
 
-    def move_link(one: Measured) -> Measured | None:
+    def move_link(one: MeasuredLink) -> MeasuredLink | None:
         item, link = before.get(one.stream), one.link
         if item is None:
             return None

@@ -6,8 +6,6 @@ attends most to the dependent. Special tokens do not count. The baseline is the 
 of each relation.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from dataclasses import replace
 
@@ -19,10 +17,10 @@ from attnviz.analyses.view import describe_run
 from attnviz.analyses.words import merge_words
 from attnviz.core.attention_map import Attention, AttentionMap, Token
 from attnviz.core.measures import Finding, Relation, TreebankReport
-from attnviz.core.notices import merged
+from attnviz.core.notices import merge_notices
 from attnviz.storage.conllu import ROOT, Sentence
 
-NOTHING = -1
+NOTHING = -1  # argmax alone would name the first key of an empty row
 TOWARDS = ("head", "dependent")
 
 
@@ -60,7 +58,7 @@ class TreebankStudy:
         """Score every head on one sentence."""
         check_measurable(attention.main)
         self.first = self.first or attention
-        self.notes = merged((*self.notes, *attention.provenance.notes))
+        self.notes = merge_notices((*self.notes, *attention.provenance.notes))
         self.sentences += 1
         item = attention.main
         placed = [number for number, word in enumerate(sentence.words) if word.end > word.start]

@@ -4,8 +4,6 @@ The provenance of such a text says at which character its second part begins, so
 can be cut as well as a fresh one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -15,7 +13,7 @@ from numpy.typing import NDArray
 from attnviz.analyses.entropy import mean_entropy
 from attnviz.analyses.links import sharpest, strongest_links
 from attnviz.analyses.masks import MeasuredMap, within_one_text
-from attnviz.analyses.measures.distance import LEAST_WORDS, Predicted
+from attnviz.analyses.measures.distance import LEAST_WORDS, PositionPrediction
 from attnviz.analyses.select import reduce_map
 from attnviz.core.attention_map import (
     AGREEMENT,
@@ -238,7 +236,7 @@ def head_worth_showing(item: AttentionMap, texts: tuple[str, str] = ("", "")) ->
     picture = item.key_side == "picture"
     if len(item.heads) == 1 or item.values == "signed" or item.is_pooled or picture:
         return None
-    words = Predicted(MeasuredMap(item, texts))
+    words = PositionPrediction(MeasuredMap(item, texts))
     if words.rows.sum() < LEAST_WORDS:
         return None
     lift = words.means(words.item.weights) - words.means(words.uniform)
@@ -347,10 +345,10 @@ def picture_words(
 
 def orientation(item: AttentionMap) -> str:
     """Who attends to whom, in one line."""
-    return _directed(item, ("rows", "columns"), "the row is", "attend")
+    return _describe_direction(item, ("rows", "columns"), "the row is", "attend")
 
 
-def _directed(item: AttentionMap, ends: tuple[str, str], output: str, verb: str) -> str:
+def _describe_direction(item: AttentionMap, ends: tuple[str, str], output: str, verb: str) -> str:
     query, key = ends[0], f"{ends[1]} ({item.key_side})"
     if item.stream == IMPLIED:
         return f"{query} are mixed from {ends[1]}: implied, no attention"
@@ -382,4 +380,4 @@ def few_heads(attention: Attention, first: View) -> tuple[AttentionMap, str]:
 
 def sides(item: AttentionMap) -> str:
     """Which side attends to which, in one line."""
-    return _directed(item, ("left", "right"), "left is", "attends")
+    return _describe_direction(item, ("left", "right"), "left is", "attends")

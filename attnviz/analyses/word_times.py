@@ -8,8 +8,6 @@ path with the largest sum from the first token and frame to the last; a token be
 enters its row.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -5,8 +5,6 @@ words of another. Words are found by the tokens' offsets, since tokenizers disag
 is: runs of characters between spaces, and in pictures the punctuation at their ends apart.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass

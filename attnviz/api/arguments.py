@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import (
     Annotated,
@@ -17,11 +15,10 @@ from typing import (
     TypedDict,
     TypeVar,
     get_args,
-    get_origin,
     get_type_hints,
 )
 
-from attnviz.core.errors import InputError, UsageError, choose, in_short, in_words
+from attnviz.core.errors import InputError, UsageError, choose, in_short
 from attnviz.core.locks import evaluation_mode, model_lock
 from attnviz.core.options import (
     DECLARED,
@@ -31,7 +28,6 @@ from attnviz.core.options import (
     DeviceMap,
     Dtype,
     EngineName,
-    InMemoryMaps,
     InMemoryModel,
     InputFormat,
     Language,
@@ -46,6 +42,7 @@ from attnviz.core.options import (
     refuse_old_option,
 )
 from attnviz.core.plugins import INTERRUPTIONS, PluginError, error_line, plugin_at_fault
+from attnviz.core.values import Range, check_value
 from attnviz.runs.inputs import TextInput, given_texts, texts_of
 from attnviz.storage.texts import BadText, Text, check_text
 
@@ -211,14 +208,6 @@ Texts = Iterable[str | tuple[str, str | None] | Text]
 """Texts, or pairs of a source and its target."""
 
 
-@dataclass(frozen=True, slots=True)
-class Range:
-    """What a number may be."""
-
-    min: int | None = None
-    max: int | None = None
-
-
 Sentence = Annotated[str, "checked by the function itself"]
 Positive = Annotated[int, Range(1)]
 NotNegative = Annotated[int, Range(0)]
@@ -314,72 +303,6 @@ def in_evaluation(model: str | InMemoryModel | None) -> Iterator[None]:
     loaded = model.model if isinstance(model, InMemoryModel) else None
     with model_lock(model if loaded is None else loaded), evaluation_mode(loaded):
         yield
-
-
-def check_value(name: str, value: Any, annotation: Any, about: Any = None) -> Any:
-    """A value from Python as an option takes it; `about` has its `min` and `max`.
-
-    What an annotation of other types holds is left to the function itself.
-
-    Raises:
-        UsageError: it is of another kind, or out of its range; the message says what it may be.
-    """
-    if get_origin(annotation) is Annotated:
-        annotation, about = get_args(annotation)[:2]
-    allowed = [annotation]
-    if get_origin(annotation) not in (None, Literal) and type(None) in get_args(annotation):
-        allowed = [one for one in get_args(annotation) if one is not type(None)]
-        if value is None:
-            return None
-    if get_origin(allowed[0]) is Annotated:  # as in Positive | None
-        allowed[0], about = get_args(allowed[0])[:2]
-    if isinstance(about, str):
-        return value
-    known = all(one in FITS or get_origin(one) is Literal for one in allowed)
-    if not known or isinstance(value, InMemoryModel | InMemoryMaps):
-        return value
-    for one in allowed:
-        if (made := _made(one, value, name)) is not None:
-            return _in_range(name, made, about) if one in (int, float) else made
-    words = in_words(getattr(one, "__name__", str(one)) for one in allowed)
-    raise UsageError(f"{name}={in_short(value)} is no {words}")
-
-
-FITS: dict[Any, Any] = {
-    bool: bool,
-    int: int,
-    float: (int, float),
-    str: (str, int, Path),
-    Path: (str, Path),
-}
-"""What may be given for an option of a type."""
-
-
-def _made(kind: Any, value: Any, name: str) -> Any:
-    """The value as one of the types that it may be; None: it is none of it."""
-    if get_origin(kind) is Literal:
-        return choose(value, get_args(kind), name) if isinstance(value, str) else None
-    if kind is str and isinstance(value, list | tuple):
-        return (" " if name == "labels" else ",").join(map(str, value))
-    fits = isinstance(value, bool) is (kind is bool) and isinstance(value, FITS[kind])
-    if not fits or (kind is Path and not _names_file(value)):
-        return None
-    return kind(value) if kind in (str, Path) else value
-
-
-def _names_file(value: str | Path) -> bool:
-    try:
-        return b"\0" not in os.fsencode(value)
-    except UnicodeEncodeError:
-        return False
-
-
-def _in_range(name: str, value: float, about: Any) -> float:
-    least, most = getattr(about, "min", None), getattr(about, "max", None)
-    if (least is not None and value < least) or (most is not None and value > most):
-        ends = f"at least {least}" if most is None else f"{least} to {most}"
-        raise UsageError(f"{name}={value} is out of range: {ends}")
-    return value
 
 
 def name_parts(name: str, value: Any, joint: str) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from attnviz.api.arguments import (
     read_options,
     records_of,
 )
-from attnviz.api.collected import CollectedReport, Findings, collecting
+from attnviz.api.collected import CollectedReport, Findings, collect
 from attnviz.core.errors import AttnvizError, UsageError, choose, in_short
 from attnviz.core.options import LENS_NAMES, Choice, Options, Origin
 from attnviz.core.registry import Command
@@ -180,7 +180,7 @@ def image(
     )
     how = read_options(options)
     asked.check(how)
-    with collecting("image", "maps", how) as report:
+    with collect("image", "maps", how) as report:
         item = look_at_pictures(asked, asked.read(), how)
         hold_notes(item.attention, report)
         report.add(item)
@@ -238,7 +238,7 @@ def audio(
     )
     how = read_options(options, top=Origin().top)
     asked.check(how)
-    with collecting("audio", asked.kind, how) as report:
+    with collect("audio", asked.kind, how) as report:
         report_recording(asked, how, report)
     return _only_result(report) if asked.kind == "maps" else report.found
 

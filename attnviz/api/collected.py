@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attnviz.api.arguments import in_evaluation
+from attnviz.core.attention_map import Attention
 from attnviz.core.errors import AttnvizError
 from attnviz.core.notices import hold, notices_to
 from attnviz.core.options import Options
@@ -15,10 +16,7 @@ from attnviz.renderers import Display
 from attnviz.renderers.reports import Data, Item
 from attnviz.runs.outputs import Presentable
 from attnviz.runs.reporting import item_of
-
-if TYPE_CHECKING:
-    from attnviz.core.attention_map import Attention
-    from attnviz.storage.texts import BadText, Text
+from attnviz.storage.texts import BadText, Text
 
 
 class Findings(Presentable):
@@ -93,7 +91,7 @@ class CollectedReport:
 
     hold = say
 
-    def counted(
+    def progress(
         self, total: Callable[[], int | None] | None
     ) -> AbstractContextManager[Callable[[int], None]]:
         """Nobody watches how far it has come."""
@@ -105,7 +103,7 @@ class CollectedReport:
 
 
 @contextmanager
-def collecting(command: str, kind: DataKind, options: Options) -> Iterator[CollectedReport]:
+def collect(command: str, kind: DataKind, options: Options) -> Iterator[CollectedReport]:
     """A report for the work of the block, which has the model to itself meanwhile.
 
     Raises:

@@ -19,7 +19,7 @@ from attnviz.api.arguments import (
     read_options,
     read_texts,
 )
-from attnviz.api.collected import Findings, collecting
+from attnviz.api.collected import Findings, collect
 from attnviz.core.attention_map import Attention
 from attnviz.core.errors import UsageError, choose, in_short
 from attnviz.core.options import InMemoryMaps, Options
@@ -91,8 +91,8 @@ def heads(
         compares=True,
     )
     how = read_options(options)
-    if isinstance(text, Attention) or _are_maps(text):
-        maps: Any = (text,) if isinstance(text, Attention) else tuple(text)  # type: ignore[arg-type]
+    maps: Any = tuple(text) if isinstance(text, list | tuple) else (text,)
+    if maps and all(isinstance(one, Attention) for one in maps):
         how = replace(how, origin=replace(how.origin, weights=InMemoryMaps(maps)))
         text = [Text(one.id, one.text or one.source or "", one.target) for one in maps]
     check_heads(how, asked.command)
@@ -100,22 +100,13 @@ def heads(
         others = {"text": text, "input": input, "role": role, "similar": similar}
         others |= {"no_repeat": no_repeat, "sort": sort != "role", "cross": cross}
         check_treebank({**others, "effect": effect})
-        with collecting("heads", "heads", how) as report:
+        with collect("heads", "heads", how) as report:
             report_relations(treebank, how, report)
         return report.found
     texts = read_texts("heads", text, input, how.many, pairs=cross)
-    with collecting("heads", "heads", how) as report:
+    with collect("heads", "heads", how) as report:
         report_heads(asked, texts, how, report)
     return report.found
-
-
-def _are_maps(value: Any) -> bool:
-    """Whether a value is a list of attention alone."""
-    return (
-        isinstance(value, list | tuple)
-        and bool(value)
-        and all(isinstance(one, Attention) for one in value)
-    )
 
 
 @public
@@ -178,7 +169,7 @@ def corpus(
             raise UsageError("checkpoint= continues a run over a file: give the texts as a file")
         journal = CorpusJournal(checkpoint, asked.question(given, how))
         how = replace(how, many=replace(how.many, resume=True))
-    with collecting("corpus", "corpus", how) as report:
+    with collect("corpus", "corpus", how) as report:
         report_corpus(asked, given, how, report, journal=journal)
     return report.found
 
@@ -215,7 +206,7 @@ def align(
     name = str(file) if isinstance(file, str | Path) else None
     texts = read_texts("align", None if name else file, name, how.many, pairs=True, keep_blank=True)
     gold = None if score is None else read_gold_file(score)
-    with collecting("align", "alignment" if gold is None else "scores", how) as report:
+    with collect("align", "alignment" if gold is None else "scores", how) as report:
         if gold is None:
             report_links(work, texts, how, report)
         else:
@@ -239,7 +230,7 @@ def history(
     """
     how = read_options(options)
     check_choice(how.choice)
-    with collecting("history", "history", how) as report:
+    with collect("history", "history", how) as report:
         item, found = training_history(folder, how.choice)
         report.add(item)
     check_changes(last_drifts(found), "heads", fail_above)

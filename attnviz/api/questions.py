@@ -20,7 +20,7 @@ from attnviz.api.arguments import (
     read_options,
     read_texts,
 )
-from attnviz.api.collected import Findings, collecting
+from attnviz.api.collected import Findings, collect
 from attnviz.core.attention_map import Attention
 from attnviz.core.effects import By, SavedEffects
 from attnviz.core.errors import UsageError, choose, in_short
@@ -118,7 +118,7 @@ def ablate(
         name = str(reference) if isinstance(reference, str | Path) else None
         others = read_texts("ablate", None if name else reference, name, how.many, pairs=True)
     check_reference(asked, given=others is not None)
-    with collecting("ablate", "ablation", how) as report:
+    with collect("ablate", "ablation", how) as report:
         report_ablation(asked, texts, command, how, report, reference=others, top=top)
     return report.found
 
@@ -142,7 +142,7 @@ def lenses(
         options: those of `attnviz lenses`, by name.
     """
     how, texts, command = _read_question("lenses", text, target, input, options)
-    with collecting("lenses", "lenses", how) as report:
+    with collect("lenses", "lenses", how) as report:
         report_lenses(texts, command, seed, how, report)
     return report.found
 
@@ -198,7 +198,7 @@ def compare(
     first = _side("a", a)
     sides = sides_of((first, first if b is None else _side("b", b)), how, origins, choices)
     effects = saved_effects(sides, how)
-    with collecting("compare", "comparison" if effects is None else "changes", how) as report:
+    with collect("compare", "comparison" if effects is None else "changes", how) as report:
         if effects is None:
             data, changes = map_changes(sides, top)
         else:
@@ -265,7 +265,7 @@ def steps(
         padding=padding,
         diagram=diagram,
     )
-    with collecting("steps", "steps", how) as report:
+    with collect("steps", "steps", how) as report:
         report.add(asked.data(how))
     return report.found
 
@@ -306,6 +306,6 @@ def lesson(
     for option, value in given.items():
         if isinstance(value, int) and value > 10**9 and option != "seed":
             raise UsageError(f"{option}={value}: no more than 1,000,000,000 can be asked for")
-    with collecting("lesson", "lesson", Options()) as report:
+    with collect("lesson", "lesson", Options()) as report:
         report.add(lesson_data(teach(name, given)))
     return report.found

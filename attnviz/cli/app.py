@@ -3,8 +3,6 @@
 Commands are built when they are called, so that a run pays for its own options only.
 """
 
-from __future__ import annotations
-
 import errno
 import re
 import signal

@@ -5,8 +5,6 @@ decorator gives typer the signature that it needs to see. An option is declared 
 in `attnviz.core.options`.
 """
 
-from __future__ import annotations
-
 import functools
 import inspect
 from collections.abc import Callable, Collection, Iterable, Iterator

@@ -39,7 +39,7 @@ from attnviz.core.errors import AttnvizError, UsageError
 from attnviz.core.notices import details_to, hold, kind_of, notices_to
 from attnviz.core.options import Look, Options
 from attnviz.core.registry import FORMATS, DataKind
-from attnviz.renderers import PICTURE_SUFFIXES, Display
+from attnviz.renderers import DATA_KINDS, PICTURE_SUFFIXES, Display
 from attnviz.renderers.reports import (
     Data,
     Item,
@@ -269,7 +269,7 @@ class Report(AbstractContextManager["Report"]):
         if done:
             self.say_done(done)
 
-    def counted(
+    def progress(
         self, total: Callable[[], int | None] | None
     ) -> AbstractContextManager[Callable[[int], None]]:
         """A function that takes how many more records are done; a terminal shows a progress bar.
@@ -351,7 +351,7 @@ def check_places(
     name = output.format or next(iter(formats))
     if name not in formats:
         raise UsageError(
-            f"format '{name}' cannot hold {PLURALS[kind]}: choose from {', '.join(formats)}"
+            f"format '{name}' cannot hold {DATA_KINDS[kind][0]}: choose from {', '.join(formats)}"
         )
     if options.origin.keep_qk:
         from attnviz.runs.pipeline import check_kept
@@ -412,19 +412,3 @@ OTHERS = {
     *(*PICTURE_SUFFIXES, *PICTURES, ".html", ".htm"),
 }
 """What a file of rejects is not."""
-PLURALS: dict[DataKind, str] = {
-    "maps": "attention maps",
-    "heads": "measures of heads",
-    "corpus": "a corpus report",
-    "comparison": "a comparison",
-    "ablation": "effects",
-    "lenses": "measures of lenses",
-    "changes": "changes of effects",
-    "alignment": "word alignments",
-    "scores": "scores of heads",
-    "times": "times of words",
-    "steps": "matrices",
-    "lesson": "a lesson",
-    "history": "the history of heads",
-    "listing": "a list",
-}

@@ -1,7 +1,5 @@
 """Run texts through a model and report each result."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable
 

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnviz.core.errors import InputError, NotFiniteError, choose
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 Values = Literal["share", "signed"]
 """What a cell may hold: a "share" of a row's attention from 0 to 1 (rows may sum to less, or after
@@ -67,7 +65,7 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredLink:
     """A link with its weight and its effect in nats: as estimated, and as cutting it showed.
 
     An effect is log p of the output with the link minus log p without it; None: it was not cut.
@@ -408,9 +406,9 @@ class Attention:
     lens_name: str = "raw"
     two_way: bool = False
     outside: bool = False
-    measured: tuple[Measured, ...] = ()
-    idle: tuple[Measured, ...] = ()
-    decisive: tuple[Measured, ...] = ()
+    measured: tuple[MeasuredLink, ...] = ()
+    idle: tuple[MeasuredLink, ...] = ()
+    decisive: tuple[MeasuredLink, ...] = ()
     focus: Mapping[str, Focus] = field(default_factory=dict)
     effects: Mapping[tuple[str, str, str], float] = field(default_factory=dict)
     seen: tuple[float, float, float, float] | None = None
@@ -460,13 +458,13 @@ class Attention:
         )
         return replace(self, maps=maps, provenance=made)
 
-    def with_links(self, kept: Callable[[Measured], Measured | None]) -> Attention:
+    def with_links(self, kept: Callable[[MeasuredLink], MeasuredLink | None]) -> Attention:
         """The same with the links that have effects beside them as `kept` gives them, or without.
 
         Their positions are those of the maps' tokens: whoever changes these changes the links.
         """
 
-        def those(links: tuple[Measured, ...]) -> tuple[Measured, ...]:
+        def those(links: tuple[MeasuredLink, ...]) -> tuple[MeasuredLink, ...]:
             return tuple(found for one in links if (found := kept(one)) is not None)
 
         measured, idle, decisive = map(those, (self.measured, self.idle, self.decisive))

@@ -1,7 +1,6 @@
 """The errors that a user can cause, one line each with an exit status; all others are bugs."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable
 
 
 class AttnvizError(Exception):
@@ -96,30 +95,6 @@ def in_short(value: object) -> str:
     from reprlib import repr as brief
 
     return " ".join(brief(value).split())[:60]
-
-
-def check_arguments(function: Any, values: Mapping[str, Any]) -> None:
-    """Refuse values whose types do not fit a function's annotations.
-
-    Raises:
-        UsageError: a value does not fit; the message begins with its name.
-    """
-    from inspect import signature, unwrap
-    from typing import get_type_hints
-
-    from msgspec import MsgspecError, convert
-
-    kinds, parameters = get_type_hints(unwrap(function)), signature(function).parameters
-    for name, value in values.items():
-        if kinds[name] is Any:  # a model: touch none of its attributes
-            continue
-        given = value.tolist() if hasattr(value, "tolist") else value
-        letters = isinstance(value, str) and kinds[name] == Sequence[str] | None
-        try:
-            convert([*value] if letters else given, kinds[name])
-        except (MsgspecError, ValueError) as error:
-            kind = parameters[name].annotation
-            raise UsageError(f"{name}={in_short(value)} is none of {kind}") from error
 
 
 def is_number(text: str) -> bool:

@@ -3,8 +3,6 @@
 Nothing here imports torch: a model is any object with modules, parameters and buffers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from contextlib import suppress
 from hashlib import sha256

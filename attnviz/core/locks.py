@@ -3,8 +3,6 @@
 Nothing here imports torch: a model is any object with modules, parameters and buffers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from threading import Lock, RLock, get_ident

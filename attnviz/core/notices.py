@@ -4,8 +4,6 @@ Whoever does the work calls `notify`; whoever runs it and can show something lis
 listener nothing is shown; the result's provenance holds it all the same.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -24,7 +22,7 @@ def notify(text: str) -> None:
 
 
 @contextmanager
-def _having(variable: ContextVar[Any], value: object) -> Iterator[None]:
+def _set_during(variable: ContextVar[Any], value: object) -> Iterator[None]:
     token = variable.set(value)
     try:
         yield
@@ -34,7 +32,7 @@ def _having(variable: ContextVar[Any], value: object) -> Iterator[None]:
 
 def notices_to(listener: Listener | None) -> AbstractContextManager[None]:
     """Send the notices of the block to a listener; None: to nobody."""
-    return _having(_listener, listener)
+    return _set_during(_listener, listener)
 
 
 _detail: ContextVar[Listener | None] = ContextVar("detail", default=None)
@@ -49,7 +47,7 @@ def explain(text: str) -> None:
 
 def details_to(listener: Listener | None) -> AbstractContextManager[None]:
     """Send the details of the block to a listener; None: to nobody."""
-    return _having(_detail, listener)
+    return _set_during(_detail, listener)
 
 
 _pause: ContextVar[Callable[[], None] | None] = ContextVar("pause", default=None)
@@ -62,9 +60,9 @@ def pause(*_: object) -> None:
         ask()
 
 
-def pausing(ask: Callable[[], None]) -> AbstractContextManager[None]:
+def ask_at_pauses(ask: Callable[[], None]) -> AbstractContextManager[None]:
     """Ask at every pause of the block whether its work is still wanted."""
-    return _having(_pause, ask)
+    return _set_during(_pause, ask)
 
 
 _NUMBER = r"\d+(?:[.,]\d+)*"
@@ -76,7 +74,7 @@ def kind_of(text: str) -> str:
     return _TOLD.sub("", text)
 
 
-def joined(text: str, other: str) -> str:
+def join_notices(text: str, other: str) -> str:
     """Two notices of one kind as one: numbers that differ become a range ("31–40%").
 
     Quoted names that differ are left out ('…').
@@ -88,10 +86,10 @@ def joined(text: str, other: str) -> str:
 def hold(held: dict[str, str], text: str) -> None:
     """Add a notice to those of several texts, by kind: there it becomes one with its like."""
     kind = kind_of(text)
-    held[kind] = joined(held.get(kind, text), text)
+    held[kind] = join_notices(held.get(kind, text), text)
 
 
-def merged(texts: Iterable[str]) -> tuple[str, ...]:
+def merge_notices(texts: Iterable[str]) -> tuple[str, ...]:
     """The notices of several texts, one of each kind."""
     held: dict[str, str] = {}
     for text in texts:

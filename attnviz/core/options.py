@@ -4,8 +4,6 @@ Each field declares one option: its type says which values it takes, its `Option
 line spells and explains it. Commands take groups of them (`attnviz.cli.options`).
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -94,7 +92,7 @@ class Option:
         min: the least number.
         choices: the values, if they are names of a table and not of a Literal type.
         suggested: values that the shell completes; others are allowed too.
-        rare: --help gives its name only, and --help-all explains it.
+        rare: --help only names it, and --help-all explains it.
     """
 
     group: str
@@ -128,6 +126,11 @@ def opt(group: str, usage: str, text: str, *, default: object = None, **more: An
     return field(default=default, metadata={"option": option})
 
 
+def rare(group: str, usage: str, text: str, **more: Any) -> Any:
+    """The same for an option that --help only names, and --help-all explains."""
+    return opt(group, usage, text, rare=True, **more)
+
+
 @dataclass(frozen=True, slots=True)
 class Origin:
     """Where attention comes from."""
@@ -137,11 +140,10 @@ class Origin:
         "--model -m ID_OR_FOLDER",
         "A Hugging Face model, by id or folder, or one that 'attnviz models' lists.",
     )
-    adapter: str | None = opt(
+    adapter: str | None = rare(
         "model",
         "--adapter ID_OR_FOLDER",
         "Adapter (LoRA and others, peft) to merge into --model, by default the one it names.",
-        rare=True,
     )
     mechanism: str | None = opt(
         "mechanism",
@@ -149,52 +151,45 @@ class Origin:
         "An untrained layer: linear, or linear:heads=4,size=64,seed=0 ('attnviz mechanisms').",
         suggested=tuple(MECHANISMS),
     )
-    weights: Path | InMemoryMaps | None = opt(
+    weights: Path | InMemoryMaps | None = rare(
         "weights",
         "--weights FILE",
         "Attention from a file: your own matrices or a saved map (.npz, .safetensors, .json).",
-        rare=True,
     )
-    qk: Path | None = opt(
+    qk: Path | None = rare(
         "weights",
         "--qk FILE",
         "Queries and keys that another program dumped (.npz, .safetensors, .json).",
-        rare=True,
     )
     causal: bool = opt("causal", "--causal", "Causal mask: hide every later token.")
-    seed: int = opt(
+    seed: int = rare(
         "weights",
         "--seed N",
         "Seed of random inputs for --weights.",
         default=0,
         min=0,
         max=LARGEST_SEED,
-        rare=True,
     )
-    device: Device = opt("compute", "--device NAME", "{choices}.", default="auto", rare=True)
-    device_map: DeviceMap | None = opt(
+    device: Device = rare("compute", "--device NAME", "{choices}.", default="auto")
+    device_map: DeviceMap | None = rare(
         "model",
         "--device-map HOW",
         "How to spread a model that is larger than one device: {choices} (needs accelerate).",
-        rare=True,
     )
-    dtype: Dtype | None = opt(
-        "compute", "--dtype NAME", "Precision: {choices}; on a CPU float32.", rare=True
-    )
-    arithmetic: Arithmetic | None = opt(
+    dtype: Dtype | None = rare("compute", "--dtype NAME", "Precision: {choices}; on a CPU float32.")
+    arithmetic: Arithmetic | None = rare(
         "model",
         "--arithmetic NAME",
         "What calculates: {choices}. By default light, which starts fast, where it can.",
-        rare=True,
     )
-    revision: str | None = opt(
-        "model", "--revision NAME", "Branch, tag or commit of a model on the hub.", rare=True
+    revision: str | None = rare(
+        "model", "--revision NAME", "Branch, tag or commit of a model on the hub."
     )
-    allow_pickle: bool = opt(
-        "model", "--allow-pickle", "Load pickled weights, of a model that you trust.", rare=True
+    allow_pickle: bool = rare(
+        "model", "--allow-pickle", "Load pickled weights, of a model that you trust."
     )
-    allow_code: bool = opt(
-        "model", "--allow-code", "Run code that comes with a model, if you trust it.", rare=True
+    allow_code: bool = rare(
+        "model", "--allow-code", "Run code that comes with a model, if you trust it."
     )
     generate: int | None = opt(
         "generate",
@@ -202,45 +197,39 @@ class Origin:
         "Let the model write N tokens at most, and show them with the text.",
         min=1,
     )
-    chat: bool = opt(
-        "chat", "--chat", "Read the text as a user's turn, by the model's chat template.", rare=True
+    chat: bool = rare(
+        "chat", "--chat", "Read the text as a user's turn, by the model's chat template."
     )
-    keep_qk: bool = opt(
+    keep_qk: bool = rare(
         "projections",
         "--keep-qk",
         "Keep queries and keys, for the query · key view of --html and --open.",
-        rare=True,
     )
-    channels: str = opt(
+    channels: str = rare(
         "projections",
         "--channels WHICH",
         "Channels of layers that mix them singly (Mamba, RWKV): mean, all, 3, 0,2 or 0-3.",
         default="mean",
         suggested=("mean", "all"),
-        rare=True,
     )
-    max_size: int | None = opt(
+    max_size: int | None = rare(
         "long",
         "--max-size N",
         "Rows and columns of a map at most; a longer text is shown in blocks of tokens. "
         "Default 1024, or fewer if many heads would fill the memory.",
         min=1,
-        rare=True,
     )
-    rows: str | None = opt(
-        "range", "--rows A-B", "Only tokens A to B as rows, counted from 0: exact.", rare=True
+    rows: str | None = rare(
+        "range", "--rows A-B", "Only tokens A to B as rows, counted from 0: exact."
     )
-    window: str | None = opt(
-        "range", "--window A-B", "Only tokens A to B as rows and columns.", rare=True
-    )
-    top: int = opt(
+    window: str | None = rare("range", "--window A-B", "Only tokens A to B as rows and columns.")
+    top: int = rare(
         "top",
         "--top N",
         "Strongest links that -f links lists, without special tokens and the diagonal. In a "
         "text shown in blocks each head is searched for them; 0 skips that.",
         default=20,
         min=0,
-        rare=True,
     )
     to: Language | None = opt(
         "to", "--to LANGUAGE", "Language of the target for the pocket model: {choices}."
@@ -270,17 +259,14 @@ class Choice:
         "next:WORD, a possible next token; or all, each token predicted from those before it. "
         "Effects explain all by default.",
     )
-    check: int = opt(
+    check: int = rare(
         "explain",
         "--check N",
         "Links of --lens effect to measure, by cutting each, beside the estimates.",
         default=20,
         min=0,
-        rare=True,
     )
-    stream: str | None = opt(
-        "stream", "--stream NAME", "One stream: encoder, decoder, cross, …", rare=True
-    )
+    stream: str | None = rare("stream", "--stream NAME", "One stream: encoder, decoder, cross, …")
     layer: str | None = opt("heads", "--layer WHICH", "Layers from 0: 3, 0,2, 0-3, last or all.")
     head: str | None = opt(
         "heads",
@@ -288,17 +274,12 @@ class Choice:
         "Heads: 2.3 is head 3 of layer 2, 2.3,2.4 are two; or 3, 0,2, 0-3, last or all, in "
         "each layer chosen.",
     )
-    reduce: Reduce = opt(
-        "reduce", "--reduce HOW", "Combine heads and layers: {choices}.", default="none", rare=True
+    reduce: Reduce = rare(
+        "reduce", "--reduce HOW", "Combine heads and layers: {choices}.", default="none"
     )
-    over: Over = opt(
-        "reduce", "--over AXIS", "What --reduce combines: {choices}.", default="both", rare=True
-    )
-    labels: str | None = opt(
-        "labels",
-        "--labels TEXT",
-        'A label for each token or word, O for none: "B-PER O O".',
-        rare=True,
+    over: Over = rare("reduce", "--over AXIS", "What --reduce combines: {choices}.", default="both")
+    labels: str | None = rare(
+        "labels", "--labels TEXT", 'A label for each token or word, O for none: "B-PER O O".'
     )
     special: Special = opt(
         "special",
@@ -306,12 +287,11 @@ class Choice:
         "Special tokens, such as [CLS]: {choices} (drop, then scale rows to sum to 1).",
         default="keep",
     )
-    group: str | None = opt(
+    group: str | None = rare(
         "group",
         "--group WHAT",
         "Merge tokens into words, sentences, or the pieces that a file lists, one a line.",
         suggested=("words", "sentences"),
-        rare=True,
     )
     words: bool = opt("group", "--words", "Merge the tokens of each word; short for --group words.")
 
@@ -332,83 +312,64 @@ class Output:
     grid: Path | None = opt(
         "pictures", "--grid FILE", "All heads side by side as a picture: .png, .svg or .pdf."
     )
-    lines: Path | None = opt(
+    lines: Path | None = rare(
         "lines",
         "--lines FILE",
         "Tokens joined by lines as a picture, up to eight heads in colours: .png, .svg or .pdf.",
-        rare=True,
     )
     html: Path | None = opt(
         "page",
         "--html FILE",
         "Everything as one interactive page: .html; of several texts FILE-0, FILE-1, …",
     )
-    overwrite: bool = opt(
-        "page", "--overwrite", "Replace FILE-0, … of other programs, too.", rare=True
-    )
-    open_page: bool = opt("page", "--open", "Open the interactive page in a browser.", rare=True)
-    max_rows: int = opt(
-        "data",
-        "--max-rows N",
-        "Rows that a table shows at most; 0 shows all.",
-        default=500,
-        min=0,
-        rare=True,
+    overwrite: bool = rare("page", "--overwrite", "Replace FILE-0, … of other programs, too.")
+    open_page: bool = rare("page", "--open", "Open the interactive page in a browser.")
+    max_rows: int = rare(
+        "data", "--max-rows N", "Rows that a table shows at most; 0 shows all.", default=500, min=0
     )
     quiet: bool = opt("said", "--quiet -q", "Print no notes and no progress on stderr.")
-    verbose: bool = opt(
-        "said", "--verbose -v", "Report each step and its speed on stderr.", rare=True
-    )
+    verbose: bool = rare("said", "--verbose -v", "Report each step and its speed on stderr.")
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
     """How every picture looks."""
 
-    title: str | None = opt(
-        "look", "--title TEXT", "Title, instead of the model and the head.", rare=True
-    )
-    no_title: bool = opt(
-        "look", "--no-title", "Leave out the title; the line under it stays.", rare=True
-    )
-    width: Width | None = opt(
+    title: str | None = rare("look", "--title TEXT", "Title, instead of the model and the head.")
+    no_title: bool = rare("look", "--no-title", "Leave out the title; the line under it stays.")
+    width: Width | None = rare(
         "look",
         "--width COLUMN",
         "Draw for a paper's column, {choices} (85 or 178 mm wide), with text at its usual size.",
-        rare=True,
     )
-    font_size: float | None = opt(
+    font_size: float | None = rare(
         "look",
         "--font-size POINTS",
         "Size of labels, by default 7.5; titles and notes change with it.",
         min=6,
         max=16,
-        rare=True,
     )
-    values: CellValues = opt(
+    values: CellValues = rare(
         "look",
         "--values WHEN",
         "Numbers in cells: {choices}. auto writes them where two digits have room.",
         default="auto",
-        rare=True,
     )
-    cmap: str | None = opt(
+    cmap: str | None = rare(
         "look",
         "--cmap NAME",
         "Colour map, by matplotlib's name: cividis, RdBu, ….",
         suggested=("viridis", "cividis", "magma", "Blues", "gray_r", "RdBu", "BrBG"),
-        rare=True,
     )
-    scale: str | None = opt(
+    scale: str | None = rare(
         "look",
         "--scale WHICH",
         "Colours up to the largest weight of each panel (own) or of all (shared), or from A to "
         "B (0-0.1). By default image has own scales, and others share one.",
         suggested=("own", "shared"),
-        rare=True,
     )
-    dpi: int | None = opt(
-        "look", "--dpi N", "Pixels to the inch, by default 200.", min=50, max=1200, rare=True
+    dpi: int | None = rare(
+        "look", "--dpi N", "Pixels to the inch, by default 200.", min=50, max=1200
     )
 
     def __post_init__(self) -> None:
@@ -464,60 +425,54 @@ def parse_scale(text: str) -> tuple[float, float] | None:
 class Many:
     """How to read many texts and share the work."""
 
-    columns: str | None = opt(
+    columns: str | None = rare(
         "reading",
         "--columns ROLES",
         "Columns of a .csv or .tsv, by name or number: text=sentence,id=key.",
-        rare=True,
     )
-    input_format: InputFormat | None = opt(
+    input_format: InputFormat | None = rare(
         "reading",
         "--input-format NAME",
         "Format of the input if its suffix does not tell: {choices}. stdin is txt by default.",
-        rare=True,
     )
-    max_line: int = opt(
-        "reading", "--max-line MIB", "Longest line to read, in MiB.", default=64, min=1, rare=True
+    max_line: int = rare(
+        "reading", "--max-line MIB", "Longest line to read, in MiB.", default=64, min=1
     )
-    on_error: OnError = opt(
+    on_error: OnError = rare(
         "reading",
         "--on-error HOW",
         "What to do about a line that fails: {choices}. skip notes it and goes on.",
         default="skip",
-        rare=True,
     )
-    rejects: Path | None = opt(
-        "reading", "--rejects FILE", "File for lines that failed, with reasons: .jsonl.", rare=True
+    rejects: Path | None = rare(
+        "reading", "--rejects FILE", "File for lines that failed, with reasons: .jsonl."
     )
-    batch_size: int | None = opt(
+    batch_size: int | None = rare(
         "sharing",
         "--batch-size N",
         "Texts that the model reads at once, at most; by default as many as fit.",
         min=1,
-        rare=True,
     )
-    workers: int | None = opt(
-        "sharing", "--workers N", "Processes that share the work.", min=1, max=1024, rare=True
+    workers: int | None = rare(
+        "sharing", "--workers N", "Processes that share the work.", min=1, max=1024
     )
-    engine: EngineName = opt(
+    engine: EngineName = rare(
         "sharing",
         "--engine NAME",
         "What runs the workers: {choices} (ray needs the extra ray).",
         default="local",
-        rare=True,
     )
-    ray_address: str | None = opt(
-        "sharing", "--ray-address ADDRESS", "Ray cluster to join; else one is started.", rare=True
+    ray_address: str | None = rare(
+        "sharing", "--ray-address ADDRESS", "Ray cluster to join; else one is started."
     )
-    shard_size: int | None = opt(
+    shard_size: int | None = rare(
         "files",
         "--shard-size N",
         "Texts per data file: -o maps.npz becomes maps-00000.npz, maps-00001.npz, …",
         min=1,
-        rare=True,
     )
-    resume: bool = opt(
-        "files", "--resume", "Continue an interrupted run that has the same -o FILE.", rare=True
+    resume: bool = rare(
+        "files", "--resume", "Continue an interrupted run that has the same -o FILE."
     )
 
 
@@ -588,7 +543,7 @@ def refuse_old_option(name: str, command: str) -> None:
             raise UsageError(f"unknown option '{name}': {f'write {known}' if new else value}")
 
 
-def _declared(half: Any) -> dict[str, tuple[Any, Option]]:
+def _declarations_of(half: Any) -> dict[str, tuple[Any, Option]]:
     types = get_type_hints(half)
     return {
         item.name: (_shell_type(types[item.name]), item.metadata["option"]) for item in fields(half)
@@ -603,6 +558,6 @@ def _shell_type(annotation: Any) -> Any:
 
 
 DECLARED: dict[Any, dict[str, tuple[Any, Option]]] = {
-    half: _declared(half) for half in (Origin, Choice, Output, Many, Look)
+    half: _declarations_of(half) for half in (Origin, Choice, Output, Many, Look)
 }
 """The type and the declaration of every shared option, by the part that it belongs to."""

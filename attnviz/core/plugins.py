@@ -41,7 +41,9 @@ def add_rows(tables: Mapping[str, tuple[dict[str, Any], type]]) -> None:
 
     A row that cannot be imported, has a taken name or is of another kind goes to `BROKEN`.
     """
-    if not any(_declares(place) for place in dict.fromkeys(sys.path)):
+    # Reading all metadata by importlib costs a tenth of a whole run, nearly always for nothing.
+    places = dict.fromkeys(sys.path)
+    if not any(b"[attnviz." in text for place in places for text in _declarations(place)):
         return
     from importlib.metadata import entry_points
 
@@ -54,7 +56,7 @@ def add_rows(tables: Mapping[str, tuple[dict[str, Any], type]]) -> None:
                 table[point.name] = row
             except INTERRUPTIONS:
                 raise
-            except BaseException as error:
+            except BaseException as error:  # a plug-in may raise SystemExit too
                 BROKEN.append(
                     f"the plug-in '{point.name}' of {package_of(point)} ({group}) is left out: "
                     f"{error_line(error)}"
@@ -90,12 +92,6 @@ def plugin_at_fault(error: BaseException) -> str | None:
         package = _MODULES.get(name.partition(".")[0], package)
         trace = trace.tb_next
     return package
-
-
-def _declares(place: str) -> bool:
-    """Whether a package in a folder of modules may declare a row."""
-    # Reading all metadata by importlib costs a tenth of a whole run, nearly always for nothing.
-    return any(b"[attnviz." in text for text in _declarations(place))
 
 
 def _declarations(place: str) -> Iterator[bytes]:

@@ -5,8 +5,6 @@ numpy; an entry's code is imported when it is used. A new mechanism, lens, measu
 picture is its code and a row.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -69,7 +67,7 @@ class Entry:
             return getattr(import_module(module), attribute)
         except INTERRUPTIONS:
             raise
-        except BaseException as error:
+        except BaseException as error:  # a plug-in may raise SystemExit too
             if not self.package:
                 raise
             raise PluginError(
@@ -208,7 +206,7 @@ def __getattr__(name: str) -> dict[str, Any]:
     return tables()[name]
 
 
-LARGEST_SEED = 2**64 - 1
+LARGEST_SEED = 2**64 - 1  # torch takes no larger one
 LARGEST = 10**9
 """The largest number that an option takes. Memory is checked where an array is made."""
 LIMITS = {"heads": (1, LARGEST), "size": (1, LARGEST), "seed": (0, LARGEST_SEED)}

@@ -7,8 +7,6 @@ weights (…, queries, keys). A mask is boolean, True where a query may look, an
 weights' shape. A query that may look nowhere has weights of zero and an output of zero.
 """
 
-from __future__ import annotations
-
 from attnviz.core.registry import Mechanism
 
 MECHANISMS: dict[str, Mechanism] = {

@@ -1,7 +1,5 @@
 """Array functions for numpy and torch alike, and the one softmax that every mechanism shares."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -5,8 +5,6 @@ Masks are boolean (…, positions), True where a position may be seen; dropout i
 before they meet the inputs, and None drops nothing.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Generator, Mapping
 

@@ -1,7 +1,5 @@
 """Attention by dot products: without and with scaling, causal, in one head or several."""
 
-from __future__ import annotations
-
 from attnviz.mechanisms.arrays import Array, Dropout, Mask, namespace, transpose
 from attnviz.mechanisms.formula import (
     Calculation,

@@ -4,8 +4,6 @@ A call returns (output, weights). `parts` yields every array with the formula th
 `attnviz steps`, the page and the lessons show these.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator, Iterator, Mapping
 from functools import update_wrapper
 from typing import Any, Generic, NamedTuple, ParamSpec, TypeAlias

@@ -1,7 +1,5 @@
 """Heads that share keys and values: in groups, all of them, or through one small latent vector."""
 
-from __future__ import annotations
-
 from attnviz.mechanisms.arrays import Array, Mask, namespace, transpose
 from attnviz.mechanisms.formula import (
     Calculation,

@@ -1,7 +1,5 @@
 """Linear attention, plain and causal (Katharopoulos 2020), with φ(x) = elu(x) + 1."""
 
-from __future__ import annotations
-
 from collections.abc import Generator
 from typing import Any
 

@@ -5,8 +5,6 @@ S q. Written out over all positions that is `weights @ value`, with weights that
 may be negative, and rows sum to anything. Each is causal by itself.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from attnviz.mechanisms.arrays import Array, Mask, namespace, transpose

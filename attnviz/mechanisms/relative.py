@@ -4,12 +4,12 @@ Distances are key position − query position; with more keys than queries the q
 positions, as behind a cache.
 """
 
-from __future__ import annotations
-
+from collections.abc import Generator
 from math import log, log2
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnviz.core.errors import UsageError
 from attnviz.mechanisms.arrays import Array, Mask, namespace, transpose
@@ -26,11 +26,6 @@ from attnviz.mechanisms.formula import (
     weigh_keys,
     weigh_values,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
-
-    from numpy.typing import NDArray
 
 Pairs = Literal["neighbours", "halves"]
 """Which two features turn together: 0 and 1 (Su 2021), or 0 and half the head size (Llama)."""

@@ -1,7 +1,5 @@
 """Attention with another score, weight or output than a plain softmax of products."""
 
-from __future__ import annotations
-
 from math import log
 
 from attnviz.core.errors import UsageError

@@ -98,7 +98,7 @@ def every_lens(attention: Attention, ask: Ask, *, insisted: Needs | None = None)
             found: Attention = entry.load()(given)
         except INTERRUPTIONS:
             raise
-        except BaseException as error:
+        except BaseException as error:  # a plug-in may raise SystemExit too
             if not (entry.package or isinstance(error, UsageError | ModelError | AttentionError)):
                 raise
             notes.append(f"lens {name} is left out: {error}")

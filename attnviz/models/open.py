@@ -292,7 +292,7 @@ def region_of(origin: Origin) -> Region:
 
 
 def _open_file(origin: Origin, path: Path | InMemoryMaps) -> Source:
-    from attnviz.models.saved import Dumped, MatrixSource, Results, SavedMaps
+    from attnviz.models.saved import DumpedTexts, MatrixSource, Results, SavedMaps
     from attnviz.storage.dumps import is_foreign, read_dump
     from attnviz.storage.matrices import read_bytes
     from attnviz.storage.saved_maps import holds_attention, read_attention
@@ -303,7 +303,7 @@ def _open_file(origin: Origin, path: Path | InMemoryMaps) -> Source:
     if not holds_attention(data):
         if not is_foreign(data):
             return MatrixSource(origin, path)
-        return Dumped(list(read_dump(data, f"'{path}'")), path)
+        return DumpedTexts(list(read_dump(data, f"'{path}'")), path)
     if origin.causal:
         raise UsageError(f"--causal changes nothing in '{path}': its weights are saved ones")
     return SavedMaps(list(read_attention(data, f"'{path}'")), path)

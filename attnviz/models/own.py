@@ -1,7 +1,5 @@
 """Untrained layers of this package as sources: a mechanism over seeded embeddings of words."""
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Files as sources: matrices of weights or projections, saved maps, and dumps."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -162,7 +160,7 @@ class Results(UnbatchedSource):
         return next(self.attentions)
 
 
-class Dumped(UnbatchedSource):
+class DumpedTexts(UnbatchedSource):
     """Texts of a dump in order: the first text given is the first of the file, and so on."""
 
     def __init__(self, attentions: Sequence[Dump], path: Path) -> None:

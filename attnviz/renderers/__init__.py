@@ -108,7 +108,7 @@ FORMATS: dict[str, Format] = {
         "data.maps:NpzRenderer",
         ".npz",
         "arrays",
-        "reports:NpzReport",
+        "reports:TextReport",
         binary=True,
     ),
     "parquet": Format(
@@ -125,39 +125,39 @@ FORMATS: dict[str, Format] = {
     ),
     "pharaoh": Format(
         "The links of a pair's words on one line, as word aligners write them: 0-0 2-1.",
-        "reports:PharaohReport",
+        "reports:TextReport",
         ".txt",
         "links",
     ),
     "textgrid": Format(
         "Words with their times, as Praat reads them.",
-        "reports:TextGridReport",
+        "reports:TextReport",
         ".textgrid",
         "textgrid",
     ),
     "vtt": Format(
-        "Words with their times as WebVTT, a cue each.", "reports:VttReport", ".vtt", "vtt"
+        "Words with their times as WebVTT, a cue each.", "reports:TextReport", ".vtt", "vtt"
     ),
     "none": Format("Nothing on stdout.", "data.maps:NoRenderer", "", "nothing"),
 }
 
-DATA_KINDS: dict[DataKind, tuple[Form, ...]] = {
-    "maps": ("text", "document", "rows", "arrays", "maps"),
-    "heads": ("text", "document", "rows"),
-    "corpus": ("text", "document", "rows", "arrays"),
-    "comparison": ("text", "document", "rows", "arrays"),
-    "ablation": ("text", "document", "rows", "arrays"),
-    "changes": ("text", "document", "rows"),
-    "lenses": ("text", "document", "rows"),
-    "alignment": ("links", "document", "rows"),
-    "scores": ("text", "document", "rows"),
-    "times": ("text", "document", "rows", "textgrid", "vtt"),
-    "steps": ("text", "document", "arrays"),
-    "lesson": ("text", "document", "rows"),
-    "history": ("text", "document", "rows"),
-    "listing": ("text", "document", "rows"),
+DATA_KINDS: dict[DataKind, tuple[str, tuple[Form, ...]]] = {
+    "maps": ("attention maps", ("text", "document", "rows", "arrays", "maps")),
+    "heads": ("measures of heads", ("text", "document", "rows")),
+    "corpus": ("a corpus report", ("text", "document", "rows", "arrays")),
+    "comparison": ("a comparison", ("text", "document", "rows", "arrays")),
+    "ablation": ("effects", ("text", "document", "rows", "arrays")),
+    "changes": ("changes of effects", ("text", "document", "rows")),
+    "lenses": ("measures of lenses", ("text", "document", "rows")),
+    "alignment": ("word alignments", ("links", "document", "rows")),
+    "scores": ("scores of heads", ("text", "document", "rows")),
+    "times": ("times of words", ("text", "document", "rows", "textgrid", "vtt")),
+    "steps": ("matrices", ("text", "document", "arrays")),
+    "lesson": ("a lesson", ("text", "document", "rows")),
+    "history": ("the history of heads", ("text", "document", "rows")),
+    "listing": ("a list", ("text", "document", "rows")),
 }
-"""What each kind of data can be written as, its usual form first."""
+"""Each kind of data in words, and what it can be written as, its usual form first."""
 
 PICTURES: dict[str, Entry] = {
     "heatmap": Entry(

@@ -6,8 +6,6 @@ large. Lightness changes evenly, so both can be read in grey and by colour-blind
 also tell blue from orange.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -16,7 +14,7 @@ from numpy.typing import NDArray
 from attnviz.core.attention_map import AttentionMap
 from attnviz.core.measures import HeadRow
 from attnviz.core.registry import MEASURES
-from attnviz.core.sinks import word_cells
+from attnviz.core.tokens import word_cells
 from attnviz.renderers.look import chosen, chosen_scale, chosen_table, relative_luminance
 
 Limits = tuple[float, float]
@@ -230,3 +228,28 @@ NO_ROLE: Color = (180, 200, 226)
 def role_color(row: HeadRow, without: Color = NO_ROLE) -> Color:
     """The colour of a head's clearest role."""
     return ROLE_COLORS[row.roles[0].name] if row.roles else without
+
+
+def block_peaks(weights: NDArray[np.float32], rows: int, columns: int) -> NDArray[np.float32]:
+    """The weight furthest from 0 in each block, so that a thin line stays visible when pooled.
+
+    Shape (…, queries, keys) becomes (…, ⌈queries / rows⌉, ⌈keys / columns⌉).
+    """
+    least = float(weights.min())
+    if least >= 0:
+        return _by_block(np.maximum, weights, rows, columns)
+    # fmax prefers a number to NaN, but is slower than maximum.
+    most, fewest = (np.fmax, np.fmin) if np.isnan(least) else (np.maximum, np.minimum)
+    highest = _by_block(most, weights, rows, columns)
+    lowest = _by_block(fewest, weights, rows, columns)
+    return np.where(-lowest > highest, lowest, highest)
+
+
+def _by_block(
+    function: np.ufunc, weights: NDArray[np.float32], rows: int, columns: int
+) -> NDArray[np.float32]:
+    for axis, length in ((-1, columns), (-2, rows)):
+        if length > 1:
+            starts = np.arange(0, weights.shape[axis], length)
+            weights = function.reduceat(weights, starts, axis=axis)
+    return weights

@@ -179,7 +179,7 @@ def format_measure(value: float, meaning: Meaning) -> str:
     if meaning.unit == "share":
         return two_digits(value)
     digits = 2 if abs(value) < 10 else 1 if abs(value) < 100 else 0
-    return f"{value + 0.0:.{digits}f}"
+    return f"{value + 0.0:.{digits}f}"  # -0.0 + 0.0 is 0.0
 
 
 def decimals(value: float, digits: int = 2) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from attnviz.core.errors import UsageError, choose, did_you_mean
 from attnviz.core.registry import FORMATS, DataKind, Form, Format
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def formats_of(kind: DataKind) -> dict[str, Format]:
     """The formats that can hold a kind of data, the usual one first."""
-    forms = (*DATA_KINDS[kind], "nothing")
+    forms = (*DATA_KINDS[kind][1], "nothing")
     found = {name: entry for name, entry in FORMATS.items() if entry.form in forms}
     usual = next(name for name, entry in found.items() if entry.form == forms[0])
     return {usual: found[usual], **found}
@@ -47,8 +47,11 @@ def format_of(path: Path, kind: DataKind = "maps") -> str:
 def make_renderer(name: str, display: Display, kind: DataKind = "maps") -> Renderer:
     """A new renderer of a kind of data in a format."""
     entry = FORMATS[choose(name, FORMATS, "format")]
-    made: Renderer = (entry.load() if kind == "maps" else entry.load_report())(display)
-    return made
+    if kind == "maps":
+        return entry.load()(display)  # type: ignore[no-any-return]
+    report = entry.load_report()
+    forms = (entry.form,) if issubclass(report, TextReport) else ()
+    return report(display, *forms)  # type: ignore[no-any-return]
 
 
 def render_all(renderer: Renderer, results: Iterable[tuple[Any, Views]]) -> bytes:
@@ -142,12 +145,12 @@ def listing(
 
     from attnviz.renderers.printable import printable
 
-    def spelled(cell: Any) -> str:
+    def spell(cell: Any) -> str:
         """A number in three digits; a name may come from a folder, which anything may be called."""
         text = f"{cell:.3f}" if isinstance(cell, float) else str(cell)
         return printable(text) if text else ""
 
-    rows = [list(map(spelled, row)) for row in values]
+    rows = [list(map(spell, row)) for row in values]
 
     def table(display: Display) -> str:
         shown = [columns, *rows] if titled else rows
@@ -173,10 +176,8 @@ def listing(
 class TextReport:
     """One form of each report, one behind the other."""
 
-    form: ClassVar[Form] = "text"
-
-    def __init__(self, display: Display) -> None:
-        self.display, self.count = display, 0
+    def __init__(self, display: Display, form: Form = "text") -> None:
+        self.display, self.form, self.count = display, form, 0
 
     def add(self, data: Any, views: Views) -> str | bytes:
         """The form of one more report."""
@@ -198,34 +199,8 @@ class TextReport:
         return written
 
 
-class NpzReport(TextReport):
-    """Arrays."""
-
-    form = "arrays"
-
-
-class PharaohReport(TextReport):
-    """Links of words."""
-
-    form = "links"
-
-
-class TextGridReport(TextReport):
-    """Words with their times, for Praat."""
-
-    form = "textgrid"
-
-
-class VttReport(TextReport):
-    """Words with their times, as cues."""
-
-    form = "vtt"
-
-
 class JsonReport(TextReport):
     """One document; for an input that may hold several, a list."""
-
-    form = "document"
 
     def _join(self, written: str) -> str:
         if not self.display.many:
@@ -242,8 +217,6 @@ class JsonReport(TextReport):
 class JsonLinesReport(TextReport):
     """One document a line."""
 
-    form = "document"
-
     def add(self, data: Data, views: Views) -> str:
         """The document on one line; or a line for each of its texts."""
         if data.lines is not None:
@@ -257,8 +230,6 @@ class JsonLinesReport(TextReport):
 
 class TsvReport(TextReport):
     """Rows, tab-separated, under one header."""
-
-    form = "rows"
 
     def _join(self, written: str) -> str:
         return written if self.count == 1 else written.partition("\n")[2]

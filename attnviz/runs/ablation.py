@@ -32,7 +32,7 @@ from attnviz.core.effects import (
     label_of,
 )
 from attnviz.core.errors import AttnvizError, InputError, UsageError
-from attnviz.core.notices import merged
+from attnviz.core.notices import merge_notices
 from attnviz.core.options import Options
 from attnviz.core.query import Query
 from attnviz.core.registry import Command
@@ -45,8 +45,10 @@ from attnviz.renderers.text.ablation_table import (
     ablation_npz,
     ablation_table,
     ablation_tsv,
+    lenses_json,
+    lenses_table,
+    lenses_tsv,
 )
-from attnviz.renderers.text.lenses import lenses_json, lenses_table, lenses_tsv
 from attnviz.runs.inputs import TextInput
 from attnviz.runs.many_texts import Made, Record
 from attnviz.runs.reporting import RunReport, good_results
@@ -179,7 +181,7 @@ class AblationStudy:
         """Take in the report of one text."""
         self.first = self.first or report
         self.texts += 1
-        self.notes = merged((*self.notes, *report.notes))
+        self.notes = merge_notices((*self.notes, *report.notes))
         for number, effect in enumerate(report.effects):
             key = effect.label if report.together is None else number
             self.found[key].append(replace(effect, of_outputs=()))

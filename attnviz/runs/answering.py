@@ -3,8 +3,6 @@
 Nothing here knows of HTTP. `openapi.json` describes questions and answers.
 """
 
-from __future__ import annotations
-
 import base64
 import time
 from collections.abc import Sequence
@@ -12,9 +10,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from io import BytesIO
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
+import numpy as np
 from msgspec import Meta, Struct
+from numpy.typing import NDArray
 
 from attnviz.analyses.effects.ablation import each_part
 from attnviz.core.attention_map import Attention, AttentionMap
@@ -42,10 +42,6 @@ from attnviz.runs.pictures import as_jpeg, look_through, sheet_parts
 from attnviz.runs.pipeline import Result, apply_choice, attend_one, query_of
 from attnviz.storage.pictures import upright_picture
 from attnviz.storage.texts import Text, check_text
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 MOST_CHARACTERS = 8_000
 """Most characters of a text: about 2,000 tokens."""

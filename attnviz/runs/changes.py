@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnviz.analyses.compare import compare_effects, compare_maps
-from attnviz.analyses.history import HistoryStudy
+from attnviz.analyses.compare import HistoryStudy, compare_effects, compare_maps
 from attnviz.analyses.view import describe_run
 from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.core.effects import SavedEffects
@@ -31,7 +30,7 @@ from attnviz.renderers.text.comparison import (
     effects_tsv,
     head_name,
 )
-from attnviz.renderers.text.history_table import history_json, history_table, history_tsv
+from attnviz.renderers.text.head_tables import history_json, history_table, history_tsv
 from attnviz.runs.outputs import draw_difference, page_html
 from attnviz.runs.pipeline import Result, apply_choice, attend_one, check_choice
 from attnviz.storage.matrices import read_bytes
@@ -321,15 +320,13 @@ def last_drifts(found: History) -> list[Change]:
 
 
 def _page(found: History, samples: Samples, command: str) -> str:
-    maps = tuple(item for step, sample in samples() for item in _named_maps(step, sample))
+    """A page whose streams are the steps, which it has a slider for."""
+    maps = tuple(
+        replace(item, stream=f"step {step} · {item.stream}" if sample.maps[1:] else f"step {step}")
+        for step, sample in samples()
+        for item in sample.maps
+    )
     return page_html(Attention(maps, found.provenance), command)
-
-
-def _named_maps(step: int, sample: Attention) -> Iterator[AttentionMap]:
-    """The maps of a sample as streams that the page has a slider for."""
-    for item in sample.maps:
-        stream = f" · {item.stream}" if len(sample.maps) > 1 else ""
-        yield replace(item, stream=f"step {step}{stream}")
 
 
 def _plot(found: History) -> Figure:

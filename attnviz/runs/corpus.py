@@ -27,7 +27,7 @@ from attnviz.analyses.heads import check_order
 from attnviz.analyses.masks import without_implied
 from attnviz.core.corpus_report import CorpusReport
 from attnviz.core.errors import AttnvizError, InputError, OutputError, UsageError, is_number
-from attnviz.core.notices import joined, kind_of, notify
+from attnviz.core.notices import join_notices, kind_of, notify
 from attnviz.core.options import Options
 from attnviz.core.registry import Command
 from attnviz.models.open import check_origin, check_vision
@@ -136,7 +136,7 @@ class CorpusState:
         for text, count in notes.items():
             same = next((one for one in self.notes if kind_of(one) == kind_of(text)), text)
             before = self.notes.pop(same, 0)
-            self.notes[joined(same, text)] = before + count
+            self.notes[join_notices(same, text)] = before + count
 
 
 class SavedNotes(Struct, frozen=True, forbid_unknown_fields=True):
@@ -286,7 +286,7 @@ def report_corpus(
         return "" if options.many.rejects is None else reject_of(record, error).decode()
 
     with journal.until_done(report.say) if journal is not None else nullcontext():
-        with engine_for(options.many) as engine, report.counted(lambda: left) as advance:
+        with engine_for(options.many) as engine, report.progress(lambda: left) as advance:
             found = study(
                 *(task, keep_for_curve(texts, kept) if asked.curve else texts, engine),
                 state=state,

@@ -310,7 +310,7 @@ def report_heads(
 
 def _add_repeated(source: Source, study: HeadStudy, report: RunReport, options: Options) -> None:
     """Measure what random words said twice show; a model that cannot take them goes without."""
-    from attnviz.analyses.measures.repetition import repeated_words
+    from attnviz.analyses.measures.shares import repeated_words
 
     text = repeated_words()
     try:

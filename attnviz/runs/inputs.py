@@ -1,7 +1,5 @@
 """Texts from arguments, files of whatever format and stdin, line by line as it comes."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence

@@ -5,8 +5,6 @@ that it counts is on the disk: after a crash it may count less than there is, bu
 that writes nothing before its end, such as that over a corpus, keeps its sums in the journal.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -35,7 +33,7 @@ SAMPLE = 1 << 20
 """Bytes at both ends of an input file that go into its checksum."""
 DECIDING = ("columns", "input_format", "max_line", "batch_size", "shard_size", "rejects")
 """The options of `Many` that decide what a file holds; how the work is shared does not."""
-Count = Annotated[int, Meta(ge=0, le=1 << 53)]
+Count = Annotated[int, Meta(ge=0, le=1 << 53)]  # JSON holds whole numbers exactly so far
 
 
 class Progress(Struct, frozen=True):

@@ -5,8 +5,6 @@ engine gives the same results to the last bit, and a resumed run gives what it w
 uninterrupted.
 """
 
-from __future__ import annotations
-
 import gc
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence

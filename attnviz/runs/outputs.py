@@ -14,10 +14,11 @@ import numpy as np
 
 from attnviz.analyses.view import divisions, first_focus, views
 from attnviz.core.attention_map import AGREEMENT, Attention, AttentionMap
-from attnviz.core.errors import UsageError, check_arguments, choose, in_words
+from attnviz.core.errors import UsageError, choose, in_words
 from attnviz.core.notices import notices_to
-from attnviz.core.options import DECLARED, Choice, Look, LookOptions, names_in
+from attnviz.core.options import DECLARED, Choice, Look, LookOptions
 from attnviz.core.registry import PICTURES, DataKind
+from attnviz.core.values import check_value
 from attnviz.renderers import Display, Views
 from attnviz.renderers.reports import (
     Data,
@@ -303,13 +304,13 @@ def _patches(picture: bytes, item: AttentionMap) -> Patches:
 
 def save_figure(item: Item, picture: str, file: str | Path | None, look: LookOptions) -> Figure:
     """A picture of a result for Python, also written to a file if one is given."""
-    for name, value in look.items():
-        names = names_in(DECLARED[Look][choose(name, DECLARED[Look], "option")][0])
-        if names and value is not None:
-            choose(value, names, name)  # type: ignore[arg-type]
-    check_arguments(Look, look)
+    declared = DECLARED[Look]
+    chosen: dict[str, Any] = {
+        name: check_value(name, value, *declared[choose(name, declared, "option")])
+        for name, value in look.items()
+    }
     with notices_to(partial(warnings.warn, stacklevel=2)):
-        figure = draw_item(item, picture, Look(**look))
+        figure = draw_item(item, picture, Look(**chosen))
     if file is not None:
         from attnviz.renderers.figures.figure import figure_bytes
 

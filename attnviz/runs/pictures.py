@@ -86,7 +86,7 @@ def look_through(source: Source, query: Query, choice: Choice, patch: str | None
 
 def flow_of_query(attention: Attention, patch: str | None) -> Attention:
     """The flow to the query that is shown: all pairs of a picture take half an hour."""
-    from attnviz.analyses.lenses.flow import MOST_SOLVES, flow
+    from attnviz.analyses.lenses.rollout import MOST_SOLVES, flow
 
     tokens = attention.main.query_tokens
     place = None if patch == ALL else query_place(tokens, patch)

@@ -103,14 +103,14 @@ class Result(Attention, Presentable):
     ) -> Result:
         """A part of it: layers and heads by number or as "0-2"; other fields of `Choice` too."""
 
-        def spelt(which: Numbers | None) -> str | None:
+        def spell(which: Numbers | None) -> str | None:
             if isinstance(which, str | None):
                 return which
             return ",".join(map(str, np.atleast_1d(which)))
 
         for name in choice:
             choose(name, [item.name for item in fields(Choice)], "option")
-        made = Choice(layer=spelt(layer), head=spelt(head), **choice)
+        made = Choice(layer=spell(layer), head=spell(head), **choice)
         check_choice(made)
         return replace(apply_choice(self, made), again=self.again)
 

@@ -43,7 +43,7 @@ class RunReport(Protocol):
     def hold(self, text: str) -> None:
         """Tell the reader something at the end, its numbers as a range over all texts."""
 
-    def counted(
+    def progress(
         self, total: Callable[[], int | None] | None
     ) -> AbstractContextManager[Callable[[int], None]]:
         """A function to call with the number of further records that are done."""
@@ -78,7 +78,7 @@ def good_results(
     total: Callable[[], int | None] | None,
 ) -> Iterator[tuple[Source, Made]]:
     """Each record that succeeded with its result; failed ones are reported."""
-    with report.counted(total) as advance:
+    with report.progress(total) as advance:
         for record, made in found:
             advance(1)
             if isinstance(made, AttnvizError):

@@ -5,8 +5,6 @@ and in the file of rejects. A format that grows (.jsonl, .tsv, .csv) is resumed 
 any other format after a complete shard.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress

@@ -37,7 +37,7 @@ from starlette.routing import Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from attnviz.core.errors import AttnvizError, OutputError
-from attnviz.core.notices import pausing
+from attnviz.core.notices import ask_at_pauses
 from attnviz.renderers.printable import printable
 from attnviz.runs.answering import MOST_PICTURE, Answers, Question
 
@@ -71,7 +71,7 @@ MOST_CONNECTIONS = 256
 """Most connections; further ones are closed."""
 
 
-class Dropped(KeyboardInterrupt):
+class DroppedJob(KeyboardInterrupt):
     """The client has gone."""
 
 
@@ -84,7 +84,7 @@ class Job:
     def check(self) -> None:
         """Stop the work if its client has gone."""
         if self.dropped:
-            raise Dropped
+            raise DroppedJob
 
 
 Work = Callable[[Question], dict[str, Any]]
@@ -128,7 +128,7 @@ class JobQueue:
     def _answer(self, job: Job, work: Work, question: Question) -> bytes:
         self.begun = time.monotonic()
         try:
-            with pausing(job.check):
+            with ask_at_pauses(job.check):
                 return orjson.dumps(work(question))
         finally:
             self.answers.doing = ""

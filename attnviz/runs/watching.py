@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from inspect import unwrap
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Unpack, get_type_hints
 
 import numpy as np
 
-from attnviz.core.errors import UsageError, check_arguments
+from attnviz.core.errors import UsageError
 from attnviz.core.options import Choice, LookOptions
+from attnviz.core.values import check_value
 from attnviz.renderers.reports import Data, Item
 from attnviz.runs.outputs import save_figure
 from attnviz.runs.pipeline import Result, as_result
@@ -20,13 +22,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from attnviz.models.watch.maps import Names
-    from attnviz.models.watch.observer import Wanted, WatchLog
+    from attnviz.models.watch.observer import WatchLog, WatchRequest
 
 
 class Watched:
     """The attention seen in a block, also while the block still runs."""
 
-    def __init__(self, model: str, wanted: Wanted, seen: WatchLog, names: Names) -> None:
+    def __init__(self, model: str, wanted: WatchRequest, seen: WatchLog, names: Names) -> None:
         self._facts = model, wanted, names
         self.seen = seen
 
@@ -200,12 +202,15 @@ def watch(  # noqa: PLR0913 - what a caller may choose, by name
     Raises:
         UsageError: an option out of its range.
     """
-    check_arguments(watch, locals())
+    given = locals()
+    for name, kind in get_type_hints(unwrap(watch)).items():
+        if name in given:
+            check_value(name, given[name], kind)
     import torch
 
     from attnviz.models.hugging_face.capture.region import Region
     from attnviz.models.watch.maps import Names
-    from attnviz.models.watch.observer import Wanted, observe
+    from attnviz.models.watch.observer import WatchRequest, observe
 
     if model is not None and not isinstance(model, torch.nn.Module):
         raise UsageError(f"watch needs a torch.nn.Module, not {type(model).__name__}")
@@ -220,7 +225,7 @@ def watch(  # noqa: PLR0913 - what a caller may choose, by name
     region = Region(max_size, rows, window)
     patterns = (only,) if isinstance(only, str) else tuple(only or ())
     item = None if batch == "all" else batch
-    wanted = Wanted(patterns, first, every, item, region, max_bytes)
+    wanted = WatchRequest(patterns, first, every, item, region, max_bytes)
     queries, keys = (tokens if given is None else given for given in (query_tokens, key_tokens))
     names = Names(queries, keys, split)
     title = "code" if model is None else type(model).__name__

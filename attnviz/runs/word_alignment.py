@@ -1,7 +1,5 @@
 """Which words of a pair translate each other, as cross-attention says, read both ways round."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -63,7 +61,7 @@ words, those pairs have an alignment error of 65 % and more, and pairs above 0.8
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Aligned:
+class AlignedPair:
     """A pair's links, and the target's attention over the source, in words.
 
     Attributes:
@@ -120,7 +118,7 @@ class Aligner:
 
     def align(
         self, pairs: Sequence[Text], batch_size: int | None = None
-    ) -> Iterator[Aligned | InputError]:
+    ) -> Iterator[AlignedPair | InputError]:
         """The links of each pair in order, or why it has none."""
         turned = [
             pair if pair.target is None else replace(pair, text=pair.target, target=pair.text)
@@ -141,7 +139,7 @@ class Aligner:
             if how == "forward":
                 links, weights = _one_way(there), words_of(there).T
                 score = sum(float(weights[link]) for link in links) / max(len(links), 1)
-                yield Aligned(links, forward, score, not forward.outside)
+                yield AlignedPair(links, forward, score, not forward.outside)
                 continue
             if backward is None:
                 # A target that the model wrote is known only now.
@@ -190,7 +188,7 @@ def shift_rows(item: AttentionMap) -> AttentionMap:
 
 def _join_directions(
     how: str, attention: Attention, forward: AttentionMap, back: AttentionMap
-) -> Aligned:
+) -> AlignedPair:
     """The links of both directions, and how far these agree."""
     one = _one_way(forward)
     other = frozenset((source, target) for target, source in _one_way(back))
@@ -199,7 +197,7 @@ def _join_directions(
         links = mutual(words_of(forward).T * words_of(back))
     else:
         links = other if how == "reverse" else symmetrize(one, other, how)
-    return Aligned(links, attention, score, score >= DOUBTFUL and not attention.outside)
+    return AlignedPair(links, attention, score, score >= DOUBTFUL and not attention.outside)
 
 
 def words_of(item: AttentionMap) -> NDArray[np.floating]:
@@ -219,7 +217,7 @@ class Scores:
     heads: dict[tuple[str, str], Score] = field(default_factory=dict)
     chosen: Score = field(default_factory=Score)
 
-    def add(self, found: Aligned, sure: Links, possible: Links) -> None:
+    def add(self, found: AlignedPair, sure: Links, possible: Links) -> None:
         """Count one pair with its gold links."""
         self.chosen.add(found.links, sure, possible)
         item = found.forward.main
@@ -244,7 +242,7 @@ class AlignChunk(SourceWork):
     against: str = "input"
     batch_size: int | None = None
 
-    def __call__(self, chunk: Chunk) -> list[Aligned | AttnvizError]:
+    def __call__(self, chunk: Chunk) -> list[AlignedPair | AttnvizError]:
         """The alignment of each record, or why it has none."""
         source = self.source_for("cross")
         other = _OTHER_LANGUAGE[self.origin.to] if self.origin.to else None
@@ -252,7 +250,7 @@ class AlignChunk(SourceWork):
         aligner = Aligner(source, backward, self.how, self.against, self.layer, self.head)
         pairs = [record for record in chunk if isinstance(record, Text)]
         aligned = aligner.align(pairs, self.batch_size)
-        found: list[Aligned | AttnvizError] = []
+        found: list[AlignedPair | AttnvizError] = []
         for record in chunk:
             made = record.error if isinstance(record, BadText) else next(aligned)
             if isinstance(record, Text) and record.where and isinstance(made, InputError):
@@ -274,7 +272,7 @@ def check_alignment(options: Options, how: str | None, against: str) -> AlignChu
 
 def _align_all(
     work: AlignChunk, texts: TextInput, engine: Engine
-) -> Iterator[tuple[Record, Aligned | AttnvizError]]:
+) -> Iterator[tuple[Record, AlignedPair | AttnvizError]]:
     read = chunks(texts.open(), ready=texts.ready)
     return with_records(with_shards(work, read, engine, chunk_name))
 
@@ -285,7 +283,7 @@ def report_links(work: AlignChunk, texts: TextInput, options: Options, report: R
     A pair without links gets a blank, so that line N of the output belongs to line N of the input.
     """
     done, doubtful = 0, list[Record]()
-    with engine_for(options.many) as engine, report.counted(texts.total) as advance:
+    with engine_for(options.many) as engine, report.progress(texts.total) as advance:
         for record, aligned in _align_all(work, texts, engine):
             advance(1)
             data = links_data(getattr(record, "id", str(done)), aligned)
@@ -321,7 +319,7 @@ def say_unreliable(records: Sequence[Record], done: int, report: RunReport) -> N
         )
 
 
-def links_data(name: str, aligned: Aligned | AttnvizError) -> Data:
+def links_data(name: str, aligned: AlignedPair | AttnvizError) -> Data:
     """The links of one pair as data."""
     links: list[tuple[int, int]] | None = None
     texts: tuple[str | None, str | None] = (None, None)
@@ -351,7 +349,7 @@ def report_scores(
 ) -> None:
     """Report precision, recall and error of every layer and head, best first, and of all."""
     scores, count = Scores(), 0
-    with engine_for(options.many) as engine, report.counted(texts.total) as advance:
+    with engine_for(options.many) as engine, report.progress(texts.total) as advance:
         for count, (record, aligned) in enumerate(_align_all(work, texts, engine), 1):
             advance(1)
             if count > len(gold):

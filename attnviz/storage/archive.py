@@ -5,8 +5,6 @@ map m of text t are the float32 member "t/m/stream", so `numpy.load(file)["0/0/s
 this package. Weights are written as they come, the list at the end.
 """
 
-from __future__ import annotations
-
 import codecs
 import io
 import itertools
@@ -18,9 +16,10 @@ import warnings
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnviz.core.attention_map import Attention
 from attnviz.core.errors import InputError
@@ -34,10 +33,6 @@ from attnviz.storage.documents import (
     read_numbers,
     to_document,
 )
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 
 ZIP = b"PK\x03\x04"
 """How every .npz begins."""

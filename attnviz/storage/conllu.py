@@ -4,8 +4,6 @@ Read are the text, the words with their places in it, heads and relations. Empty
 to the enhanced graph and are left out.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -14,8 +12,8 @@ from typing import Any
 from attnviz.core.attention_map import Token
 from attnviz.core.errors import InputError, is_number
 
-COLUMNS = 10
-ROOT = -1
+COLUMNS = 10  # ID FORM LEMMA UPOS XPOS FEATS HEAD DEPREL DEPS MISC
+ROOT = -1  # the format's 0: words count from 0 here
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,7 @@ def is_dump(data: bytes) -> bool:
     try:
         names = _names(data)
         if names is not None:
-            return holds_dump(names)
+            return any(_NAME.fullmatch(name) for name in names)
         lines = data.decode("utf-8-sig").splitlines()
     except (InputError, *DAMAGE):
         return False
@@ -196,11 +196,6 @@ class Dump(Attention):
 
     unnamed: tuple[str, ...] = ()
     ends_early: bool = False
-
-
-def holds_dump(names: Sequence[str]) -> bool:
-    """Whether one of the names is a name of attention."""
-    return any(_NAME.fullmatch(name) for name in names)
 
 
 def read_arrays(found: Mapping[str, Any], where: str, identity: str = "0") -> Dump:

@@ -1,24 +1,20 @@
 """Matrices by name from a file that somebody else wrote: .json, .npz or .safetensors."""
 
-from __future__ import annotations
-
 import io
 import os
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 import orjson
+from numpy.typing import NDArray
 
 from attnviz.core.errors import InputError
 from attnviz.storage.archive import DAMAGE, member_shape, read_member
 from attnviz.storage.documents import SMALL, check_room, check_words, parse_json, read_numbers
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 SUFFIXES = (".json", ".npz", ".safetensors")
 TEXTS = ("tokens", "query_tokens", "key_tokens")

@@ -5,8 +5,6 @@ maps is a list of structs with the fields of a JSON document's maps; "shape" tel
 flat "weights": (layers, heads, queries, keys). See docs/files.md for the schema.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 from typing import IO, Any

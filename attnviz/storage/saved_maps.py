@@ -5,8 +5,6 @@ the others; any other file is read at once. Shards of maps.npz are maps-00000.np
 and so on.
 """
 
-from __future__ import annotations
-
 import io
 import itertools
 import re
@@ -31,7 +29,7 @@ LISTED = 200
 """Characters of ids that a message lists."""
 
 
-class Saved(Protocol):
+class SavedFile(Protocol):
     """The attention of a file's texts in order."""
 
     def ids(self) -> Iterator[str]:
@@ -45,7 +43,7 @@ class Saved(Protocol):
         return next(itertools.islice(self, wanted, None))
 
 
-Opener = Callable[[], AbstractContextManager[Saved]]
+Opener = Callable[[], AbstractContextManager[SavedFile]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +77,7 @@ class SavedLines:
 
 
 @dataclass(frozen=True)
-class LoadedMaps(Saved):
+class LoadedMaps(SavedFile):
     """The texts of a file that is read at once."""
 
     found: Sequence[Attention]
@@ -88,7 +86,7 @@ class LoadedMaps(Saved):
         return iter(self.found)
 
 
-def open_saved(file: IO[bytes], where: str) -> Saved:
+def open_saved(file: IO[bytes], where: str) -> SavedFile:
     """The texts of an open seekable file; an InputError where it holds no attention."""
     beginning = file.read(len(MAGIC))
     file.seek(0)
@@ -106,7 +104,7 @@ def open_saved(file: IO[bytes], where: str) -> Saved:
 
 
 @contextmanager
-def read_from(path: Path) -> Iterator[Saved]:
+def read_from(path: Path) -> Iterator[SavedFile]:
     """The texts of a file, which is open meanwhile."""
     with open_file(path) as file:
         yield open_saved(file if file.seekable() else io.BytesIO(file.read()), f"'{path}'")

@@ -3,15 +3,13 @@
 docs/files.md describes the layout. Unknown fields are ignored.
 """
 
-from __future__ import annotations
-
 import re
 from math import nan
 from typing import Annotated, Any, TypeVar
 
 from msgspec import Meta, Struct, ValidationError, convert, structs
 
-from attnviz.core.attention_map import Link, Measured, Provenance, Token, Values
+from attnviz.core.attention_map import Link, MeasuredLink, Provenance, Token, Values
 from attnviz.core.effects import By, Effect, SavedEffects, instead_in_words
 from attnviz.core.errors import InputError
 
@@ -148,10 +146,10 @@ def links_of(found: list[LinkDocument]) -> tuple[Link, ...]:
     return tuple(Link(**structs.asdict(item)) for item in found)
 
 
-def measured_of(found: list[MeasuredDocument]) -> tuple[Measured, ...]:
+def measured_of(found: list[MeasuredDocument]) -> tuple[MeasuredLink, ...]:
     """Links with their effects as an `Attention` has them."""
     return tuple(
-        Measured(item.stream, links_of([item.link])[0], item.estimated, item.measured)
+        MeasuredLink(item.stream, links_of([item.link])[0], item.estimated, item.measured)
         for item in found
     )
 

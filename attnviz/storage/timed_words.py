@@ -5,8 +5,6 @@ read, without blank ones (Boersma, "TextGrid file formats"). Each cue of a .vtt 
 "WebVTT").
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Files that appear whole or not at all, and appends that do."""
 
-from __future__ import annotations
-
 import os
 import select
 import stat

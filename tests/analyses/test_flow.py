@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnviz.analyses.lenses import flow as lens
-from attnviz.analyses.lenses.flow import MOST_SOLVES, UNIT, flow, flows
+from attnviz.analyses.lenses import rollout as lens
 from attnviz.analyses.lenses.layered import LayerGraph, with_residual
+from attnviz.analyses.lenses.rollout import FLOW_UNIT, MOST_SOLVES, flow, flows
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 from attnviz.core.errors import UsageError
 from attnviz.core.notices import notices_to
@@ -126,5 +126,5 @@ def test_a_flow_beyond_the_papers_encoders_is_said_to_be_one():
 
 def test_the_map_is_one_layer_and_one_head_of_flows():
     found = flow(text(rows(1, 3, 2, 3, 3))).main
-    assert (found.layers, found.heads, found.unit) == (("flow",), ("mean",), UNIT)
+    assert (found.layers, found.heads, found.unit) == (("flow",), ("mean",), FLOW_UNIT)
     assert found.weights.dtype == np.float32

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from attnviz.analyses.links import cells_between_words, sharpest, strongest_links
 from attnviz.core.attention_map import AttentionMap, Token
 from attnviz.core.measures import Link
-from attnviz.core.sinks import sink_place, word_cells
+from attnviz.core.tokens import sink_place, word_cells
 from attnviz.renderers.colors import scale_of
 from tests.samples import checked, maps, self_map
 

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from attnviz.analyses.heads import measure_heads
 from attnviz.analyses.masks import MeasuredMap
-from attnviz.analyses.measures.repetition import WORDS as WORDS_TO_REPEAT
-from attnviz.analyses.measures.repetition import repeated_words, repetition
-from attnviz.analyses.measures.shares import sink_fractions
+from attnviz.analyses.measures.shares import WORDS as WORDS_TO_REPEAT
+from attnviz.analyses.measures.shares import repeated_words, repetition, sink_fractions
 from attnviz.core.attention_map import AttentionMap, Token
 from attnviz.core.errors import InputError, UsageError
 from attnviz.core.registry import MEASURES

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from attnviz.analyses.lenses.flow import UNIT as FLOW
+from attnviz.analyses.lenses.rollout import UNIT as FLOW
 from attnviz.analyses.patches import (
     look_from,
     look_from_token,

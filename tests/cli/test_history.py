@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 import attnviz as package
-from attnviz.analyses.history import HistoryStudy
+from attnviz.analyses.compare import HistoryStudy
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 from attnviz.core.errors import AttnvizError
 from attnviz.renderers.figures.head_history import history_figure

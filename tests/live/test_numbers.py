@@ -16,7 +16,7 @@ from attnviz.core.effects import HeadAt, Intervention, LinkAt, TokenAt, log_prob
 from attnviz.core.lens_inputs import AttentionGradients
 from attnviz.core.query import ALL_OUTPUTS, Query
 from attnviz.core.registry import LENSES
-from attnviz.models.pocket.predictions import PocketExperiment
+from attnviz.models.pocket.experiment import PocketExperiment
 from attnviz.models.pocket.translator import Pocket
 from attnviz.runs.outputs import page_html
 from tests.live.conftest import NOTHING, Engine

@@ -57,7 +57,7 @@ from attnviz.renderers.figures.overlay import (
 )
 from attnviz.renderers.figures.panels import panels
 from attnviz.renderers.page import Patches, page_parts
-from attnviz.renderers.text import ablation_table, comparison, head_tables, history_table, lenses
+from attnviz.renderers.text import ablation_table, comparison, head_tables
 from attnviz.renderers.text.corpus_table import corpus_table
 from attnviz.renderers.text.heatmap import TerminalGrid, TerminalHeatmap
 from attnviz.renderers.text.link_list import LinksRenderer
@@ -285,10 +285,10 @@ TABLES: dict[str, Callable[[Display], str]] = {
     },
     "heads": lambda show: head_tables.measures_table(report(sinks="a sink"), show),
     "heads-streams": lambda show: head_tables.measures_table(MASKS, show, keep="offset"),
-    "history": lambda show: history_table.history_table(history(("self",)), show),
-    "history-streams": lambda show: history_table.history_table(history(("self", "x")), show),
-    "lenses": lambda show: lenses.lenses_table(lens_report(3), show),
-    "lenses-one": lambda show: lenses.lenses_table(lens_report(1), show),
+    "history": lambda show: head_tables.history_table(history(("self",)), show),
+    "history-streams": lambda show: head_tables.history_table(history(("self", "x")), show),
+    "lenses": lambda show: ablation_table.lenses_table(lens_report(3), show),
+    "lenses-one": lambda show: ablation_table.lenses_table(lens_report(1), show),
     "similarity": lambda show: head_tables.similarity_table(similarity(20), show),
     "treebank": lambda show: head_tables.treebank_table(REPORT, show),
 }
@@ -327,10 +327,10 @@ DATA: dict[str, Callable[[], str]] = {
     "prune curve": lambda: corpus_json(replace(corpus(3), curve=curve(), streams=())),
     "heads.tsv": lambda: head_tables.measures_tsv(report()),
     "heads.json": lambda: head_tables.measures_json(report()),
-    "history.tsv": lambda: history_table.history_tsv(history(("self",))),
-    "history.json": lambda: history_table.history_json(history(("self",))),
-    "lenses.tsv": lambda: lenses.lenses_tsv(lens_report(3)),
-    "lenses.json": lambda: lenses.lenses_json(lens_report(3)),
+    "history.tsv": lambda: head_tables.history_tsv(history(("self",))),
+    "history.json": lambda: head_tables.history_json(history(("self",))),
+    "lenses.tsv": lambda: ablation_table.lenses_tsv(lens_report(3)),
+    "lenses.json": lambda: ablation_table.lenses_json(lens_report(3)),
     "page encoder": lambda: page_text(
         encoder(),
         measures={0: [previous_token(encoder())]},

@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnviz.renderers.blocks import block_peaks
+from attnviz.renderers.colors import block_peaks
 
 
 @given(

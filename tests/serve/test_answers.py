@@ -11,7 +11,7 @@ import pytest
 
 import attnviz
 from attnviz.core.errors import AttnvizError, InputError, UsageError
-from attnviz.core.notices import pausing
+from attnviz.core.notices import ask_at_pauses
 from attnviz.core.options import Origin
 from attnviz.core.query import Query
 from attnviz.models.pocket.translator import load_pocket
@@ -195,9 +195,9 @@ def test_work_that_nobody_waits_for_ends_between_layers():
         if turns == 20:
             raise GivenUpError
 
-    with pausing(lambda: None):
+    with ask_at_pauses(lambda: None):
         POCKET.attend(Question(source=PAIR[0]))
-    with pytest.raises(GivenUpError), pausing(ask):
+    with pytest.raises(GivenUpError), ask_at_pauses(ask):
         POCKET.attend(Question(source=PAIR[0]))
     assert turns == 20
     assert POCKET.attend(Question(source=PAIR[0]))["answer"]["written"] == PAIR[1]

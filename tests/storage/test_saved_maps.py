@@ -15,7 +15,7 @@ from attnviz.renderers.reports import as_bytes
 from attnviz.storage import saved_maps as module
 from attnviz.storage.documents import from_document, to_document
 from attnviz.storage.saved_maps import (
-    Saved,
+    SavedFile,
     open_saved,
     openers,
     pick,
@@ -84,7 +84,7 @@ def test_a_text_whose_id_is_its_number_is_looked_for_in_its_shard_first(tmp_path
     opened: list[str] = []
     real = open_saved
 
-    def noted(file: IO[bytes], where: str) -> Saved:
+    def noted(file: IO[bytes], where: str) -> SavedFile:
         opened.append(where[-8:-5])
         return real(file, where)
 

@@ -14,8 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.analyses.corpus.figures import COUNT, MEASURED, ROWS, PairTable, head_statistics
-from attnviz.analyses.corpus.samples import Samples
-from attnviz.analyses.corpus.strongest import Strongest, as_document, from_document, source_text
+from attnviz.analyses.corpus.samples import (
+    Samples,
+    Strongest,
+    as_document,
+    from_document,
+    source_text,
+)
 from attnviz.analyses.corpus.words import Vocabulary, classes_of, in_words, read_axis
 from attnviz.analyses.heads import measure_heads, resting_places
 from attnviz.analyses.masks import MeasuredMap, check_measurable
@@ -23,7 +28,7 @@ from attnviz.analyses.view import describe_run
 from attnviz.core.attention_map import DECISION, PROBABILITIES, Attention, AttentionMap
 from attnviz.storage.documents import dump_json, parse_json
 
-SCHEMA = 7
+SCHEMA = 7  # of a saved state: a run does not continue one of another schema
 INDEX = "corpus"
 StreamName = tuple[str, tuple[str, ...], tuple[str, ...]]
 """The names of a stream, of its layers and of its heads."""

@@ -3,8 +3,6 @@
 `ROWS` names the rows of the array. A second table sums the attention between frequent words.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """The report on a corpus: means, deviations, intervals, shares and examples from its sums."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any

@@ -4,8 +4,6 @@ A word is a run of letters, marks on letters and digits; any other character sta
 Words are compared without regard to case.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections import Counter
@@ -29,7 +27,7 @@ CLASSES = (
 frequent), and anything else (symbols, spaces)."""
 PATCHES = ("special", "corner", "border", "inside")
 """Classes of a picture's keys: special tokens, and patches by their position."""
-RANKED = 10_000
+RANKED = 10_000  # rarer words are one class
 PAIRED = 300
 """Most frequent words and marks whose pairs are counted, at most."""
 _RANKS = (10, 100, 1_000, RANKED)

@@ -1,7 +1,5 @@
 """Find parts of a model by name, and switch them off together or one by one."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

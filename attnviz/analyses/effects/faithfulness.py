@@ -12,8 +12,6 @@ are means over sides, and shares are of each side's tokens, at least one. Specia
 tokens that no output sees do not.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -23,8 +21,8 @@ from numpy.typing import NDArray
 
 from attnviz.analyses.effects.links import effects_of, rank_correlation
 from attnviz.analyses.lenses.effect import effects_of_maps
-from attnviz.analyses.lenses.flow import flows
 from attnviz.analyses.lenses.layered import layer_graph
+from attnviz.analyses.lenses.rollout import flows
 from attnviz.analyses.measures.intervals import means_over
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance
 from attnviz.core.effects import (
@@ -38,7 +36,7 @@ from attnviz.core.effects import (
 )
 from attnviz.core.errors import AttentionError, InputError, ModelError, UsageError, in_words
 from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
-from attnviz.core.notices import merged
+from attnviz.core.notices import merge_notices
 from attnviz.core.plugins import INTERRUPTIONS
 from attnviz.core.registry import LENSES
 
@@ -116,7 +114,7 @@ def token_scores(explained: AttentionGradients, values: Callable[[], ValueVector
             found = _scores(lens, explained, values)
         except INTERRUPTIONS:
             raise
-        except BaseException as error:
+        except BaseException as error:  # a plug-in may raise SystemExit too
             plugin = lens in LENSES and LENSES[lens].package
             if not (plugin or isinstance(error, UsageError | ModelError | AttentionError)):
                 raise
@@ -288,7 +286,8 @@ def lens_report(texts: Sequence[TextFaithfulness]) -> LensReport:
         len(texts),
         () if several else first.tokens,
         replace(
-            first.provenance, notes=merged(one for text in texts for one in text.provenance.notes)
+            first.provenance,
+            notes=merge_notices(one for text in texts for one in text.provenance.notes),
         ),
     )
 

@@ -1,7 +1,5 @@
 """Measured effects of single links, beside their first-order estimates."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -16,7 +14,7 @@ from attnviz.core.attention_map import (
     MUCH_WEIGHT,
     Attention,
     AttentionMap,
-    Measured,
+    MeasuredLink,
 )
 from attnviz.core.effects import Experiment, HeadOutputs, Intervention, LinkAt, log_probabilities
 from attnviz.core.errors import AttentionError
@@ -47,7 +45,7 @@ def with_measured(estimated: Attention, experiment: Experiment, count: int) -> A
 
     If the model cannot switch links off, the note gives the reason.
     """
-    measured, agreement = tuple[Measured, ...](), float("nan")
+    measured, agreement = tuple[MeasuredLink, ...](), float("nan")
     try:
         measured = measure_links(experiment, estimated, count)
         pairs = np.array([(one.estimated, one.measured) for one in measured], np.float64)
@@ -63,7 +61,9 @@ def with_measured(estimated: Attention, experiment: Experiment, count: int) -> A
     return replace(noted, measured=measured)
 
 
-def measure_links(experiment: Experiment, estimated: Attention, count: int) -> tuple[Measured, ...]:
+def measure_links(
+    experiment: Experiment, estimated: Attention, count: int
+) -> tuple[MeasuredLink, ...]:
     """Cut each of the links with the largest estimates alone, largest first."""
     raw = {(item.stream, name): item for item in experiment.attention.maps for name in item.layers}
     found = []
@@ -85,7 +85,7 @@ def measure_links(experiment: Experiment, estimated: Attention, count: int) -> t
         )
     effects = effects_of(experiment, changes).sum(axis=1)
     return tuple(
-        Measured(stream, link, estimate, float(effect))
+        MeasuredLink(stream, link, estimate, float(effect))
         for (stream, link, estimate), effect in zip(cells, effects, strict=True)
     )
 
@@ -125,12 +125,14 @@ def with_contrasts(estimated: Attention, raw: Attention) -> Attention:
 
 def _largest(
     item: AttentionMap, weights: NDArray[np.floating], order: NDArray[np.floating]
-) -> list[Measured]:
+) -> list[MeasuredLink]:
     """The cells with the largest `order` above 0."""
     places = np.argsort(-order, axis=None, kind="stable")[:LISTED]
     cells = [np.unravel_index(place, order.shape) for place in places if order.flat[place]]
     return [
-        Measured(item.stream, link_at(item, cell, float(weights[cell])), float(item.weights[cell]))
+        MeasuredLink(
+            item.stream, link_at(item, cell, float(weights[cell])), float(item.weights[cell])
+        )
         for cell in cells
     ]
 

@@ -1,7 +1,5 @@
 """What can be made of a text's attention: a lens a file."""
 
-from __future__ import annotations
-
 from attnviz.core.registry import Lens
 
 LENSES: dict[str, Lens] = {
@@ -9,7 +7,8 @@ LENSES: dict[str, Lens] = {
         "How much of each input token is in each position after each layer.", "rollout:rollout"
     ),
     "flow": Lens(
-        "The largest flow from each input token to each position after the last layer.", "flow:flow"
+        "The largest flow from each input token to each position after the last layer.",
+        "rollout:flow",
     ),
     "gradient": Lens(
         "Attribution of one output to each input token, by gradient-weighted attention.",

@@ -7,8 +7,6 @@ link minus log p without it is wᵢⱼ (gᵢⱼ − ḡᵢ) / (1 − wᵢⱼ), w
 stays in the denominator.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -3,8 +3,6 @@
 Unlike rollout it explains one output: each weight is multiplied by the output's gradient.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import Any

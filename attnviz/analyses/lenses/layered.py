@@ -1,7 +1,5 @@
 """Attention with residual connections: the graph of layers for rollout and flow."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any
 

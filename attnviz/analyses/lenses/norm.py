@@ -4,8 +4,6 @@ A weight does not show how long the vector is that it scales: a head can put mos
 on [SEP] and add almost nothing. This lens measures the length of what is added, ‖Σₕ Aₕ fₕ(x)‖.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

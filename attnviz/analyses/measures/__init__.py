@@ -1,7 +1,5 @@
 """Numbers for each head, by topic."""
 
-from __future__ import annotations
-
 from attnviz.core.registry import Measure
 
 MEASURES: dict[str, Measure] = {
@@ -81,7 +79,7 @@ MEASURES: dict[str, Measure] = {
     ),
     "induction": Measure(
         "On a repeated sequence, share that goes to the token after the earlier copy.",
-        "repetition:induction",
+        "shares:induction",
         "ind",
         "acts",
         (0, 158, 115),
@@ -89,7 +87,7 @@ MEASURES: dict[str, Measure] = {
     ),
     "duplicate": Measure(
         "On a repeated sequence, share that goes to the earlier copy of the token.",
-        "repetition:duplicate",
+        "shares:duplicate",
         "dup",
         "acts",
         (140, 211, 184),

@@ -5,8 +5,6 @@ A head that always attends to the token before is alike for every text: `informa
 against the head's other rows (a divergence of Kullback and Leibler 1951, over the words).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 
@@ -16,8 +14,7 @@ from numpy.typing import NDArray
 from attnviz.analyses.masks import MeasuredMap, Numbers, within_one_text
 from attnviz.core.attention_map import AttentionMap, Token, known_mean
 from attnviz.core.measures import HeadMeasure
-from attnviz.core.sinks import word_cells
-from attnviz.core.tokens import text_places
+from attnviz.core.tokens import text_places, word_cells
 
 _PATCH = re.compile(r"(\d+),(\d+)")
 LEAST_WORDS = 3
@@ -32,7 +29,7 @@ def distance(subject: MeasuredMap) -> HeadMeasure | None:
 
     Mean over the rows i of Σ_j a_ij |i − j| / Σ_j a_ij.
     """
-    return _weighted(subject, "distance", ("only itself", "only the far end"), np.abs)
+    return _weigh_offsets(subject, "distance", ("only itself", "only the far end"), np.abs)
 
 
 def offset(subject: MeasuredMap) -> HeadMeasure | None:
@@ -40,10 +37,10 @@ def offset(subject: MeasuredMap) -> HeadMeasure | None:
 
     Mean over the rows i of Σ_j a_ij (j − i) / Σ_j a_ij.
     """
-    return _weighted(subject, "offset", ("only the past", "only what follows"), np.positive)
+    return _weigh_offsets(subject, "offset", ("only the past", "only what follows"), np.positive)
 
 
-def _weighted(
+def _weigh_offsets(
     subject: MeasuredMap, name: str, ends: tuple[str, str], kind: np.ufunc
 ) -> HeadMeasure | None:
     length = len(subject.item.key_tokens)
@@ -109,7 +106,7 @@ def informative(subject: MeasuredMap) -> HeadMeasure | None:
     the head's other rows at the distance j − i, and in the column of a special token or a sink
     their mean weight in that column; it is made to sum to what the row sums to. At least 0.
     """
-    words = Predicted(subject)
+    words = PositionPrediction(subject)
     if words.rows.sum() < LEAST_WORDS:
         return None
     ends = ("position predicts all", "each word attends to keys that no other row predicts")
@@ -119,7 +116,7 @@ def informative(subject: MeasuredMap) -> HeadMeasure | None:
     return subject.compare("informative", "nats", ends, values, top=most)
 
 
-class Predicted:
+class PositionPrediction:
     """What position alone predicts of a map over words.
 
     Attributes:

@@ -1,7 +1,5 @@
 """Intervals of means over texts, for skewed values."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -55,7 +53,7 @@ def intervals(
     for limit in (quantile, -quantile):
         # Solve t + bend t² / 3 + bend² t³ / 27 + bend / 6 = limit for t.
         moved = limit - bend / 6
-        some = np.abs(bend) > 1e-6
+        some = np.abs(bend) > 1e-6  # without skew the cube root would be divided by 0
         bent = 3 * (np.cbrt(1 + bend * moved) - 1) / np.where(some, bend, 1.0)
         t = np.where(some, bent, moved)
         ends.append(np.where(count > 1, mean - t * np.sqrt(spread / (texts - 1) / texts), np.nan))

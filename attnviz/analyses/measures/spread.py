@@ -5,8 +5,6 @@ distribution: a row that sums to less than 1, because special tokens were droppe
 to a sink outside of the map, is made to sum to 1, and its sum is told beside, as its mass.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

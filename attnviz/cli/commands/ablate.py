@@ -1,7 +1,5 @@
 """attnviz ablate and attnviz lenses."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 
@@ -12,7 +10,7 @@ from attnviz.cli.options import CHOICE, INPUT, OUTPUT, with_options
 from attnviz.cli.report import Report
 from attnviz.core.effects import By
 from attnviz.core.errors import UsageError
-from attnviz.core.options import Options, opt
+from attnviz.core.options import Options, opt, rare
 from attnviz.runs.ablation import Ablation, check_reference, report_ablation, report_lenses
 from attnviz.runs.inputs import texts_of, texts_or_pairs
 
@@ -57,17 +55,17 @@ def ablate(
         "of --reference; resample draws from --reference.",
         default="zero",
     ),
-    reference: str | None = opt(
-        CHOICE, "--reference FILE", "Texts whose positions --by mean and resample use.", rare=True
+    reference: str | None = rare(
+        CHOICE, "--reference FILE", "Texts whose positions --by mean and resample use."
     ),
-    seed: int = opt(CHOICE, "--seed N", "Seed of --by resample.", default=0, min=0, rare=True),
+    seed: int = rare(CHOICE, "--seed N", "Seed of --by resample.", default=0, min=0),
     top: int = opt(OUTPUT, "--top N", "How many effects the table lists.", default=10, min=1),
     bars: Path | None = opt(OUTPUT, "--bars FILE", "Effects as bars: .png, .svg or .pdf."),
     grid: Path | None = opt(
         OUTPUT, "--grid FILE", "All heads coloured by effect, as a picture; needs --each heads."
     ),
-    highlight: Path | None = opt(
-        OUTPUT, "--highlight FILE", "Text coloured by effect; needs --each tokens.", rare=True
+    highlight: Path | None = rare(
+        OUTPUT, "--highlight FILE", "Text coloured by effect; needs --each tokens."
     ),
     *,
     options: Options,

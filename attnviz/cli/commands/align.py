@@ -1,7 +1,5 @@
 """attnviz align, and `cross` where it is asked for alignments."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """attnviz compare and attnviz history."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +8,7 @@ import typer
 from attnviz.cli.options import CHOICE, ORIGIN, OUTPUT, with_options
 from attnviz.cli.report import Report
 from attnviz.core.errors import UsageError
-from attnviz.core.options import Options, opt
+from attnviz.core.options import Options, opt, rare
 from attnviz.runs.changes import (
     check_changes,
     effect_changes,
@@ -41,22 +39,14 @@ def compare(
     ] = None,
     model_a: str | None = opt(ORIGIN, "--model-a ID_OR_FOLDER", "Model of A, instead of --model."),
     model_b: str | None = opt(ORIGIN, "--model-b ID_OR_FOLDER", "Model of B, instead of --model."),
-    revision_a: str | None = opt(ORIGIN, "--revision-a NAME", "Revision of A's model.", rare=True),
-    revision_b: str | None = opt(ORIGIN, "--revision-b NAME", "Revision of B's model.", rare=True),
-    adapter_a: str | None = opt(
-        ORIGIN, "--adapter-a ID_OR_FOLDER", "Adapter of A's model.", rare=True
-    ),
-    adapter_b: str | None = opt(
-        ORIGIN, "--adapter-b ID_OR_FOLDER", "Adapter of B's model.", rare=True
-    ),
-    layer_a: str | None = opt(
-        CHOICE, "--layer-a WHICH", "Layers of A, instead of --layer.", rare=True
-    ),
-    layer_b: str | None = opt(
-        CHOICE, "--layer-b WHICH", "Layers of B, instead of --layer.", rare=True
-    ),
-    head_a: str | None = opt(CHOICE, "--head-a WHICH", "Heads of A, instead of --head.", rare=True),
-    head_b: str | None = opt(CHOICE, "--head-b WHICH", "Heads of B, instead of --head.", rare=True),
+    revision_a: str | None = rare(ORIGIN, "--revision-a NAME", "Revision of A's model."),
+    revision_b: str | None = rare(ORIGIN, "--revision-b NAME", "Revision of B's model."),
+    adapter_a: str | None = rare(ORIGIN, "--adapter-a ID_OR_FOLDER", "Adapter of A's model."),
+    adapter_b: str | None = rare(ORIGIN, "--adapter-b ID_OR_FOLDER", "Adapter of B's model."),
+    layer_a: str | None = rare(CHOICE, "--layer-a WHICH", "Layers of A, instead of --layer."),
+    layer_b: str | None = rare(CHOICE, "--layer-b WHICH", "Layers of B, instead of --layer."),
+    head_a: str | None = rare(CHOICE, "--head-a WHICH", "Heads of A, instead of --head."),
+    head_b: str | None = rare(CHOICE, "--head-b WHICH", "Heads of B, instead of --head."),
     top: int = opt(OUTPUT, "--top N", "How many heads and links to name.", default=10, min=1),
     fail_above: float | None = opt(
         OUTPUT,

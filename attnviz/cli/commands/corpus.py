@@ -1,7 +1,5 @@
 """attnviz corpus."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -13,7 +11,7 @@ from attnviz.cli.destinations import PAGES
 from attnviz.cli.options import CHOICE, OUTPUT, with_options
 from attnviz.cli.report import Report
 from attnviz.core.errors import UsageError
-from attnviz.core.options import Options, opt
+from attnviz.core.options import Options, opt, rare
 from attnviz.runs.corpus import SHOWS, CorpusJournal, CorpusRequest, report_corpus
 from attnviz.runs.head_measures import Instead
 from attnviz.runs.inputs import corpus_input
@@ -52,22 +50,20 @@ def corpus(
     top: int | None = opt(
         CHOICE, "--top N", "How many heads to list, in the order of --sort; by default all.", min=1
     ),
-    frequencies: Path | None = opt(
+    frequencies: Path | None = rare(
         CHOICE,
         "--frequencies FILE",
         "How frequent words are: word, tab, count on each line. By default counted in the texts.",
-        rare=True,
     ),
     overview: Path | None = opt(
         OUTPUT,
         "--overview FILE",
         "Every head's positions, classes and measures as a picture: .png, .svg or .pdf.",
     ),
-    prune_curve: Path | None = opt(
+    prune_curve: Path | None = rare(
         OUTPUT,
         "--prune-curve FILE",
         "The loss while heads are switched off one after another, as a picture; needs --effect.",
-        rare=True,
     ),
     atlas: Path | None = opt(
         OUTPUT,

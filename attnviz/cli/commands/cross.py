@@ -1,7 +1,5 @@
 """attnviz cross and attnviz co."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated

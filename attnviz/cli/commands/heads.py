@@ -1,7 +1,5 @@
 """attnviz heads."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

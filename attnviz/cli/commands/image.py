@@ -1,7 +1,5 @@
 """attnviz image."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +7,7 @@ import typer
 
 from attnviz.cli.options import CHOICE, ORIGIN, OUTPUT, with_options
 from attnviz.cli.report import Report
-from attnviz.core.options import LENS_NAMES, Options, opt
+from attnviz.core.options import LENS_NAMES, Options, opt, rare
 from attnviz.runs.pictures import ALL, PictureRequest, look_at_pictures
 from attnviz.runs.reporting import hold_notes
 
@@ -31,23 +29,21 @@ def image(
         "Patch whose attention is shown, from 0,0 at the upper left, or all (as data); "
         "default: the class token, or else the mean over all patches.",
     ),
-    image_size: str | None = opt(
+    image_size: str | None = rare(
         ORIGIN,
         "--image-size SIZE",
         "Size in pixels to read the picture in: 384, or HEIGHTxWIDTH; default: the size that "
         "the model was trained on.",
-        rare=True,
     ),
     text: str | None = opt(
         ORIGIN,
         "--text TEXT",
         "Prompt that a model like LLaVA reads with the pictures; its tokens are the rows.",
     ),
-    video: bool = opt(
+    video: bool = rare(
         ORIGIN,
         "--video",
         "Read the frames of an animated picture, or several pictures in order, as a video.",
-        rare=True,
     ),
     token: str | None = opt(
         CHOICE,

@@ -1,9 +1,7 @@
 """Short lists of names: attnviz mechanisms, attnviz models."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -11,10 +9,7 @@ from attnviz.cli.options import ORIGIN, with_options
 from attnviz.core.errors import UsageError, choose
 from attnviz.core.options import Options, opt
 from attnviz.core.registry import MECHANISMS
-from attnviz.renderers.reports import listing
-
-if TYPE_CHECKING:
-    from attnviz.renderers.reports import Data
+from attnviz.renderers.reports import Data, listing
 
 
 def write_listing(data: Data, options: Options) -> None:

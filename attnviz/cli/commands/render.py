@@ -1,7 +1,5 @@
 """Saved maps through the same outputs as fresh ones, one by one."""
 
-from __future__ import annotations
-
 import io
 import sys
 from contextlib import nullcontext

@@ -1,7 +1,5 @@
 """attnviz self."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

@@ -1,7 +1,5 @@
 """attnviz serve and attnviz live: pages that answer."""
 
-from __future__ import annotations
-
 import socket
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """attnviz steps and attnviz lesson."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,7 +8,7 @@ import typer
 from attnviz.cli.commands.listings import write_listing
 from attnviz.cli.options import OUTPUT, with_options
 from attnviz.core.errors import UsageError, choose
-from attnviz.core.options import Options, opt
+from attnviz.core.options import Options, opt, rare
 from attnviz.core.registry import LESSONS, MECHANISMS
 from attnviz.renderers.reports import listing
 from attnviz.teach.steps.request import SIZE, StepsRequest
@@ -52,7 +50,7 @@ def steps(
         "--mask ROWS|FILE",
         "1 where a query may look, a row for each: '1 0 1, 1 1 1', or one for all; or a file.",
     ),
-    padding: int = opt(GIVEN, "--padding N", "Hide the last N keys.", default=0, min=0, rare=True),
+    padding: int = rare(GIVEN, "--padding N", "Hide the last N keys.", default=0, min=0),
     scatter: Path | None = opt(
         OUTPUT,
         "--scatter FILE",

@@ -22,7 +22,7 @@ from attnviz.cli.options import ORIGIN, with_options
 from attnviz.cli.report import Report
 from attnviz.cli.run import report_all
 from attnviz.core.errors import AttentionError, InputError, OutputError, UsageError
-from attnviz.core.options import Options, opt
+from attnviz.core.options import Options, opt, rare
 from attnviz.models.open import parse_part
 
 if TYPE_CHECKING:
@@ -45,29 +45,19 @@ def watch(
         ),
     ],
     module: bool = opt(ORIGIN, "--module -m", "SCRIPT.py is the name of a module."),
-    only: list[str] | None = opt(
-        ORIGIN,
-        "--only PATTERN",
-        "Only modules with this path: 'decoder.*.attn'. Repeatable.",
-        rare=True,
+    only: list[str] | None = rare(
+        ORIGIN, "--only PATTERN", "Only modules with this path: 'decoder.*.attn'. Repeatable."
     ),
-    every: int = opt(
+    every: int = rare(
         ORIGIN,
         "--every N",
         "Keep the first and then every N-th call of each module.",
         default=1,
         min=1,
-        rare=True,
     ),
-    first: int | None = opt(
-        ORIGIN, "--first N", "Keep at most N calls of each module.", min=1, rare=True
-    ),
-    batch: str = opt(
-        ORIGIN, "--batch WHICH", "Item of a batch, from 0, or all.", default="0", rare=True
-    ),
-    eager: bool = opt(
-        ORIGIN, "--eager", "Run compiled code uncompiled, to see its attention.", rare=True
-    ),
+    first: int | None = rare(ORIGIN, "--first N", "Keep at most N calls of each module.", min=1),
+    batch: str = rare(ORIGIN, "--batch WHICH", "Item of a batch, from 0, or all.", default="0"),
+    eager: bool = rare(ORIGIN, "--eager", "Run compiled code uncompiled, to see its attention."),
     *,
     options: Options,
 ) -> None:

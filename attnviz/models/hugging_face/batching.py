@@ -5,8 +5,6 @@ batch is also read alone, by the model's own kernel, and all its weights have to
 not, only texts of equal length are batched; if those differ too, each text is read alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ The check loads no weights and runs no code that comes with the model. It captur
 the copy, applies every lens to it, and switches one head off.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace

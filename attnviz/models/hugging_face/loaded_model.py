@@ -1,7 +1,5 @@
 """A loaded model and how to read it."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A pretrained text model as a source of attention."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial

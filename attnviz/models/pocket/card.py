@@ -1,7 +1,5 @@
 """The cards of the shipped models, which training wrote beside their weights."""
 
-from __future__ import annotations
-
 import json
 from functools import cache
 from pathlib import Path

@@ -1,14 +1,12 @@
 """The pocket model, loaded: it embeds pieces, guesses languages and translates."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnviz.mechanisms.arrays import Array, to_numpy
 from attnviz.mechanisms.relative import sinusoidal_positions
@@ -38,9 +36,6 @@ from attnviz.models.pocket.transformer import (
     run_decoder,
     run_encoder,
 )
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 OTHER = {"en": "fr", "fr": "en"}
 NAMES = {"en": "English", "fr": "French"}

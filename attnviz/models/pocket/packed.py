@@ -6,23 +6,19 @@ Facts of Unicode come from the tokenizer's own tables where it has any: Python a
 other versions.
 """
 
-from __future__ import annotations
-
 import json
 import unicodedata
 from collections.abc import Iterable
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnviz.models.light.weights import StoredWeights
 from attnviz.models.pocket.card import FOLDER, read_model_file
 from attnviz.models.pocket.text import SPECIALS
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 FREQUENT = 2000
 """Pieces that merge first, so that they are the most frequent."""
@@ -34,7 +30,7 @@ BITS: tuple[tuple[str, int], ...] = (
     ("*", 11),
 )
 """Bits of a weight, by the first pattern that fits its matrix. The embedding has 12 and 10."""
-LAST = 0x110000
+LAST = 0x110000  # one past the last code point of Unicode
 SWAPPED = "\u0334", "\u0315"
 """Marks of the combining classes 1 and 232."""
 

@@ -4,8 +4,6 @@ An encoder–decoder transformer (Vaswani 2017, section 3) with normalisation be
 (Xiong 2020) and one embedding for source, target and output (Press & Wolf 2017).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 from attnviz.mechanisms.arrays import Array

@@ -22,7 +22,7 @@ from attnviz.storage.texts import MEMORY_BUDGET, batches, chunks_by_memory
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from attnviz.models.pocket.predictions import PocketExperiment
+    from attnviz.models.pocket.experiment import PocketExperiment
 
 CACHED = 4
 """Encoded queries that are kept: a lens asks about the same text again."""
@@ -72,7 +72,7 @@ class Pocket(PocketModel):
 
     def experiment(self, query: Query, wanted: str | None = None) -> PocketExperiment:
         """The model with a text before it, to be run with parts of it switched off."""
-        from attnviz.models.pocket.predictions import PocketExperiment
+        from attnviz.models.pocket.experiment import PocketExperiment
 
         return PocketExperiment(self, *self.read(query), wanted)
 

@@ -4,8 +4,6 @@ Queries, keys and values of one item of the batch come out as (1, heads, tokens,
 function. A call is repeated exactly as it ran, but without dropout.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress

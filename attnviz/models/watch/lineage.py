@@ -4,8 +4,6 @@ Each result of a torch function gets a mark, computed from the marks of its argu
 beside the tensors and go when these go. The only tensors in them are weights before dropout.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, MutableMapping
 from dataclasses import dataclass, field, replace

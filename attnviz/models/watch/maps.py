@@ -20,7 +20,7 @@ from attnviz.models.hugging_face.capture.region import PooledGrid, TokenBlocks, 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from attnviz.models.watch.observer import CapturedCall, Wanted, WatchLog
+    from attnviz.models.watch.observer import CapturedCall, WatchLog, WatchRequest
 
 COMPILED = "compiled code ran, which cannot be seen: watch(..., eager=True) runs it uncompiled"
 
@@ -38,7 +38,7 @@ class Names:
 
 
 def watched_attention(
-    seen: WatchLog, item: int, model: str, wanted: Wanted, names: Names
+    seen: WatchLog, item: int, model: str, wanted: WatchRequest, names: Names
 ) -> Attention:
     """The maps of one item of the batch.
 
@@ -70,7 +70,9 @@ def watched_attention(
     return Attention(maps, provenance, id=str(item))
 
 
-def _select_calls(seen: WatchLog, item: int, wanted: Wanted, names: Names) -> list[CapturedCall]:
+def _select_calls(
+    seen: WatchLog, item: int, wanted: WatchRequest, names: Names
+) -> list[CapturedCall]:
     """The captured calls of one item, joint sequences in their quarters."""
     own = [kept for kept in seen.kept if kept.item == item]
     if not own:
@@ -118,7 +120,7 @@ def _quarters(kept: CapturedCall, split: int) -> list[CapturedCall]:
 
 
 def word_maps(
-    seen: WatchLog, item: int, wanted: Wanted, names: Names, word: str | int, ratio: float
+    seen: WatchLog, item: int, wanted: WatchRequest, names: Names, word: str | int, ratio: float
 ) -> tuple[list[str], list[str], NDArray[np.float32]]:
     """How much each place of a picture attends to a word: modules, calls, and means over heads.
 
@@ -292,7 +294,7 @@ def _refusals(seen: WatchLog) -> Iterator[str]:
     return (f"{count} {why}" for why, count in seen.refused.items() if count)
 
 
-def _reasons_for_none(seen: WatchLog, wanted: Wanted) -> Iterator[str]:
+def _reasons_for_none(seen: WatchLog, wanted: WatchRequest) -> Iterator[str]:
     """Why there is no map, the most telling reason first."""
     for path, why in seen.failures.items():
         yield f"attention of '{path}' could not be read: {why}"

@@ -16,10 +16,12 @@ from fnmatch import fnmatchcase
 from functools import wraps
 from inspect import getattr_static
 from threading import get_ident
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import ref
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch.nn import functional
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
@@ -42,10 +44,6 @@ from attnviz.models.watch.kernels import (
 from attnviz.models.watch.lineage import TorchCall, Whole
 from attnviz.models.watch.products import Mixture
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
 HEADS = ("num_heads", "n_heads", "n_head", "nhead", "heads", "num_attention_heads")
 """What modules call the number of their heads."""
 
@@ -57,7 +55,7 @@ MIXING = lineage.PRODUCTS | lineage.PROJECTIONS | {"add", "sub", "add_", "sub_"}
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WatchRequest:
     """What to keep.
 
     Attributes:
@@ -155,7 +153,7 @@ def _aside(method: Callable[..., Any]) -> Callable[..., Any]:
 class AttentionObserver(TorchFunctionMode):
     """Sees every torch function, and keeps the attention among them in `seen`."""
 
-    def __init__(self, model: Any, wanted: Wanted) -> None:
+    def __init__(self, model: Any, wanted: WatchRequest) -> None:
         super().__init__()
         self.model, self.wanted, self.seen = model, wanted, WatchLog()
         self.lineage = lineage.Lineage()
@@ -453,7 +451,7 @@ _ACTIVE = list[AttentionObserver]()
 
 
 @contextmanager
-def observe(model: Any, wanted: Wanted, *, eager: bool = False) -> Iterator[WatchLog]:
+def observe(model: Any, wanted: WatchRequest, *, eager: bool = False) -> Iterator[WatchLog]:
     """Watch a block of code; everything is as before when it ends.
 
     Args:

@@ -3,8 +3,6 @@
 Whichever product it is, the weights come out as (…, queries, keys), the values as (…, keys, size).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import nan, prod
@@ -116,7 +114,7 @@ class _Factor:
     def size(self, letter: str) -> int:
         return int(self.tensor.shape[self.axes.index(letter)])
 
-    def aligned(self, letters: Sequence[str]) -> Any:
+    def align_axes(self, letters: Sequence[str]) -> Any:
         """The tensor with its axes in this order; those that it has not have the size 1."""
         own = [self.axes.index(letter) for letter in letters if letter in self.axes]
         tensor = self.tensor.detach().permute(own)
@@ -200,7 +198,7 @@ def _mixture(weights: _Factor, values: _Factor, product: _Factor, keys: str) -> 
     sizes = [letter for letter in values.axes if letter not in axes] or ["!"]
     shown = weights if softmax.undropped is None else replace(weights, tensor=softmax.undropped)
     mixed, value, output = (
-        side.aligned([*lead, *wanted]).flatten(len(lead) + 1)
+        side.align_axes([*lead, *wanted]).flatten(len(lead) + 1)
         for side, wanted in (
             (shown, [queries, keys]),
             (values, [keys, *sizes]),

@@ -1,7 +1,5 @@
 """A corpus as data: a tidy table, a JSON document, or arrays."""
 
-from __future__ import annotations
-
 import io
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -5,8 +5,6 @@ characters as `\\`, `\t`, `\n`, `\r` and `\u202e`: a row is always one line, and
 a terminal.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from typing import Any

@@ -13,12 +13,12 @@ from matplotlib.patheffects import withStroke
 from numpy.typing import NDArray
 
 from attnviz.core.attention_map import AttentionMap
-from attnviz.renderers.blocks import block_peaks
 from attnviz.renderers.colors import (
     INK,
     PAPER,
     Limits,
     beyond_note,
+    block_peaks,
     largest_of,
     no_value_note,
     picture_scale,

@@ -13,7 +13,6 @@ from matplotlib.font_manager import FontProperties
 from numpy.typing import NDArray
 
 from attnviz.core.attention_map import IMPLIED, AttentionMap, Token
-from attnviz.renderers.blocks import block_peaks
 from attnviz.renderers.colors import (
     INK,
     LABELLED,
@@ -21,6 +20,7 @@ from attnviz.renderers.colors import (
     SPECIAL,
     Limits,
     beyond_note,
+    block_peaks,
     color_of,
     ink_on,
     no_value_note,

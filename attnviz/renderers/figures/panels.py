@@ -12,12 +12,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from attnviz.core.attention_map import AttentionMap
-from attnviz.renderers.blocks import block_peaks
 from attnviz.renderers.colors import (
     FAINT,
     INK,
     Limits,
     beyond_note,
+    block_peaks,
     no_value_note,
     picture_scale,
     round_up,

@@ -35,8 +35,8 @@ from attnviz.renderers.colors import (
     hex_of,
 )
 
-FINE_LEVELS, SHARE_LEVELS, SIGNED_LEVELS = 32767, 1020, 510
-SHARE_MARK, SIGNED_MARK, NO_VALUE = 255, 127, -32768
+FINE_LEVELS, SHARE_LEVELS, SIGNED_LEVELS = 32767, 1020, 510  # 1020: small weights fit a byte
+SHARE_MARK, SIGNED_MARK, NO_VALUE = 255, 127, -32768  # a mark: two more bytes follow
 
 
 class Codes(NamedTuple):

@@ -25,14 +25,14 @@ from attnviz.core.attention_map import (
     LINK_LISTS,
     Attention,
     AttentionMap,
-    Measured,
+    MeasuredLink,
     Projections,
     Provenance,
     Token,
 )
 from attnviz.core.errors import InputError
 from attnviz.core.measures import HeadMeasure, mass_note
-from attnviz.core.sinks import sink_place
+from attnviz.core.tokens import sink_place
 from attnviz.renderers.colors import scale_of
 from attnviz.renderers.page.data import (
     FINE_LEVELS,
@@ -306,7 +306,7 @@ def _effects(attention: Attention, item: AttentionMap) -> list[dict[str, Any]]:
     """Lists of links with their effects; a link has a place only if the page shows its cell."""
     rows, columns = len(item.query_tokens), len(item.key_tokens)
 
-    def document(one: Measured) -> dict[str, Any]:
+    def document(one: MeasuredLink) -> dict[str, Any]:
         link = one.link
         inside = link.query_position < rows and link.key_position < columns and not item.is_pooled
         there = inside and link.layer in item.layers and link.head in item.heads

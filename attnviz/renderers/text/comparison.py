@@ -1,7 +1,5 @@
 """Comparisons of two maps, or of effects in two models, as text, as rows and as JSON."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import asdict

@@ -1,7 +1,5 @@
 """Tables as text of a display's width, with its colours or without."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

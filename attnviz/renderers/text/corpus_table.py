@@ -1,7 +1,5 @@
 """A corpus as tables, a line for each head: measures, positions, classes, examples."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 

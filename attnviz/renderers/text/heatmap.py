@@ -1,7 +1,5 @@
 """One matrix, or every head, as a picture in the terminal: coloured half blocks, or shades."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,11 +15,11 @@ from rich.text import Text
 from attnviz.core.attention_map import Attention, AttentionMap, Token
 from attnviz.core.measures import View
 from attnviz.renderers import Display, Views
-from attnviz.renderers.blocks import block_peaks
 from attnviz.renderers.colors import (
     NO_VALUE,
     Limits,
     beyond_note,
+    block_peaks,
     color_of,
     hex_of,
     no_value_note,

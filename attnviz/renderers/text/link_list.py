@@ -1,7 +1,5 @@
 """The strongest links, one a line, for people, grep and sort."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 

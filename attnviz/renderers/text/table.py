@@ -1,7 +1,5 @@
 """One matrix as a table for a terminal, with as much detail as the width allows."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
@@ -19,7 +17,7 @@ from attnviz.core.attention_map import (
     AttentionMap,
     HeadLine,
     Link,
-    Measured,
+    MeasuredLink,
     Token,
     View,
 )
@@ -39,7 +37,7 @@ from attnviz.renderers.text.console import TextRenderer, color_cell, wrap_text
 from attnviz.renderers.text.link_list import name_tokens, place_of
 
 LONGEST_LABEL = 14
-LONGEST_LINK = 18
+LONGEST_LINK = 18  # an arrow, ten cells of a word, two digits
 LISTED = 10
 SHADES = " ░▒▓█"
 NEGATIVE_SHADES = " ▁▃▅▇"
@@ -253,7 +251,7 @@ class TableRenderer(TextRenderer):
                 yield [Text(title, style="dim"), _effect_table(attention, links)]
 
 
-def _effect_table(attention: Attention, links: Sequence[Measured]) -> Table:
+def _effect_table(attention: Attention, links: Sequence[MeasuredLink]) -> Table:
     """Links with their places, weights and effects."""
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     columns = ["link", "", "weight", "estimated"]
@@ -274,7 +272,7 @@ def _effect_table(attention: Attention, links: Sequence[Measured]) -> Table:
     return table
 
 
-def _ends(attention: Attention, one: Measured) -> tuple[str, str]:
+def _ends(attention: Attention, one: MeasuredLink) -> tuple[str, str]:
     """The names of a link's tokens in their map, or their texts if the map lacks them."""
     link, streams = one.link, [item.stream for item in attention.maps]
     item = attention.maps[streams.index(one.stream)] if one.stream in streams else attention.main

@@ -4,8 +4,6 @@ An engine knows nothing of attention. It applies a callable to an iterable of sh
 outcomes in the shards' order.
 """
 
-from __future__ import annotations
-
 from attnviz.core.errors import UsageError, choose
 from attnviz.runs.engines.shards import Engine, fix_sums
 

@@ -5,8 +5,6 @@ the same name. Install both there, or let Ray copy them with a `runtime_env`
 (https://docs.ray.io/en/latest/ray-core/handling-dependencies.html).
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import signal

@@ -1,7 +1,5 @@
 """The interface of engines, the order of outcomes, and the answers of workers."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import traceback

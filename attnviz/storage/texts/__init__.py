@@ -3,8 +3,6 @@
 Only their number and lengths decide that, so that results are reproducible.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ A column of a table holds what its name in a header says, or its number. In CSV 
 span several lines. In TSV a tab always separates columns and quotes are letters, as in cut and awk.
 """
 
-from __future__ import annotations
-
 import csv
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence

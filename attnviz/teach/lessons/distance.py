@@ -1,7 +1,5 @@
 """How a model knows positions: sinusoidal waves, rotated pairs, biases by distance."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -20,10 +18,10 @@ from attnviz.teach.lessons.lesson import Curves, Heat, Lesson, check_range, name
 
 Vector = NDArray[np.float64]
 MOST = 2048
-BASES = (10_000.0, 500_000.0)
+BASES = (10_000.0, 500_000.0)  # of RoPE's paper, and of Llama 3
 FAR = 1000
 """Both positions are shifted by this many, to show that only their distance matters."""
-RANGES = 32
+RANGES = 32  # T5's own number
 
 
 def positions_lesson(length: int = 64, size: int = 64) -> Lesson:

@@ -3,8 +3,6 @@
 A single panel of cells has the frame and colour bar of every other heat map.
 """
 
-from __future__ import annotations
-
 import attnviz.renderers.figures  # isort: skip  # noqa: F401 - first: it loads matplotlib
 
 import base64

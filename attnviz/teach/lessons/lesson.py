@@ -1,7 +1,5 @@
 """A lesson: a table of numbers, three sentences about them, and the panels of its picture."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Linear attention: its cost by length, measured on this machine, and what it remembers."""
 
-from __future__ import annotations
-
 import time
 import tracemalloc
 from collections.abc import Callable

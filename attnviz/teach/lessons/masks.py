@@ -1,7 +1,5 @@
 """Which keys a query may see: causal masks, padding, windows."""
 
-from __future__ import annotations
-
 from itertools import accumulate
 from operator import matmul
 

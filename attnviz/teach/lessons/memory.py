@@ -1,7 +1,5 @@
 """The key-value cache: its size, and heads that share keys and values."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, NamedTuple
 

@@ -1,12 +1,10 @@
 """How scores become weights: scaling, temperature, tiles, and a sink."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from attnviz.analyses.entropy import row_entropy
 from attnviz.core.query import Query
-from attnviz.core.sinks import SINK_SHARE
+from attnviz.core.tokens import SINK_SHARE
 from attnviz.mechanisms.arrays import softmax, transpose
 from attnviz.mechanisms.dot_product import scaled, single_head
 from attnviz.mechanisms.weighing import online, sinks

@@ -126,7 +126,7 @@ def arithmetic(
     working = _Calculation(given, name, heads)
     with np.errstate(over="ignore", invalid="ignore"):
         working.run(working.project(), working.mask(causal=causal and row.causal != name))
-    return working.done(causal=causal and not row.causal)
+    return working.finish(causal=causal and not row.causal)
 
 
 def operands_of(formula: str, known: Iterable[str]) -> tuple[str, ...]:
@@ -217,7 +217,7 @@ class _Calculation:
                 f"'{self.name}' projects by itself: w_query, w_key and w_value are not used"
             )
         size_of_head(size, self.heads)
-        options = self._learned(size, asking, asked)
+        options = self._learned_options(size, asking, asked)
         sides = {name: self[found] for name, found in self.called.items()}
         if self.both:
             return {"first": self[asking], "second": self[asked], **options}
@@ -226,7 +226,7 @@ class _Calculation:
         # One array, not copies: a mechanism sees by identity that it needs to split it only once.
         return {**dict.fromkeys(("query", "key", "value"), self[asking]), **options}
 
-    def _learned(self, size: int, asking: str, asked: str) -> dict[str, Any]:
+    def _learned_options(self, size: int, asking: str, asked: str) -> dict[str, Any]:
         """The learned parameters of the formula; missing ones are drawn at random."""
         given, row = self.given, self.row
         inputs = (self[asking].shape[1], self[asked].shape[1])
@@ -324,7 +324,7 @@ class _Calculation:
         if side in self.called:
             self.called[side] = part.name
 
-    def done(self, *, causal: bool) -> Steps:
+    def finish(self, *, causal: bool) -> Steps:
         """The finished calculation, compared with the results that were given."""
         name = f"{self.name[3:]} co-attention" if self.both else f"{self.name} attention"
         name = KINDS.get(self.name, name)

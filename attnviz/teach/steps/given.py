@@ -1,7 +1,5 @@
 """The start of the arithmetic: inputs, projections, a mask and names of the positions."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace

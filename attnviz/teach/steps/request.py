@@ -140,7 +140,7 @@ class StepsRequest:
         found = self._sentences() or self._numbers()
         return {
             name: arithmetic(
-                self._masked(given),
+                self._with_mask(given),
                 mechanism=self.layer.name or None,
                 heads=self.layer.heads or 1,
                 causal=self.causal,
@@ -200,7 +200,7 @@ class StepsRequest:
             raise UsageError(f"'{path}' holds one calculation without a name: leave --example out")
         return {example: found[choose(example, found, "example")]}
 
-    def _masked(self, given: CalculationInputs) -> CalculationInputs:
+    def _with_mask(self, given: CalculationInputs) -> CalculationInputs:
         shape = tuple(len(given.inputs[name]) for name in given.names)
         if self.padding >= shape[1]:
             raise UsageError(f"--padding {self.padding} leaves none of the {shape[1]} keys")

@@ -1,7 +1,5 @@
 """Inputs, values and outputs as points in space: an output is a mixture of the values."""
 
-from __future__ import annotations
-
 import attnviz.renderers.figures  # isort: skip  # noqa: F401 - first: it loads matplotlib
 
 from collections.abc import Sequence

@@ -3,8 +3,6 @@
 On the page each matrix has its formula, and pointing at a number shows its operands.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby, zip_longest

@@ -4,14 +4,15 @@ In an encoder–decoder (Whisper, Moonshine, Speech2Text) the text attends to th
 frames attend to each other. In an encoder (wav2vec 2.0, HuBERT, WavLM, AST) only frames do.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import takewhile
 from math import ceil, prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from attnviz.core.attention_map import Attention, AttentionMap, Token
 from attnviz.core.errors import InputError, ModelError, UsageError, choose
@@ -40,11 +41,6 @@ from attnviz.models.hugging_face.load.loading import (
 )
 from attnviz.models.hugging_face.load.model_errors import library_errors, running_errors
 from attnviz.models.hugging_face.loaded_model import LoadedModel, input_names, placed_inputs
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
 
 SIDE = "recording"
 """The side of keys, and of an encoder's queries."""

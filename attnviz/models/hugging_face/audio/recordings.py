@@ -1,7 +1,5 @@
 """A recording as the input of a speech model: samples of one channel, features and frames."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, cast
 

@@ -7,16 +7,15 @@ computed in order of their largest mass, until no row left can hold a link as st
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from attnviz.core.errors import in_words
 from attnviz.models.hugging_face.capture.kernel import Call
 from attnviz.models.hugging_face.capture.probe import key_columns, row_weights
 from attnviz.models.hugging_face.capture.region import PooledGrid, each_token
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 ROWS = 128  # most rows of a head that are computed at once
 ROW_BYTES = 2**27  # of the rows of all heads that are computed at once

@@ -3,8 +3,6 @@
 A template is a program: it runs in its own process, with limits on time and memory.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

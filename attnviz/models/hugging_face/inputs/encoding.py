@@ -1,7 +1,5 @@
 """Encode a query as tokens and model inputs: a text, a pair as one sequence, source and target."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Decoder inputs: a given target, or a target or continuation that the model writes."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Tokenize a text, and find the characters that each token covers."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from bisect import bisect_left

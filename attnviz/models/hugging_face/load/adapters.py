@@ -1,7 +1,5 @@
 """Adapters (LoRA and similar), merged by peft into the model that they were trained for."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any

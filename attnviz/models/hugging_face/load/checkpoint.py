@@ -1,7 +1,5 @@
 """A model's folder, checked by its files alone, before torch and transformers are imported."""
 
-from __future__ import annotations
-
 import json
 import re
 from base64 import b64decode

@@ -1,7 +1,5 @@
 """What differs between model families, and which of them are refused."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """transformers and its dependencies, imported fast and kept quiet."""
 
-from __future__ import annotations
-
 import gc
 import os
 import sys

@@ -4,8 +4,6 @@ Loading refuses where transformers would invent something (an empty tokenizer, r
 ask on the terminal whether to run code.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, redirect_stderr

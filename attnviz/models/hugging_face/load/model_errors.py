@@ -1,7 +1,5 @@
 """Errors of other libraries become a ModelError of one line; our own bugs keep their traceback."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -22,7 +20,7 @@ def library_errors(what: str) -> Iterator[None]:
         yield
     except (AttnvizError, KeyboardInterrupt, SystemExit, GeneratorExit):
         raise
-    except BaseException as error:
+    except BaseException as error:  # panics of Rust are no Exception
         raise ModelError(f"{what}: {first_line(error)}") from error
 
 

@@ -1,7 +1,5 @@
 """What a classifier decides about a text: a class, tags, a number, or a label for each token."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -130,10 +128,6 @@ def likely_tags(logits: Any, labels: Sequence[str]) -> dict[str, Any]:
     return {DECISION: ", ".join(true) or "none of its tags", **_probabilities(shares)}
 
 
-def _format_number(logits: Any, labels: Sequence[str]) -> dict[str, Any]:
-    return {DECISION: ", ".join(f"{value:.3g}" for value in logits.tolist())}
-
-
 def _probabilities(shares: Mapping[str, float]) -> dict[str, Any]:
     if len(shares) > MOST_CLASSES:
         return {}
@@ -143,5 +137,5 @@ def _probabilities(shares: Mapping[str, float]) -> dict[str, Any]:
 DECIDERS: dict[str, Callable[[Any, Sequence[str]], dict[str, Any]]] = {
     "classes": likeliest_class,
     "tags": likely_tags,
-    "number": _format_number,
+    "number": lambda logits, _: {DECISION: ", ".join(f"{one:.3g}" for one in logits.tolist())},
 }

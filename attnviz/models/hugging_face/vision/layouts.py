@@ -5,8 +5,6 @@ A layout maps positions of the sequence to cells of pictures, from what the proc
 that are no cell (a class token, the end of a row, the name of a tile) stay keys without a place.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial

@@ -1,7 +1,5 @@
 """Models that read pictures and a text in one sequence: which patches each word looks at."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -5,19 +5,18 @@ layer first rolls the picture by half a window. To put these weights back into t
 patches' numbers take the same way.
 """
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token, not_finite
 from attnviz.core.errors import AttentionError, ModelError, UsageError
+from attnviz.core.lens_inputs import ValueVectors
 from attnviz.core.locks import thread_hook
 from attnviz.core.options import InMemoryModel
 from attnviz.core.query import Picture, Query
@@ -46,9 +45,6 @@ from attnviz.models.hugging_face.vision.pictures import (
     pixels,
     seen_box,
 )
-
-if TYPE_CHECKING:
-    from attnviz.core.lens_inputs import ValueVectors
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -221,7 +217,7 @@ def load_vision_model(name: str | InMemoryModel, **options: Any) -> VisionModel:
     )
 
 
-PADDED = -1
+PADDED = -1  # the number of no patch
 
 
 @dataclass(frozen=True, slots=True, eq=False)

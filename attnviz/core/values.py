@@ -1,0 +1,101 @@
+"""Values from Python, checked as the shell would check what is typed."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from attnviz.core.errors import UsageError, choose, in_short, in_words
+from attnviz.core.options import InMemory
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """What a number may be."""
+
+    min: float | None = None
+    max: float | None = None
+
+
+FITS: dict[Any, Any] = {
+    bool: bool,
+    int: int,
+    float: (int, float),
+    str: (str, int, Path),
+    Path: (str, Path),
+}
+"""What may be given for an option of a type."""
+SEVERAL = (Sequence[str], tuple[int, int])
+"""Types of several values, which msgspec checks."""
+
+
+def check_value(name: str, value: Any, annotation: Any, about: Any = None) -> Any:
+    """A value from Python as an option takes it; `about` has its `min` and `max`.
+
+    What an annotation of other types holds is left to the function itself.
+
+    Raises:
+        UsageError: it is of another kind, or out of its range; the message says what it may be.
+    """
+    if get_origin(annotation) is Annotated:
+        annotation, about = get_args(annotation)[:2]
+    allowed = [annotation]
+    if get_origin(annotation) in (Union, UnionType):
+        allowed = [one for one in get_args(annotation) if one is not type(None)]
+        if value is None and len(allowed) < len(get_args(annotation)):
+            return None
+    if get_origin(allowed[0]) is Annotated:  # as in Positive | None
+        allowed[0], about = get_args(allowed[0])[:2]
+    known = all(one in (*FITS, *SEVERAL) or get_origin(one) is Literal for one in allowed)
+    if isinstance(about, str) or isinstance(value, InMemory) or not known:
+        return value
+    if Sequence[str] in allowed:  # a text is one of its letters, whereas a number would fit str too
+        allowed = [one for one in allowed if one is not str]
+    for one in allowed:
+        if (made := _convert(one, value, name)) is not None:
+            return check_range(name, made, about) if one in (int, float) else made
+    words = in_words(
+        str(getattr(one, "__name__", one) if one not in SEVERAL else one) for one in allowed
+    )
+    words = words.replace("collections.abc.", "")
+    raise UsageError(f"{name}={in_short(value)} is no {words}")
+
+
+def _convert(kind: Any, value: Any, name: str) -> Any:
+    """The value as one of the types that it may be; None: it is none of it."""
+    if get_origin(kind) is Literal:
+        return choose(value, get_args(kind), name) if isinstance(value, str) else None
+    if kind in SEVERAL:
+        from msgspec import MsgspecError, convert
+
+        try:
+            given = value.tolist() if hasattr(value, "tolist") else value
+            return convert([*given] if isinstance(given, str) else given, kind)
+        except (MsgspecError, ValueError):
+            return None
+    if kind is str and isinstance(value, list | tuple):
+        return (" " if name == "labels" else ",").join(map(str, value))
+    if kind in (int, float) and getattr(value, "shape", None) == ():  # of numpy or torch
+        value = value.item()
+    fits = isinstance(value, bool) is (kind is bool) and isinstance(value, FITS[kind])
+    if not fits or (kind is Path and not _names_file(value)):
+        return None
+    return kind(value) if kind in (str, Path) else value
+
+
+def _names_file(value: str | Path) -> bool:
+    try:
+        return b"\0" not in os.fsencode(value)
+    except UnicodeEncodeError:
+        return False
+
+
+def check_range(name: str, value: float, about: Any) -> float:
+    """The number itself, if it is not below the `min` and above the `max` of `about`."""
+    least, most = getattr(about, "min", None), getattr(about, "max", None)
+    if (least is not None and value < least) or (most is not None and value > most):
+        ends = f"at least {least}" if most is None else f"{least} to {most}"
+        raise UsageError(f"{name}={value} is out of range: {ends}")
+    return value
