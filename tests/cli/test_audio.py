@@ -175,6 +175,9 @@ def test_a_hostile_feature_extractor_is_refused(whisper, tmp_path):
     usual = json.loads(path.read_text("utf-8"))
     for change, said in (
         ({"n_fft": 1 << 40}, "says 'n_fft' 1099511627776: at most 16,384"),
+        ({"feature_size": 1025}, "says 'feature_size' 1025: at most 1,024"),
+        ({"num_mel_bins": 1025}, "says 'num_mel_bins' 1025: at most 1,024"),
+        ({"chunk_length": 601}, "says 'chunk_length' 601: at most 600"),
         ({"sampling_rate": 5}, "wants 5 samples a second"),
         ({"hop_length": 0}, "feature extractor"),
     ):
