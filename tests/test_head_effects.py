@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -249,6 +250,10 @@ def test_the_picture_has_a_line_an_order_and_a_band_for_those_by_chance() -> Non
         "order of 5 texts, loss of 5 others",
         "effect: log p of every token",
     )
+    for roof, steps in ((1, 5), (2, 4), (3, 3), (4, 4), (7, 7), (8, 4), (9, 5)):
+        texts = prune_curve(replace(curve, losses=losses * roof / 5)).axes[0].texts
+        scale = [text.get_text() for text in texts if text.get_horizontalalignment() == "right"]
+        assert scale == [*(f"{roof * step / steps:.3g}" for step in range(steps + 1)), "loss"]
     axes = prune_curve(curve).axes[0]
     lines = {item.get_label(): item for item in axes.collections}
     (way,) = lines["chance"].get_segments()

@@ -7,8 +7,6 @@ from attnviz.analyses.group import (
     check_group,
     group_attention,
     group_numbers,
-    place_tokens,
-    read_groups,
     split_sentences,
 )
 from attnviz.analyses.words import merge, partition_of
@@ -131,11 +129,20 @@ def test_tokens_without_places_are_grouped_by_their_texts(tmp_path):
     ("lines", "message"),
     [
         (["closed", "rained"], "'rained', is not found in order"),
+        (["It", "ridge"], "group 2, 'ridge', is not found in order"),
         (["ridge"], "from the start of a token"),
         (["rain"], "to the end of one"),
-        (["@99"], "position 99, but there are 12"),
+        (["@12"], "position 12, but there are 12"),
         (["It", "@1"], "shares the token at position 1"),
+        (["It", "old", "@1"], "group 3, '@1', shares"),
+        (["@3,4", "@4"], "group 2, '@4', shares"),
+        (["@1", "@3-4,1"], "group 2, '@3,4,1', shares"),
         (["@0-2"], "special token '<s>'"),
+        (["It", "@11"], "group 2 names position 11, the special token"),
+        ([], "names no group"),
+        (["@3-1"], "backwards"),
+        (["a", "", "b", "", "c"], "3 lists"),
+        (["a", "@x"], r"line 2 of '.*groups\.txt'.* no list of positions"),
     ],
 )
 def test_groups_that_do_not_fit_are_refused(tmp_path, lines, message):
@@ -143,22 +150,6 @@ def test_groups_that_do_not_fit_are_refused(tmp_path, lines, message):
     path.write_text("\n".join(lines))
     with pytest.raises(InputError, match=message):
         group_attention(attention(), str(path))
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("", "names no group"),
-        ("@x", "no list of positions"),
-        ("@3-1", "backwards"),
-        ("a\n\nb\n\nc", "3 lists"),
-    ],
-)
-def test_a_file_that_names_no_groups_is_refused(tmp_path, content, message):
-    path = tmp_path / "groups.txt"
-    path.write_text(content)
-    with pytest.raises(InputError, match=message):
-        read_groups(path)
 
 
 def test_labels_that_agree_are_kept():
@@ -213,56 +204,3 @@ def test_the_provenance_names_the_file_without_its_folder(tmp_path):
     path = tmp_path / "groups.txt"
     path.write_text("It rained\n")
     assert group_attention(attention(), str(path)).provenance.steps == ("grouped by groups.txt",)
-
-
-@pytest.mark.parametrize(
-    ("lines", "message"),
-    [
-        (["It", "old", "@1"], "group 3, '@1', shares"),
-        (["@3,4", "@4"], "group 2, '@4', shares"),
-        (["@1", "@3-4,1"], "group 2, '@3,4,1', shares"),
-        (["It", "@11"], "group 2 names position 11, the special token"),
-        (["It", "ridge"], "group 2, 'ridge', is not found"),
-        (["@12"], "position 12, but there are 12"),
-    ],
-)
-def test_a_group_that_does_not_fit_is_told_by_its_number(tmp_path, lines, message):
-    path = tmp_path / "groups.txt"
-    path.write_text("\n".join(lines))
-    with pytest.raises(InputError, match=message):
-        group_attention(attention(), str(path))
-
-
-def test_a_bad_line_is_told_by_its_number(tmp_path):
-    path = tmp_path / "groups.txt"
-    path.write_text("a\n@x\n")
-    with pytest.raises(InputError, match=r"line 2 of '.*groups\.txt'"):
-        read_groups(path)
-
-
-def test_tokens_are_placed_in_a_row_where_text_or_places_are_lacking() -> None:
-    plain, placed = (Token("ab"), Token("c")), (Token("ab", 4, 6), Token("c", 7, 8))
-    expected = ((Token("ab", 0, 2), Token("c", 3, 4)), "ab c")
-    assert (
-        place_tokens(plain, "ab c d")
-        == place_tokens(placed, "")
-        == place_tokens(plain, "")
-        == expected
-    )
-    assert place_tokens(placed, "the ab c") == (placed, "the ab c")
-
-
-def test_rows_of_a_maximum_are_not_grouped() -> None:
-    tokens = (Token("ab", 0, 2), Token("c", 3, 4))
-    for above, refused in ((0.0005, False), (0.002, True)):
-        item = AttentionMap("self", tokens, tokens, np.full((1, 1, 2, 2), (1 + above) / 2))
-        attention = Attention((item,), Provenance("file", "made up"), text="ab c")
-        if not refused:
-            assert group_attention(attention, "words").main.weights.shape == (1, 1, 2, 2)
-            continue
-        said = (
-            r"^rows of stream 'self' sum to more than 1, as of a maximum or of a "
-            r"mechanism without a softmax: their tokens cannot be grouped$"
-        )
-        with pytest.raises(InputError, match=said):
-            group_attention(attention, "words")

@@ -9,6 +9,7 @@ import pytest
 import soundfile
 
 from attnviz.models.hugging_face.audio.recordings import read_recording
+from attnviz.runs.recordings import spectrogram
 from tests.hugging_face.tiny_speech import RATE, SPEECH_BUILDERS, chirps
 from tests.invoke import attnviz
 
@@ -38,6 +39,13 @@ def test_data_are_the_text_over_the_frames_of_the_recording(whisper):
     (item,) = frames.json()["maps"]
     assert np.shape(item["weights"]) == (2, 4, 130, 130)
     assert "only tokens 0 to 129 of 150 tokens attend, and only to each other" in frames.err
+
+
+def test_the_spectrogram_of_a_page_has_low_bands_below_and_strong_ones_dark():
+    made = spectrogram(np.array([[0, 1], [2, 4]], np.float32))
+    assert made.size == (8, 8)
+    corners = [made.getpixel(place) for place in ((0, 7), (7, 7), (0, 0), (7, 0))]
+    assert corners == sorted({*corners}, reverse=True)
 
 
 def test_a_spectrogram_stands_above_the_heat_map(whisper, ast, tmp_path):
@@ -167,6 +175,9 @@ def test_a_hostile_feature_extractor_is_refused(whisper, tmp_path):
     usual = json.loads(path.read_text("utf-8"))
     for change, said in (
         ({"n_fft": 1 << 40}, "says 'n_fft' 1099511627776: at most 16,384"),
+        ({"feature_size": 1025}, "says 'feature_size' 1025: at most 1,024"),
+        ({"num_mel_bins": 1025}, "says 'num_mel_bins' 1025: at most 1,024"),
+        ({"chunk_length": 601}, "says 'chunk_length' 601: at most 600"),
         ({"sampling_rate": 5}, "wants 5 samples a second"),
         ({"hop_length": 0}, "feature extractor"),
     ):

@@ -208,8 +208,10 @@ def test_a_map_of_blocks_is_a_failure_of_its_text(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(many_texts, "open_source", lambda *_, **__: Pooled())
     many_texts.close_sources()
     texts = [Text(name, name, where=f"line {name}") for name in ("short", "long", "brief")]
-    (shard,) = shards(texts)
-    outcome = study()(shard)
+    (shard,), task = shards(texts), study()
+    outcome, state = task(shard), CorpusState(task.empty())
+    state.add(shard[1], outcome, lambda record, _: f"{record.id}\n")
+    assert (state.records, state.failed, state.rejects) == (3, 1, "long\n")
     assert outcome.aggregates.texts == 2
     ((record, error),) = outcome.failures
     assert record is texts[1]

@@ -20,20 +20,18 @@ def jsonl(path: Path, *arguments: str) -> Done:
     return attnviz("self", "--input", path, *OWN, "-f", "jsonl", "-q", *arguments)
 
 
-@pytest.mark.parametrize("text", ["", " ", "\n\t", "\u3000"])
-def test_blank_text_is_refused(text):
-    done = attnviz("self", text, *OWN)
-    assert (done.status, done.mistake) == (1, "the text is empty")
-
-
-def test_bytes_that_are_no_text_are_refused():
-    done = attnviz("self", "a\udcff", *OWN)
-    assert (done.status, done.mistake) == (1, "the text is not valid UTF-8")
-
-
-def test_a_blank_target_is_named():
-    assert attnviz("cross", "a", " ", *OWN).mistake == "the target is empty"
-    assert attnviz("co", " ", "a").mistake == "the source is empty"
+@pytest.mark.parametrize(
+    ("command", "what"),
+    [
+        *((("self", text, *OWN), "text is empty") for text in ("", " ", "\n\t", "\u3000")),
+        (("self", "a\udcff", *OWN), "text is not valid UTF-8"),
+        (("cross", "a", " ", *OWN), "target is empty"),
+        (("co", " ", "a"), "source is empty"),
+    ],
+)
+def test_what_is_no_text_is_refused_and_named(command, what):
+    done = attnviz(*command)
+    assert (done.status, done.mistake) == (1, f"the {what}")
 
 
 @pytest.mark.parametrize(

@@ -83,38 +83,31 @@ def test_a_pipe_that_does_not_wait_is_waited_for():
     os.close(write)
 
 
-def interrupted(*actions: Callable[[], object]) -> None:
+def interrupted(done: list[int], *actions: Callable[[], object] | int) -> None:
     with uninterrupted():
         for action in actions:
-            action()
+            done.append(action) if isinstance(action, int) else action()
 
 
-def test_ctrl_c_waits_until_what_is_begun_is_done():
+@pytest.mark.parametrize(
+    ("actions", "finished"),
+    [
+        ((press, 1), [1]),
+        ((press, 1, press, 2), [1]),  # a second one does not wait
+        ((lambda: interrupted([], press), 1), [1]),  # the inner one waits for the outer
+    ],
+)
+def test_ctrl_c_waits_until_what_is_begun_is_done(actions, finished):
     done: list[int] = []
     with pytest.raises(KeyboardInterrupt):
-        interrupted(press, lambda: done.append(1))
-    assert done == [1]
+        interrupted(done, *actions)
+    assert done == finished
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-
-
-def test_a_second_ctrl_c_does_not_wait():
-    done: list[int] = []
-    with pytest.raises(KeyboardInterrupt):
-        interrupted(press, lambda: done.append(1), press, lambda: done.append(2))
-    assert done == [1]
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-
-
-def test_one_inside_another_waits_for_the_outer():
-    done: list[int] = []
-    with pytest.raises(KeyboardInterrupt):
-        interrupted(lambda: interrupted(press), lambda: done.append(1))
-    assert done == [1]
 
 
 def test_an_error_goes_before_ctrl_c():
     with pytest.raises(ZeroDivisionError):
-        interrupted(press, lambda: 1 / 0)
+        interrupted([], press, lambda: 1 / 0)
 
 
 def test_other_threads_are_left_alone():

@@ -270,6 +270,7 @@ def test_a_notebook_shows_the_page_in_a_frame_of_its_own() -> None:
     result = attend("the cat sat", mechanism="multi-head")
     shown = result._repr_html_()
     assert shown.startswith("<iframe ")
+    assert 'height="680"' in shown
     assert 'sandbox="allow-scripts allow-downloads"' in shown
     assert result.page().startswith("<!doctype html>")
 

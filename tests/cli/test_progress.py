@@ -1,12 +1,15 @@
 import io
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
 
 import pytest
 import rich.console
 from rich.console import Console
 
 from attnviz.cli.report import progress_bar
+from tests import invoke
 from tests.invoke import OWN, attnviz
 
 
@@ -55,3 +58,41 @@ def test_a_pipe_behind_stderr_is_never_shown_progress(monkeypatch):
     clock(monkeypatch, 5)
     done = attnviz("self", "a", "b", "c", *OWN, "-q", "-f", "none")
     assert (done.out, done.err) == (b"", "")
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("words", "records"),
+    [
+        (("self", "--input", "texts.txt", *OWN, "-f", "none"), 3),
+        (("heads", "--input", "texts.txt", *OWN), 3),
+        (("corpus", "texts.txt", *OWN), 3),
+        (("align", "pairs.tsv"), 2),
+        (("cross", "--input", "pairs.tsv", "--score", "pairs.gold"), 2),
+    ],
+)
+def test_a_terminal_is_shown_how_many_of_all_records_are_done(
+    words, records, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "texts.txt").write_bytes(b"a b\n\xff\nc d e\n")  # one fails
+    (tmp_path / "pairs.tsv").write_text("The cat .\tLe chat .\nThe dog .\tLe chien .\n")
+    (tmp_path / "pairs.gold").write_text("0-0 1-1\n0-0 1-1\n")
+    counted, totals = list[int](), list[int | None]()
+
+    @contextmanager
+    def bar(total: int | None = None) -> Iterator[Callable[[int], None]]:
+        totals.append(total)
+        yield counted.append
+
+    monkeypatch.setattr("attnviz.cli.report.progress_bar", bar)
+    streams = {"StringIO": Terminal, "BytesIO": io.BytesIO, "TextIOWrapper": io.TextIOWrapper}
+    monkeypatch.setattr(invoke, "io", SimpleNamespace(**streams))
+    attnviz(*words)
+    assert (totals, sum(counted)) == ([records], records)
+    attnviz(*words, "--quiet")
+    assert len(totals) == 1

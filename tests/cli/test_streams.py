@@ -7,11 +7,13 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from rich.cells import cell_len
 
 from attnviz import __version__
+from attnviz.cli.destinations import display_of_stdout
 from tests.invoke import OWN, fresh, on_terminal
 from tests.patience import HUNG
 
@@ -59,6 +61,16 @@ def test_a_terminal_gets_its_width_and_colours_and_stderr_stays_apart():
     assert "\x1b[" in done.text
     shown = STYLE.sub("", done.text).splitlines()
     assert 40 < max(map(cell_len, shown)) <= 60
+
+
+@pytest.mark.parametrize(
+    ("system", "colors"), [("windows", "standard"), ("truecolor", "truecolor"), (None, None)]
+)
+def test_a_terminal_has_the_colours_that_it_names(system, colors, monkeypatch):
+    console = SimpleNamespace(no_color=False, is_terminal=True, color_system=system, width=70)
+    monkeypatch.setattr("rich.console.Console", lambda **_: console)
+    display = display_of_stdout(many=False)
+    assert (display.colors, display.width) == (colors, 70)
 
 
 @pytest.mark.slow

@@ -15,18 +15,18 @@ def projected(layer, target, source):
     return layer.query(target), layer.key(source), layer.value(source)
 
 
-@pytest.mark.parametrize(("scaled", "scale"), [(True, None), (False, 1.0)])
+@pytest.mark.parametrize(
+    ("kind", "own", "theirs"),
+    [
+        (SelfAttention, {"scaled": True}, {}),
+        (SelfAttention, {"scaled": False}, {"scale": 1.0}),
+        (CausalAttention, {}, {"is_causal": True}),
+    ],
+)
 @pytest.mark.parametrize("bias", [True, False])
-def test_self_attention_is_torchs_scaled_or_not(scaled, scale, bias):
-    layer = SelfAttention(6, 3, scaled=scaled, bias=bias)
-    expected = scaled_dot_product_attention(*projected(layer, INPUTS, INPUTS), scale=scale)
-    torch.testing.assert_close(layer(INPUTS)[0], expected, rtol=0, atol=1e-6)
-
-
-@pytest.mark.parametrize("bias", [True, False])
-def test_causal_attention_is_torchs(bias):
-    layer = CausalAttention(6, 3, bias=bias)
-    expected = scaled_dot_product_attention(*projected(layer, INPUTS, INPUTS), is_causal=True)
+def test_attention_over_itself_is_torchs(kind, own, theirs, bias):
+    layer = kind(6, 3, bias=bias, **own)
+    expected = scaled_dot_product_attention(*projected(layer, INPUTS, INPUTS), **theirs)
     torch.testing.assert_close(layer(INPUTS)[0], expected, rtol=0, atol=1e-6)
 
 

@@ -29,35 +29,48 @@ def arrays():
     return random.normal(size=(4, 3)), random.normal(size=(5, 3)), random.normal(size=(5, 2))
 
 
-@pytest.mark.parametrize("hidden", [(), (1,), (0, 4)], ids=str)
-def test_it_is_the_definition_summed_one_by_one(hidden):
-    query, key, value = arrays()
+def alike():
+    random = np.random.default_rng(10)
+    return [random.normal(size=(5, size)) for size in (3, 3, 2)]
+
+
+both = pytest.mark.parametrize(
+    ("formula", "given", "shown"),
+    [(linear, arrays, np.ones((4, 5))), (causal_linear, alike, np.tril(np.ones((5, 5))))],
+    ids=["linear", "causal"],
+)
+
+
+@both
+@pytest.mark.parametrize("hidden", [(), (0,), (1, 3), (0, 4)], ids=str)
+def test_it_is_the_definition_summed_one_by_one(formula, given, shown, hidden):
     seen = np.ones((1, 5), dtype=bool)
     seen[:, list(hidden)] = False
-    output, weights = linear(query, key, value, seen)
-    expected, shares = slowly(query, key, value, np.repeat(seen, 4, axis=0))
-    np.testing.assert_allclose(output, expected, rtol=0, atol=1e-13)
-    np.testing.assert_allclose(weights, shares, rtol=0, atol=1e-13)
-
-
-def test_a_flat_mask_says_the_same_as_one_of_one_row():
-    query, key, value = arrays()
-    seen = np.array([True, False, True, True, False])
-    for one, other in zip(
-        linear(query, key, value, seen), linear(query, key, value, seen[None]), strict=True
+    found = formula(*given(), seen)
+    for one, expected, flat in zip(
+        found, slowly(*given(), shown * seen), formula(*given(), seen[0]), strict=True
     ):
-        np.testing.assert_array_equal(one, other)
+        np.testing.assert_allclose(one, expected, rtol=0, atol=1e-13)
+        np.testing.assert_array_equal(one, flat)
 
 
-def test_weights_nobody_asked_for_are_not_made():
-    output, weights = linear(*arrays(), need_weights=False)
+@both
+def test_weights_nobody_asked_for_are_not_made(formula, given, shown):
+    output, weights = formula(*given(), need_weights=False)
     assert weights is None
-    np.testing.assert_array_equal(output, linear(*arrays())[0])
+    np.testing.assert_array_equal(output, formula(*given())[0])
 
 
-def test_a_mask_that_differs_between_queries_is_refused():
+@both
+def test_a_mask_that_differs_between_queries_is_refused(formula, given, shown):
     with pytest.raises(ValueError, match="one mask row"):
-        linear(*arrays(), np.ones((4, 5), dtype=bool))
+        formula(*given(), np.ones(shown.shape, dtype=bool))
+
+
+def test_queries_and_keys_of_different_length_are_refused():
+    query, key, value = alike()
+    with pytest.raises(ValueError, match="as many queries as keys"):
+        causal_linear(query[:3], key, value)
 
 
 def test_the_feature_map_is_elu_plus_one_with_its_slope_at_zero_too():
@@ -68,43 +81,3 @@ def test_the_feature_map_is_elu_plus_one_with_its_slope_at_zero_too():
     mapped.sum().backward()
     expected.sum().backward()
     torch.testing.assert_close(ours.grad, theirs.grad, rtol=0, atol=1e-15)
-
-
-def alike(positions=5):
-    random = np.random.default_rng(10)
-    return [random.normal(size=(positions, size)) for size in (3, 3, 2)]
-
-
-@pytest.mark.parametrize("hidden", [(), (0,), (1, 3)], ids=str)
-def test_causal_it_is_the_definition_summed_over_what_came_before(hidden):
-    seen = np.ones((1, 5), dtype=bool)
-    seen[:, list(hidden)] = False
-    output, weights = causal_linear(*alike(), seen)
-    expected, shares = slowly(*alike(), np.tril(np.ones((5, 5))) * seen)
-    np.testing.assert_allclose(output, expected, rtol=0, atol=1e-13)
-    np.testing.assert_allclose(weights, shares, rtol=0, atol=1e-13)
-
-
-def test_causal_a_flat_mask_says_the_same_as_one_of_one_row():
-    seen = np.array([True, False, True, True, False])
-    for one, other in zip(
-        causal_linear(*alike(), seen), causal_linear(*alike(), seen[None]), strict=True
-    ):
-        np.testing.assert_array_equal(one, other)
-
-
-def test_causal_weights_nobody_asked_for_are_not_made():
-    output, weights = causal_linear(*alike(), need_weights=False)
-    assert weights is None
-    np.testing.assert_array_equal(output, causal_linear(*alike())[0])
-
-
-def test_queries_and_keys_of_different_length_are_refused():
-    query, key, value = alike()
-    with pytest.raises(ValueError, match="as many queries as keys"):
-        causal_linear(query[:3], key, value)
-
-
-def test_causal_a_mask_that_differs_between_queries_is_refused():
-    with pytest.raises(ValueError, match="one mask row"):
-        causal_linear(*alike(), np.ones((5, 5), dtype=bool))

@@ -74,18 +74,19 @@ def one_by_one(pocket: Pocket, queries: list[Query]) -> list[Attention | InputEr
     return list(pocket.attend(queries, batch_size=1))
 
 
-@pytest.mark.parametrize("options", [{}, {"causal": True}, {"causal": True, "to": "fr"}])
-def test_texts_over_themselves(load, batches, options):
+@pytest.mark.parametrize(
+    ("queries", "options"),
+    [
+        (ALONE, {}),
+        (ALONE, {"causal": True}),
+        (ALONE, {"causal": True, "to": "fr"}),
+        (PAIRS, {}),
+        (PAIRS, {"to": "fr"}),
+    ],
+)
+def test_texts_together_read_as_one_by_one(load, batches, queries, options):
     pocket = load(**options)
-    check(list(pocket.attend(ALONE)), one_by_one(pocket, ALONE))
-    assert batches == [5]
-
-
-@pytest.mark.parametrize("options", [{}, {"to": "fr"}])
-@pytest.mark.slow
-def test_pairs_with_given_targets(load, batches, options):
-    pocket = load(**options)
-    check(list(pocket.attend(PAIRS)), one_by_one(pocket, PAIRS))
+    check(list(pocket.attend(queries)), one_by_one(pocket, queries))
     assert batches == [5]
 
 

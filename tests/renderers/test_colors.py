@@ -10,11 +10,13 @@ from hypothesis import strategies as st
 from attnviz.core.attention_map import AttentionMap, Token
 from attnviz.renderers.colors import (
     BEYOND,
+    GLOW,
     HEAD_COLORS,
     HEAD_COLORS_ON_DARK,
     INK,
     LABELLED,
     NO_ROLE,
+    OTHER,
     PAPER,
     ROLE_COLORS,
     SHADES,
@@ -239,3 +241,8 @@ def test_a_signed_scale_reaches_as_far_as_its_words() -> None:
     assert scale_of(signed) == (-0.2, 0.2)
     assert beyond_note(signed, (-0.2, 0.2)) == BEYOND
     assert beyond_note(signed, (-0.8, 0.8)) == ""
+
+
+def test_tables_have_a_colour_for_each_byte_and_no_role_is_grey():
+    assert [len(table) for table in (SHADES, SIGNED_SHADES, GLOW)] == [256, 257, 256]
+    assert len({*OTHER}) == 1

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from attnviz.renderers import Display
@@ -27,7 +29,11 @@ def test_json_holds_the_matrix_and_the_places() -> None:
 def test_the_plane_has_a_point_for_each_head_and_names_that_do_not_overlap() -> None:
     figure = head_plane(similarity(60), [row(0, 2, 0.99), row(0, 3, 0.2)])
     (plane,) = figure.axes
-    assert len(plane.collections[0].get_offsets()) == 60
+    points = plane.collections[0].get_offsets()
+    assert len(points) == 60
+    close = replace(similarity(60), places=similarity(60).places / 50)  # they fill the plane too
+    (other,) = head_plane(close, []).axes
+    np.testing.assert_allclose(other.collections[0].get_offsets(), points, atol=1)
     renderer = figure.canvas.get_renderer()  # type: ignore[attr-defined]
     boxes = [text.get_window_extent(renderer) for text in plane.texts]
     assert len(boxes) > 30

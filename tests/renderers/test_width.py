@@ -8,7 +8,7 @@ from matplotlib.text import Text
 from PIL import Image
 
 from attnviz.core.attention_map import Token
-from attnviz.core.errors import OutputError
+from attnviz.core.errors import OutputError, UsageError
 from attnviz.renderers.figures.figure import figure_bytes
 from attnviz.renderers.figures.fonts import can_embed, typeface
 from attnviz.renderers.figures.grid import grid
@@ -100,6 +100,8 @@ def test_width_is_that_of_every_picture_that_the_shell_and_python_write(tmp_path
         assert width_of(path) == PIXELS["single"]
         getattr(result, name)(path, width="double")
         assert width_of(path) == PIXELS["double"]
+    with pytest.raises(UsageError, match="unknown width 'singel': choose from single, double"):
+        result.heatmap(width="singel")
 
 
 def test_width_without_a_picture_is_refused():

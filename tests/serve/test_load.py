@@ -1,5 +1,6 @@
 """Fifty clients at once, many of them hostile, slow or gone: nothing is mixed up, nothing grows."""
 
+import asyncio
 import json
 import random
 import socket
@@ -176,3 +177,30 @@ def test_connections_are_bounded_in_number():
     slow = Slow()
     clients = [slow.connect()[1] for _ in range(MOST_CONNECTIONS + 3)]
     assert [one.abort.called for one in clients] == [False] * MOST_CONNECTIONS + [True] * 3
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "said"),
+    [
+        (None, 408, "no question has come in 0 seconds"),
+        (b" " * 30, 400, "this is no question"),
+        (b" " * 31, 413, "a question has 30 bytes at most"),
+    ],
+)
+def test_a_question_has_its_time_and_its_size(body, status, said, monkeypatch):
+    from starlette.exceptions import HTTPException
+    from starlette.requests import Request
+
+    from attnviz.runs import serving
+
+    async def receive() -> dict[str, Any]:
+        if body is None:
+            await asyncio.Event().wait()
+        return {"type": "http.request", "body": body}
+
+    monkeypatch.setattr(serving, "PATIENCE", 0 if body is None else HUNG)
+    monkeypatch.setattr(serving, "MOST_BODY", 30)
+    scope = {"type": "http", "headers": [(b"content-type", b"application/json")]}
+    with pytest.raises(HTTPException, match=said) as refused:
+        asyncio.run(serving.read_question(Request(scope, receive)))
+    assert refused.value.status_code == status

@@ -36,6 +36,10 @@ def test_rows_of_a_pooled_map_sum_to_what_they_summed_to() -> None:
     pooled = pool(item, 3, 4)
     assert pooled.weights.shape == (2, 3, 3, 3)
     np.testing.assert_allclose(pooled.weights.sum(axis=-1), 1, atol=1e-5)
+    tenths = np.full((1, 1, 1, 10), 0.1, np.float32)  # which sum to a little more in float32
+    assert pool(AttentionMap("cross", words(1), words(10), tenths), 1, 10).weights.item() == 1
+    more = AttentionMap("cross", words(1), words(10), 10 * tenths, values="signed")
+    assert pool(more, 1, 10).weights.item() == 10
 
 
 def test_a_block_is_the_mean_over_its_queries_of_the_sum_over_its_keys() -> None:
