@@ -8,6 +8,7 @@ also taken of uniform attention under that mask.
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import replace
 from functools import cached_property
 
@@ -55,7 +56,12 @@ class MeasuredMap:
         """The same over words instead of pieces; as it is where sums over keys are no shares."""
         if self.sums.max() > 1 + 1e-3:
             return self
-        return MeasuredMap(merge_words(self.item, *self.texts), self.texts)
+        merged = merge_words(self.item, *self.texts)
+        if merged.weights is not self.item.weights:
+            return MeasuredMap(merged, self.texts)
+        named = copy(self)  # each token is a word: what rows see is known
+        named.item = merged
+        return named
 
     @cached_property
     def sums(self) -> Numbers:
@@ -115,18 +121,20 @@ class MeasuredMap:
         if not counts.any():
             return None
         queries, keys = np.nonzero(targets)
+        # To pick one cell takes as long as to add up many that lie side by side.
+        many = 32 * len(keys) > targets.size
 
         def mean_share(weights: NDArray[np.floating]) -> Numbers:
-            return _ratio(weights[:, :, queries, keys].sum(axis=-1, dtype=np.float64), counts)
+            rows = (
+                weights[:, :, queries, keys]
+                if not many
+                else np.einsum("lhij,ij->lhi", weights, targets.astype(weights.dtype))
+            )
+            sums = rows.sum(axis=-1, dtype=np.float64)
+            means: Numbers = np.where(counts, sums.T / np.maximum(counts, 1), np.nan).T
+            return means
 
         return self.measure(name, "share", ends, mean_share)
-
-
-def _ratio(sums: Numbers, counts: NDArray[np.int64]) -> Numbers:
-    """Sums of (layers, heads) over counts of (layers or 1,); NaN where nothing was counted."""
-    divisors = counts[:, None]
-    means: Numbers = np.where(divisors > 0, sums / np.maximum(divisors, 1), np.nan)
-    return means
 
 
 def without_implied(attention: Attention) -> Attention:

@@ -17,7 +17,6 @@ from typer.exceptions import TyperException
 
 from attnviz.core import __version__
 from attnviz.core.errors import AttnvizError, did_you_mean
-from attnviz.core.options import refuse_old_option
 from attnviz.core.plugins import BROKEN, error_line, plugin_at_fault
 from attnviz.core.registry import FORMATS, CommandEntry
 
@@ -264,6 +263,8 @@ def _message_of(error: TyperException) -> str:
     message = error.format_message()
     option = getattr(error, "option_name", None)
     if option and message.startswith("No such option"):
+        from attnviz.core.options import refuse_old_option  # `--help` needs no options
+
         try:
             refuse_old_option(option, getattr(getattr(error, "ctx", None), "info_name", ""))
         except AttnvizError as old:

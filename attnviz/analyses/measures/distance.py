@@ -50,12 +50,13 @@ def _weigh_offsets(
     positions = np.arange(length, dtype=np.float32)
     apart = kind(positions - positions[:, None])
 
-    def formula(weights: NDArray[np.floating]) -> Numbers:
-        sums = weights.sum(axis=-1, dtype=np.float64)
+    def formula(weights: NDArray[np.floating], sums: Numbers) -> Numbers:
         with np.errstate(divide="ignore", invalid="ignore"):
             return subject.mean(np.einsum("lhij,ij->lhi", weights, apart) / sums, subject.rows)
 
-    return subject.measure(name, "tokens", ends, formula, top=length - 1)
+    uniform = formula(subject.uniform, subject.uniform.sum(axis=-1))
+    values = formula(subject.item.weights, subject.sums), uniform
+    return subject.compare(name, "tokens", ends, values, top=length - 1)
 
 
 def patch_distance(subject: MeasuredMap) -> HeadMeasure | None:
@@ -131,18 +132,21 @@ class PositionPrediction:
         self.columns = np.asarray(cells.any(axis=0))
         self.rows = np.asarray(cells.any(axis=1) & words.rows.any(axis=0))
         classes = _classes(self.item, self.columns)
-        self._classes, self._width = classes[self.rows], int(classes.max()) + 1
+        own, width = classes[self.rows], int(classes.max()) + 1
+        step = min(max(AT_ONCE // max(own.size, 1), 1), len(self.item.heads))
+        # The classes of each head that is computed at once.
+        self._places = own + width * np.arange(step)[:, None, None]
         visible = self.visible[:, self.rows]
-        counts = [np.bincount(self._classes[seen], minlength=self._width) for seen in visible]
+        counts = [np.bincount(own[seen], minlength=width) for seen in visible]
         # What makes sums over a class means; 0 where a cell is hidden.
-        means = visible / np.maximum(counts, 1)[:, self._classes]
+        means = visible / np.maximum(counts, 1)[:, own]
         self._means = means.astype(np.float32)
         self._keys = np.maximum(visible.sum(axis=-1, keepdims=True), 1).astype(np.float32)
 
     def means(self, weights: NDArray[np.floating]) -> Numbers:
         """The measure of weights (layers, heads, queries, keys), shape (layers, heads)."""
         sums = np.empty(weights.shape[:2])
-        step = max(AT_ONCE // self._classes.size, 1)
+        step = len(self._places)
         for layer, heads in enumerate(weights):
             for first in range(0, len(heads), step):
                 part = slice(first, first + step)
@@ -157,11 +161,11 @@ class PositionPrediction:
 
         Shape (heads, rows, keys); 0 in columns that are no words.
         """
-        own = weights[:, self.rows].astype(np.float32)
+        own = weights[:, self.rows].astype(np.float32, copy=False)
         seen = min(layer, len(self.visible) - 1)
-        places = self._classes + self._width * np.arange(len(own))[:, None, None]
+        places = self._places[: len(own)]
         # Of all rows but a cell's own one.
-        predicted = np.bincount(places.ravel(), own.ravel()).astype(np.float32)[places]
+        predicted = np.bincount(places.ravel(), own.ravel()).astype(np.float32).take(places)
         predicted -= own
         held = own.sum(axis=-1, keepdims=True)
         # Uniform attention counts as one row more: without it, p were unknown at a distance that
@@ -170,9 +174,10 @@ class PositionPrediction:
         predicted *= self._means[seen]
         predicted *= held / np.maximum(predicted.sum(axis=-1, keepdims=True), TINY)
         # 0 ln 0 is 0.
-        terms: NDArray[np.float32] = np.maximum(own, TINY) / np.maximum(predicted, TINY)
+        terms: NDArray[np.float32] = np.maximum(own, TINY)
+        terms /= np.maximum(predicted, TINY, out=predicted)
         np.log(terms, out=terms)
-        terms *= own * self.columns
+        terms *= np.multiply(own, self.columns, out=own)
         return terms
 
     def link(self, layer: int, head: int) -> tuple[str, str, float]:
