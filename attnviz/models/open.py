@@ -245,7 +245,7 @@ def _open_text_model(origin: Origin, name: str | InMemoryModel, *, with_head: bo
         try:
             load_whole = partial(_load_by_transformers, origin)
             found = open_light(origin, name, region_of(origin), load_whole, with_head=with_head)
-            explain(f"numpy calculates: the network inside runs {found.kind}")
+            explain(f"numpy calculates: attnviz runs {found.kind} without torch")
             return found
         except UnknownArchitecture as reason:
             if origin.arithmetic == "light":

@@ -377,7 +377,7 @@ def test_minilm_is_answered_without_torch() -> None:
     given = ("self", "the cat sat on the mat", "-m", folder, "-f", "json", "-v")
     loaded, done = imported(*given)
     assert not loaded & {"torch", "transformers", "safetensors"}
-    assert "numpy calculates: the network inside runs BertModel" in done.err
+    assert "numpy calculates: attnviz runs BertModel without torch" in done.err
     assert "torch" in imported(*given, "--arithmetic", "torch")[0]
     found, expected = (
         np.array(attnviz(*given, "--arithmetic", name).json()["maps"][0]["weights"])
