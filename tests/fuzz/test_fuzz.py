@@ -34,7 +34,7 @@ def test_a_few_random_command_lines_keep_every_invariant(case):
     check(case)
 
 
-@settings(drawn, max_examples=170)
+@settings(drawn, max_examples=100)
 @given(cases())
 @pytest.mark.slow
 @pytest.mark.models
