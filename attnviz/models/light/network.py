@@ -127,24 +127,47 @@ class Cache:
         return key, value
 
 
-def linear_map(weights: Weights, name: str, inputs: Array) -> Array:
-    """Inputs (…, inputs) through a learned linear map as (…, outputs), plus its bias if any."""
+def linear_map(weights: Weights, name: str, inputs: Array, row: int | None = None) -> Array:
+    """Inputs (…, inputs) through a learned linear map as (…, outputs), plus its bias if any.
+
+    Of inputs that sum to one, only a `row` of the first axis takes the bias.
+    """
     xp, weight = namespace(inputs), transpose(weights[f"{name}.weight"])
     # As one product of two matrices: numpy would multiply the texts of a batch one by one.
     outputs = xp.reshape(inputs, (-1, inputs.shape[-1])) @ weight
     outputs = xp.reshape(outputs, (*inputs.shape[:-1], -1))
-    return outputs + weights[f"{name}.bias"] if f"{name}.bias" in weights else outputs
+    return shift(outputs, weights[f"{name}.bias"], row) if f"{name}.bias" in weights else outputs
 
 
-def normalise(weights: Weights, shape: Shape, name: str, inputs: Array) -> Array:
-    """Inputs with variance 1, or a mean square of 1, over their features; scaled and shifted."""
+def shift(outputs: Array, bias: Array, row: int | None) -> Array:
+    """The outputs plus a bias, or with it in one row of the first axis only."""
+    if row is None:
+        return outputs + bias
+    outputs[row] += bias
+    return outputs
+
+
+def normalise(
+    weights: Weights,
+    shape: Shape,
+    name: str,
+    inputs: Array,
+    like: Array | None = None,
+    row: int | None = None,
+) -> Array:
+    """Inputs with variance 1, or a mean square of 1, over their features; scaled and shifted.
+
+    With `like` they are scaled as these are: the norm is linear then, so inputs that sum to `like`
+    give outputs that sum to its norm if only one `row` of the first axis takes the shift.
+    """
     xp, weight = namespace(inputs), weights[f"{name}.weight"]
+    whole = inputs if like is None else like
     if shape.norm == "layer":
-        inputs = inputs - xp.mean(inputs, axis=-1, keepdims=True)
-    square = xp.mean(inputs * inputs, axis=-1, keepdims=True)
+        inputs, whole = (one - xp.mean(one, axis=-1, keepdims=True) for one in (inputs, whole))
+    square = xp.mean(whole * whole, axis=-1, keepdims=True)
     found = inputs / xp.sqrt(square + shape.epsilon)
     found = found * (1 + weight if shape.norm == "rms from 0" else weight)
-    return found + weights[f"{name}.bias"] if shape.norm == "layer" else found
+    return shift(found, weights[f"{name}.bias"], row) if shape.norm == "layer" else found
 
 
 ERF = (
@@ -234,23 +257,14 @@ class Pass:
         name = f"{layer}.{block.name}"
         normal = self.prepare(layer, block, inputs)
         source = normal if memory is None else memory
-        groups = shape.key_heads or shape.heads
-        query, key, value = (
-            split_heads(linear_map(weights, f"{name}.{part}", side), count)
-            for part, side, count in zip(
-                block.maps, (normal, source, source), (shape.heads, groups, groups), strict=False
-            )
-        )
-        if shape.query_norm:
-            query = normalise(weights, shape, f"{name}.{shape.query_norm}", query)
-            key = normalise(weights, shape, f"{name}.{shape.key_norm}", key)
-        window = shape.windows[number] if own and shape.windows else 0
-        turns = shape.window_turns if window and shape.window_turns else shape.turns
         before = self.cache.length if self.cache else 0
         length = before + inputs.shape[-2]
-        if turns and own:
-            by = angles(inputs, turns, before, length)
-            query, key = rotate_pairs(query, by), rotate_pairs(key, by)
+        query, key, value = (
+            self.project(number, block, which, side, before=before)
+            for which, side in enumerate((normal, source, source))
+        )
+        window = shape.windows[number] if own and shape.windows else 0
+        groups = shape.key_heads or shape.heads
         if self.cache is not None and own:
             key, value = self.cache.extend(number, key, value)
         if groups < shape.heads:
@@ -269,6 +283,33 @@ class Pass:
             seen = Attended(name, query, key, value, output, shares, normal, source, inputs)
             output = self.watch(seen)
         return linear_map(weights, f"{name}.{block.maps[3]}", output), shares
+
+    def project(
+        self,
+        number: int,
+        block: LayerPart,
+        which: int,
+        source: Array,
+        *,
+        before: int = 0,
+        like: Array | None = None,
+        row: int | None = None,
+    ) -> Array:
+        """Queries (0), keys (1) or values (2) of inputs (…, heads, positions, head size).
+
+        The inputs follow `before` others; `like` and `row` are of parts, see `normalise`.
+        """
+        weights, shape = self.weights, self.shape
+        name = f"{shape.layer.format(number)}.{block.name}"
+        heads = (shape.key_heads if which else 0) or shape.heads
+        found = split_heads(linear_map(weights, f"{name}.{block.maps[which]}", source, row), heads)
+        if norm := (shape.query_norm, shape.key_norm, "")[which]:
+            found = normalise(weights, shape, f"{name}.{norm}", found, like, row)
+        windowed = shape.windows and shape.windows[number] and shape.window_turns
+        turns = shape.window_turns if windowed else shape.turns
+        if turns and which < 2 and block is shape.attention:
+            found = rotate_pairs(found, angles(source, turns, before, before + source.shape[-2]))
+        return found
 
     def feed_forward(self, number: int, inputs: Array) -> Array:
         """What the feed-forward part adds to its inputs, of their shape."""
@@ -301,6 +342,28 @@ class Pass:
             return found
         return normalise(self.weights, self.shape, f"{layer}.{block.after}", found)
 
+    def run(
+        self, inputs: Array, memory: Array | None = None, mask: Array | None = None
+    ) -> tuple[Array, list[Array], list[Array]]:
+        """The last states, each layer's own weights, and its weights over the memory."""
+        shape, own, cross = self.shape, list[Array](), list[Array]()
+        for number in range(shape.layers):
+            before, hidden = inputs, mask if memory is None else None
+            update, shares = self.attend(number, shape.attention, inputs, None, hidden)
+            own.append(shares)
+            inputs = self.add(number, shape.attention, inputs, update)
+            if shape.cross is not None:
+                update, shares = self.attend(number, shape.cross, inputs, memory, mask)
+                cross.append(shares)
+                inputs = self.add(number, shape.cross, inputs, update)
+            update = self.feed_forward(number, before if shape.parallel else inputs)
+            inputs = self.add(number, shape.feed_forward, inputs, update)
+        if self.cache is not None:
+            self.cache.length += inputs.shape[-2]
+        if shape.last_norm:
+            inputs = normalise(self.weights, shape, shape.last_norm, inputs)
+        return inputs, own, cross
+
 
 def run_layers(
     weights: Weights,
@@ -323,25 +386,7 @@ def run_layers(
         watch: sees each attention.
         cache: of a causal stack.
     """
-    run, own, cross = Pass(weights, shape, watch, cache), list[Array](), list[Array]()
-    for number in range(shape.layers):
-        before, hidden = inputs, mask if memory is None else None
-        update, shares = run.attend(number, shape.attention, inputs, None, hidden)
-        own.append(shares)
-        inputs = run.add(number, shape.attention, inputs, update)
-        if shape.cross is not None:
-            update, shares = run.attend(number, shape.cross, inputs, memory, mask)
-            cross.append(shares)
-            inputs = run.add(number, shape.cross, inputs, update)
-        update = run.feed_forward(number, before if shape.parallel else inputs)
-        inputs = run.add(number, shape.feed_forward, inputs, update)
-    if cache is not None:
-        cache.length += inputs.shape[-2]
-    return (
-        normalise(weights, shape, shape.last_norm, inputs) if shape.last_norm else inputs,
-        (own),
-        cross,
-    )
+    return Pass(weights, shape, watch, cache).run(inputs, memory, mask)
 
 
 def embed_patches(weights: Weights, shape: Shape, pixels: Array, name: str) -> Array:

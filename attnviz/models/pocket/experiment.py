@@ -194,9 +194,7 @@ class PieceExperiment(StoredExperiment):
 
     def spell(self, number: int) -> str:
         """A piece as it is written, or the name of a special one."""
-        if number < len(SPECIALS):
-            return SPECIALS[number]
-        return str(load_piece_tokenizer(self.model.tokenizer).decode([number])).strip() or "␣"
+        return str(self.model.spell(number))
 
     def piece_of(self, word: str) -> int | None:
         """The number of a word that is one piece, as it begins a word or as it is."""

@@ -1,9 +1,12 @@
 """The pocket model, loaded: it embeds pieces, guesses languages and translates."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +30,7 @@ from attnviz.models.pocket.text import (
     PocketInputs,
     encode_text,
     load_piece_tokenizer,
+    spell_piece,
 )
 from attnviz.models.pocket.transformer import (
     PROJECTIONS,
@@ -36,6 +40,10 @@ from attnviz.models.pocket.transformer import (
     run_decoder,
     run_encoder,
 )
+
+if TYPE_CHECKING:
+    from attnviz.core.writers import WriterKind
+    from attnviz.models.light.written import Stack
 
 OTHER = {"en": "fr", "fr": "en"}
 NAMES = {"en": "English", "fr": "French"}
@@ -92,6 +100,25 @@ class PocketModel(StoredModel):
     def scores(self, weights: Weights, states: Array) -> Array:
         """Scores of every piece."""
         return predict_pieces(weights, states)
+
+    def stacks(self, given: PocketInputs) -> list[Stack]:
+        """The encoder, and the decoder where it reads something."""
+        from attnviz.models.light.written import Stack
+
+        def embed(ids: list[int]) -> dict[WriterKind, Array]:
+            waves = self.weights.convert(sinusoidal_positions(len(ids), self.sizes.size))
+            return {"embedding": self.embed(ids) - waves, "position": waves}
+
+        sizes = self.sizes
+        encoder = Stack(self.weights, sizes.encoder, "encoder", embed(given.source_ids))
+        if not given.target:
+            return [encoder]
+        own, read = "decoder" if given.source else "causal", embed(given.target_ids)
+        return [encoder, Stack(self.weights, sizes.decoder, own, read, encoder, "cross")]
+
+    def spell(self, number: int) -> str:
+        """A piece as it is written, or the name of a special one."""
+        return spell_piece(self.tokenizer, number)
 
     def encode_text(self, text: str, what: str = "text") -> EncodedText:
         """The text in pieces; see `text.encode_text`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from attnviz.core.lens_inputs import ValueVectors
+    from attnviz.models.light.written import Stack, StackedText
 
 
 class StoredModel(UnbatchedSource, Predicting):
@@ -39,6 +40,7 @@ class StoredModel(UnbatchedSource, Predicting):
         streams: the name of each stream's attention among the weights.
         projections: the names of the linear maps for query, key, value and output.
         turned: True where positions turn queries and keys.
+        rows: the positions that it predicts from; None: all.
         normalised: the formula of a layer's norm, in words.
         sizes: at least the `size` of a position and the `heads` that share it.
     """
@@ -48,6 +50,7 @@ class StoredModel(UnbatchedSource, Predicting):
     streams: ClassVar[Mapping[str, str]]
     projections: ClassVar[tuple[str, ...]]
     turned: ClassVar[bool] = False
+    rows: ClassVar[Sequence[int] | None] = None
     normalised: ClassVar[str] = "layer_input with mean 0 and variance 1, scaled"
     sizes: Any
 
@@ -89,6 +92,27 @@ class StoredModel(UnbatchedSource, Predicting):
     def head_arithmetic(self, query: Query, which: HeadPlace) -> HeadArithmetic:
         """The numbers of one head, from its layer's input to what it adds to it."""
         return stored_head_arithmetic(self, self.read(query)[0], which)
+
+    def written(self, query: Query) -> StackedText:
+        """A query with what each part of the model writes, on the processor."""
+        from attnviz.models.light.written import StackedText
+
+        given, attention = self.read(query)
+        model = self if self.device == "cpu" else type(self)(self.folder)
+
+        def scores(states: NDArray[np.floating]) -> NDArray[np.floating]:
+            found: NDArray[np.floating] = model.scores(model.weights, states)
+            return found
+
+        return StackedText(attention, model.stacks(given), scores, model.spell, model.rows)
+
+    @abstractmethod
+    def stacks(self, given: Any) -> list[Stack]:
+        """Its stacks of layers after they have read an input; the last one predicts."""
+
+    @abstractmethod
+    def spell(self, number: int) -> str:
+        """The name of a choice."""
 
     def provenance(self, notes: tuple[str, ...], settings: dict[str, Any]) -> Provenance:
         """The origin of maps of this model, with notes for the reader."""

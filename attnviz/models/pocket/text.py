@@ -150,3 +150,10 @@ def token(text: str, piece: str, span: tuple[int, int], *, shares_character: boo
     shown = piece.lstrip("▁") if shares_character else covered
     mark = "##" if shown and continues_word(text, start) else ""
     return Token(f"{mark}{shown}" or piece, start, end)
+
+
+def spell_piece(tokenizer: Path, number: int) -> str:
+    """A piece as it is written, or the name of a special one."""
+    if number < len(SPECIALS):
+        return SPECIALS[number]
+    return str(load_piece_tokenizer(tokenizer).decode([number])).strip() or "␣"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,10 +24,14 @@ from attnviz.models.pocket.text import (
     encode_text,
     load_piece_tokenizer,
     outside_note,
+    spell_piece,
     special,
     token,
 )
 from attnviz.models.pocket.transformer import predict_pieces
+
+if TYPE_CHECKING:
+    from attnviz.models.light.written import Stack
 
 FOLDER = Path(__file__).parent / "files"
 """A folder that transformers loads as LlamaForCausalLM, and the origin of the weights."""
@@ -91,6 +95,16 @@ class CausalPocket(StoredModel):
     def scores(self, weights: Weights, states: Array) -> Array:
         """Scores of every piece, by the transposed embedding."""
         return predict_pieces(weights, states, EMBEDDING.removesuffix(".weight"))
+
+    def stacks(self, given: list[int]) -> list[Stack]:
+        """Its one stack after it has read a text."""
+        from attnviz.models.light.written import Stack
+
+        return [Stack(self.weights, self.sizes, "causal", {"embedding": self.inputs(given)[0]})]
+
+    def spell(self, number: int) -> str:
+        """A piece as it is written, or the name of a special one."""
+        return spell_piece(self.tokenizer, number)
 
     def experiment(self, query: Query, wanted: str | None = None) -> CausalExperiment:
         """The model with a text before it, to be run with parts of it switched off."""

@@ -35,6 +35,9 @@ from attnviz.models.pocket.text import outside_note
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+    from attnviz.core.writers import WriterKind
+    from attnviz.models.light.written import Stack
+
 FOLDER = Path(__file__).parent / "files"
 """A folder that transformers loads as ViTForImageClassification, and the origin of the weights."""
 
@@ -73,6 +76,7 @@ class PicturePocket(StoredModel):
     name = "pocket-vit"
     sizes: Shape
     projections = VIT.attention.maps
+    rows = (0,)
     streams = {"self": "vit.encoder.layer.{}.attention"}  # noqa: RUF012
 
     def __init__(self, folder: Path, **options: str) -> None:
@@ -98,6 +102,18 @@ class PicturePocket(StoredModel):
     def scores(self, weights: Weights, states: Array) -> Array:
         """Scores of every class."""
         return linear_map(weights, "classifier", states)
+
+    def stacks(self, given: NDArray[np.float32]) -> list[Stack]:
+        """Its one stack after it has seen a picture."""
+        from attnviz.models.light.written import Stack
+
+        whole, position = self.inputs(given)[0], self.weights[f"{EMBEDDINGS}.position_embeddings"]
+        embedded: dict[WriterKind, Array] = {"embedding": whole - position[0]}
+        return [Stack(self.weights, self.sizes, "self", embedded | {"position": position[0]})]
+
+    def spell(self, number: int) -> str:
+        """A class."""
+        return str(self.labels[number])
 
     def experiment(self, query: Query, wanted: str | None = None) -> PictureExperiment:
         """The model with a picture before it, to be run with parts of it switched off."""
@@ -169,4 +185,4 @@ class PictureExperiment(StoredExperiment):
 
     def spell(self, number: int) -> str:
         """A class."""
-        return str(self.model.labels[number])
+        return str(self.model.spell(number))

@@ -1,0 +1,332 @@
+"""Why a head looks at a key, by what earlier parts wrote there, and which tokens it argues for.
+
+With each norm's statistics held, a score is a sum over the writers of its query and of its key
+(Elhage 2021). Softmax does not change when a number is added to a row, so parts are shown above
+their mean over the visible keys, or above another key's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attnviz.analyses.effects.ablation import token_label
+from attnviz.analyses.heads import roles_of
+from attnviz.analyses.masks import MeasuredMap, within_one_text
+from attnviz.analyses.heads import measure_heads
+from attnviz.core.attention_map import Attention, AttentionMap
+from attnviz.core.effects import HeadAt
+from attnviz.core.errors import AttentionError
+from attnviz.core.writers import (
+    Argument,
+    HeadSides,
+    Knockout,
+    LinkReport,
+    Side,
+    Writer,
+    WriterPart,
+    WrittenText,
+)
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Numbers = NDArray[np.float64]
+
+NEAR = 1e-4
+"""Parts that miss their sum by more of its size are not shown."""
+PAIRED = 3
+"""Writers of the key whose parts are split by the query's."""
+CHECKED = 2
+ARGUMENTS = 10
+
+
+def score_of(sides: HeadSides) -> Numbers:
+    """The scores before a cap, (queries, keys)."""
+    found = sides.query.astype(np.float64) @ sides.key.T * sides.factor
+    return found if sides.position is None else found + sides.position
+
+
+def weigh(sides: HeadSides, scores: Numbers) -> Numbers:
+    """The weights that scores (…, keys) become in rows with the same visible keys."""
+    if sides.cap:
+        scores = sides.cap * np.tanh(scores / sides.cap)
+    scores = np.where(sides.visible, scores, -np.inf)
+    sink = -np.inf if sides.sink is None else sides.sink
+    highest = np.maximum(scores.max(axis=-1, keepdims=True), sink)
+    highest = np.where(np.isfinite(highest), highest, 0)
+    shares = np.exp(scores - highest)
+    total = shares.sum(axis=-1, keepdims=True) + np.exp(sink - highest)
+    found: Numbers = shares / np.where(total > 0, total, 1)
+    return found
+
+
+def contrast_of(sides: HeadSides, query: int, key: int, against: int | None = None) -> Numbers:
+    """Factors of scores (queries, keys) that give a score above the mean, or above another key."""
+    found = np.zeros(sides.visible.shape)
+    if against is None:
+        found[query] -= sides.visible[query] / sides.visible[query].sum()
+    else:
+        found[query, against] = -1
+    found[query, key] += 1
+    return found
+
+
+def mean_contrast(sides: HeadSides) -> Numbers:
+    """Factors of scores that give the mean over rows of what is attended to above the row's mean."""
+    rows = sides.visible.sum(axis=-1, keepdims=True)
+    usual = sides.visible / np.maximum(rows, 1)
+    found: Numbers = (weigh(sides, score_of(sides)) - usual) / max(int((rows > 1).sum()), 1)
+    return np.where(rows > 1, found, 0)
+
+
+def split_score(
+    text: WrittenText, at: HeadAt, sides: HeadSides, contrast: Numbers
+) -> tuple[float, Numbers, Numbers, float | None]:
+    """The contrast of scores, its parts by writers of the query and of the key, and position's.
+
+    Raises:
+        AttentionError: the parts do not add up, so the model does more than is known of it.
+    """
+    query, key = sides.query.astype(np.float64), sides.key.astype(np.float64)
+    by_query = text.read(at, "query", sides.factor * contrast @ key)
+    by_key = text.read(at, "key", sides.factor * contrast.T @ query)
+    position = None if sides.position is None else float((contrast * sides.position).sum())
+    total = float((contrast * score_of(sides)).sum())
+    for side, parts in (("query", by_query), ("key", by_key)):
+        check_sum(f"the {side}'s parts of a score", parts, total - (position or 0.0), text)
+    return total, by_query, by_key, position
+
+
+def check_sum(what: str, parts: Numbers, total: float, text: WrittenText) -> None:
+    """Refuse parts that miss their sum."""
+    size = max(abs(total), float(np.abs(parts).max()), 1e-3)
+    if not abs(float(parts.sum()) - total) <= NEAR * size:
+        model = text.attention.provenance.title
+        raise AttentionError(
+            f"{what} sum to {parts.sum():.4g} and not to {total:.4g}: '{model}' writes in a way "
+            "that cannot be taken apart"
+        )
+
+
+def role_names(attention: Attention) -> Mapping[tuple[str, str, int], str]:
+    """The clearest role of each head with its share, of those that have one."""
+    found: dict[tuple[str, str, int], str] = {}
+    for item in attention.maps:
+        measures = measure_heads(MeasuredMap(item, attention.texts_of(item)))
+        for row, layer in enumerate(item.layers):
+            for head in range(len(item.heads)):
+                known = {n: m for n, m in measures.items() if m.uniform is not None}
+                values = {n: float(m.values[row, head]) for n, m in known.items()}
+                uniform = {
+                    n: float(np.broadcast_to(m.uniform, m.values.shape)[row, head])
+                    for n, m in known.items()
+                    if m.uniform is not None
+                }
+                for role in roles_of(values, uniform)[:1]:
+                    share = f"{role.share:.2f}".removeprefix("0")
+                    found[item.stream, layer, head] = f"{role.label} {share}"
+    return found
+
+
+def name_writer(writer: Writer, main: str) -> str:
+    """A writer's name, with its stream where it is another's."""
+    return writer.name if writer.stream == main else f"{writer.stream} {writer.name}"
+
+
+def rank_parts(
+    text: WrittenText, parts: Numbers, main: str, roles: Mapping[tuple[str, str, int], str]
+) -> tuple[WriterPart, ...]:
+    """Every writer that has a part, the largest by size first."""
+    order = [n for n in np.argsort(-np.abs(parts), kind="stable") if parts[n]]
+    found = []
+    for number in order:
+        writer = text.writers[number]
+        place = (writer.stream, writer.layer, -1 if writer.head is None else writer.head)
+        role = roles.get(place, "")
+        found.append(WriterPart(name_writer(writer, main), float(parts[number]), role))
+    return tuple(found)
+
+
+def pair_parts(
+    text: WrittenText, at: HeadAt, sides: HeadSides, contrast: Numbers, by_key: Numbers
+) -> tuple[tuple[str, str, float], ...]:
+    """The largest parts by a writer of the query and one of the key together."""
+    found = []
+    chosen = [int(n) for n in np.argsort(-np.abs(by_key), kind="stable")[:PAIRED] if by_key[n]]
+    keys = text.parts(at.stream, at.layer, "key", chosen)
+    for number, part in zip(chosen, keys, strict=True):
+        direction = sides.factor * contrast @ part[at.head].astype(np.float64)
+        by_query = text.read(at, "query", direction)
+        for other in np.argsort(-np.abs(by_query), kind="stable")[:PAIRED]:
+            names = (name_writer(text.writers[n], at.stream) for n in (other, number))
+            found.append((*names, float(by_query[other])))
+    return tuple(sorted(found, key=lambda one: -abs(one[2])))  # type: ignore[arg-type]
+
+
+def knock_out(
+    text: WrittenText, at: HeadAt, sides: HeadSides, link: tuple[int, int], side: Side, writer: int
+) -> Knockout:
+    """The head's weight on a link without a writer of its query or key."""
+    (part,) = text.parts(at.stream, at.layer, side, [writer])
+    own, query, key = part[at.head].astype(np.float64), sides.query, sides.key
+    lost = own @ key.T if side == "query" else query @ own.T
+    expected = weigh(sides, score_of(sides) - lost * sides.factor)[link]
+    new = text.without(at, side, writer).astype(np.float64)
+    scores = (new @ key.T if side == "query" else query @ new.T) * sides.factor
+    if sides.position is not None:
+        scores = scores + sides.position
+    name = name_writer(text.writers[writer], at.stream)
+    return Knockout(side, name, float(expected), float(weigh(sides, scores)[link]))
+
+
+def weight_at_distance(item: AttentionMap, at: HeadAt, link: tuple[int, int]) -> float | None:
+    """The mean weight that the head's other rows give to the key at the link's distance."""
+    if not within_one_text(item):
+        return None
+    weights = item.weights[item.layers.index(at.layer), at.head]
+    diagonal = np.diagonal(weights, link[1] - link[0])
+    others = np.delete(diagonal, min(link))
+    return float(others.mean()) if len(others) else None
+
+
+def explain_link(
+    text: WrittenText,
+    at: HeadAt,
+    link: tuple[int, int],
+    against: int | None = None,
+    effect: tuple[float, str] | None = None,
+    notes: Sequence[str] = (),
+) -> LinkReport:
+    """Why a head looks from a query at a key, and what it brings back.
+
+    `effect` is that of the link, in nats, and the output it is measured on.
+    """
+    query, key = link
+    attention = text.attention
+    item = attention.map_of(at.stream)
+    sides = text.sides(at)
+    contrast = contrast_of(sides, query, key, against)
+    total, by_query, by_key, position = split_score(text, at, sides, contrast)
+    roles = role_names(attention)
+    largest = [
+        (abs(parts[n]), side, int(n))
+        for side, parts in (("query", by_query), ("key", by_key))
+        for n in np.argsort(-np.abs(parts), kind="stable")[:CHECKED]
+        if parts[n]
+    ]
+    checks = [
+        knock_out(text, at, sides, link, side, n)  # type: ignore[arg-type]
+        for _, side, n in sorted(largest, reverse=True)[:CHECKED]
+    ]
+    weights = weigh(sides, score_of(sides))
+    brought = arguments_of(text, at, sides, [(query, key, float(weights[link]))])
+    ends = token_label(item.query_tokens, query), token_label(item.key_tokens, key)
+    if against is None:
+        seen = int(sides.visible[query].sum())
+        than = f"the mean of the {seen} visible keys"
+    else:
+        than = token_label(item.key_tokens, against)
+    return LinkReport(
+        caption=f"{attention.provenance.title} · {at.stream} layer {at.layer} head {at.head} · "
+        f"{ends[0]} → {ends[1]}",
+        head=at,
+        link=link,
+        ends=ends,
+        links=1,
+        texts=1,
+        weight=float(weights[link]),
+        score=float(score_of(sides)[link]),
+        contrast=total,
+        against=than,
+        query=rank_parts(text, by_query, at.stream, roles),
+        key=rank_parts(text, by_key, at.stream, roles),
+        pairs=pair_parts(text, at, sides, contrast, by_key),
+        position=position,
+        at_distance=weight_at_distance(item, at, link),
+        checks=tuple(checks),
+        effect=effect[0] if effect else None,
+        output=effect[1] if effect else "",
+        notes=(*attention.provenance.notes, *notes),
+        provenance=attention.provenance,
+        **brought,
+    )
+
+
+def explain_head(text: WrittenText, at: HeadAt, notes: Sequence[str] = ()) -> LinkReport:
+    """Why a head looks where it looks, as the mean over its rows, weighted by attention."""
+    attention = text.attention
+    sides = text.sides(at)
+    contrast = mean_contrast(sides)
+    total, by_query, by_key, position = split_score(text, at, sides, contrast)
+    roles = role_names(attention)
+    weights = weigh(sides, score_of(sides))
+    rows = [int(row) for row in np.flatnonzero(contrast.any(axis=-1))]
+    cells = [(i, int(j), float(weights[i, j])) for i in rows for j in np.flatnonzero(weights[i])]
+    return LinkReport(
+        caption=f"{attention.provenance.title} · {at.stream} layer {at.layer} head {at.head} · "
+        f"mean over {len(rows)} rows, weighted by attention",
+        head=at,
+        link=None,
+        ends=("", ""),
+        links=len(cells),
+        texts=1,
+        weight=float((weights[rows] ** 2).sum(axis=-1).mean()) if rows else np.nan,
+        score=np.nan,
+        contrast=total,
+        against="the mean of each row's visible keys",
+        query=rank_parts(text, by_query, at.stream, roles),
+        key=rank_parts(text, by_key, at.stream, roles),
+        pairs=pair_parts(text, at, sides, contrast, by_key),
+        position=position,
+        at_distance=None,
+        checks=(),
+        effect=None,
+        output="",
+        notes=(*attention.provenance.notes, *notes),
+        provenance=attention.provenance,
+        **arguments_of(text, at, sides, cells),
+    )
+
+
+def arguments_of(
+    text: WrittenText, at: HeadAt, sides: HeadSides, cells: Sequence[tuple[int, int, float]]
+) -> dict[str, Any]:
+    """What links (query, key, weight) argue for: the mean over their queries, as fields of a report."""
+    found: dict[str, Any] = dict.fromkeys(("predicted", "argument", "rank", "logit"))
+    found |= {"arguments": (), "value": (), "value_of": ""}
+    outputs: dict[int, Numbers] = {}
+    for row, key, weight in cells:
+        if text.predicts(at.stream, row):
+            outputs[row] = outputs.get(row, 0.0) + weight * sides.value[key].astype(np.float64)
+    if not outputs:
+        return found
+    each = [text.argue(at, row, output) for row, output in outputs.items()]
+    logits = sum(each[1:], each[0]) / len(each)
+    logits = logits - logits.mean()
+    order = np.argsort(-logits, kind="stable")
+    most = min(ARGUMENTS, len(order) // 2)
+    chosen = [*order[:most], *order[len(order) - most :]]
+    found["arguments"] = tuple(Argument(text.spell(int(n)), float(logits[n])) for n in chosen)
+    best = int(order[0])
+    directions = np.zeros(sides.value.shape)
+    favours = {row: text.favour(at, row, best) / len(outputs) for row in outputs}
+    for row, key, weight in cells:
+        if row in favours:
+            directions[key] += weight * favours[row]
+    by_value = text.read(at, "value", directions)
+    check_sum("the value's parts of an argument", by_value, float(logits[best]), text)
+    found["value"] = rank_parts(text, by_value, at.stream, {})
+    found["value_of"] = text.spell(best)
+    if len(outputs) == 1:
+        (row,) = outputs
+        whole = text.logits(at.stream, row)
+        likeliest = int(whole.argmax())
+        shares = np.exp(whole - whole.max())
+        found["predicted"] = text.spell(likeliest), float(shares[likeliest] / shares.sum())
+        found["argument"] = float(logits[likeliest])
+        found["rank"] = int((logits > logits[likeliest]).sum()) + 1
+        found["logit"] = float(whole[likeliest] - whole.mean())
+    return found

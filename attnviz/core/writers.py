@@ -1,0 +1,215 @@
+"""What each part of a model writes into the residual stream, and what reads it: types of `why`.
+
+A score is bilinear in what earlier parts wrote at its two positions once each norm's statistics
+are held (Elhage 2021), and a logit is linear in what all parts wrote at its position.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from attnviz.core.effects import HeadAt
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from attnviz.core.attention_map import Attention, Provenance
+
+Side = Literal["query", "key", "value"]
+SIDES: tuple[Side, ...] = ("query", "key", "value")
+WriterKind = Literal["embedding", "position", "head", "feed-forward", "bias"]
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """A part of a model that adds to the residual stream.
+
+    Attributes:
+        stream: of the attention maps; of a block that several streams share, its own.
+        layer: its layer; empty for embeddings and biases.
+        head: of a head.
+    """
+
+    kind: WriterKind
+    stream: str
+    layer: str = ""
+    head: int | None = None
+
+    @property
+    def name(self) -> str:
+        """Such as "1.1", "feed-forward 0" or "embedding"."""
+        if self.head is not None:
+            return f"{self.layer}.{self.head}"
+        return f"{self.kind} {self.layer}".rstrip()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HeadSides:
+    """What meets in one head.
+
+    Attributes:
+        query: shape (queries, head size); key: (keys, head size), as they meet; value: (keys, …).
+        factor: of their products.
+        position: what position adds to each score, (queries, keys), or None.
+        cap: of scores, before the softmax; None: none.
+        sink: the logit that takes a share of each row, or None.
+        visible: True where a query sees a key, (queries, keys).
+    """
+
+    query: NDArray[np.floating]
+    key: NDArray[np.floating]
+    value: NDArray[np.floating]
+    factor: float
+    visible: NDArray[np.bool_]
+    position: NDArray[np.floating] | None = None
+    cap: float | None = None
+    sink: float | None = None
+
+
+class WrittenText(Protocol):
+    """A text that a model has read, with what each writer wrote.
+
+    Attributes:
+        attention: the raw maps of every layer.
+        writers: all of them; every array over writers has their order.
+    """
+
+    attention: Attention
+    writers: tuple[Writer, ...]
+
+    def sides(self, at: HeadAt) -> HeadSides:
+        """The queries, keys and values of a head."""
+        ...
+
+    def read(self, at: HeadAt, side: Side, direction: NDArray[np.floating]) -> NDArray[np.float64]:
+        """The sum over positions of each writer's part of a side times a direction.
+
+        The direction has the shape (positions, head size), the answer (writers,).
+        """
+        ...
+
+    def parts(
+        self, stream: str, layer: str, side: Side, writers: Sequence[int]
+    ) -> Iterator[NDArray[np.floating]]:
+        """Each writer's part of a side of all heads, (heads, positions, head size)."""
+        ...
+
+    def without(self, at: HeadAt, side: Side, writer: int) -> NDArray[np.floating]:
+        """A side if it cannot read a writer, every norm computed anew, (positions, head size)."""
+        ...
+
+    def predicts(self, stream: str, row: int) -> bool:
+        """Whether the model reads logits off a row of a stream."""
+        ...
+
+    def spell(self, choice: int) -> str:
+        """The name of a choice."""
+        ...
+
+    def argue(self, at: HeadAt, row: int, output: NDArray[np.floating]) -> NDArray[np.float64]:
+        """What a head's output (head size,) at a row adds to the logits there, (choices,)."""
+        ...
+
+    def favour(self, at: HeadAt, row: int, choice: int) -> NDArray[np.float64]:
+        """The direction of a head's output at a row that raises a choice over the mean of all."""
+        ...
+
+    def logits(self, stream: str, row: int) -> NDArray[np.float64]:
+        """The logits at a row, (choices,)."""
+        ...
+
+    def logit_parts(self, stream: str, row: int, choice: int) -> NDArray[np.float64]:
+        """What each writer adds to a choice's logit above the mean of all choices, (writers,)."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class WriterPart:
+    """What one writer adds to a sum.
+
+    Attributes:
+        role: of a head that has a clear one, such as "previous-token .98".
+        interval: the 95 % interval of a mean over texts.
+    """
+
+    writer: str
+    value: float
+    role: str = ""
+    interval: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Knockout:
+    """A head's weight on a link if its query or key cannot read a writer.
+
+    Attributes:
+        expected: the weight at held norms; measured: with every norm computed anew.
+    """
+
+    side: Side
+    writer: str
+    expected: float
+    measured: float
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """A token that a link argues for or against: what it adds to its logit above the mean."""
+
+    token: str
+    logit: float
+
+
+@dataclass(frozen=True, slots=True)
+class LinkReport:
+    """Why a head looks where it looks, and what it brings back.
+
+    Attributes:
+        caption: the model, the head and the link, in words.
+        links: number of links that numbers are means of, weighted by attention; 1: one link.
+        weight: of the link; score: before the softmax, of one link.
+        contrast: the score above `against`.
+        against: what the score is compared with, in words.
+        query: each writer's part of the contrast by what the query read; key: by what the key did.
+        pairs: writer of the query, writer of the key and their part, the largest first.
+        position: what position itself adds to the contrast: ALiBi or a relative bias; else None.
+        at_distance: mean weight of the head's other rows at the link's distance; None: no distance.
+        arguments: the choices with the largest logits by size, largest first; empty: no logits.
+        predicted: what the model predicts at the query's row, with its p; argument: the link's
+            logit for it above the mean of all choices; rank: its place among the link's arguments;
+            logit: the model's own.
+        value: each writer's part of the argument for the first choice, by what the value read.
+        checks: the largest writers taken away.
+        effect: of the link on log p of `output`, nats; None: nothing is predicted from there.
+    """
+
+    caption: str
+    head: HeadAt
+    link: tuple[int, int] | None
+    ends: tuple[str, str]
+    links: int
+    texts: int
+    weight: float
+    score: float
+    contrast: float
+    against: str
+    query: tuple[WriterPart, ...]
+    key: tuple[WriterPart, ...]
+    pairs: tuple[tuple[str, str, float], ...]
+    position: float | None
+    at_distance: float | None
+    arguments: tuple[Argument, ...]
+    predicted: tuple[str, float] | None
+    argument: float | None
+    rank: int | None
+    logit: float | None
+    value: tuple[WriterPart, ...]
+    value_of: str
+    checks: tuple[Knockout, ...]
+    effect: float | None
+    output: str
+    notes: tuple[str, ...]
+    provenance: Provenance

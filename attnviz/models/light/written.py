@@ -1,0 +1,358 @@
+"""What each head and block of the network inside writes, layer by layer, with its norms held."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from attnviz.core.effects import HeadAt
+from attnviz.core.writers import SIDES, HeadSides, Side, Writer, WriterKind
+from attnviz.models.light.network import (
+    Attended,
+    LayerPart,
+    Pass,
+    Shape,
+    Weights,
+    linear_map,
+    normalise,
+)
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from attnviz.core.attention_map import Attention
+
+    Numbers = NDArray[np.floating]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Update:
+    """What one part of a layer added to the stream."""
+
+    layer: int
+    block: LayerPart
+    attended: Attended | None  # of an attention
+    added: Numbers  # (positions, size), before a norm of its own
+    total: Numbers  # the sum, before a norm
+
+
+class RecordedPass(Pass):
+    """A run that keeps what each part adds."""
+
+    def __init__(self, weights: Weights, shape: Shape) -> None:
+        super().__init__(weights, shape, self._see, None)
+        self.updates: list[Update] = []
+        self._attended: Attended | None = None
+
+    def _see(self, attended: Attended) -> Numbers:
+        self._attended = attended
+        output: Numbers = attended.output
+        return output
+
+    def add(self, number: int, block: LayerPart, inputs: Numbers, update: Numbers) -> Numbers:
+        """The inputs and what a part adds to them."""
+        total = inputs + self.norm(number, block.within, update)
+        self.updates.append(Update(number, block, self._attended, update, total))
+        self._attended = None
+        return self.norm(number, block.after, total)
+
+    def norm(
+        self,
+        number: int,
+        name: str,
+        inputs: Numbers,
+        like: Numbers | None = None,
+        row: int | None = None,
+    ) -> Numbers:
+        """A norm of a layer, if there is one of this name; see `normalise`."""
+        if not name:
+            return inputs
+        path = f"{self.shape.layer.format(number)}.{name}"
+        found: Numbers = normalise(self.weights, self.shape, path, inputs, like, row)
+        return found
+
+
+class Stack:
+    """A stack of layers that has read a text, and what was written into its stream.
+
+    Attributes:
+        stream: of its own attention.
+        writers: biases first, then embeddings, then each layer's parts in order.
+    """
+
+    def __init__(
+        self,
+        weights: Weights,
+        shape: Shape,
+        stream: str,
+        embedded: Mapping[WriterKind, Numbers],
+        memory: Stack | None = None,
+        cross: str = "",
+    ) -> None:
+        self.weights, self.shape, self.stream, self.memory = weights, shape, stream, memory
+        self.embedded, self.cross = list(embedded.values()), cross
+        self.run = RecordedPass(weights, shape)
+        states = memory.states if memory else None
+        self.states: Numbers = self.run.run(sum(self.embedded), states)[0]
+        self.writers = [Writer("bias", stream), *(Writer(kind, stream) for kind in embedded)]
+        self.first = list[int]()  # the number of each update's first writer
+        for update in self.run.updates:
+            self.first.append(len(self.writers))
+            layer = str(update.layer)
+            if update.attended is None:
+                self.writers.append(Writer("feed-forward", stream, layer))
+                continue
+            name = stream if update.block is shape.attention else cross
+            self.writers += [Writer("head", name, layer, head) for head in range(shape.heads)]
+        self._reached: tuple[int, Numbers] | None = None
+
+    @cached_property
+    def written(self) -> list[Numbers]:
+        """What the writers of each update wrote, (writers, positions, size)."""
+        return [self._written(update) for update in self.run.updates]
+
+    def _written(self, update: Update) -> Numbers:
+        if update.attended is None:
+            return update.added[None]
+        heads, output = self.shape.heads, update.attended.output
+        matrix = self.weights[f"{update.attended.name}.{update.block.maps[3]}.weight"]
+        rows = output.reshape(*output.shape[:-1], heads, -1)
+        columns = matrix.reshape(len(matrix), heads, -1)
+        return np.einsum("phd,shd->hps", rows, columns, optimize=True)
+
+    def bias_of(self, update: Update) -> Numbers | float:
+        """The bias of an attention's output map; a feed-forward's is its own."""
+        if update.attended is None:
+            return 0.0
+        return self.weights.get(f"{update.attended.name}.{update.block.maps[3]}.bias", 0.0)
+
+    def parts(self, until: int) -> Numbers:
+        """What each writer has in the stream before an update, (writers, positions, size)."""
+        start, parts = self._reached or (0, self._embedded())
+        if start > until:
+            start, parts = 0, self._embedded()
+        for update, first, fields in zip(
+            self.run.updates[start:until], self.first[start:until], self.written[start:until],
+            strict=True,
+        ):  # fmt: skip
+            bias = np.broadcast_to(self.bias_of(update), update.added.shape)
+            new = np.concatenate([bias[None], fields])
+            new = self.run.norm(update.layer, update.block.within, new, update.added, 0)
+            parts[0] += new[0]
+            parts[first : first + len(fields)] += new[1:]
+            parts = self.run.norm(update.layer, update.block.after, parts, update.total, 0)
+        self._reached = until, parts
+        return parts
+
+    def _embedded(self) -> Numbers:
+        parts = np.zeros((len(self.writers), *self.embedded[0].shape), self.embedded[0].dtype)
+        parts[1 : 1 + len(self.embedded)] = self.embedded
+        return parts
+
+    @property
+    def total(self) -> Numbers:
+        """What the last norm reads, (positions, size)."""
+        last = self.run.updates[-1]
+        return self.run.norm(last.layer, last.block.after, last.total)
+
+    def last_parts(self) -> Numbers:
+        """What each writer has in the last states, (writers, positions, size)."""
+        return self._last(self.parts(len(self.run.updates)), self.total, 0)
+
+    def _last(self, parts: Numbers, like: Numbers | None = None, row: int | None = None) -> Numbers:
+        name = self.shape.last_norm
+        return normalise(self.weights, self.shape, name, parts, like, row) if name else parts
+
+    def without(self, until: int, writer: int) -> Numbers:
+        """The stream before an update if nothing of a writer were in it, every norm anew."""
+        place = writer - 1
+        stream = sum(one for number, one in enumerate(self.embedded) if number != place)
+        stream = np.zeros_like(self.embedded[0]) + stream
+        for update, first, fields in zip(
+            self.run.updates[:until], self.first, self.written, strict=False
+        ):
+            added = update.added
+            if first <= writer < first + len(fields):
+                added = added - fields[writer - first]
+            if writer == 0:
+                added = added - self.bias_of(update)
+            stream = stream + self.run.norm(update.layer, update.block.within, added)
+            stream = self.run.norm(update.layer, update.block.after, stream)
+        return stream
+
+    def last_without(self, writer: int) -> Numbers:
+        """The last states if nothing of a writer were in the stream."""
+        return self._last(self.without(len(self.run.updates), writer))
+
+    def carry(self, update: int, row: int, fields: Numbers) -> Numbers:
+        """What an update's fields (fields, size) at a row are in the last state there."""
+        for number, one in enumerate(self.run.updates[update:]):
+            if not number:
+                like = one.added[row]
+                fields = fields + 0  # a copy: a norm writes into row 0
+                fields = _unshifted(self.run.norm, one.layer, one.block.within, fields, like)
+            fields = _unshifted(self.run.norm, one.layer, one.block.after, fields, one.total[row])
+        zero = np.zeros_like(fields[:1])
+        return self._last(np.concatenate([zero, fields]), self.total[row], 0)[1:]
+
+
+def _unshifted(norm: Callable[..., Numbers], layer: int, name: str, *of: Numbers) -> Numbers:
+    """Fields through a held norm without its shift."""
+    fields, like = of
+    return norm(layer, name, np.concatenate([np.zeros_like(fields[:1]), fields]), like, 0)[1:]
+
+
+class StackedText:
+    """A text that the network inside has read; fulfils `attnviz.core.writers.WrittenText`."""
+
+    def __init__(
+        self,
+        attention: Attention,
+        stacks: Sequence[Stack],
+        scores: Callable[[Numbers], Numbers] | None,
+        spell: Callable[[int], str] = str,
+        rows: Sequence[int] | None = None,
+    ) -> None:
+        """`scores` gives the last stack's logits, at all rows or at some; `spell` names them."""
+        self.attention, self.stacks, self.spell = attention, stacks, spell
+        self._scores, self._rows = scores, rows
+        self.writers = tuple(writer for stack in stacks for writer in stack.writers)
+        self._before = {id(stack): sum(len(one.writers) for one in stacks[:n])
+                        for n, stack in enumerate(stacks)}  # fmt: skip
+
+    def _call(self, stream: str, layer: str) -> tuple[Stack, int, Attended]:
+        for stack in self.stacks:
+            block = stack.shape.attention if stream == stack.stream else stack.shape.cross
+            if stream in (stack.stream, stack.cross):
+                for number, update in enumerate(stack.run.updates):
+                    if update.attended and str(update.layer) == layer and update.block is block:
+                        return stack, number, update.attended
+        raise KeyError(stream, layer)
+
+    def sides(self, at: HeadAt) -> HeadSides:
+        """The queries, keys and values of a head."""
+        stack, _, seen = self._call(at.stream, at.layer)
+        shape = stack.shape
+        query, key, value = (getattr(seen, side)[at.head] for side in SIDES)
+        visible = seen.shares[at.head] > 0
+        if shape.causal and at.stream == stack.stream:  # a share may round to 0
+            window = shape.windows[int(at.layer)] if shape.windows else 0
+            visible = np.tril(np.ones_like(visible))
+            visible &= ~np.tril(visible, -window) if window else visible
+        else:
+            visible = np.ones_like(visible)
+        return HeadSides(query, key, value, shape.factor, visible, cap=shape.cap)
+
+    def _side_parts(
+        self, stream: str, layer: str, side: Side, writers: Sequence[int] | None = None
+    ) -> tuple[Stack, Numbers]:
+        """The stack that a side reads, and its writers' parts (writers, heads, positions, …)."""
+        stack, number, seen = self._call(stream, layer)
+        update, which = stack.run.updates[number], SIDES.index(side)
+        if which and update.block is stack.shape.cross and stack.memory:
+            source, parts = stack.memory, stack.memory.last_parts()
+        else:
+            source, parts = stack, stack.parts(number)
+            parts = stack.run.norm(update.layer, update.block.before, parts, seen.residual, 0)
+        whole = None
+        if (stack.shape.query_norm, stack.shape.key_norm, "")[which]:
+            path = f"{seen.name}.{update.block.maps[which]}"
+            plain = linear_map(stack.weights, path, seen.inputs if not which else seen.memory)
+            heads = (stack.shape.key_heads if which else 0) or stack.shape.heads
+            whole = np.moveaxis(plain.reshape(len(plain), heads, -1), 0, 1)
+        if writers is not None:
+            # Row 0 takes the biases, so it goes along and is dropped again.
+            parts = parts[[0, *writers]]
+        found = stack.run.project(update.layer, update.block, which, parts, like=whole, row=0)
+        return source, found if writers is None else found[1:]
+
+    def _of_head(self, at: HeadAt, side: Side) -> int:
+        stack, _, _ = self._call(at.stream, at.layer)
+        groups = stack.shape.key_heads if side != "query" else 0
+        return at.head * groups // stack.shape.heads if groups else at.head
+
+    def read(self, at: HeadAt, side: Side, direction: Numbers) -> NDArray[np.float64]:
+        """The sum over positions of each writer's part of a side times a direction."""
+        source, parts = self._side_parts(at.stream, at.layer, side)
+        found = np.zeros(len(self.writers))
+        first = self._before[id(source)]
+        own = parts[:, self._of_head(at, side)].astype(np.float64)
+        found[first : first + len(source.writers)] = np.einsum("wpd,pd->w", own, direction)
+        return found
+
+    def parts(
+        self, stream: str, layer: str, side: Side, writers: Sequence[int]
+    ) -> Iterator[Numbers]:
+        """Each writer's part of a side of all heads, (heads, positions, head size)."""
+        stack, _, _ = self._call(stream, layer)
+        source = stack.memory if side != "query" and stream == stack.cross else stack
+        assert source is not None
+        first = self._before[id(source)]
+        inside = [w for w in writers if first <= w < first + len(source.writers)]
+        _, found = self._side_parts(stream, layer, side, [w - first for w in inside])
+        places, shape = dict(zip(inside, found, strict=True)), stack.shape
+        repeats = shape.heads // shape.key_heads if shape.key_heads and side != "query" else 1
+        for writer in writers:
+            part = places.get(writer)
+            part = np.zeros(found.shape[1:]) if part is None else part
+            yield np.repeat(part, repeats, axis=0) if repeats > 1 else part
+
+    def without(self, at: HeadAt, side: Side, writer: int) -> Numbers:
+        """A side if it cannot read a writer, every norm computed anew."""
+        stack, number, _ = self._call(at.stream, at.layer)
+        update, which = stack.run.updates[number], SIDES.index(side)
+        if which and update.block is stack.shape.cross and stack.memory:
+            given = stack.memory.last_without(writer - self._before[id(stack.memory)])
+        else:
+            given = stack.without(number, writer - self._before[id(stack)])
+            given = stack.run.norm(update.layer, update.block.before, given)
+        found: Numbers = stack.run.project(update.layer, update.block, which, given)
+        return found[self._of_head(at, side)]
+
+    def predicts(self, stream: str, row: int) -> bool:
+        """Whether the model reads logits off a row of a stream."""
+        last = self.stacks[-1]
+        inside = self._scores is not None and stream in (last.stream, last.cross)
+        return inside and (self._rows is None or row in self._rows)
+
+    def _logits(self, states: Numbers) -> NDArray[np.float64]:
+        assert self._scores is not None
+        found: NDArray[np.float64] = np.asarray(self._scores(states), dtype=np.float64)
+        return found
+
+    def _argue(self, at: HeadAt, row: int, outputs: Numbers) -> NDArray[np.float64]:
+        stack, number, seen = self._call(at.stream, at.layer)
+        matrix = stack.weights[f"{seen.name}.{stack.run.updates[number].block.maps[3]}.weight"]
+        size = outputs.shape[-1]
+        fields = outputs @ matrix[:, at.head * size : (at.head + 1) * size].T
+        states = stack.carry(number, row, fields)
+        return self._logits(states) - self._logits(np.zeros_like(states[:1]))
+
+    def argue(self, at: HeadAt, row: int, output: Numbers) -> NDArray[np.float64]:
+        """What a head's output (head size,) at a row adds to the logits there, (choices,)."""
+        return self._argue(at, row, output[None])[0]
+
+    def favour(self, at: HeadAt, row: int, choice: int) -> NDArray[np.float64]:
+        """The direction of a head's output at a row that raises a choice over the mean of all."""
+        size = self.sides(at).value.shape[-1]
+        found = self._argue(at, row, np.eye(size, dtype=self.stacks[-1].states.dtype))
+        return found[:, choice] - found.mean(axis=-1)
+
+    def logits(self, stream: str, row: int) -> NDArray[np.float64]:
+        """The logits at a row, (choices,)."""
+        return self._logits(self.stacks[-1].states[row][None])[0]
+
+    def logit_parts(self, stream: str, row: int, choice: int) -> NDArray[np.float64]:
+        """What each writer adds to a choice's logit above the mean of all choices, (writers,)."""
+        last = self.stacks[-1]
+        zero = self._logits(np.zeros_like(last.states[:1]))[0]
+        found = self._logits(last.last_parts()[:, row]) - zero
+        found[0] += zero
+        parts = np.zeros(len(self.writers))
+        first = self._before[id(last)]
+        parts[first : first + len(found)] = found[:, choice] - found.mean(axis=-1)
+        return parts
