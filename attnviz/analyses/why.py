@@ -54,11 +54,11 @@ def weigh(sides: HeadSides, scores: Numbers) -> Numbers:
     if sides.cap:
         scores = sides.cap * np.tanh(scores / sides.cap)
     scores = np.where(sides.visible, scores, -np.inf)
-    sink = -np.inf if sides.sink is None else sides.sink
-    highest = np.maximum(scores.max(axis=-1, keepdims=True), sink)
+    sinks = np.full((1, 1), -np.inf) if sides.sink is None else sides.sink
+    highest = np.maximum(scores.max(axis=-1), sinks.max(axis=-1))[:, None]
     highest = np.where(np.isfinite(highest), highest, 0)
     shares = np.exp(scores - highest)
-    total = shares.sum(axis=-1, keepdims=True) + np.exp(sink - highest)
+    total = shares.sum(axis=-1, keepdims=True) + np.exp(sinks - highest).sum(-1, keepdims=True)
     found: Numbers = shares / np.where(total > 0, total, 1)
     return found
 

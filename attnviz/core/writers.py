@@ -55,7 +55,7 @@ class HeadSides:
         factor: of their products.
         position: what position adds to each score, (queries, keys), or None.
         cap: of scores, before the softmax; None: none.
-        sink: the logit that takes a share of each row, or None.
+        sink: logits that take a share of each row, (queries, sinks), or None.
         visible: True where a query sees a key, (queries, keys).
     """
 
@@ -66,7 +66,7 @@ class HeadSides:
     visible: NDArray[np.bool_]
     position: NDArray[np.floating] | None = None
     cap: float | None = None
-    sink: float | None = None
+    sink: NDArray[np.floating] | None = None
 
 
 class WrittenText(Protocol):

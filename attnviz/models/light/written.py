@@ -215,11 +215,11 @@ class StackedText:
         stacks: Sequence[Stack],
         scores: Callable[[Numbers], Numbers] | None,
         spell: Callable[[int], str] = str,
-        rows: Sequence[int] | None = None,
+        first: bool = False,
     ) -> None:
-        """`scores` gives the last stack's logits, at all rows or at some; `spell` names them."""
+        """`scores` gives the last stack's logits, of its `first` row or of each; `spell` names them."""
         self.attention, self.stacks, self.spell = attention, stacks, spell
-        self._scores, self._rows = scores, rows
+        self._scores, self._first = scores, first
         self.writers = tuple(writer for stack in stacks for writer in stack.writers)
         self._before = {id(stack): sum(len(one.writers) for one in stacks[:n])
                         for n, stack in enumerate(stacks)}  # fmt: skip
@@ -317,7 +317,7 @@ class StackedText:
         """Whether the model reads logits off a row of a stream."""
         last = self.stacks[-1]
         inside = self._scores is not None and stream in (last.stream, last.cross)
-        return inside and (self._rows is None or row in self._rows)
+        return inside and (row == 0 or not self._first)
 
     def _logits(self, states: Numbers) -> NDArray[np.float64]:
         assert self._scores is not None
@@ -344,7 +344,7 @@ class StackedText:
 
     def logits(self, stream: str, row: int) -> NDArray[np.float64]:
         """The logits at a row, (choices,)."""
-        return self._logits(self.stacks[-1].states[row][None])[0]
+        return self._logits(self.stacks[-1].states[0 if self._first else row][None])[0]
 
     def logit_parts(self, stream: str, row: int, choice: int) -> NDArray[np.float64]:
         """What each writer adds to a choice's logit above the mean of all choices, (writers,)."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -40,7 +40,7 @@ class StoredModel(UnbatchedSource, Predicting):
         streams: the name of each stream's attention among the weights.
         projections: the names of the linear maps for query, key, value and output.
         turned: True where positions turn queries and keys.
-        rows: the positions that it predicts from; None: all.
+        decides: True where it predicts one class, from its first position.
         normalised: the formula of a layer's norm, in words.
         sizes: at least the `size` of a position and the `heads` that share it.
     """
@@ -50,7 +50,7 @@ class StoredModel(UnbatchedSource, Predicting):
     streams: ClassVar[Mapping[str, str]]
     projections: ClassVar[tuple[str, ...]]
     turned: ClassVar[bool] = False
-    rows: ClassVar[Sequence[int] | None] = None
+    decides: ClassVar[bool] = False
     normalised: ClassVar[str] = "layer_input with mean 0 and variance 1, scaled"
     sizes: Any
 
@@ -104,7 +104,7 @@ class StoredModel(UnbatchedSource, Predicting):
             found: NDArray[np.floating] = model.scores(model.weights, states)
             return found
 
-        return StackedText(attention, model.stacks(given), scores, model.spell, model.rows)
+        return StackedText(attention, model.stacks(given), scores, model.spell, model.decides)
 
     @abstractmethod
     def stacks(self, given: Any) -> list[Stack]:

@@ -76,7 +76,7 @@ class PicturePocket(StoredModel):
     name = "pocket-vit"
     sizes: Shape
     projections = VIT.attention.maps
-    rows = (0,)
+    decides = True
     streams = {"self": "vit.encoder.layer.{}.attention"}  # noqa: RUF012
 
     def __init__(self, folder: Path, **options: str) -> None:

@@ -192,12 +192,12 @@ def eager_copy(model: Any) -> Any:
     state = ModelFingerprint(model)
     if model not in _EAGER_COPIES or _EAGER_COPIES[model][0] != state:
         _EAGER_COPIES.pop(model, None)
-        made = _copy_modules(model) if can_be_eager(model) else _rebuild_eager(model)
+        made = copy_modules(model) if can_be_eager(model) else _rebuild_eager(model)
         _EAGER_COPIES[model] = state, made.eval()
     return _EAGER_COPIES[model][1]
 
 
-def _copy_modules(model: Any) -> Any:
+def copy_modules(model: Any) -> Any:
     """A copy of a model's modules that shares its numbers and runs eagerly."""
     from torch import Tensor
     from torch.nn import Parameter
