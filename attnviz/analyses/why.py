@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnviz.analyses.effects.ablation import token_label
-from attnviz.analyses.heads import roles_of
+from attnviz.analyses.heads import measure_heads, roles_of
 from attnviz.analyses.masks import MeasuredMap, within_one_text
-from attnviz.analyses.heads import measure_heads
 from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.core.effects import HeadAt
 from attnviz.core.errors import AttentionError
@@ -75,7 +74,7 @@ def contrast_of(sides: HeadSides, query: int, key: int, against: int | None = No
 
 
 def mean_contrast(sides: HeadSides) -> Numbers:
-    """Factors of scores that give the mean over rows of what is attended to above the row's mean."""
+    """Factors of scores that give the score attended to, above the row's mean, as a mean over rows."""
     rows = sides.visible.sum(axis=-1, keepdims=True)
     usual = sides.visible / np.maximum(rows, 1)
     found: Numbers = (weigh(sides, score_of(sides)) - usual) / max(int((rows > 1).sum()), 1)
@@ -214,8 +213,8 @@ def explain_link(
     largest = [
         (abs(parts[n]), side, int(n))
         for side, parts in (("query", by_query), ("key", by_key))
-        for n in np.argsort(-np.abs(parts), kind="stable")[:CHECKED]
-        if parts[n]
+        for n in np.argsort(-np.abs(parts), kind="stable")[: CHECKED + 1]
+        if parts[n] and text.writers[n].kind != "bias"
     ]
     checks = [
         knock_out(text, at, sides, link, side, n)  # type: ignore[arg-type]
@@ -294,7 +293,7 @@ def explain_head(text: WrittenText, at: HeadAt, notes: Sequence[str] = ()) -> Li
 def arguments_of(
     text: WrittenText, at: HeadAt, sides: HeadSides, cells: Sequence[tuple[int, int, float]]
 ) -> dict[str, Any]:
-    """What links (query, key, weight) argue for: the mean over their queries, as fields of a report."""
+    """What links (query, key, weight) argue for, as a mean over their queries, in a report's fields."""
     found: dict[str, Any] = dict.fromkeys(("predicted", "argument", "rank", "logit"))
     found |= {"arguments": (), "value": (), "value_of": ""}
     outputs: dict[int, Numbers] = {}

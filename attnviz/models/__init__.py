@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from attnviz.core.effects import Experiment
     from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
     from attnviz.core.query import Kind, Query
+    from attnviz.core.writers import WrittenText
     from attnviz.mechanisms.formula import HeadArithmetic, HeadPlace
 
 REFUSALS: dict[Kind, str] = {
@@ -72,6 +73,15 @@ class SupportsValues(Protocol):
 
     def values(self, query: Query) -> ValueVectors:
         """The value vectors of each head."""
+        ...
+
+
+@runtime_checkable
+class SupportsWriters(Protocol):
+    """A source that tells apart what each part of its model writes."""
+
+    def written(self, query: Query) -> WrittenText:
+        """A query with what each part of the model writes."""
         ...
 
 

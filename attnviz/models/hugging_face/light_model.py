@@ -45,6 +45,7 @@ from attnviz.models.light.weights import CheckpointWeights
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from attnviz.core.writers import WrittenText
     from attnviz.mechanisms.formula import HeadArithmetic, HeadPlace
     from attnviz.models.hugging_face.experiment import ModelExperiment
     from attnviz.models.hugging_face.text_model import HuggingFaceModel
@@ -113,6 +114,10 @@ class LightModel(LoadedModel, Predicting):
     def experiment(self, query: Query, wanted: str | None = None) -> ModelExperiment:
         """The model and a query, to run with parts of the model switched off."""
         return self.whole("effects and gradients are torch's").experiment(query, wanted)
+
+    def written(self, query: Query) -> WrittenText:
+        """A query with what each part of the model writes."""
+        return self.whole("what is written is torch's").written(query)
 
     def head_arithmetic(self, query: Query, which: HeadPlace) -> HeadArithmetic:
         """The numbers of one head, from its layer's input to what it adds to it."""

@@ -1,6 +1,7 @@
 """A pretrained text model as a source of attention."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -10,6 +11,7 @@ from attnviz.core.errors import AttentionError, AttnvizError, InputError, ModelE
 from attnviz.core.lens_inputs import ValueVectors
 from attnviz.core.options import InMemoryModel
 from attnviz.core.query import Query
+from attnviz.core.writers import WrittenText
 from attnviz.mechanisms.formula import HeadArithmetic, HeadPlace
 from attnviz.models import Predicting
 from attnviz.models.hugging_face.batching import (
@@ -87,7 +89,7 @@ class HuggingFaceModel(LoadedModel, Predicting):
                 without_cache(self.model, inputs),
                 encoded,
                 lambda logits: choose_outputs(self, encoded, logits, wanted),
-                partial(class_name, self.model.config) if self.task else partial(spell_piece, self),
+                self._spell,
                 self.task,
                 partial(continue_text, self, inputs) if self.can_generate else None,
             )
@@ -98,6 +100,17 @@ class HuggingFaceModel(LoadedModel, Predicting):
         with quiet():
             return value_vectors(eager_inputs(self, self._encode_whole(query)))
 
+    def written(self, query: Query) -> WrittenText:
+        """A query with what each part of the model writes."""
+        from attnviz.models.hugging_face.written import RecordedText
+
+        asked, spell = eager_inputs(self, self._encode_whole(query)), None
+        with suppress(ModelError):
+            check_head(self, query.kind)
+            spell = self._spell
+        with quiet():
+            return RecordedText(asked, spell)
+
     def head_arithmetic(self, query: Query, which: HeadPlace) -> HeadArithmetic:
         """The numbers of one head, from its layer's input to what it adds to it."""
         from attnviz.models.hugging_face.head_arithmetic import record_head
@@ -106,6 +119,10 @@ class HuggingFaceModel(LoadedModel, Predicting):
         inputs = self.tensors(encoded.inputs, encoded.part)
         with quiet():
             return record_head(EagerInputs(encoded.part, inputs, encoded), which)
+
+    def _spell(self, number: int) -> str:
+        """The name of a class or of a piece of the vocabulary."""
+        return class_name(self.model.config, number) if self.task else spell_piece(self, number)
 
     def _attend_one(self, query: Query) -> Attention | InputError:
         try:

@@ -178,8 +178,6 @@ class Stack:
             added = update.added
             if first <= writer < first + len(fields):
                 added = added - fields[writer - first]
-            if writer == 0:
-                added = added - self.bias_of(update)
             stream = stream + self.run.norm(update.layer, update.block.within, added)
             stream = self.run.norm(update.layer, update.block.after, stream)
         return stream
@@ -215,9 +213,10 @@ class StackedText:
         stacks: Sequence[Stack],
         scores: Callable[[Numbers], Numbers] | None,
         spell: Callable[[int], str] = str,
+        *,
         first: bool = False,
     ) -> None:
-        """`scores` gives the last stack's logits, of its `first` row or of each; `spell` names them."""
+        """`scores` gives the last stack's logits, of its `first` row or all; `spell` names them."""
         self.attention, self.stacks, self.spell = attention, stacks, spell
         self._scores, self._first = scores, first
         self.writers = tuple(writer for stack in stacks for writer in stack.writers)

@@ -104,7 +104,7 @@ class StoredModel(UnbatchedSource, Predicting):
             found: NDArray[np.floating] = model.scores(model.weights, states)
             return found
 
-        return StackedText(attention, model.stacks(given), scores, model.spell, model.decides)
+        return StackedText(attention, model.stacks(given), scores, model.spell, first=model.decides)
 
     @abstractmethod
     def stacks(self, given: Any) -> list[Stack]:

@@ -24,8 +24,8 @@ from attnviz.models.pocket.text import (
     encode_text,
     load_piece_tokenizer,
     outside_note,
-    spell_piece,
     special,
+    spell_piece,
     token,
 )
 from attnviz.models.pocket.transformer import predict_pieces

@@ -21,6 +21,7 @@ from attnviz.core.locks import thread_hook
 from attnviz.core.options import InMemoryModel
 from attnviz.core.query import Picture, Query
 from attnviz.core.tokens import AVERAGE, check_patch, patch_name, patch_tokens
+from attnviz.core.writers import WrittenText
 from attnviz.models import Predicting, UnbatchedSource
 from attnviz.models.hugging_face.capture.capture import capture, with_routes
 from attnviz.models.hugging_face.capture.kernel import Call, eager_copy, watch_kernels
@@ -103,6 +104,16 @@ class VisionModel(UnbatchedSource, Predicting):
             encoded = self._encode(self._picture(query))
             eager = EagerInputs(eager_copy(self.tower), encoded.inputs, encoded, SIDE)
             return value_vectors(eager)
+
+    def written(self, query: Query) -> WrittenText:
+        """A picture with what each part of the model writes."""
+        from attnviz.models.hugging_face.written import RecordedText
+
+        with quiet():
+            encoded = self._encode(self._picture(query))
+            part = self.tower if self.task is None else self.model
+            eager = EagerInputs(eager_copy(part), encoded.inputs, encoded, SIDE)
+            return RecordedText(eager, partial(class_name, self.model.config))
 
     def _picture(self, query: Query) -> Picture:
         """A query's picture; refused where its lens needs every token to see every other one."""
