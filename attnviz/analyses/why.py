@@ -74,7 +74,7 @@ def contrast_of(sides: HeadSides, query: int, key: int, against: int | None = No
 
 
 def mean_contrast(sides: HeadSides) -> Numbers:
-    """Factors of scores that give the score attended to, above the row's mean, as a mean over rows."""
+    """Factors of scores whose sum is the score attended to above its row's mean, mean over rows."""
     rows = sides.visible.sum(axis=-1, keepdims=True)
     usual = sides.visible / np.maximum(rows, 1)
     found: Numbers = (weigh(sides, score_of(sides)) - usual) / max(int((rows > 1).sum()), 1)
@@ -293,7 +293,7 @@ def explain_head(text: WrittenText, at: HeadAt, notes: Sequence[str] = ()) -> Li
 def arguments_of(
     text: WrittenText, at: HeadAt, sides: HeadSides, cells: Sequence[tuple[int, int, float]]
 ) -> dict[str, Any]:
-    """What links (query, key, weight) argue for, as a mean over their queries, in a report's fields."""
+    """What links (query, key, weight) argue for, mean over their queries, in a report's fields."""
     found: dict[str, Any] = dict.fromkeys(("predicted", "argument", "rank", "logit"))
     found |= {"arguments": (), "value": (), "value_of": ""}
     outputs: dict[int, Numbers] = {}
