@@ -8,6 +8,7 @@ their mean over the visible keys, or above another key's.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,13 +16,17 @@ import numpy as np
 from attnviz.analyses.effects.ablation import token_label
 from attnviz.analyses.heads import measure_heads, roles_of
 from attnviz.analyses.masks import MeasuredMap, within_one_text
+from attnviz.analyses.measures.intervals import means_over
 from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.core.effects import HeadAt
 from attnviz.core.errors import AttentionError
+from attnviz.core.notices import merge_notices
 from attnviz.core.writers import (
     Argument,
     HeadSides,
     Knockout,
+    LayerRow,
+    LayersReport,
     LinkReport,
     Side,
     Writer,
@@ -39,6 +44,7 @@ NEAR = 1e-4
 PAIRED = 3
 """Writers of the key whose parts are split by the query's."""
 CHECKED = 2
+ROWS = 3
 ARGUMENTS = 10
 
 
@@ -182,13 +188,15 @@ def knock_out(
 
 
 def weight_at_distance(item: AttentionMap, at: HeadAt, link: tuple[int, int]) -> float | None:
-    """The mean weight that the head's other rows give to the key at the link's distance."""
+    """The weight at the link's distance that three quarters of the head's other rows exceed.
+
+    None where fewer than three rows have a key at this distance.
+    """
     if not within_one_text(item):
         return None
     weights = item.weights[item.layers.index(at.layer), at.head]
-    diagonal = np.diagonal(weights, link[1] - link[0])
-    others = np.delete(diagonal, min(link))
-    return float(others.mean()) if len(others) else None
+    others = np.delete(np.diagonal(weights, link[1] - link[0]), min(link))
+    return float(np.quantile(others, 0.25)) if len(others) >= ROWS else None
 
 
 def explain_link(
@@ -294,7 +302,7 @@ def arguments_of(
     text: WrittenText, at: HeadAt, sides: HeadSides, cells: Sequence[tuple[int, int, float]]
 ) -> dict[str, Any]:
     """What links (query, key, weight) argue for, mean over their queries, in a report's fields."""
-    found: dict[str, Any] = dict.fromkeys(("predicted", "argument", "rank", "logit"))
+    found: dict[str, Any] = dict.fromkeys(("predicted", "argument", "rank", "logit", "logits"))
     found |= {"arguments": (), "value": (), "value_of": ""}
     outputs: dict[int, Numbers] = {}
     for row, key, weight in cells:
@@ -305,10 +313,11 @@ def arguments_of(
     each = [text.argue(at, row, output) for row, output in outputs.items()]
     logits = sum(each[1:], each[0]) / len(each)
     logits = logits - logits.mean()
+    found["logits"] = logits
+    if not logits.any():  # a class is read from other positions
+        return found
     order = np.argsort(-logits, kind="stable")
-    most = min(ARGUMENTS, len(order) // 2)
-    chosen = [*order[:most], *order[len(order) - most :]]
-    found["arguments"] = tuple(Argument(text.spell(int(n)), float(logits[n])) for n in chosen)
+    found["arguments"] = list_arguments(text, logits)
     best = int(order[0])
     directions = np.zeros(sides.value.shape)
     favours = {row: text.favour(at, row, best) / len(outputs) for row in outputs}
@@ -329,3 +338,98 @@ def arguments_of(
         found["rank"] = int((logits > logits[likeliest]).sum()) + 1
         found["logit"] = float(whole[likeliest] - whole.mean())
     return found
+
+
+def list_arguments(text: WrittenText, logits: Numbers) -> tuple[Argument, ...]:
+    """The choices with the largest logits, then those with the lowest, largest first."""
+    order = np.argsort(-logits, kind="stable")
+    most = min(ARGUMENTS, len(order) // 2)
+    chosen = [*order[:most], *order[len(order) - most :]]
+    return tuple(Argument(text.spell(int(n)), float(logits[n])) for n in chosen)
+
+
+def mean_reports(reports: Sequence[LinkReport], text: WrittenText) -> LinkReport:
+    """The mean over texts of what `explain_head` found, with 95 % intervals."""
+    if len(reports) == 1:
+        return reports[0]
+    first = reports[0]
+
+    def combine(side: str) -> tuple[WriterPart, ...]:
+        names = dict.fromkeys(one.writer for report in reports for one in getattr(report, side))
+        rows = [{one.writer: one for one in getattr(report, side)} for report in reports]
+        found = []
+        for name in names:
+            values = np.array([row[name].value if name in row else 0.0 for row in rows])
+            _, mean, low, high = means_over(values)
+            role = next((row[name].role for row in rows if name in row), "")
+            found.append(WriterPart(name, float(mean), role, (float(low), float(high))))
+        return tuple(sorted(found, key=lambda one: -abs(one.value)))
+
+    pairs: dict[tuple[str, str], float] = {}
+    for report in reports:
+        for query, key, value in report.pairs:
+            pairs[query, key] = pairs.get((query, key), 0.0) + value / len(reports)
+    logits = [report.logits for report in reports if report.logits is not None]
+    mean = np.mean(logits, axis=0) if logits else None
+    positions = [report.position for report in reports if report.position is not None]
+    texts = f"mean over {len(reports)} texts, weighted by attention"
+    return replace(
+        first,
+        caption=f"{first.caption.rpartition(' · ')[0]} · {texts}",
+        links=sum(report.links for report in reports),
+        texts=len(reports),
+        weight=float(np.mean([report.weight for report in reports])),
+        contrast=float(np.mean([report.contrast for report in reports])),
+        query=combine("query"),
+        key=combine("key"),
+        pairs=tuple(sorted(((*names, v) for names, v in pairs.items()), key=lambda p: -abs(p[2]))),
+        position=float(np.mean(positions)) if positions else None,
+        arguments=() if mean is None else list_arguments(text, mean),
+        logits=mean,
+        value=(),
+        value_of="",
+        notes=merge_notices(note for report in reports for note in report.notes),
+    )
+
+
+def follow_layers(
+    text: WrittenText, row: int, choice: int | None, notes: Sequence[str] = ()
+) -> LayersReport:
+    """Where along the layers the logit of a choice comes about; None: of what is predicted."""
+    attention = text.attention
+    item = attention.main
+    last = text.logits(item.stream, row)
+    chosen = int(last.argmax()) if choice is None else choice
+    parts = text.logit_parts(item.stream, row, chosen)
+    total = float(last[chosen] - last.mean())
+    check_sum("the parts of a logit", parts, total, text)
+    # Layers of an encoder reach the logits through the decoder's heads.
+    sides = {one.stream for one in attention.maps if one.query_side == item.query_side}
+    own = [n for n, writer in enumerate(text.writers) if writer.stream in sides and writer.layer]
+    rows = []
+    for number, logits in enumerate(text.layer_logits(row)):
+        layer = str(number - 1) if number else ""
+        sums = {"head": 0.0, "feed-forward": 0.0}
+        for place in own:
+            writer = text.writers[place]
+            if number and writer.layer == layer and writer.kind in sums:
+                sums[writer.kind] += float(parts[place])
+        shifted = logits - logits.max()
+        log_p = float(shifted[chosen] - np.log(np.exp(shifted).sum()))
+        rank = int((logits > logits[chosen]).sum()) + 1
+        likeliest = text.spell(int(logits.argmax()))
+        rows.append(LayerRow(layer, sums["head"], sums["feed-forward"], log_p, rank, likeliest))
+    heads = np.where([writer.kind == "head" for writer in text.writers], parts, 0.0)
+    other = total - sum(one.attention + one.feed_forward for one in rows)
+    name = token_label(item.query_tokens, row)
+    return LayersReport(
+        caption=f"{attention.provenance.title} · after {name}",
+        choice=text.spell(chosen),
+        position=name,
+        rows=tuple(rows),
+        other=other,
+        logit=total,
+        heads=rank_parts(text, heads, item.stream, role_names(attention)),
+        notes=(*attention.provenance.notes, *notes),
+        provenance=attention.provenance,
+    )

@@ -32,6 +32,7 @@ COMMANDS: dict[str, CommandEntry] = {
     "ablate": CommandEntry(
         "Show what changes when heads, links or tokens are switched off.", "ablate:ablate"
     ),
+    "why": CommandEntry("Show why a head looks at a token, and what it argues for.", "why:why"),
     "lenses": CommandEntry("Show how far each lens can be trusted.", "ablate:lenses"),
     "compare": CommandEntry("Show what changed between two attentions.", "compare:compare"),
     "heads": CommandEntry("Show what each head does.", "heads:heads"),
@@ -48,7 +49,7 @@ COMMANDS: dict[str, CommandEntry] = {
 }
 PANELS = {
     "Look": "self cross co image audio watch",
-    "Ask": "ablate lenses compare",
+    "Ask": "ablate why lenses compare",
     "Measure": "heads corpus align history",
     "Learn": "steps lesson live",
     "Manage": "render serve models mechanisms",

@@ -27,6 +27,7 @@ DataKind = Literal[
     "corpus",
     "comparison",
     "ablation",
+    "why",
     "lenses",
     "changes",
     "alignment",

@@ -121,6 +121,10 @@ class WrittenText(Protocol):
         """The logits at a row, (choices,)."""
         ...
 
+    def layer_logits(self, row: int) -> Sequence[NDArray[np.float64]]:
+        """The logits at a row if the model ended after the embeddings, and after each layer."""
+        ...
+
     def logit_parts(self, stream: str, row: int, choice: int) -> NDArray[np.float64]:
         """What each writer adds to a choice's logit above the mean of all choices, (writers,)."""
         ...
@@ -176,7 +180,8 @@ class LinkReport:
         query: each writer's part of the contrast by what the query read; key: by what the key did.
         pairs: writer of the query, writer of the key and their part, the largest first.
         position: what position itself adds to the contrast: ALiBi or a relative bias; else None.
-        at_distance: mean weight of the head's other rows at the link's distance; None: no distance.
+        at_distance: the weight at the link's distance that three quarters of the head's other rows
+            exceed; None: there are too few.
         arguments: the choices with the largest logits by size, largest first; empty: no logits.
         predicted: what the model predicts at the query's row, with its p; argument: the link's
             logit for it above the mean of all choices; rank: its place among the link's arguments;
@@ -184,6 +189,7 @@ class LinkReport:
         value: each writer's part of the argument for the first choice, by what the value read.
         checks: the largest writers taken away.
         effect: of the link on log p of `output`, nats; None: nothing is predicted from there.
+        logits: what the links add to the logit of each choice above the mean; None: no logits.
     """
 
     caption: str
@@ -211,5 +217,48 @@ class LinkReport:
     checks: tuple[Knockout, ...]
     effect: float | None
     output: str
+    notes: tuple[str, ...]
+    provenance: Provenance
+    logits: NDArray[np.float64] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LayerRow:
+    """What one layer adds to a logit, and what could be predicted after it (the logit lens).
+
+    Attributes:
+        layer: its name; empty: the embeddings.
+        attention: what its heads add to the logit above the mean of all choices; feed_forward: its
+            feed-forward part; both with the last norm's statistics held.
+        log_p: of the choice, nats, if the stream went through the last norm here; rank: its place.
+        likeliest: the choice that would be predicted here.
+    """
+
+    layer: str
+    attention: float
+    feed_forward: float
+    log_p: float
+    rank: int
+    likeliest: str
+
+
+@dataclass(frozen=True, slots=True)
+class LayersReport:
+    """Where along the layers an answer appears (nostalgebraist 2020).
+
+    Attributes:
+        choice: what is predicted, or asked for, from a position.
+        other: what embeddings, positions and biases add to its logit.
+        logit: of the choice above the mean of all; what all rows and `other` sum to.
+        heads: the heads that add most to it, by name.
+    """
+
+    caption: str
+    choice: str
+    position: str
+    rows: tuple[LayerRow, ...]
+    other: float
+    logit: float
+    heads: tuple[WriterPart, ...]
     notes: tuple[str, ...]
     provenance: Provenance

@@ -252,7 +252,7 @@ def report_ablation(
     # What was named in vain is a text's own failure: another text may hold the word.
     named = asked.links or asked.tokens or asked.wanted
     own = (InputError, UsageError) if named else (InputError,)
-    found = _each_text(texts.open(), lambda text: ablate_text(source, text, asked, banks), own)
+    found = each_text(texts.open(), lambda text: ablate_text(source, text, asked, banks), own)
     for _, effects in good_results(found, report, texts.total):
         for note in effects.notes:
             report.hold(note)
@@ -264,7 +264,7 @@ def report_ablation(
     report.finish(f"{study.texts} text{'s' if study.texts != 1 else ''}")
 
 
-def _each_text(
+def each_text(
     records: Iterable[Record],
     make: Callable[[Text], Made],
     own: tuple[type[AttnvizError], ...] = (AttnvizError,),
@@ -323,7 +323,7 @@ def report_lenses(
         scores = scores_of(explained_by(experiment), partial(ask_source, source, query))
         return faithfulness(scores, seed)
 
-    results = _each_text(texts.open(), agreement_of)
+    results = each_text(texts.open(), agreement_of)
     found = [one for _, one in good_results(results, report, texts.total)]
     if found:
         result = lens_report(found)

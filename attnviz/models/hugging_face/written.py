@@ -30,7 +30,7 @@ from attnviz.models.hugging_face.capture.kernel import (
 )
 from attnviz.models.hugging_face.capture.passes import StopForward, attending_layers
 from attnviz.models.hugging_face.eager import EagerInputs, run_eager
-from attnviz.models.hugging_face.interventions import layers_of, map_tensors
+from attnviz.models.hugging_face.interventions import layers_of, map_tensors, skip_module
 from attnviz.models.hugging_face.load.model_errors import running_errors
 
 if TYPE_CHECKING:
@@ -150,47 +150,69 @@ class LinearPass(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """A function's result, or what stands for it."""
-        kwargs, name, inside = kwargs or {}, func.__name__, bool(self.places.layer)
-        if name == "embedding":
-            own = self.places.path.rpartition(".")[2]
-            kind: WriterKind = "position" if "pos" in own or own == "wpe" else "embedding"
-            return self.cut(func(*args, **kwargs), kind=kind)
-        if name in ("conv1d", "conv2d") and not self.places.begun:
-            return self.cut(func(*args, **kwargs))
-        if name in JOINS and not inside and any(map(is_live, args[0])):
-            return func([self._free(one) for one in args[0]], *args[1:], **kwargs)
-        lives = sum(map(is_live, (*args, *kwargs.values())))
-        if lives and name == "layer_norm":
-            return hold_layer_norm(*args, **kwargs)
-        if lives and name == "rms_norm":
-            return hold_rms_norm(*args, **kwargs)
-        if lives and name == "softmax":
-            return self._soften(func, args, kwargs)
-        if lives and name in SUMS and not inside:
-            args = [self._free(one) for one in args] if lives == 1 else args
-        if not lives or name not in CURVED | STATISTICS | PRODUCTS | MATRICES:
-            return func(*args, **kwargs)
-        return self._bend(func, args, kwargs, lives)
+        rule = RULES.get(func.__name__)
+        kwargs = kwargs or {}
+        return func(*args, **kwargs) if rule is None else rule(self, func, args, kwargs)
 
-    def _bend(self, func: Any, args: Any, kwargs: Any, lives: int) -> Any:
-        """A function that may not be linear."""
+    def embed(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Rows of a table: tokens, or positions."""
+        own = self.places.path.rpartition(".")[2]
+        kind: WriterKind = "position" if "pos" in own or own == "wpe" else "embedding"
+        return self.cut(func(*args, **kwargs), kind=kind)
+
+    def convolve(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Patches of a picture, or a recording, before the first layer."""
+        found = func(*args, **kwargs)
+        return found if self.places.begun else self.cut(found)
+
+    def join(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """A class token before patches, outside of the layers."""
+        if self.places.layer or not any(map(is_live, args[0])):
+            return func(*args, **kwargs)
+        return func([self._free(one) for one in args[0]], *args[1:], **kwargs)
+
+    def add(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Positions that are no table's rows, outside of the layers."""
+        if not self.places.layer and sum(map(is_live, args)) == 1:
+            args = [self._free(one) for one in args]
+        return func(*args, **kwargs)
+
+    def hold_layer_norm(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """A layer norm by the variance that its input has."""
+        return hold_layer_norm(*args, **kwargs) if is_live(args[0]) else func(*args, **kwargs)
+
+    def hold_rms_norm(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """A norm by the root mean square that its input has."""
+        return hold_rms_norm(*args, **kwargs) if is_live(args[0]) else func(*args, **kwargs)
+
+    def hold(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """A statistic, held at its value."""
+        return map_tensors(func(*args, **kwargs), lambda one: one.detach())
+
+    def bend(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """A function of one input that is not linear."""
         name, places = func.__name__, self.places
         power = args[1] if name in ("pow", "__pow__") and len(args) > 1 else None
         falls = isinstance(power, float | int) and power < 0
-        if name in STATISTICS or falls or (name in CURVED and places.path in places.norms):
-            return map_tensors(func(*args, **kwargs), lambda one: one.detach())
-        both = name in PRODUCTS | MATRICES and lives > 1
-        if places.begun and not places.layer:  # of the head, whose slope counts
-            return func(*args, **kwargs)
-        if name in MATRICES:
-            return self._multiply(func, args, kwargs)
+        if falls or places.path in places.norms:
+            return self.hold(func, args, kwargs)
+        found = func(*args, **kwargs)
         call = self.calls[-1] if self.calls else None
         if name == "tanh" and call is not None and call.before is None:
-            found = func(*args, **kwargs).detach().requires_grad_()
+            found = found.detach().requires_grad_()
             call.capped = args[0], found
             return found
+        return self.cut(found) if is_live(found) and not self._in_head else found
+
+    def multiply(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """A product of numbers; of two that depend on the text it is not linear."""
         found = func(*args, **kwargs)
-        return self.cut(found) if both or name in CURVED else found
+        return self.cut(found) if sum(map(is_live, args)) > 1 and not self._in_head else found
+
+    @property
+    def _in_head(self) -> bool:
+        """Whether the model's head runs, whose slope counts where it is not linear."""
+        return self.places.begun and not self.places.layer
 
     def cut(self, value: Tensor, call: int | None = None, kind: WriterKind | None = None) -> Tensor:
         """A new leaf in the place of a result."""
@@ -209,11 +231,11 @@ class LinearPass(TorchFunctionMode):
         tensor = isinstance(one, torch.Tensor) and one.is_floating_point() and one.ndim > 1
         return self.cut(one, kind="position") if tensor and not is_live(one) else one
 
-    def _multiply(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """A product of matrices: scores, a head's output, or a linear map."""
+    def multiply_matrices(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Scores, a head's output, or a linear map."""
         adds = func.__name__ == "baddbmm"
-        left, right = (args[1:] or (kwargs["batch1"], kwargs["batch2"])) if adds else args
-        if is_live(left) and is_live(right):
+        left, right = (args[1:] or (kwargs["batch1"], kwargs["batch2"])) if adds else args[:2]
+        if is_live(left) and is_live(right) and not self._in_head:
             product = (left.detach() @ right.detach()).requires_grad_()
             self.begin(Scores(self.places.path, left, right.mT, product))
             if adds:
@@ -221,7 +243,7 @@ class LinearPass(TorchFunctionMode):
             return product + 0
         found = func(*args, **kwargs)
         call = self.calls[-1] if self.calls else None
-        if call is None or call.before is None or call.value is not None:
+        if call is None or call.before is None or call.value is not None or not is_live(right):
             return found
         if left.shape[-2:] != call.product.shape[-2:]:
             return found
@@ -232,10 +254,30 @@ class LinearPass(TorchFunctionMode):
         """An attention begins."""
         self.calls.append(call)
 
-    def _soften(self, func: Any, args: Any, kwargs: Any) -> Any:
+    def soften(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Weights, held at their values."""
+        if not is_live(args[0]):
+            return func(*args, **kwargs)
         if self.calls and self.calls[-1].before is None:
             self.calls[-1].before = args[0]
         return func(*args, **kwargs).detach()
+
+
+RULES: dict[str, Callable[[LinearPass, Any, Any, Any], Any]] = {
+    **dict.fromkeys(STATISTICS, LinearPass.hold),
+    **dict.fromkeys(CURVED, LinearPass.bend),
+    **dict.fromkeys(PRODUCTS, LinearPass.multiply),
+    **dict.fromkeys(MATRICES, LinearPass.multiply_matrices),
+    **dict.fromkeys(SUMS, LinearPass.add),
+    **dict.fromkeys(JOINS, LinearPass.join),
+    "embedding": LinearPass.embed,
+    "conv1d": LinearPass.convolve,
+    "conv2d": LinearPass.convolve,
+    "layer_norm": LinearPass.hold_layer_norm,
+    "rms_norm": LinearPass.hold_rms_norm,
+    "softmax": LinearPass.soften,
+}
+"""What becomes of a function's result, by the function's name."""
 
 
 def hold_layer_norm(
@@ -509,6 +551,44 @@ class RecordedText:
     def logits(self, stream: str, row: int) -> NDArray[np.float64]:
         """The logits at a row, (choices,)."""
         return as_array(self._logits(row)).astype(np.float64)
+
+    def layer_logits(self, row: int) -> Sequence[NDArray[np.float64]]:
+        """The logits at a row if the model ended after the embeddings, and after each layer."""
+        sides = [one for one in self.asked.encoded.axes if one != "cross"]
+        names = {id(module): name for name, module in self.part.named_modules()}
+        own = [
+            one
+            for one in layers_of(self.part)
+            if len(sides) == 1 or match_stream(stream_of(names[id(one)]), sides) == "decoder"
+        ]
+        streams = list[Any]()
+        kept: list[Any] = []
+
+        def begin(_: Any, inputs: tuple[Any, ...], named: Any) -> None:
+            streams.append(inputs[0] if inputs else named["hidden_states"])
+
+        def end(_: Any, __: Any, output: Any) -> None:
+            kept.append(output)
+
+        inputs = {**self.asked.inputs, "use_cache": False}
+        with running_errors(self.part, self.asked.what), torch.no_grad(), ExitStack() as hooks:
+            for module in own:
+                before = module.register_forward_pre_hook(thread_hook(begin), with_kwargs=True)
+                hooks.callback(before.remove)
+            hooks.callback(own[-1].register_forward_hook(thread_hook(end)).remove)
+            self.part(**inputs)
+        last = kept[0][0] if isinstance(kept[0], tuple) else kept[0]
+        found = list[NDArray[np.float64]]()
+        for stream in (*streams, last):
+            shown = (stream, *kept[0][1:]) if isinstance(kept[0], tuple) else stream
+            with running_errors(self.part, self.asked.what), torch.no_grad(), ExitStack() as skips:
+                for module in own:
+                    skips.enter_context(skip_module(module, shown))
+                logits = self.part(**inputs).logits
+            found.append(
+                as_array(logits.reshape(-1, logits.shape[-1])[row if logits.ndim > 2 else 0])
+            )
+        return [one.astype(np.float64) for one in found]
 
     def logit_parts(self, stream: str, row: int, choice: int) -> NDArray[np.float64]:
         """What each writer adds to a choice's logit above the mean of all choices, (writers,)."""

@@ -161,9 +161,12 @@ class Stack:
 
     def last_parts(self) -> Numbers:
         """What each writer has in the last states, (writers, positions, size)."""
-        return self._last(self.parts(len(self.run.updates)), self.total, 0)
+        return self.normalise_last(self.parts(len(self.run.updates)), self.total, 0)
 
-    def _last(self, parts: Numbers, like: Numbers | None = None, row: int | None = None) -> Numbers:
+    def normalise_last(
+        self, parts: Numbers, like: Numbers | None = None, row: int | None = None
+    ) -> Numbers:
+        """The last norm, if there is one; see `normalise`."""
         name = self.shape.last_norm
         return normalise(self.weights, self.shape, name, parts, like, row) if name else parts
 
@@ -184,7 +187,7 @@ class Stack:
 
     def last_without(self, writer: int) -> Numbers:
         """The last states if nothing of a writer were in the stream."""
-        return self._last(self.without(len(self.run.updates), writer))
+        return self.normalise_last(self.without(len(self.run.updates), writer))
 
     def carry(self, update: int, row: int, fields: Numbers) -> Numbers:
         """What an update's fields (fields, size) at a row are in the last state there."""
@@ -195,7 +198,7 @@ class Stack:
                 fields = _unshifted(self.run.norm, one.layer, one.block.within, fields, like)
             fields = _unshifted(self.run.norm, one.layer, one.block.after, fields, one.total[row])
         zero = np.zeros_like(fields[:1])
-        return self._last(np.concatenate([zero, fields]), self.total[row], 0)[1:]
+        return self.normalise_last(np.concatenate([zero, fields]), self.total[row], 0)[1:]
 
 
 def _unshifted(norm: Callable[..., Numbers], layer: int, name: str, *of: Numbers) -> Numbers:
@@ -344,6 +347,18 @@ class StackedText:
     def logits(self, stream: str, row: int) -> NDArray[np.float64]:
         """The logits at a row, (choices,)."""
         return self._logits(self.stacks[-1].states[0 if self._first else row][None])[0]
+
+    def layer_logits(self, row: int) -> Sequence[NDArray[np.float64]]:
+        """The logits at a row if the model ended after the embeddings, and after each layer."""
+        last = self.stacks[-1]
+        updates = last.run.updates
+        ends = [n for n, one in enumerate(updates) if one.attended is None]
+        streams = [sum(last.embedded[1:], last.embedded[0])]
+        streams += [
+            last.run.norm(u.layer, u.block.after, u.total) for u in map(updates.__getitem__, ends)
+        ]
+        place = 0 if self._first else row
+        return [self._logits(last.normalise_last(one)[place][None])[0] for one in streams]
 
     def logit_parts(self, stream: str, row: int, choice: int) -> NDArray[np.float64]:
         """What each writer adds to a choice's logit above the mean of all choices, (writers,)."""

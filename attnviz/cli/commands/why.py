@@ -1,0 +1,64 @@
+"""attnviz why."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from attnviz.cli.options import CHOICE, INPUT, OUTPUT, with_options
+from attnviz.cli.report import Report
+from attnviz.core.options import Options, opt
+from attnviz.runs.inputs import texts_or_pairs
+from attnviz.runs.why import Why, check_many, report_why
+
+
+@with_options(
+    *("model", "compute", "causal", "to", "chat", "look", "reading"),
+    also=["explain"],
+    writes="why",
+)
+def why(
+    text: Annotated[str | None, typer.Argument(help="Text, or the source text of a pair.")] = None,
+    target: Annotated[str | None, typer.Argument(help="Target text of a pair.")] = None,
+    input_file: str | None = INPUT,
+    head: str | None = opt(
+        CHOICE, "--head L.H", "The head: 2.3 is head 3 of layer 2; encoder.2.3 of another stream."
+    ),
+    link: str | None = opt(
+        CHOICE,
+        "--link QUERY>KEY",
+        'The link: "likes>dogs". By default the strongest of the last word to another word.',
+    ),
+    against: str | None = opt(
+        CHOICE, "--against TOKEN", "Compare with this key, not with the mean of the visible keys."
+    ),
+    mean: bool = opt(
+        CHOICE, "--mean", "Explain the head: the mean over all its links, weighted by attention."
+    ),
+    layers: bool = opt(
+        CHOICE, "--layers", "Show instead after which layer the prediction appears."
+    ),
+    plot: Path | None = opt(
+        OUTPUT, "--plot FILE", "A picture from writers to the link to tokens: .png, .svg or .pdf."
+    ),
+    *,
+    options: Options,
+) -> None:
+    """Show why a head looks at a token, and which tokens it argues for.
+
+    A score is a sum over what earlier heads and blocks wrote at its two positions.
+
+    attnviz why "Tom likes dogs. Mary likes cats. Tom likes" --model pocket-lm --head 2.3
+
+    attnviz why "The red car is fast." "La voiture rouge est rapide." --link "rouge>red"
+
+    attnviz why --input texts.txt --model pocket-lm --head 2.3 --mean -f json
+
+    attnviz why "The keys to the cabinet" --model pocket-lm --layers
+    """
+    asked = Why(head, link, against, mean, layers, options.choice.explain)
+    texts, command = texts_or_pairs(text, target, input_file, options)
+    check_many(asked, several=texts.several)
+    with Report(options, "why", pictures={"plot": plot}, many=texts.several and not mean) as report:
+        report_why(asked, texts, command, options, report)
+    raise typer.Exit(report.status)

@@ -1,0 +1,244 @@
+"""Why a head looks there, and where along the layers an answer appears: as text, rows and JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from rich.cells import cell_len, set_cell_size
+from rich.text import Text
+
+from attnviz.core.writers import LayersReport, LinkReport, WriterPart
+from attnviz.renderers import Display
+from attnviz.renderers.data.corpus_data import npz_bytes
+from attnviz.renderers.data.maps import report_json, tsv
+from attnviz.renderers.printable import all_digits, nats, printable, shorten, two_digits
+from attnviz.renderers.text.console import introduction, render_parts, wrap_text
+
+LISTED = 6
+"""Writers of a side that are named; the others are one line, so that the column adds up."""
+WORDS = 6
+BAR = 16
+ALONE = 0.5
+"""Position decides where the head's other rows have this share of the link's weight."""
+EIGHTHS = " ▏▎▍▌▋▊▉█"
+
+
+def signed(value: float) -> str:
+    """A sign and two decimals."""
+    return f"{value:+.2f}".replace("-", "−")
+
+
+def position_line(report: LinkReport) -> str:
+    """Whether position alone explains a link; empty where it does not."""
+    usual = report.at_distance
+    if usual is None or usual < ALONE * report.weight or report.weight < 0.1:
+        return ""
+    return (
+        "position decides, and content plays no part: at this distance three quarters of the "
+        f"head's other rows have more than {two_digits(usual)}"
+    )
+
+
+def shown_parts(parts: Sequence[WriterPart], position: float | None) -> list[WriterPart]:
+    """The largest parts, then all others as one, which with the position's add up to the sum."""
+    whole = [*parts, *([WriterPart("position", position)] if position is not None else [])]
+    whole.sort(key=lambda one: -abs(one.value))
+    found, rest = whole[:LISTED], whole[LISTED:]
+    if rest:
+        found.append(WriterPart(f"the other {len(rest)}", sum(one.value for one in rest)))
+    return found
+
+
+def why_table(report: LinkReport, show: Display) -> str:
+    """The link, why the head looks there, what it brings, and what was checked."""
+    several = report.link is None
+    reading = f"mean of the attended scores {signed(report.contrast)} above {report.against}"
+    if not several:
+        reading = (
+            f"weight {two_digits(report.weight)} · score {report.score:.2f}, "
+            f"{signed(report.contrast)} above {report.against}"
+        )
+    parts = introduction(printable(report.caption), printable(reading), show.width)[:-1]
+    if line := position_line(report):
+        parts += wrap_text(line, show.width)
+    ends = [printable(end) for end in report.ends]
+    most = max((abs(one.value) for one in (*report.query, *report.key)), default=1.0)
+    titles = (
+        ("the queries" if several else f"the query {ends[0]}"),
+        ("the keys" if several else f"the key {ends[1]}"),
+    )
+    for title, own in ((titles[1], report.key), (titles[0], report.query)):
+        parts += [
+            Text(),
+            *wrap_text(f"why there: what was written into {title}", show.width, "bold"),
+        ]
+        parts += _bars([*shown_parts(own, report.position)], report.contrast, most, show)
+    if report.pairs:
+        named = " · ".join(f"{q} × {k} {signed(v)}" for q, k, v in report.pairs[:3])
+        parts += wrap_text(f"query × key, the largest: {named}", show.width, "dim")
+    parts += [Text(), *_argument_lines(report, show)]
+    if report.checks or report.effect is not None:
+        parts += [Text(), Text("checked", "bold")]
+    for one in report.checks:
+        change = f"{two_digits(report.weight)} → {two_digits(one.measured)}"
+        line = f"without {one.writer} in the {one.side}: weight {change}"
+        parts += wrap_text(f"{line} (expected {two_digits(one.expected)})", show.width)
+    if report.effect is not None:
+        line = f"without this link in this head: log p of {printable(report.output)}"
+        parts += wrap_text(f"{line} {nats(-report.effect)} nats", show.width)
+    return render_parts(parts, show)
+
+
+def _bars(parts: Sequence[WriterPart], total: float, most: float, show: Display) -> list[Text]:
+    labels = [f"{one.writer} {one.role}".rstrip() for one in parts]
+    between = [
+        f"{signed(one.interval[0])} to {signed(one.interval[1])}" if one.interval else ""
+        for one in parts
+    ]
+    wide = max(map(len, between))
+    room = max(show.width - BAR - 14 - wide, 12)
+    names = [shorten(printable(one), min(room, 40)) for one in labels]
+    width = max([*map(cell_len, names), 3])
+    lines = []
+    for one, name, ends in zip(parts, names, between, strict=True):
+        line = Text(f"  {set_cell_size(name, width)}  {signed(one.value):>7}  ", no_wrap=True)
+        line.append(f"{ends:<{wide}}  " if wide else "", "dim")
+        eighths = round(abs(one.value) / (most or 1.0) * BAR * 8)
+        bar = "█" * (eighths // 8) + EIGHTHS[eighths % 8].strip()
+        line.append(bar, "red" if one.value < 0 else "blue")
+        lines.append(line)
+    return [*lines, Text(f"  {set_cell_size('sum', width)}  {signed(total):>7}", "dim")]
+
+
+def _argument_lines(report: LinkReport, show: Display) -> list[Text]:
+    lines = [Text("what it brings: tokens it argues for and against", "bold")]
+
+    def add(text: str, style: str = "") -> None:
+        lines.extend(Text("  ").append_text(one) for one in wrap_text(text, show.width - 2, style))
+
+    if not report.arguments:
+        add("the model predicts nothing from this position", "dim")
+        return lines
+    half = len(report.arguments) // 2
+    for name, own in (
+        ("for", report.arguments[:half]),
+        ("against", report.arguments[half:][::-1]),
+    ):
+        words = " · ".join(f"{printable(one.token)} {signed(one.logit)}" for one in own[:WORDS])
+        add(f"{name} {words}")
+    if report.predicted is not None and report.argument is not None and report.logits is not None:
+        token, chance = report.predicted
+        add(
+            f"the model predicts {printable(token)} ({two_digits(chance)}): the link adds "
+            f"{signed(report.argument)} to its logit of {signed(report.logit or 0.0)}; of what "
+            f"the link argues for it is number {report.rank:,} of {len(report.logits):,}"
+        )
+    if report.value:
+        named = " · ".join(f"{one.writer} {signed(one.value)}" for one in report.value[:3])
+        add(f"its value argues for {printable(report.value_of)} by what was written by {named}")
+    add("logits, above their mean over all choices", "dim")
+    return lines
+
+
+def why_tsv(report: LinkReport) -> str:
+    """A line for each number: what it is of, the names, the value and its interval."""
+    lines: list[tuple[str, ...]] = [("part", "name", "other", "role", "value", "low", "high")]
+
+    def add(part: str, name: str, value: float | None, other: str = "", role: str = "") -> None:
+        if value is not None:
+            lines.append((part, name, other, role, all_digits(value), "", ""))
+
+    for name in ("weight", "score", "contrast", "position", "at_distance", "effect"):
+        add(name, "", getattr(report, name))
+    for part in ("query", "key", "value"):
+        for one in getattr(report, part):
+            low, high = map(all_digits, one.interval or (math.nan, math.nan))
+            lines.append((part, one.writer, "", one.role, all_digits(one.value), low, high))
+    for query, key, value in report.pairs:
+        add("pair", query, value, key)
+    for argument in report.arguments:
+        add("argument", argument.token, argument.logit)
+    for check in report.checks:
+        add("expected", check.writer, check.expected, check.side)
+        add("measured", check.writer, check.measured, check.side)
+    return tsv(lines)
+
+
+def why_document(report: LinkReport) -> dict[str, Any]:
+    """The report as a JSON object."""
+    found = {name: value for name, value in asdict(report).items() if name != "logits"}
+    found["pairs"] = [
+        dict(zip(("query", "key", "value"), one, strict=True)) for one in report.pairs
+    ]
+    return found
+
+
+def why_json(report: LinkReport, name: str = "") -> str:
+    """One document with every part."""
+    return report_json("why", **({"id": name} if name else {}), **why_document(report))
+
+
+def why_npz(report: LinkReport) -> bytes:
+    """Arrays of every writer of a side (names, values), and of each choice's logit if known."""
+    members: dict[str, Any] = {}
+    for side in ("query", "key", "value"):
+        own = getattr(report, side)
+        members[f"{side}/writers"] = np.array([one.writer for one in own], dtype=str)
+        members[f"{side}/values"] = np.array([one.value for one in own])
+    if report.logits is not None:
+        members["logits"] = report.logits
+    return npz_bytes(**members, attnviz=np.array(f"[{why_json(report).rstrip()}]"))
+
+
+LAYERS_READING = (
+    "log p and rank of it if the stream went through the last norm after each layer (the logit "
+    "lens, not reliable in early layers); attention and feed-forward: what a layer adds to its "
+    "logit above the mean of all choices, the last norm's statistics held"
+)
+
+
+def layers_table(report: LayersReport, show: Display) -> str:
+    """A line for each layer, then the sum and the heads that add most."""
+    caption = f"{report.caption}: {report.choice}"
+    parts = introduction(printable(caption), LAYERS_READING, show.width)
+    widths = 11, 7, 6, 9, 8
+
+    def line(*cells: str, last: str = "", style: str = "") -> Text:
+        columns = [cell.rjust(width) for cell, width in zip(cells, widths, strict=True)]
+        return Text("  ".join([*columns, last]), style, no_wrap=True)
+
+    heading = line("after layer", "log p", "rank", "attention", "feed-fwd", last="predicts")
+    heading.stylize("dim")
+    parts.append(heading)
+    for one in report.rows:
+        adds = (signed(one.attention), signed(one.feed_forward)) if one.layer else ("", "")
+        cells = (one.layer or "embedding", nats(one.log_p), f"{one.rank:,}", *adds)
+        parts.append(line(*cells, last=shorten(printable(one.likeliest), 24)))
+    names = "attention", "feed_forward"
+    sums = [signed(sum(getattr(one, name) for one in report.rows)) for name in names]
+    parts.append(line("sum", "", "", *sums, style="dim"))
+    total = f"with {signed(report.other)} of embeddings and biases: logit {signed(report.logit)}"
+    heads = " · ".join(f"{one.writer} {signed(one.value)}" for one in report.heads[:5])
+    parts += [Text(), *wrap_text(total, show.width)]
+    parts += wrap_text(f"heads that add most: {heads}", show.width)
+    return render_parts(parts, show)
+
+
+def layers_tsv(report: LayersReport) -> str:
+    """A line for each layer; the first is of the embeddings."""
+    lines: list[tuple[str, ...]] = [
+        ("layer", "log_p", "rank", "attention", "feed_forward", "likeliest")
+    ]
+    for one in report.rows:
+        numbers = map(all_digits, (one.attention, one.feed_forward))
+        lines.append((one.layer, all_digits(one.log_p), str(one.rank), *numbers, one.likeliest))
+    return tsv(lines)
+
+
+def layers_json(report: LayersReport) -> str:
+    """One document with every layer."""
+    return report_json("layers", unit="logits above the mean of all choices", **asdict(report))

@@ -1,0 +1,261 @@
+"""Why a head looks where it looks, in one text or many, and where an answer appears."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from attnviz.analyses.effects.ablation import find_parts, measure_parts
+from attnviz.analyses.links import cells_between_words
+from attnviz.analyses.view import first_focus
+from attnviz.analyses.why import explain_head, explain_link, follow_layers, mean_reports
+from attnviz.core.attention_map import Attention, AttentionMap
+from attnviz.core.effects import Effect, HeadAt, Intervention, LinkAt, label_of
+from attnviz.core.errors import AttnvizError, UsageError, first_line
+from attnviz.core.lens_inputs import find_token
+from attnviz.core.options import Options
+from attnviz.core.query import Query
+from attnviz.core.registry import Command
+from attnviz.core.tokens import text_places
+from attnviz.core.writers import LayersReport, LinkReport, WrittenText
+from attnviz.models import Experimenting, Source, SupportsWriters
+from attnviz.models.open import open_source
+from attnviz.renderers.reports import Data, data_of
+from attnviz.renderers.text.why_table import (
+    layers_json,
+    layers_table,
+    layers_tsv,
+    why_json,
+    why_npz,
+    why_table,
+    why_tsv,
+)
+from attnviz.runs.ablation import each_text, query_for
+from attnviz.runs.inputs import TextInput
+from attnviz.runs.reporting import RunReport, good_results
+from attnviz.storage.documents import dump_json
+from attnviz.storage.texts import Text
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """What is asked about a head.
+
+    Attributes:
+        head: "2.3" or "encoder.2.3"; None: the head that `attnviz self` would show first.
+        link: "likes>dogs"; None: the strongest link of the last row between words.
+        against: a key to compare with; None: the mean of the visible keys.
+        mean: whether to take the mean over all links of the head.
+        layers: whether to follow a prediction along the layers instead.
+        wanted: the output whose change is measured, or whose logit is followed.
+    """
+
+    head: str | None = None
+    link: str | None = None
+    against: str | None = None
+    mean: bool = False
+    layers: bool = False
+    wanted: str | None = None
+
+    def __post_init__(self) -> None:
+        chosen = {"--head": self.head, "--link": self.link, "--against": self.against}
+        for flag, on in (("--layers", self.layers), ("--mean", self.mean)):
+            others = ("--link", "--against") if flag == "--mean" else (*chosen, "--mean")
+            given = {**chosen, "--mean": self.mean or None}
+            clash = next((name for name in others if on and given[name] is not None), None)
+            if clash is not None:
+                raise UsageError(f"{flag} and {clash} contradict each other: give one of them")
+
+
+def written_of(source: Source, query: Query) -> WrittenText:
+    """A query with what each part of the model writes.
+
+    Raises:
+        UsageError: the source has no model whose parts could be told apart.
+    """
+    if not isinstance(source, SupportsWriters):
+        raise UsageError(
+            "what the parts of a model write is known of models only: give a text, and --model"
+        )
+    return source.written(query)
+
+
+def find_head(attention: Attention, name: str | None) -> tuple[HeadAt, list[str]]:
+    """The head of this name, or the one to see first, and a note that says so."""
+    if name is None:
+        item = attention.main
+        focus = first_focus(attention, item)
+        layer = focus.layer if focus else item.layers[-1]
+        head = item.heads.index(focus.head) if focus else 0
+        why = focus.why if focus else "no head says more than the others"
+        return HeadAt(item.stream, layer, head), [
+            f"head {layer}.{head} was chosen ({why}): --head names another"
+        ]
+    parts = find_parts(attention, heads=[name])
+    if len(parts) != 1:
+        raise UsageError(f"--head '{name}' names {len(parts)} heads: name one, such as 2.3")
+    (effect, _) = parts[0]
+    if "head" not in effect.place:
+        raise UsageError(f"--head '{name}' names a layer: name one head of it")
+    stream, layer, head = (effect.place[key] for key in ("stream", "layer", "head"))
+    return HeadAt(str(stream), str(layer), int(head)), []
+
+
+def find_link(
+    attention: Attention, at: HeadAt, name: str | None
+) -> tuple[tuple[int, int], list[str]]:
+    """The link of this name, or the strongest of the last row between words, and notes on it."""
+    item = attention.map_of(at.stream)
+    weights = item.weights[item.layers.index(at.layer), at.head]
+    if name is not None:
+        streams = {one.stream for one in attention.maps}
+        plain = name.partition(":")[0] in streams or at.stream == attention.main.stream
+        ((_, change),) = find_parts(attention, links=[name if plain else f"{at.stream}:{name}"])
+        cells = [(link.query, link.key) for link in change.links if link.stream == at.stream]
+        if not cells:
+            raise UsageError(f"--link '{name}' is of another stream than head {at.layer}.{at.head}")
+        best = max(cells, key=lambda cell: weights[cell])
+        ends = f"{item.query_tokens[best[0]].text} → {item.key_tokens[best[1]].text}"
+        more = f"'{name}' is {len(cells)} links between tokens: the strongest is {ends}"
+        return best, [more] if len(cells) > 1 else []
+    words = text_places(item.query_tokens)
+    row = words[-1] if words else len(item.query_tokens) - 1
+    allowed = cells_between_words(item)
+    shown = weights[row] if allowed is None else np.where(allowed[row], weights[row], -1)
+    return (row, int(np.argmax(shown))), [
+        "the strongest link of the last word to another word was chosen: --link names another"
+    ]
+
+
+def effect_of(
+    source: Source, query: Query, text: WrittenText, link: LinkAt, wanted: str | None
+) -> tuple[tuple[float, str] | None, list[str]]:
+    """The exact effect of a link on what its row predicts, or a note why it is not known."""
+    item = text.attention.map_of(link.stream)
+    after = link.query + 1
+    if wanted is None and text.predicts(link.stream, link.query):
+        wanted = str(after) if _reads_ahead(item) and after < len(item.query_tokens) else None
+    try:
+        if not isinstance(source, Experimenting):
+            raise UsageError("nothing here predicts anything")
+        experiment = source.experiment(query, wanted)
+    except AttnvizError as error:
+        return None, [f"the effect of the link is not known: {first_line(error)}"]
+    own = experiment.attention.main.query_tokens
+    if own != text.attention.main.query_tokens:
+        return None, ["the effect of the link is not known: the model predicts masked words only"]
+    change = Intervention(links=(link,))
+    (found,) = measure_parts(experiment, [(Effect("", "link", {}, np.nan), change)])
+    return (found.effect, label_of(experiment.outputs[0], own)), []
+
+
+def _reads_ahead(item: AttentionMap) -> bool:
+    """Whether each row of a map predicts the token after it."""
+    return item.stream in ("causal", "decoder", "cross")
+
+
+def why_of_text(source: Source, text: Text, asked: Why) -> tuple[LinkReport, WrittenText]:
+    """Why a head looks where it looks in one text."""
+    query = query_for(text)
+    written = written_of(source, query)
+    attention = written.attention
+    at, notes = find_head(attention, asked.head)
+    if asked.mean:
+        return explain_head(written, at, notes), written
+    link, more = find_link(attention, at, asked.link)
+    against = None
+    if asked.against is not None:
+        keys = attention.map_of(at.stream).key_tokens
+        against = find_token(keys, asked.against)
+        if against is None:
+            raise UsageError(f"--against '{asked.against}' is no token of the text")
+    place = LinkAt(at.stream, *link, at.layer, at.head)
+    effect, unknown = effect_of(source, query, written, place, asked.wanted)
+    notes = [*notes, *more, *unknown]
+    return explain_link(written, at, link, against, effect, notes), written
+
+
+def layers_of_text(source: Source, text: Text, asked: Why) -> LayersReport:
+    """Where along the layers a prediction appears."""
+    query = query_for(text)
+    written = written_of(source, query)
+    item = written.attention.main
+    words = text_places(item.query_tokens)
+    row, choice = words[-1] if words else 0, None
+    if item.query_side in ("picture", "text") and not written.predicts(item.stream, row):
+        row = 0
+    if not written.predicts(item.stream, row):
+        raise UsageError("the model predicts nothing here, so no logit can be followed")
+    if asked.wanted is not None and isinstance(source, Experimenting):
+        (output, *_) = source.experiment(query, asked.wanted).outputs
+        row, choice = output.row, output.number
+    return follow_layers(written, row, choice)
+
+
+def report_why(
+    asked: Why, texts: TextInput, command: Command, options: Options, report: RunReport
+) -> None:
+    """Report on each text, or the mean over several."""
+    source = open_source(options.origin, command, with_head=True)
+    if asked.layers:
+        made: Iterable[Any] = each_text(texts.open(), partial(_layers, source, asked))
+        for _, (layers, _written) in good_results(made, report, texts.total):
+            report.add(_layers_data(layers))
+        report.finish("text")
+        return
+    found: list[LinkReport] = []
+    last: WrittenText | None = None
+    results = each_text(texts.open(), lambda text: why_of_text(source, text, asked))
+    for record, (one, written) in good_results(results, report, texts.total):
+        if asked.mean:
+            if found and (one.head != found[0].head):
+                one = explain_head(written, found[0].head, one.notes)
+            found.append(replace(one, provenance=found[0].provenance if found else one.provenance))
+            last = written
+        else:
+            report.add(_why_data(one, getattr(record, "id", "0")))
+    if found and last is not None:
+        report.add(_why_data(mean_reports(found, last)))
+    report.finish(f"{len(found) or 1} text{'s' if len(found) > 1 else ''}")
+
+
+def _layers(source: Source, asked: Why, text: Text) -> tuple[LayersReport, None]:
+    return layers_of_text(source, text, asked), None
+
+
+def _why_data(report: LinkReport, name: str = "") -> Data:
+    def draw() -> Figure:
+        from attnviz.renderers.figures.why_picture import why_picture
+
+        return why_picture(report)
+
+    return data_of(
+        *(report, why_table, why_tsv, partial(why_json, name=name)),
+        arrays=partial(why_npz, report),
+        figures={"plot": draw},
+        about=dump_json(asdict(report.provenance)),
+        notes=report.notes,
+    )
+
+
+def _layers_data(report: LayersReport) -> Data:
+    return data_of(
+        *(report, layers_table, layers_tsv, layers_json),
+        about=dump_json(asdict(report.provenance)),
+        notes=report.notes,
+    )
+
+
+def check_many(asked: Why, *, several: bool) -> None:
+    """Refuse a link that is sought in many texts."""
+    if several and not (asked.mean or asked.layers):
+        raise UsageError("a link is of one text: --mean explains a head over many")
+    if asked.mean and asked.head is None:
+        raise UsageError("--mean explains one head: name it by --head L.H")
