@@ -37,6 +37,7 @@ from attnviz.runs.changes import (
 )
 from attnviz.runs.inputs import TextInput
 from attnviz.runs.pipeline import Result
+from attnviz.runs.why import Why, check_many, report_why
 from attnviz.storage.saved_maps import read_effects
 from attnviz.teach.lessons.teaching import lesson_data, teach
 from attnviz.teach.steps.request import StepsRequest
@@ -120,6 +121,43 @@ def ablate(
     check_reference(asked, given=others is not None)
     with collect("ablate", "ablation", how) as report:
         report_ablation(asked, texts, command, how, report, reference=others, top=top)
+    return report.found
+
+
+@public
+def why(
+    text: str | Texts | Result | None = None,
+    target: str | None = None,
+    *,
+    input: str | None = None,  # noqa: A002 - as the option is called
+    head: str | None = None,
+    link: str | None = None,
+    against: str | None = None,
+    mean: bool = False,
+    layers: bool = False,
+    **options: Unpack[ExperimentOptions],
+) -> Findings:
+    """Why a head looks at a token, and which tokens it argues for.
+
+    Args:
+        text: a text, the source of a pair, a list of texts or pairs, or a result of `attend`.
+        target: the target of a pair.
+        input: a file of texts instead.
+        head: the head: "2.3", or "encoder.2.3"; None: the one that `attend` shows first.
+        link: "likes>dogs"; None: the strongest of the last word to another word.
+        against: a key to compare with; None: the mean of the visible keys.
+        mean: explain the head, over all its links and all texts.
+        layers: show after which layer the prediction appears instead.
+        options: those of `attnviz why`, by name.
+
+    Returns:
+        A `LinkReport`, or a `LayersReport`; the picture "plot" of a link or head.
+    """
+    how, texts, command = _read_question("why", text, target, input, options)
+    asked = Why(head, link, against, mean, layers, how.choice.explain)
+    check_many(asked, several=texts.several)
+    with collect("why", "why", how) as report:
+        report_why(asked, texts, command, how, report)
     return report.found
 
 

@@ -104,8 +104,8 @@ def find_head(attention: Attention, name: str | None) -> tuple[HeadAt, list[str]
     (effect, _) = parts[0]
     if "head" not in effect.place:
         raise UsageError(f"--head '{name}' names a layer: name one head of it")
-    stream, layer, head = (effect.place[key] for key in ("stream", "layer", "head"))
-    return HeadAt(str(stream), str(layer), int(head)), []
+    place = effect.place
+    return HeadAt(str(place["stream"]), str(place["layer"]), int(place["head"])), []
 
 
 def find_link(

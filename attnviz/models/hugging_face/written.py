@@ -347,7 +347,7 @@ class RecordedText:
         with self.recording.watch(self.part, asked.what):
             output, self.attention, _ = run_eager(self.asked)
         logits = getattr(output, "logits", None) if spell else None
-        self._output = None if logits is None else logits.reshape(-1, logits.shape[-1])
+        self._output: Any = None if logits is None else logits.reshape(-1, logits.shape[-1])
         self._calls = self._name_calls()
         self.writers, self.of_leaf = self._name_writers()
 
@@ -379,7 +379,7 @@ class RecordedText:
         of_call = {n: place for place, n in self._calls.items()}
         main = self.attention.main.stream
         writers, first = [Writer("bias", main)], list[int]()
-        numbers = dict[tuple[WriterKind, str, str], int]()
+        numbers = dict[Writer, int]()
         for leaf in self.recording.leaves:
             if leaf.call is not None and leaf.call in of_call:
                 stream, layer = of_call[leaf.call]
@@ -388,13 +388,13 @@ class RecordedText:
                 writers += [Writer("head", stream, layer, head) for head in range(heads)]
                 continue
             sides = [one for one in self.asked.encoded.axes if one != "cross"]
-            stream = match_stream(stream_of(leaf.layer), sides) if len(sides) > 1 else main
+            side = match_stream(stream_of(leaf.layer), sides) if len(sides) > 1 else main
             layer = next((p for p in reversed(leaf.layer.split(".")) if p.isdigit()), "")
-            key = leaf.kind, stream or main, layer
-            if key not in numbers:
-                numbers[key] = len(writers)
-                writers.append(Writer(*key))
-            first.append(numbers[key])
+            writer = Writer(leaf.kind, side or main, layer)
+            if writer not in numbers:
+                numbers[writer] = len(writers)
+                writers.append(writer)
+            first.append(numbers[writer])
         return tuple(writers), first
 
     def _call(self, at: HeadAt) -> Scores:

@@ -122,13 +122,16 @@ class Stack:
         matrix = self.weights[f"{update.attended.name}.{update.block.maps[3]}.weight"]
         rows = output.reshape(*output.shape[:-1], heads, -1)
         columns = matrix.reshape(len(matrix), heads, -1)
-        return np.einsum("phd,shd->hps", rows, columns, optimize=True)
+        found: Numbers = np.einsum("phd,shd->hps", rows, columns, optimize=True)
+        return found
 
     def bias_of(self, update: Update) -> Numbers | float:
         """The bias of an attention's output map; a feed-forward's is its own."""
         if update.attended is None:
             return 0.0
-        return self.weights.get(f"{update.attended.name}.{update.block.maps[3]}.bias", 0.0)
+        name = f"{update.attended.name}.{update.block.maps[3]}.bias"
+        bias: Numbers | float = self.weights.get(name, 0.0)
+        return bias
 
     def parts(self, until: int) -> Numbers:
         """What each writer has in the stream before an update, (writers, positions, size)."""
@@ -313,7 +316,8 @@ class StackedText:
             given = stack.without(number, writer - self._before[id(stack)])
             given = stack.run.norm(update.layer, update.block.before, given)
         found: Numbers = stack.run.project(update.layer, update.block, which, given)
-        return found[self._of_head(at, side)]
+        own: Numbers = found[self._of_head(at, side)]
+        return own
 
     def predicts(self, stream: str, row: int) -> bool:
         """Whether the model reads logits off a row of a stream."""
@@ -336,17 +340,21 @@ class StackedText:
 
     def argue(self, at: HeadAt, row: int, output: Numbers) -> NDArray[np.float64]:
         """What a head's output (head size,) at a row adds to the logits there, (choices,)."""
-        return self._argue(at, row, output[None])[0]
+        found: NDArray[np.float64] = self._argue(at, row, output[None])[0]
+        return found
 
     def favour(self, at: HeadAt, row: int, choice: int) -> NDArray[np.float64]:
         """The direction of a head's output at a row that raises a choice over the mean of all."""
         size = self.sides(at).value.shape[-1]
         found = self._argue(at, row, np.eye(size, dtype=self.stacks[-1].states.dtype))
-        return found[:, choice] - found.mean(axis=-1)
+        direction: NDArray[np.float64] = found[:, choice] - found.mean(axis=-1)
+        return direction
 
     def logits(self, stream: str, row: int) -> NDArray[np.float64]:
         """The logits at a row, (choices,)."""
-        return self._logits(self.stacks[-1].states[0 if self._first else row][None])[0]
+        state = self.stacks[-1].states[0 if self._first else row]
+        found: NDArray[np.float64] = self._logits(state[None])[0]
+        return found
 
     def layer_logits(self, row: int) -> Sequence[NDArray[np.float64]]:
         """The logits at a row if the model ended after the embeddings, and after each layer."""

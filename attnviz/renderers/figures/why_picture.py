@@ -1,0 +1,182 @@
+"""Why a head looks there, as a picture: writers, then the link, then tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.patches import PathPatch
+from matplotlib.path import Path
+
+from attnviz.core.writers import LinkReport
+from attnviz.renderers.colors import FAINT, INK, Color, color_of
+from attnviz.renderers.figures.canvas import EDGE, Canvas, page_with_room
+from attnviz.renderers.figures.figure import (
+    NOTE_SIZE,
+    TEXT_SIZE,
+    ink,
+    own_settings,
+    page_width,
+    points,
+)
+from attnviz.renderers.printable import nats, printable, shorten, two_digits
+from attnviz.renderers.text.why_table import position_line, shown_parts, signed
+
+READING = "blue raises the score, or the token's logit; orange lowers it; widths are proportional"
+Group: TypeAlias = tuple[str, Sequence[tuple[str, float]]]
+"""A title, and names with their values."""
+_WIDTH = 1500
+_NARROW = 1000
+_TOKENS = 6
+_WIDEST = 24.0  # of a ribbon, pixels
+_COLORS = color_of(-0.5, (-1.0, 1.0)), color_of(0.6, (-1.0, 1.0))
+
+
+@own_settings()
+def why_picture(report: LinkReport) -> Figure:
+    """The largest writers of the query and of the key, the link, and the tokens it argues for.
+
+    A narrow page has no room for the link between: bars stand below one another there.
+    """
+    width, row = page_width(_WIDTH, EDGE), points(1.75 * TEXT_SIZE)
+    sides: list[Group] = [
+        (
+            f"{side} {end}".strip(),
+            [
+                (f"{one.writer} {one.role}".rstrip(), one.value)
+                for one in shown_parts(own, report.position)
+            ],
+        )
+        for side, end, own in zip(
+            ("query", "key"), report.ends, (report.query, report.key), strict=True
+        )
+    ]
+    half = len(report.arguments) // 2
+    pairs = [(one.token, one.logit) for one in report.arguments]
+    groups: list[Group] = [
+        ("argues for", pairs[:half][:_TOKENS]),
+        ("argues against", pairs[half:][::-1][:_TOKENS]),
+    ]
+    narrow = width < _NARROW
+    shown = [*sides, *groups] if narrow else sides
+    rows = sum(len(own) + 2.2 for _, own in shown)
+    height = (rows if narrow else max(rows, 2 * (_TOKENS + 2.2))) * row
+    notes = [READING, *filter(None, [position_line(report)])]
+    words = [name for name, _ in pairs] + [name for name, _ in sides]
+    above = f"{signed(report.contrast)} above {report.against}"
+    below = above if report.link is None else f"score {report.score:.2f}, {above}"
+    if report.effect is not None:
+        below += f" · without the link log p of {report.output} {nats(-report.effect)} nats"
+    canvas, top = page_with_room(report.caption, below, words, notes, (width, height + EDGE))
+    if narrow:
+        for own in (sides, groups):
+            top = _bars(canvas, own, (EDGE, top), row)
+        return canvas.figure
+    start, right = _names(canvas, sides, top, row), EDGE + 0.66 * width
+    left = start + 0.45 * (right - start)
+    nodes = [(left, top + height * share) for share in (0.27, 0.73)]
+    _ribbons(canvas, sides, nodes, (start, top + 1.8 * row), row)
+    _link(canvas, report, nodes, right)
+    if report.arguments:
+        _bars(canvas, groups, (right + 30, top), row)
+    else:
+        text = "no logits: nothing is predicted here"
+        canvas.text(right + 30, top + height / 2, text, NOTE_SIZE, FAINT)
+    return canvas.figure
+
+
+def _names(canvas: Canvas, sides: Sequence[Group], top: float, row: float) -> float:
+    """Write writers and their numbers; answers where ribbons begin."""
+    names = [[shorten(printable(name), 38) for name, _ in own] for _, own in sides]
+    named = max(canvas.face.width(name, TEXT_SIZE) for own in names for name in own)
+    number = canvas.face.width("+00.00", NOTE_SIZE)
+    start = EDGE + named + number + 34
+    for (title, own), shown in zip(sides, names, strict=True):
+        canvas.text(EDGE, top + 0.5 * row, printable(title), TEXT_SIZE, INK, bold=True)
+        top += 1.8 * row
+        for (_, value), name in zip(own, shown, strict=True):
+            canvas.text(start - 12, top, signed(value), NOTE_SIZE, INK, align="right")
+            canvas.text(start - number - 30, top, name, TEXT_SIZE, INK, align="right")
+            top += row
+        top += 0.4 * row
+    return start
+
+
+def _ribbons(
+    canvas: Canvas,
+    sides: Sequence[Group],
+    nodes: Sequence[tuple[float, float]],
+    corner: tuple[float, float],
+    row: float,
+) -> None:
+    """Join each writer to its side's node; ribbons lie beside one another there."""
+    most = max((abs(value) for _, own in sides for _, value in own), default=1.0) or 1.0
+    start, y = corner
+    for (_, own), (left, node) in zip(sides, nodes, strict=True):
+        sizes = [max(_WIDEST * abs(value) / most, 0.6) for _, value in own]
+        end = node - sum(sizes) / 2
+        for (_, value), wide in zip(own, sizes, strict=True):
+            _ribbon(canvas, (start, y), (left, end + wide / 2), wide, _COLORS[value > 0])
+            y, end = y + row, end + wide
+        y += 2.2 * row
+
+
+def _ribbon(
+    canvas: Canvas, start: tuple[float, float], end: tuple[float, float], wide: float, color: Color
+) -> None:
+    middle = (start[0] + end[0]) / 2
+    path = Path(
+        [start, (middle, start[1]), (middle, end[1]), end],
+        [Path.MOVETO, Path.CURVE4, Path.CURVE4, Path.CURVE4],
+    )
+    looks = {"linewidth": wide * 0.72, "capstyle": "butt", "alpha": 0.55}
+    canvas.axes.add_patch(PathPatch(path, facecolor="none", edgecolor=ink(color), **looks))
+
+
+def _link(
+    canvas: Canvas, report: LinkReport, nodes: Sequence[tuple[float, float]], right: float
+) -> None:
+    """The query, the key and the weight between them, and a way to the tokens."""
+    (left, upper), (_, lower) = nodes
+    middle, across = (upper + lower) / 2, left + 0.36 * (right - left)
+    for end in nodes:
+        canvas.strokes(np.array([[end, (across, middle)]]), INK, 1.4)
+    for (x, y), name in zip(nodes, report.ends, strict=True):
+        side = -1 if y < middle else 1
+        shown = shorten(printable(name), 22) if name else ("queries" if side < 0 else "keys")
+        canvas.text(x + 10, y + side * points(TEXT_SIZE), shown, TEXT_SIZE, INK, bold=True)
+    size = points(TEXT_SIZE)
+    head = f"{report.head.layer}.{report.head.head}"
+    weight = f"weight {two_digits(report.weight)}" if report.link else ""
+    tip = right - 12
+    arrow = [[(tip, middle), (tip - 12, middle + side * 8)] for side in (-1, 1)]
+    canvas.strokes(np.array([[(across, middle), (tip, middle)], *arrow]), INK, 1.4)
+    canvas.boxes([(across - 4, middle - 4, 8, 8)], INK, "link")
+    canvas.text(across + 14, middle - size, f"head {head}", TEXT_SIZE, INK, bold=True)
+    canvas.text(across + 14, middle + size, weight, TEXT_SIZE, FAINT)
+
+
+def _bars(
+    canvas: Canvas, groups: Sequence[Group], corner: tuple[float, float], row: float
+) -> float:
+    """Write groups of names with their values as bars on one scale; answers where they end."""
+    left, top = corner
+    face, most = canvas.face, 18 if left > EDGE else 30
+    names = [[shorten(printable(name), most) for name, _ in own] for _, own in groups]
+    room = max((face.width(name, TEXT_SIZE) for own in names for name in own), default=0) + 16
+    width = canvas.axes.get_xlim()[1] - EDGE - left - 90 - room
+    largest = max((abs(value) for _, own in groups for _, value in own), default=1.0) or 1.0
+    for (title, own), shown in zip(groups, names, strict=True):
+        canvas.text(left, top + 0.5 * row, printable(title), TEXT_SIZE, INK, bold=True)
+        top += 1.8 * row
+        for (name, value), short in zip(own, shown, strict=True):
+            canvas.text(left, top, short, TEXT_SIZE, INK)
+            wide = width * abs(value) / largest
+            box = (left + room, top - row * 0.3, wide, row * 0.6)
+            canvas.boxes([box], _COLORS[value > 0], name)
+            canvas.text(left + room + wide + 10, top, signed(value), NOTE_SIZE, FAINT)
+            top += row
+        top += 0.4 * row
+    return top
