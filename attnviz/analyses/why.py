@@ -329,17 +329,18 @@ def arguments_of(
     found["arguments"] = list_arguments(text, logits)
     best = int(order[0])
     directions = np.zeros(sides.value.shape)
-    favours = {row: text.favour(at, row, best) / len(outputs) for row in outputs}
+    place = at.stream, at.layer
+    slopes = {row: text.slopes(row, best)[place][at.head] / len(outputs) for row in outputs}
     for row, key, weight in cells:
-        if row in favours:
-            directions[key] += weight * favours[row]
+        if row in slopes:
+            directions[key] += weight * slopes[row]
     by_value = text.read(at, "value", directions)
     check_sum("the value's parts of an argument", by_value, float(logits[best]), text)
     found["value"] = rank_parts(text, by_value, at.stream, {})
     found["value_of"] = text.spell(best)
     if len(outputs) == 1:
         (row,) = outputs
-        whole = text.logits(at.stream, row)
+        whole = text.logits(row)
         likeliest = int(whole.argmax())
         shares = np.exp(whole - whole.max())
         found["predicted"] = text.spell(likeliest), float(shares[likeliest] / shares.sum())
@@ -407,9 +408,9 @@ def follow_layers(
     """Where along the layers the logit of a choice comes about; None: of what is predicted."""
     attention = text.attention
     item = attention.main
-    last = text.logits(item.stream, row)
+    last = text.logits(row)
     chosen = int(last.argmax()) if choice is None else choice
-    parts = text.logit_parts(item.stream, row, chosen)
+    parts = text.logit_parts(row, chosen)
     total = float(last[chosen] - last.mean())
     if not adds_up(parts, total):
         notes = [*notes, CURVED_HEAD]

@@ -18,7 +18,7 @@ Command = Literal["self", "cross", "co", "picture"]
 SourceKind = Literal[Command, "picture-text"]
 """What a source is opened for."""
 Sums = Literal["one", "less", "any"]
-Needs = Literal["weights", "gradients", "values", "effects"]
+Needs = Literal["weights", "gradients", "values", "effects", "writers"]
 Form = Literal["text", "document", "rows", "arrays", "maps", "links", "textgrid", "vtt", "nothing"]
 """What a format is written from."""
 DataKind = Literal[

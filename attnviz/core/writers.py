@@ -6,9 +6,9 @@ are held (Elhage 2021), and a logit is linear in what all parts wrote at its pos
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from attnviz.core.effects import HeadAt
 
@@ -17,9 +17,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from attnviz.core.attention_map import Attention, Provenance
+    from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
 
 Side = Literal["query", "key", "value"]
 SIDES: tuple[Side, ...] = ("query", "key", "value")
+LISTED = 6
+"""Writers of a side that are named."""
+ALONE = 0.5
+"""Position decides where other rows have this share of a link's weight, and the weight is at ..."""
+LEAST = 0.1
+"""... least this."""
 WriterKind = Literal["embedding", "position", "head", "feed-forward", "bias"]
 
 
@@ -113,11 +120,14 @@ class WrittenText(Protocol):
         """What a head's output (head size,) at a row adds to the logits there, (choices,)."""
         ...
 
-    def favour(self, at: HeadAt, row: int, choice: int) -> NDArray[np.float64]:
-        """The direction of a head's output at a row that raises a choice over the mean of all."""
+    def slopes(self, row: int, choice: int) -> Mapping[tuple[str, str], NDArray[np.float64]]:
+        """By how much each head's output at a row raises a choice's logit over the mean of all.
+
+        An array (heads, head size) for each stream and layer that reaches the logits.
+        """
         ...
 
-    def logits(self, stream: str, row: int) -> NDArray[np.float64]:
+    def logits(self, row: int) -> NDArray[np.float64]:
         """The logits at a row, (choices,)."""
         ...
 
@@ -125,7 +135,7 @@ class WrittenText(Protocol):
         """The logits at a row if the model ended after the embeddings, and after each layer."""
         ...
 
-    def logit_parts(self, stream: str, row: int, choice: int) -> NDArray[np.float64]:
+    def logit_parts(self, row: int, choice: int) -> NDArray[np.float64]:
         """What each writer adds to a choice's logit above the mean of all choices, (writers,)."""
         ...
 
@@ -221,6 +231,26 @@ class LinkReport:
     provenance: Provenance
     logits: NDArray[np.float64] | None = None
 
+    @property
+    def position_reason(self) -> str:
+        """Why position alone decides the link, or an empty text."""
+        usual = self.at_distance
+        if usual is None or usual < ALONE * self.weight or self.weight < LEAST:
+            return ""
+        return (
+            "position decides, and content plays no part: at this distance three quarters of the "
+            f"head's other rows have more than {usual:.2f}"
+        )
+
+    def shown_parts(self, parts: Sequence[WriterPart]) -> list[WriterPart]:
+        """The largest parts of a side, then all others as one, so that they add up."""
+        position = [] if self.position is None else [WriterPart("position", self.position)]
+        whole = sorted([*parts, *position], key=lambda one: -abs(one.value))
+        found, rest = whole[:LISTED], whole[LISTED:]
+        if rest:
+            found.append(WriterPart(f"the other {len(rest)}", sum(one.value for one in rest)))
+        return found
+
 
 @dataclass(frozen=True, slots=True)
 class LayerRow:
@@ -262,3 +292,16 @@ class LayersReport:
     heads: tuple[WriterPart, ...]
     notes: tuple[str, ...]
     provenance: Provenance
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AskedLogits:
+    """A text with what each part wrote, and the choice whose logit is asked for at some rows."""
+
+    attention: Attention
+    text: WrittenText
+    choices: Mapping[int, int]
+
+
+LensInputs: TypeAlias = "AttentionGradients | ValueVectors | AskedLogits"
+"""What a lens may need besides weights."""

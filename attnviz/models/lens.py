@@ -14,23 +14,29 @@ from attnviz.core.lens_inputs import NEXT, AttentionGradients
 from attnviz.core.plugins import INTERRUPTIONS
 from attnviz.core.query import ALL_OUTPUTS, Query
 from attnviz.core.registry import LENSES, Needs
-from attnviz.models import Experimenting, Source, SupportsGradients, SupportsValues
+from attnviz.core.writers import AskedLogits, LensInputs
+from attnviz.models import (
+    Experimenting,
+    Source,
+    SupportsGradients,
+    SupportsValues,
+    SupportsWriters,
+)
 
 if TYPE_CHECKING:
     from attnviz.analyses.effects.faithfulness import TokenScores
     from attnviz.core.effects import Experiment
-    from attnviz.core.lens_inputs import ValueVectors
 
 MOST_TOKENS = 64
 """The most tokens that `--lens all` hides one by one: one batch of runs."""
 ALL_LENSES = "all"
 """The name for every lens side by side."""
 
-Ask: TypeAlias = "Callable[[Needs], AttentionGradients | ValueVectors]"
+Ask: TypeAlias = "Callable[[Needs], LensInputs]"
 """Answers with more than weights, or raises an error."""
 
 
-PREDICTED: tuple[Needs, ...] = ("gradients", "effects")
+PREDICTED: tuple[Needs, ...] = ("gradients", "effects", "writers")
 """Needs of lenses that only a predicting model meets."""
 
 
@@ -59,7 +65,7 @@ def apply_lens(
         UsageError: the lens does not apply here; the message says why and which does.
     """
 
-    def ask_prepared(needs: Needs) -> AttentionGradients | ValueVectors:
+    def ask_prepared(needs: Needs) -> LensInputs:
         found = ask(needs)
         return replace(found, attention=prepare(found.attention))
 
@@ -83,9 +89,9 @@ def every_lens(attention: Attention, ask: Ask, *, insisted: Needs | None = None)
     maps = [replace(attention.main, stream="raw")]
     notes, settings = list[str](), dict[str, Any]()
     # Ask for what is insisted on first: if it fails, no other lens has worked in vain.
-    asked: dict[Needs, AttentionGradients | ValueVectors] = {}
+    asked: dict[Needs, LensInputs] = {}
 
-    def once(needs: Needs) -> AttentionGradients | ValueVectors:
+    def once(needs: Needs) -> LensInputs:
         if needs not in asked:
             asked[needs] = ask(needs)
         return asked[needs]
@@ -145,9 +151,7 @@ def measure_agreement(explained: AttentionGradients, ask: Ask) -> tuple[str, dic
     return note, {AGREEMENT: {name: round(value, 6) for name, value in known.items()}}
 
 
-def ask_source(
-    source: Source, query: Query, needs: Needs, wanted: str | None = None
-) -> AttentionGradients | ValueVectors:
+def ask_source(source: Source, query: Query, needs: Needs, wanted: str | None = None) -> LensInputs:
     """The lens's needs beyond weights; `wanted` is the output to explain.
 
     Raises:
@@ -160,6 +164,8 @@ def ask_source(
         if not isinstance(source, SupportsValues):
             raise refuse_values(others)
         return source.values(query)
+    if needs == "writers" and isinstance(source, SupportsWriters):
+        return ask_logits(source, query, wanted)
     if needs == "effects" and isinstance(source, Experimenting):
         return explained_by(open_experiment(source, query, wanted))
     if needs == "gradients" and wanted == ALL_OUTPUTS:
@@ -175,6 +181,25 @@ def ask_source(
         f"--lens {NAMES[needs]} explains what a model predicts, and this source predicts "
         f"nothing: use --lens {in_words(others)}"
     )
+
+
+def ask_logits(source: SupportsWriters, query: Query, wanted: str | None = None) -> AskedLogits:
+    """A query with what each part wrote, and the choices to explain: what each row predicts.
+
+    Raises:
+        UsageError: the model predicts nothing here.
+    """
+    text = source.written(query)
+    main = text.attention.main
+    rows = [row for row in range(len(main.query_tokens)) if text.predicts(main.stream, row)]
+    if wanted is not None and isinstance(source, Experimenting):
+        outputs = source.experiment(query, wanted).outputs
+        choices = {one.row: one.number for one in outputs if one.row in rows}
+    else:
+        choices = {row: int(text.logits(row).argmax()) for row in rows}
+    if not choices:
+        raise UsageError("--lens logits needs logits, and the model predicts nothing here")
+    return AskedLogits(text.attention, text, choices)
 
 
 def open_experiment(source: Source, query: Query, wanted: str | None = None) -> Experiment:
@@ -215,7 +240,7 @@ def explained_by(experiment: Experiment) -> AttentionGradients:
     )
 
 
-def no_model(needs: Needs) -> AttentionGradients | ValueVectors:
+def no_model(needs: Needs) -> LensInputs:
     """The answer where only maps are left: a usage error."""
     if needs in PREDICTED:
         raise UsageError(

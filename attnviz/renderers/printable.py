@@ -207,3 +207,8 @@ def nats(value: float) -> str:
     size = abs(value)
     form = ".2f" if size >= 0.095 else ".0e" if size < 0.001 else ".3f" if size >= 0.0095 else ".4f"
     return f"{value:+{form}}".replace("-", "−")
+
+
+def signed(value: float) -> str:
+    """A sign and two decimals."""
+    return f"{value:+.2f}".replace("-", "−")

@@ -30,12 +30,13 @@ from attnviz.analyses.words import merge_words
 from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.core.corpus_report import CorpusReport
 from attnviz.core.errors import InputError, UsageError
-from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
+from attnviz.core.lens_inputs import AttentionGradients
 from attnviz.core.notices import notify
 from attnviz.core.options import Choice, Options
 from attnviz.core.query import Picture, Query
 from attnviz.core.registry import Needs
 from attnviz.core.tokens import parse_patch, patch_grid
+from attnviz.core.writers import LensInputs
 from attnviz.models import Source, attend_query
 from attnviz.models.lens import apply_lens, ask_source
 from attnviz.models.open import VISION, check_vision, open_source
@@ -68,7 +69,7 @@ def look_through(source: Source, query: Query, choice: Choice, patch: str | None
         return flow_of_query(attend(), patch)
     experiments: list[Experiment] = []
 
-    def ask(needs: Needs) -> AttentionGradients | ValueVectors:
+    def ask(needs: Needs) -> LensInputs:
         answer = ask_source(source, query, needs, choice.explain)
         if isinstance(answer, AttentionGradients) and answer.experiment is not None:
             experiments.append(answer.experiment)

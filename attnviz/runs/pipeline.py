@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from attnviz.core.attention_map import Link
     from attnviz.core.effects import Experiment
-    from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
+    from attnviz.core.writers import LensInputs
     from attnviz.renderers.page.widget import PageWidget
 
 NOTEBOOK_WEIGHTS = 2_500_000
@@ -376,7 +376,7 @@ def _view_next(
             raise type(found)(str(found)) from found
         return found
 
-    def ask(needs: Needs) -> AttentionGradients | ValueVectors:
+    def ask(needs: Needs) -> LensInputs:
         return ask_source(source, query, needs, choice.explain)
 
     result = _choose_from(attend, ask, choice, text)
@@ -405,7 +405,7 @@ def _choose_from(attend: Callable[[], Attention], ask: Ask, choice: Choice, text
 
     experiments: list[Experiment] = []
 
-    def ask_once(needs: Needs) -> AttentionGradients | ValueVectors:
+    def ask_once(needs: Needs) -> LensInputs:
         found = ask(needs)
         experiment = getattr(found, "experiment", None)
         if experiment is not None:

@@ -20,6 +20,9 @@ LENSES: dict[str, Lens] = {
         "effect:effect",
         "effects",
     ),
+    "logits": Lens(
+        "What each link adds to the logit of what is predicted.", "logits:logits", "writers"
+    ),
     "norm": Lens(
         "Length of each key's contribution to each query, over all heads together.",
         "norm:norm",

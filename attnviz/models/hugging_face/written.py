@@ -535,20 +535,28 @@ class RecordedText:
             total = flatten_heads(slope)[at.head, row] @ torch.as_tensor(output).to(slope)
             return as_array(torch.autograd.grad(total, ask)[0]).astype(np.float64)
 
-    def favour(self, at: HeadAt, row: int, choice: int) -> NDArray[np.float64]:
-        """The direction of a head's output at a row that raises a choice over the mean of all."""
+    def slopes(self, row: int, choice: int) -> dict[tuple[str, str], NDArray[np.float64]]:
+        """By how much each head's output at a row raises a choice's logit over the mean of all."""
+        leaves = {place: self._leaf_of(HeadAt(*place, 0)) for place in self._calls}
         with torch.enable_grad():
             whole = self._logits(row)
-            (slope,) = torch.autograd.grad(
-                whole[choice] - whole.mean(), self._leaf_of(at), retain_graph=True
+            found = torch.autograd.grad(
+                whole[choice] - whole.mean(),
+                [*leaves.values()],
+                retain_graph=True,
+                allow_unused=True,
             )
-        return as_array(flatten_heads(slope)[at.head, row]).astype(np.float64)
+        return {
+            place: as_array(flatten_heads(slope)[:, row]).astype(np.float64)
+            for place, slope in zip(leaves, found, strict=True)
+            if slope is not None and row < flatten_heads(slope).shape[1]
+        }
 
     def _leaf_of(self, at: HeadAt) -> Any:
         number = self._calls[at.stream, at.layer]
         return next(leaf.value for leaf in self.recording.leaves if leaf.call == number)
 
-    def logits(self, stream: str, row: int) -> NDArray[np.float64]:
+    def logits(self, row: int) -> NDArray[np.float64]:
         """The logits at a row, (choices,)."""
         return as_array(self._logits(row)).astype(np.float64)
 
@@ -590,7 +598,7 @@ class RecordedText:
             )
         return [one.astype(np.float64) for one in found]
 
-    def logit_parts(self, stream: str, row: int, choice: int) -> NDArray[np.float64]:
+    def logit_parts(self, row: int, choice: int) -> NDArray[np.float64]:
         """What each writer adds to a choice's logit above the mean of all choices, (writers,)."""
         with torch.enable_grad():
             whole = self._logits(row)

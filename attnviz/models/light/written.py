@@ -119,10 +119,17 @@ class Stack:
         if update.attended is None:
             return update.added[None]
         heads, output = self.shape.heads, update.attended.output
+        rows = output.reshape(len(output), heads, -1)
+        maps = self.output_map(self.run.updates.index(update))
+        found: Numbers = np.einsum("phd,hds->hps", rows, maps, optimize=True)
+        return found
+
+    def output_map(self, number: int) -> Numbers:
+        """An attention's output projection by head, (heads, head size, size)."""
+        update = self.run.updates[number]
+        assert update.attended is not None
         matrix = self.weights[f"{update.attended.name}.{update.block.maps[3]}.weight"]
-        rows = output.reshape(*output.shape[:-1], heads, -1)
-        columns = matrix.reshape(len(matrix), heads, -1)
-        found: Numbers = np.einsum("phd,shd->hps", rows, columns, optimize=True)
+        found: Numbers = matrix.T.reshape(self.shape.heads, -1, len(matrix))
         return found
 
     def bias_of(self, update: Update) -> Numbers | float:
@@ -330,27 +337,34 @@ class StackedText:
         found: NDArray[np.float64] = np.asarray(self._scores(states), dtype=np.float64)
         return found
 
-    def _argue(self, at: HeadAt, row: int, outputs: Numbers) -> NDArray[np.float64]:
-        stack, number, seen = self._call(at.stream, at.layer)
-        matrix = stack.weights[f"{seen.name}.{stack.run.updates[number].block.maps[3]}.weight"]
-        size = outputs.shape[-1]
-        fields = outputs @ matrix[:, at.head * size : (at.head + 1) * size].T
-        states = stack.carry(number, row, fields)
-        return self._logits(states) - self._logits(np.zeros_like(states[:1]))
+    @cached_property
+    def _unembedding(self) -> NDArray[np.float64]:
+        """What a feature of the last state adds to each logit above the mean, (size, choices)."""
+        size = self.stacks[-1].states.shape[-1]
+        found: NDArray[np.float64] = self._logits(np.eye(size)) - self._logits(np.zeros((1, size)))
+        found -= found.mean(axis=-1, keepdims=True)
+        return found
 
     def argue(self, at: HeadAt, row: int, output: Numbers) -> NDArray[np.float64]:
         """What a head's output (head size,) at a row adds to the logits there, (choices,)."""
-        found: NDArray[np.float64] = self._argue(at, row, output[None])[0]
+        stack, number, _ = self._call(at.stream, at.layer)
+        field = stack.output_map(number)[at.head].T @ output
+        found: NDArray[np.float64] = stack.carry(number, row, field[None])[0] @ self._unembedding
         return found
 
-    def favour(self, at: HeadAt, row: int, choice: int) -> NDArray[np.float64]:
-        """The direction of a head's output at a row that raises a choice over the mean of all."""
-        size = self.sides(at).value.shape[-1]
-        found = self._argue(at, row, np.eye(size, dtype=self.stacks[-1].states.dtype))
-        direction: NDArray[np.float64] = found[:, choice] - found.mean(axis=-1)
-        return direction
+    def slopes(self, row: int, choice: int) -> dict[tuple[str, str], NDArray[np.float64]]:
+        """By how much each head's output at a row raises a choice's logit over the mean of all."""
+        stack = self.stacks[-1]
+        found: dict[tuple[str, str], NDArray[np.float64]] = {}
+        basis = np.eye(stack.states.shape[-1])
+        for number, update in enumerate(stack.run.updates):
+            if update.attended is not None:
+                stream = stack.stream if update.block is stack.shape.attention else stack.cross
+                raised = stack.carry(number, row, basis) @ self._unembedding[:, choice]
+                found[stream, str(update.layer)] = stack.output_map(number) @ raised
+        return found
 
-    def logits(self, stream: str, row: int) -> NDArray[np.float64]:
+    def logits(self, row: int) -> NDArray[np.float64]:
         """The logits at a row, (choices,)."""
         state = self.stacks[-1].states[0 if self._first else row]
         found: NDArray[np.float64] = self._logits(state[None])[0]
@@ -368,13 +382,12 @@ class StackedText:
         place = 0 if self._first else row
         return [self._logits(last.normalise_last(one)[place][None])[0] for one in streams]
 
-    def logit_parts(self, stream: str, row: int, choice: int) -> NDArray[np.float64]:
+    def logit_parts(self, row: int, choice: int) -> NDArray[np.float64]:
         """What each writer adds to a choice's logit above the mean of all choices, (writers,)."""
-        last = self.stacks[-1]
+        last, parts = self.stacks[-1], np.zeros(len(self.writers))
         zero = self._logits(np.zeros_like(last.states[:1]))[0]
-        found = self._logits(last.last_parts()[:, row]) - zero
-        found[0] += zero
-        parts = np.zeros(len(self.writers))
+        found = last.last_parts()[:, row] @ self._unembedding[:, choice]
+        found[0] += zero[choice] - zero.mean()
         first = self._before[id(last)]
-        parts[first : first + len(found)] = found[:, choice] - found.mean(axis=-1)
+        parts[first : first + len(found)] = found
         return parts

@@ -21,8 +21,7 @@ from attnviz.renderers.figures.figure import (
     page_width,
     points,
 )
-from attnviz.renderers.printable import nats, printable, shorten, two_digits
-from attnviz.renderers.text.why_table import position_line, shown_parts, signed
+from attnviz.renderers.printable import nats, printable, shorten, signed, two_digits
 
 READING = "blue raises the score, or the token's logit; orange lowers it; widths are proportional"
 Group: TypeAlias = tuple[str, Sequence[tuple[str, float]]]
@@ -44,10 +43,7 @@ def why_picture(report: LinkReport) -> Figure:
     sides: list[Group] = [
         (
             f"{side} {end}".strip(),
-            [
-                (f"{one.writer} {one.role}".rstrip(), one.value)
-                for one in shown_parts(own, report.position)
-            ],
+            [(f"{one.writer} {one.role}".rstrip(), one.value) for one in report.shown_parts(own)],
         )
         for side, end, own in zip(
             ("query", "key"), report.ends, (report.query, report.key), strict=True
@@ -63,7 +59,7 @@ def why_picture(report: LinkReport) -> Figure:
     shown = [*sides, *groups] if narrow else sides
     rows = sum(len(own) + 2.2 for _, own in shown)
     height = (rows if narrow else max(rows, 2 * (_TOKENS + 2.2))) * row
-    notes = [READING, *filter(None, [position_line(report)])]
+    notes = [READING, *filter(None, [report.position_reason])]
     words = [name for name, _ in pairs] + [name for name, _ in sides]
     above = f"{signed(report.contrast)} above {report.against}"
     below = above if report.link is None else f"score {report.score:.2f}, {above}"

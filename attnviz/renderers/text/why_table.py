@@ -15,42 +15,12 @@ from attnviz.core.writers import LayersReport, LinkReport, WriterPart
 from attnviz.renderers import Display
 from attnviz.renderers.data.corpus_data import npz_bytes
 from attnviz.renderers.data.maps import report_json, tsv
-from attnviz.renderers.printable import all_digits, nats, printable, shorten, two_digits
+from attnviz.renderers.printable import all_digits, nats, printable, shorten, signed, two_digits
 from attnviz.renderers.text.console import introduction, render_parts, wrap_text
 
-LISTED = 6
-"""Writers of a side that are named; the others are one line, so that the column adds up."""
 WORDS = 6
 BAR = 16
-ALONE = 0.5
-"""Position decides where the head's other rows have this share of the link's weight."""
 EIGHTHS = " ▏▎▍▌▋▊▉█"
-
-
-def signed(value: float) -> str:
-    """A sign and two decimals."""
-    return f"{value:+.2f}".replace("-", "−")
-
-
-def position_line(report: LinkReport) -> str:
-    """Whether position alone explains a link; empty where it does not."""
-    usual = report.at_distance
-    if usual is None or usual < ALONE * report.weight or report.weight < 0.1:
-        return ""
-    return (
-        "position decides, and content plays no part: at this distance three quarters of the "
-        f"head's other rows have more than {two_digits(usual)}"
-    )
-
-
-def shown_parts(parts: Sequence[WriterPart], position: float | None) -> list[WriterPart]:
-    """The largest parts, then all others as one, which with the position's add up to the sum."""
-    whole = [*parts, *([WriterPart("position", position)] if position is not None else [])]
-    whole.sort(key=lambda one: -abs(one.value))
-    found, rest = whole[:LISTED], whole[LISTED:]
-    if rest:
-        found.append(WriterPart(f"the other {len(rest)}", sum(one.value for one in rest)))
-    return found
 
 
 def why_table(report: LinkReport, show: Display) -> str:
@@ -63,7 +33,7 @@ def why_table(report: LinkReport, show: Display) -> str:
             f"{signed(report.contrast)} above {report.against}"
         )
     parts = introduction(printable(report.caption), printable(reading), show.width)[:-1]
-    if line := position_line(report):
+    if line := report.position_reason:
         parts += wrap_text(line, show.width)
     ends = [printable(end) for end in report.ends]
     most = max((abs(one.value) for one in (*report.query, *report.key)), default=1.0)
@@ -76,7 +46,7 @@ def why_table(report: LinkReport, show: Display) -> str:
             Text(),
             *wrap_text(f"why there: what was written into {title}", show.width, "bold"),
         ]
-        parts += _bars([*shown_parts(own, report.position)], report.contrast, most, show)
+        parts += _bars(report.shown_parts(own), report.contrast, most, show)
     if report.pairs:
         named = " · ".join(f"{q} × {k} {signed(v)}" for q, k, v in report.pairs[:3])
         parts += wrap_text(f"query × key, the largest: {named}", show.width, "dim")

@@ -1,0 +1,40 @@
+"""What each link adds to a logit (direct logit attribution, Elhage 2021)."""
+
+import numpy as np
+
+from attnviz.analyses.lenses.layered import through_lens
+from attnviz.core.attention_map import Attention
+from attnviz.core.effects import HeadAt
+from attnviz.core.writers import AskedLogits
+
+UNIT = "logit of what is predicted, above the mean of all choices"
+
+
+def logits(asked: AskedLogits) -> Attention:
+    """What each link adds to the logit of what is predicted from its query.
+
+    Additive, with the last norm's statistics held: all links of a row, the feed-forward parts,
+    embeddings and biases sum to the logit above its mean over all choices.
+    """
+    text, attention = asked.text, asked.attention
+    slopes = {row: text.slopes(row, choice) for row, choice in asked.choices.items()}
+    maps = []
+    for item in attention.maps:
+        found = np.zeros(item.weights.shape, dtype=np.float64)
+        for place, layer in enumerate(item.layers):
+            for head in range(len(item.heads)):
+                value = text.sides(HeadAt(item.stream, layer, head)).value.astype(np.float64)
+                for row, own in slopes.items():
+                    if (item.stream, layer) in own and row < len(item.query_tokens):
+                        raised = value @ own[item.stream, layer][head]
+                        found[place, head, row] = item.weights[place, head, row] * raised
+        maps.append(item.with_weights(found.astype(np.float32), values="signed", unit=UNIT))
+    last = max(asked.choices)
+    whole = text.logits(last)
+    total = float(whole[asked.choices[last]] - whole.mean())
+    rows = (item.weights[:, :, last] for item in maps if last < len(item.query_tokens))
+    held = float(sum(row.sum() for row in rows))
+    name = text.spell(asked.choices[last])
+    note = f"heads add {held:+.2f} to the logit of '{name}', {total:+.2f} above the mean of all"
+    facts = {"output": name, "read from": [*asked.choices]}
+    return through_lens("logits", attention, tuple(maps), (note,), facts)
