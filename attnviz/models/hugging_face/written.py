@@ -457,8 +457,8 @@ class RecordedText:
 
     def read(self, at: HeadAt, side: Side, direction: NDArray[Any]) -> NDArray[np.float64]:
         """The sum over positions of each writer's part of a side times a direction."""
-        given = self._side(at, side)
         with torch.enable_grad():
+            given = self._side(at, side)
             return self._read((given * torch.as_tensor(direction).to(given)).sum())
 
     def parts(
@@ -466,7 +466,8 @@ class RecordedText:
     ) -> Iterator[NDArray[Any]]:
         """Each writer's part of a side of all heads, (heads, positions, head size)."""
         call = self.recording.calls[self._calls[stream, layer]]
-        whole = flatten_heads(getattr(call, side))
+        with torch.enable_grad():
+            whole = flatten_heads(getattr(call, side))
         repeats = len(flatten_heads(call.product)) // len(whole)
         yield from (as_array(one).repeat(repeats, 0) for one in self._follow(whole, writers))
 
@@ -586,7 +587,7 @@ class RecordedText:
             hooks.callback(own[-1].register_forward_hook(thread_hook(end)).remove)
             self.part(**inputs)
         last = kept[0][0] if isinstance(kept[0], tuple) else kept[0]
-        found = list[NDArray[np.float64]]()
+        found: list[NDArray[np.float64]] = []
         for stream in (*streams, last):
             shown = (stream, *kept[0][1:]) if isinstance(kept[0], tuple) else stream
             with running_errors(self.part, self.asked.what), torch.no_grad(), ExitStack() as skips:
