@@ -25,7 +25,7 @@ from attnviz.core.attention_map import Attention
 from attnviz.core.effects import By, SavedEffects
 from attnviz.core.errors import UsageError, choose, in_short
 from attnviz.core.options import InMemoryMaps, Options
-from attnviz.core.registry import LESSONS, Command
+from attnviz.core.registry import LESSONS, Command, SourceKind
 from attnviz.models.open import check_origin
 from attnviz.runs.ablation import Ablation, check_reference, report_ablation, report_lenses
 from attnviz.runs.changes import (
@@ -35,10 +35,11 @@ from attnviz.runs.changes import (
     saved_effects,
     sides_of,
 )
-from attnviz.runs.inputs import TextInput
+from attnviz.runs.inputs import TextInput, given_texts
 from attnviz.runs.pipeline import Result
-from attnviz.runs.why import Why, check_many, report_why
+from attnviz.runs.why import Why, check_many, is_picture, report_why
 from attnviz.storage.saved_maps import read_effects
+from attnviz.storage.texts import Text
 from attnviz.teach.lessons.teaching import lesson_data, teach
 from attnviz.teach.steps.request import StepsRequest
 
@@ -140,7 +141,8 @@ def why(
     """Why a head looks at a token, and which tokens it argues for.
 
     Args:
-        text: a text, the source of a pair, a list of texts or pairs, or a result of `attend`.
+        text: a text, the source of a pair, a picture's file, a list of texts or pairs, or a result
+            of `attend`.
         target: the target of a pair.
         input: a file of texts instead.
         head: the head: "2.3", or "encoder.2.3"; None: the one that `attend` shows first.
@@ -153,11 +155,15 @@ def why(
     Returns:
         A `LinkReport`, or a `LayersReport`; the picture "plot" of a link or head.
     """
-    how, texts, command = _read_question("why", text, target, input, options)
+    kind: SourceKind = "picture"
+    if isinstance(text, str) and target is None and is_picture(text):
+        how, texts = read_options(options), given_texts(Text("0", text))
+    else:
+        how, texts, kind = _read_question("why", text, target, input, options)
     asked = Why(head, link, against, mean, layers, how.choice.explain)
     check_many(asked, several=texts.several)
     with collect("why", "why", how) as report:
-        report_why(asked, texts, command, how, report)
+        report_why(asked, texts, kind, how, report)
     return report.found
 
 

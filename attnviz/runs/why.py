@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,8 +20,8 @@ from attnviz.core.effects import Effect, HeadAt, Intervention, LinkAt, label_of
 from attnviz.core.errors import AttnvizError, UsageError, first_line
 from attnviz.core.lens_inputs import find_token
 from attnviz.core.options import Options
-from attnviz.core.query import Query
-from attnviz.core.registry import Command
+from attnviz.core.query import Picture, Query
+from attnviz.core.registry import SourceKind
 from attnviz.core.tokens import text_places
 from attnviz.core.writers import LayersReport, LinkReport, WrittenText
 from attnviz.models import Experimenting, Source, SupportsWriters
@@ -35,7 +37,7 @@ from attnviz.renderers.text.why_table import (
     why_tsv,
 )
 from attnviz.runs.ablation import each_text, query_for
-from attnviz.runs.inputs import TextInput
+from attnviz.runs.inputs import PICTURES, TextInput
 from attnviz.runs.reporting import RunReport, good_results
 from attnviz.storage.documents import dump_json
 from attnviz.storage.texts import Text
@@ -72,6 +74,23 @@ class Why:
             clash = next((name for name in others if on and given[name] is not None), None)
             if clash is not None:
                 raise UsageError(f"{flag} and {clash} contradict each other: give one of them")
+
+
+def is_picture(name: str) -> bool:
+    """Whether a text names the file of a picture."""
+    # os.path, since Path.is_file() raises where a text is longer than a name can be.
+    return name.lower().endswith(PICTURES) and os.path.isfile(name)  # noqa: PTH113
+
+
+def query_of(text: Text) -> Query:
+    """What a model is asked about a text, a pair, or the picture in the file that a text names."""
+    if text.target is not None or not is_picture(text.text):
+        return query_for(text)
+    from attnviz.storage.pictures import read_picture
+
+    # Its lens is not "raw", since every patch has to attend to every other one.
+    picture = Picture(read_picture(Path(text.text)), lens="logits")
+    return Query("", kind="picture", picture=picture)
 
 
 def written_of(source: Source, query: Query) -> WrittenText:
@@ -125,13 +144,16 @@ def find_link(
         ends = f"{item.query_tokens[best[0]].text} → {item.key_tokens[best[1]].text}"
         more = f"'{name}' is {len(cells)} links between tokens: the strongest is {ends}"
         return best, [more] if len(cells) > 1 else []
-    words = text_places(item.query_tokens)
-    row = words[-1] if words else len(item.query_tokens) - 1
-    allowed = cells_between_words(item)
-    shown = weights[row] if allowed is None else np.where(allowed[row], weights[row], -1)
-    return (row, int(np.argmax(shown))), [
-        "the strongest link of the last word to another word was chosen: --link names another"
-    ]
+    words, allowed = text_places(item.query_tokens), cells_between_words(item)
+    if item.key_side == "picture":
+        row, which = 0, f"{item.query_tokens[0].text} to a patch"
+        shown = np.full(len(item.key_tokens), -1.0)
+        shown[words] = weights[row, words]
+    else:
+        row, which = words[-1] if words else len(weights) - 1, "the last word to another word"
+        shown = weights[row] if allowed is None else np.where(allowed[row], weights[row], -1)
+    note = f"the strongest link of {which} was chosen: --link names another"
+    return (row, int(np.argmax(shown))), [note]
 
 
 def effect_of(
@@ -163,7 +185,7 @@ def _reads_ahead(item: AttentionMap) -> bool:
 
 def why_of_text(source: Source, text: Text, asked: Why) -> tuple[LinkReport, WrittenText]:
     """Why a head looks where it looks in one text."""
-    query = query_for(text)
+    query = query_of(text)
     written = written_of(source, query)
     attention = written.attention
     at, notes = find_head(attention, asked.head)
@@ -184,12 +206,12 @@ def why_of_text(source: Source, text: Text, asked: Why) -> tuple[LinkReport, Wri
 
 def layers_of_text(source: Source, text: Text, asked: Why) -> LayersReport:
     """Where along the layers a prediction appears."""
-    query = query_for(text)
+    query = query_of(text)
     written = written_of(source, query)
     item = written.attention.main
     words = text_places(item.query_tokens)
     row, choice = words[-1] if words else 0, None
-    if item.query_side in ("picture", "text") and not written.predicts(item.stream, row):
+    if not written.predicts(item.stream, row):
         row = 0
     if not written.predicts(item.stream, row):
         raise UsageError("the model predicts nothing here, so no logit can be followed")
@@ -200,7 +222,7 @@ def layers_of_text(source: Source, text: Text, asked: Why) -> LayersReport:
 
 
 def report_why(
-    asked: Why, texts: TextInput, command: Command, options: Options, report: RunReport
+    asked: Why, texts: TextInput, command: SourceKind, options: Options, report: RunReport
 ) -> None:
     """Report on each text, or the mean over several."""
     source = open_source(options.origin, command, with_head=True)

@@ -1,5 +1,6 @@
 """attnviz why."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -8,8 +9,9 @@ import typer
 from attnviz.cli.options import CHOICE, INPUT, OUTPUT, with_options
 from attnviz.cli.report import Report
 from attnviz.core.options import Options, opt
-from attnviz.runs.inputs import texts_or_pairs
-from attnviz.runs.why import Why, check_many, report_why
+from attnviz.core.registry import SourceKind
+from attnviz.runs.inputs import texts_of, texts_or_pairs
+from attnviz.runs.why import Why, check_many, is_picture, report_why
 
 
 @with_options(
@@ -18,7 +20,9 @@ from attnviz.runs.why import Why, check_many, report_why
     writes="why",
 )
 def why(
-    text: Annotated[str | None, typer.Argument(help="Text, or the source text of a pair.")] = None,
+    text: Annotated[
+        str | None, typer.Argument(help="Text, the source text of a pair, or a picture's file.")
+    ] = None,
     target: Annotated[str | None, typer.Argument(help="Target text of a pair.")] = None,
     input_file: str | None = INPUT,
     head: str | None = opt(
@@ -57,8 +61,13 @@ def why(
     attnviz why "The keys to the cabinet" --model pocket-lm --layers
     """
     asked = Why(head, link, against, mean, layers, options.choice.explain)
-    texts, command = texts_or_pairs(text, target, input_file, options)
+    picture = text is not None and target is None and input_file is None and is_picture(text)
+    kind: SourceKind = "picture"
+    if picture:
+        texts, options = texts_of([str(text)], None), replace(options, given=())
+    else:
+        texts, kind = texts_or_pairs(text, target, input_file, options)
     check_many(asked, several=texts.several)
     with Report(options, "why", pictures={"plot": plot}, many=texts.several and not mean) as report:
-        report_why(asked, texts, command, options, report)
+        report_why(asked, texts, kind, options, report)
     raise typer.Exit(report.status)

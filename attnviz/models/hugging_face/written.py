@@ -125,6 +125,9 @@ class LinearPass(TorchFunctionMode):
         self.places = Places(model)
         self.leaves: list[Leaf] = []
         self.calls: list[Scores] = []
+        self.maps: list[Tensor] = []  # what each linear map of a layer gives, in order
+        self.head: Any = None  # what the last linear map gives, and a function for one row
+        self._last: Any = None  # what the pass goes on with from the last leaf
 
     @contextmanager
     def watch(self, model: Any, what: str) -> Iterator[None]:
@@ -170,6 +173,23 @@ class LinearPass(TorchFunctionMode):
         if self.places.layer or not any(map(is_live, args[0])):
             return func(*args, **kwargs)
         return func([self._free(one) for one in args[0]], *args[1:], **kwargs)
+
+    def map(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """A linear map; what it makes of a feed-forward part's leaf is the leaf instead."""
+        given = args[1] if func.__name__ == "addmm" else args[0]
+        if not self.places.layer or not is_live(given):
+            found = func(*args, **kwargs)
+            if self._in_head:
+                self.head = found, lambda row: func(given[:, row], *args[1:], **kwargs)
+            return found
+        found = self._map(func, args, kwargs)
+        self.maps.append(found)
+        last = self.leaves[-1] if self.leaves else None
+        inner = last is not None and last.kind == "feed-forward" and last.layer == self.places.layer
+        return self.cut(found) if inner and given.data_ptr() == self._last.data_ptr() else found
+
+    def _map(self, func: Any, args: Any, kwargs: Any) -> Any:
+        return func(*args, **kwargs)
 
     def add(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Positions that are no table's rows, outside of the layers."""
@@ -220,7 +240,9 @@ class LinearPass(TorchFunctionMode):
         usual: WriterKind = "head" if call is not None else "feed-forward"
         made = value.detach().clone().requires_grad_()
         self.leaves.append(Leaf(made, kind or (usual if layer else "embedding"), layer, call))
-        return self._shown(made) + 0  # a copy, since a model may add to it in place
+        shown = self._shown(made) + 0  # a copy, since a model may add to it in place
+        self._last = shown
+        return shown
 
     def _shown(self, made: Tensor) -> Tensor:
         """What the pass goes on with."""
@@ -276,6 +298,8 @@ RULES: dict[str, Callable[[LinearPass, Any, Any, Any], Any]] = {
     "layer_norm": LinearPass.hold_layer_norm,
     "rms_norm": LinearPass.hold_rms_norm,
     "softmax": LinearPass.soften,
+    "linear": LinearPass.map,
+    "addmm": LinearPass.map,
 }
 """What becomes of a function's result, by the function's name."""
 
@@ -304,13 +328,31 @@ def hold_rms_norm(
 class Replay(LinearPass):
     """A second pass with the leaves of the first, those of a writer taken away, up to an attention.
 
-    Norms are computed anew.
+    Norms are computed anew. Linear maps that reach the attention through leaves alone are skipped.
     """
 
-    def __init__(self, model: Any, first: LinearPass, off: Sequence[Leaf], at: tuple[int, int]):
+    def __init__(
+        self,
+        model: Any,
+        first: LinearPass,
+        off: Sequence[Leaf],
+        at: tuple[int, int],
+        needed: Tensor,
+    ):
         """`at` has the number of the attention, and the head of a writer that is one."""
         super().__init__(model)
         self.first, self.off, self.at = first, off, at
+        with torch.enable_grad():
+            slopes = torch.autograd.grad(
+                needed.sum(), first.maps, retain_graph=True, allow_unused=True
+            )
+        self.idle = [slope is None for slope in slopes]
+
+    def _map(self, func: Any, args: Any, kwargs: Any) -> Any:
+        number = len(self.maps)
+        if self.idle[number]:
+            return torch.empty_like(self.first.maps[number]).requires_grad_()
+        return func(*args, **kwargs)
 
     def _shown(self, made: Tensor) -> Tensor:
         known = self.first.leaves[len(self.leaves) - 1]
@@ -510,7 +552,8 @@ class RecordedText:
                 off.append(leaf)
                 head = writer - first
         number = self._calls[at.stream, at.layer]
-        replay = Replay(self.part, self.recording, off, (number, head))
+        needed = getattr(self.recording.calls[number], side)
+        replay = Replay(self.part, self.recording, off, (number, head), needed)
         with suppress(StopForward), replay.watch(self.part, self.asked.what):
             self.part(**{**self.asked.inputs, "use_cache": False})
         call = replay.calls[number]
@@ -524,7 +567,12 @@ class RecordedText:
         return len(self.asked.encoded.axes) == 1 or stream != "encoder"
 
     def _logits(self, row: int) -> Any:
-        return self._output[row if len(self._output) > 1 else 0]
+        row = row if len(self._output) > 1 else 0
+        whole, of_row = self.recording.head or (None, self._output.__getitem__)
+        # Gradients of one row need not go through the others, which a large vocabulary makes many.
+        if whole is not None and whole.ndim == 3 and whole.data_ptr() == self._output.data_ptr():
+            return of_row(row)[0]
+        return self._output[row]
 
     def argue(self, at: HeadAt, row: int, output: NDArray[Any]) -> NDArray[np.float64]:
         """What a head's output (head size,) at a row adds to the logits there, (choices,)."""
