@@ -3,12 +3,14 @@
 import re
 import string
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
 
 import numpy as np
 from hypothesis import settings
 from hypothesis import strategies as st
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
 from attnviz.core.attention_map import (
     LINK_LISTS,
@@ -20,6 +22,8 @@ from attnviz.core.attention_map import (
     Provenance,
     Token,
 )
+from attnviz.core.effects import HeadAt
+from attnviz.core.writers import AskedLogits
 
 checked = settings(deadline=None, derandomize=True, max_examples=40)
 few = settings(deadline=None, derandomize=True, max_examples=15)
@@ -184,3 +188,32 @@ def notes_of(figure: Figure) -> tuple[str, ...]:
     return tuple(
         text.get_text().replace("\n", " ") for text in figure.texts if text.get_gid() == "note"
     )
+
+
+@dataclass
+class FlatText:
+    """A written text in which every value, and every head's slope, is 1."""
+
+    attention: Attention
+
+    def sides(self, at: HeadAt) -> SimpleNamespace:
+        keys = len(self.attention.map_of(at.stream).key_tokens)
+        return SimpleNamespace(value=np.ones((keys, 1)))
+
+    def slopes(self, row: int, choice: int) -> dict[tuple[str, str], NDArray[np.float64]]:
+        return {
+            (item.stream, layer): np.ones((len(item.heads), 1))
+            for item in self.attention.maps
+            for layer in item.layers
+        }
+
+    def logits(self, row: int) -> NDArray[np.float64]:
+        return np.array([0.0, 2.0])
+
+    def spell(self, choice: int) -> str:
+        return "ab"[choice]
+
+
+def asked_logits(attention: Attention) -> AskedLogits:
+    """What the lens of logits is given: the second choice, from the second row."""
+    return AskedLogits(attention, FlatText(attention), {1: 1})  # type: ignore[arg-type]

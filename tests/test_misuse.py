@@ -53,6 +53,7 @@ USUAL: dict[str, tuple[Any, ...]] = {
     "lesson": ("scaling",),
     "load": ("no.npz",),
     "steps": (TEXT,),
+    "why": (TEXT,),
     "watch": (torch.nn.MultiheadAttention(4, 2),),
 }
 FAST = ("from_dict", "from_numpy", "load", "watch", "attend", "history", "lesson")

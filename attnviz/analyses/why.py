@@ -319,9 +319,7 @@ def arguments_of(
             outputs[row] = outputs.get(row, 0.0) + weight * sides.value[key].astype(np.float64)
     if not outputs:
         return found
-    each = [text.argue(at, row, output) for row, output in outputs.items()]
-    logits = sum(each[1:], each[0]) / len(each)
-    logits = logits - logits.mean()
+    logits = text.argue(at, outputs) / len(outputs)
     found["logits"] = logits
     if not logits.any():  # a class is read from other positions
         return found
@@ -356,6 +354,36 @@ def list_arguments(text: WrittenText, logits: Numbers) -> tuple[Argument, ...]:
     most = min(ARGUMENTS, len(order) // 2)
     chosen = [*order[:most], *order[len(order) - most :]]
     return tuple(Argument(text.spell(int(n)), float(logits[n])) for n in chosen)
+
+
+class ArgumentStudy:
+    """The tokens that each head argues for most: its output's logits, mean over rows and texts."""
+
+    def __init__(self) -> None:
+        self._sums: dict[HeadAt, Numbers] = {}
+        self._counts: dict[HeadAt, int] = {}
+        self._text: WrittenText | None = None
+
+    def add(self, text: WrittenText) -> None:
+        """Take in one more text."""
+        self._text = text
+        for item in text.attention.maps:
+            places = range(len(item.query_tokens))
+            rows = [row for row in places if text.predicts(item.stream, row)]
+            for place, layer in enumerate(item.layers) if rows else ():
+                for head, weights in enumerate(item.weights[place]):
+                    at = HeadAt(item.stream, layer, head)
+                    mixed = weights.astype(np.float64) @ text.sides(at).value
+                    logits = text.argue(at, {row: mixed[row] for row in rows})
+                    self._sums[at] = self._sums.get(at, 0.0) + logits / len(rows)
+                    self._counts[at] = self._counts.get(at, 0) + 1
+
+    def arguments(self, at: HeadAt) -> tuple[Argument, ...]:
+        """The choices that a head argues for most, largest first; empty where nothing is known."""
+        if at not in self._sums or self._text is None:
+            return ()
+        found = list_arguments(self._text, self._sums[at] / self._counts[at])
+        return found[: len(found) // 2]
 
 
 def mean_reports(reports: Sequence[LinkReport], text: WrittenText) -> LinkReport:

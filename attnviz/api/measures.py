@@ -59,6 +59,7 @@ def heads(
     sort: str = "role",
     effect: bool = False,
     by: Instead = "zero",
+    writes: bool = False,
     similar: bool = False,
     **options: Unpack[HeadsOptions],
 ) -> Findings:
@@ -74,6 +75,7 @@ def heads(
         sort: "role" (the clearest first), "layer", or a measure (the largest first).
         effect: switch off each head by itself, and measure what log p of the output loses.
         by: what a head that is off puts out instead.
+        writes: find the tokens that each head argues for most.
         similar: which heads look alike instead.
         options: those of `attnviz heads`, by name.
 
@@ -86,6 +88,7 @@ def heads(
         order=sort,
         effect=effect,
         by=by,
+        writes=writes,
         repeat=not (no_repeat or similar),
         similar=similar,
         compares=True,
@@ -99,7 +102,7 @@ def heads(
     if treebank is not None:
         others = {"text": text, "input": input, "role": role, "similar": similar}
         others |= {"no_repeat": no_repeat, "sort": sort != "role", "cross": cross}
-        check_treebank({**others, "effect": effect})
+        check_treebank({**others, "effect": effect, "writes": writes})
         with collect("heads", "heads", how) as report:
             report_relations(treebank, how, report)
         return report.found

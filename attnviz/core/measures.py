@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from attnviz.core.attention_map import AttentionMap, Provenance
     from attnviz.core.registry import RoleKind
+    from attnviz.core.writers import Argument
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,6 +82,7 @@ class HeadRow:
         uniform: the values for uniform attention under the same mask.
         roles: clear roles that act, clearest first, then those that rest.
         intervals: known intervals of means over several texts.
+        writes: the tokens that it argues for most, where this was asked for.
     """
 
     stream: str
@@ -90,6 +92,7 @@ class HeadRow:
     uniform: Mapping[str, float]
     roles: tuple[Role, ...] = ()
     intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    writes: tuple[Argument, ...] = ()
 
     def clearest(self, kind: RoleKind) -> Role | None:
         """Its clearest role of a kind, if it has one."""

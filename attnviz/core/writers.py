@@ -116,8 +116,11 @@ class WrittenText(Protocol):
         """The name of a choice."""
         ...
 
-    def argue(self, at: HeadAt, row: int, output: NDArray[np.floating]) -> NDArray[np.float64]:
-        """What a head's output (head size,) at a row adds to the logits there, (choices,)."""
+    def argue(self, at: HeadAt, outputs: Mapping[int, NDArray[np.floating]]) -> NDArray[np.float64]:
+        """What a head's outputs (head size,) at some rows add to the logits there, (choices,).
+
+        The sum over the rows, above the mean of all choices.
+        """
         ...
 
     def slopes(self, row: int, choice: int) -> Mapping[tuple[str, str], NDArray[np.float64]]:

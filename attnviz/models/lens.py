@@ -14,7 +14,7 @@ from attnviz.core.lens_inputs import NEXT, AttentionGradients
 from attnviz.core.plugins import INTERRUPTIONS
 from attnviz.core.query import ALL_OUTPUTS, Query
 from attnviz.core.registry import LENSES, Needs
-from attnviz.core.writers import AskedLogits, LensInputs
+from attnviz.core.writers import AskedLogits, LensInputs, WrittenText
 from attnviz.models import (
     Experimenting,
     Source,
@@ -130,7 +130,8 @@ def scores_of(explained: AttentionGradients, ask: Ask) -> TokenScores:
     # The pocket encoder masks a word: its values are those of the masked text.
     own = getattr(explained.experiment, "values", None)
     values: Any = own or partial(ask, "values")
-    return token_scores(explained, values)
+    written: Any = partial(ask, "writers")
+    return token_scores(explained, values, written)
 
 
 def measure_agreement(explained: AttentionGradients, ask: Ask) -> tuple[str, dict[str, Any]]:
@@ -183,13 +184,26 @@ def ask_source(source: Source, query: Query, needs: Needs, wanted: str | None = 
     )
 
 
-def ask_logits(source: SupportsWriters, query: Query, wanted: str | None = None) -> AskedLogits:
+def written_of(source: Source, query: Query) -> WrittenText:
+    """A query with what each part of the model writes.
+
+    Raises:
+        UsageError: the source has no model whose parts could be told apart.
+    """
+    if not isinstance(source, SupportsWriters):
+        raise UsageError(
+            "what the parts of a model write is known of models only: give a text, and --model"
+        )
+    return source.written(query)
+
+
+def ask_logits(source: Source, query: Query, wanted: str | None = None) -> AskedLogits:
     """A query with what each part wrote, and the choices to explain: what each row predicts.
 
     Raises:
         UsageError: the model predicts nothing here.
     """
-    text = source.written(query)
+    text = written_of(source, query)
     main = text.attention.main
     rows = [row for row in range(len(main.query_tokens)) if text.predicts(main.stream, row)]
     if wanted is not None and isinstance(source, Experimenting):

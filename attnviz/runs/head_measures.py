@@ -20,6 +20,7 @@ from attnviz.analyses.heads import HeadStudy, check_order
 from attnviz.analyses.masks import without_implied
 from attnviz.analyses.similarity import SimilarityStudy
 from attnviz.analyses.treebank import TreebankStudy
+from attnviz.analyses.why import ArgumentStudy
 from attnviz.core.corpus_report import CorpusReport
 from attnviz.core.effects import (
     HOW,
@@ -35,7 +36,7 @@ from attnviz.core.measures import EFFECT, about_effects
 from attnviz.core.options import Options
 from attnviz.core.registry import Command
 from attnviz.models import Source
-from attnviz.models.lens import open_experiment
+from attnviz.models.lens import open_experiment, written_of
 from attnviz.models.open import brings_tokens, check_origin, open_source
 from attnviz.renderers.reports import Data, data_of
 from attnviz.renderers.text.head_tables import (
@@ -233,12 +234,14 @@ class HeadsRequest:
         repeat: measure a second run over repeated random words, which induction needs.
         similar: report which heads look alike instead.
         compares: measure which heads look alike, for a report or a picture.
+        writes: find the tokens that each head argues for most.
     """
 
     cross: bool = False
     role: str | None = None
     order: str = "role"
     effect: bool = False
+    writes: bool = False
     by: Instead = "zero"
     repeat: bool = True
     similar: bool = False
@@ -284,11 +287,15 @@ def report_heads(
     """Measure every head in each text, and report the means."""
     study, similarity = HeadStudy(), SimilarityStudy()
     what = options.origin, options.choice, asked.command, options.many.batch_size
+    arguments = ArgumentStudy()
+    source = open_source(options.origin, asked.command, with_head=True) if asked.writes else None
     work = EffectChunk(*what, asked.by) if asked.effect else AttendChunk(*what)
     repeat = asked.repeat and not asked.cross and not brings_tokens(options.origin)
     with engine_for(options.many) as engine:
         found = attend_all(work, chunks(texts.open(), work.size, ready=texts.ready), engine)
         for record, result in good_results(found, report, texts.total):
+            if source is not None and isinstance(record, Text):
+                arguments.add(written_of(source, query_of(record, asked.command)))
             shares = without_implied(result)
             try:
                 study.add(shares, repeats=not repeat)
@@ -304,7 +311,7 @@ def report_heads(
     if study.texts:
         if asked.role is not None and not study.report(asked.order, asked.role).rows:
             report.say(f"no head has the role '{asked.role}'")
-        report.add(_measures_data(study, similarity, asked))
+        report.add(_measures_data(study, similarity, asked, arguments))
     report.finish(f"{study.texts} text{'s' if study.texts != 1 else ''}")
 
 
@@ -325,8 +332,16 @@ def _add_repeated(source: Source, study: HeadStudy, report: RunReport, options: 
     )
 
 
-def _measures_data(study: HeadStudy, similarity: SimilarityStudy, asked: HeadsRequest) -> Data:
+def _measures_data(
+    study: HeadStudy, similarity: SimilarityStudy, asked: HeadsRequest, arguments: ArgumentStudy
+) -> Data:
     found = study.report(asked.order, asked.role)
+    if asked.writes:
+        at = [HeadAt(row.stream, row.layer, int(row.head)) for row in found.rows]
+        rows = zip(found.rows, at, strict=True)
+        found = replace(
+            found, rows=tuple(replace(row, writes=arguments.arguments(one)) for row, one in rows)
+        )
 
     def overview() -> Figure:
         from attnviz.renderers.figures.head_overview import head_overview

@@ -24,7 +24,8 @@ from attnviz.core.query import Picture, Query
 from attnviz.core.registry import SourceKind
 from attnviz.core.tokens import text_places
 from attnviz.core.writers import LayersReport, LinkReport, WrittenText
-from attnviz.models import Experimenting, Source, SupportsWriters
+from attnviz.models import Experimenting, Source
+from attnviz.models.lens import written_of
 from attnviz.models.open import open_source
 from attnviz.renderers.reports import Data, data_of
 from attnviz.renderers.text.why_table import (
@@ -91,19 +92,6 @@ def query_of(text: Text) -> Query:
     # Its lens is not "raw", since every patch has to attend to every other one.
     picture = Picture(read_picture(Path(text.text)), lens="logits")
     return Query("", kind="picture", picture=picture)
-
-
-def written_of(source: Source, query: Query) -> WrittenText:
-    """A query with what each part of the model writes.
-
-    Raises:
-        UsageError: the source has no model whose parts could be told apart.
-    """
-    if not isinstance(source, SupportsWriters):
-        raise UsageError(
-            "what the parts of a model write is known of models only: give a text, and --model"
-        )
-    return source.written(query)
 
 
 def find_head(attention: Attention, name: str | None) -> tuple[HeadAt, list[str]]:

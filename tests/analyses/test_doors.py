@@ -1,6 +1,7 @@
 """Every row of the tables of measures and lenses is complete: what a row lacks is said here."""
 
 import inspect
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from attnviz.core.registry import LENSES, MEASURES, Lens, Measure
 from attnviz.renderers.colors import ROLE_COLORS
 from tests.analyses.heads import map_of, random_map
 from tests.analyses.test_measures import BY_HAND, definitions
+from tests.samples import asked_logits
 
 WORDS = "[x] a b , d a b , d"
 PICTURE = tuple(Token(f"{row},{column}") for row in range(3) for column in range(3))
@@ -75,11 +77,13 @@ def test_only_roles_have_colours():
     assert set(ROLE_COLORS) == set(ROLES)
 
 
-def lens_input(needs: str) -> Attention | AttentionGradients | ValueVectors:
+def lens_input(needs: str) -> Any:
     item = random_map(4)
     attention = Attention((item,), Provenance("file", "made up"), "w0 w1 w2 w3")
     if needs in ("gradients", "effects"):
         return AttentionGradients(attention, (np.ones_like(item.weights),), (3,), "POSITIVE", 0.9)
+    if needs == "writers":
+        return asked_logits(attention)
     if needs == "values":
         return ValueVectors(attention, (np.ones((2, 4, 3, 3)),), projected=True)
     return attention

@@ -109,7 +109,8 @@ def test_of_a_masked_text_every_lens_sees_the_mask():
     plain = load_pocket().values(TEXT)
     experiment = found.explained.experiment
     assert not np.array_equal(experiment.values().products[0], plain.products[0])  # type: ignore[union-attr]
-    assert [*found.scores] == ["raw", *LENSES]
+    assert {*found.scores} == {"raw", *LENSES} - {"logits"}
+    assert "here a word is masked" in found.left_out["logits"]
 
 
 def test_a_causal_text_leaves_out_what_no_explained_row_sees():

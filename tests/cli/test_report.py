@@ -19,6 +19,7 @@ RUNS: dict[str, tuple[Any, ...]] = {
     "corpus": ("corpus", ROOT / "sample_inputs" / "sentences.txt", *OWN),
     "compare": ("compare", TEXT, "The dog sat", *OWN),
     "lenses": ("lenses", TEXT),
+    "why": ("why", TEXT),
     "ablate": ("ablate", TEXT, "Le chat", "--head", "0.0"),
     "align": ("align", ROOT / "sample_inputs" / "pairs.tsv"),
     "steps": ("steps",),

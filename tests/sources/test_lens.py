@@ -15,6 +15,7 @@ from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
 from attnviz.core.options import Origin
 from attnviz.core.query import Query
 from attnviz.core.registry import LENSES, Needs
+from attnviz.core.writers import LensInputs
 from attnviz.mechanisms.dot_product import split_heads
 from attnviz.models.lens import (
     apply_lens,
@@ -30,7 +31,7 @@ from attnviz.models.own import OwnLayer
 from attnviz.models.pocket.translator import load_pocket
 from benchmarks.effect_lens_faithful import links_of
 from tests.invoke import OWN, attnviz
-from tests.samples import attention_of, self_map
+from tests.samples import asked_logits, attention_of, self_map
 
 SAMPLES = Path(__file__).parents[2] / "sample_inputs"
 TEXT = "the cat sat on the mat"
@@ -45,9 +46,11 @@ def given(words: str = "a b c") -> Attention:
     return attention_of(item, text=words, focus={"self": Focus("1", "0", "it is named")})
 
 
-def ask(needs: Needs) -> AttentionGradients | ValueVectors:
+def ask(needs: Needs) -> LensInputs:
     attention = given()
     weights = attention.weights
+    if needs == "writers":
+        return asked_logits(attention)
     if needs in ("gradients", "effects"):
         return AttentionGradients(attention, (np.ones_like(weights),), (1,), "b", 0.5)
     layers, heads, _, keys = weights.shape
@@ -73,7 +76,7 @@ def test_a_lens_that_does_not_apply_is_left_out_and_said():
     found = apply_lens("all", given, no_model, same)
     assert [item.stream for item in found.maps] == ["raw", "rollout", "flow"]
     left = [note for note in found.provenance.notes if "left out" in note]
-    assert [note.split()[1] for note in left] == ["gradient", "effect", "norm"]
+    assert [note.split()[1] for note in left] == ["gradient", "effect", "logits", "norm"]
 
 
 def test_what_was_asked_for_by_name_is_not_left_out():
@@ -101,7 +104,7 @@ def test_maps_are_prepared_before_any_lens_looks():
 
 def test_only_predictions_need_a_head():
     needing = [lens for lens in ("raw", "all", *LENSES) if needs_head(lens)]
-    assert needing == ["all", "gradient", "effect"]
+    assert needing == ["all", "gradient", "effect", "logits"]
 
 
 def test_an_own_layer_has_values_and_no_output_projection():
@@ -176,7 +179,8 @@ def test_every_lens_says_how_it_ranks_tokens_beside_hiding_them(tmp_path):
         for one in judged["lenses"]
         if one["lens"] in told
     }
-    assert [*told] == ["raw", *LENSES]
+    # That of logits reads the whole text, and the encoder predicts a masked word.
+    assert [*told] == ["raw", *(lens for lens in LENSES if lens != "logits")]
     assert f"note: {AGREEMENT} (log p of mat (token 5)): raw {told['raw']:.2f}, rollout" in done.err
     shown = " ".join(attnviz("render", tmp_path / "a.json").text.split())
     for lens, value in told.items():

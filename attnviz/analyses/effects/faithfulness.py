@@ -39,6 +39,7 @@ from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
 from attnviz.core.notices import merge_notices
 from attnviz.core.plugins import INTERRUPTIONS
 from attnviz.core.registry import LENSES
+from attnviz.core.writers import AskedLogits
 
 DRAWS = 10
 """Random rankings of a text whose measures are averaged as the baseline."""
@@ -101,7 +102,11 @@ class TokenScores:
         ]
 
 
-def token_scores(explained: AttentionGradients, values: Callable[[], ValueVectors]) -> TokenScores:
+def token_scores(
+    explained: AttentionGradients,
+    values: Callable[[], ValueVectors],
+    written: Callable[[], AskedLogits],
+) -> TokenScores:
     """Each lens' scores of the tokens, for the outputs that the experiment explains."""
     # A class may be read from the first row, the last or all: the last layer's gradients tell.
     last = explained.gradients[0][-1]
@@ -111,7 +116,7 @@ def token_scores(explained: AttentionGradients, values: Callable[[], ValueVector
     scores, left_out = dict[str, Numbers](), dict[str, str]()
     for lens in ("raw", *LENSES):
         try:
-            found = _scores(lens, explained, values)
+            found = _scores(lens, explained, values, written)
         except INTERRUPTIONS:
             raise
         except BaseException as error:  # a plug-in may raise SystemExit too
@@ -149,19 +154,28 @@ def _others(item: AttentionMap, matrix: NDArray[Any]) -> NDArray[Any]:
     return own
 
 
-def _scores(lens: str, explained: AttentionGradients, values: Callable[[], ValueVectors]) -> Scores:
+def _scores(
+    lens: str,
+    explained: AttentionGradients,
+    values: Callable[[], ValueVectors],
+    written: Callable[[], AskedLogits],
+) -> Scores:
     """The best score that a lens has for each token.
 
-    Effects are summed over all links to the token, which to first order is the effect of hiding it.
+    Effects are summed over all links to the token, which to first order is the effect of hiding it;
+    so are parts of logits.
     Other lenses give the mean over the explained rows, without a token's link to itself: raw
     weights and norms as means over layers and heads, the rollout after the last layer, the flow to
     the inputs, and the row of the gradient lens.
     """
     attention, rows = explained.attention, list(explained.positions)
     needs = "weights" if lens == "raw" else LENSES[lens].needs
-    if needs == "effects":
+    if needs in ("effects", "writers"):
         found: Scores = {}
-        for item, every in zip(attention.maps, effects_of_maps(explained), strict=True):
+        cells = effects_of_maps(explained)
+        if needs == "writers":
+            cells = iter(_logit_cells(lens, explained, written()))
+        for item, every in zip(attention.maps, cells, strict=True):
             links = _others(item, every)
             found[item.key_side] = found.get(item.key_side, 0.0) + np.nansum(links, axis=(0, 1, 2))
         return found
@@ -179,6 +193,18 @@ def _scores(lens: str, explained: AttentionGradients, values: Callable[[], Value
             matrix = _others(first, matrix)[rows]
         found[side] = np.pad(matrix.mean(axis=0), (0, length - matrix.shape[1]))
     return found
+
+
+def _logit_cells(
+    lens: str, explained: AttentionGradients, asked: AskedLogits
+) -> list[NDArray[np.float64]]:
+    """What each link adds to the logits of the explained outputs, an array for each map."""
+    if asked.attention.main.query_tokens != explained.attention.main.query_tokens:
+        raise UsageError(f"lens {lens} reads the whole text, and here a word is masked")
+    outputs = explained.experiment.outputs if explained.experiment else ()
+    choices = {one.row: one.number for one in outputs} or asked.choices
+    seen: Attention = LENSES[lens].load()(replace(asked, choices=choices))
+    return [seen.map_of(item.stream).weights.astype(float) for item in explained.attention.maps]
 
 
 def _flows(attention: Attention, rows: list[int]) -> Scores:

@@ -21,7 +21,9 @@ LENSES: dict[str, Lens] = {
         "effects",
     ),
     "logits": Lens(
-        "What each link adds to the logit of what is predicted.", "logits:logits", "writers"
+        "What each link adds to the logit of what is predicted from its query.",
+        "logits:logits",
+        "writers",
     ),
     "norm": Lens(
         "Length of each key's contribution to each query, over all heads together.",

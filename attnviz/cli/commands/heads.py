@@ -9,7 +9,7 @@ from attnviz.analyses.heads import ORDERS, ROLES
 from attnviz.cli.options import CHOICE, INPUT, ORIGIN, OUTPUT, with_options
 from attnviz.cli.report import Report
 from attnviz.core.errors import UsageError
-from attnviz.core.options import Options, opt
+from attnviz.core.options import Options, opt, rare
 from attnviz.models.open import brings_tokens
 from attnviz.runs.head_measures import (
     HeadsRequest,
@@ -68,6 +68,9 @@ def heads(
     order: str = SORT,
     effect: bool = WITH_EFFECT,
     by: Instead = BY,
+    writes: bool = rare(
+        CHOICE, "--writes", "Show the tokens that each head argues for most, by their logits."
+    ),
     similar: bool = opt(
         CHOICE, "--similar", "Show instead which heads attend alike, by Jensen-Shannon divergence."
     ),
@@ -97,6 +100,7 @@ def heads(
         role=role,
         order=order,
         effect=effect,
+        writes=writes,
         by=by,
         repeat=not no_repeat and bool(not similar or overview or scatter),
         similar=similar,
@@ -111,7 +115,12 @@ def heads(
             "--similar": similar,
         }
         others |= {"--overview": overview, "--scatter": scatter, "--no-repeat": no_repeat}
-        others |= {"--sort": order != "role", "--cross": cross, "--effect": effect}
+        others |= {
+            "--sort": order != "role",
+            "--cross": cross,
+            "--effect": effect,
+            "--writes": writes,
+        }
         check_treebank(others)
         with Report(options, "heads") as report:
             report_relations(treebank, options, report)

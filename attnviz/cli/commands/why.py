@@ -54,7 +54,7 @@ def why(
 
     attnviz why "Tom likes dogs. Mary likes cats. Tom likes" --model pocket-lm --head 2.3
 
-    attnviz why "The red car is fast." "La voiture rouge est rapide." --link "rouge>red"
+    attnviz why "The red car is fast." "La voiture rouge est rapide." --link 'rouge>red'
 
     attnviz why --input texts.txt --model pocket-lm --head 2.3 --mean -f json
 

@@ -8,7 +8,7 @@ parts sum to the whole, or the model is refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -68,7 +68,7 @@ class Leaf:
 
 
 @dataclass(slots=True, eq=False)
-class Scores:
+class AttentionScores:
     """One attention of the pass, as it comes about."""
 
     path: str
@@ -124,7 +124,7 @@ class LinearPass(TorchFunctionMode):
         super().__init__()
         self.places = Places(model)
         self.leaves: list[Leaf] = []
-        self.calls: list[Scores] = []
+        self.calls: list[AttentionScores] = []
         self.maps: list[Tensor] = []  # what each linear map of a layer gives, in order
         self.head: Any = None  # what the last linear map gives, and a function for one row
         self._last: Any = None  # what the pass goes on with from the last leaf
@@ -254,12 +254,12 @@ class LinearPass(TorchFunctionMode):
         return self.cut(one, kind="position") if tensor and not is_live(one) else one
 
     def multiply_matrices(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Scores, a head's output, or a linear map."""
+        """AttentionScores, a head's output, or a linear map."""
         adds = func.__name__ == "baddbmm"
         left, right = (args[1:] or (kwargs["batch1"], kwargs["batch2"])) if adds else args[:2]
         if is_live(left) and is_live(right) and not self._in_head:
             product = (left.detach() @ right.detach()).requires_grad_()
-            self.begin(Scores(self.places.path, left, right.mT, product))
+            self.begin(AttentionScores(self.places.path, left, right.mT, product))
             if adds:
                 return args[0] * kwargs.get("beta", 1) + product * kwargs.get("alpha", 1)
             return product + 0
@@ -272,7 +272,7 @@ class LinearPass(TorchFunctionMode):
         call.value = right
         return self.cut(found, call=len(self.calls) - 1)
 
-    def begin(self, call: Scores) -> None:
+    def begin(self, call: AttentionScores) -> None:
         """An attention begins."""
         self.calls.append(call)
 
@@ -365,7 +365,7 @@ class Replay(LinearPass):
             flatten_heads(value)[self.at[1]] = 0
         return value.requires_grad_()
 
-    def begin(self, call: Scores) -> None:
+    def begin(self, call: AttentionScores) -> None:
         """The attention that is wanted ends the pass."""
         super().begin(call)
         if len(self.calls) > self.at[0]:
@@ -439,7 +439,7 @@ class RecordedText:
             first.append(numbers[writer])
         return tuple(writers), first
 
-    def _call(self, at: HeadAt) -> Scores:
+    def _call(self, at: HeadAt) -> AttentionScores:
         return self.recording.calls[self._calls[at.stream, at.layer]]
 
     def sides(self, at: HeadAt) -> HeadSides:
@@ -574,15 +574,21 @@ class RecordedText:
             return of_row(row)[0]
         return self._output[row]
 
-    def argue(self, at: HeadAt, row: int, output: NDArray[Any]) -> NDArray[np.float64]:
-        """What a head's output (head size,) at a row adds to the logits there, (choices,)."""
+    def argue(self, at: HeadAt, outputs: Mapping[int, NDArray[Any]]) -> NDArray[np.float64]:
+        """What a head's outputs (head size,) at some rows add to the logits there, (choices,)."""
         leaf = self._leaf_of(at)
         with torch.enable_grad():
-            whole = self._logits(row)
+            # A head's output at a row reaches the logits of this row alone.
+            whole = sum(self._logits(row) for row in outputs)
             ask = torch.zeros_like(whole, requires_grad=True)
             (slope,) = torch.autograd.grad(whole, leaf, ask, retain_graph=True, create_graph=True)
-            total = flatten_heads(slope)[at.head, row] @ torch.as_tensor(output).to(slope)
-            return as_array(torch.autograd.grad(total, ask)[0]).astype(np.float64)
+            own = flatten_heads(slope)[at.head]
+            total = sum(
+                (own[row] * torch.as_tensor(one).to(own)).sum() for row, one in outputs.items()
+            )
+            found = as_array(torch.autograd.grad(total, ask)[0]).astype(np.float64)
+        logits: NDArray[np.float64] = found - found.mean()
+        return logits
 
     def slopes(self, row: int, choice: int) -> dict[tuple[str, str], NDArray[np.float64]]:
         """By how much each head's output at a row raises a choice's logit over the mean of all."""
@@ -659,7 +665,7 @@ def flatten_heads(one: Any) -> Any:
     return one.reshape(-1, *one.shape[-2:])
 
 
-def of_head(one: Any, head: int, call: Scores) -> Any:
+def of_head(one: Any, head: int, call: AttentionScores) -> Any:
     """A head's part of a side (heads or groups of them, positions, size)."""
     found = flatten_heads(one)
     return found[head * len(found) // len(flatten_heads(call.product))]

@@ -345,11 +345,12 @@ class StackedText:
         found -= found.mean(axis=-1, keepdims=True)
         return found
 
-    def argue(self, at: HeadAt, row: int, output: Numbers) -> NDArray[np.float64]:
-        """What a head's output (head size,) at a row adds to the logits there, (choices,)."""
+    def argue(self, at: HeadAt, outputs: Mapping[int, Numbers]) -> NDArray[np.float64]:
+        """What a head's outputs (head size,) at some rows add to the logits there, (choices,)."""
         stack, number, _ = self._call(at.stream, at.layer)
-        field = stack.output_map(number)[at.head].T @ output
-        found: NDArray[np.float64] = stack.carry(number, row, field[None])[0] @ self._unembedding
+        matrix = stack.output_map(number)[at.head].T
+        states = [stack.carry(number, row, (matrix @ one)[None])[0] for row, one in outputs.items()]
+        found: NDArray[np.float64] = np.sum(states, axis=0) @ self._unembedding
         return found
 
     def slopes(self, row: int, choice: int) -> dict[tuple[str, str], NDArray[np.float64]]:

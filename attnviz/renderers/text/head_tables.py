@@ -35,6 +35,7 @@ from attnviz.renderers.printable import (
     printable,
     short_paths,
     shorten,
+    signed,
     six_digits,
     two_digits,
 )
@@ -73,9 +74,24 @@ def measures_table(report: HeadReport, display: Display, keep: str | None = None
     notes = (mass_note(report.measures), about_effects(report.provenance))
     reading = "; ".join(["uniform: all it may see attended to alike", units, *filter(None, notes)])
     parts = [*introduction(printable(report.caption), reading, display.width), *lines]
+    if any(row.writes for row in report.rows):
+        parts += [Text(), *_writes_lines(report, display)]
     if report.sinks:
         parts += [Text(), *wrap_text(printable(report.sinks), display.width)]
     return render_parts([*parts, *no_room_note(left_out, display)], display)
+
+
+def _writes_lines(report: HeadReport, display: Display) -> list[Text]:
+    """The tokens that each head argues for, a line a head."""
+    title = "tokens that each head argues for: what it adds to their logits, above the mean of all"
+    lines = wrap_text(title, display.width, "dim")
+    several = len({row.stream for row in report.rows}) > 1
+    for row in report.rows:
+        name = f"{row.stream} {row.layer}.{row.head}" if several else f"{row.layer}.{row.head}"
+        words = " · ".join(f"{printable(one.token)} {signed(one.logit)}" for one in row.writes)
+        line = f"{name}  {words or 'nothing: its stream predicts nothing'}"
+        lines.append(Text(shorten(line, display.width), no_wrap=True))
+    return lines
 
 
 def _column(report: HeadReport, meaning: Meaning) -> Column:
@@ -123,7 +139,12 @@ def measures_tsv(report: HeadReport) -> str:
         beside = ("low", "high") if name == EFFECT else ("uniform",)
         header += [name, *(f"{name}_{what}" for what in beside)]
     header += ["rests_on", "rests_share"]
-    return tsv([header, *(_fields(row, names) for row in report.rows)])
+    rows = [_fields(row, names) for row in report.rows]
+    if any(row.writes for row in report.rows):
+        header.append("writes")
+        for fields, row in zip(rows, report.rows, strict=True):
+            fields.append(" ".join(one.token for one in row.writes))
+    return tsv([header, *rows])
 
 
 def _fields(row: HeadRow, names: list[str]) -> list[str]:
@@ -151,6 +172,7 @@ def measures_json(report: HeadReport) -> str:
             "values": row.values,
             "uniform": row.uniform,
             "intervals": row.intervals,
+            **({"writes": [asdict(one) for one in row.writes]} if row.writes else {}),
         }
         for row in report.rows
     ]

@@ -108,7 +108,7 @@ export async function projected(map, side, [layer, head]) {
 }
 
 /** Whether a name says what was made of layers or heads, and is none of theirs. @param {string} name */
-export const isReduced = (name) => /^(mean|max|sum|flow|gradient|effect|norm|rollout)$/.test(name);
+export const isReduced = (name) => /^(mean|max|sum|flow|gradient|effect|logits|norm|rollout)$/.test(name);
 
 /**
  * The heads to look at first: the one in focus, else all of the last layer.
