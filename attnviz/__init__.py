@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from attnviz.api.questions import lesson as lesson
     from attnviz.api.questions import steps as steps
     from attnviz.api.questions import why as why
+    from attnviz.api.questions import wiring as wiring
     from attnviz.core.attention_map import Attention as Attention
     from attnviz.core.attention_map import AttentionMap as AttentionMap
     from attnviz.core.attention_map import Focus as Focus
@@ -41,7 +42,7 @@ _PLACES = {
     "api.attention": "attend attend_many audio image unload",
     "api.collected": "Findings",
     "api.measures": "align corpus heads history",
-    "api.questions": "ablate compare lenses lesson steps why",
+    "api.questions": "ablate compare lenses lesson steps why wiring",
     "callbacks": "callbacks",
     "core.attention_map": "Attention AttentionMap Focus Provenance Token",
     "core.errors": "AttnvizError",

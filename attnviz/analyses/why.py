@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnviz.analyses.effects.ablation import token_label
-from attnviz.analyses.heads import measure_heads, roles_of
+from attnviz.analyses.heads import measure_heads, resting_places, rows_of
 from attnviz.analyses.masks import MeasuredMap, within_one_text
 from attnviz.analyses.measures.intervals import means_over
 from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.core.effects import HeadAt
 from attnviz.core.errors import AttentionError
+from attnviz.core.measures import Role
 from attnviz.core.notices import merge_notices
 from attnviz.core.writers import (
     Argument,
@@ -53,8 +54,8 @@ CURVED_HEAD = (
 
 
 def score_of(sides: HeadSides) -> Numbers:
-    """The scores before a cap, (queries, keys)."""
-    found = sides.query.astype(np.float64) @ sides.key.T * sides.factor
+    """The scores before a cap, (…, queries, keys)."""
+    found = sides.query.astype(np.float64) @ np.swapaxes(sides.key, -1, -2) * sides.factor
     return found if sides.position is None else found + sides.position
 
 
@@ -64,7 +65,7 @@ def weigh(sides: HeadSides, scores: Numbers) -> Numbers:
         scores = sides.cap * np.tanh(scores / sides.cap)
     scores = np.where(sides.visible, scores, -np.inf)
     sinks = np.full((1, 1), -np.inf) if sides.sink is None else sides.sink
-    highest = np.maximum(scores.max(axis=-1), sinks.max(axis=-1))[:, None]
+    highest = np.maximum(scores.max(axis=-1), sinks.max(axis=-1))[..., None]
     highest = np.where(np.isfinite(highest), highest, 0)
     shares = np.exp(scores - highest)
     total = shares.sum(axis=-1, keepdims=True) + np.exp(sinks - highest).sum(-1, keepdims=True)
@@ -125,24 +126,27 @@ def check_sum(what: str, parts: Numbers, total: float, text: WrittenText) -> Non
         )
 
 
-def role_names(attention: Attention) -> Mapping[tuple[str, str, int], str]:
-    """The clearest role of each head with its share, of those that have one."""
-    found: dict[tuple[str, str, int], str] = {}
+def clear_roles(attention: Attention) -> dict[HeadAt, Role]:
+    """The clearest role of each head, of those that have one."""
+    found: dict[HeadAt, Role] = {}
     for item in attention.maps:
         measures = measure_heads(MeasuredMap(item, attention.texts_of(item)))
-        for row, layer in enumerate(item.layers):
-            for head in range(len(item.heads)):
-                known = {n: m for n, m in measures.items() if m.uniform is not None}
-                values = {n: float(m.values[row, head]) for n, m in known.items()}
-                uniform = {
-                    n: float(np.broadcast_to(m.uniform, m.values.shape)[row, head])
-                    for n, m in known.items()
-                    if m.uniform is not None
-                }
-                for role in roles_of(values, uniform)[:1]:
-                    share = f"{role.share:.2f}".removeprefix("0")
-                    found[item.stream, layer, head] = f"{role.label} {share}"
+        known = {n: one.uniform for n, one in measures.items() if one.uniform is not None}
+        values = {name: measures[name].values for name in known}
+        uniform = {name: np.broadcast_to(one, values[name].shape) for name, one in known.items()}
+        stream = item.stream, item.layers, item.heads
+        for row in rows_of(stream, values, uniform, rests_on=resting_places(item)):
+            if row.roles:
+                found[HeadAt(item.stream, row.layer, item.heads.index(row.head))] = row.roles[0]
     return found
+
+
+def role_names(attention: Attention) -> Mapping[tuple[str, str, int], str]:
+    """The clearest role of each head with its share, of those that have one."""
+    return {
+        (at.stream, at.layer, at.head): f"{role.label} {role.share:.2f}".replace(" 0.", " .")
+        for at, role in clear_roles(attention).items()
+    }
 
 
 def name_writer(writer: Writer, main: str) -> str:

@@ -37,7 +37,7 @@ from attnviz.runs.changes import (
 )
 from attnviz.runs.inputs import TextInput, given_texts
 from attnviz.runs.pipeline import Result
-from attnviz.runs.why import Why, check_many, is_picture, report_why
+from attnviz.runs.why import Why, check_many, is_picture, report_why, report_wiring
 from attnviz.storage.saved_maps import read_effects
 from attnviz.storage.texts import Text
 from attnviz.teach.lessons.teaching import lesson_data, teach
@@ -155,16 +155,49 @@ def why(
     Returns:
         A `LinkReport`, or a `LayersReport`; the picture "plot" of a link or head.
     """
-    kind: SourceKind = "picture"
-    if isinstance(text, str) and target is None and is_picture(text):
-        how, texts = read_options(options), given_texts(Text("0", text))
-    else:
-        how, texts, kind = _read_question("why", text, target, input, options)
+    how, texts, kind = _read_written("why", text, target, input, options)
     asked = Why(head, link, against, mean, layers, how.choice.explain)
     check_many(asked, several=texts.several)
     with collect("why", "why", how) as report:
         report_why(asked, texts, kind, how, report)
     return report.found
+
+
+@public
+def wiring(
+    text: str | Texts | Result | None = None,
+    target: str | None = None,
+    *,
+    input: str | None = None,  # noqa: A002 - as the option is called
+    top: Positive = 20,
+    **options: Unpack[ExperimentOptions],
+) -> Findings:
+    """Which heads read which heads: what moves if one cannot read what another wrote.
+
+    Args:
+        text: a text, the source of a pair, a picture's file, a list of texts or pairs, or a result
+            of `attend`.
+        target: the target of a pair.
+        input: a file of texts instead.
+        top: pairs that the table lists.
+        options: those of `attnviz wiring`, by name.
+
+    Returns:
+        A row a pair of heads and side; the picture "plot".
+    """
+    how, texts, kind = _read_written("wiring", text, target, input, options)
+    with collect("wiring", "wiring", how) as report:
+        report_wiring(texts, kind, top, how, report)
+    return report.found
+
+
+def _read_written(
+    function: str, text: Any, target: str | None, file: str | None, options: Mapping[str, Any]
+) -> tuple[Options, TextInput, SourceKind]:
+    """The options, texts or a picture, and what reads them."""
+    if isinstance(text, str) and target is None and is_picture(text):
+        return read_options(options), given_texts(Text("0", text)), "picture"
+    return _read_question(function, text, target, file, options)
 
 
 @public

@@ -28,6 +28,7 @@ DataKind = Literal[
     "comparison",
     "ablation",
     "why",
+    "wiring",
     "lenses",
     "changes",
     "alignment",

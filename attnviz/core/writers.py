@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from attnviz.core.attention_map import Attention, Provenance
     from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
+    from attnviz.core.measures import Role
 
 Side = Literal["query", "key", "value"]
 SIDES: tuple[Side, ...] = ("query", "key", "value")
@@ -293,6 +294,40 @@ class LayersReport:
     other: float
     logit: float
     heads: tuple[WriterPart, ...]
+    notes: tuple[str, ...]
+    provenance: Provenance
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """How far a head moves if one side of it cannot read what an earlier head wrote.
+
+    Attributes:
+        moved: the share of attention that moves, ½ Σ |a − a′| as a mean over rows, where the side
+            is the query or the key; of a value, the size of the lost part over that of the output.
+    """
+
+    head: HeadAt
+    side: Side
+    writer: HeadAt
+    moved: float
+    interval: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WiringReport:
+    """Which heads read which heads.
+
+    Attributes:
+        wires: all of them, the strongest first.
+        heads: every head, in the model's order; roles: the clear roles, by head.
+    """
+
+    caption: str
+    wires: tuple[Wire, ...]
+    heads: tuple[HeadAt, ...]
+    roles: Mapping[HeadAt, Role]
+    texts: int
     notes: tuple[str, ...]
     provenance: Provenance
 

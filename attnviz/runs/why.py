@@ -15,6 +15,7 @@ from attnviz.analyses.effects.ablation import find_parts, measure_parts
 from attnviz.analyses.links import cells_between_words
 from attnviz.analyses.view import first_focus
 from attnviz.analyses.why import explain_head, explain_link, follow_layers, mean_reports
+from attnviz.analyses.wiring import WiringStudy
 from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.core.effects import Effect, HeadAt, Intervention, LinkAt, label_of
 from attnviz.core.errors import AttnvizError, UsageError, first_line
@@ -23,7 +24,7 @@ from attnviz.core.options import Options
 from attnviz.core.query import Picture, Query
 from attnviz.core.registry import SourceKind
 from attnviz.core.tokens import text_places
-from attnviz.core.writers import LayersReport, LinkReport, WrittenText
+from attnviz.core.writers import LayersReport, LinkReport, WiringReport, WrittenText
 from attnviz.models import Experimenting, Source
 from attnviz.models.lens import written_of
 from attnviz.models.open import open_source
@@ -36,6 +37,10 @@ from attnviz.renderers.text.why_table import (
     why_npz,
     why_table,
     why_tsv,
+    wiring_json,
+    wiring_npz,
+    wiring_table,
+    wiring_tsv,
 )
 from attnviz.runs.ablation import each_text, query_for
 from attnviz.runs.inputs import PICTURES, TextInput
@@ -269,3 +274,31 @@ def check_many(asked: Why, *, several: bool) -> None:
         raise UsageError("a link is of one text: --mean explains a head over many")
     if asked.mean and asked.head is None:
         raise UsageError("--mean explains one head: name it by --head L.H")
+
+
+def report_wiring(
+    texts: TextInput, command: SourceKind, top: int, options: Options, report: RunReport
+) -> None:
+    """Report which heads read which heads, as the mean over texts."""
+    source, study = open_source(options.origin, command), WiringStudy()
+    results = each_text(texts.open(), lambda text: written_of(source, query_of(text)))
+    for _, written in good_results(results, report, texts.total):
+        study.add(written)
+    if study.texts:
+        report.add(_wiring_data(study.report(), top))
+    report.finish(f"{study.texts} text{'s' if study.texts != 1 else ''}")
+
+
+def _wiring_data(report: WiringReport, top: int) -> Data:
+    def draw() -> Figure:
+        from attnviz.renderers.figures.wiring_picture import wiring_picture
+
+        return wiring_picture(report)
+
+    return data_of(
+        *(report, wiring_table, wiring_tsv, wiring_json, top),
+        arrays=partial(wiring_npz, report),
+        figures={"plot": draw},
+        about=dump_json(asdict(report.provenance)),
+        notes=report.notes,
+    )

@@ -1,4 +1,4 @@
-"""attnviz why."""
+"""attnviz why and attnviz wiring."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -10,8 +10,8 @@ from attnviz.cli.options import CHOICE, INPUT, OUTPUT, with_options
 from attnviz.cli.report import Report
 from attnviz.core.options import Options, opt
 from attnviz.core.registry import SourceKind
-from attnviz.runs.inputs import texts_of, texts_or_pairs
-from attnviz.runs.why import Why, check_many, is_picture, report_why
+from attnviz.runs.inputs import TextInput, texts_of, texts_or_pairs
+from attnviz.runs.why import Why, check_many, is_picture, report_why, report_wiring
 
 
 @with_options(
@@ -61,13 +61,45 @@ def why(
     attnviz why "The keys to the cabinet" --model pocket-lm --layers
     """
     asked = Why(head, link, against, mean, layers, options.choice.explain)
-    picture = text is not None and target is None and input_file is None and is_picture(text)
-    kind: SourceKind = "picture"
-    if picture:
-        texts, options = texts_of([str(text)], None), replace(options, given=())
-    else:
-        texts, kind = texts_or_pairs(text, target, input_file, options)
+    texts, kind, options = _read_arguments(text, target, input_file, options)
     check_many(asked, several=texts.several)
     with Report(options, "why", pictures={"plot": plot}, many=texts.several and not mean) as report:
         report_why(asked, texts, kind, options, report)
     raise typer.Exit(report.status)
+
+
+@with_options(*("model", "compute", "causal", "to", "chat", "look", "reading"), writes="wiring")
+def wiring(
+    text: Annotated[
+        str | None, typer.Argument(help="Text, the source text of a pair, or a picture's file.")
+    ] = None,
+    target: Annotated[str | None, typer.Argument(help="Target text of a pair.")] = None,
+    input_file: str | None = INPUT,
+    top: int = opt(OUTPUT, "--top N", "How many pairs the table lists.", default=20, min=1),
+    plot: Path | None = opt(
+        OUTPUT, "--plot FILE", "Heads as dots and what they read as lines: .png, .svg or .pdf."
+    ),
+    *,
+    options: Options,
+) -> None:
+    """Show which heads read which heads: what moves if one cannot read what another wrote.
+
+    attnviz wiring "Tom likes dogs. Mary likes cats. Tom likes" --model pocket-lm
+
+    attnviz wiring "The red car is fast." "La voiture rouge est rapide." --plot wiring.png
+
+    attnviz wiring --input texts.txt --model ./my-gpt2 --top 40 -f json
+    """
+    texts, kind, options = _read_arguments(text, target, input_file, options)
+    with Report(options, "wiring", pictures={"plot": plot}) as report:
+        report_wiring(texts, kind, top, options, report)
+    raise typer.Exit(report.status)
+
+
+def _read_arguments(
+    text: str | None, target: str | None, input_file: str | None, options: Options
+) -> tuple[TextInput, SourceKind, Options]:
+    """The texts, or one picture, what reads them, and the options without the picture's name."""
+    if text is not None and target is None and input_file is None and is_picture(text):
+        return texts_of([text], None), "picture", replace(options, given=())
+    return *texts_or_pairs(text, target, input_file, options), options

@@ -45,7 +45,7 @@ from attnviz.models.light.weights import CheckpointWeights
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from attnviz.core.writers import WrittenText
+    from attnviz.core.writers import WriterKind, WrittenText
     from attnviz.mechanisms.formula import HeadArithmetic, HeadPlace
     from attnviz.models.hugging_face.experiment import ModelExperiment
     from attnviz.models.hugging_face.text_model import HuggingFaceModel
@@ -117,7 +117,14 @@ class LightModel(LoadedModel, Predicting):
 
     def written(self, query: Query) -> WrittenText:
         """A query with what each part of the model writes."""
-        return self.whole("what is written is torch's").written(query)
+        encoded = encode(self, query)
+        if query.kind == "pair" or (reason := self._refuse([encoded])):
+            return self.whole(reason if query.kind != "pair" else "of a pair").written(query)
+        from attnviz.models.light.written import Stack, StackedText
+
+        attention, embedded = self._attend_one(encoded), self.embed_parts(encoded.inputs)
+        stack = Stack(self.weights, self.shape, attention.main.stream, embedded)
+        return StackedText(attention, [stack], None)
 
     def head_arithmetic(self, query: Query, which: HeadPlace) -> HeadArithmetic:
         """The numbers of one head, from its layer's input to what it adds to it."""
@@ -175,23 +182,32 @@ class LightModel(LoadedModel, Predicting):
 
     def embed(self, inputs: Mapping[str, Sequence[int]]) -> NDArray[np.float32]:
         """The inputs of the first layer, shape (tokens, size)."""
+        return np.asarray(sum(self.embed_parts(inputs).values()))
+
+    def embed_parts(
+        self, inputs: Mapping[str, Sequence[int]]
+    ) -> dict[WriterKind, NDArray[np.float32]]:
+        """The inputs of the first layer by what they come from: they sum to the whole."""
         about, ids = self.architecture, np.asarray(inputs["input_ids"])
-        found = self.weights.rows(f"{about.words}.weight", ids)
+        words = self.weights.rows(f"{about.words}.weight", ids)
         if about.scaled:
-            found = found * np.float32(self.shape.size**0.5)
+            words = words * np.float32(self.shape.size**0.5)
         if about.types:
             types = np.asarray(inputs.get("token_type_ids", np.zeros_like(ids)))
-            found = found + self.weights.rows(f"{about.types}.weight", types)
+            words = words + self.weights.rows(f"{about.types}.weight", types)
+        parts = [np.zeros_like(words), words]
+        names: list[WriterKind] = ["bias", "embedding"]
         if about.positions:
-            first = self.offset
-            found = found + self.weights.rows(
-                f"{about.positions}.weight", np.arange(first, first + len(ids))
-            )
+            places = np.arange(self.offset, self.offset + len(ids))
+            parts.append(self.weights.rows(f"{about.positions}.weight", places))
+            names.append("position")
+        found = np.stack(parts)
         if about.embedding_norm:
-            found = normalise(self.weights, self.shape, about.embedding_norm, found)
+            whole = found.sum(axis=0)
+            found = normalise(self.weights, self.shape, about.embedding_norm, found, whole, 0)
         if about.projected and f"{about.projected}.weight" in self.weights:
-            found = linear_map(self.weights, about.projected, found)
-        return np.asarray(found)
+            found = linear_map(self.weights, about.projected, found, 0)
+        return dict(zip(names, found, strict=True))
 
 
 def open_light(

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -521,15 +522,29 @@ class RecordedText:
             slopes = torch.autograd.grad(
                 whole, leaves, ask, retain_graph=True, create_graph=True, allow_unused=True
             )
-            for writer in writers:
-                total = whole.new_zeros(())
-                for slope, value in self._parts_of(writer, slopes):
-                    if slope is not None:
-                        total = total + (slope * value.detach()).sum()
-                if total.requires_grad:
-                    yield torch.autograd.grad(total, ask, retain_graph=True)[0]
-                else:
-                    yield torch.zeros_like(whole)
+            # Writers of one leaf share a way: those of others would go along for nothing.
+            for _, some in groupby(writers, self._leaf_number):
+                total = torch.stack([self._total(writer, slopes, whole) for writer in some])
+                if not total.requires_grad:
+                    yield from torch.zeros((len(total), *whole.shape))
+                    continue
+                each = torch.eye(len(total), dtype=total.dtype, device=total.device)
+                yield from torch.autograd.grad(
+                    total, ask, each, retain_graph=True, is_grads_batched=True
+                )[0]
+
+    def _leaf_number(self, writer: int) -> tuple[str, str, str]:
+        """What writers of one leaf have in common."""
+        one = self.writers[writer]
+        return one.kind, one.stream, one.layer
+
+    def _total(self, writer: int, slopes: Sequence[Any], whole: Tensor) -> Tensor:
+        """The sum of a writer's leaves times their gradients."""
+        found = whole.new_zeros(())
+        for slope, value in self._parts_of(writer, slopes):
+            if slope is not None:
+                found = found + (slope * value.detach()).sum()
+        return found
 
     def _parts_of(self, writer: int, slopes: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
         """The gradients by a writer's leaves, with the leaves."""

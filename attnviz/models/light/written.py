@@ -94,11 +94,13 @@ class Stack:
         cross: str = "",
     ) -> None:
         self.weights, self.shape, self.stream, self.memory = weights, shape, stream, memory
-        self.embedded, self.cross = list(embedded.values()), cross
+        bias = embedded.get("bias", np.float32(0))  # of a norm of the embeddings
+        kinds = [kind for kind in embedded if kind != "bias"]
+        self.embedded, self.cross, self.bias = [embedded[kind] for kind in kinds], cross, bias
         self.run = RecordedPass(weights, shape)
         states = memory.states if memory else None
-        self.states: Numbers = self.run.run(sum(self.embedded), states)[0]
-        self.writers = [Writer("bias", stream), *(Writer(kind, stream) for kind in embedded)]
+        self.states: Numbers = self.run.run(sum(self.embedded) + bias, states)[0]
+        self.writers = [Writer("bias", stream), *(Writer(kind, stream) for kind in kinds)]
         self.first = list[int]()  # the number of each update's first writer
         for update in self.run.updates:
             self.first.append(len(self.writers))
@@ -160,7 +162,7 @@ class Stack:
 
     def _embedded(self) -> Numbers:
         parts = np.zeros((len(self.writers), *self.embedded[0].shape), self.embedded[0].dtype)
-        parts[1 : 1 + len(self.embedded)] = self.embedded
+        parts[0], parts[1 : 1 + len(self.embedded)] = self.bias, self.embedded
         return parts
 
     @property
@@ -184,7 +186,7 @@ class Stack:
         """The stream before an update if nothing of a writer were in it, every norm anew."""
         place = writer - 1
         stream = sum(one for number, one in enumerate(self.embedded) if number != place)
-        stream = np.zeros_like(self.embedded[0]) + stream
+        stream = np.zeros_like(self.embedded[0]) + self.bias + stream
         for update, first, fields in zip(
             self.run.updates[:until], self.first, self.written, strict=False
         ):
@@ -376,7 +378,7 @@ class StackedText:
         last = self.stacks[-1]
         updates = last.run.updates
         ends = [n for n, one in enumerate(updates) if one.attended is None]
-        streams = [sum(last.embedded[1:], last.embedded[0])]
+        streams = [sum(last.embedded) + last.bias]
         streams += [
             last.run.norm(u.layer, u.block.after, u.total) for u in map(updates.__getitem__, ends)
         ]

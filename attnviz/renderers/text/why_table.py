@@ -11,12 +11,13 @@ import numpy as np
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
-from attnviz.core.writers import LayersReport, LinkReport, WriterPart
+from attnviz.core.effects import HeadAt
+from attnviz.core.writers import LayersReport, LinkReport, WiringReport, WriterPart
 from attnviz.renderers import Display
 from attnviz.renderers.data.corpus_data import npz_bytes
 from attnviz.renderers.data.maps import report_json, tsv
 from attnviz.renderers.printable import all_digits, nats, printable, shorten, signed, two_digits
-from attnviz.renderers.text.console import introduction, render_parts, wrap_text
+from attnviz.renderers.text.console import introduction, more_note, render_parts, wrap_text
 
 WORDS = 6
 BAR = 16
@@ -212,3 +213,79 @@ def layers_tsv(report: LayersReport) -> str:
 def layers_json(report: LayersReport) -> str:
     """One document with every layer."""
     return report_json("layers", unit="logits above the mean of all choices", **asdict(report))
+
+
+WIRING_READING = (
+    "how far a head moves if its query, key or value cannot read what an earlier head wrote: share "
+    "of its attention, of a value the size of what its output loses; norms held at their statistics"
+)
+WIRE_STYLES = {"query": "blue", "key": "red", "value": "green"}
+
+
+def name_head(at: HeadAt, report: WiringReport) -> str:
+    """A head's name, with its stream where there are several."""
+    alone = len({one.stream for one in report.heads}) == 1
+    return f"{at.layer}.{at.head}" if alone else f"{at.stream} {at.layer}.{at.head}"
+
+
+def wiring_table(report: WiringReport, top: int, show: Display) -> str:
+    """The strongest pairs, a line each."""
+    parts = introduction(printable(report.caption), WIRING_READING, show.width)
+    wires = report.wires[:top]
+
+    def describe(at: HeadAt) -> str:
+        role = report.roles.get(at)
+        return printable(f"{name_head(at, report)} {role.label if role else ''}".rstrip())
+
+    heads = [f"{describe(one.head)} {one.side}" for one in wires]
+    writers = [describe(one.writer) for one in wires]
+    widths = [max([*map(cell_len, column), 0]) for column in (heads, writers)]
+    most = max((one.moved for one in wires), default=1.0) or 1.0
+    for one, head, writer in zip(wires, heads, writers, strict=True):
+        names = (set_cell_size(name, w) for name, w in zip((head, writer), widths, strict=True))
+        line = Text("  ←  ".join(names) + f"  {two_digits(one.moved)}", no_wrap=True)
+        if one.interval:
+            line.append(" {} to {}".format(*map(two_digits, one.interval)), "dim")
+        eighths = round(one.moved / most * BAR * 8)
+        line.append(
+            f"  {'█' * (eighths // 8)}{EIGHTHS[eighths % 8].strip()}", WIRE_STYLES[one.side]
+        )
+        parts.append(line)
+    parts += more_note(len(report.wires), top, show.width)
+    return render_parts(parts, show)
+
+
+def wiring_tsv(report: WiringReport) -> str:
+    """A line for each pair of heads and side."""
+    names = "stream layer head side writer_stream writer_layer writer_head moved low high"
+    lines: list[tuple[str, ...]] = [tuple(names.split())]
+    for one in report.wires:
+        head, writer = ((at.stream, at.layer, str(at.head)) for at in (one.head, one.writer))
+        ends = map(all_digits, one.interval or (math.nan, math.nan))
+        lines.append((*head, one.side, *writer, all_digits(one.moved), *ends))
+    return tsv(lines)
+
+
+def wiring_json(report: WiringReport) -> str:
+    """One document with every pair, and the clear role of each head."""
+    return report_json(
+        "wiring",
+        caption=report.caption,
+        texts=report.texts,
+        wires=[asdict(one) for one in report.wires],
+        roles=[{**asdict(at), "role": asdict(role)} for at, role in report.roles.items()],
+        notes=list(report.notes),
+        provenance=asdict(report.provenance),
+    )
+
+
+def wiring_npz(report: WiringReport) -> bytes:
+    """Arrays with an entry for each pair: "head" and "writer" by name, "side", "moved"."""
+    wires = report.wires
+    return npz_bytes(
+        head=np.array([name_head(one.head, report) for one in wires], dtype=str),
+        side=np.array([one.side for one in wires], dtype=str),
+        writer=np.array([name_head(one.writer, report) for one in wires], dtype=str),
+        moved=np.array([one.moved for one in wires]),
+        attnviz=np.array(f"[{wiring_json(report).rstrip()}]"),
+    )

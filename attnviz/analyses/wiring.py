@@ -1,0 +1,135 @@
+"""Which heads read which heads: what moves if a head cannot read what an earlier one wrote.
+
+A writer's part is taken out of a head's queries, keys or values with every norm's statistics held.
+The new weights are then softmax(s − s(·, b)), exact and cheap. (Path patching, Goldowsky-Dill 2023,
+runs the model again for each pair.)
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from attnviz.analyses.measures.intervals import means_over
+from attnviz.analyses.view import describe_run
+from attnviz.analyses.why import clear_roles, score_of, weigh
+from attnviz.core.effects import HeadAt
+from attnviz.core.notices import merge_notices
+from attnviz.core.writers import SIDES, HeadSides, Side, Wire, WiringReport, WrittenText
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from attnviz.core.attention_map import Attention
+    from attnviz.core.measures import Role
+
+    Numbers = NDArray[np.float64]
+
+Pair = tuple[HeadAt, Side, HeadAt]
+
+
+def stack_sides(text: WrittenText, places: list[HeadAt]) -> HeadSides:
+    """The sides of all heads of a layer, heads first."""
+    every = [text.sides(at) for at in places]
+    arrays = {
+        name: np.stack([getattr(one, name) for one in every])
+        for name in ("query", "key", "value", "visible", "position", "sink")
+        if getattr(every[0], name) is not None
+    }
+    return HeadSides(**arrays, factor=every[0].factor, cap=every[0].cap)
+
+
+def moved_by(
+    sides: HeadSides, scores: Numbers, weights: Numbers, side: Side, part: Numbers
+) -> Numbers:
+    """How far each head moves without a part (heads, positions, head size) of one side."""
+    if side == "value":
+        whole, lost = (np.linalg.norm(weights @ one, axis=(1, 2)) for one in (sides.value, part))
+        return np.asarray(np.divide(lost, whole, out=np.zeros(len(whole)), where=whole > 0))
+    if side == "query":
+        less = part @ np.swapaxes(sides.key, 1, 2)
+    else:
+        less = sides.query @ np.swapaxes(part, 1, 2)
+    moved = np.abs(weights - weigh(sides, scores - less * sides.factor)).sum(axis=-1) / 2
+    rows = sides.visible[0].sum(axis=-1) > 1
+    return np.asarray(moved[:, rows].mean(axis=-1) if rows.any() else np.zeros(len(moved)))
+
+
+def wires_of(text: WrittenText) -> dict[Pair, float]:
+    """How far each head moves without each earlier one, by head, side and writer."""
+    heads = {n: one for n, one in enumerate(text.writers) if one.kind == "head"}
+    found: dict[Pair, float] = {}
+    for item in text.attention.maps:
+        for layer in item.layers:
+            places = [HeadAt(item.stream, layer, head) for head in range(len(item.heads))]
+            sides = stack_sides(text, places)
+            scores = score_of(sides)
+            weights: Numbers = weigh(sides, scores)
+            # Another stream's heads may come before any layer; in its own only earlier ones do.
+            before = [n for n, one in heads.items()
+                      if one.stream != item.stream or int(one.layer) < int(layer)]  # fmt: skip
+            for side in SIDES:
+                parts = text.parts(item.stream, layer, side, before)
+                for number, part in zip(before, parts, strict=True):
+                    if not part.any():
+                        continue
+                    one = heads[number]
+                    writer = HeadAt(one.stream, one.layer, one.head or 0)
+                    moved = moved_by(sides, scores, weights, side, part)
+                    found |= {
+                        (at, side, writer): float(n) for at, n in zip(places, moved, strict=True)
+                    }
+    return found
+
+
+class WiringStudy:
+    """The wiring over texts, each of which counts the same."""
+
+    def __init__(self) -> None:
+        self.texts = 0
+        self.first: Attention | None = None
+        self._moved: dict[Pair, list[float]] = defaultdict(list)
+        self._roles: dict[HeadAt, dict[str, list[Role]]] = defaultdict(lambda: defaultdict(list))
+        self._notes: tuple[str, ...] = ()
+
+    def add(self, text: WrittenText) -> None:
+        """Take in one more text."""
+        self.first = self.first or text.attention
+        self.texts += 1
+        self._notes = merge_notices((*self._notes, *text.attention.provenance.notes))
+        for pair, moved in wires_of(text).items():
+            self._moved[pair].append(moved)
+        for at, role in clear_roles(text.attention).items():
+            self._roles[at][role.name].append(role)
+
+    def report(self) -> WiringReport:
+        """Every pair, the strongest first, with 95 % intervals over several texts."""
+        assert self.first is not None
+        wires = []
+        for (head, side, writer), moved in self._moved.items():
+            _, mean, low, high = means_over(np.array(moved))
+            ends = (float(low), float(high)) if self.texts > 1 else None
+            wires.append(Wire(head, side, writer, float(mean), ends))
+        attention = self.first
+        many = f" · mean over {self.texts} texts" if self.texts > 1 else ""
+        roles = {}
+        for at, named in self._roles.items():
+            often = max(named.values(), key=len)
+            if 2 * len(often) >= self.texts:
+                roles[at] = max(often, key=lambda one: one.share)
+        return WiringReport(
+            caption=f"{describe_run(attention, attention.main)}{many}",
+            wires=tuple(sorted(wires, key=lambda one: -one.moved)),
+            heads=tuple(
+                HeadAt(item.stream, layer, head)
+                for item in attention.maps
+                for layer in item.layers
+                for head in range(len(item.heads))
+            ),
+            roles=roles,
+            texts=self.texts,
+            notes=self._notes,
+            provenance=attention.provenance,
+        )

@@ -1,0 +1,138 @@
+"""The wiring of a model: heads as dots in their layers, what they read as lines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.patches import PathPatch
+from matplotlib.path import Path
+
+from attnviz.core.effects import HeadAt
+from attnviz.core.writers import Side, WiringReport
+from attnviz.renderers.colors import FAINT, INK, NO_ROLE, ROLE_COLORS, Color
+from attnviz.renderers.figures.canvas import EDGE, Canvas, page_with_room
+from attnviz.renderers.figures.figure import (
+    NOTE_SIZE,
+    SMALLEST,
+    TEXT_SIZE,
+    ink,
+    line_height,
+    own_settings,
+    page_width,
+    points,
+)
+from attnviz.renderers.printable import printable
+
+MOST = 8, 14
+"""Lines of each side, the strongest ones: of a model of at most 24 heads, of a larger one."""
+LEAST = 0.02
+"""Weaker ones are not drawn."""
+COLORS: dict[Side, Color] = {"query": (0, 114, 178), "key": (213, 94, 0), "value": (0, 158, 115)}
+"""Okabe and Ito's blue, vermilion and bluish green (2008)."""
+READING = "a line: the head at its right end reads what the one at its left end wrote"
+_WIDTH, _WIDEST = 1500, 12.0
+
+
+@own_settings()
+def wiring_picture(report: WiringReport) -> Figure:
+    """Layers from left to right, in each its heads; the strongest lines, three colours."""
+    width, line = page_width(_WIDTH, EDGE), line_height(TEXT_SIZE)
+    most = MOST[len(report.heads) > 24]
+    # Of each side: what a value loses is no share of attention, so that they have two scales.
+    every = [[one for one in report.wires if one.side == side][:most] for side in COLORS]
+    wires = sorted((w for own in every for w in own if w.moved >= LEAST), key=lambda w: -w.moved)
+    columns = _columns(report)
+    tallest = max(len(heads) for _, heads in columns)
+    step = min(max(2.6 * points(TEXT_SIZE), 720 / tallest), 4.4 * points(TEXT_SIZE))
+    notes = [
+        f"{len(wires)} of {len(report.wires):,} pairs, the strongest of each side; width: "
+        "the share of attention that moves without it, or of the output's size that a value loses",
+    ]
+    words = [role.label for role in report.roles.values()]
+    room = width, step * tallest + 3.4 * line + EDGE
+    canvas, top = page_with_room(report.caption, READING, words, notes, room)
+    wired = {at for one in wires for at in (one.head, one.writer)}
+    named = {report.roles[at].label: report.roles[at].name for at in report.heads
+             if at in wired and at in report.roles}  # fmt: skip
+    _legend(canvas, EDGE, top + 0.4 * line, named)
+    top += 3 * line
+    apart = width / len(columns)
+    places: dict[HeadAt, tuple[float, float]] = {}
+    for number, (title, heads) in enumerate(columns):
+        x = EDGE + (number + 0.42) * apart
+        canvas.text(x, top - 1.0 * line, title, NOTE_SIZE, FAINT, align="center")
+        first = top + (tallest - len(heads)) * step / 2
+        for row, at in enumerate(heads):
+            places[at] = x, first + (row + 0.5) * step
+    for one in reversed(wires):
+        start, end = places[one.writer], places[one.head]
+        lift = (tuple(COLORS).index(one.side) - 1) * 5
+        _line(canvas, start, (end[0], end[1] + lift), one.moved, COLORS[one.side])
+    _dots(canvas, report, places, wired, apart)
+    return canvas.figure
+
+
+def _columns(report: WiringReport) -> list[tuple[str, list[HeadAt]]]:
+    """Each layer's title and heads: an encoder before a decoder, whose cross-attention follows."""
+    streams = list(dict.fromkeys(at.stream for at in report.heads))
+    streams.sort(key=lambda name: name != "encoder")
+    own = [name for name in streams if name != "cross"]
+    found = []
+    for stream in own:
+        both = (stream, "cross") if "cross" in streams and stream == own[-1] else (stream,)
+        layers = dict.fromkeys(at.layer for at in report.heads if at.stream == stream)
+        for layer in layers:
+            for name in both:
+                heads = [at for at in report.heads if (at.stream, at.layer) == (name, layer)]
+                title = f"layer {layer}" if len(streams) == 1 else f"{name} {layer}"
+                found.append((title, heads))
+    return found
+
+
+def _line(
+    canvas: Canvas, start: tuple[float, float], end: tuple[float, float], moved: float, color: Color
+) -> None:
+    middle = (start[0] + end[0]) / 2
+    path = Path(
+        [start, (middle, start[1]), (middle, end[1]), end],
+        [Path.MOVETO, Path.CURVE4, Path.CURVE4, Path.CURVE4],
+    )
+    looks = {"linewidth": max(_WIDEST * moved, 0.5), "capstyle": "round", "alpha": 0.62}
+    canvas.axes.add_patch(PathPatch(path, facecolor="none", edgecolor=ink(color), **looks))
+
+
+def _dots(
+    canvas: Canvas,
+    report: WiringReport,
+    places: Mapping[HeadAt, tuple[float, float]],
+    wired: set[HeadAt],
+    apart: float,
+) -> None:
+    """A dot a head, in its role's colour; its name, and its role if there is room."""
+    for at, (x, y) in places.items():
+        role = report.roles.get(at)
+        color = ROLE_COLORS.get(role.name, NO_ROLE) if role else NO_ROLE
+        size = 64 if at in wired else 16
+        rim = {"linewidths": 0.8, "edgecolors": "white"}
+        canvas.axes.scatter([x], [y], s=size, color=ink(color), zorder=3, **rim)  # type: ignore[arg-type]
+        if at not in wired:
+            continue
+        name = f"{at.layer}.{at.head}"
+        label = f"{name} {printable(role.label)}" if role else name
+        label = label if canvas.face.width(label, SMALLEST) < 0.9 * apart else name
+        canvas.text(x, y - points(TEXT_SIZE) * 0.85, label, SMALLEST, INK, align="center")
+
+
+def _legend(canvas: Canvas, left: float, y: float, roles: Mapping[str, str]) -> None:
+    """The colours of lines, then those of roles, by label."""
+    for side, color in COLORS.items():
+        canvas.strokes(np.array([[(left, y), (left + 36, y)]]), color, 4.0)
+        left += 46 + canvas.text(left + 46, y, f"into its {side}", NOTE_SIZE, INK) + 26
+    for label, name in roles.items():
+        wide = canvas.face.width(label, NOTE_SIZE)
+        if left + wide + 60 > canvas.axes.get_xlim()[1] - EDGE:
+            break
+        canvas.axes.scatter([left + 8], [y], s=48, color=ink(ROLE_COLORS.get(name, NO_ROLE)))
+        left += 22 + canvas.text(left + 22, y, label, NOTE_SIZE, INK) + 20
