@@ -54,6 +54,7 @@ USUAL: dict[str, tuple[Any, ...]] = {
     "load": ("no.npz",),
     "steps": (TEXT,),
     "why": (TEXT,),
+    "wiring": (TEXT,),
     "watch": (torch.nn.MultiheadAttention(4, 2),),
 }
 FAST = ("from_dict", "from_numpy", "load", "watch", "attend", "history", "lesson")

@@ -20,10 +20,9 @@ from attnviz.analyses.measures.intervals import means_over
 from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.core.effects import HeadAt
 from attnviz.core.errors import AttentionError
-from attnviz.core.measures import Role
+from attnviz.core.measures import Argument, Role
 from attnviz.core.notices import merge_notices
 from attnviz.core.writers import (
-    Argument,
     HeadSides,
     Knockout,
     LayerRow,
@@ -59,18 +58,17 @@ def score_of(sides: HeadSides) -> Numbers:
     return found if sides.position is None else found + sides.position
 
 
-def weigh(sides: HeadSides, scores: Numbers) -> Numbers:
+def weigh(sides: HeadSides, scores: Any) -> Any:
     """The weights that scores (…, keys) become in rows with the same visible keys."""
     if sides.cap:
         scores = sides.cap * np.tanh(scores / sides.cap)
-    scores = np.where(sides.visible, scores, -np.inf)
-    sinks = np.full((1, 1), -np.inf) if sides.sink is None else sides.sink
+    scores = np.where(sides.visible, scores, scores.dtype.type(-np.inf))
+    sinks = np.full((1, 1), -np.inf, scores.dtype) if sides.sink is None else sides.sink
     highest = np.maximum(scores.max(axis=-1), sinks.max(axis=-1))[..., None]
     highest = np.where(np.isfinite(highest), highest, 0)
     shares = np.exp(scores - highest)
     total = shares.sum(axis=-1, keepdims=True) + np.exp(sinks - highest).sum(-1, keepdims=True)
-    found: Numbers = shares / np.where(total > 0, total, 1)
-    return found
+    return shares / np.where(total > 0, total, 1)
 
 
 def contrast_of(sides: HeadSides, query: int, key: int, against: int | None = None) -> Numbers:

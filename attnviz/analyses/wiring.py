@@ -8,7 +8,7 @@ runs the model again for each pair.)
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -41,9 +41,7 @@ def stack_sides(text: WrittenText, places: list[HeadAt]) -> HeadSides:
     return HeadSides(**arrays, factor=every[0].factor, cap=every[0].cap)
 
 
-def moved_by(
-    sides: HeadSides, scores: Numbers, weights: Numbers, side: Side, part: Numbers
-) -> Numbers:
+def moved_by(sides: HeadSides, scores: Any, weights: Any, side: Side, part: Any) -> Numbers:
     """How far each head moves without a part (heads, positions, head size) of one side."""
     if side == "value":
         whole, lost = (np.linalg.norm(weights @ one, axis=(1, 2)) for one in (sides.value, part))
@@ -52,7 +50,9 @@ def moved_by(
         less = part @ np.swapaxes(sides.key, 1, 2)
     else:
         less = sides.query @ np.swapaxes(part, 1, 2)
-    moved = np.abs(weights - weigh(sides, scores - less * sides.factor)).sum(axis=-1) / 2
+    moved = (
+        np.abs(weights - weigh(sides, scores - less * np.float32(sides.factor))).sum(axis=-1) / 2
+    )
     rows = sides.visible[0].sum(axis=-1) > 1
     return np.asarray(moved[:, rows].mean(axis=-1) if rows.any() else np.zeros(len(moved)))
 
@@ -65,8 +65,9 @@ def wires_of(text: WrittenText) -> dict[Pair, float]:
         for layer in item.layers:
             places = [HeadAt(item.stream, layer, head) for head in range(len(item.heads))]
             sides = stack_sides(text, places)
-            scores = score_of(sides)
-            weights: Numbers = weigh(sides, scores)
+            # Shares that move need no double precision, and there are writers × heads × cells.
+            scores = score_of(sides).astype(np.float32)
+            weights = weigh(sides, scores)
             # Another stream's heads may come before any layer; in its own only earlier ones do.
             before = [n for n, one in heads.items()
                       if one.stream != item.stream or int(one.layer) < int(layer)]  # fmt: skip

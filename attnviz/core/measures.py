@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from attnviz.core.attention_map import AttentionMap, Provenance
     from attnviz.core.registry import RoleKind
-    from attnviz.core.writers import Argument
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,6 +70,14 @@ class Role:
     def lift(self) -> float:
         """How far from uniform attention (0) to nothing else (1) the share lies."""
         return (self.share - self.uniform) / (1 - self.uniform) if self.uniform < 1 else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """A token that a link argues for or against: what it adds to its logit above the mean."""
+
+    token: str
+    logit: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from attnviz.core.effects import HeadAt
+from attnviz.core.measures import Argument
 
 if TYPE_CHECKING:
     import numpy as np
@@ -171,14 +172,6 @@ class Knockout:
     writer: str
     expected: float
     measured: float
-
-
-@dataclass(frozen=True, slots=True)
-class Argument:
-    """A token that a link argues for or against: what it adds to its logit above the mean."""
-
-    token: str
-    logit: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ RUNS: dict[str, tuple[Any, ...]] = {
     "compare": ("compare", TEXT, "The dog sat", *OWN),
     "lenses": ("lenses", TEXT),
     "why": ("why", TEXT),
+    "wiring": ("wiring", TEXT),
     "ablate": ("ablate", TEXT, "Le chat", "--head", "0.0"),
     "align": ("align", ROOT / "sample_inputs" / "pairs.tsv"),
     "steps": ("steps",),

@@ -378,7 +378,7 @@ class StackedText:
         last = self.stacks[-1]
         updates = last.run.updates
         ends = [n for n, one in enumerate(updates) if one.attended is None]
-        streams = [sum(last.embedded) + last.bias]
+        streams: list[Numbers] = [np.sum(last.embedded, axis=0) + last.bias]
         streams += [
             last.run.norm(u.layer, u.block.after, u.total) for u in map(updates.__getitem__, ends)
         ]

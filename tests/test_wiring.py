@@ -1,0 +1,146 @@
+"""Which heads read which heads: a circuit by construction, knockouts, and what is written."""
+
+import json
+
+import numpy as np
+import pytest
+
+import attnviz
+from attnviz.analyses.effects.links import rank_correlation
+from attnviz.analyses.why import score_of, weigh
+from attnviz.analyses.wiring import wires_of
+from attnviz.core.effects import HeadAt
+from attnviz.core.query import Query
+from attnviz.models.pocket.translator import load_pocket
+from attnviz.models.pocket_lm.language_model import load_pocket_lm
+from tests.hugging_face.test_minilm import MINILM
+from tests.invoke import attnviz as run
+from tests.test_why import TEXT, induction
+
+LM = ("--model", "pocket-lm")
+SENTENCES = [line for line in open("sample_inputs/sentences.txt", encoding="utf-8") if line.strip()]
+
+
+def test_a_circuit_by_construction_has_one_wire():
+    found = wires_of(induction())
+    moved = {pair: share for pair, share in found.items() if share > 1e-6}
+    (pair,) = moved
+    assert pair == (HeadAt("causal", "1", 0), "key", HeadAt("causal", "0", 0))
+    # Of the rows only the last has a key that it looks for: all but an even share moves away.
+    assert moved[pair] == pytest.approx((1 - 1 / 5) / 4, abs=1e-3)
+
+
+def knocked_out(text, at, side, writer):
+    """The attention that moves if a writer is taken away and every norm is computed anew."""
+    sides = text.sides(at)
+    new = text.without(at, side, writer).astype(np.float64)
+    query, key = (new, sides.key) if side == "query" else (sides.query, new)
+    weights = weigh(sides, score_of(sides))
+    moved = np.abs(weights - weigh(sides, query @ key.T * sides.factor)).sum(axis=-1) / 2
+    return moved[sides.visible.sum(axis=-1) > 1].mean()
+
+
+@pytest.mark.parametrize("name", ["pocket", "pocket-lm", "minilm"])
+def test_the_closed_form_ranks_pairs_as_knockouts_do(name):
+    """Fifty texts, of each the pairs of a layer, a side and a writer drawn by chance."""
+    loaders = {"pocket": load_pocket, "pocket-lm": load_pocket_lm}
+    if name == "minilm":
+        from attnviz.core.options import Origin
+        from attnviz.models.open import open_source
+
+        source = open_source(Origin(model=str(MINILM)), "self")
+    else:
+        source = loaders[name]()
+    drawn = np.random.default_rng(0)
+    expected, measured = [], []
+    for line in (SENTENCES * 50)[:50]:
+        text = source.written(Query(line.strip()))
+        heads = [n for n, one in enumerate(text.writers) if one.kind == "head"]
+        layers = text.attention.main.layers
+        found = draw_pairs(text, drawn, heads, layers)
+        expected += [one for one, _ in found]
+        measured += [one for _, one in found]
+    assert len(expected) >= 150
+    assert rank_correlation(np.array(expected), np.array(measured)) >= 0.95
+
+
+def draw_pairs(text, drawn, heads, layers):
+    """Four pairs of a text: what the closed form says, and the knockout."""
+    found = []
+    for _ in range(4):
+        layer = str(drawn.integers(1, len(layers)))
+        before = [n for n in heads if int(text.writers[n].layer) < int(layer)]
+        writer, head = (
+            int(drawn.choice(before)),
+            int(drawn.integers(len(text.attention.main.heads))),
+        )
+        side = ("query", "key")[drawn.integers(2)]
+        at = HeadAt(text.attention.main.stream, layer, head)
+        (part,) = text.parts(at.stream, layer, side, [writer])
+        sides = text.sides(at)
+        own = part[head].astype(np.float64)
+        lost = own @ sides.key.T if side == "query" else sides.query @ own.T
+        scores = score_of(sides)
+        moved = (
+            np.abs(weigh(sides, scores) - weigh(sides, scores - lost * sides.factor)).sum(-1) / 2
+        )
+        rows = sides.visible.sum(axis=-1) > 1
+        found.append((float(moved[rows].mean()), float(knocked_out(text, at, side, writer))))
+    return found
+
+
+def test_the_induction_head_reads_the_previous_token_head():
+    report = attnviz.wiring(TEXT, model="pocket-lm").value
+    keys = [one for one in report.wires if one.side == "key"]
+    assert (keys[0].head, keys[0].writer) == (HeadAt("causal", "2", 3), HeadAt("causal", "1", 1))
+    assert report.roles[HeadAt("causal", "1", 1)].name == "previous-token"
+
+
+def test_every_form_holds_the_same_pairs(tmp_path):
+    table = run("wiring", TEXT, *LM, "--top", 3)
+    assert table.status == 0
+    assert "2.3 key                   ←  1.1 previous-token  .43" in table.text
+    document = run("wiring", TEXT, *LM, "-f", "json").json()
+    rows = run("wiring", TEXT, *LM, "-f", "tsv").rows[1:]
+    assert [float(row[7]) for row in rows] == [one["moved"] for one in document["wires"]]
+    assert run("wiring", TEXT, *LM, "-o", tmp_path / "w.npz").status == 0
+    arrays = np.load(tmp_path / "w.npz")
+    assert arrays["moved"].tolist() == [one["moved"] for one in document["wires"]]
+    assert json.loads(str(arrays["attnviz"]))[0]["kind"] == "wiring"
+
+
+def test_texts_give_means_with_intervals():
+    texts = [TEXT, "The king saw the queen. The king saw"]
+    report = attnviz.wiring(texts, model="pocket-lm").value
+    single = [attnviz.wiring(text, model="pocket-lm").value for text in texts]
+    one = report.wires[0]
+    values = [
+        next(
+            other.moved
+            for other in own.wires
+            if (other.head, other.side, other.writer) == (one.head, one.side, one.writer)
+        )
+        for own in single
+    ]
+    assert one.moved == pytest.approx(np.mean(values))
+    assert one.interval[0] <= one.moved <= one.interval[1]
+
+
+def test_a_picture_has_a_dot_a_head_and_lines_in_three_colours(tmp_path):
+    file = tmp_path / "w.svg"
+    pair = ("The red car is fast.", "La voiture rouge est rapide.")
+    assert run("wiring", *pair, "--plot", file).status == 0
+    drawn = file.read_text()
+    for word in ("encoder 0", "cross 3", "into its key", "42 of 3,672 pairs"):
+        assert word in drawn
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("a b c", "--mechanism", "rotary"), "unknown option '--mechanism'"),
+        (("--input", "nothing.txt"), "nothing.txt"),
+    ],
+)
+def test_mistakes_get_one_line(arguments, says):
+    assert says in run("wiring", *arguments).mistake
