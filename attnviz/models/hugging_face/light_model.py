@@ -7,7 +7,7 @@ which loads the same checkpoint then.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -27,7 +27,7 @@ from attnviz.models.hugging_face.capture.region import Region
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery, encode
 from attnviz.models.hugging_face.inputs.light_tokenizer import load_light_tokenizer
 from attnviz.models.hugging_face.load.checkpoint import Checkpoint, check_folder
-from attnviz.models.hugging_face.load.family import UNLIMITED
+from attnviz.models.hugging_face.load.family import UNLIMITED, Family
 from attnviz.models.hugging_face.load.locate import display_name, locate
 from attnviz.models.hugging_face.load.tasks import SUFFIXES
 from attnviz.models.hugging_face.loaded_model import LoadedModel
@@ -59,18 +59,34 @@ MOST_WORK = 1e11
 has started: 300 sentences for a MiniLM on one core."""
 
 
+@dataclass(slots=True)
+class WholeModel:
+    """The same model of transformers, loaded at the first question that numpy does not answer."""
+
+    load: Callable[[], Any]
+    forced: bool  # whether torch may not answer instead
+    model: Any = None
+
+    def __call__(self, reason: str) -> Any:
+        """The model, asked for a reason."""
+        if self.forced:
+            raise UsageError(f"--arithmetic light cannot do this, since {reason}: leave it out")
+        if self.model is None:
+            explain(f"torch calculates, since {reason}")
+            self.model = self.load()
+        return self.model
+
+
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class LightModel(LoadedModel, Predicting):
     """A pretrained text model that numpy runs, for queries of the kinds "self" and "pair"."""
 
-    forced: bool  # whether torch may not answer instead
-    load_whole: Callable[[], HuggingFaceModel]
+    whole: WholeModel
     architecture: Architecture
     shape: Shape
     weights: CheckpointWeights
     numbers: int  # of weights
     offset: int  # unused positions before the first
-    _whole: list[HuggingFaceModel] = field(default_factory=list, init=False, repr=False)
 
     def attend(
         self, queries: Sequence[Query], *, batch_size: int | None = None
@@ -100,32 +116,21 @@ class LightModel(LoadedModel, Predicting):
             raise UsageError("a sentence pair is seen through --lens raw, rollout or flow only")
         encoded = encode(self, query)
         if reason := self._refuse([encoded]):
-            return self.whole(reason).values(query)
+            found: ValueVectors = self.whole(reason).values(query)
+            return found
         seen = list[Attended]()
         attention = self._attend_one(encoded, seen)
-        block = self.shape.attention
-        products = []
-        for one in seen:
-            matrix = self.weights[f"{one.name}.{block.maps[3]}.weight"]
-            products.append(inner_products(one.value, matrix.T))
-        return ValueVectors(attention, (np.stack(products),), projected=True)
+        return value_vectors(self.weights, self.shape, attention, seen)
 
     def experiment(self, query: Query, wanted: str | None = None) -> ModelExperiment:
         """The model and a query, to run with parts of the model switched off."""
-        return self.whole("effects and gradients are torch's").experiment(query, wanted)
+        whole: HuggingFaceModel = self.whole("effects and gradients are torch's")
+        return whole.experiment(query, wanted)
 
     def head_arithmetic(self, query: Query, which: HeadPlace) -> HeadArithmetic:
         """The numbers of one head, from its layer's input to what it adds to it."""
-        return self.whole("each step of a head is torch's").head_arithmetic(query, which)
-
-    def whole(self, reason: str) -> HuggingFaceModel:
-        """The same model, loaded by transformers for a reason."""
-        if self.forced:
-            raise UsageError(f"--arithmetic light cannot do this, since {reason}: leave it out")
-        if not self._whole:
-            explain(f"torch calculates, since {reason}")
-            self._whole.append(self.load_whole())
-        return self._whole[0]
+        whole: HuggingFaceModel = self.whole("each step of a head is torch's")
+        return whole.head_arithmetic(query, which)
 
     def _encode(self, query: Query) -> EncodedQuery | InputError:
         try:
@@ -189,6 +194,70 @@ class LightModel(LoadedModel, Predicting):
         return np.asarray(found)
 
 
+def value_vectors(
+    weights: CheckpointWeights, shape: Shape, attention: Attention, seen: Sequence[Attended]
+) -> ValueVectors:
+    """What each head adds for each token, of the attentions of one pass."""
+    block, products = shape.attention, []
+    for number, one in enumerate(seen):
+        matrix = weights[f"{one.name}.{block.maps[3]}.weight"].T
+        if block.scale:
+            matrix = matrix * weights[f"{shape.layer.format(number)}.{block.scale}"]
+        products.append(inner_products(one.value, matrix))
+    return ValueVectors(attention, (np.stack(products),), projected=True)
+
+
+@dataclass(frozen=True, slots=True)
+class LightCheckpoint:
+    """A folder whose weights the network inside runs."""
+
+    folder: Path
+    stored: Checkpoint
+    architecture: Architecture
+    shape: Shape
+    weights: CheckpointWeights
+
+    @property
+    def kind(self) -> str:
+        """The architecture, as its configuration calls it."""
+        return str(self.stored.config["model_type"])
+
+
+def open_checkpoint(
+    origin: Origin, name: str, needs: Mapping[str, bool], *, of_pictures: bool = False
+) -> LightCheckpoint:
+    """A checkpoint that numpy runs, unless one of the needs is there; each says why.
+
+    Raises:
+        UnknownArchitecture: why transformers has to load it.
+        ModelError: it cannot be loaded at all.
+    """
+    needs = {
+        f"--device {origin.device} asks for torch": origin.device not in ("auto", "cpu"),
+        f"--dtype {origin.dtype} asks for torch": origin.dtype not in (None, "float32"),
+        "--device-map asks for torch": origin.device_map is not None,
+        "an adapter is to be merged": origin.adapter is not None,
+        "--generate and --chat need torch": origin.generate is not None or origin.chat,
+        **needs,
+    }
+    for reason, needed in needs.items():
+        if needed:
+            raise UnknownArchitecture(reason)
+    folder = locate(name, origin.revision, allow_code=origin.allow_code)
+    checkpoint = check_folder(folder, allow_pickle=origin.allow_pickle)
+    config, kind = dict(checkpoint.config), checkpoint.config["model_type"]
+    about = ARCHITECTURES.get(kind)
+    if about is None or of_pictures != bool(about.keys.get("patch")):
+        raise UnknownArchitecture(f"the network inside has no architecture '{kind}'")
+    if checkpoint.pickled or checkpoint.numbers > MOST_NUMBERS:
+        reason = "are a pickle" if checkpoint.pickled else f"are {checkpoint.numbers:,}"
+        raise UnknownArchitecture(f"its weights {reason}")
+    shape = about.shape_of(config)
+    weights = CheckpointWeights(checkpoint.files, about, shape)
+    weights.check(about.expected(config, shape))
+    return LightCheckpoint(folder, checkpoint, about, shape, weights)
+
+
 def open_light(
     origin: Origin,
     name: str,
@@ -205,52 +274,34 @@ def open_light(
     """
     needs = {
         "gradients and effects need torch": with_head,
-        f"--device {origin.device} asks for torch": origin.device not in ("auto", "cpu"),
-        f"--dtype {origin.dtype} asks for torch": origin.dtype not in (None, "float32"),
-        "--device-map asks for torch": origin.device_map is not None,
-        "an adapter is to be merged": origin.adapter is not None,
-        "--generate and --chat need torch": origin.generate is not None or origin.chat,
         "parts and blocks of a text need torch": not region.is_default,
         "--channels asks for torch": region.channels != "mean",
     }
-    for reason, needed in needs.items():
-        if needed:
-            raise UnknownArchitecture(reason)
-    folder = locate(name, origin.revision, allow_code=origin.allow_code)
-    checkpoint = check_folder(folder, allow_pickle=origin.allow_pickle)
-    config, kind = dict(checkpoint.config), checkpoint.config["model_type"]
-    about = ARCHITECTURES.get(kind)
-    if about is None:
-        raise UnknownArchitecture(f"the network inside has no architecture '{kind}'")
+    found = open_checkpoint(origin, name, needs)
+    about, shape, config = found.architecture, found.shape, found.stored.config
     if any(one.endswith(tuple(SUFFIXES)) for one in config.get("architectures") or ()):
         raise UnknownArchitecture("a classifier's decision is wanted too")
-    if checkpoint.pickled or checkpoint.numbers > MOST_NUMBERS:
-        reason = "are a pickle" if checkpoint.pickled else f"are {checkpoint.numbers:,}"
-        raise UnknownArchitecture(f"its weights {reason}")
-    shape = about.shape_of(config)
-    weights = CheckpointWeights(checkpoint.files, about, shape)
-    weights.check(about.expected(config, shape))
-    tokenizer = load_light_tokenizer(folder, about.tokenizer)
+    tokenizer = load_light_tokenizer(found.folder, about.tokenizer)
     if not about.types and "token_type_ids" in tokenizer.names and about.tokenizer[:4] == "GPT2":
         raise UnknownArchitecture("its tokenizer gives types of tokens")
     padding = config.get("pad_token_id", 1)
     if about.offset is None and not isinstance(padding, int):
         raise UnknownArchitecture("its padding has no number")
     offset = padding + 1 if about.offset is None else about.offset
+    family: Family = "decoder-only" if shape.causal else "encoder-only"
     return LightModel(
         name=name,
-        model=SimpleNamespace(config=SimpleNamespace(model_type=kind)),
+        model=SimpleNamespace(config=SimpleNamespace(model_type=found.kind)),
         tokenizer=tokenizer,
-        family="decoder-only" if shape.causal else "encoder-only",
+        family=family,
         limit=_limit(config, tokenizer.model_max_length, 0 if about.offset is not None else offset),
-        provenance=_describe(name, folder, checkpoint, about.model, causal=shape.causal),
+        provenance=describe_light(name, found, about.model, family=family),
         region=region,
-        forced=origin.arithmetic == "light",
-        load_whole=load_whole,
+        whole=WholeModel(load_whole, origin.arithmetic == "light"),
         architecture=about,
         shape=shape,
-        weights=weights,
-        numbers=checkpoint.numbers,
+        weights=found.weights,
+        numbers=found.stored.numbers,
         offset=offset,
     )
 
@@ -265,18 +316,18 @@ def _limit(config: Mapping[str, Any], most: Any, reserved: int) -> int | None:
     return min((int(one) for one in limits if 0 < one < UNLIMITED), default=None)
 
 
-def _describe(
-    name: str, folder: Path, checkpoint: Checkpoint, model: str, *, causal: bool
-) -> Provenance:
-    called = display_name(name, checkpoint.config)
+def describe_light(name: str, found: LightCheckpoint, model: str, **more: str) -> Provenance:
+    """The provenance of what a checkpoint answers, as transformers' class of that name."""
+    called = display_name(name, found.stored.config)
+    folder = found.folder
     settings = {
         "folder": None if called == name else name,
         "revision": folder.name if folder.parent.name == "snapshots" else None,
-        "stored_as": ", ".join(checkpoint.dtypes) or None,
+        "stored_as": ", ".join(found.stored.dtypes) or None,
         "architecture": model,
-        "model_type": checkpoint.config["model_type"],
+        "model_type": found.kind,
         "attention": ROUTE,
-        "family": "decoder-only" if causal else "encoder-only",
+        **more,
     }
     return Provenance(
         source="hugging face",

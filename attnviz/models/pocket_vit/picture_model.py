@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -19,7 +18,7 @@ from attnviz.mechanisms.arrays import Array, to_numpy
 from attnviz.models.hugging_face.load.tasks import describe_classes
 from attnviz.models.hugging_face.outputs import chosen_class
 from attnviz.models.hugging_face.vision.pictures import SIDE, over_patches, picture_of
-from attnviz.models.light.architectures import VIT, with_prefix
+from attnviz.models.light.architectures import VIT, VIT_ROW, with_prefix
 from attnviz.models.light.network import (
     Shape,
     Watch,
@@ -51,16 +50,7 @@ EMBEDDINGS = "vit.embeddings"
 
 def vision_shape(config: Mapping[str, Any]) -> Shape:
     """The shape that a configuration of ViT asks for, for weights with their head."""
-    shape = replace(
-        VIT,
-        size=config["hidden_size"],
-        heads=config["num_attention_heads"],
-        inner=config["intermediate_size"],
-        layers=config["num_hidden_layers"],
-        side=config["image_size"],
-        patch=config["patch_size"],
-    )
-    return with_prefix(shape, "vit")
+    return with_prefix(VIT_ROW.shape_of(config), VIT_ROW.prefix)
 
 
 class PicturePocket(StoredModel):
