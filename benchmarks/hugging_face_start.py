@@ -1,9 +1,9 @@
 """A checkpoint's attention from a cold start: attnviz against the shortest hand-written script.
 
 Both run as processes of their own, in turns, over the same text or picture: MiniLM, and random
-checkpoints of the sizes of BERT-base, GPT-2 and DINOv2 small, or a folder of the real one. Run it as
-a script; it prints medians over turns and their ratios, in wall time and in the processor's own, and
-the most memory beside the size of the file. It asserts nothing.
+checkpoints of the sizes of BERT-base, GPT-2 and DINOv2 small, or a folder of the real one. Run it
+as a script; it prints medians over turns and their ratios, in wall time and in the processor's own,
+and the most memory beside the size of the file. It asserts nothing.
 
     python benchmarks/hugging_face_start.py [TURNS [DINOV2_FOLDER]]
 """

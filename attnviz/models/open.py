@@ -16,10 +16,6 @@ from attnviz.models import Source
 
 if TYPE_CHECKING:
     from attnviz.models.hugging_face.capture.region import Region
-    from attnviz.models.hugging_face.light_model import LightModel
-    from attnviz.models.hugging_face.light_vision import LightVisionModel
-    from attnviz.models.hugging_face.text_model import HuggingFaceModel
-    from attnviz.models.hugging_face.vision.vision import VisionModel
 
 POCKET = "pocket"
 SHIPPED = {
@@ -227,14 +223,14 @@ def open_source(origin: Origin, kind: SourceKind, *, with_head: bool = False) ->
 
         check_torch(origin, "pictures with a text")
         return load_picture_text_model(name, generate=origin.generate, **loading_of(origin))
-    load_whole = partial(_load_vision if kind == "picture" else _load_by_transformers, origin)
+    load_whole = partial(_load_by_transformers, origin, kind)
     found = _open_in_numpy(origin, name, kind, load_whole, with_head=with_head)
     return found or load_whole(with_head=with_head)
 
 
 def _open_in_numpy(
     origin: Origin, name: str | InMemoryModel, kind: SourceKind, whole: Any, *, with_head: bool
-) -> Source | None:
+) -> Any:
     """A model that numpy runs; None: torch has to."""
     if isinstance(name, InMemoryModel):
         check_torch(origin, "models in memory")
@@ -245,7 +241,7 @@ def _open_in_numpy(
     from attnviz.models.hugging_face.light_model import open_light
     from attnviz.models.light.network import UnknownArchitecture
 
-    found: LightModel | LightVisionModel
+    found: Any
     try:
         if kind == "picture":
             from attnviz.models.hugging_face.light_vision import open_light_vision
@@ -267,24 +263,16 @@ def loading_of(origin: Origin) -> dict[str, Any]:
     return {term: getattr(origin, term) for term in LOADING}
 
 
-def _load_vision(origin: Origin, **_: bool) -> VisionModel:
-    """A vision model with its head if it has one, loaded by transformers."""
-    from attnviz.models.hugging_face.vision.vision import load_vision_model
+def _load_by_transformers(origin: Origin, kind: SourceKind, *, with_head: bool = False) -> Source:
+    """A model of texts or pictures, loaded by transformers."""
+    if kind == "picture":
+        from attnviz.models.hugging_face.vision.vision import load_vision_model
 
-    return load_vision_model(name_of(origin), **loading_of(origin))
-
-
-def _load_by_transformers(origin: Origin, *, with_head: bool = False) -> HuggingFaceModel:
-    """A text model, loaded by transformers."""
+        return load_vision_model(name_of(origin), **loading_of(origin))
     from attnviz.models.hugging_face.text_model import load_model
 
-    model = load_model(
-        name_of(origin),
-        generate=origin.generate,
-        chat=origin.chat,
-        with_head=with_head,
-        **loading_of(origin),
-    )
+    more: dict[str, Any] = {"chat": origin.chat, "with_head": with_head, **loading_of(origin)}
+    model = load_model(name_of(origin), generate=origin.generate, **more)
     return replace(model, region=region_of(origin))
 
 

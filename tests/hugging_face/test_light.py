@@ -426,12 +426,12 @@ def test_pixels_are_those_of_transformers(
         ("config.json", {"num_channels": 4}, "num_channels"),
         ("config.json", {"problem_type": "multi_label_classification"}, "classifier"),
         ("config.json", {"id2label": {"0": "cat"}}, "classifier"),
-        ("preprocessor_config.json", {"do_pad": True}, "the key 'do_pad'"),
-        ("preprocessor_config.json", {"size": 32}, "settings that are not known"),
+        ("preprocessor_config.json", {"do_pad": True}, "unknown field `do_pad`"),
+        ("preprocessor_config.json", {"size": 32}, "Expected `object`, got `int`"),
         ("preprocessor_config.json", {"size": {"shortest_edge": 8}}, "not known"),
         ("preprocessor_config.json", {"image_std": [1, 0, 1]}, "not known"),
         ("preprocessor_config.json", {"resample": 9}, "not known"),
-        ("preprocessor_config.json", {"image_processor_type": "X"}, "read by X"),
+        ("preprocessor_config.json", {"image_processor_type": "X"}, "matching regex"),
         ("processor_config.json", {}, "other inputs"),
     ],
 )
@@ -454,7 +454,7 @@ def test_a_picture_beyond_numpy_is_asked_of_torch(
     with details_to(said.append):
         source = open_source(Origin(model=str(classifiers["vit"])), "picture")
         assert "torch" in attend_query(source, about(picture())).provenance.versions
-    assert said[1] == "torch calculates, since a picture has more than 3 tokens"
+    assert said[1] == "torch calculates, since the picture has more than 3 tokens"
 
 
 def test_a_picture_is_answered_without_torch(classifiers: dict[str, Path], tmp_path: Path) -> None:

@@ -7,10 +7,10 @@ which loads the same checkpoint then.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from attnviz.core.lens_inputs import ValueVectors, inner_products
 from attnviz.core.notices import explain
 from attnviz.core.options import Origin
 from attnviz.core.query import Query
+from attnviz.mechanisms.arrays import Array
 from attnviz.models import Predicting
 from attnviz.models.hugging_face.batching import FEW
 from attnviz.models.hugging_face.capture.capture import Captured
@@ -36,6 +37,7 @@ from attnviz.models.light.network import (
     Attended,
     Shape,
     UnknownArchitecture,
+    Weights,
     linear_map,
     normalise,
     run_layers,
@@ -49,6 +51,8 @@ if TYPE_CHECKING:
     from attnviz.models.hugging_face.experiment import ModelExperiment
     from attnviz.models.hugging_face.text_model import HuggingFaceModel
 
+Loaded = TypeVar("Loaded")
+GRADIENTS = "gradients and effects need torch"
 ROUTE = "numpy"
 MOST_NUMBERS = 400_000_000
 """Weights of the largest model that numpy runs."""
@@ -59,15 +63,15 @@ MOST_WORK = 1e11
 has started: 300 sentences for a MiniLM on one core."""
 
 
-@dataclass(slots=True)
-class WholeModel:
+@dataclass
+class WholeModel(Generic[Loaded]):
     """The same model of transformers, loaded at the first question that numpy does not answer."""
 
-    load: Callable[[], Any]
+    load: Callable[[], Loaded]
     forced: bool  # whether torch may not answer instead
-    model: Any = None
+    model: Loaded | None = None
 
-    def __call__(self, reason: str) -> Any:
+    def __call__(self, reason: str) -> Loaded:
         """The model, asked for a reason."""
         if self.forced:
             raise UsageError(f"--arithmetic light cannot do this, since {reason}: leave it out")
@@ -81,7 +85,7 @@ class WholeModel:
 class LightModel(LoadedModel, Predicting):
     """A pretrained text model that numpy runs, for queries of the kinds "self" and "pair"."""
 
-    whole: WholeModel
+    whole: WholeModel[HuggingFaceModel]
     architecture: Architecture
     shape: Shape
     weights: CheckpointWeights
@@ -116,21 +120,18 @@ class LightModel(LoadedModel, Predicting):
             raise UsageError("a sentence pair is seen through --lens raw, rollout or flow only")
         encoded = encode(self, query)
         if reason := self._refuse([encoded]):
-            found: ValueVectors = self.whole(reason).values(query)
-            return found
+            return self.whole(reason).values(query)
         seen = list[Attended]()
         attention = self._attend_one(encoded, seen)
         return value_vectors(self.weights, self.shape, attention, seen)
 
     def experiment(self, query: Query, wanted: str | None = None) -> ModelExperiment:
         """The model and a query, to run with parts of the model switched off."""
-        whole: HuggingFaceModel = self.whole("effects and gradients are torch's")
-        return whole.experiment(query, wanted)
+        return self.whole("effects and gradients are torch's").experiment(query, wanted)
 
     def head_arithmetic(self, query: Query, which: HeadPlace) -> HeadArithmetic:
         """The numbers of one head, from its layer's input to what it adds to it."""
-        whole: HuggingFaceModel = self.whole("each step of a head is torch's")
-        return whole.head_arithmetic(query, which)
+        return self.whole("each step of a head is torch's").head_arithmetic(query, which)
 
     def _encode(self, query: Query) -> EncodedQuery | InputError:
         try:
@@ -151,26 +152,18 @@ class LightModel(LoadedModel, Predicting):
         return ""
 
     def _attend_one(self, encoded: EncodedQuery, seen: list[Attended] | None = None) -> Attention:
-        shape, kept = self.shape, [] if seen is None else seen
-        keeps = seen is not None or self.region.keep_qk
-
-        def watch(one: Attended) -> Any:
-            kept.append(one)
-            return one.output
-
-        with np.errstate(all="ignore"):
-            inputs = self.embed(encoded.inputs)
-            _, own, _ = run_layers(self.weights, shape, inputs, watch=watch if keeps else None)
+        shape, kept = self.shape, [] if seen is None and self.region.keep_qk else seen
         ((stream, _),) = encoded.axes.items()
-        names, heads = tuple(map(str, range(len(own)))), tuple(map(str, range(shape.heads)))
-        weights = np.stack(own)
-        check_finite(weights, stream, names, heads, "float32", "the attention")
-        projections = None
+        inputs = self.embed(encoded.inputs)
+        _, found = capture_pass(self.weights, shape, inputs, stream, kept)
         if self.region.keep_qk:
-            query, key = (np.stack([getattr(one, n) for one in kept]) for n in ("query", "key"))
+            query, key = (
+                np.stack([getattr(one, n) for one in kept or ()]) for n in ("query", "key")
+            )
             more = f"a soft cap of {shape.cap:g}" if shape.cap else ""
-            projections = Projections(query, key, shape.factor, names, heads, more)
-        found = Captured(stream, names, weights, route=ROUTE, projections=projections)
+            heads = tuple(map(str, range(shape.heads)))
+            projections = Projections(query, key, shape.factor, found.layers, heads, more)
+            found = replace(found, projections=projections)
         return encoded.build_attention([found], None, None)
 
     def embed(self, inputs: Mapping[str, Sequence[int]]) -> NDArray[np.float32]:
@@ -194,8 +187,25 @@ class LightModel(LoadedModel, Predicting):
         return np.asarray(found)
 
 
+def capture_pass(
+    weights: Weights, shape: Shape, inputs: Array, stream: str, seen: list[Attended] | None
+) -> tuple[Array, Captured]:
+    """The last states of a pass and its weights; each attention is added to those seen."""
+
+    def watch(one: Attended) -> Array:
+        if seen is not None:
+            seen.append(one)
+        return one.output
+
+    with np.errstate(all="ignore"):
+        states, own, _ = run_layers(weights, shape, inputs, watch=watch)
+    layers, heads = (tuple(map(str, range(count))) for count in (shape.layers, shape.heads))
+    check_finite(found := np.stack(own), stream, layers, heads, "float32", "the attention")
+    return states, Captured(stream, layers, found, route=ROUTE)
+
+
 def value_vectors(
-    weights: CheckpointWeights, shape: Shape, attention: Attention, seen: Sequence[Attended]
+    weights: Weights, shape: Shape, attention: Attention, seen: Sequence[Attended]
 ) -> ValueVectors:
     """What each head adds for each token, of the attentions of one pass."""
     block, products = shape.attention, []
@@ -216,11 +226,6 @@ class LightCheckpoint:
     architecture: Architecture
     shape: Shape
     weights: CheckpointWeights
-
-    @property
-    def kind(self) -> str:
-        """The architecture, as its configuration calls it."""
-        return str(self.stored.config["model_type"])
 
 
 def open_checkpoint(
@@ -266,14 +271,9 @@ def open_light(
     *,
     with_head: bool = False,
 ) -> LightModel:
-    """A model that numpy runs, `load_whole` loads it for what numpy cannot do.
-
-    Raises:
-        UnknownArchitecture: why transformers has to load it.
-        ModelError: it cannot be loaded at all.
-    """
+    """A model that numpy runs, `load_whole` loads it for what numpy cannot do."""
     needs = {
-        "gradients and effects need torch": with_head,
+        GRADIENTS: with_head,
         "parts and blocks of a text need torch": not region.is_default,
         "--channels asks for torch": region.channels != "mean",
     }
@@ -291,7 +291,7 @@ def open_light(
     family: Family = "decoder-only" if shape.causal else "encoder-only"
     return LightModel(
         name=name,
-        model=SimpleNamespace(config=SimpleNamespace(model_type=found.kind)),
+        model=SimpleNamespace(config=SimpleNamespace(model_type=config["model_type"])),
         tokenizer=tokenizer,
         family=family,
         limit=_limit(config, tokenizer.model_max_length, 0 if about.offset is not None else offset),
@@ -318,14 +318,13 @@ def _limit(config: Mapping[str, Any], most: Any, reserved: int) -> int | None:
 
 def describe_light(name: str, found: LightCheckpoint, model: str, **more: str) -> Provenance:
     """The provenance of what a checkpoint answers, as transformers' class of that name."""
-    called = display_name(name, found.stored.config)
-    folder = found.folder
+    called, folder = display_name(name, found.stored.config), found.folder
     settings = {
         "folder": None if called == name else name,
         "revision": folder.name if folder.parent.name == "snapshots" else None,
         "stored_as": ", ".join(found.stored.dtypes) or None,
         "architecture": model,
-        "model_type": found.kind,
+        "model_type": found.stored.config["model_type"],
         "attention": ROUTE,
         **more,
     }

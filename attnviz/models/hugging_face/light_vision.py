@@ -5,33 +5,32 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
-from math import isqrt, prod
+from math import isqrt
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
+from msgspec import UNSET, Meta, Struct, UnsetType, ValidationError, convert
 
-from attnviz.core.attention_map import DECISION, Attention, check_finite
+from attnviz.core.attention_map import DECISION, Attention
 from attnviz.core.errors import ModelError
 from attnviz.core.lens_inputs import ValueVectors
 from attnviz.core.options import Origin
 from attnviz.core.query import Picture, Query
-from attnviz.mechanisms.arrays import softmax
-from attnviz.models.hugging_face.capture.capture import Captured
-from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
 from attnviz.models.hugging_face.light_model import (
+    GRADIENTS,
     MOST_TOKENS,
-    ROUTE,
     LightCheckpoint,
     WholeModel,
+    capture_pass,
     describe_light,
     open_checkpoint,
     value_vectors,
 )
 from attnviz.models.hugging_face.load.checkpoint import read_json
-from attnviz.models.hugging_face.load.tasks import describe_classes
-from attnviz.models.hugging_face.vision.pictures import MOST_PIXELS, SIDE
+from attnviz.models.hugging_face.load.tasks import likeliest_class
+from attnviz.models.hugging_face.vision.pictures import MOST_PIXELS
 from attnviz.models.hugging_face.vision.vision import VisionModel
 from attnviz.models.light.architectures import PATCHES
 from attnviz.models.light.network import (
@@ -41,9 +40,8 @@ from attnviz.models.light.network import (
     Weights,
     embed_patches,
     linear_map,
-    run_layers,
 )
-from attnviz.models.light.weights import CheckpointWeights, StoredWeights
+from attnviz.models.light.weights import StoredWeights
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -52,17 +50,24 @@ if TYPE_CHECKING:
     from attnviz.models.hugging_face.experiment import ModelExperiment
 
 CLASSIFIER = "ForImageClassification"
-PROCESSORS: dict[str, dict[str, Any]] = {
-    "ViTImageProcessor": {"resample": 2, "do_center_crop": None},
-    "BitImageProcessor": {"resample": 3},
-}
-"""The processors that are known, and their settings where a file leaves them out."""
-SWITCHES = ("do_center_crop", "do_convert_rgb", "do_normalize", "do_rescale", "do_resize")
-SETTINGS = ("crop_size", "image_mean", "image_std", "resample", "rescale_factor", "size")
+Side = Annotated[int, Meta(ge=1, le=MOST_PIXELS)]
 
 
-class LightProcessor(SimpleNamespace):
+class LightProcessor(Struct, forbid_unknown_fields=True):
     """What `pixels` and `seen_box` ask of a processor of transformers that uses Pillow."""
+
+    image_processor_type: Annotated[str, Meta(pattern="^(ViT|Bit)ImageProcessor(Fast)?$")]
+    do_resize: bool
+    do_rescale: bool
+    do_normalize: bool
+    rescale_factor: float
+    image_mean: tuple[float, float, float]
+    image_std: tuple[float, float, float]
+    size: dict[str, Side]
+    crop_size: dict[str, Side] | None = None
+    do_center_crop: bool | UnsetType | None = UNSET
+    do_convert_rgb: bool | None = None
+    resample: Annotated[int, Meta(ge=0, le=5)] = -1  # left out
 
     def __call__(self, picture: Image, **changes: Any) -> dict[str, NDArray[np.float32]]:
         """The numbers of a picture, resized, cut and normalised in this order."""
@@ -72,7 +77,7 @@ class LightProcessor(SimpleNamespace):
             long = int(shortest * max(width, height) / min(width, height))
             wanted = (shortest, long) if width <= height else (long, shortest)
         found = np.asarray(picture.resize(wanted, self.resample))
-        if changes.get("do_center_crop", self.do_center_crop):
+        if self.crop_size and changes.get("do_center_crop", self.do_center_crop):
             high, wide = self.crop_size["height"], self.crop_size["width"]
             top, left = (found.shape[0] - high) // 2, (found.shape[1] - wide) // 2
             found = found[top : top + high, left : left + wide]
@@ -94,33 +99,20 @@ def load_light_processor(folder: Path) -> LightProcessor:
     if find_spec("torchvision") or (folder / "processor_config.json").is_file():
         raise UnknownArchitecture("torchvision or a processor of other inputs reads its pictures")
     try:
-        given = dict(read_json(folder / "preprocessor_config.json"))
-    except (ModelError, OSError, TypeError, ValueError) as error:
-        raise UnknownArchitecture("its image processor cannot be read") from error
-    named = str(given.pop("image_processor_type", "nothing known"))
-    if (usual := PROCESSORS.get(named.removesuffix("Fast"))) is None:
-        raise UnknownArchitecture(f"its pictures are read by {named}")
-    if unknown := given.keys() - {*SWITCHES, *SETTINGS}:
-        raise UnknownArchitecture(f"its image processor has the key '{min(unknown)}'")
-    found = LightProcessor(**{"crop_size": None, "do_convert_rgb": None, **usual, **given})
-    try:
-        size, crop = found.size, found.crop_size if found.do_center_crop else {}
-        floats = [found.rescale_factor, *found.image_mean, *found.image_std]
-        known = (
-            {getattr(found, name) for name in SWITCHES} <= {True, False, None}
-            and found.do_resize
-            and size.keys() in ({"height", "width"}, {"shortest_edge"})
-            and crop.keys() == ({"height", "width"} if found.do_center_crop else set())
-            and all(type(one) is int and 0 < one <= MOST_PIXELS for one in size.values())
-            and all(type(one) is int and 0 < one <= min(size.values()) for one in crop.values())
-            and [type(one) in (int, float) for one in floats] == [True] * 7
-            and all(found.image_std)
-            and found.resample in range(6)
-        )
-    except (AttributeError, TypeError):
-        known = False
-    if not known:
-        raise UnknownArchitecture("its image processor has settings that are not known")
+        found = convert(read_json(folder / "preprocessor_config.json"), LightProcessor)
+    except (ModelError, OSError, ValidationError) as error:
+        raise UnknownArchitecture(f"its image processor is not known: {error}") from error
+    cuts = found.image_processor_type.startswith("Bit")  # what its class does by itself
+    found.do_center_crop = cuts if found.do_center_crop is UNSET else found.do_center_crop
+    found.resample = (3 if cuts else 2) if found.resample < 0 else found.resample
+    crop = (found.crop_size or {}) if found.do_center_crop else {}
+    if (
+        not (found.do_resize and all(found.image_std))
+        or found.size.keys() not in ({"height", "width"}, {"shortest_edge"})
+        or crop.keys() != ({"height", "width"} if found.do_center_crop else set())
+        or max(crop.values(), default=0) > min(found.size.values())
+    ):
+        raise UnknownArchitecture("its image processor has sizes that are not known")
     return found
 
 
@@ -153,106 +145,78 @@ def resize_positions(learned: NDArray[Any], rows: int, columns: int) -> NDArray[
 class LightVisionModel(VisionModel):
     """A pretrained vision model that numpy runs."""
 
-    whole: WholeModel
+    whole: WholeModel[VisionModel]
     kind: str  # the class of transformers
     shape: Shape
-    weights: CheckpointWeights
+    weights: Weights
     head: Weights | None  # of a classifier
     labels: tuple[str, ...]
 
     def _attend_one(self, query: Query) -> Attention:
         try:
-            return self._run(self._read(query), [])
+            return self._run(query, None)
         except UnknownArchitecture as reason:
-            found: Attention = self.whole(str(reason))._attend_one(query)
-            return found
+            return self.whole(str(reason))._attend_one(query)
 
     def experiment(self, query: Query, wanted: str | None = None) -> ModelExperiment:
         """The model with a picture before it, to be run with parts of it switched off."""
-        whole: VisionModel = self.whole("effects and gradients are torch's")
-        return whole.experiment(query, wanted)
+        return self.whole("effects and gradients are torch's").experiment(query, wanted)
 
     def values(self, query: Query) -> ValueVectors:
         """The value vectors of each head at each patch."""
         seen = list[Attended]()
         try:
-            attention = self._run(self._read(query), seen)
+            return value_vectors(self.weights, self.shape, self._run(query, seen), seen)
         except UnknownArchitecture as reason:
-            found: ValueVectors = self.whole(str(reason)).values(query)
-            return found
-        return value_vectors(self.weights, self.shape, attention, seen)
-
-    def _read(self, query: Query) -> EncodedQuery:
-        picture = self._picture(query)
-        if picture.image.mode != "RGB" or "transparency" in picture.image.info:
-            raise UnknownArchitecture("the picture has not the colours red, green and blue alone")
-        encoded = self._encode(picture)
-        if any(side % self.shape.patch for side in encoded.inputs["pixel_values"].shape[2:]):
-            raise UnknownArchitecture("its patches do not fill the picture")
-        if len(encoded.tokens[SIDE]) > MOST_TOKENS:
-            raise UnknownArchitecture(f"a picture has more than {MOST_TOKENS} tokens")
-        return encoded
+            return self.whole(str(reason)).values(query)
 
     def _inputs(self, picture: Picture) -> tuple[dict[str, Any], tuple[int, int]]:
+        if picture.image.mode != "RGB" or "transparency" in picture.image.info:
+            raise UnknownArchitecture("the picture is not of the colours red, green and blue alone")
         values = self._pixels(picture)
-        return {"pixel_values": values}, self._grid(values)
-
-    def _grid(self, values: NDArray[np.float32]) -> tuple[int, int]:
-        return values.shape[2] // self.shape.patch, values.shape[3] // self.shape.patch
+        (rows, row), (columns, column) = (divmod(n, self.shape.patch) for n in values.shape[2:])
+        if row or column or rows * columns >= MOST_TOKENS:
+            many = f"the picture has more than {MOST_TOKENS} tokens"
+            raise UnknownArchitecture("patches do not fill it" if row or column else many)
+        return {"pixel_values": values}, (rows, columns)
 
     def _count_tokens(self, inputs: dict[str, Any]) -> int:
-        return 1 + prod(self._grid(inputs["pixel_values"]))
+        return 1 + int(inputs["pixel_values"][0, 0].size) // self.shape.patch**2
 
-    def _run(self, encoded: EncodedQuery, seen: list[Attended]) -> Attention:
+    def _run(self, query: Query, seen: list[Attended] | None) -> Attention:
         """The maps and the decision of one pass; each attention is added to those seen."""
-
-        def watch(one: Attended) -> Any:
-            seen.append(one)
-            return one.output
-
-        shape, values = self.shape, encoded.inputs["pixel_values"]
+        encoded, shape = self._encode(self._picture(query)), self.shape
+        values = encoded.inputs["pixel_values"].transpose(0, 2, 3, 1)
+        rows, columns = (side // shape.patch for side in values.shape[1:3])
         positions = self.weights[f"{PATCHES}.position_embeddings"]
-        if self._grid(values) != (shape.patches, shape.patches):
-            positions = resize_positions(positions, *self._grid(values))
-        with np.errstate(all="ignore"):
-            turned = values.transpose(0, 2, 3, 1)
-            (inputs,) = embed_patches(self.weights, shape, turned, PATCHES, positions)
-            states, own, _ = run_layers(self.weights, shape, inputs, watch=watch)
-        names, heads = tuple(map(str, range(len(own)))), tuple(map(str, range(shape.heads)))
-        weights = np.stack(own)
-        check_finite(weights, "self", names, heads, "float32", "the attention")
-        found = encoded.build_attention([Captured("self", names, weights, route=ROUTE)])
+        if (rows, columns) != (shape.patches, shape.patches):
+            positions = resize_positions(positions, rows, columns)
+        (inputs,) = embed_patches(self.weights, shape, values, PATCHES, positions)
+        states, captured = capture_pass(self.weights, shape, inputs, "self", seen)
+        found = encoded.build_attention([captured])
         if self.head is None:
             return found
-        parts = [states[0], states[1:].mean(0)][
-            : self.head["classifier.weight"].shape[1] // shape.size
-        ]
-        shares = softmax(linear_map(self.head, "classifier", np.concatenate(parts)[None])[0], None)
-        facts = describe_classes(dict(zip(self.labels, shares.tolist(), strict=True)))
-        made = found.with_maps(found.maps, settings=facts)
-        return replace(made, decision=str(facts[DECISION]))
+        width = self.head["classifier.weight"].shape[1]
+        both = np.concatenate([states[0], states[1:].mean(0)])  # ViT reads the class token alone
+        scores = linear_map(self.head, "classifier", both[None, :width])[0]
+        made = found.with_maps(found.maps, settings=likeliest_class(scores, self.labels))
+        return replace(made, decision=str(made.provenance.settings[DECISION]))
 
 
 def open_light_vision(
     origin: Origin, name: str, load_whole: Callable[[], VisionModel], *, with_head: bool = False
 ) -> LightVisionModel:
-    """A vision model that numpy runs, `load_whole` loads it for what numpy cannot do.
-
-    Raises:
-        UnknownArchitecture: why transformers has to load it.
-        ModelError: it cannot be loaded at all.
-    """
-    needs = {"gradients and effects need torch": with_head}
-    found = open_checkpoint(origin, name, needs, of_pictures=True)
+    """A vision model that numpy runs, `load_whole` loads it for what numpy cannot do."""
+    found = open_checkpoint(origin, name, {GRADIENTS: with_head}, of_pictures=True)
     about, config = found.architecture, found.stored.config
     labels, head, kind = tuple[str, ...](), None, about.model
-    if ((config.get("architectures") or ("",))[0]).endswith(CLASSIFIER):
+    if str((config.get("architectures") or ("",))[0]).endswith(CLASSIFIER):
         kind = about.model.removesuffix("Model") + CLASSIFIER
         labels, head = _classifier_of(found, 2 if about.shape.attention.scale else 1)
     return LightVisionModel(
         name=name,
         model=SimpleNamespace(
-            config=SimpleNamespace(model_type=found.kind, patch_size=found.shape.patch),
+            config=SimpleNamespace(model_type=config["model_type"], patch_size=found.shape.patch),
             modules=tuple,  # so that it attends in no windows
         ),
         processor=load_light_processor(found.folder),
@@ -270,10 +234,15 @@ def _classifier_of(found: LightCheckpoint, parts: int) -> tuple[tuple[str, ...],
     """The classes and the weights of a classifier that reads some states side by side."""
     config, head = found.stored.config, StoredWeights(found.stored.files)
     names = config.get("id2label") or {}
-    labels = tuple(str(names.get(str(number))) for number in range(len(names)))
+    labels = tuple(str(names.get(str(number), "")) for number in range(len(names)))
     sizes = [head.contents.get(f"classifier.{end}", {}).get("shape") for end in ("weight", "bias")]
     one = config.get("problem_type") in (None, "single_label_classification")
     width = parts * found.shape.size
-    if not one or len(labels) < 2 or sizes != [[len(labels), width], [len(labels)]]:
+    if (
+        not one
+        or len(labels) < 2
+        or not all(labels)
+        or sizes != [[len(labels), width], [len(labels)]]
+    ):
         raise UnknownArchitecture("its classifier is not one of classes by their names")
     return labels, head

@@ -291,10 +291,6 @@ def _complete_opt(shape: Shape, config: Config) -> Shape:
     return replace(shape, last_norm="", **after)
 
 
-def _complete_dino(shape: Shape, config: Config) -> Shape:
-    return replace(shape, inner=int(shape.size * config.get("mlp_ratio", 4)))
-
-
 def _unbiased(shape: Shape, *, attention: bool, inner: bool = False) -> tuple[str, ...]:
     """The maps without a bias, where those of attention and of feed-forward parts have one."""
     first = () if attention else shape.attention.maps
@@ -575,7 +571,9 @@ ARCHITECTURES: dict[str, Architecture] = {
         choices={**VIT_ROW.choices, "use_swiglu_ffn": (False,)},
         unused="mlp_ratio drop_path_rate layerscale_value use_mask_token out_features out_indices "
         "stage_names apply_layernorm reshape_hidden_states",
-        complete=_complete_dino,
+        complete=lambda shape, config: replace(
+            shape, inner=int(shape.size * config.get("mlp_ratio", 4))
+        ),
     ),
 }
 """The rows by model type."""

@@ -15,7 +15,7 @@ from attnviz.core.errors import UsageError
 from attnviz.core.query import Query
 from attnviz.core.tokens import patch_tokens
 from attnviz.mechanisms.arrays import Array, to_numpy
-from attnviz.models.hugging_face.load.tasks import describe_classes
+from attnviz.models.hugging_face.load.tasks import likeliest_class
 from attnviz.models.hugging_face.outputs import chosen_class
 from attnviz.models.hugging_face.vision.pictures import SIDE, over_patches, picture_of
 from attnviz.models.light.architectures import VIT, VIT_ROW, with_prefix
@@ -72,11 +72,8 @@ class PicturePocket(StoredModel):
 
     def inputs(self, given: NDArray[np.float32]) -> tuple[Array]:
         """Pixels as a class token and patches, embedded."""
-        return (
-            embed_patches(self.weights, self.sizes, self.weights.convert(given)[None], EMBEDDINGS)[
-                0
-            ],
-        )
+        pixels = self.weights.convert(given)[None]
+        return (embed_patches(self.weights, self.sizes, pixels, EMBEDDINGS)[0],)
 
     def forward(
         self, weights: Weights, inputs: tuple[Array, ...], watch: Watch | None = None
@@ -101,9 +98,7 @@ class PicturePocket(StoredModel):
         given = square_pixels(picture.image, side)
         states, layers = self.forward(self.weights, self.inputs(given))
         scores = to_numpy(self.scores(self.weights, states[:1]))[0].astype(np.float64)
-        chances = np.exp(scores - scores.max())
-        shares = dict(zip(self.labels, (chances / chances.sum()).tolist(), strict=True))
-        settings = describe_classes(shares) | {
+        settings = likeliest_class(scores, self.labels) | {
             "pixels": f"{side} × {side}",
             "patches": f"{count} × {count}",
         }
