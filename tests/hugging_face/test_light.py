@@ -450,11 +450,18 @@ def test_a_picture_beyond_numpy_is_asked_of_torch(
     classifiers: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = list[str]()
-    monkeypatch.setattr(light_vision, "MOST_TOKENS", 3)
     with details_to(said.append):
-        source = open_source(Origin(model=str(classifiers["vit"])), "picture")
-        assert "torch" in attend_query(source, about(picture())).provenance.versions
-    assert said[1] == "torch calculates, since the picture has more than 3 tokens"
+        source = open_source(Origin(model=str(classifiers["dinov2"])), "picture")
+        grey = attend_query(source, about(picture().convert("L")))
+        monkeypatch.setattr(light_vision, "MOST_TOKENS", 3)
+        large = attend_query(source, about(picture()))
+        monkeypatch.setattr(light_vision, "find_spec", lambda _: "torchvision is installed")
+        open_source(Origin(model=str(classifiers["dinov2"])), "picture")
+    assert all("torch" in one.provenance.versions for one in (grey, large))
+    reasons = ["the picture is not of the colours", "torchvision or a processor of other inputs"]
+    assert [reason in line for reason, line in zip(reasons, said[1:], strict=True)] == [True] * 2
+    with pytest.raises(UnknownArchitecture, match="the picture has more than 3 tokens"):
+        source._run(about(picture()), None)
 
 
 def test_a_picture_is_answered_without_torch(classifiers: dict[str, Path], tmp_path: Path) -> None:
