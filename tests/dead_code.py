@@ -54,6 +54,8 @@ CALLED_FROM_OUTSIDE = (
     "modules_to_save",
     "show_header",
     "pre_tokenizer",
+    # msgspec, which refuses a key that no field names
+    "do_convert_rgb",
 )
 
 USED_BY_TESTS_ONLY = (

@@ -16,7 +16,6 @@ from attnviz.models import Source
 
 if TYPE_CHECKING:
     from attnviz.models.hugging_face.capture.region import Region
-    from attnviz.models.hugging_face.text_model import HuggingFaceModel
 
 POCKET = "pocket"
 SHIPPED = {
@@ -34,11 +33,6 @@ LOADING = ("device", "dtype", "revision", "allow_pickle", "allow_code", "device_
 NO_LIGHT = "--arithmetic light cannot do this"
 VISION = "pocket-vit"
 """The default model of pictures."""
-PICTURE_LOADERS = {
-    "picture": "attnviz.models.hugging_face.vision.vision:load_vision_model",
-    "picture-text": "attnviz.models.hugging_face.vision.picture_text:load_picture_text_model",
-}
-"""The loaders of other models of pictures."""
 
 
 def is_shipped(origin: Origin) -> bool:
@@ -111,7 +105,7 @@ def _check_loading(origin: Origin, named: list[str]) -> None:
     uses = {
         "--adapter": (origin.adapter, "changes a Hugging Face model"),
         "--device-map": (origin.device_map, "is for large models"),
-        "--arithmetic": (origin.arithmetic, "is for checkpoints of texts"),
+        "--arithmetic": (origin.arithmetic, "is for checkpoints of texts and pictures"),
         "--generate": (
             origin.model != "pocket-lm" and origin.generate,
             "needs a model that writes",
@@ -224,49 +218,61 @@ def open_source(origin: Origin, kind: SourceKind, *, with_head: bool = False) ->
         source: Source = load_shipped(origin, VISION if command == "picture" else None)
         return source
     name = name_of(origin)
-    if command == "picture":
-        check_torch(origin, "pictures")
-        loading: dict[str, Any] = {term: getattr(origin, term) for term in LOADING}
-        if kind == "picture-text":
-            loading["generate"] = origin.generate
-        found: Source = Entry("", PICTURE_LOADERS[kind]).load()(name, **loading)
-        return found
-    return _open_text_model(origin, name, with_head=with_head)
+    if kind == "picture-text":
+        from attnviz.models.hugging_face.vision.picture_text import load_picture_text_model
+
+        check_torch(origin, "pictures with a text")
+        return load_picture_text_model(name, generate=origin.generate, **loading_of(origin))
+    load_whole = partial(_load_by_transformers, origin, kind)
+    found = _open_in_numpy(origin, name, kind, load_whole, with_head=with_head)
+    return found or load_whole(with_head=with_head)
 
 
-def _open_text_model(origin: Origin, name: str | InMemoryModel, *, with_head: bool) -> Source:
-    """A text model that numpy runs where it can, else one of transformers."""
+def _open_in_numpy(
+    origin: Origin, name: str | InMemoryModel, kind: SourceKind, whole: Any, *, with_head: bool
+) -> Any:
+    """A model that numpy runs; None: torch has to."""
     if isinstance(name, InMemoryModel):
         check_torch(origin, "models in memory")
-    elif origin.arithmetic != "torch":
-        from attnviz.models.hugging_face.light_model import open_light
-        from attnviz.models.light.network import UnknownArchitecture
-
-        try:
-            load_whole = partial(_load_by_transformers, origin)
-            found = open_light(origin, name, region_of(origin), load_whole, with_head=with_head)
-            explain(f"numpy calculates: attnviz runs {found.kind} without torch")
-            return found
-        except UnknownArchitecture as reason:
-            if origin.arithmetic == "light":
-                raise UsageError(f"{NO_LIGHT}, since {reason}") from reason
-            explain(f"torch calculates, since {reason}")
-    else:
+        return None
+    if origin.arithmetic == "torch":
         explain("torch calculates, since --arithmetic asks for it")
-    return _load_by_transformers(origin, with_head=with_head)
+        return None
+    from attnviz.models.hugging_face.light_model import open_light
+    from attnviz.models.light.network import UnknownArchitecture
+
+    found: Any
+    try:
+        if kind == "picture":
+            from attnviz.models.hugging_face.light_vision import open_light_vision
+
+            found = open_light_vision(origin, name, whole, with_head=with_head)
+        else:
+            found = open_light(origin, name, region_of(origin), whole, with_head=with_head)
+    except UnknownArchitecture as reason:
+        if origin.arithmetic == "light":
+            raise UsageError(f"{NO_LIGHT}, since {reason}") from reason
+        explain(f"torch calculates, since {reason}")
+        return None
+    explain(f"numpy calculates: attnviz runs {found.kind} without torch")
+    return found
 
 
-def _load_by_transformers(origin: Origin, *, with_head: bool = False) -> HuggingFaceModel:
-    """A text model, loaded by transformers."""
+def loading_of(origin: Origin) -> dict[str, Any]:
+    """The fields of an origin that say how to load a model."""
+    return {term: getattr(origin, term) for term in LOADING}
+
+
+def _load_by_transformers(origin: Origin, kind: SourceKind, *, with_head: bool = False) -> Source:
+    """A model of texts or pictures, loaded by transformers."""
+    if kind == "picture":
+        from attnviz.models.hugging_face.vision.vision import load_vision_model
+
+        return load_vision_model(name_of(origin), **loading_of(origin))
     from attnviz.models.hugging_face.text_model import load_model
 
-    model = load_model(
-        name_of(origin),
-        generate=origin.generate,
-        chat=origin.chat,
-        with_head=with_head,
-        **{term: getattr(origin, term) for term in LOADING},
-    )
+    more: dict[str, Any] = {"chat": origin.chat, "with_head": with_head, **loading_of(origin)}
+    model = load_model(name_of(origin), generate=origin.generate, **more)
     return replace(model, region=region_of(origin))
 
 

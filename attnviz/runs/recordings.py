@@ -18,7 +18,7 @@ from attnviz.core.options import Options, map_options
 from attnviz.core.query import Query
 from attnviz.core.registry import DataKind
 from attnviz.models import attend_query
-from attnviz.models.open import LOADING, check_torch, is_shipped, name_of, region_of
+from attnviz.models.open import check_torch, is_shipped, loading_of, name_of, region_of
 from attnviz.renderers.reports import Data, Item, listing
 from attnviz.runs.outputs import draw, page_html, views_of
 from attnviz.runs.pictures import as_jpeg
@@ -104,7 +104,7 @@ def report_recording(asked: RecordingRequest, options: Options, report: RunRepor
         encoder=options.choice.stream == "encoder",
         ended=asked.kind != "maps",
     )
-    terms = {name: getattr(options.origin, name) for name in LOADING}
+    terms = loading_of(options.origin)
     source = load_audio_model(name_of(options.origin), **terms)
     source = replace(source, region=region_of(options.origin))
     spoken = asked.text or " ".join(word.text for word in true)

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,23 +20,30 @@ import transformers
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from transformers import CONFIG_MAPPING, AutoModel
+from transformers.models.bit.image_processing_pil_bit import BitImageProcessorPil
+from transformers.models.vit.image_processing_pil_vit import ViTImageProcessorPil
 from transformers.utils import logging
 
+from attnviz.core.attention_map import PROBABILITIES
 from attnviz.core.errors import UsageError
 from attnviz.core.notices import details_to
 from attnviz.core.options import Origin
 from attnviz.core.query import Query
 from attnviz.models import attend_query
-from attnviz.models.hugging_face import light_model
+from attnviz.models.hugging_face import light_model, light_vision
 from attnviz.models.hugging_face.inputs.encoding import tokenize_pair
 from attnviz.models.hugging_face.inputs.light_tokenizer import TOKENS, load_light_tokenizer
 from attnviz.models.hugging_face.inputs.tokenization import tokenize
 from attnviz.models.hugging_face.light_model import LightModel
+from attnviz.models.hugging_face.light_vision import LightVisionModel, load_light_processor
 from attnviz.models.hugging_face.load.family import reading_limit
+from attnviz.models.hugging_face.vision.pictures import pixels, seen_box
 from attnviz.models.light.architectures import ARCHITECTURES, COMMON, FREE, LISTS
 from attnviz.models.light.network import UnknownArchitecture
 from attnviz.models.open import open_source
+from tests.hugging_face.ask import about
 from tests.hugging_face.tiny_models import byte_pieces
+from tests.hugging_face.tiny_vision import MIDDLE, build, picture
 from tests.invoke import attnviz, imported
 
 pytestmark = pytest.mark.models
@@ -96,6 +104,12 @@ GEMMA = {
     "query_pre_attn_scalar": (16, 24),
     "attention_bias": (False, True),
 }
+VISION = {
+    **NORM,
+    "image_size": (32, 48),
+    "patch_size": (8, 16),
+    "qkv_bias": (True, False),
+}
 KINDS: dict[str, Fields] = {
     "bert": common(**NORM),
     "roberta": common(**NORM, pad_token_id=(1, 3)),
@@ -138,8 +152,15 @@ KINDS: dict[str, Fields] = {
             {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 1.0},
         ),
     ),
+    "vit": {name: one for name, one in common(**VISION).items() if name not in SIZE},
+    "dinov2": {
+        name: one for name, one in common(**VISION, mlp_ratio=(1, 4)).items()
+        if name not in (*SIZE, "intermediate_size")
+    },
 }  # fmt: skip
 """Random configurations of each architecture within the table."""
+PROCESSORS: dict[str, Any] = {"vit": ViTImageProcessorPil, "dinov2": BitImageProcessorPil}
+"""The processors of those that read pictures."""
 
 
 @pytest.fixture(scope="module")
@@ -159,15 +180,31 @@ def save(kind: str, fields: Fields, tokenizer: Any, folder: Path, **how: Any) ->
             one.copy_(drawn * scale + (one.ndim == 1 and "norm" in name.lower()))
     logging.disable_progress_bar()
     model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
+    reader_of(model, tokenizer).save_pretrained(folder)
     return model
+
+
+def reader_of(model: Any, tokenizer: Any) -> Any:
+    """The tokenizer, or the processor of a model that reads pictures."""
+    made = PROCESSORS.get(model.config.model_type)
+    side = {"height": 32, "width": 32}
+    return made(**MIDDLE if made is BitImageProcessorPil else {"size": side}) if made else tokenizer
 
 
 def eager_weights(model: Any, tokenizer: Any, text: str = TEXT) -> Any:
     """The weights that transformers gives out, (layers, heads, queries, keys)."""
+    reader, more = reader_of(model, tokenizer), {}
+    given = {"input_ids": torch.tensor([tokenizer(text)["input_ids"]])}
+    if reader is not tokenizer:
+        given = reader(picture(), return_tensors="pt").to(model.dtype)
+        more = {"interpolate_pos_encoding": True} if model.config.model_type == "vit" else {}
     with torch.no_grad():
-        ids = torch.tensor([tokenizer(text)["input_ids"]])
-        return torch.cat(model(input_ids=ids, output_attentions=True).attentions).numpy()
+        return torch.cat(model(**given, **more, output_attentions=True).attentions).numpy()
+
+
+def query_of(kind: str) -> tuple[Any, Any]:
+    """What a model of this architecture is asked, and of which kind it is."""
+    return (about(picture()), "picture") if kind in PROCESSORS else (Query(TEXT), "self")
 
 
 @pytest.fixture(scope="module")
@@ -184,10 +221,11 @@ def test_its_weights_are_those_of_transformers(
 ) -> None:
     folder = next(folders)
     model = save(kind, data.draw(drawn_from(KINDS[kind])), tokenizer, folder)
-    source = open_source(Origin(model=str(folder), arithmetic="light"), "self")
-    assert isinstance(source, LightModel)
-    assert source.limit == reading_limit(model, tokenizer)
-    found = attend_query(source, Query(TEXT)).weights
+    query, asked = query_of(kind)
+    source = open_source(Origin(model=str(folder), arithmetic="light"), asked)
+    assert isinstance(source, LightVisionModel if kind in PROCESSORS else LightModel)
+    assert asked == "picture" or source.limit == reading_limit(model, tokenizer)
+    found = attend_query(source, query).weights
     single, double = eager_weights(model, tokenizer), eager_weights(model.double(), tokenizer)
     off = np.abs(found - double).max()
     limit = 4 * np.abs(single - double).max()
@@ -317,6 +355,121 @@ def test_what_needs_torch_is_asked_of_torch(llama: Path, monkeypatch: pytest.Mon
         monkeypatch.setattr(light_model, "MOST_TOKENS", 3)
         assert "torch" in attend_query(source, Query(TEXT)).provenance.versions
     assert said[1] == "torch calculates, since a text has more than 3 tokens"
+
+
+@pytest.fixture(scope="module")
+def classifiers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Classifiers of pictures by architecture, with the sizes of the table."""
+    made = {}
+    for kind, name in (("vit", "ViT"), ("dinov2", "Dinov2")):
+        config = CONFIG_MAPPING[kind](
+            **first_of(KINDS[kind]), id2label={0: "cat", 1: "dog", 2: "owl"}
+        )
+        reader = reader_of(SimpleNamespace(config=config), None)
+        folder = tmp_path_factory.mktemp(kind)
+        made[kind] = build(folder, f"{name}ForImageClassification", config, reader)
+    return made
+
+
+@pytest.mark.parametrize("kind", PROCESSORS)
+@pytest.mark.parametrize("size", [None, (48, 32), (64, 64)])
+def test_pictures_are_answered_as_by_transformers(
+    kind: str, size: tuple[int, int] | None, classifiers: dict[str, Path]
+) -> None:
+    found, expected = (
+        open_source(Origin(model=str(classifiers[kind]), arithmetic=name), "picture")
+        for name in ("light", "torch")
+    )
+    query = about(picture(), size=size)
+    mine, theirs = (attend_query(source, query) for source in (found, expected))
+    np.testing.assert_allclose(mine.weights, theirs.weights, atol=1e-5)
+    assert replace(mine.main, weights=theirs.main.weights) == theirs.main
+    assert (mine.seen, mine.decision) == (theirs.seen, theirs.decision)
+    settings, others = (dict(one.provenance.settings) for one in (mine, theirs))
+    shares = [one.pop(PROBABILITIES) for one in (settings, others)]
+    assert shares[0] == pytest.approx(shares[1], abs=1e-4)
+    assert {**settings, "attention": others["attention"]} == others
+    products = [source.values(query).products[0] for source in (found, expected)]
+    np.testing.assert_allclose(*products, atol=1e-3)
+
+
+@pytest.mark.parametrize("changes", [
+    *({"resample": number} for number in range(6)),
+    {"do_rescale": False}, {"do_normalize": False}, {"do_convert_rgb": None},
+    {"rescale_factor": 0.01, "image_std": [0.2, 3, 1.5]},
+    {"size": {"height": 40, "width": 56}, "do_center_crop": False},
+    {"size": {"shortest_edge": 33}, "crop_size": {"height": 31, "width": 32},
+     "do_center_crop": True},
+])  # fmt: skip
+def test_pixels_are_those_of_transformers(
+    changes: dict[str, Any], classifiers: dict[str, Path], tmp_path: Path
+) -> None:
+    for kind, folder in classifiers.items():
+        shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+        file = tmp_path / "preprocessor_config.json"
+        file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
+        theirs = transformers.AutoImageProcessor.from_pretrained(tmp_path)
+        mine = load_light_processor(tmp_path)
+        for shape in ((60, 40), (40, 60), (97, 41), (32, 32)):
+            for size in (None, (48, 32)):
+                given = picture(*shape)
+                expected = np.asarray(pixels(theirs, given, size), np.float32)
+                np.testing.assert_array_equal(pixels(mine, given, size), expected, kind)
+                assert seen_box(mine, given, size) == seen_box(theirs, given, size)
+
+
+@pytest.mark.parametrize(
+    ("file", "changes", "why"),
+    [
+        ("config.json", {"use_swiglu_ffn": True}, "use_swiglu_ffn"),
+        ("config.json", {"image_size": [32, 32]}, "no number 'image_size'"),
+        ("config.json", {"num_channels": 4}, "num_channels"),
+        ("config.json", {"problem_type": "multi_label_classification"}, "classifier"),
+        ("config.json", {"id2label": {"0": "cat"}}, "classifier"),
+        ("preprocessor_config.json", {"do_pad": True}, "unknown field `do_pad`"),
+        ("preprocessor_config.json", {"size": 32}, "Expected `object`, got `int`"),
+        ("preprocessor_config.json", {"size": {"shortest_edge": 8}}, "not known"),
+        ("preprocessor_config.json", {"image_std": [1, 0, 1]}, "not known"),
+        ("preprocessor_config.json", {"resample": 9}, "not known"),
+        ("preprocessor_config.json", {"image_processor_type": "X"}, "matching regex"),
+        ("processor_config.json", {}, "other inputs"),
+    ],
+)
+def test_pictures_that_the_table_does_not_know_are_refused(
+    file: str, changes: dict[str, Any], why: str, classifiers: dict[str, Path], tmp_path: Path
+) -> None:
+    folder = shutil.copytree(classifiers["dinov2"], tmp_path / "model")
+    path = folder / file
+    told = json.loads(path.read_text()) if path.is_file() else {}
+    path.write_text(json.dumps({**told, **changes}))
+    with pytest.raises(UsageError, match=re.escape(why)):
+        open_source(Origin(model=str(folder), arithmetic="light"), "picture")
+
+
+def test_a_picture_beyond_numpy_is_asked_of_torch(
+    classifiers: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = list[str]()
+    with details_to(said.append):
+        source = open_source(Origin(model=str(classifiers["dinov2"])), "picture")
+        grey = attend_query(source, about(picture().convert("L")))
+        monkeypatch.setattr(light_vision, "MOST_TOKENS", 3)
+        large = attend_query(source, about(picture()))
+        monkeypatch.setattr(light_vision, "find_spec", lambda _: "torchvision is installed")
+        open_source(Origin(model=str(classifiers["dinov2"])), "picture")
+    assert all("torch" in one.provenance.versions for one in (grey, large))
+    reasons = ["the picture is not of the colours", "torchvision or a processor of other inputs"]
+    assert [reason in line for reason, line in zip(reasons, said[1:], strict=True)] == [True] * 2
+    with pytest.raises(UnknownArchitecture, match="the picture has more than 3 tokens"):
+        source._run(about(picture()), None)
+
+
+def test_a_picture_is_answered_without_torch(classifiers: dict[str, Path], tmp_path: Path) -> None:
+    picture().save(tmp_path / "a.png")
+    given = ("image", tmp_path / "a.png", "-m", classifiers["dinov2"], "-f", "json", "-v")
+    loaded, done = imported(*given)
+    assert not loaded & {"torch", "transformers", "safetensors"}
+    assert "numpy calculates: attnviz runs Dinov2ForImageClassification" in done.err
 
 
 WORDS = {

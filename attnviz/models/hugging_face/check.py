@@ -29,6 +29,7 @@ from attnviz.models.hugging_face.eager import EagerInputs
 from attnviz.models.hugging_face.experiment import ExperimentRequest, experiment_of
 from attnviz.models.hugging_face.inputs.encoding import SEQ2SEQ_AXES, EncodedQuery
 from attnviz.models.hugging_face.light_model import open_light
+from attnviz.models.hugging_face.light_vision import open_light_vision
 from attnviz.models.hugging_face.load.checkpoint import check_folder
 from attnviz.models.hugging_face.load.devices import BYTES
 from attnviz.models.hugging_face.load.family import check_family, reading_limit
@@ -41,7 +42,7 @@ from attnviz.models.hugging_face.text_model import load_model
 from attnviz.models.hugging_face.value_vectors import value_vectors
 from attnviz.models.hugging_face.vision.layouts import BY_FAMILY, family_of_pictures
 from attnviz.models.hugging_face.vision.pictures import load_processor, pair
-from attnviz.models.hugging_face.vision.vision import window_layers, window_maps
+from attnviz.models.hugging_face.vision.vision import load_vision_model, window_layers, window_maps
 from attnviz.models.lens import apply_lens, explained_by
 from attnviz.models.light.network import UnknownArchitecture
 
@@ -183,7 +184,9 @@ def check_model(name: str) -> dict[str, Any]:
         "lenses": list(trial.lenses),
         "heads off": trial.heads_off,
         "tried on": copy,
-        "arithmetic": _arithmetic_of(name) if there else "unknown before its weights are there",
+        "arithmetic": _arithmetic_of(name, command)
+        if there
+        else "unknown before its weights are there",
         "reader": reader_error if reader is None else type(reader).__name__,
         "longest text": limit,
         "weights": weights,
@@ -196,12 +199,14 @@ def check_model(name: str) -> dict[str, Any]:
     }
 
 
-def _arithmetic_of(name: str) -> str:
+def _arithmetic_of(name: str, command: str) -> str:
     """Whether numpy runs a model, and if not, why."""
+    origin = Origin(model=name, allow_pickle=True)
     try:
-        open_light(
-            Origin(model=name, allow_pickle=True), name, ALL_TOKENS, partial(load_model, name)
-        )
+        if command == "image":
+            open_light_vision(origin, name, partial(load_vision_model, name))
+        else:
+            open_light(origin, name, ALL_TOKENS, partial(load_model, name))
     except UnknownArchitecture as reason:
         return f"torch, since {reason}"
     return "light"

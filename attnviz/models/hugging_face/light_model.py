@@ -7,10 +7,10 @@ which loads the same checkpoint then.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from attnviz.core.lens_inputs import ValueVectors, inner_products
 from attnviz.core.notices import explain
 from attnviz.core.options import Origin
 from attnviz.core.query import Query
+from attnviz.mechanisms.arrays import Array
 from attnviz.models import Predicting
 from attnviz.models.hugging_face.batching import FEW
 from attnviz.models.hugging_face.capture.capture import Captured
@@ -27,7 +28,7 @@ from attnviz.models.hugging_face.capture.region import Region
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery, encode
 from attnviz.models.hugging_face.inputs.light_tokenizer import load_light_tokenizer
 from attnviz.models.hugging_face.load.checkpoint import Checkpoint, check_folder
-from attnviz.models.hugging_face.load.family import UNLIMITED
+from attnviz.models.hugging_face.load.family import UNLIMITED, Family
 from attnviz.models.hugging_face.load.locate import display_name, locate
 from attnviz.models.hugging_face.load.tasks import SUFFIXES
 from attnviz.models.hugging_face.loaded_model import LoadedModel
@@ -36,6 +37,7 @@ from attnviz.models.light.network import (
     Attended,
     Shape,
     UnknownArchitecture,
+    Weights,
     linear_map,
     normalise,
     run_layers,
@@ -50,6 +52,8 @@ if TYPE_CHECKING:
     from attnviz.models.hugging_face.experiment import ModelExperiment
     from attnviz.models.hugging_face.text_model import HuggingFaceModel
 
+Loaded = TypeVar("Loaded")
+GRADIENTS = "gradients and effects need torch"
 ROUTE = "numpy"
 MOST_NUMBERS = 400_000_000
 """Weights of the largest model that numpy runs."""
@@ -60,18 +64,34 @@ MOST_WORK = 1e11
 has started: 300 sentences for a MiniLM on one core."""
 
 
+@dataclass
+class WholeModel(Generic[Loaded]):
+    """The same model of transformers, loaded at the first question that numpy does not answer."""
+
+    load: Callable[[], Loaded]
+    forced: bool  # whether torch may not answer instead
+    model: Loaded | None = None
+
+    def __call__(self, reason: str) -> Loaded:
+        """The model, asked for a reason."""
+        if self.forced:
+            raise UsageError(f"--arithmetic light cannot do this, since {reason}: leave it out")
+        if self.model is None:
+            explain(f"torch calculates, since {reason}")
+            self.model = self.load()
+        return self.model
+
+
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class LightModel(LoadedModel, Predicting):
     """A pretrained text model that numpy runs, for queries of the kinds "self" and "pair"."""
 
-    forced: bool  # whether torch may not answer instead
-    load_whole: Callable[[], HuggingFaceModel]
+    whole: WholeModel[HuggingFaceModel]
     architecture: Architecture
     shape: Shape
     weights: CheckpointWeights
     numbers: int  # of weights
     offset: int  # unused positions before the first
-    _whole: list[HuggingFaceModel] = field(default_factory=list, init=False, repr=False)
 
     def attend(
         self, queries: Sequence[Query], *, batch_size: int | None = None
@@ -104,12 +124,7 @@ class LightModel(LoadedModel, Predicting):
             return self.whole(reason).values(query)
         seen = list[Attended]()
         attention = self._attend_one(encoded, seen)
-        block = self.shape.attention
-        products = []
-        for one in seen:
-            matrix = self.weights[f"{one.name}.{block.maps[3]}.weight"]
-            products.append(inner_products(one.value, matrix.T))
-        return ValueVectors(attention, (np.stack(products),), projected=True)
+        return value_vectors(self.weights, self.shape, attention, seen)
 
     def experiment(self, query: Query, wanted: str | None = None) -> ModelExperiment:
         """The model and a query, to run with parts of the model switched off."""
@@ -130,15 +145,6 @@ class LightModel(LoadedModel, Predicting):
         """The numbers of one head, from its layer's input to what it adds to it."""
         return self.whole("each step of a head is torch's").head_arithmetic(query, which)
 
-    def whole(self, reason: str) -> HuggingFaceModel:
-        """The same model, loaded by transformers for a reason."""
-        if self.forced:
-            raise UsageError(f"--arithmetic light cannot do this, since {reason}: leave it out")
-        if not self._whole:
-            explain(f"torch calculates, since {reason}")
-            self._whole.append(self.load_whole())
-        return self._whole[0]
-
     def _encode(self, query: Query) -> EncodedQuery | InputError:
         try:
             return encode(self, query)
@@ -158,26 +164,18 @@ class LightModel(LoadedModel, Predicting):
         return ""
 
     def _attend_one(self, encoded: EncodedQuery, seen: list[Attended] | None = None) -> Attention:
-        shape, kept = self.shape, [] if seen is None else seen
-        keeps = seen is not None or self.region.keep_qk
-
-        def watch(one: Attended) -> Any:
-            kept.append(one)
-            return one.output
-
-        with np.errstate(all="ignore"):
-            inputs = self.embed(encoded.inputs)
-            _, own, _ = run_layers(self.weights, shape, inputs, watch=watch if keeps else None)
+        shape, kept = self.shape, [] if seen is None and self.region.keep_qk else seen
         ((stream, _),) = encoded.axes.items()
-        names, heads = tuple(map(str, range(len(own)))), tuple(map(str, range(shape.heads)))
-        weights = np.stack(own)
-        check_finite(weights, stream, names, heads, "float32", "the attention")
-        projections = None
+        inputs = self.embed(encoded.inputs)
+        _, found = capture_pass(self.weights, shape, inputs, stream, kept)
         if self.region.keep_qk:
-            query, key = (np.stack([getattr(one, n) for one in kept]) for n in ("query", "key"))
+            query, key = (
+                np.stack([getattr(one, n) for one in kept or ()]) for n in ("query", "key")
+            )
             more = f"a soft cap of {shape.cap:g}" if shape.cap else ""
-            projections = Projections(query, key, shape.factor, names, heads, more)
-        found = Captured(stream, names, weights, route=ROUTE, projections=projections)
+            heads = tuple(map(str, range(shape.heads)))
+            projections = Projections(query, key, shape.factor, found.layers, heads, more)
+            found = replace(found, projections=projections)
         return encoded.build_attention([found], None, None)
 
     def embed(self, inputs: Mapping[str, Sequence[int]]) -> NDArray[np.float32]:
@@ -210,29 +208,63 @@ class LightModel(LoadedModel, Predicting):
         return dict(zip(names, found, strict=True))
 
 
-def open_light(
-    origin: Origin,
-    name: str,
-    region: Region,
-    load_whole: Callable[[], HuggingFaceModel],
-    *,
-    with_head: bool = False,
-) -> LightModel:
-    """A model that numpy runs, `load_whole` loads it for what numpy cannot do.
+def capture_pass(
+    weights: Weights, shape: Shape, inputs: Array, stream: str, seen: list[Attended] | None
+) -> tuple[Array, Captured]:
+    """The last states of a pass and its weights; each attention is added to those seen."""
+
+    def watch(one: Attended) -> Array:
+        if seen is not None:
+            seen.append(one)
+        return one.output
+
+    with np.errstate(all="ignore"):
+        states, own, _ = run_layers(weights, shape, inputs, watch=watch)
+    layers, heads = (tuple(map(str, range(count))) for count in (shape.layers, shape.heads))
+    check_finite(found := np.stack(own), stream, layers, heads, "float32", "the attention")
+    return states, Captured(stream, layers, found, route=ROUTE)
+
+
+def value_vectors(
+    weights: Weights, shape: Shape, attention: Attention, seen: Sequence[Attended]
+) -> ValueVectors:
+    """What each head adds for each token, of the attentions of one pass."""
+    block, products = shape.attention, []
+    for number, one in enumerate(seen):
+        matrix = weights[f"{one.name}.{block.maps[3]}.weight"].T
+        if block.scale:
+            matrix = matrix * weights[f"{shape.layer.format(number)}.{block.scale}"]
+        products.append(inner_products(one.value, matrix))
+    return ValueVectors(attention, (np.stack(products),), projected=True)
+
+
+@dataclass(frozen=True, slots=True)
+class LightCheckpoint:
+    """A folder whose weights the network inside runs."""
+
+    folder: Path
+    stored: Checkpoint
+    architecture: Architecture
+    shape: Shape
+    weights: CheckpointWeights
+
+
+def open_checkpoint(
+    origin: Origin, name: str, needs: Mapping[str, bool], *, of_pictures: bool = False
+) -> LightCheckpoint:
+    """A checkpoint that numpy runs, unless one of the needs is there; each says why.
 
     Raises:
         UnknownArchitecture: why transformers has to load it.
         ModelError: it cannot be loaded at all.
     """
     needs = {
-        "gradients and effects need torch": with_head,
         f"--device {origin.device} asks for torch": origin.device not in ("auto", "cpu"),
         f"--dtype {origin.dtype} asks for torch": origin.dtype not in (None, "float32"),
         "--device-map asks for torch": origin.device_map is not None,
         "an adapter is to be merged": origin.adapter is not None,
         "--generate and --chat need torch": origin.generate is not None or origin.chat,
-        "parts and blocks of a text need torch": not region.is_default,
-        "--channels asks for torch": region.channels != "mean",
+        **needs,
     }
     for reason, needed in needs.items():
         if needed:
@@ -241,37 +273,56 @@ def open_light(
     checkpoint = check_folder(folder, allow_pickle=origin.allow_pickle)
     config, kind = dict(checkpoint.config), checkpoint.config["model_type"]
     about = ARCHITECTURES.get(kind)
-    if about is None:
+    if about is None or of_pictures != bool(about.keys.get("patch")):
         raise UnknownArchitecture(f"the network inside has no architecture '{kind}'")
-    if any(one.endswith(tuple(SUFFIXES)) for one in config.get("architectures") or ()):
-        raise UnknownArchitecture("a classifier's decision is wanted too")
     if checkpoint.pickled or checkpoint.numbers > MOST_NUMBERS:
         reason = "are a pickle" if checkpoint.pickled else f"are {checkpoint.numbers:,}"
         raise UnknownArchitecture(f"its weights {reason}")
     shape = about.shape_of(config)
     weights = CheckpointWeights(checkpoint.files, about, shape)
     weights.check(about.expected(config, shape))
-    tokenizer = load_light_tokenizer(folder, about.tokenizer)
+    return LightCheckpoint(folder, checkpoint, about, shape, weights)
+
+
+def open_light(
+    origin: Origin,
+    name: str,
+    region: Region,
+    load_whole: Callable[[], HuggingFaceModel],
+    *,
+    with_head: bool = False,
+) -> LightModel:
+    """A model that numpy runs, `load_whole` loads it for what numpy cannot do."""
+    needs = {
+        GRADIENTS: with_head,
+        "parts and blocks of a text need torch": not region.is_default,
+        "--channels asks for torch": region.channels != "mean",
+    }
+    found = open_checkpoint(origin, name, needs)
+    about, shape, config = found.architecture, found.shape, found.stored.config
+    if any(one.endswith(tuple(SUFFIXES)) for one in config.get("architectures") or ()):
+        raise UnknownArchitecture("a classifier's decision is wanted too")
+    tokenizer = load_light_tokenizer(found.folder, about.tokenizer)
     if not about.types and "token_type_ids" in tokenizer.names and about.tokenizer[:4] == "GPT2":
         raise UnknownArchitecture("its tokenizer gives types of tokens")
     padding = config.get("pad_token_id", 1)
     if about.offset is None and not isinstance(padding, int):
         raise UnknownArchitecture("its padding has no number")
     offset = padding + 1 if about.offset is None else about.offset
+    family: Family = "decoder-only" if shape.causal else "encoder-only"
     return LightModel(
         name=name,
-        model=SimpleNamespace(config=SimpleNamespace(model_type=kind)),
+        model=SimpleNamespace(config=SimpleNamespace(model_type=config["model_type"])),
         tokenizer=tokenizer,
-        family="decoder-only" if shape.causal else "encoder-only",
+        family=family,
         limit=_limit(config, tokenizer.model_max_length, 0 if about.offset is not None else offset),
-        provenance=_describe(name, folder, checkpoint, about.model, causal=shape.causal),
+        provenance=describe_light(name, found, about.model, family=family),
         region=region,
-        forced=origin.arithmetic == "light",
-        load_whole=load_whole,
+        whole=WholeModel(load_whole, origin.arithmetic == "light"),
         architecture=about,
         shape=shape,
-        weights=weights,
-        numbers=checkpoint.numbers,
+        weights=found.weights,
+        numbers=found.stored.numbers,
         offset=offset,
     )
 
@@ -286,18 +337,17 @@ def _limit(config: Mapping[str, Any], most: Any, reserved: int) -> int | None:
     return min((int(one) for one in limits if 0 < one < UNLIMITED), default=None)
 
 
-def _describe(
-    name: str, folder: Path, checkpoint: Checkpoint, model: str, *, causal: bool
-) -> Provenance:
-    called = display_name(name, checkpoint.config)
+def describe_light(name: str, found: LightCheckpoint, model: str, **more: str) -> Provenance:
+    """The provenance of what a checkpoint answers, as transformers' class of that name."""
+    called, folder = display_name(name, found.stored.config), found.folder
     settings = {
         "folder": None if called == name else name,
         "revision": folder.name if folder.parent.name == "snapshots" else None,
-        "stored_as": ", ".join(checkpoint.dtypes) or None,
+        "stored_as": ", ".join(found.stored.dtypes) or None,
         "architecture": model,
-        "model_type": checkpoint.config["model_type"],
+        "model_type": found.stored.config["model_type"],
         "attention": ROUTE,
-        "family": "decoder-only" if causal else "encoder-only",
+        **more,
     }
     return Provenance(
         source="hugging face",

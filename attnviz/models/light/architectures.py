@@ -15,6 +15,7 @@ from attnviz.models.light.network import LayerPart, Shape, UnknownArchitecture
 
 Config = Mapping[str, Any]
 NUMBERS = ["vocabulary", "size", "layers", "heads", "inner", "epsilon", "key_heads", "head_size"]
+NUMBERS += ["side", "patch"]
 """The fields of a shape that a configuration names."""
 FREE = (
     "_name_or_path attention_dropout attention_probs_dropout_prob attn_pdrop "
@@ -43,6 +44,8 @@ FUNCTIONS = {"gelu": "gelu", "relu": "relu", "silu": "silu", "swish": "silu"} | 
     **dict.fromkeys(("gelu_new", "gelu_fast", "gelu_pytorch_tanh"), "gelu_tanh")
 }
 """The activation of each name."""
+PATCHES = "embeddings"
+"""Before the weights of patches, the class token and their positions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +57,7 @@ class Architecture:
     model: str  # the class of transformers, without its head
     tokenizer: str  # the class of its tokenizer, where tokenizer_config.json names none
     prefix: str  # before its weights in a checkpoint with a head
-    words: str  # the embeddings of tokens
+    words: str  # the embeddings of tokens; "": patches of a picture
     positions: str = ""  # and of positions
     types: str = ""  # and of the first or second text
     embedding_norm: str = ""
@@ -129,12 +132,7 @@ class Architecture:
         parts = [(shape.attention, lines), (shape.feed_forward, [*gates, (size, inner)])]
         ends = ("weight", "bias") if shape.norm == "layer" else ("weight",)
         width = config.get(self.width, size)
-        yield f"{self.words}.weight", (shape.vocabulary, width)
-        tables = (self.positions, self.types)
-        yield from ((f"{name}.weight", (-1, width)) for name in tables if name)
-        if width != size:
-            yield f"{self.projected}.weight", (size, width)
-            yield f"{self.projected}.bias", (size,)
+        yield from self._embeddings(shape, width)
         norms = [shape.last_norm] if shape.last_norm else []
         if self.embedding_norm:
             yield from ((f"{self.embedding_norm}.{end}", (width,)) for end in ends)
@@ -146,12 +144,30 @@ class Architecture:
                     yield f"{name}.{one}.weight", (outputs, inputs)
                     if one not in bare:
                         yield f"{name}.{one}.bias", (outputs,)
+                if block.scale:
+                    yield f"{layer}.{block.scale}", (size,)
                 own = (block.before, block.within, block.after)
                 norms += [f"{layer}.{norm}" for norm in own if norm]
             for norm in (shape.query_norm, shape.key_norm):
                 if norm:
                     yield f"{layer}.{shape.attention.name}.{norm}.weight", (shape.head_features,)
         yield from ((f"{norm}.{end}", (size,)) for norm in norms for end in ends)
+
+    def _embeddings(self, shape: Shape, width: int) -> Iterator[tuple[str, tuple[int, ...]]]:
+        """The weights before the first layer, of tokens with this many features or of patches."""
+        size, patch = shape.size, shape.patch
+        if patch:
+            yield f"{PATCHES}.cls_token", (1, 1, size)
+            yield f"{PATCHES}.position_embeddings", (1, shape.patches**2 + 1, size)
+            yield f"{PATCHES}.patch_embeddings.projection.weight", (size, 3, patch, patch)
+            yield f"{PATCHES}.patch_embeddings.projection.bias", (size,)
+            return
+        yield f"{self.words}.weight", (shape.vocabulary, width)
+        tables = (self.positions, self.types)
+        yield from ((f"{name}.weight", (-1, width)) for name in tables if name)
+        if width != size:
+            yield f"{self.projected}.weight", (size, width)
+            yield f"{self.projected}.bias", (size,)
 
 
 def turns_of(
@@ -317,6 +333,11 @@ VIT = Shape(
     feed_forward=LayerPart("", "intermediate.dense output.dense", before="layernorm_after"),
     last_norm="layernorm",
 )
+DINO = replace(
+    VIT,
+    attention=replace(VIT.attention, before="norm1", scale="layer_scale1.lambda1"),
+    feed_forward=LayerPart("mlp", "fc1 fc2", before="norm2", scale="layer_scale2.lambda1"),
+)
 BERT_ROW = Architecture(
     BERT,
     f"{SIZES} intermediate_size layer_norm_eps",
@@ -379,6 +400,19 @@ GEMMA2_ROW = replace(
     unused=f"{LLAMA_ROW.unused} sliding_window layer_types query_pre_attn_scalar hidden_act "
     "attn_logit_softcapping final_logit_softcapping cache_implementation",
     complete=_complete_gemma2,
+)
+VIT_ROW = Architecture(
+    VIT,
+    f"- {SIZES.partition(' ')[2]} intermediate_size layer_norm_eps - - image_size patch_size",
+    model="ViTModel",
+    tokenizer="",
+    prefix="vit",
+    words="",
+    activation="hidden_act",
+    choices={"num_channels": (3,), "qkv_bias": (True, False)},
+    unused="encoder_stride pooler_act pooler_output_size",
+    unbiased=lambda config: () if config.get("qkv_bias", True) else VIT.attention.maps[:3],
+    left_out=r"(embeddings\.mask_token|pooler\.|classifier\.)",
 )
 ARCHITECTURES: dict[str, Architecture] = {
     "bert": BERT_ROW,
@@ -526,6 +560,20 @@ ARCHITECTURES: dict[str, Architecture] = {
         ),
         cuts="heads",
         left_out=r"(embed_out\.|.*\.rotary_emb\.inv_freq$|.*\.attention\.(masked_)?bias$)",
+    ),
+    "vit": VIT_ROW,
+    "dinov2": replace(
+        VIT_ROW,
+        shape=DINO,
+        numbers=VIT_ROW.numbers.replace("intermediate_size", "-"),
+        model="Dinov2Model",
+        prefix="dinov2",
+        choices={**VIT_ROW.choices, "use_swiglu_ffn": (False,)},
+        unused="mlp_ratio drop_path_rate layerscale_value use_mask_token out_features out_indices "
+        "stage_names apply_layernorm reshape_hidden_states",
+        complete=lambda shape, config: replace(
+            shape, inner=int(shape.size * config.get("mlp_ratio", 4))
+        ),
     ),
 }
 """The rows by model type."""

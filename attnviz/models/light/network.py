@@ -36,6 +36,7 @@ class LayerPart:
     before: str = ""  # the norm of its inputs; "": none
     within: str = ""  # of what it adds
     after: str = ""  # of the sum
+    scale: str = ""  # of what it adds, a number for each feature
 
     @property
     def maps(self) -> tuple[str, ...]:
@@ -337,6 +338,8 @@ class Pass:
         layer = self.shape.layer.format(number)
         if block.within:
             update = normalise(self.weights, self.shape, f"{layer}.{block.within}", update)
+        if block.scale:
+            update = update * self.weights[f"{layer}.{block.scale}"]
         found = inputs + update
         if not block.after:
             return found
@@ -389,17 +392,20 @@ def run_layers(
     return Pass(weights, shape, watch, cache).run(inputs, memory, mask)
 
 
-def embed_patches(weights: Weights, shape: Shape, pixels: Array, name: str) -> Array:
+def embed_patches(
+    weights: Weights, shape: Shape, pixels: Array, name: str, positions: Array | None = None
+) -> Array:
     """A class token and patches with their positions, (pictures, 1 + patches, size).
 
-    Pixels are red, green and blue from −1 to 1, shape (pictures, side, side, 3); `name` stands
-    before the weights.
+    Pixels have the shape (pictures, height, width, 3); `name` stands before the weights. Positions
+    are the learned ones unless they are given.
     """
-    xp, count = namespace(pixels), shape.patches
-    tiles = xp.reshape(pixels, (-1, count, shape.patch, count, shape.patch, 3))
+    xp, (rows, columns) = namespace(pixels), (one // shape.patch for one in pixels.shape[1:3])
+    tiles = xp.reshape(pixels, (-1, rows, shape.patch, columns, shape.patch, 3))
     turned = xp.permute_dims(tiles, (0, 1, 3, 5, 2, 4))
-    rows = xp.reshape(turned, (-1, count * count, 3 * shape.patch**2))
+    flat = xp.reshape(turned, (-1, rows * columns, 3 * shape.patch**2))
     kernel = xp.reshape(weights[f"{name}.patch_embeddings.projection.weight"], (shape.size, -1))
-    patches = rows @ transpose(kernel) + weights[f"{name}.patch_embeddings.projection.bias"]
-    first = xp.broadcast_to(weights[f"{name}.cls_token"], (len(rows), 1, shape.size))
-    return xp.concat((first, patches), axis=1) + weights[f"{name}.position_embeddings"]
+    patches = flat @ transpose(kernel) + weights[f"{name}.patch_embeddings.projection.bias"]
+    first = xp.broadcast_to(weights[f"{name}.cls_token"], (len(flat), 1, shape.size))
+    learned = weights[f"{name}.position_embeddings"] if positions is None else positions
+    return xp.concat((first, patches), axis=1) + learned

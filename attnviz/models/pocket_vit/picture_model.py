@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -16,10 +15,10 @@ from attnviz.core.errors import UsageError
 from attnviz.core.query import Query
 from attnviz.core.tokens import patch_tokens
 from attnviz.mechanisms.arrays import Array, to_numpy
-from attnviz.models.hugging_face.load.tasks import describe_classes
+from attnviz.models.hugging_face.load.tasks import likeliest_class
 from attnviz.models.hugging_face.outputs import chosen_class
 from attnviz.models.hugging_face.vision.pictures import SIDE, over_patches, picture_of
-from attnviz.models.light.architectures import VIT, with_prefix
+from attnviz.models.light.architectures import VIT, VIT_ROW, with_prefix
 from attnviz.models.light.network import (
     Shape,
     Watch,
@@ -54,16 +53,7 @@ EMBEDDINGS = "vit.embeddings"
 
 def vision_shape(config: Mapping[str, Any]) -> Shape:
     """The shape that a configuration of ViT asks for, for weights with their head."""
-    shape = replace(
-        VIT,
-        size=config["hidden_size"],
-        heads=config["num_attention_heads"],
-        inner=config["intermediate_size"],
-        layers=config["num_hidden_layers"],
-        side=config["image_size"],
-        patch=config["patch_size"],
-    )
-    return with_prefix(shape, "vit")
+    return with_prefix(VIT_ROW.shape_of(config), VIT_ROW.prefix)
 
 
 class PicturePocket(StoredModel):
@@ -86,11 +76,8 @@ class PicturePocket(StoredModel):
 
     def inputs(self, given: NDArray[np.float32]) -> tuple[Array]:
         """Pixels as a class token and patches, embedded."""
-        return (
-            embed_patches(self.weights, self.sizes, self.weights.convert(given)[None], EMBEDDINGS)[
-                0
-            ],
-        )
+        pixels = self.weights.convert(given)[None]
+        return (embed_patches(self.weights, self.sizes, pixels, EMBEDDINGS)[0],)
 
     def forward(
         self, weights: Weights, inputs: tuple[Array, ...], watch: Watch | None = None
@@ -127,9 +114,7 @@ class PicturePocket(StoredModel):
         given = square_pixels(picture.image, side)
         states, layers = self.forward(self.weights, self.inputs(given))
         scores = to_numpy(self.scores(self.weights, states[:1]))[0].astype(np.float64)
-        chances = np.exp(scores - scores.max())
-        shares = dict(zip(self.labels, (chances / chances.sum()).tolist(), strict=True))
-        settings = describe_classes(shares) | {
+        settings = likeliest_class(scores, self.labels) | {
             "pixels": f"{side} × {side}",
             "patches": f"{count} × {count}",
         }

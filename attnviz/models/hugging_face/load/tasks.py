@@ -10,6 +10,7 @@ from attnviz.core.attention_map import DECISION, PROBABILITIES, Attention, Atten
 from attnviz.core.errors import ModelError
 from attnviz.core.locks import thread_hook
 from attnviz.core.tokens import continues_word
+from attnviz.mechanisms.arrays import softmax
 
 SUFFIXES = {
     "ForSequenceClassification": "AutoModelForSequenceClassification",
@@ -112,11 +113,7 @@ def _label_map(
 
 def likeliest_class(logits: Any, labels: Sequence[str]) -> dict[str, Any]:
     """The likeliest of exclusive classes, from logits."""
-    return describe_classes(dict(zip(labels, logits.softmax(-1).tolist(), strict=True)))
-
-
-def describe_classes(shares: Mapping[str, float]) -> dict[str, Any]:
-    """The likeliest of exclusive classes, from the probability of each."""
+    shares = dict(zip(labels, softmax(logits).tolist(), strict=True))
     best = max(shares, key=lambda name: shares[name])
     return {DECISION: f"{best} ({shares[best]:.0%})", **_probabilities(shares)}
 

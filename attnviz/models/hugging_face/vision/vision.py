@@ -144,19 +144,24 @@ class VisionModel(UnbatchedSource, Predicting):
 
     def _inputs(self, picture: Picture) -> tuple[dict[str, Any], tuple[int, int]]:
         """The picture as the model takes it, and its rows and columns of patches."""
-        size, (high, wide) = picture.size, self.patch_size
-        if size is not None and (size[0] % high or size[1] % wide):
-            raise UsageError(
-                f"--image-size {size[0]}x{size[1]} is no multiple of '{self.name}'s patches of "
-                f"{high} × {wide} pixels"
-            )
-        values = pixels(self.processor, picture.image, size).to(self.model.device, self.model.dtype)
+        high, wide = self.patch_size
+        values = self._pixels(picture).to(self.model.device, self.model.dtype)
         found: dict[str, Any] = {"pixel_values": values}
         height, width = values.shape[-2:]
         trained, takes = getattr(self.config, "image_size", None), input_names(self.tower)
         if "interpolate_pos_encoding" in takes and pair(trained) != (height, width):
             found["interpolate_pos_encoding"] = True
         return found, (-(-height // high), -(-width // wide))
+
+    def _pixels(self, picture: Picture) -> Any:
+        """The picture as its processor makes it, shape (1, 3, height, width)."""
+        size, (high, wide) = picture.size, self.patch_size
+        if size is not None and (size[0] % high or size[1] % wide):
+            raise UsageError(
+                f"--image-size {size[0]}x{size[1]} is no multiple of '{self.name}'s patches of "
+                f"{high} × {wide} pixels"
+            )
+        return pixels(self.processor, picture.image, size)
 
     @property
     def patch_size(self) -> tuple[int, int]:

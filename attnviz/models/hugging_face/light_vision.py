@@ -1,0 +1,248 @@
+"""A vision checkpoint that numpy runs: its attention over patches, without torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from math import isqrt
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+from msgspec import UNSET, Meta, Struct, UnsetType, ValidationError, convert
+
+from attnviz.core.attention_map import DECISION, Attention
+from attnviz.core.errors import ModelError
+from attnviz.core.lens_inputs import ValueVectors
+from attnviz.core.options import Origin
+from attnviz.core.query import Picture, Query
+from attnviz.models.hugging_face.light_model import (
+    GRADIENTS,
+    MOST_TOKENS,
+    LightCheckpoint,
+    WholeModel,
+    capture_pass,
+    describe_light,
+    open_checkpoint,
+    value_vectors,
+)
+from attnviz.models.hugging_face.load.checkpoint import read_json
+from attnviz.models.hugging_face.load.tasks import likeliest_class
+from attnviz.models.hugging_face.vision.pictures import MOST_PIXELS
+from attnviz.models.hugging_face.vision.vision import VisionModel
+from attnviz.models.light.architectures import PATCHES
+from attnviz.models.light.network import (
+    Attended,
+    Shape,
+    UnknownArchitecture,
+    Weights,
+    embed_patches,
+    linear_map,
+)
+from attnviz.models.light.weights import StoredWeights
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from PIL.Image import Image
+
+    from attnviz.models.hugging_face.experiment import ModelExperiment
+
+CLASSIFIER = "ForImageClassification"
+Side = Annotated[int, Meta(ge=1, le=MOST_PIXELS)]
+
+
+class LightProcessor(Struct, forbid_unknown_fields=True):
+    """What `pixels` and `seen_box` ask of a processor of transformers that uses Pillow."""
+
+    image_processor_type: Annotated[str, Meta(pattern="^(ViT|Bit)ImageProcessor(Fast)?$")]
+    do_resize: bool
+    do_rescale: bool
+    do_normalize: bool
+    rescale_factor: float
+    image_mean: tuple[float, float, float]
+    image_std: tuple[float, float, float]
+    size: dict[str, Side]
+    crop_size: dict[str, Side] | None = None
+    do_center_crop: bool | UnsetType | None = UNSET
+    do_convert_rgb: bool | None = None
+    resample: Annotated[int, Meta(ge=0, le=5)] = -1  # left out
+
+    def __call__(self, picture: Image, **changes: Any) -> dict[str, NDArray[np.float32]]:
+        """The numbers of a picture, resized, cut and normalised in this order."""
+        size, (width, height) = changes.get("size", self.size), picture.size
+        wanted = size.get("width"), size.get("height")
+        if shortest := size.get("shortest_edge"):
+            long = int(shortest * max(width, height) / min(width, height))
+            wanted = (shortest, long) if width <= height else (long, shortest)
+        found = np.asarray(picture.resize(wanted, self.resample))
+        if self.crop_size and changes.get("do_center_crop", self.do_center_crop):
+            high, wide = self.crop_size["height"], self.crop_size["width"]
+            top, left = (found.shape[0] - high) // 2, (found.shape[1] - wide) // 2
+            found = found[top : top + high, left : left + wide]
+        if self.do_rescale:
+            found = found.astype(np.float64) * self.rescale_factor
+        found = found.astype(np.float32)
+        if self.do_normalize:
+            mean, spread = np.asarray([self.image_mean, self.image_std], np.float32)
+            found = (found - mean) / spread
+        return {"pixel_values": found.transpose(2, 0, 1)[None]}
+
+
+def load_light_processor(folder: Path) -> LightProcessor:
+    """The processor in a folder.
+
+    Raises:
+        UnknownArchitecture: transformers may make other pixels of a picture.
+    """
+    if find_spec("torchvision") or (folder / "processor_config.json").is_file():
+        raise UnknownArchitecture("torchvision or a processor of other inputs reads its pictures")
+    try:
+        found = convert(read_json(folder / "preprocessor_config.json"), LightProcessor)
+    except (ModelError, OSError, ValidationError) as error:
+        raise UnknownArchitecture(f"its image processor is not known: {error}") from error
+    cuts = found.image_processor_type.startswith("Bit")  # what its class does by itself
+    found.do_center_crop = cuts if found.do_center_crop is UNSET else found.do_center_crop
+    found.resample = (3 if cuts else 2) if found.resample < 0 else found.resample
+    crop = (found.crop_size or {}) if found.do_center_crop else {}
+    if (
+        not (found.do_resize and all(found.image_std))
+        or found.size.keys() not in ({"height", "width"}, {"shortest_edge"})
+        or crop.keys() != ({"height", "width"} if found.do_center_crop else set())
+        or max(crop.values(), default=0) > min(found.size.values())
+    ):
+        raise UnknownArchitecture("its image processor has sizes that are not known")
+    return found
+
+
+def cubic_weights(before: int, after: int) -> NDArray[np.float32]:
+    """How each of some numbers in a row mixes those of another, cubically, (after, before).
+
+    Keys 1981 with a = −0.75; numbers repeat beyond the ends.
+    """
+    places = (np.arange(after) + 0.5) * (before / after) - 0.5
+    first = np.floor(places).astype(int)
+    weights = np.zeros((after, before), np.float32)
+    for step in (-1, 0, 1, 2):
+        far = abs(places - first - step)
+        near, beyond = (1.25 * far - 2.25) * far**2 + 1, ((3.75 - 0.75 * far) * far - 6) * far + 3
+        sources = np.clip(first + step, 0, before - 1)
+        np.add.at(weights, (np.arange(after), sources), np.where(far <= 1, near, beyond))
+    return weights
+
+
+def resize_positions(learned: NDArray[Any], rows: int, columns: int) -> NDArray[Any]:
+    """Positions of a class token and a square of patches for another number of patches."""
+    side, size = isqrt(learned.shape[1] - 1), learned.shape[2]
+    square = learned[0, 1:].reshape(side, side, size)
+    down = np.tensordot(cubic_weights(side, rows), square, 1)
+    found = cubic_weights(side, columns) @ down
+    return np.concatenate([learned[0, :1], found.reshape(-1, size)])[None]
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class LightVisionModel(VisionModel):
+    """A pretrained vision model that numpy runs."""
+
+    whole: WholeModel[VisionModel]
+    kind: str  # the class of transformers
+    shape: Shape
+    weights: Weights
+    head: Weights | None  # of a classifier
+    labels: tuple[str, ...]
+
+    def _attend_one(self, query: Query) -> Attention:
+        try:
+            return self._run(query, None)
+        except UnknownArchitecture as reason:
+            return self.whole(str(reason))._attend_one(query)
+
+    def experiment(self, query: Query, wanted: str | None = None) -> ModelExperiment:
+        """The model with a picture before it, to be run with parts of it switched off."""
+        return self.whole("effects and gradients are torch's").experiment(query, wanted)
+
+    def values(self, query: Query) -> ValueVectors:
+        """The value vectors of each head at each patch."""
+        seen = list[Attended]()
+        try:
+            return value_vectors(self.weights, self.shape, self._run(query, seen), seen)
+        except UnknownArchitecture as reason:
+            return self.whole(str(reason)).values(query)
+
+    def _inputs(self, picture: Picture) -> tuple[dict[str, Any], tuple[int, int]]:
+        if picture.image.mode != "RGB" or "transparency" in picture.image.info:
+            raise UnknownArchitecture("the picture is not of the colours red, green and blue alone")
+        values = self._pixels(picture)
+        (rows, row), (columns, column) = (divmod(n, self.shape.patch) for n in values.shape[2:])
+        if row or column or rows * columns >= MOST_TOKENS:
+            many = f"the picture has more than {MOST_TOKENS} tokens"
+            raise UnknownArchitecture("patches do not fill it" if row or column else many)
+        return {"pixel_values": values}, (rows, columns)
+
+    def _count_tokens(self, inputs: dict[str, Any]) -> int:
+        return 1 + int(inputs["pixel_values"][0, 0].size) // self.shape.patch**2
+
+    def _run(self, query: Query, seen: list[Attended] | None) -> Attention:
+        """The maps and the decision of one pass; each attention is added to those seen."""
+        encoded, shape = self._encode(self._picture(query)), self.shape
+        values = encoded.inputs["pixel_values"].transpose(0, 2, 3, 1)
+        rows, columns = (side // shape.patch for side in values.shape[1:3])
+        positions = self.weights[f"{PATCHES}.position_embeddings"]
+        if (rows, columns) != (shape.patches, shape.patches):
+            positions = resize_positions(positions, rows, columns)
+        (inputs,) = embed_patches(self.weights, shape, values, PATCHES, positions)
+        states, captured = capture_pass(self.weights, shape, inputs, "self", seen)
+        found = encoded.build_attention([captured])
+        if self.head is None:
+            return found
+        width = self.head["classifier.weight"].shape[1]
+        both = np.concatenate([states[0], states[1:].mean(0)])  # ViT reads the class token alone
+        scores = linear_map(self.head, "classifier", both[None, :width])[0]
+        made = found.with_maps(found.maps, settings=likeliest_class(scores, self.labels))
+        return replace(made, decision=str(made.provenance.settings[DECISION]))
+
+
+def open_light_vision(
+    origin: Origin, name: str, load_whole: Callable[[], VisionModel], *, with_head: bool = False
+) -> LightVisionModel:
+    """A vision model that numpy runs, `load_whole` loads it for what numpy cannot do."""
+    found = open_checkpoint(origin, name, {GRADIENTS: with_head}, of_pictures=True)
+    about, config = found.architecture, found.stored.config
+    labels, head, kind = tuple[str, ...](), None, about.model
+    if str((config.get("architectures") or ("",))[0]).endswith(CLASSIFIER):
+        kind = about.model.removesuffix("Model") + CLASSIFIER
+        labels, head = _classifier_of(found, 2 if about.shape.attention.scale else 1)
+    return LightVisionModel(
+        name=name,
+        model=SimpleNamespace(
+            config=SimpleNamespace(model_type=config["model_type"], patch_size=found.shape.patch),
+            modules=tuple,  # so that it attends in no windows
+        ),
+        processor=load_light_processor(found.folder),
+        provenance=describe_light(name, found, kind),
+        whole=WholeModel(load_whole, origin.arithmetic == "light"),
+        kind=kind,
+        shape=found.shape,
+        weights=found.weights,
+        head=head,
+        labels=labels,
+    )
+
+
+def _classifier_of(found: LightCheckpoint, parts: int) -> tuple[tuple[str, ...], Weights]:
+    """The classes and the weights of a classifier that reads some states side by side."""
+    config, head = found.stored.config, StoredWeights(found.stored.files)
+    names = config.get("id2label") or {}
+    labels = tuple(str(names.get(str(number), "")) for number in range(len(names)))
+    sizes = [head.contents.get(f"classifier.{end}", {}).get("shape") for end in ("weight", "bias")]
+    one = config.get("problem_type") in (None, "single_label_classification")
+    width = parts * found.shape.size
+    if (
+        not one
+        or len(labels) < 2
+        or not all(labels)
+        or sizes != [[len(labels), width], [len(labels)]]
+    ):
+        raise UnknownArchitecture("its classifier is not one of classes by their names")
+    return labels, head
