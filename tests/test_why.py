@@ -257,3 +257,14 @@ def test_a_picture_shows_writers_link_and_tokens(tmp_path):
     narrow = run("why", TEXT, *LM, "--head", "2.3", "--plot", file, "--width", "single")
     assert narrow.status == 0
     assert "weight .96" not in file.read_text()
+
+
+def test_the_lesson_of_the_circuit_takes_each_step_away():
+    lesson = attnviz.lesson("circuit").value
+    cells = lesson.cells
+    assert cells["head"][1:] == ["1.1", "1.1", "2.3", "2.3"]
+    assert cells["measured"][2] == pytest.approx(10.591, abs=1e-3)
+    assert cells["measured"][4] == pytest.approx(6.869, abs=1e-3)
+    whole, *without = cells["probability_without"]
+    assert whole == pytest.approx(0.967, abs=1e-3)
+    assert max(without) < 0.02

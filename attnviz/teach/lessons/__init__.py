@@ -32,6 +32,7 @@ _LESSONS = {
         "induction": (
             "A previous-token head feeds an induction head; cut the first, the second dies."
         ),
+        "circuit": "The induction circuit in four steps, each measured and then taken away.",
     },
 }
 """What each lesson teaches, by the file that its function is in."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.core.errors import UsageError
 from attnviz.models.pocket.text import END
 from attnviz.teach.lessons.lesson import Curves, Heat, Lesson, check_range
 
@@ -192,6 +193,87 @@ def induction_lesson(length: int = 16, seed: int = 0) -> Lesson:
                     for n, (name, run) in enumerate(zip(off[:3], runs.values(), strict=False))
                 },
             ),
+        ),
+    )
+
+
+def circuit_lesson(text: str = "Tom likes dogs. Mary likes cats. Tom likes") -> Lesson:
+    """The induction circuit in four steps, each measured and then taken away.
+
+    The model inside pocket-lm reads a text whose end stood in it before. The head of its last layer
+    that argues most for what is predicted is the second head, and the head that wrote most into the
+    key of its strongest link is the first.
+
+    A row holds, for each step: what happens, how much of it there is and in which unit, and the
+    probability of the predicted token if this step is taken away (1 row more: nothing is).
+    """
+    from attnviz.analyses.why import explain_link
+    from attnviz.core.effects import HeadAt, Intervention, LinkAt, log_probabilities
+    from attnviz.core.query import Query
+    from attnviz.models.pocket_lm.language_model import load_pocket_lm
+
+    query, model = Query(text), load_pocket_lm()
+    written, experiment = model.written(query), model.experiment(query)
+    item = written.attention.main
+    row, layer = len(item.query_tokens) - 1, item.layers[-1]
+    places = [HeadAt(item.stream, layer, head) for head in range(len(item.heads))]
+    links = [(at, int(item.weights[-1, at.head, row, 1:].argmax()) + 1) for at in places]
+    reports = [explain_link(written, at, (row, key)) for at, key in links if key < row]
+    if not reports:
+        raise UsageError("--text: the last token looks at no other word: give a longer text")
+    found = max(reports, key=lambda one: one.argument or 0.0)
+    assert found.link
+    assert found.predicted
+    assert found.argument is not None
+    second, key = found.head, found.link[1]
+    heads = [one for one in found.key if one.writer[0].isdigit()]
+    layer, _, head = heads[0].writer.partition(".")
+    first = HeadAt(item.stream, layer, int(head))
+    weights = item.weights[item.layers.index(layer), first.head]
+    behind = int(weights[key].argmax())
+    cuts = [
+        Intervention(),
+        Intervention(links=(LinkAt(item.stream, key, behind, first.layer, first.head),)),
+        Intervention(heads=(first,)),
+        Intervention(links=(LinkAt(item.stream, row, key, second.layer, second.head),)),
+        Intervention(heads=(second,)),
+    ]
+    chances = np.exp(log_probabilities(experiment, cuts)[:, 0]).tolist()
+    names = [token.text for token in item.query_tokens]
+    said = found.predicted[0]
+    one, two = (_head_name((int(at.layer), at.head)) for at in (first, second))
+    rest = next((c for c in found.checks if c.side == "key" and c.writer == heads[0].writer), None)
+    alone = "" if rest is None else f" Its weight would be {rest.measured:.2f}."
+    return Lesson(
+        f"circuit · pocket-lm reads '{text}' and predicts {said}",
+        {
+            "step": ["whole", "1 look back", "2 into a key", "3 look there", "4 argue"],
+            "head": ["", one, one, two, two],
+            "measured": [
+                found.predicted[1],
+                float(weights[key, behind]),
+                heads[0].value,
+                found.weight,
+                found.argument,
+            ],
+            "unit": ["probability", "weight", "of the score", "weight", "logit"],
+            "probability_without": chances,
+        },
+        (
+            f"Head {one} gives {weights[key, behind]:.2f} of its attention at '{names[key]}' to "
+            f"'{names[behind]}', which stands before it, and writes there what it saw.",
+            f"Head {two} looks for that: of the {found.contrast:.1f} by which the score of "
+            f"'{names[key]}' is above the mean, {heads[0].value:.1f} is what {one} wrote.{alone}",
+            f"What it brings back argues for '{said}', {found.argument:+.1f} of a logit of "
+            f"{found.logit or 0.0:.1f}. Without step 1, 2, 3 or 4 the probability is not "
+            f"{chances[0]:.2f} but {chances[1]:.2f}, {chances[2]:.2f}, {chances[3]:.2f} and "
+            f"{chances[4]:.2f}.",
+        ),
+        "Elhage 2021 (A mathematical framework for transformer circuits); Olsson 2022 (In-context "
+        "learning and induction heads)",
+        (
+            Heat(f"1. head {one}", weights, names, names),
+            Heat(f"3. head {two}", item.weights[-1, second.head], names, names),
         ),
     )
 
