@@ -203,17 +203,25 @@ def ask_logits(source: Source, query: Query, wanted: str | None = None) -> Asked
     Raises:
         UsageError: the model predicts nothing here.
     """
-    text = written_of(source, query)
+    found = likeliest_choices(written_of(source, query))
+    if wanted is None or not isinstance(source, Experimenting):
+        return found
+    outputs = source.experiment(query, wanted).outputs
+    choices = {one.row: one.number for one in outputs if one.row in found.choices}
+    return replace(found, choices=choices or found.choices)
+
+
+def likeliest_choices(text: WrittenText) -> AskedLogits:
+    """What each row of a text predicts.
+
+    Raises:
+        UsageError: the model predicts nothing here.
+    """
     main = text.attention.main
     rows = [row for row in range(len(main.query_tokens)) if text.predicts(main.stream, row)]
-    if wanted is not None and isinstance(source, Experimenting):
-        outputs = source.experiment(query, wanted).outputs
-        choices = {one.row: one.number for one in outputs if one.row in rows}
-    else:
-        choices = {row: int(text.logits(row).argmax()) for row in rows}
-    if not choices:
+    if not rows:
         raise UsageError("--lens logits needs logits, and the model predicts nothing here")
-    return AskedLogits(text.attention, text, choices)
+    return AskedLogits(text.attention, text, {row: int(text.logits(row).argmax()) for row in rows})
 
 
 def open_experiment(source: Source, query: Query, wanted: str | None = None) -> Experiment:

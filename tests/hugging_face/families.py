@@ -56,10 +56,10 @@ def line_of(name: str, found: Trial) -> str:
 def line(name: str, command: str, found: Trial, note: str) -> str:
     """A line of the table."""
     lenses = "all" if found.lenses == tuple(LENSES) else ", ".join(found.lenses)
-    off = "yes" if found.heads_off else ""
+    off, splits = ("yes" if one else "" for one in (found.heads_off, found.splits))
     streams = ", ".join(found.streams)
     known = documented().get(name, "||").split("|")[2].strip()  # names are kept in the document
-    cells = (f"`{name}`", known, command, found.route, streams, lenses, off, note)
+    cells = (f"`{name}`", known, command, found.route, streams, lenses, off, splits, note)
     return "| " + " | ".join(cell or "—" for cell in cells) + " |"
 
 

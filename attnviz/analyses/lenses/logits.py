@@ -7,6 +7,8 @@ from attnviz.core.attention_map import Attention
 from attnviz.core.effects import HeadAt
 from attnviz.core.writers import AskedLogits
 
+NEAR = 1e-3
+"""Parts that miss the logit by more of its size are said to."""
 UNIT = "logit of what is predicted, above the mean of all choices"
 
 
@@ -35,6 +37,13 @@ def logits(asked: AskedLogits) -> Attention:
     rows = (item.weights[:, :, last] for item in maps if last < len(item.query_tokens))
     held = float(sum(row.sum() for row in rows))
     name = text.spell(asked.choices[last])
+    parts = float(text.logit_parts(last, asked.choices[last]).sum())
     note = f"heads add {held:+.2f} to the logit of '{name}', {total:+.2f} above the mean of all"
+    notes = [note]
+    if abs(parts - total) > NEAR * max(abs(total), 1.0):
+        notes.append(
+            f"the way from heads to logits is not linear here: cells are outputs times slopes, and "
+            f"all parts sum to {parts:+.2f}, not to {total:+.2f}"
+        )
     facts = {"output": name, "read from": [*asked.choices]}
-    return through_lens("logits", attention, tuple(maps), (note,), facts)
+    return through_lens("logits", attention, tuple(maps), tuple(notes), facts)

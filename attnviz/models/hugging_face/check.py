@@ -14,11 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from attnviz.analyses.masks import without_implied
+from attnviz.analyses.why import explain_head
 from attnviz.core.attention_map import IMPLIED, Attention, Provenance, Token
 from attnviz.core.effects import HeadAt, Intervention, PredictedToken
 from attnviz.core.errors import AttentionError, AttnvizError, ModelError, first_line
 from attnviz.core.options import Origin
 from attnviz.core.registry import LENSES, Needs
+from attnviz.core.writers import WrittenText
 from attnviz.models.hugging_face.audio.recordings import load_extractor
 from attnviz.models.hugging_face.capture.capture import EAGER_ROUTE, capture, without_cache
 from attnviz.models.hugging_face.capture.implied import mixers_of
@@ -43,7 +45,7 @@ from attnviz.models.hugging_face.value_vectors import value_vectors
 from attnviz.models.hugging_face.vision.layouts import BY_FAMILY, family_of_pictures
 from attnviz.models.hugging_face.vision.pictures import load_processor, pair
 from attnviz.models.hugging_face.vision.vision import load_vision_model, window_layers, window_maps
-from attnviz.models.lens import apply_lens, explained_by
+from attnviz.models.lens import apply_lens, explained_by, likeliest_choices
 from attnviz.models.light.network import UnknownArchitecture
 
 WORDS, LONGEST = 128, 512  # vocabulary and positions of the copy
@@ -79,11 +81,14 @@ class Trial:
     streams: tuple[str, ...] = ()
     lenses: tuple[str, ...] = ()  # the lenses that work
     heads_off: bool = False  # whether heads can be switched off one by one
+    splits: bool = False  # whether scores split into what each part of the model wrote
     reason: str = ""  # why it is refused
 
 
 def try_model(asked: ExperimentRequest) -> Trial:
     """Capture a model's attention, apply every lens, and switch a head off."""
+    from attnviz.models.hugging_face.written import RecordedText
+
     encoded, part = asked.encoded, asked.encoded.part
     try:
         if window_layers(asked.model):
@@ -99,10 +104,16 @@ def try_model(asked: ExperimentRequest) -> Trial:
     experiment = cache(lambda: experiment_of(asked))
     explained = cache(lambda: explained_by(experiment()))
 
+    written = cache(
+        lambda: RecordedText(EagerInputs(eager_copy(asked.model), asked.inputs, encoded))
+    )
+    answers: dict[str, Callable[[], Any]] = {
+        "values": lambda: value_vectors(EagerInputs(eager_copy(part), asked.inputs, encoded)),
+        "writers": lambda: likeliest_choices(written()),
+    }
+
     def ask(needs: Needs) -> Any:
-        if needs == "values":
-            return value_vectors(EagerInputs(eager_copy(part), asked.inputs, encoded))
-        return explained()
+        return answers.get(needs, explained)()
 
     def look(lens: str) -> None:
         apply_lens(lens, lambda: without_implied(attention), ask, lambda found: found)
@@ -114,7 +125,16 @@ def try_model(asked: ExperimentRequest) -> Trial:
 
     eager = any(item.route == EAGER_ROUTE for item in captured)
     lenses = tuple(lens for lens in LENSES if _succeeds(look, lens))
-    return Trial("eager" if eager else "probe", streams, lenses, _succeeds(switch_off))
+    route = "eager" if eager else "probe"
+    return Trial(
+        route, streams, lenses, _succeeds(switch_off), _succeeds(lambda: _split(written()))
+    )
+
+
+def _split(text: WrittenText) -> None:
+    """Split the scores of a head of each map by what wrote them."""
+    for item in text.attention.maps:
+        explain_head(text, HeadAt(item.stream, item.layers[-1], 0))
 
 
 def _succeeds(run: Callable[..., None], *given: str) -> bool:
@@ -162,7 +182,7 @@ def check_model(name: str) -> dict[str, Any]:
     if trial.route == "refused":
         raise AttentionError(trial.reason)
     if command == "audio":  # the command shows weights, without lenses
-        trial = replace(trial, lenses=(), heads_off=False)
+        trial = replace(trial, lenses=(), heads_off=False, splits=False)
     numbers = sum(one.numel() for one in shape.parameters())
     limit = (
         None if command in ("image", "audio", "") or not reader else reading_limit(shape, reader)
@@ -183,6 +203,7 @@ def check_model(name: str) -> dict[str, Any]:
         "layers × heads": sizes,
         "lenses": list(trial.lenses),
         "heads off": trial.heads_off,
+        "why": trial.splits,
         "tried on": copy,
         "arithmetic": _arithmetic_of(name, command)
         if there

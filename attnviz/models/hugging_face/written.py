@@ -596,7 +596,11 @@ class RecordedText:
             # A head's output at a row reaches the logits of this row alone.
             whole = sum(self._logits(row) for row in outputs)
             ask = torch.zeros_like(whole, requires_grad=True)
-            (slope,) = torch.autograd.grad(whole, leaf, ask, retain_graph=True, create_graph=True)
+            (slope,) = torch.autograd.grad(
+                whole, leaf, ask, retain_graph=True, create_graph=True, allow_unused=True
+            )
+            if slope is None:  # of another stream than the one that predicts
+                return np.zeros(whole.shape[-1])
             own = flatten_heads(slope)[at.head]
             total = sum(
                 (own[row] * torch.as_tensor(one).to(own)).sum() for row, one in outputs.items()
@@ -687,12 +691,19 @@ def of_head(one: Any, head: int, call: AttentionScores) -> Any:
 
 
 def slope_of(after: Any, before: Any) -> float:
-    """By what a number is multiplied between two tensors, where one is linear in the other."""
-    import torch
+    """By what a number is multiplied between two tensors, where one is linear in the other.
 
-    with torch.enable_grad():
-        place = (0,) * after.ndim
-        (slope,) = torch.autograd.grad(after[place], before, retain_graph=True)
+    Raises:
+        AttentionError: one does not lead to the other.
+    """
+    slope = None
+    if after is not None and after.requires_grad:
+        with torch.enable_grad():
+            (slope,) = torch.autograd.grad(
+                after[(0,) * after.ndim], before, retain_graph=True, allow_unused=True
+            )
+    if slope is None:
+        raise AttentionError("scores become weights in a way that cannot be taken apart")
     return float(slope[(0,) * slope.ndim])
 
 
