@@ -12,7 +12,7 @@ from attnviz.core.fingerprints import FileFingerprint, fingerprint_files
 from attnviz.core.notices import explain
 from attnviz.core.options import InMemoryMaps, InMemoryModel, Origin
 from attnviz.core.registry import Command, Entry, SourceKind
-from attnviz.models import Source
+from attnviz.models import Source, WithHead
 
 if TYPE_CHECKING:
     from attnviz.models.hugging_face.capture.region import Region
@@ -200,7 +200,7 @@ def parse_part(text: str, option: str) -> tuple[int, int]:
     return int(first), int(last if dash else first)
 
 
-def open_source(origin: Origin, kind: SourceKind, *, with_head: bool = False) -> Source:
+def open_source(origin: Origin, kind: SourceKind, *, with_head: WithHead = False) -> Source:
     """The source of attention that a request names, loaded and ready, `with_head` to predict too.
 
     Raises:
@@ -234,7 +234,7 @@ def open_source(origin: Origin, kind: SourceKind, *, with_head: bool = False) ->
     return _open_text_model(origin, name, with_head=with_head)
 
 
-def _open_text_model(origin: Origin, name: str | InMemoryModel, *, with_head: bool) -> Source:
+def _open_text_model(origin: Origin, name: str | InMemoryModel, *, with_head: WithHead) -> Source:
     """A text model that numpy runs where it can, else one of transformers."""
     if isinstance(name, InMemoryModel):
         check_torch(origin, "models in memory")
@@ -243,7 +243,7 @@ def _open_text_model(origin: Origin, name: str | InMemoryModel, *, with_head: bo
         from attnviz.models.light.network import UnknownArchitecture
 
         try:
-            load_whole = partial(_load_by_transformers, origin)
+            load_whole = partial(_load_by_transformers, origin, with_head=bool(with_head))
             found = open_light(origin, name, region_of(origin), load_whole, with_head=with_head)
             explain(f"numpy calculates: attnviz runs {found.kind} without torch")
             return found
@@ -253,7 +253,7 @@ def _open_text_model(origin: Origin, name: str | InMemoryModel, *, with_head: bo
             explain(f"torch calculates, since {reason}")
     else:
         explain("torch calculates, since --arithmetic asks for it")
-    return _load_by_transformers(origin, with_head=with_head)
+    return _load_by_transformers(origin, with_head=bool(with_head))
 
 
 def _load_by_transformers(origin: Origin, *, with_head: bool = False) -> HuggingFaceModel:

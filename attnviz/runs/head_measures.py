@@ -92,7 +92,7 @@ class EffectChunk(AttendChunk):
 
     def open(self) -> Source:
         """The source with what predicts."""
-        return self.source_for(self.command, with_head=True)
+        return self.source_for(self.command, with_head="exact")
 
     def __call__(self, chunk: Chunk) -> Iterator[Outcome]:
         """The result of each record, or why it has none, made when it is asked for."""

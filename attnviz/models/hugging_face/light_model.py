@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -15,27 +16,35 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnviz.core.attention_map import Attention, Projections, Provenance, check_finite
-from attnviz.core.errors import InputError, UsageError
-from attnviz.core.lens_inputs import ValueVectors, inner_products
+from attnviz.core.effects import HeadOutputs, Intervention
+from attnviz.core.errors import InputError, ModelError, UsageError
+from attnviz.core.lens_inputs import AttentionGradients, ValueVectors, inner_products
 from attnviz.core.notices import explain
 from attnviz.core.options import Origin
 from attnviz.core.query import Query
-from attnviz.models import Predicting
+from attnviz.mechanisms.arrays import Array
+from attnviz.models import Predicting, WithHead
 from attnviz.models.hugging_face.batching import FEW
 from attnviz.models.hugging_face.capture.capture import Captured
 from attnviz.models.hugging_face.capture.region import Region
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery, encode
+from attnviz.models.hugging_face.inputs.generation import new_text, room_after
 from attnviz.models.hugging_face.inputs.light_tokenizer import load_light_tokenizer
-from attnviz.models.hugging_face.load.checkpoint import Checkpoint, check_folder
+from attnviz.models.hugging_face.load.checkpoint import Checkpoint, check_folder, read_json
 from attnviz.models.hugging_face.load.family import UNLIMITED
 from attnviz.models.hugging_face.load.locate import display_name, locate
 from attnviz.models.hugging_face.load.tasks import SUFFIXES
 from attnviz.models.hugging_face.loaded_model import LoadedModel
+from attnviz.models.hugging_face.outputs import choose_outputs, no_head, spell_piece
 from attnviz.models.light.architectures import ARCHITECTURES, Architecture
+from attnviz.models.light.experiment import LanguageHead, NetworkExperiment, head_of
 from attnviz.models.light.network import (
-    Attended,
+    Cache,
+    Record,
     Shape,
     UnknownArchitecture,
+    Watch,
+    Weights,
     linear_map,
     normalise,
     run_layers,
@@ -58,6 +67,13 @@ MOST_WORK = 1e11
 """Weights times tokens of many texts that numpy has read before torch, which reads them in batches,
 has started: 300 sentences for a MiniLM on one core."""
 
+GENERATION = (
+    "_from_model_config bos_token_id cache_implementation do_sample eos_token_id max_length "
+    "max_new_tokens num_beams num_return_sequences output_attentions output_hidden_states "
+    "pad_token_id return_dict_in_generate temperature top_k top_p transformers_version use_cache"
+)
+"""Keys of generation_config.json that change no greedy text, or that are read here."""
+
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class LightModel(LoadedModel, Predicting):
@@ -70,6 +86,8 @@ class LightModel(LoadedModel, Predicting):
     weights: CheckpointWeights
     numbers: int  # of weights
     offset: int  # unused positions before the first
+    head: LanguageHead | None = None
+    ends: frozenset[int] = frozenset()  # tokens at which it ends a text
     _whole: list[HuggingFaceModel] = field(default_factory=list, init=False, repr=False)
 
     def attend(
@@ -82,12 +100,12 @@ class LightModel(LoadedModel, Predicting):
             yield from self.whole(reason).attend(queries, batch_size=batch_size)
             return
         for one in encoded:
-            yield one if isinstance(one, InputError) else self._attend_one(one)
+            yield one if isinstance(one, InputError) else self.run(one)[0]
 
     @property
     def kind(self) -> str:
         """The architecture as transformers calls it."""
-        return self.architecture.model
+        return self.architecture.model if self.head is None else self.head.model
 
     @property
     def vocabulary(self) -> int:
@@ -96,13 +114,11 @@ class LightModel(LoadedModel, Predicting):
 
     def values(self, query: Query) -> ValueVectors:
         """What each head adds for each token of a query."""
-        if query.kind == "pair":
-            raise UsageError("a sentence pair is seen through --lens raw, rollout or flow only")
-        encoded = encode(self, query)
+        encoded = self._encode_text(query)
         if reason := self._refuse([encoded]):
             return self.whole(reason).values(query)
-        seen = list[Attended]()
-        attention = self._attend_one(encoded, seen)
+        seen = Record()
+        attention, _ = self.run(encoded, seen)
         block = self.shape.attention
         products = []
         for one in seen:
@@ -110,9 +126,16 @@ class LightModel(LoadedModel, Predicting):
             products.append(inner_products(one.value, matrix.T))
         return ValueVectors(attention, (np.stack(products),), projected=True)
 
-    def experiment(self, query: Query, wanted: str | None = None) -> ModelExperiment:
+    def experiment(
+        self, query: Query, wanted: str | None = None
+    ) -> LightExperiment | ModelExperiment:
         """The model and a query, to run with parts of the model switched off."""
-        return self.whole("effects and gradients are torch's").experiment(query, wanted)
+        encoded = self._encode_text(query)
+        if reason := self._refuse([encoded]):
+            return self.whole(reason).experiment(query, wanted)
+        if self.head is None:
+            raise no_head(self.name, self.kind)
+        return LightExperiment(self, query, encoded, wanted)
 
     def head_arithmetic(self, query: Query, which: HeadPlace) -> HeadArithmetic:
         """The numbers of one head, from its layer's input to what it adds to it."""
@@ -145,28 +168,55 @@ class LightModel(LoadedModel, Predicting):
             return f"{len(lengths)} texts are many for a model of {self.numbers:,} weights"
         return ""
 
-    def _attend_one(self, encoded: EncodedQuery, seen: list[Attended] | None = None) -> Attention:
-        shape, kept = self.shape, [] if seen is None else seen
-        keeps = seen is not None or self.region.keep_qk
+    def _encode_text(self, query: Query) -> EncodedQuery:
+        if query.kind == "pair":
+            raise UsageError("a sentence pair is seen through --lens raw, rollout or flow only")
+        return encode(self, query)
 
-        def watch(one: Attended) -> Any:
-            kept.append(one)
-            return one.output
-
+    def run(
+        self, encoded: EncodedQuery, seen: Record | None = None
+    ) -> tuple[Attention, NDArray[np.float32]]:
+        """The maps of a query, and the last states (tokens, size)."""
+        shape, seen = self.shape, Record() if seen is None and self.region.keep_qk else seen
         with np.errstate(all="ignore"):
-            inputs = self.embed(encoded.inputs)
-            _, own, _ = run_layers(self.weights, shape, inputs, watch=watch if keeps else None)
-        ((stream, _),) = encoded.axes.items()
+            states, found = self.forward(self.weights, self.inputs(encoded.inputs), seen)
+        ((stream, own),) = found.items()
         names, heads = tuple(map(str, range(len(own)))), tuple(map(str, range(shape.heads)))
         weights = np.stack(own)
         check_finite(weights, stream, names, heads, "float32", "the attention")
         projections = None
-        if self.region.keep_qk:
-            query, key = (np.stack([getattr(one, n) for one in kept]) for n in ("query", "key"))
+        if self.region.keep_qk and seen is not None:
+            query, key = (np.stack([getattr(one, n) for one in seen]) for n in ("query", "key"))
             more = f"a soft cap of {shape.cap:g}" if shape.cap else ""
             projections = Projections(query, key, shape.factor, names, heads, more)
-        found = Captured(stream, names, weights, route=ROUTE, projections=projections)
-        return encoded.build_attention([found], None, None)
+        captured = Captured(stream, names, weights, route=ROUTE, projections=projections)
+        return encoded.build_attention([captured], None, None), states
+
+    @property
+    def streams(self) -> dict[str, str]:
+        """The name of the stream's attention among the weights, by layer."""
+        name = f"{self.shape.layer}.{self.shape.attention.name}"
+        return {"causal" if self.shape.causal else "self": name}
+
+    def inputs(self, given: Mapping[str, Sequence[int]]) -> tuple[Array]:
+        """The embedded inputs of the layers."""
+        return (self.embed(given),)
+
+    def forward(
+        self,
+        weights: Weights,
+        inputs: tuple[Array, ...],
+        watch: Watch | None = None,
+        first: int = 0,
+    ) -> tuple[Any, dict[str, list[Array]]]:
+        """The last states, and the weights of the stream."""
+        states, own, _ = run_layers(weights, self.shape, inputs[0], watch=watch, first=first)
+        return states, dict.fromkeys(self.streams, own)
+
+    def scores(self, weights: Weights, states: Array) -> Array:
+        """Scores of every token, for states (…, size)."""
+        assert self.head is not None
+        return self.head.predict(weights, self.shape, states)
 
     def embed(self, inputs: Mapping[str, Sequence[int]]) -> NDArray[np.float32]:
         """The inputs of the first layer, shape (tokens, size)."""
@@ -189,13 +239,66 @@ class LightModel(LoadedModel, Predicting):
         return np.asarray(found)
 
 
+class LightExperiment(NetworkExperiment):
+    """A model that numpy runs, and a text; gradients are asked of transformers."""
+
+    model: LightModel
+
+    def __init__(
+        self, model: LightModel, query: Query, encoded: EncodedQuery, wanted: str | None
+    ) -> None:
+        seen = Record()
+        attention, states = model.run(encoded, seen)
+        super().__init__(model, encoded.inputs, attention)
+        self.unchanged, self.query, self.wanted = seen, query, wanted
+        scores = model.scores(model.weights, states[None])
+        self.outputs = choose_outputs(model, encoded, scores, wanted)
+
+    @property
+    def choices(self) -> int:
+        """The tokens that it knows."""
+        return self.model.vocabulary
+
+    def spell(self, number: int) -> str:
+        """A piece of the vocabulary as it is written."""
+        return spell_piece(self.model, number)
+
+    def write(self, change: Intervention, instead: HeadOutputs | None = None) -> str | None:
+        """What the model writes greedily after the text; None: it writes nothing."""
+        model, before = self.model, list(self.given["input_ids"])
+        if not model.can_generate:
+            return None
+        ids, edit, cache = list(before), self._edit([change], instead), Cache()
+        for _ in range(room_after(before, model.limit)):
+            inputs = model.embed({"input_ids": ids})[None, cache.length :]
+            states, *_ = run_layers(model.weights, model.shape, inputs, watch=edit, cache=cache)
+            ids.append(int(model.scores(model.weights, states[0, -1:])[0].argmax()))
+            if ids[-1] in model.ends:
+                break
+        last = ids[len(before) :][-1:]
+        if {*last} & {*model.ends, model.tokenizer.eos_token_id}:
+            ids.pop()
+        return new_text(model.tokenizer, before, ids[len(before) :]) if last else ""
+
+    def gradients(self) -> tuple[NDArray[np.floating[Any]], ...]:
+        """The gradients of the outputs' summed log p by each weight of each map."""
+        return self._whole().gradients()
+
+    def explain_first(self) -> AttentionGradients:
+        """The gradients of the first output's logit by each weight."""
+        return self._whole().explain_first()
+
+    def _whole(self) -> ModelExperiment:
+        return self.model.whole("gradients need torch").experiment(self.query, self.wanted)
+
+
 def open_light(
     origin: Origin,
     name: str,
     region: Region,
     load_whole: Callable[[], HuggingFaceModel],
     *,
-    with_head: bool = False,
+    with_head: WithHead = False,
 ) -> LightModel:
     """A model that numpy runs, `load_whole` loads it for what numpy cannot do.
 
@@ -204,7 +307,7 @@ def open_light(
         ModelError: it cannot be loaded at all.
     """
     needs = {
-        "gradients and effects need torch": with_head,
+        "gradients need torch": with_head is True,
         f"--device {origin.device} asks for torch": origin.device not in ("auto", "cpu"),
         f"--dtype {origin.dtype} asks for torch": origin.dtype not in (None, "float32"),
         "--device-map asks for torch": origin.device_map is not None,
@@ -229,7 +332,13 @@ def open_light(
         raise UnknownArchitecture(f"its weights {reason}")
     shape = about.shape_of(config)
     weights = CheckpointWeights(checkpoint.files, about, shape)
-    weights.check(about.expected(config, shape))
+    expected, head = about.expected(config, shape), None
+    if with_head and (head := head_of(config, about.model)) is not None:
+        weights.add_head(head)
+        width = config.get(about.width, shape.size)
+        expected = chain(expected, head.expected(shape, width))
+    weights.check(expected)
+    writes = head is not None and shape.causal
     tokenizer = load_light_tokenizer(folder, about.tokenizer)
     if not about.types and "token_type_ids" in tokenizer.names and about.tokenizer[:4] == "GPT2":
         raise UnknownArchitecture("its tokenizer gives types of tokens")
@@ -239,11 +348,16 @@ def open_light(
     offset = padding + 1 if about.offset is None else about.offset
     return LightModel(
         name=name,
-        model=SimpleNamespace(config=SimpleNamespace(model_type=kind)),
+        model=SimpleNamespace(
+            config=SimpleNamespace(model_type=kind), get_output_embeddings=lambda: head
+        ),
         tokenizer=tokenizer,
         family="decoder-only" if shape.causal else "encoder-only",
         limit=_limit(config, tokenizer.model_max_length, 0 if about.offset is not None else offset),
-        provenance=_describe(name, folder, checkpoint, about.model, causal=shape.causal),
+        provenance=_describe(
+            name, folder, checkpoint, head.model if head else about.model, causal=shape.causal
+        ),
+        can_generate=writes,
         region=region,
         forced=origin.arithmetic == "light",
         load_whole=load_whole,
@@ -252,7 +366,24 @@ def open_light(
         weights=weights,
         numbers=checkpoint.numbers,
         offset=offset,
+        head=head,
+        ends=_ends_of(folder, config) if writes else frozenset(),
     )
+
+
+def _ends_of(folder: Path, config: Mapping[str, Any]) -> frozenset[int]:
+    """The tokens at which a model ends the text that it writes greedily."""
+    file = folder / "generation_config.json"
+    try:
+        found = read_json(file) if file.is_file() else {"eos_token_id": config["eos_token_id"]}
+        odd = found.keys() - {*GENERATION.split()}
+        ends = found.get("eos_token_id")
+    except (ModelError, KeyError, AttributeError) as error:
+        raise UnknownArchitecture("its folder does not say how its texts end") from error
+    ends = ends if isinstance(ends, list) else [] if ends is None else [ends]
+    if odd or not all(isinstance(one, int) for one in ends):
+        raise UnknownArchitecture("its generation_config.json changes what it writes")
+    return frozenset(ends)
 
 
 def _limit(config: Mapping[str, Any], most: Any, reserved: int) -> int | None:

@@ -109,6 +109,15 @@ Watch = Callable[[Attended], Array]
 """Sees each attention of a pass and returns the output that the model goes on with."""
 
 
+class Record(list[Attended]):
+    """A watch that records each attention of a pass and changes nothing."""
+
+    def __call__(self, seen: Attended) -> Array:
+        """The output as it is."""
+        self.append(seen)
+        return seen.output
+
+
 class Cache:
     """Keys and values (…, heads, positions, head size) of what was read so far, by layer."""
 
@@ -311,20 +320,23 @@ def run_layers(
     mask: Array | None = None,
     watch: Watch | None = None,
     cache: Cache | None = None,
+    first: int = 0,
 ) -> tuple[Array, list[Array], list[Array]]:
     """The last states of embedded inputs (…, queries, size), each layer's own weights and cross.
 
     Args:
         weights: learned arrays by name.
         shape: of the stack.
-        inputs: what follows on what the cache holds, which then holds them too.
+        inputs: of the first layer; they follow on what the cache holds, which then holds them too.
         memory: what cross-attention looks at, shape (…, keys, size).
         mask: True where the memory, or without one the input, is no padding.
         watch: sees each attention.
         cache: of a causal stack.
+        first: the first layer to run. An unchanged pass shows its inputs to the watch, as the
+            residual stream of its own attention.
     """
     run, own, cross = Pass(weights, shape, watch, cache), list[Array](), list[Array]()
-    for number in range(shape.layers):
+    for number in range(first, shape.layers):
         before, hidden = inputs, mask if memory is None else None
         update, shares = run.attend(number, shape.attention, inputs, None, hidden)
         own.append(shares)
@@ -339,7 +351,7 @@ def run_layers(
         cache.length += inputs.shape[-2]
     return (
         normalise(weights, shape, shape.last_norm, inputs) if shape.last_norm else inputs,
-        (own),
+        own,
         cross,
     )
 

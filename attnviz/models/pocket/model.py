@@ -80,13 +80,21 @@ class PocketModel(StoredModel):
         return tuple(map(self.embed, sides))
 
     def forward(
-        self, weights: Weights, inputs: tuple[Array, ...], watch: Watch | None = None
+        self,
+        weights: Weights,
+        inputs: tuple[Array, ...],
+        watch: Watch | None = None,
+        first: int = 0,
     ) -> tuple[Array, dict[str, list[Array]]]:
         """The decoder's last states where it reads something, else the encoder's."""
-        states, encoder = run_encoder(weights, self.sizes, inputs[0], watch=watch)
-        if len(inputs) == 1:
+        alone = len(inputs) == 1
+        begun = first if alone else 0
+        states, encoder = run_encoder(weights, self.sizes, inputs[0], watch=watch, first=begun)
+        if alone:
             return states, {"encoder": encoder}
-        states, own, cross = run_decoder(weights, self.sizes, inputs[1], states, watch=watch)
+        states, own, cross = run_decoder(
+            weights, self.sizes, inputs[1], states, watch=watch, first=first
+        )
         return states, {"encoder": encoder, "cross": cross, "decoder": own, "causal": own}
 
     def scores(self, weights: Weights, states: Array) -> Array:

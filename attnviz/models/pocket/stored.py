@@ -18,7 +18,7 @@ from attnviz.mechanisms.arrays import Array, to_numpy
 from attnviz.mechanisms.dot_product import LOWER, causal_mask, scaled
 from attnviz.mechanisms.formula import HeadArithmetic, HeadPlace, Part
 from attnviz.models import Predicting, UnbatchedSource, check_device
-from attnviz.models.light.network import Attended, Watch, Weights
+from attnviz.models.light.network import Attended, Record, Watch, Weights
 from attnviz.models.light.weights import StoredWeights
 from attnviz.models.pocket.card import read_model_file
 
@@ -71,9 +71,16 @@ class StoredModel(UnbatchedSource, Predicting):
 
     @abstractmethod
     def forward(
-        self, weights: Weights, inputs: tuple[Array, ...], watch: Watch | None = None
+        self,
+        weights: Weights,
+        inputs: tuple[Array, ...],
+        watch: Watch | None = None,
+        first: int = 0,
     ) -> tuple[Array, Mapping[str, list[Array]]]:
-        """Last states (…, positions, size), and each stream's weights by layer."""
+        """Last states (…, positions, size), and each stream's weights by layer.
+
+        The last stack begins at a layer, `first`, whose inputs are given.
+        """
 
     @abstractmethod
     def scores(self, weights: Weights, states: Array) -> Array:
@@ -117,14 +124,9 @@ Layers = Callable[[AttentionMap], list[Attended]]
 
 def watch_pass(model: StoredModel, given: Any) -> dict[str, Attended]:
     """Each attention of a pass over an input, by its name among the weights."""
-    found: dict[str, Attended] = {}
-
-    def note(seen: Attended) -> Array:
-        found[seen.name] = seen
-        return seen.output
-
-    model.forward(model.weights, model.inputs(given), note)
-    return found
+    seen = Record()
+    model.forward(model.weights, model.inputs(given), seen)
+    return {one.name: one for one in seen}
 
 
 def watch_layers(model: StoredModel, given: Any) -> Layers:

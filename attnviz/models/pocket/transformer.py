@@ -61,9 +61,10 @@ def run_encoder(
     inputs: Array,
     mask: Array | None = None,
     watch: Watch | None = None,
+    first: int = 0,
 ) -> tuple[Array, list[Array]]:
     """The encoder's states of an embedded source, and each layer's weights."""
-    return run_layers(weights, sizes.encoder, inputs, mask=mask, watch=watch)[:2]
+    return run_layers(weights, sizes.encoder, inputs, mask=mask, watch=watch, first=first)[:2]
 
 
 def run_decoder(
@@ -73,12 +74,13 @@ def run_decoder(
     memory: Array,
     mask: Array | None = None,
     watch: Watch | None = None,
+    first: int = 0,
 ) -> tuple[Array, list[Array], list[Array]]:
     """The decoder's states of an embedded target (…, queries, size), its own weights and cross.
 
     The mask hides positions of the memory; no position of the target sees a later one.
     """
-    return run_layers(weights, sizes.decoder, inputs, memory, mask=mask, watch=watch)
+    return run_layers(weights, sizes.decoder, inputs, memory, mask=mask, watch=watch, first=first)
 
 
 def predict_pieces(weights: Weights, states: Array, embedding: str = "embedding") -> Array:

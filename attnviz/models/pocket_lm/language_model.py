@@ -82,10 +82,14 @@ class CausalPocket(StoredModel):
         return (self.weights.rows(EMBEDDING, np.array(given)),)
 
     def forward(
-        self, weights: Weights, inputs: tuple[Array, ...], watch: Watch | None = None
+        self,
+        weights: Weights,
+        inputs: tuple[Array, ...],
+        watch: Watch | None = None,
+        first: int = 0,
     ) -> tuple[Array, dict[str, list[Array]]]:
         """The last states, and the weights of the stream "causal"."""
-        states, shares, _ = run_layers(weights, self.sizes, inputs[0], watch=watch)
+        states, shares, _ = run_layers(weights, self.sizes, inputs[0], watch=watch, first=first)
         return states, {"causal": shares}
 
     def scores(self, weights: Weights, states: Array) -> Array:

@@ -89,10 +89,14 @@ class PicturePocket(StoredModel):
         )
 
     def forward(
-        self, weights: Weights, inputs: tuple[Array, ...], watch: Watch | None = None
+        self,
+        weights: Weights,
+        inputs: tuple[Array, ...],
+        watch: Watch | None = None,
+        first: int = 0,
     ) -> tuple[Array, dict[str, list[Array]]]:
         """The last states, and the weights of the stream "self"."""
-        states, shares, _ = run_layers(weights, self.sizes, inputs[0], watch=watch)
+        states, shares, _ = run_layers(weights, self.sizes, inputs[0], watch=watch, first=first)
         return states, {"self": shares}
 
     def scores(self, weights: Weights, states: Array) -> Array:
