@@ -10,14 +10,14 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from attnviz.models.light.network import Weights
-from attnviz.models.pocket.text import END, LANGUAGE, PAD
-from attnviz.models.pocket.transformer import (
+from attnviz.models.pocket.model import (
     TranslatorSizes,
     embed_pieces,
     predict_pieces,
     run_decoder,
     run_encoder,
 )
+from attnviz.models.pocket.text import END, LANGUAGE, PAD
 from training.batches import IGNORED
 from training.corpus import Pair
 from training.objective import waves

@@ -16,14 +16,14 @@ from torch.nn.functional import cross_entropy
 
 from attnviz.mechanisms.relative import sinusoidal_positions
 from attnviz.models.light.network import Weights
-from attnviz.models.pocket.text import PAD
-from attnviz.models.pocket.transformer import (
+from attnviz.models.pocket.model import (
     TranslatorSizes,
     embed_pieces,
     predict_pieces,
     run_decoder,
     run_encoder,
 )
+from attnviz.models.pocket.text import PAD
 from training.batches import IGNORED, Batch
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from attnviz.mechanisms import dot_product
 from attnviz.mechanisms.arrays import Array
 from attnviz.models.lens import explained_by, open_experiment
 from attnviz.models.light import network as light
-from attnviz.models.pocket import transformer as network
+from attnviz.models.pocket import model as network
 from attnviz.models.pocket.translator import Pocket, load_pocket
 
 PAIR = Query("The red car is fast.", "La voiture rouge est rapide.", "cross")

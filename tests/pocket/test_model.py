@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as oracle
 
 from attnviz.mechanisms.relative import sinusoidal_positions
-from attnviz.models.pocket.transformer import (
+from attnviz.models.pocket.model import (
     embed_pieces,
     predict_pieces,
     run_decoder,

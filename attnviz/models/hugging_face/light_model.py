@@ -40,10 +40,10 @@ from attnviz.models.light.architectures import ARCHITECTURES, Architecture
 from attnviz.models.light.experiment import LanguageHead, NetworkExperiment, head_of
 from attnviz.models.light.network import (
     Cache,
+    Network,
     Record,
     Shape,
     UnknownArchitecture,
-    Watch,
     Weights,
     linear_map,
     normalise,
@@ -76,13 +76,14 @@ GENERATION = (
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class LightModel(LoadedModel, Predicting):
+class LightModel(LoadedModel, Predicting, Network):
     """A pretrained text model that numpy runs, for queries of the kinds "self" and "pair"."""
 
     forced: bool  # whether torch may not answer instead
     load_whole: Callable[[], HuggingFaceModel]
     architecture: Architecture
-    shape: Shape
+    sizes: Shape
+    streams: Mapping[str, str]
     weights: CheckpointWeights
     numbers: int  # of weights
     offset: int  # unused positions before the first
@@ -110,7 +111,7 @@ class LightModel(LoadedModel, Predicting):
     @property
     def vocabulary(self) -> int:
         """How many tokens the model has embeddings for."""
-        return self.shape.vocabulary
+        return self.sizes.vocabulary
 
     def values(self, query: Query) -> ValueVectors:
         """What each head adds for each token of a query."""
@@ -119,7 +120,7 @@ class LightModel(LoadedModel, Predicting):
             return self.whole(reason).values(query)
         seen = Record()
         attention, _ = self.run(encoded, seen)
-        block = self.shape.attention
+        block = self.sizes.attention
         products = []
         for one in seen:
             matrix = self.weights[f"{one.name}.{block.maps[3]}.weight"]
@@ -177,7 +178,7 @@ class LightModel(LoadedModel, Predicting):
         self, encoded: EncodedQuery, seen: Record | None = None
     ) -> tuple[Attention, NDArray[np.float32]]:
         """The maps of a query, and the last states (tokens, size)."""
-        shape, seen = self.shape, Record() if seen is None and self.region.keep_qk else seen
+        shape, seen = self.sizes, Record() if seen is None and self.region.keep_qk else seen
         with np.errstate(all="ignore"):
             states, found = self.forward(self.weights, self.inputs(encoded.inputs), seen)
         ((stream, own),) = found.items()
@@ -192,40 +193,19 @@ class LightModel(LoadedModel, Predicting):
         captured = Captured(stream, names, weights, route=ROUTE, projections=projections)
         return encoded.build_attention([captured], None, None), states
 
-    @property
-    def streams(self) -> dict[str, str]:
-        """The name of the stream's attention among the weights, by layer."""
-        name = f"{self.shape.layer}.{self.shape.attention.name}"
-        return {"causal" if self.shape.causal else "self": name}
-
-    def inputs(self, given: Mapping[str, Sequence[int]]) -> tuple[Array]:
-        """The embedded inputs of the layers."""
-        return (self.embed(given),)
-
-    def forward(
-        self,
-        weights: Weights,
-        inputs: tuple[Array, ...],
-        watch: Watch | None = None,
-        first: int = 0,
-    ) -> tuple[Any, dict[str, list[Array]]]:
-        """The last states, and the weights of the stream."""
-        states, own, _ = run_layers(weights, self.shape, inputs[0], watch=watch, first=first)
-        return states, dict.fromkeys(self.streams, own)
-
     def scores(self, weights: Weights, states: Array) -> Array:
         """Scores of every token, for states (…, size)."""
         assert self.head is not None
-        return self.head.predict(weights, self.shape, states)
+        return self.head.predict(weights, self.sizes, states)
 
-    def embed(self, inputs: Mapping[str, Sequence[int]]) -> NDArray[np.float32]:
+    def inputs(self, given: Mapping[str, Sequence[int]]) -> tuple[NDArray[np.float32]]:
         """The inputs of the first layer, shape (tokens, size)."""
-        about, ids = self.architecture, np.asarray(inputs["input_ids"])
+        about, ids = self.architecture, np.asarray(given["input_ids"])
         found = self.weights.rows(f"{about.words}.weight", ids)
         if about.scaled:
-            found = found * np.float32(self.shape.size**0.5)
+            found = found * np.float32(self.sizes.size**0.5)
         if about.types:
-            types = np.asarray(inputs.get("token_type_ids", np.zeros_like(ids)))
+            types = np.asarray(given.get("token_type_ids", np.zeros_like(ids)))
             found = found + self.weights.rows(f"{about.types}.weight", types)
         if about.positions:
             first = self.offset
@@ -233,10 +213,10 @@ class LightModel(LoadedModel, Predicting):
                 f"{about.positions}.weight", np.arange(first, first + len(ids))
             )
         if about.embedding_norm:
-            found = normalise(self.weights, self.shape, about.embedding_norm, found)
+            found = normalise(self.weights, self.sizes, about.embedding_norm, found)
         if about.projected and f"{about.projected}.weight" in self.weights:
             found = linear_map(self.weights, about.projected, found)
-        return np.asarray(found)
+        return (np.asarray(found),)
 
 
 class LightExperiment(NetworkExperiment):
@@ -254,15 +234,11 @@ class LightExperiment(NetworkExperiment):
         scores = model.scores(model.weights, states[None])
         self.outputs = choose_outputs(model, encoded, scores, wanted)
 
-    @property
-    def choices(self) -> int:
-        """The tokens that it knows."""
-        return self.model.vocabulary
-
     def spell(self, number: int) -> str:
         """A piece of the vocabulary as it is written."""
         return spell_piece(self.model, number)
 
+    @np.errstate(all="ignore")
     def write(self, change: Intervention, instead: HeadOutputs | None = None) -> str | None:
         """What the model writes greedily after the text; None: it writes nothing."""
         model, before = self.model, list(self.given["input_ids"])
@@ -270,8 +246,10 @@ class LightExperiment(NetworkExperiment):
             return None
         ids, edit, cache = list(before), self._edit([change], instead), Cache()
         for _ in range(room_after(before, model.limit)):
-            inputs = model.embed({"input_ids": ids})[None, cache.length :]
-            states, *_ = run_layers(model.weights, model.shape, inputs, watch=edit, cache=cache)
+            (inputs,) = model.inputs({"input_ids": ids})
+            states, *_ = run_layers(
+                model.weights, model.sizes, inputs[None, cache.length :], watch=edit, cache=cache
+            )
             ids.append(int(model.scores(model.weights, states[0, -1:])[0].argmax()))
             if ids[-1] in model.ends:
                 break
@@ -362,7 +340,8 @@ def open_light(
         forced=origin.arithmetic == "light",
         load_whole=load_whole,
         architecture=about,
-        shape=shape,
+        sizes=shape,
+        streams={"causal" if shape.causal else "self": f"{shape.layer}.{shape.attention.name}"},
         weights=weights,
         numbers=checkpoint.numbers,
         offset=offset,

@@ -6,13 +6,12 @@ The layers below the first changed one are not run again.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,12 +24,12 @@ from attnviz.core.effects import (
     SinkShares,
     replacement_output,
 )
-from attnviz.core.lens_inputs import AttentionGradients
 from attnviz.mechanisms.arrays import Array, namespace, to_numpy
 from attnviz.mechanisms.dot_product import join_heads, split_heads
 from attnviz.models.light.network import (
     ACTIVATIONS,
     Attended,
+    Network,
     Record,
     Shape,
     UnknownArchitecture,
@@ -39,7 +38,6 @@ from attnviz.models.light.network import (
     linear_map,
     normalise,
 )
-from attnviz.models.light.weights import StoredWeights
 
 SCORES = 1 << 24
 """Scores of choices that exist at once, 64 MB of them."""
@@ -52,63 +50,51 @@ class LanguageHead:
     """What makes scores of tokens from the last states, and the names of its weights."""
 
     model: str  # the class of transformers that has it
-    output: str = "lm_head"  # the map to the scores
-    bias: str = ""  # of that map, where tied weights share it
-    dense: str = ""  # a map before it, then the activation and the norm
-    norm: str = ""
-    activation: str = ""  # "": that of the layers
-    tied: bool = True  # whether the output's weights are the embeddings, where no key says so
+    maps: str = "lm_head"  # the map to the scores; before it another and a norm
+    bias: str = ""  # of the map to the scores, where tied weights share it
+    activation: str = ""  # between the maps; "": that of the layers
+    tied: bool = True  # whether the last map is the embeddings, where no key says so
     cap: float | None = None  # of scores
 
     def predict(self, weights: Weights, shape: Shape, states: Array) -> Array:
         """Scores of every token (…, vocabulary), for the last states (…, size)."""
-        if self.dense:
+        output, *before = self.maps.split()
+        if before:
             activate = ACTIVATIONS[self.activation or shape.activation]
-            states = activate(linear_map(weights, self.dense, states))
-            states = normalise(weights, shape, self.norm, states)
-        scores = linear_map(weights, self.output, states)
+            states = activate(linear_map(weights, before[0], states))
+            states = normalise(weights, shape, before[1], states)
+        scores = linear_map(weights, output, states)
         return self.cap * namespace(scores).tanh(scores / self.cap) if self.cap else scores
 
     def expected(self, shape: Shape, width: int) -> Iterator[tuple[str, tuple[int, ...]]]:
         """Every weight that it reads, and its shape; embeddings have a width."""
-        yield f"{self.output}.weight", (shape.vocabulary, width)
-        if self.dense:
-            yield f"{self.output}.bias", (shape.vocabulary,)
-            yield f"{self.dense}.weight", (width, shape.size)
-            yield from ((f"{name}.bias", (width,)) for name in (self.dense, self.norm))
-            yield f"{self.norm}.weight", (width,)
+        output, *before = self.maps.split()
+        yield f"{output}.weight", (shape.vocabulary, width)
+        if before:
+            yield f"{output}.bias", (shape.vocabulary,)
+            yield f"{before[0]}.weight", (width, shape.size)
+            ends = f"{before[0]}.bias", f"{before[1]}.weight", f"{before[1]}.bias"
+            yield from ((name, (width,)) for name in ends)
 
 
-MASKED = LanguageHead(
-    "BertForMaskedLM",
-    "cls.predictions.decoder",
-    "cls.predictions.bias",
-    "cls.predictions.transform.dense",
-    "cls.predictions.transform.LayerNorm",
-)
 ROBERTA = LanguageHead(
-    "RobertaForMaskedLM",
-    "lm_head.decoder",
-    "lm_head.bias",
-    "lm_head.dense",
-    "lm_head.layer_norm",
-    "gelu",
+    "RobertaForMaskedLM", "lm_head.decoder lm_head.dense lm_head.layer_norm", "lm_head.bias", "gelu"
 )
 HEADS = {
-    "bert": MASKED,
+    "bert": LanguageHead(
+        "BertForMaskedLM",
+        "cls.predictions.decoder cls.predictions.transform.dense "
+        "cls.predictions.transform.LayerNorm",
+        "cls.predictions.bias",
+    ),
     "roberta": ROBERTA,
     "xlm-roberta": replace(ROBERTA, model="XLMRobertaForMaskedLM"),
     "distilbert": LanguageHead(
-        "DistilBertForMaskedLM",
-        "vocab_projector",
-        dense="vocab_transform",
-        norm="vocab_layer_norm",
+        "DistilBertForMaskedLM", "vocab_projector vocab_transform vocab_layer_norm"
     ),
     "electra": LanguageHead(
         "ElectraForMaskedLM",
-        "generator_lm_head",
-        dense="generator_predictions.dense",
-        norm="generator_predictions.LayerNorm",
+        "generator_lm_head generator_predictions.dense generator_predictions.LayerNorm",
         activation="gelu",
     ),
     "llama": LanguageHead("LlamaForCausalLM", tied=False),
@@ -142,42 +128,7 @@ def head_of(config: Mapping[str, Any], bare: str) -> LanguageHead | None:
     return replace(head, tied=tied, cap=cap)
 
 
-class Network(Protocol):
-    """A model whose layers are run by `network.run_layers`."""
-
-    @property
-    def weights(self) -> StoredWeights:
-        """The learned arrays."""
-        ...
-
-    @property
-    def streams(self) -> Mapping[str, str]:
-        """The name of each stream's attention among the weights, by layer."""
-        ...
-
-    def inputs(self, given: Any) -> tuple[Array, ...]:
-        """The embedded inputs of each stack's layers, each (positions, size)."""
-        ...
-
-    def forward(
-        self,
-        weights: Weights,
-        inputs: tuple[Array, ...],
-        watch: Watch | None = None,
-        first: int = 0,
-    ) -> tuple[Array, Mapping[str, list[Array]]]:
-        """Last states (…, positions, size), and each stream's weights by layer.
-
-        The last stack begins at a layer, `first`, whose inputs are given.
-        """
-        ...
-
-    def scores(self, weights: Weights, states: Array) -> Array:
-        """The logit of each choice, for states (…, size)."""
-        ...
-
-
-class NetworkExperiment(ABC):
+class NetworkExperiment:
     """A network and its input; fulfils `attnviz.core.effects.Experiment`."""
 
     outputs: tuple[PredictedToken, ...]
@@ -196,38 +147,25 @@ class NetworkExperiment(ABC):
     def run(
         self, changes: Sequence[Intervention], instead: HeadOutputs | None = None
     ) -> Iterator[NDArray[np.floating]]:
-        """Log-probabilities of each output's choices, (outputs, choices), for each change."""
-        return self.run_rows(changes, [output.row for output in self.outputs], instead)
+        """Log-probabilities of each output's choices, (outputs, choices), for each change.
 
-    def run_rows(
-        self, changes: Sequence[Intervention], rows: list[int], instead: HeadOutputs | None = None
-    ) -> Iterator[NDArray[np.floating]]:
-        """The same for some rows. Neighbouring changes that begin in one layer share passes."""
-        scores = self.choices * len(rows)
+        Neighbouring changes that begin in one layer share passes.
+        """
+        model, rows = self.model, [output.row for output in self.outputs]
+        scores = max(1, model.sizes.vocabulary) * len(rows)
         together = max(1, min(POSITIONS // sum(map(len, self.inputs)), SCORES // scores))
         for first, group in groupby(changes, self._first_layer):
             alike = list(group)
+            given = (*self.inputs[:-1], self.starts[first] if first else self.inputs[-1])
             for start in range(0, len(alike), together):
                 some = alike[start : start + together]
-                yield from self._run_batch(some, first, rows, instead)
-
-    def _run_batch(
-        self,
-        changes: Sequence[Intervention],
-        first: int,
-        rows: list[int],
-        instead: HeadOutputs | None,
-    ) -> NDArray[np.floating]:
-        model, given = self.model, self.inputs
-        if first:
-            given = *given[:-1], self.starts[first]
-        many = tuple(namespace(x).broadcast_to(x, (len(changes), *x.shape)) for x in given)
-        with np.errstate(all="ignore"):
-            states, _ = model.forward(model.weights, many, self._edit(changes, instead), first)
-            logits = as_numpy(model.scores(model.weights, states[:, rows]))
-            scores: NDArray[np.floating] = logits - logits.max(axis=-1, keepdims=True)
-            scores -= np.log(np.exp(scores).sum(axis=-1, keepdims=True))
-        return scores
+                many = tuple(namespace(x).broadcast_to(x, (len(some), *x.shape)) for x in given)
+                with np.errstate(all="ignore"):
+                    states, _ = model.forward(model.weights, many, self._edit(some, instead), first)
+                    logits = as_numpy(model.scores(model.weights, states[:, rows]))
+                    found = logits - logits.max(axis=-1, keepdims=True)
+                    found -= np.log(np.exp(found).sum(axis=-1, keepdims=True))
+                yield from found
 
     @cached_property
     def inputs(self) -> tuple[Array, ...]:
@@ -260,6 +198,7 @@ class NetworkExperiment(ABC):
         )
         return min(changed, default=last)
 
+    @np.errstate(all="ignore")
     def changed_maps(self, change: Intervention) -> Attention:
         """The maps with something switched off; a head that is off still weighs its keys."""
         edit, seen = self._edit([change], None), dict[tuple[str, str], NDArray[np.floating]]()
@@ -276,15 +215,6 @@ class NetworkExperiment(ABC):
         )
         return self.attention.with_maps(tuple(change.apply_to(item, self.sinks) for item in maps))
 
-    @property
-    @abstractmethod
-    def choices(self) -> int:
-        """The number of choices."""
-
-    @abstractmethod
-    def spell(self, number: int) -> str:
-        """The name of a choice."""
-
     def head_outputs(self) -> HeadOutputs:
         """The output of each head, (heads, positions, head size)."""
         return {
@@ -296,14 +226,6 @@ class NetworkExperiment(ABC):
     def write(self, change: Intervention, instead: HeadOutputs | None = None) -> str | None:
         """The model's text with parts switched off; None: it writes nothing."""
         return None
-
-    @abstractmethod
-    def gradients(self) -> tuple[NDArray[np.floating], ...]:
-        """The gradients of the outputs' summed log p by each weight of each map."""
-
-    @abstractmethod
-    def explain_first(self) -> AttentionGradients:
-        """The gradients of the first output's score."""
 
     def _edit(self, changes: Sequence[Intervention], instead: HeadOutputs | None) -> Watch:
         """The watch that makes each change in its item of a batch."""
@@ -325,13 +247,11 @@ class NetworkExperiment(ABC):
                     output = split_heads(seen.output, heads) + 0
                 if hidden is not None:
                     kept = seen.shares[number] * self.model.weights.place(~hidden[:, start:])
-                    with np.errstate(invalid="ignore"):
-                        output[number] = kept / kept.sum(-1)[..., None] @ seen.value[number]
+                    output[number] = kept / kept.sum(-1)[..., None] @ seen.value[number]
                 for head in off:
                     rows = np.asarray(replacement_output(instead, place, head, start + queries))
-                    output[number, head] = self.model.weights.convert(
-                        rows[start:] if rows.ndim else rows
-                    )
+                    own = rows[start:] if rows.ndim else rows
+                    output[number, head] = self.model.weights.convert(own)
             return seen.output if output is None else join_heads(output)
 
         return edit

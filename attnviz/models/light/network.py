@@ -10,10 +10,11 @@ line without importing torch, torch trains the models inside and runs on a GPU.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import pi, sqrt
-from typing import Literal
+from typing import Any, Literal
 
 from attnviz.core.notices import pause
 from attnviz.mechanisms.arrays import Array, namespace, softmax, transpose
@@ -354,6 +355,43 @@ def run_layers(
         own,
         cross,
     )
+
+
+class Network(ABC):
+    """A model whose layers this module runs.
+
+    Attributes:
+        weights: its learned arrays.
+        streams: the name of each stream's attention among them, by layer.
+        sizes: its shape, where it has one stack.
+    """
+
+    __slots__ = ()
+    weights: Any
+    streams: Mapping[str, str]
+    sizes: Any
+
+    @abstractmethod
+    def inputs(self, given: Any) -> tuple[Array, ...]:
+        """The embedded inputs of each stack, (positions, size)."""
+
+    def forward(
+        self,
+        weights: Weights,
+        inputs: tuple[Array, ...],
+        watch: Watch | None = None,
+        first: int = 0,
+    ) -> tuple[Array, dict[str, list[Array]]]:
+        """Last states (…, positions, size), and each stream's weights by layer.
+
+        The last stack begins at a layer, `first`, whose inputs are given.
+        """
+        states, own, _ = run_layers(weights, self.sizes, inputs[0], watch=watch, first=first)
+        return states, dict.fromkeys(self.streams, own)
+
+    @abstractmethod
+    def scores(self, weights: Weights, states: Array) -> Array:
+        """The logit of each choice, for states (…, size)."""
 
 
 def embed_patches(weights: Weights, shape: Shape, pixels: Array, name: str) -> Array:

@@ -118,17 +118,14 @@ class CheckpointWeights(StoredWeights):
             UnknownArchitecture: what is tied is stored twice, and differs.
         """
         words = f"{self.start}{self.architecture.words}.weight"
-        self.beside = {name: name for name, _ in head.expected(self.shape, 0)}
-        ties = {"weight": words, "bias": head.bias} if head.tied else {}
-        for end, source in ties.items():
-            if not source:
-                continue
-            name = f"{head.output}.{end}"
-            if {name, source} <= self.contents.keys():
-                own, shared = (StoredWeights.raw(self, one) for one in (name, source))
+        output = head.maps.split()[0]
+        ties = {f"{output}.weight": words, f"{output}.bias": head.bias} if head.tied else {}
+        self.beside = {name: ties.get(name) or name for name, _ in head.expected(self.shape, 0)}
+        for pair in self.beside.items():
+            if {*pair} <= self.contents.keys():
+                own, shared = (StoredWeights.raw(self, one) for one in pair)
                 if not np.array_equal(own, shared):
-                    raise UnknownArchitecture(f"its '{name}' is tied to other weights")
-            self.beside[name] = source
+                    raise UnknownArchitecture(f"its '{pair[0]}' is tied to other weights")
 
     def __getitem__(self, name: str) -> Array:
         return self.convert(self.raw(name))

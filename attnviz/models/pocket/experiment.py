@@ -72,11 +72,6 @@ class PieceExperiment(StoredExperiment):
 
     model: Any
 
-    @property
-    def choices(self) -> int:
-        """The pieces that it knows."""
-        return int(load_piece_tokenizer(self.model.tokenizer).get_vocab_size())
-
     def spell(self, number: int) -> str:
         """A piece as it is written, or the name of a special one."""
         if number < len(SPECIALS):
@@ -117,7 +112,8 @@ class PieceExperiment(StoredExperiment):
         if position < len(tokens):
             return (PredictedToken(position - 1, ids[position], tokens[position].text, position),)
         # Of the special pieces, only the end is ever written.
-        (scores,) = self.run_rows([Intervention()], [position - 1])
+        self.outputs = (PredictedToken(position - 1, END, "", position),)
+        (scores,) = self.run([Intervention()])
         number = max((END, *range(len(SPECIALS), scores.shape[1])), key=scores[0].__getitem__)
         return (PredictedToken(position - 1, number, self.spell(number), position),)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -14,11 +14,11 @@ import numpy as np
 from attnviz.core.attention_map import Attention, AttentionMap, Projections, Provenance
 from attnviz.core.errors import choose
 from attnviz.core.query import Query
-from attnviz.mechanisms.arrays import Array, to_numpy
+from attnviz.mechanisms.arrays import to_numpy
 from attnviz.mechanisms.dot_product import LOWER, causal_mask, scaled
 from attnviz.mechanisms.formula import HeadArithmetic, HeadPlace, Part
 from attnviz.models import Predicting, UnbatchedSource, check_device
-from attnviz.models.light.network import Attended, Record, Watch, Weights
+from attnviz.models.light.network import Attended, Network, Record
 from attnviz.models.light.weights import StoredWeights
 from attnviz.models.pocket.card import read_model_file
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from attnviz.core.lens_inputs import ValueVectors
 
 
-class StoredModel(UnbatchedSource, Predicting):
+class StoredModel(UnbatchedSource, Predicting, Network):
     """A shipped model as a source: numpy runs its weights, or torch where a device asks for it.
 
     Its folder holds weights, a configuration, and their origin.
@@ -36,7 +36,6 @@ class StoredModel(UnbatchedSource, Predicting):
     Attributes:
         name: its value for `--model`.
         file: its weights.
-        streams: the name of each stream's attention among the weights.
         projections: the names of the linear maps for query, key, value and output.
         turned: True where positions turn queries and keys.
         normalised: the formula of a layer's norm, in words.
@@ -45,11 +44,9 @@ class StoredModel(UnbatchedSource, Predicting):
 
     name: ClassVar[str]
     file: ClassVar[str] = "model.safetensors"
-    streams: ClassVar[Mapping[str, str]]
     projections: ClassVar[tuple[str, ...]]
     turned: ClassVar[bool] = False
     normalised: ClassVar[str] = "layer_input with mean 0 and variance 1, scaled"
-    sizes: Any
 
     def __init__(self, folder: Path, device: str = "cpu", dtype: str = "float32") -> None:
         self.folder, self.device, self.dtype = folder, device, dtype
@@ -64,27 +61,6 @@ class StoredModel(UnbatchedSource, Predicting):
     @abstractmethod
     def read(self, query: Query) -> tuple[Any, Attention]:
         """The argument of `inputs` for a query, and its maps."""
-
-    @abstractmethod
-    def inputs(self, given: Any) -> tuple[Array, ...]:
-        """The embedded inputs of the layers, each (positions, size)."""
-
-    @abstractmethod
-    def forward(
-        self,
-        weights: Weights,
-        inputs: tuple[Array, ...],
-        watch: Watch | None = None,
-        first: int = 0,
-    ) -> tuple[Array, Mapping[str, list[Array]]]:
-        """Last states (…, positions, size), and each stream's weights by layer.
-
-        The last stack begins at a layer, `first`, whose inputs are given.
-        """
-
-    @abstractmethod
-    def scores(self, weights: Weights, states: Array) -> Array:
-        """The logit of each choice, for states (…, size)."""
 
     def _attend_one(self, query: Query) -> Attention:
         return self.read(query)[1]

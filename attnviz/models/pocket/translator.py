@@ -13,10 +13,9 @@ from attnviz.core.errors import InputError, choose
 from attnviz.core.query import Query
 from attnviz.mechanisms.arrays import to_numpy
 from attnviz.models import check_kind
-from attnviz.models.pocket.model import FOLDER, OTHER, PocketModel
+from attnviz.models.pocket.model import FOLDER, OTHER, PocketModel, run_decoder, run_encoder
 from attnviz.models.pocket.stored import add_projections, device_options
 from attnviz.models.pocket.text import LANGUAGE, EncodedText, PocketInputs
-from attnviz.models.pocket.transformer import run_decoder, run_encoder
 from attnviz.storage.texts import MEMORY_BUDGET, batches, chunks_by_memory
 
 if TYPE_CHECKING:

@@ -22,11 +22,9 @@ from attnviz.models.hugging_face.vision.pictures import SIDE, over_patches, pict
 from attnviz.models.light.architectures import VIT, with_prefix
 from attnviz.models.light.network import (
     Shape,
-    Watch,
     Weights,
     embed_patches,
     linear_map,
-    run_layers,
 )
 from attnviz.models.pocket.experiment import StoredExperiment, stack_layers
 from attnviz.models.pocket.stored import StoredModel, device_options
@@ -87,17 +85,6 @@ class PicturePocket(StoredModel):
                 0
             ],
         )
-
-    def forward(
-        self,
-        weights: Weights,
-        inputs: tuple[Array, ...],
-        watch: Watch | None = None,
-        first: int = 0,
-    ) -> tuple[Array, dict[str, list[Array]]]:
-        """The last states, and the weights of the stream "self"."""
-        states, shares, _ = run_layers(weights, self.sizes, inputs[0], watch=watch, first=first)
-        return states, {"self": shares}
 
     def scores(self, weights: Weights, states: Array) -> Array:
         """Scores of every class."""
@@ -165,11 +152,6 @@ class PictureExperiment(StoredExperiment):
         scores = to_numpy(model.scores(model.weights, states[:1]))[0]
         config = SimpleNamespace(id2label=dict(enumerate(model.labels)))
         self.outputs = (chosen_class(config, scores, wanted),)
-
-    @property
-    def choices(self) -> int:
-        """The classes that it knows."""
-        return len(self.model.labels)
 
     def spell(self, number: int) -> str:
         """A class."""
