@@ -98,12 +98,12 @@ class Evaluation:
     def _read(self, texts: list[str]) -> tuple[Tensor, Tensor]:
         source = self._side_by_side([[*ids, END] for ids in self._ids(texts)], PAD)
         mask = (source != PAD)[:, None, None, :]
-        return run_encoder(self.weights, self.sizes, self._embed(source), mask)[0], mask
+        return run_encoder(self.weights, self.sizes, self._embed(source), mask=mask)[0], mask
 
     def _scores(
         self, target: Tensor, memory: Tensor, mask: Tensor, *, last: bool = False
     ) -> Tensor:
-        states = run_decoder(self.weights, self.sizes, self._embed(target), memory, mask)[0]
+        states = run_decoder(self.weights, self.sizes, self._embed(target), memory, mask=mask)[0]
         scores: Tensor = predict_pieces(self.weights, states[:, -1:] if last else states).float()
         return scores
 

@@ -106,9 +106,9 @@ def losses(weights: Weights, sizes: TranslatorSizes, positions: Tensor, batch: T
     mask = (batch.source != PAD)[:, None, None, :]
     table = weights["embedding.weight"]
     source = embed_pieces(table[batch.source], positions[: batch.source.shape[1]])
-    memory, own = run_encoder(weights, sizes, source, mask)
+    memory, own = run_encoder(weights, sizes, source, mask=mask)
     target = embed_pieces(table[batch.target], positions[: batch.target.shape[1]])
-    states, _, cross = run_decoder(weights, sizes, target, memory, mask)
+    states, _, cross = run_decoder(weights, sizes, target, memory, mask=mask)
     translation = _mean_loss(
         predict_pieces(weights, states).flatten(0, 1), batch.expected.flatten()
     )

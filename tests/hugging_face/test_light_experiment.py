@@ -18,8 +18,10 @@ from transformers.utils import logging
 from attnviz.analyses.effects.ablation import each_part, replacements, together
 from attnviz.core.effects import Intervention
 from attnviz.core.errors import UsageError
+from attnviz.core.notices import details_to
 from attnviz.core.options import Origin
 from attnviz.core.query import Query
+from attnviz.models.hugging_face import light_model
 from attnviz.models.hugging_face.light_model import LightExperiment
 from attnviz.models.hugging_face.load.imports import quiet
 from attnviz.models.lens import open_experiment
@@ -190,3 +192,17 @@ def test_gradients_of_a_light_experiment_are_asked_of_transformers(gpt2: Path) -
     )
     found, expected = (open_experiment(source, Query(TEXT)).gradients() for source in sources)
     np.testing.assert_array_equal(found[0], expected[0])
+
+
+def test_many_links_of_a_causal_text_are_measured_by_torch(
+    gpt2: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(light_model, "MOST_WORK", 1e6)
+    said = list[str]()
+    with details_to(said.append):
+        source = open_source(Origin(model=str(gpt2)), "self", with_head="exact")
+        experiment = open_experiment(source, Query(TEXT))
+        for each, count in (("heads", 0), ("links", 1)):
+            changes = [change for _, change in each_part(experiment.attention, each)]  # type: ignore[arg-type]
+            list(experiment.run(changes))
+            assert sum("links are many" in one for one in said) == count

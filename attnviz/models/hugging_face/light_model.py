@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnviz.core.attention_map import Attention, Projections, Provenance, check_finite
-from attnviz.core.effects import HeadOutputs, Intervention
+from attnviz.core.effects import Experiment, HeadOutputs, Intervention
 from attnviz.core.errors import InputError, ModelError, UsageError
 from attnviz.core.lens_inputs import AttentionGradients, ValueVectors, inner_products
 from attnviz.core.notices import explain
@@ -106,7 +106,7 @@ class LightModel(LoadedModel, Predicting, Network):
     @property
     def kind(self) -> str:
         """The architecture as transformers calls it."""
-        return self.architecture.model if self.head is None else self.head.model
+        return str(self.provenance.settings["architecture"])
 
     @property
     def vocabulary(self) -> int:
@@ -127,9 +127,7 @@ class LightModel(LoadedModel, Predicting, Network):
             products.append(inner_products(one.value, matrix.T))
         return ValueVectors(attention, (np.stack(products),), projected=True)
 
-    def experiment(
-        self, query: Query, wanted: str | None = None
-    ) -> LightExperiment | ModelExperiment:
+    def experiment(self, query: Query, wanted: str | None = None) -> Experiment:
         """The model and a query, to run with parts of the model switched off."""
         encoded = self._encode_text(query)
         if reason := self._refuse([encoded]):
@@ -174,9 +172,7 @@ class LightModel(LoadedModel, Predicting, Network):
             raise UsageError("a sentence pair is seen through --lens raw, rollout or flow only")
         return encode(self, query)
 
-    def run(
-        self, encoded: EncodedQuery, seen: Record | None = None
-    ) -> tuple[Attention, NDArray[np.float32]]:
+    def run(self, encoded: EncodedQuery, seen: Record | None = None) -> tuple[Attention, Any]:
         """The maps of a query, and the last states (tokens, size)."""
         shape, seen = self.sizes, Record() if seen is None and self.region.keep_qk else seen
         with np.errstate(all="ignore"):
@@ -208,10 +204,8 @@ class LightModel(LoadedModel, Predicting, Network):
             types = np.asarray(given.get("token_type_ids", np.zeros_like(ids)))
             found = found + self.weights.rows(f"{about.types}.weight", types)
         if about.positions:
-            first = self.offset
-            found = found + self.weights.rows(
-                f"{about.positions}.weight", np.arange(first, first + len(ids))
-            )
+            places = np.arange(len(ids)) + self.offset
+            found = found + self.weights.rows(f"{about.positions}.weight", places)
         if about.embedding_norm:
             found = normalise(self.weights, self.sizes, about.embedding_norm, found)
         if about.projected and f"{about.projected}.weight" in self.weights:
@@ -234,6 +228,17 @@ class LightExperiment(NetworkExperiment):
         scores = model.scores(model.weights, states[None])
         self.outputs = choose_outputs(model, encoded, scores, wanted)
 
+    def run(
+        self, changes: Sequence[Intervention], instead: HeadOutputs | None = None
+    ) -> Iterator[NDArray[np.floating]]:
+        """Log-probabilities of each output's choices, (outputs, choices), for each change."""
+        model, links = self.model, sum(bool(one.links) for one in changes)
+        # On torch a causal text is run again from a link's query on, here from its start.
+        slow = links * len(self.given["input_ids"]) * model.numbers > MOST_WORK
+        if slow and model.sizes.causal and not model.forced:
+            return self._whole(f"{links} links are many").run(changes, instead)
+        return super().run(changes, instead)
+
     def spell(self, number: int) -> str:
         """A piece of the vocabulary as it is written."""
         return spell_piece(self.model, number)
@@ -253,21 +258,20 @@ class LightExperiment(NetworkExperiment):
             ids.append(int(model.scores(model.weights, states[0, -1:])[0].argmax()))
             if ids[-1] in model.ends:
                 break
-        last = ids[len(before) :][-1:]
-        if {*last} & {*model.ends, model.tokenizer.eos_token_id}:
+        if len(ids) > len(before) and ids[-1] in {*model.ends, model.tokenizer.eos_token_id}:
             ids.pop()
-        return new_text(model.tokenizer, before, ids[len(before) :]) if last else ""
+        return new_text(model.tokenizer, before, ids[len(before) :])
 
     def gradients(self) -> tuple[NDArray[np.floating[Any]], ...]:
         """The gradients of the outputs' summed log p by each weight of each map."""
-        return self._whole().gradients()
+        return self._whole("gradients need torch").gradients()
 
     def explain_first(self) -> AttentionGradients:
         """The gradients of the first output's logit by each weight."""
-        return self._whole().explain_first()
+        return self._whole("gradients need torch").explain_first()
 
-    def _whole(self) -> ModelExperiment:
-        return self.model.whole("gradients need torch").experiment(self.query, self.wanted)
+    def _whole(self, reason: str) -> ModelExperiment:
+        return self.model.whole(reason).experiment(self.query, self.wanted)
 
 
 def open_light(
@@ -316,7 +320,7 @@ def open_light(
         width = config.get(about.width, shape.size)
         expected = chain(expected, head.expected(shape, width))
     weights.check(expected)
-    writes = head is not None and shape.causal
+    named, writes = head.model if head else about.model, head is not None and shape.causal
     tokenizer = load_light_tokenizer(folder, about.tokenizer)
     if not about.types and "token_type_ids" in tokenizer.names and about.tokenizer[:4] == "GPT2":
         raise UnknownArchitecture("its tokenizer gives types of tokens")
@@ -332,9 +336,7 @@ def open_light(
         tokenizer=tokenizer,
         family="decoder-only" if shape.causal else "encoder-only",
         limit=_limit(config, tokenizer.model_max_length, 0 if about.offset is not None else offset),
-        provenance=_describe(
-            name, folder, checkpoint, head.model if head else about.model, causal=shape.causal
-        ),
+        provenance=_describe(name, folder, checkpoint, named, causal=shape.causal),
         can_generate=writes,
         region=region,
         forced=origin.arithmetic == "light",

@@ -32,6 +32,7 @@ from attnviz.models.light.network import (
     Network,
     Record,
     Shape,
+    Stacks,
     UnknownArchitecture,
     Watch,
     Weights,
@@ -168,9 +169,9 @@ class NetworkExperiment:
                 yield from found
 
     @cached_property
-    def inputs(self) -> tuple[Array, ...]:
+    def inputs(self) -> Stacks:
         """The embedded inputs of each stack."""
-        found: tuple[Array, ...] = self.model.inputs(self.given)
+        found: Stacks = self.model.inputs(self.given)
         return found
 
     @cached_property
@@ -189,14 +190,13 @@ class NetworkExperiment:
 
     def _first_layer(self, change: Intervention) -> int:
         """The first layer of the last stack that a change changes, or the last."""
-        last = len(self.attention.main.layers) - 1
-        below = {"encoder"} if len(self.sides) > 1 else set()
+        below = "encoder" if len(self.sides) > 1 else ""
         changed = (
-            0 if stream in below else int(layer)
+            0 if stream == below else int(layer)
             for stream, layer in self.places.values()
             if change.changes(stream, layer, self.sides[stream])
         )
-        return min(changed, default=last)
+        return min(changed, default=len(self.attention.main.layers) - 1)
 
     @np.errstate(all="ignore")
     def changed_maps(self, change: Intervention) -> Attention:
@@ -247,7 +247,8 @@ class NetworkExperiment:
                     output = split_heads(seen.output, heads) + 0
                 if hidden is not None:
                     kept = seen.shares[number] * self.model.weights.place(~hidden[:, start:])
-                    output[number] = kept / kept.sum(-1)[..., None] @ seen.value[number]
+                    with np.errstate(invalid="ignore"):
+                        output[number] = kept / kept.sum(-1)[..., None] @ seen.value[number]
                 for head in off:
                     rows = np.asarray(replacement_output(instead, place, head, start + queries))
                     own = rows[start:] if rows.ndim else rows
@@ -259,7 +260,6 @@ class NetworkExperiment:
 
 def as_numpy(array: Array) -> NDArray[np.floating]:
     """The numbers of either kind of array, in double precision where they are."""
-    if isinstance(array, np.ndarray) or "float64" not in str(array.dtype):
-        return array if isinstance(array, np.ndarray) else to_numpy(array)
-    numbers: NDArray[np.float64] = array.detach().cpu().numpy()
-    return numbers
+    if isinstance(array, np.ndarray):
+        return array
+    return np.asarray(array.detach().cpu()) if "float64" in str(array.dtype) else to_numpy(array)

@@ -20,6 +20,8 @@ from attnviz.core.notices import pause
 from attnviz.mechanisms.arrays import Array, namespace, softmax, transpose
 from attnviz.mechanisms.dot_product import causal_mask, join_heads, split_heads
 
+Stacks = tuple[Array, ...]
+"""The embedded inputs of each stack of layers."""
 Weights = Mapping[str, Array]
 """Every learned array by name; a linear map's weight has the shape (outputs, inputs)."""
 
@@ -372,15 +374,11 @@ class Network(ABC):
     sizes: Any
 
     @abstractmethod
-    def inputs(self, given: Any) -> tuple[Array, ...]:
+    def inputs(self, given: Any) -> Stacks:
         """The embedded inputs of each stack, (positions, size)."""
 
     def forward(
-        self,
-        weights: Weights,
-        inputs: tuple[Array, ...],
-        watch: Watch | None = None,
-        first: int = 0,
+        self, weights: Weights, inputs: Stacks, watch: Watch | None = None, first: int = 0
     ) -> tuple[Array, dict[str, list[Array]]]:
         """Last states (…, positions, size), and each stream's weights by layer.
 

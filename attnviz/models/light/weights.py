@@ -112,11 +112,7 @@ class CheckpointWeights(StoredWeights):
         self.beside: dict[str, str] = {}  # the head's weights, by the name of the stored one
 
     def add_head(self, head: LanguageHead) -> None:
-        """Find the weights of a head too.
-
-        Raises:
-            UnknownArchitecture: what is tied is stored twice, and differs.
-        """
+        """Find the weights of a head too; what is tied may not be stored twice and differ."""
         words = f"{self.start}{self.architecture.words}.weight"
         output = head.maps.split()[0]
         ties = {f"{output}.weight": words, f"{output}.bias": head.bias} if head.tied else {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,9 +26,6 @@ from attnviz.models.light.experiment import NetworkExperiment, as_numpy
 from attnviz.models.pocket.model import PocketModel
 from attnviz.models.pocket.stored import stored_values
 from attnviz.models.pocket.text import END, MASK, SPECIALS, PocketInputs, load_piece_tokenizer
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 NOTE = "gradients are taken by torch, which takes a second to load; the rest runs without it"
 Place = TypeVar("Place")
@@ -54,8 +51,8 @@ class StoredExperiment(NetworkExperiment):
         import torch
 
         model, maps = self.model, self.attention.maps
-        weights = {name: tensor(model.weights[name]) for name in model.weights}
-        inputs = tuple(tensor(one).requires_grad_() for one in model.inputs(self.given))
+        weights = {name: torch.as_tensor(model.weights[name]) for name in model.weights}
+        inputs = tuple(torch.as_tensor(one).requires_grad_() for one in model.inputs(self.given))
         states, layers = model.forward(weights, inputs)
         logits = model.scores(weights, states[[output.row for output in self.outputs]])
         numbers = torch.tensor([[output.number] for output in self.outputs], device=logits.device)
@@ -129,13 +126,6 @@ def require_place(
             f"position, {first} to {len(tokens) - 1 + first}"
         )
     return place
-
-
-def tensor(array: Any) -> Tensor:
-    """Either kind of array as a tensor."""
-    import torch
-
-    return torch.from_numpy(array) if isinstance(array, np.ndarray) else array
 
 
 def stack_layers(layers: list[Array]) -> NDArray[np.floating]:

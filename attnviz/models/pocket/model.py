@@ -15,7 +15,15 @@ from numpy.typing import NDArray
 
 from attnviz.mechanisms.arrays import Array, to_numpy
 from attnviz.mechanisms.relative import sinusoidal_positions
-from attnviz.models.light.network import LayerPart, Shape, Watch, Weights, linear_map, run_layers
+from attnviz.models.light.network import (
+    LayerPart,
+    Shape,
+    Stacks,
+    Watch,
+    Weights,
+    linear_map,
+    run_layers,
+)
 from attnviz.models.pocket.card import FOLDER as FOLDER
 from attnviz.models.pocket.stored import StoredModel
 from attnviz.models.pocket.text import (
@@ -90,25 +98,17 @@ def embed_pieces(pieces: Array, positions: Array) -> Array:
 
 
 def run_encoder(
-    weights: Weights, sizes: TranslatorSizes, inputs: Array, mask: Array | None = None, **how: Any
+    weights: Weights, sizes: TranslatorSizes, inputs: Array, **how: Any
 ) -> tuple[Array, list[Array]]:
     """The encoder's states of an embedded source, and each layer's weights; see `run_layers`."""
-    return run_layers(weights, sizes.encoder, inputs, mask=mask, **how)[:2]
+    return run_layers(weights, sizes.encoder, inputs, **how)[:2]
 
 
 def run_decoder(
-    weights: Weights,
-    sizes: TranslatorSizes,
-    inputs: Array,
-    memory: Array,
-    mask: Array | None = None,
-    **how: Any,
+    weights: Weights, sizes: TranslatorSizes, inputs: Array, memory: Array, **how: Any
 ) -> tuple[Array, list[Array], list[Array]]:
-    """The decoder's states of an embedded target (…, queries, size), its own weights and cross.
-
-    The mask hides positions of the memory; no position of the target sees a later one.
-    """
-    return run_layers(weights, sizes.decoder, inputs, memory, mask=mask, **how)
+    """The decoder's states of an embedded target (…, queries, size), its own weights and cross."""
+    return run_layers(weights, sizes.decoder, inputs, memory, **how)
 
 
 def predict_pieces(weights: Weights, states: Array, embedding: str = "embedding") -> Array:
@@ -144,17 +144,13 @@ class PocketModel(StoredModel):
         self.tokenizer = folder / "tokenizer.json"
         self.causal, self.to = causal, to
 
-    def inputs(self, given: PocketInputs) -> tuple[Array, ...]:
+    def inputs(self, given: PocketInputs) -> Stacks:
         """The pieces that the encoder reads, and those that the decoder does."""
         sides = (given.source_ids, given.target_ids) if given.target else (given.source_ids,)
         return tuple(map(self.embed, sides))
 
     def forward(
-        self,
-        weights: Weights,
-        inputs: tuple[Array, ...],
-        watch: Watch | None = None,
-        first: int = 0,
+        self, weights: Weights, inputs: Stacks, watch: Watch | None = None, first: int = 0
     ) -> tuple[Array, dict[str, list[Array]]]:
         """The decoder's last states where it reads something, else the encoder's."""
         how: dict[str, Any] = {"watch": watch, "first": first}

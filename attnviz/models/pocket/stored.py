@@ -95,9 +95,6 @@ def device_options(device: str, dtype: str | None) -> dict[str, str]:
     return {"device": device, "dtype": choose(dtype or "float32", known, f"dtype on {device}")}
 
 
-Layers = Callable[[AttentionMap], list[Attended]]
-
-
 def watch_pass(model: StoredModel, given: Any) -> dict[str, Attended]:
     """Each attention of a pass over an input, by its name among the weights."""
     seen = Record()
@@ -105,7 +102,7 @@ def watch_pass(model: StoredModel, given: Any) -> dict[str, Attended]:
     return {one.name: one for one in seen}
 
 
-def watch_layers(model: StoredModel, given: Any) -> Layers:
+def watch_layers(model: StoredModel, given: Any) -> Callable[[AttentionMap], list[Attended]]:
     """A function from a map to its layers' attentions, from one pass over an input."""
     found = watch_pass(model, given)
     return lambda item: [found[model.streams[item.stream].format(layer)] for layer in item.layers]

@@ -191,12 +191,12 @@ def attend_batch(model: PocketModel, queries: Sequence[PocketInputs]) -> list[At
     """The maps of queries of one kind, from one pass over all of them."""
     weights, sizes = model.weights, model.sizes
     inputs, mask = model.embed_many([query.source_ids for query in queries])
-    memory, encoder = run_encoder(weights, sizes, inputs, mask)
+    memory, encoder = run_encoder(weights, sizes, inputs, mask=mask)
     layers = {"encoder": encoder}
     if queries[0].target:
         # No mask: padding stands last and no position sees a later one.
         inputs, _ = model.embed_many([query.target_ids for query in queries])
-        _, decoder, cross = run_decoder(weights, sizes, inputs, memory, mask)
+        _, decoder, cross = run_decoder(weights, sizes, inputs, memory, mask=mask)
         if queries[0].source:
             layers = {"cross": cross, "encoder": encoder, "decoder": decoder}
         else:

@@ -80,11 +80,8 @@ class PicturePocket(StoredModel):
 
     def inputs(self, given: NDArray[np.float32]) -> tuple[Array]:
         """Pixels as a class token and patches, embedded."""
-        return (
-            embed_patches(self.weights, self.sizes, self.weights.convert(given)[None], EMBEDDINGS)[
-                0
-            ],
-        )
+        pixels = self.weights.convert(given)[None]
+        return (embed_patches(self.weights, self.sizes, pixels, EMBEDDINGS)[0],)
 
     def scores(self, weights: Weights, states: Array) -> Array:
         """Scores of every class."""

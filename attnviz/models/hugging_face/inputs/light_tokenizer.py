@@ -150,11 +150,9 @@ class LightTokenizer:
         self.backend.no_truncation()
         self.backend.no_padding()
         self.unk_token = content_of(config.get("unk_token"))
+        named = (content_of(config.get(f"{name}_token")) for name in ("unk", "mask", "eos"))
         self.unk_token_id, self.mask_token_id, self.eos_token_id = (
-            None
-            if (token := content_of(config.get(f"{name}_token"))) is None
-            else self.backend.token_to_id(token)
-            for name in ("unk", "mask", "eos")
+            name and self.backend.token_to_id(name) for name in named
         )
         limit = config.get("model_max_length")
         self.model_max_length = 10**30 if limit is None else limit
