@@ -10,14 +10,14 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from attnviz.models.light.network import Weights
-from attnviz.models.pocket.text import END, LANGUAGE, PAD
-from attnviz.models.pocket.transformer import (
+from attnviz.models.pocket.model import (
     TranslatorSizes,
     embed_pieces,
     predict_pieces,
     run_decoder,
     run_encoder,
 )
+from attnviz.models.pocket.text import END, LANGUAGE, PAD
 from training.batches import IGNORED
 from training.corpus import Pair
 from training.objective import waves
@@ -98,12 +98,12 @@ class Evaluation:
     def _read(self, texts: list[str]) -> tuple[Tensor, Tensor]:
         source = self._side_by_side([[*ids, END] for ids in self._ids(texts)], PAD)
         mask = (source != PAD)[:, None, None, :]
-        return run_encoder(self.weights, self.sizes, self._embed(source), mask)[0], mask
+        return run_encoder(self.weights, self.sizes, self._embed(source), mask=mask)[0], mask
 
     def _scores(
         self, target: Tensor, memory: Tensor, mask: Tensor, *, last: bool = False
     ) -> Tensor:
-        states = run_decoder(self.weights, self.sizes, self._embed(target), memory, mask)[0]
+        states = run_decoder(self.weights, self.sizes, self._embed(target), memory, mask=mask)[0]
         scores: Tensor = predict_pieces(self.weights, states[:, -1:] if last else states).float()
         return scores
 

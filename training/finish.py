@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attnviz.models.pocket.model import TranslatorSizes
 from attnviz.models.pocket.text import SPECIALS, load_piece_tokenizer
-from attnviz.models.pocket.transformer import TranslatorSizes
 from training.card import describe_translator
 from training.corpus import checksum, read_pairs
 from training.objective import (

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from attnviz.core.errors import InputError
-from attnviz.models.pocket.transformer import TranslatorSizes
+from attnviz.models.pocket.model import TranslatorSizes
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -16,14 +16,14 @@ from torch.nn.functional import cross_entropy
 
 from attnviz.mechanisms.relative import sinusoidal_positions
 from attnviz.models.light.network import Weights
-from attnviz.models.pocket.text import PAD
-from attnviz.models.pocket.transformer import (
+from attnviz.models.pocket.model import (
     TranslatorSizes,
     embed_pieces,
     predict_pieces,
     run_decoder,
     run_encoder,
 )
+from attnviz.models.pocket.text import PAD
 from training.batches import IGNORED, Batch
 
 if TYPE_CHECKING:
@@ -106,9 +106,9 @@ def losses(weights: Weights, sizes: TranslatorSizes, positions: Tensor, batch: T
     mask = (batch.source != PAD)[:, None, None, :]
     table = weights["embedding.weight"]
     source = embed_pieces(table[batch.source], positions[: batch.source.shape[1]])
-    memory, own = run_encoder(weights, sizes, source, mask)
+    memory, own = run_encoder(weights, sizes, source, mask=mask)
     target = embed_pieces(table[batch.target], positions[: batch.target.shape[1]])
-    states, _, cross = run_decoder(weights, sizes, target, memory, mask)
+    states, _, cross = run_decoder(weights, sizes, target, memory, mask=mask)
     translation = _mean_loss(
         predict_pieces(weights, states).flatten(0, 1), batch.expected.flatten()
     )

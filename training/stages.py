@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from attnviz.models.pocket.model import TranslatorSizes
 from attnviz.models.pocket.text import load_piece_tokenizer
-from attnviz.models.pocket.transformer import TranslatorSizes
 from training.aligner import Aligner
 from training.batches import Batch, Examples, Recipe, batches
 from training.corpus import Pair, leave_out, read_pairs, read_sentences, split_words

@@ -105,6 +105,12 @@ class Intervention:
         """The heads of a layer that are off."""
         return [at.head for at in self.heads if (at.stream, at.layer) == (stream, layer)]
 
+    def changes(self, stream: str, layer: str, sides: tuple[str, str]) -> bool:
+        """Whether it changes a layer whose queries and keys are of these texts."""
+        cut = any(at.stream == stream and at.layer in (None, layer) for at in self.links)
+        hidden = any(at.side == sides[1] for at in self.tokens)
+        return cut or hidden or bool(self.heads_of(stream, layer))
+
     def hidden_cells(
         self, stream: str, layer: str, sides: tuple[str, str], shape: tuple[int, int, int]
     ) -> NDArray[np.bool_] | None:

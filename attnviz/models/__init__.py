@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from attnviz.core.errors import InputError, UsageError, choose
 
@@ -29,6 +29,9 @@ REFUSALS: dict[Kind, str] = {
     "recording": "a recording needs a speech model: attnviz audio FILE --model ID_OR_FOLDER",
 }
 """Messages for queries that a source cannot answer."""
+
+WithHead: TypeAlias = Literal["exact"] | bool
+"""Whether a model should predict; "exact": for exact effects, without gradients."""
 
 
 class Source(Protocol):

@@ -12,7 +12,7 @@ from attnviz.core.fingerprints import FileFingerprint, fingerprint_files
 from attnviz.core.notices import explain
 from attnviz.core.options import InMemoryMaps, InMemoryModel, Origin
 from attnviz.core.registry import Command, Entry, SourceKind
-from attnviz.models import Source
+from attnviz.models import Source, WithHead
 
 if TYPE_CHECKING:
     from attnviz.models.hugging_face.capture.region import Region
@@ -194,7 +194,7 @@ def parse_part(text: str, option: str) -> tuple[int, int]:
     return int(first), int(last if dash else first)
 
 
-def open_source(origin: Origin, kind: SourceKind, *, with_head: bool = False) -> Source:
+def open_source(origin: Origin, kind: SourceKind, *, with_head: WithHead = False) -> Source:
     """The source of attention that a request names, loaded and ready, `with_head` to predict too.
 
     Raises:
@@ -223,13 +223,13 @@ def open_source(origin: Origin, kind: SourceKind, *, with_head: bool = False) ->
 
         check_torch(origin, "pictures with a text")
         return load_picture_text_model(name, generate=origin.generate, **loading_of(origin))
-    load_whole = partial(_load_by_transformers, origin, kind)
+    load_whole = partial(_load_by_transformers, origin, kind, with_head=bool(with_head))
     found = _open_in_numpy(origin, name, kind, load_whole, with_head=with_head)
-    return found or load_whole(with_head=with_head)
+    return found or load_whole()
 
 
 def _open_in_numpy(
-    origin: Origin, name: str | InMemoryModel, kind: SourceKind, whole: Any, *, with_head: bool
+    origin: Origin, name: str | InMemoryModel, kind: SourceKind, whole: Any, *, with_head: WithHead
 ) -> Any:
     """A model that numpy runs; None: torch has to."""
     if isinstance(name, InMemoryModel):
@@ -246,7 +246,7 @@ def _open_in_numpy(
         if kind == "picture":
             from attnviz.models.hugging_face.light_vision import open_light_vision
 
-            found = open_light_vision(origin, name, whole, with_head=with_head)
+            found = open_light_vision(origin, name, whole, with_head=bool(with_head))
         else:
             found = open_light(origin, name, region_of(origin), whole, with_head=with_head)
     except UnknownArchitecture as reason:

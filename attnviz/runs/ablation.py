@@ -246,7 +246,7 @@ def report_ablation(
     `reference` holds texts that --by mean and resample take positions from; `top` is the number of
     effects in a table; `single` keeps each text's own effects for JSON lines.
     """
-    source = open_source(options.origin, command, with_head=True)
+    source = open_source(options.origin, command, with_head="exact")
     banks = [] if reference is None else reference_banks(source, reference)
     study, lines = AblationStudy(), list[str]()
     # What was named in vain is a text's own failure: another text may hold the word.

@@ -93,7 +93,7 @@ class EffectChunk(AttendChunk):
 
     def open(self) -> Source:
         """The source with what predicts."""
-        return self.source_for(self.command, with_head=True)
+        return self.source_for(self.command, with_head="exact")
 
     def __call__(self, chunk: Chunk) -> Iterator[Outcome]:
         """The result of each record, or why it has none, made when it is asked for."""
@@ -288,7 +288,9 @@ def report_heads(
     study, similarity = HeadStudy(), SimilarityStudy()
     what = options.origin, options.choice, asked.command, options.many.batch_size
     arguments = ArgumentStudy()
-    source = open_source(options.origin, asked.command, with_head=True) if asked.writes else None
+    source = None
+    if asked.writes:
+        source = open_source(options.origin, asked.command, with_head="exact")
     work = EffectChunk(*what, asked.by) if asked.effect else AttendChunk(*what)
     repeat = asked.repeat and not asked.cross and not brings_tokens(options.origin)
     with engine_for(options.many) as engine:

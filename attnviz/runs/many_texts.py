@@ -19,7 +19,7 @@ from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.fingerprints import FileFingerprint
 from attnviz.core.options import Choice, InMemoryModel, Many, Origin
 from attnviz.core.registry import Command, SourceKind
-from attnviz.models import Source
+from attnviz.models import Source, WithHead
 from attnviz.models.lens import needs_head
 from attnviz.models.open import open_source, states_of
 from attnviz.runs.engines import open_engine
@@ -44,7 +44,7 @@ _OPENING = RLock()
 
 
 def source_for(
-    origin: Origin, kind: SourceKind, *, with_head: bool = False, states: States | None = None
+    origin: Origin, kind: SourceKind, *, with_head: WithHead = False, states: States | None = None
 ) -> Source:
     """A source. It stays open for the next texts until its files change, with `KEPT` at most.
 
@@ -88,7 +88,7 @@ class SourceWork:
     def __post_init__(self) -> None:
         object.__setattr__(self, "states", states_of(self.origin))
 
-    def source_for(self, command: Command, *, with_head: bool = False) -> Source:
+    def source_for(self, command: Command, *, with_head: WithHead = False) -> Source:
         """The source, loaded once in a process; other machines have files of their own."""
         states = self.states if node() == self.machine else None
         return source_for(self.origin, command, with_head=with_head, states=states)

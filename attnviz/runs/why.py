@@ -218,7 +218,7 @@ def report_why(
     asked: Why, texts: TextInput, command: SourceKind, options: Options, report: RunReport
 ) -> None:
     """Report on each text, or the mean over several."""
-    source = open_source(options.origin, command, with_head=True)
+    source = open_source(options.origin, command, with_head="exact")
     if asked.layers:
         made: Iterable[Any] = each_text(texts.open(), partial(_layers, source, asked))
         for _, (layers, _written) in good_results(made, report, texts.total):

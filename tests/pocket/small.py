@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.models.pocket.transformer import TranslatorSizes
+from attnviz.models.pocket.model import TranslatorSizes
 
 SIZES = TranslatorSizes(
     vocabulary=40, size=12, heads=3, feed_forward=20, encoder_layers=2, decoder_layers=2

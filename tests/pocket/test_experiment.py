@@ -17,7 +17,7 @@ from attnviz.mechanisms import dot_product
 from attnviz.mechanisms.arrays import Array
 from attnviz.models.lens import explained_by, open_experiment
 from attnviz.models.light import network as light
-from attnviz.models.pocket import transformer as network
+from attnviz.models.pocket import model as network
 from attnviz.models.pocket.translator import Pocket, load_pocket
 
 PAIR = Query("The red car is fast.", "La voiture rouge est rapide.", "cross")
@@ -162,6 +162,7 @@ def test_the_estimate_is_the_slope_of_the_way_from_the_row_to_the_row_without_th
     pocket = load_pocket(dtype="float64", causal=causal)
     query = Query("The red car is fast.") if causal else PAIR
     experiment = open_experiment(pocket, query, "all")
+    monkeypatch.setattr(experiment, "_first_layer", lambda _: 0)
     stream, layer, head, row, key = ("causal" if causal else "cross"), 1, 3, 4, 2
     at = [item.stream for item in experiment.attention.maps].index(stream)
     item = experiment.attention.maps[at]

@@ -10,7 +10,7 @@ from attnviz.core.errors import UsageError
 from attnviz.core.query import Query
 from attnviz.mechanisms.arrays import Array, softmax
 from attnviz.models.light import network
-from attnviz.models.pocket import transformer as model
+from attnviz.models.pocket import model
 from attnviz.models.pocket.text import MASK
 from attnviz.models.pocket.translator import Pocket, encode_query, load_pocket
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as oracle
 
 from attnviz.mechanisms.relative import sinusoidal_positions
-from attnviz.models.pocket.transformer import (
+from attnviz.models.pocket.model import (
     embed_pieces,
     predict_pieces,
     run_decoder,
@@ -27,9 +27,9 @@ def run(convert: Any) -> tuple[Any, Any, list[Any], list[Any], list[Any]]:
     weights = {name: convert(array) for name, array in random_weights().items()}
     table = weights["embedding.weight"]
     source = embed_pieces(table[convert(SOURCE)], convert(sinusoidal_positions(4, SIZES.size)))
-    memory, encoder = run_encoder(weights, SIZES, source, convert(MASK))
+    memory, encoder = run_encoder(weights, SIZES, source, mask=convert(MASK))
     target = embed_pieces(table[convert(TARGET)], convert(sinusoidal_positions(3, SIZES.size)))
-    states, own, cross = run_decoder(weights, SIZES, target, memory, convert(MASK))
+    states, own, cross = run_decoder(weights, SIZES, target, memory, mask=convert(MASK))
     return memory, predict_pieces(weights, states), encoder, own, cross
 
 

@@ -8,7 +8,7 @@ import pytest
 from attnviz.analyses.lenses.norm import norms
 from attnviz.core.query import Query
 from attnviz.models.light import network
-from attnviz.models.pocket import transformer as model
+from attnviz.models.pocket import model
 from attnviz.models.pocket.translator import encode_query, load_pocket
 from tests.invoke import imported
 

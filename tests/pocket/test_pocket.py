@@ -12,11 +12,10 @@ import pytest
 
 from attnviz.core.attention_map import AttentionMap
 from attnviz.core.errors import InputError, ModelError, UsageError
-from attnviz.models.pocket.model import FOLDER, tidy
+from attnviz.models.pocket.model import FOLDER, predict_pieces, run_decoder, run_encoder, tidy
 from attnviz.models.pocket.text import END
 from attnviz.models.pocket.text import ENGLISH as ENGLISH_TAG
 from attnviz.models.pocket.text import FRENCH as FRENCH_TAG
-from attnviz.models.pocket.transformer import predict_pieces, run_decoder, run_encoder
 from attnviz.models.pocket.translator import Pocket, load_pocket
 from tests.asked import over_itself, over_source
 from tests.invoke import attnviz

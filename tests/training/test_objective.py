@@ -7,7 +7,7 @@ import pytest
 import torch
 from tokenizers import Tokenizer
 
-from attnviz.models.pocket.transformer import TranslatorSizes, embed_pieces, run_encoder
+from attnviz.models.pocket.model import TranslatorSizes, embed_pieces, run_encoder
 from tests.pocket.small import SENTENCES
 from training.batches import IGNORED, Examples, Recipe, batches
 from training.corpus import read_pairs, split_words

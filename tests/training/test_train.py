@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from attnviz.core.errors import InputError
-from attnviz.models.pocket.transformer import TranslatorSizes
+from attnviz.models.pocket.model import TranslatorSizes
 from attnviz.models.pocket.translator import load_pocket
 from tests.asked import over_source
 from tests.pocket.small import SENTENCES, SIZES

@@ -378,12 +378,7 @@ class KernelExperiment(_ExplainedOutputs):
     def _first_call(self, change: Intervention) -> int:
         """The number of the first kernel call that a change changes."""
         for number, place in enumerate(self.places):
-            if place is None:
-                continue
-            stream, layer = place
-            cut = any(at.stream == stream and at.layer in (None, layer) for at in change.links)
-            hidden = any(at.side == self.sides[stream][1] for at in change.tokens)
-            if cut or hidden or change.heads_of(*place):
+            if place is not None and change.changes(*place, self.sides[place[0]]):
                 return number
         return len(self.places)
 
@@ -452,7 +447,7 @@ class KernelExperiment(_ExplainedOutputs):
             inputs |= {"past_key_values": self._cache(row, count), "use_cache": True}
         if self._keeps_rows:
             rows = [output.row - row for output in self.outputs if output.row >= row]
-            inputs["logits_to_keep"] = torch.tensor(rows, device=self.model.device)
+            inputs["logits_to_keep"] = torch.tensor(rows, device=self.model.device).long()
         with self._run_guarded(), torch.no_grad(), watch_kernels(edit), ExitStack() as stack:
             for block in done:
                 returned = map_tensors(block.returned, lambda one: one[:, row:] if row else one)

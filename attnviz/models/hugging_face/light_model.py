@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -15,26 +17,32 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import numpy as np
 
 from attnviz.core.attention_map import Attention, Projections, Provenance, check_finite
-from attnviz.core.errors import InputError, UsageError
-from attnviz.core.lens_inputs import ValueVectors, inner_products
+from attnviz.core.effects import Experiment, HeadOutputs, Intervention
+from attnviz.core.errors import InputError, ModelError, UsageError
+from attnviz.core.lens_inputs import AttentionGradients, ValueVectors, inner_products
 from attnviz.core.notices import explain
 from attnviz.core.options import Origin
 from attnviz.core.query import Query
 from attnviz.mechanisms.arrays import Array
-from attnviz.models import Predicting
+from attnviz.models import Predicting, WithHead
 from attnviz.models.hugging_face.batching import FEW
 from attnviz.models.hugging_face.capture.capture import Captured
 from attnviz.models.hugging_face.capture.region import Region
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery, encode
+from attnviz.models.hugging_face.inputs.generation import new_text, room_after
 from attnviz.models.hugging_face.inputs.light_tokenizer import load_light_tokenizer
-from attnviz.models.hugging_face.load.checkpoint import Checkpoint, check_folder
+from attnviz.models.hugging_face.load.checkpoint import Checkpoint, check_folder, read_json
 from attnviz.models.hugging_face.load.family import UNLIMITED, Family
 from attnviz.models.hugging_face.load.locate import display_name, locate
 from attnviz.models.hugging_face.load.tasks import SUFFIXES
 from attnviz.models.hugging_face.loaded_model import LoadedModel
+from attnviz.models.hugging_face.outputs import choose_outputs, no_head, spell_piece
 from attnviz.models.light.architectures import ARCHITECTURES, Architecture
+from attnviz.models.light.experiment import LanguageHead, NetworkExperiment, head_of
 from attnviz.models.light.network import (
-    Attended,
+    Cache,
+    Network,
+    Record,
     Shape,
     UnknownArchitecture,
     Weights,
@@ -63,6 +71,13 @@ MOST_WORK = 1e11
 """Weights times tokens of many texts that numpy has read before torch, which reads them in batches,
 has started: 300 sentences for a MiniLM on one core."""
 
+GENERATION = (
+    "_from_model_config bos_token_id cache_implementation do_sample eos_token_id max_length "
+    "max_new_tokens num_beams num_return_sequences output_attentions output_hidden_states "
+    "pad_token_id return_dict_in_generate temperature top_k top_p transformers_version use_cache"
+)
+"""Keys of generation_config.json that change no greedy text, or that are read here."""
+
 
 @dataclass
 class WholeModel(Generic[Loaded]):
@@ -83,15 +98,18 @@ class WholeModel(Generic[Loaded]):
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class LightModel(LoadedModel, Predicting):
+class LightModel(LoadedModel, Predicting, Network):
     """A pretrained text model that numpy runs, for queries of the kinds "self" and "pair"."""
 
     whole: WholeModel[HuggingFaceModel]
     architecture: Architecture
-    shape: Shape
+    sizes: Shape
+    streams: Mapping[str, str]
     weights: CheckpointWeights
     numbers: int  # of weights
     offset: int  # unused positions before the first
+    head: LanguageHead | None = None
+    ends: frozenset[int] = frozenset()  # tokens at which it ends a text
 
     def attend(
         self, queries: Sequence[Query], *, batch_size: int | None = None
@@ -103,43 +121,49 @@ class LightModel(LoadedModel, Predicting):
             yield from self.whole(reason).attend(queries, batch_size=batch_size)
             return
         for one in encoded:
-            yield one if isinstance(one, InputError) else self._attend_one(one)
+            yield one if isinstance(one, InputError) else self.run(one)[0]
 
     @property
     def kind(self) -> str:
         """The architecture as transformers calls it."""
-        return self.architecture.model
+        return str(self.provenance.settings["architecture"])
 
     @property
     def vocabulary(self) -> int:
         """How many tokens the model has embeddings for."""
-        return self.shape.vocabulary
+        return self.sizes.vocabulary
 
     def values(self, query: Query) -> ValueVectors:
         """What each head adds for each token of a query."""
-        if query.kind == "pair":
-            raise UsageError("a sentence pair is seen through --lens raw, rollout or flow only")
-        encoded = encode(self, query)
+        encoded = self._encode_text(query)
         if reason := self._refuse([encoded]):
             return self.whole(reason).values(query)
-        seen = list[Attended]()
-        attention = self._attend_one(encoded, seen)
-        return value_vectors(self.weights, self.shape, attention, seen)
+        seen = Record()
+        attention, _ = self.run(encoded, seen)
+        return value_vectors(self.weights, self.sizes, attention, seen)
 
-    def experiment(self, query: Query, wanted: str | None = None) -> ModelExperiment:
+    def experiment(self, query: Query, wanted: str | None = None) -> Experiment:
         """The model and a query, to run with parts of the model switched off."""
-        return self.whole("effects and gradients are torch's").experiment(query, wanted)
+        encoded = self._encode_text(query)
+        if reason := self._refuse([encoded]):
+            return self.whole(reason).experiment(query, wanted)
+        if self.head is None:
+            raise no_head(self.name, self.kind)
+        return LightExperiment(self, query, encoded, wanted)
 
     def written(self, query: Query) -> WrittenText:
         """A query with what each part of the model writes."""
-        encoded = encode(self, query)
-        if query.kind == "pair" or (reason := self._refuse([encoded])):
-            return self.whole(reason if query.kind != "pair" else "of a pair").written(query)
+        encoded = self._encode_text(query)
+        if reason := self._refuse([encoded]):
+            return self.whole(reason).written(query)
+        if self.head is not None and not self.head.is_linear:
+            return self.whole("the head is not linear").written(query)
         from attnviz.models.light.written import Stack, StackedText
 
-        attention, embedded = self._attend_one(encoded), self.embed_parts(encoded.inputs)
-        stack = Stack(self.weights, self.shape, attention.main.stream, embedded)
-        return StackedText(attention, [stack], None)
+        (attention, _), embedded = self.run(encoded), self.embed_parts(encoded.inputs)
+        stack = Stack(self.weights, self.sizes, attention.main.stream, embedded)
+        scores = partial(self.scores, self.weights) if self.head is not None else None
+        return StackedText(attention, [stack], scores, partial(spell_piece, self))
 
     def head_arithmetic(self, query: Query, which: HeadPlace) -> HeadArithmetic:
         """The numbers of one head, from its layer's input to what it adds to it."""
@@ -163,24 +187,33 @@ class LightModel(LoadedModel, Predicting):
             return f"{len(lengths)} texts are many for a model of {self.numbers:,} weights"
         return ""
 
-    def _attend_one(self, encoded: EncodedQuery, seen: list[Attended] | None = None) -> Attention:
-        shape, kept = self.shape, [] if seen is None and self.region.keep_qk else seen
+    def _encode_text(self, query: Query) -> EncodedQuery:
+        if query.kind == "pair":
+            raise UsageError("a sentence pair is seen through --lens raw, rollout or flow only")
+        return encode(self, query)
+
+    def run(self, encoded: EncodedQuery, seen: Record | None = None) -> tuple[Attention, Any]:
+        """The maps of a query, and the last states (tokens, size)."""
+        shape, seen = self.sizes, Record() if seen is None and self.region.keep_qk else seen
         ((stream, _),) = encoded.axes.items()
-        inputs = self.embed(encoded.inputs)
-        _, found = capture_pass(self.weights, shape, inputs, stream, kept)
-        if self.region.keep_qk:
-            query, key = (
-                np.stack([getattr(one, n) for one in kept or ()]) for n in ("query", "key")
-            )
+        inputs = self.inputs(encoded.inputs)[0]
+        states, found = capture_pass(self.weights, shape, inputs, stream, seen)
+        if self.region.keep_qk and seen is not None:
+            query, key = (np.stack([getattr(one, n) for one in seen]) for n in ("query", "key"))
             more = f"a soft cap of {shape.cap:g}" if shape.cap else ""
             heads = tuple(map(str, range(shape.heads)))
             projections = Projections(query, key, shape.factor, found.layers, heads, more)
             found = replace(found, projections=projections)
-        return encoded.build_attention([found], None, None)
+        return encoded.build_attention([found], None, None), states
 
-    def embed(self, inputs: Mapping[str, Sequence[int]]) -> NDArray[np.float32]:
+    def scores(self, weights: Weights, states: Array) -> Array:
+        """Scores of every token, for states (…, size)."""
+        assert self.head is not None
+        return self.head.predict(weights, self.sizes, states)
+
+    def inputs(self, given: Mapping[str, Sequence[int]]) -> tuple[NDArray[np.float32]]:
         """The inputs of the first layer, shape (tokens, size)."""
-        return np.asarray(sum(self.embed_parts(inputs).values()))
+        return (np.asarray(sum(self.embed_parts(given).values())),)
 
     def embed_parts(
         self, inputs: Mapping[str, Sequence[int]]
@@ -189,7 +222,7 @@ class LightModel(LoadedModel, Predicting):
         about, ids = self.architecture, np.asarray(inputs["input_ids"])
         words = self.weights.rows(f"{about.words}.weight", ids)
         if about.scaled:
-            words = words * np.float32(self.shape.size**0.5)
+            words = words * np.float32(self.sizes.size**0.5)
         if about.types:
             types = np.asarray(inputs.get("token_type_ids", np.zeros_like(ids)))
             words = words + self.weights.rows(f"{about.types}.weight", types)
@@ -202,31 +235,25 @@ class LightModel(LoadedModel, Predicting):
         found = np.stack(parts)
         if about.embedding_norm:
             whole = found.sum(axis=0)
-            found = normalise(self.weights, self.shape, about.embedding_norm, found, whole, 0)
+            found = normalise(self.weights, self.sizes, about.embedding_norm, found, whole, 0)
         if about.projected and f"{about.projected}.weight" in self.weights:
             found = linear_map(self.weights, about.projected, found, 0)
         return dict(zip(names, found, strict=True))
 
 
 def capture_pass(
-    weights: Weights, shape: Shape, inputs: Array, stream: str, seen: list[Attended] | None
+    weights: Weights, shape: Shape, inputs: Array, stream: str, seen: Record | None
 ) -> tuple[Array, Captured]:
     """The last states of a pass and its weights; each attention is added to those seen."""
-
-    def watch(one: Attended) -> Array:
-        if seen is not None:
-            seen.append(one)
-        return one.output
-
     with np.errstate(all="ignore"):
-        states, own, _ = run_layers(weights, shape, inputs, watch=watch)
+        states, own, _ = run_layers(weights, shape, inputs, watch=seen)
     layers, heads = (tuple(map(str, range(count))) for count in (shape.layers, shape.heads))
     check_finite(found := np.stack(own), stream, layers, heads, "float32", "the attention")
     return states, Captured(stream, layers, found, route=ROUTE)
 
 
 def value_vectors(
-    weights: Weights, shape: Shape, attention: Attention, seen: Sequence[Attended]
+    weights: Weights, shape: Shape, attention: Attention, seen: Record
 ) -> ValueVectors:
     """What each head adds for each token, of the attentions of one pass."""
     block, products = shape.attention, []
@@ -247,10 +274,16 @@ class LightCheckpoint:
     architecture: Architecture
     shape: Shape
     weights: CheckpointWeights
+    head: LanguageHead | None = None
 
 
 def open_checkpoint(
-    origin: Origin, name: str, needs: Mapping[str, bool], *, of_pictures: bool = False
+    origin: Origin,
+    name: str,
+    needs: Mapping[str, bool],
+    *,
+    of_pictures: bool = False,
+    with_head: WithHead = False,
 ) -> LightCheckpoint:
     """A checkpoint that numpy runs, unless one of the needs is there; each says why.
 
@@ -280,8 +313,74 @@ def open_checkpoint(
         raise UnknownArchitecture(f"its weights {reason}")
     shape = about.shape_of(config)
     weights = CheckpointWeights(checkpoint.files, about, shape)
-    weights.check(about.expected(config, shape))
-    return LightCheckpoint(folder, checkpoint, about, shape, weights)
+    expected, head = about.expected(config, shape), None
+    if with_head and (head := head_of(config, about.model)) is not None:
+        weights.add_head(head)
+        width = config.get(about.width, shape.size)
+        expected = chain(expected, head.expected(shape, width))
+    weights.check(expected)
+    return LightCheckpoint(folder, checkpoint, about, shape, weights, head)
+
+
+class LightExperiment(NetworkExperiment):
+    """A model that numpy runs, and a text; gradients are asked of transformers."""
+
+    model: LightModel
+
+    def __init__(
+        self, model: LightModel, query: Query, encoded: EncodedQuery, wanted: str | None
+    ) -> None:
+        seen = Record()
+        attention, states = model.run(encoded, seen)
+        super().__init__(model, encoded.inputs, attention)
+        self.unchanged, self.query, self.wanted = seen, query, wanted
+        scores = model.scores(model.weights, states[None])
+        self.outputs = choose_outputs(model, encoded, scores, wanted)
+
+    def run(
+        self, changes: Sequence[Intervention], instead: HeadOutputs | None = None
+    ) -> Iterator[NDArray[np.floating]]:
+        """Log-probabilities of each output's choices, (outputs, choices), for each change."""
+        model, links = self.model, sum(bool(one.links) for one in changes)
+        # On torch a causal text is run again from a link's query on, here from its start.
+        slow = links * len(self.given["input_ids"]) * model.numbers > MOST_WORK
+        if slow and model.sizes.causal and not model.whole.forced:
+            return self._whole(f"{links} links are many").run(changes, instead)
+        return super().run(changes, instead)
+
+    def spell(self, number: int) -> str:
+        """A piece of the vocabulary as it is written."""
+        return spell_piece(self.model, number)
+
+    @np.errstate(all="ignore")
+    def write(self, change: Intervention, instead: HeadOutputs | None = None) -> str | None:
+        """What the model writes greedily after the text; None: it writes nothing."""
+        model, before = self.model, list(self.given["input_ids"])
+        if not model.can_generate:
+            return None
+        ids, edit, cache = list(before), self._edit([change], instead), Cache()
+        for _ in range(room_after(before, model.limit)):
+            (inputs,) = model.inputs({"input_ids": ids})
+            states, *_ = run_layers(
+                model.weights, model.sizes, inputs[None, cache.length :], watch=edit, cache=cache
+            )
+            ids.append(int(model.scores(model.weights, states[0, -1:])[0].argmax()))
+            if ids[-1] in model.ends:
+                break
+        if len(ids) > len(before) and ids[-1] in {*model.ends, model.tokenizer.eos_token_id}:
+            ids.pop()
+        return new_text(model.tokenizer, before, ids[len(before) :])
+
+    def gradients(self) -> tuple[NDArray[np.floating[Any]], ...]:
+        """The gradients of the outputs' summed log p by each weight of each map."""
+        return self._whole("gradients need torch").gradients()
+
+    def explain_first(self) -> AttentionGradients:
+        """The gradients of the first output's logit by each weight."""
+        return self._whole("gradients need torch").explain_first()
+
+    def _whole(self, reason: str) -> ModelExperiment:
+        return self.model.whole(reason).experiment(self.query, self.wanted)
 
 
 def open_light(
@@ -290,18 +389,20 @@ def open_light(
     region: Region,
     load_whole: Callable[[], HuggingFaceModel],
     *,
-    with_head: bool = False,
+    with_head: WithHead = False,
 ) -> LightModel:
     """A model that numpy runs, `load_whole` loads it for what numpy cannot do."""
     needs = {
-        GRADIENTS: with_head,
+        GRADIENTS: with_head is True,
         "parts and blocks of a text need torch": not region.is_default,
         "--channels asks for torch": region.channels != "mean",
     }
-    found = open_checkpoint(origin, name, needs)
+    found = open_checkpoint(origin, name, needs, with_head=with_head)
     about, shape, config = found.architecture, found.shape, found.stored.config
     if any(one.endswith(tuple(SUFFIXES)) for one in config.get("architectures") or ()):
         raise UnknownArchitecture("a classifier's decision is wanted too")
+    head = found.head
+    named, writes = head.model if head else about.model, head is not None and shape.causal
     tokenizer = load_light_tokenizer(found.folder, about.tokenizer)
     if not about.types and "token_type_ids" in tokenizer.names and about.tokenizer[:4] == "GPT2":
         raise UnknownArchitecture("its tokenizer gives types of tokens")
@@ -312,19 +413,41 @@ def open_light(
     family: Family = "decoder-only" if shape.causal else "encoder-only"
     return LightModel(
         name=name,
-        model=SimpleNamespace(config=SimpleNamespace(model_type=config["model_type"])),
+        model=SimpleNamespace(
+            config=SimpleNamespace(model_type=config["model_type"]),
+            get_output_embeddings=lambda: head,
+        ),
         tokenizer=tokenizer,
         family=family,
         limit=_limit(config, tokenizer.model_max_length, 0 if about.offset is not None else offset),
-        provenance=describe_light(name, found, about.model, family=family),
+        provenance=describe_light(name, found, named, family=family),
+        can_generate=writes,
         region=region,
         whole=WholeModel(load_whole, origin.arithmetic == "light"),
         architecture=about,
-        shape=shape,
+        sizes=shape,
+        streams={"causal" if shape.causal else "self": f"{shape.layer}.{shape.attention.name}"},
         weights=found.weights,
         numbers=found.stored.numbers,
         offset=offset,
+        head=head,
+        ends=_ends_of(found.folder, config) if writes else frozenset(),
     )
+
+
+def _ends_of(folder: Path, config: Mapping[str, Any]) -> frozenset[int]:
+    """The tokens at which a model ends the text that it writes greedily."""
+    file = folder / "generation_config.json"
+    try:
+        found = read_json(file) if file.is_file() else {"eos_token_id": config["eos_token_id"]}
+        odd = found.keys() - {*GENERATION.split()}
+        ends = found.get("eos_token_id")
+    except (ModelError, KeyError, AttributeError) as error:
+        raise UnknownArchitecture("its folder does not say how its texts end") from error
+    ends = ends if isinstance(ends, list) else [] if ends is None else [ends]
+    if odd or not all(isinstance(one, int) for one in ends):
+        raise UnknownArchitecture("its generation_config.json changes what it writes")
+    return frozenset(ends)
 
 
 def _limit(config: Mapping[str, Any], most: Any, reserved: int) -> int | None:

@@ -18,6 +18,7 @@ from attnviz.core.errors import ModelError
 from attnviz.core.lens_inputs import ValueVectors
 from attnviz.core.options import Origin
 from attnviz.core.query import Picture, Query
+from attnviz.core.writers import WrittenText
 from attnviz.models.hugging_face.light_model import (
     GRADIENTS,
     MOST_TOKENS,
@@ -34,7 +35,7 @@ from attnviz.models.hugging_face.vision.pictures import MOST_PIXELS
 from attnviz.models.hugging_face.vision.vision import VisionModel
 from attnviz.models.light.architectures import PATCHES
 from attnviz.models.light.network import (
-    Attended,
+    Record,
     Shape,
     UnknownArchitecture,
     Weights,
@@ -162,9 +163,13 @@ class LightVisionModel(VisionModel):
         """The model with a picture before it, to be run with parts of it switched off."""
         return self.whole("effects and gradients are torch's").experiment(query, wanted)
 
+    def written(self, query: Query) -> WrittenText:
+        """A picture with what each part of the model writes."""
+        return self.whole("what is written of pictures is torch's").written(query)
+
     def values(self, query: Query) -> ValueVectors:
         """The value vectors of each head at each patch."""
-        seen = list[Attended]()
+        seen = Record()
         try:
             return value_vectors(self.weights, self.shape, self._run(query, seen), seen)
         except UnknownArchitecture as reason:
@@ -183,7 +188,7 @@ class LightVisionModel(VisionModel):
     def _count_tokens(self, inputs: dict[str, Any]) -> int:
         return 1 + int(inputs["pixel_values"][0, 0].size) // self.shape.patch**2
 
-    def _run(self, query: Query, seen: list[Attended] | None) -> Attention:
+    def _run(self, query: Query, seen: Record | None) -> Attention:
         """The maps and the decision of one pass; each attention is added to those seen."""
         encoded, shape = self._encode(self._picture(query)), self.shape
         values = encoded.inputs["pixel_values"].transpose(0, 2, 3, 1)

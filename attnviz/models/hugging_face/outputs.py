@@ -41,7 +41,7 @@ def choose_outputs(
 ) -> tuple[PredictedToken, ...]:
     """The outputs to explain: one, or every token that the earlier ones predict."""
     if getattr(logits, "ndim", 0) not in (2, 3):
-        raise no_head(loaded.name, loaded.model)
+        raise no_head(loaded.name, type(loaded.model).__name__)
     speaks = logits.ndim == 3 and loaded.model.get_output_embeddings() is not None
     if wanted == ALL_OUTPUTS:
         if not speaks or loaded.family == "encoder-only":
@@ -61,10 +61,10 @@ def choose_outputs(
     return (choose(loaded, encoded, logits[0], wanted),)
 
 
-def no_head(name: str, model: Any) -> ModelError:
-    """The error where a model predicts nothing."""
+def no_head(name: str, kind: str) -> ModelError:
+    """The error where a model, of a class of transformers, predicts nothing."""
     return ModelError(
-        f"'{name}' ({type(model).__name__}) has no head that gives classes or tokens, so there is "
+        f"'{name}' ({kind}) has no head that gives classes or tokens, so there is "
         "nothing to explain: use --lens rollout, flow or norm"
     )
 

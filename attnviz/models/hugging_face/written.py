@@ -594,7 +594,8 @@ class RecordedText:
         leaf = self._leaf_of(at)
         with torch.enable_grad():
             # A head's output at a row reaches the logits of this row alone.
-            whole = sum(self._logits(row) for row in outputs)
+            rows = outputs if len(self._output) > 1 else (0,)  # a class has one row
+            whole = sum(self._logits(row) for row in rows)
             ask = torch.zeros_like(whole, requires_grad=True)
             (slope,) = torch.autograd.grad(
                 whole, leaf, ask, retain_graph=True, create_graph=True, allow_unused=True

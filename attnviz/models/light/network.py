@@ -10,15 +10,18 @@ line without importing torch, torch trains the models inside and runs on a GPU.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import pi, sqrt
-from typing import Literal
+from typing import Any, Literal
 
 from attnviz.core.notices import pause
 from attnviz.mechanisms.arrays import Array, namespace, softmax, transpose
 from attnviz.mechanisms.dot_product import causal_mask, join_heads, split_heads
 
+Stacks = tuple[Array, ...]
+"""The embedded inputs of each stack of layers."""
 Weights = Mapping[str, Array]
 """Every learned array by name; a linear map's weight has the shape (outputs, inputs)."""
 
@@ -108,6 +111,15 @@ class Attended:
 
 Watch = Callable[[Attended], Array]
 """Sees each attention of a pass and returns the output that the model goes on with."""
+
+
+class Record(list[Attended]):
+    """A watch that records each attention of a pass and changes nothing."""
+
+    def __call__(self, seen: Attended) -> Array:
+        """The output as it is."""
+        self.append(seen)
+        return seen.output
 
 
 class Cache:
@@ -346,11 +358,11 @@ class Pass:
         return normalise(self.weights, self.shape, f"{layer}.{block.after}", found)
 
     def run(
-        self, inputs: Array, memory: Array | None = None, mask: Array | None = None
+        self, inputs: Array, memory: Array | None = None, mask: Array | None = None, first: int = 0
     ) -> tuple[Array, list[Array], list[Array]]:
         """The last states, each layer's own weights, and its weights over the memory."""
         shape, own, cross = self.shape, list[Array](), list[Array]()
-        for number in range(shape.layers):
+        for number in range(first, shape.layers):
             before, hidden = inputs, mask if memory is None else None
             update, shares = self.attend(number, shape.attention, inputs, None, hidden)
             own.append(shares)
@@ -377,19 +389,55 @@ def run_layers(
     mask: Array | None = None,
     watch: Watch | None = None,
     cache: Cache | None = None,
+    first: int = 0,
 ) -> tuple[Array, list[Array], list[Array]]:
     """The last states of embedded inputs (…, queries, size), each layer's own weights and cross.
 
     Args:
         weights: learned arrays by name.
         shape: of the stack.
-        inputs: what follows on what the cache holds, which then holds them too.
+        inputs: of the first layer; they follow on what the cache holds, which then holds them too.
         memory: what cross-attention looks at, shape (…, keys, size).
         mask: True where the memory, or without one the input, is no padding.
         watch: sees each attention.
         cache: of a causal stack.
+        first: the first layer to run. An unchanged pass shows its inputs to the watch, as the
+            residual stream of its own attention.
     """
-    return Pass(weights, shape, watch, cache).run(inputs, memory, mask)
+    return Pass(weights, shape, watch, cache).run(inputs, memory, mask, first)
+
+
+class Network(ABC):
+    """A model whose layers this module runs.
+
+    Attributes:
+        weights: its learned arrays.
+        streams: the name of each stream's attention among them, by layer.
+        sizes: its shape, where it has one stack.
+    """
+
+    __slots__ = ()
+    weights: Any
+    streams: Mapping[str, str]
+    sizes: Any
+
+    @abstractmethod
+    def inputs(self, given: Any) -> Stacks:
+        """The embedded inputs of each stack, (positions, size)."""
+
+    def forward(
+        self, weights: Weights, inputs: Stacks, watch: Watch | None = None, first: int = 0
+    ) -> tuple[Array, dict[str, list[Array]]]:
+        """Last states (…, positions, size), and each stream's weights by layer.
+
+        The last stack begins at a layer, `first`, whose inputs are given.
+        """
+        states, own, _ = run_layers(weights, self.sizes, inputs[0], watch=watch, first=first)
+        return states, dict.fromkeys(self.streams, own)
+
+    @abstractmethod
+    def scores(self, weights: Weights, states: Array) -> Array:
+        """The logit of each choice, for states (…, size)."""
 
 
 def embed_patches(

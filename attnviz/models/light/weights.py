@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from attnviz.models.light.architectures import Architecture
+    from attnviz.models.light.experiment import LanguageHead
 
 DTYPES = {"F16": "<f2", "F32": "<f4", "BF16": "<u2"}
 """How numbers are stored; numpy has no bfloat16, whose bits are the upper half of a float32."""
@@ -104,10 +105,23 @@ class CheckpointWeights(StoredWeights):
 
     def __init__(self, paths: Sequence[Path], architecture: Architecture, shape: Shape) -> None:
         super().__init__(paths)
-        self.architecture, self.heads = architecture, shape.heads
+        self.architecture, self.shape = architecture, shape
         start = f"{architecture.prefix}."
         bare = not any(name.startswith(start) for name in self.contents)
         self.start = "" if bare else start
+        self.beside: dict[str, str] = {}  # the head's weights, by the name of the stored one
+
+    def add_head(self, head: LanguageHead) -> None:
+        """Find the weights of a head too; what is tied may not be stored twice and differ."""
+        words = f"{self.start}{self.architecture.words}.weight"
+        output = head.maps.split()[0]
+        ties = {f"{output}.weight": words, f"{output}.bias": head.bias} if head.tied else {}
+        self.beside = {name: ties.get(name) or name for name, _ in head.expected(self.shape, 0)}
+        for pair in self.beside.items():
+            if {*pair} <= self.contents.keys():
+                own, shared = (StoredWeights.raw(self, one) for one in pair)
+                if not np.array_equal(own, shared):
+                    raise UnknownArchitecture(f"its '{pair[0]}' is tied to other weights")
 
     def __getitem__(self, name: str) -> Array:
         return self.convert(self.raw(name))
@@ -124,13 +138,15 @@ class CheckpointWeights(StoredWeights):
         if part is None:
             return found
         if self.architecture.cuts == "heads":
-            cut = found.reshape(self.heads, 3, -1, *found.shape[1:])[:, part]
+            cut = found.reshape(self.shape.heads, 3, -1, *found.shape[1:])[:, part]
             return cut.reshape(-1, *found.shape[1:])
         size = len(found) // 3
         return found[part * size : (part + 1) * size]
 
     def _find(self, name: str) -> tuple[str, int | None]:
         """The name of a stored array, and which third of it is meant; None: all."""
+        if name in self.beside:
+            return self.beside[name], None
         stem, mark, rest = name.partition("#")
         if not mark:
             return self.start + name, None

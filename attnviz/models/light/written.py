@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -55,10 +55,23 @@ class RecordedPass(Pass):
 
     def add(self, number: int, block: LayerPart, inputs: Numbers, update: Numbers) -> Numbers:
         """The inputs and what a part adds to them."""
-        total = inputs + self.norm(number, block.within, update)
+        total = inputs + self.refine(number, block, update)
         self.updates.append(Update(number, block, self._attended, update, total))
         self._attended = None
         return self.norm(number, block.after, total)
+
+    def refine(
+        self,
+        number: int,
+        block: LayerPart,
+        update: Numbers,
+        like: Numbers | None = None,
+        row: int | None = None,
+    ) -> Numbers:
+        """What a part adds after a norm and a scale of its own; see `normalise`."""
+        found = self.norm(number, block.within, update, like, row)
+        scale = f"{self.shape.layer.format(number)}.{block.scale}"
+        return found * self.weights[scale] if block.scale else found
 
     def norm(
         self,
@@ -153,7 +166,7 @@ class Stack:
         ):  # fmt: skip
             bias = np.broadcast_to(self.bias_of(update), update.added.shape)
             new = np.concatenate([bias[None], fields])
-            new = self.run.norm(update.layer, update.block.within, new, update.added, 0)
+            new = self.run.refine(update.layer, update.block, new, update.added, 0)
             parts[0] += new[0]
             parts[first : first + len(fields)] += new[1:]
             parts = self.run.norm(update.layer, update.block.after, parts, update.total, 0)
@@ -193,7 +206,7 @@ class Stack:
             added = update.added
             if first <= writer < first + len(fields):
                 added = added - fields[writer - first]
-            stream = stream + self.run.norm(update.layer, update.block.within, added)
+            stream = stream + self.run.refine(update.layer, update.block, added)
             stream = self.run.norm(update.layer, update.block.after, stream)
         return stream
 
@@ -207,16 +220,16 @@ class Stack:
             if not number:
                 like = one.added[row]
                 fields = fields + 0  # a copy: a norm writes into row 0
-                fields = _unshifted(self.run.norm, one.layer, one.block.within, fields, like)
+                fields = _unshifted(self.run.refine, one.layer, one.block, fields, like)
             fields = _unshifted(self.run.norm, one.layer, one.block.after, fields, one.total[row])
         zero = np.zeros_like(fields[:1])
         return self.normalise_last(np.concatenate([zero, fields]), self.total[row], 0)[1:]
 
 
-def _unshifted(norm: Callable[..., Numbers], layer: int, name: str, *of: Numbers) -> Numbers:
+def _unshifted(norm: Callable[..., Numbers], layer: int, which: Any, *of: Numbers) -> Numbers:
     """Fields through a held norm without its shift."""
     fields, like = of
-    return norm(layer, name, np.concatenate([np.zeros_like(fields[:1]), fields]), like, 0)[1:]
+    return norm(layer, which, np.concatenate([np.zeros_like(fields[:1]), fields]), like, 0)[1:]
 
 
 class StackedText:

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.core.attention_map import Attention, AttentionMap, Token
-from attnviz.core.effects import (
-    HeadOutputs,
-    Intervention,
-    PredictedToken,
-    SinkShares,
-    label_of,
-    replacement_output,
-)
+from attnviz.core.effects import HeadOutputs, Intervention, PredictedToken, label_of
 from attnviz.core.errors import InputError, UsageError
 from attnviz.core.lens_inputs import (
     NEXT,
@@ -30,101 +21,18 @@ from attnviz.core.lens_inputs import (
     place_to_explain,
 )
 from attnviz.core.query import ALL_OUTPUTS
-from attnviz.mechanisms.arrays import Array, namespace, to_numpy
-from attnviz.mechanisms.dot_product import join_heads, split_heads
-from attnviz.models.light.network import Attended, Watch
+from attnviz.mechanisms.arrays import Array
+from attnviz.models.light.experiment import NetworkExperiment, as_numpy
 from attnviz.models.pocket.model import PocketModel
-from attnviz.models.pocket.stored import StoredModel, stored_values
+from attnviz.models.pocket.stored import stored_values
 from attnviz.models.pocket.text import END, MASK, SPECIALS, PocketInputs, load_piece_tokenizer
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
 NOTE = "gradients are taken by torch, which takes a second to load; the rest runs without it"
-SCORES = 1 << 24
-"""Scores of choices that exist at once, 64 MB of them."""
-POSITIONS = 2048
-"""Positions that go through the layers at once."""
 Place = TypeVar("Place")
 
 
-class StoredExperiment(ABC):
-    """A shipped model and its input; fulfils `attnviz.core.effects.Experiment`."""
-
-    outputs: tuple[PredictedToken, ...]
-    sinks: SinkShares = MappingProxyType({})  # no shipped model has any
-
-    def __init__(self, model: StoredModel, given: Any, attention: Attention) -> None:
-        self.model, self.given, self.attention = model, given, attention
-        self.places = {
-            model.streams[item.stream].format(layer): (item.stream, layer)
-            for item in attention.maps
-            for layer in item.layers
-        }
-        self.sides = {item.stream: (item.query_side, item.key_side) for item in attention.maps}
-
-    def run(
-        self, changes: Sequence[Intervention], instead: HeadOutputs | None = None
-    ) -> Iterator[NDArray[np.floating]]:
-        """Log-probabilities of each output's choices, (outputs, choices), for each change."""
-        return self._run(changes, [output.row for output in self.outputs], instead)
-
-    def _run(
-        self, changes: Sequence[Intervention], rows: list[int], instead: HeadOutputs | None = None
-    ) -> Iterator[NDArray[np.floating]]:
-        model, one = self.model, self.model.inputs(self.given)
-        choices = self.choices * len(rows)
-        together = max(1, min(POSITIONS // sum(map(len, one)), SCORES // choices))
-        for first in range(0, len(changes), together):
-            some = changes[first : first + together]
-            many = tuple(namespace(x).broadcast_to(x, (len(some), *x.shape)) for x in one)
-            states, _ = model.forward(model.weights, many, self._edit(some, instead))
-            scores = as_numpy(model.scores(model.weights, states[:, rows]))
-            with np.errstate(invalid="ignore"):
-                scores = scores - scores.max(axis=-1, keepdims=True)
-                yield from scores - np.log(np.exp(scores).sum(axis=-1, keepdims=True))
-
-    def changed_maps(self, change: Intervention) -> Attention:
-        """The maps with something switched off; a head that is off still weighs its keys."""
-        edit, seen = self._edit([change], None), dict[tuple[str, str], NDArray[np.floating]]()
-
-        def look(one: Attended) -> Array:
-            if place := self.places.get(one.name):
-                seen[place] = as_numpy(one.shares[0])
-            return edit(one)
-
-        model = self.model
-        model.forward(model.weights, tuple(one[None] for one in model.inputs(self.given)), look)
-        maps = (
-            item.with_weights(np.stack([seen[item.stream, layer] for layer in item.layers]))
-            for item in self.attention.maps
-        )
-        return self.attention.with_maps(tuple(change.apply_to(item, self.sinks) for item in maps))
-
-    @property
-    @abstractmethod
-    def choices(self) -> int:
-        """The number of choices."""
-
-    @abstractmethod
-    def spell(self, number: int) -> str:
-        """The name of a choice."""
-
-    def head_outputs(self) -> HeadOutputs:
-        """The output of each head, (heads, positions, head size)."""
-        found: dict[tuple[str, str], NDArray[np.floating]] = {}
-
-        def note(seen: Attended) -> Array:
-            if place := self.places.get(seen.name):
-                found[place] = as_numpy(split_heads(seen.output, self.model.sizes.heads))
-            return seen.output
-
-        self.model.forward(self.model.weights, self.model.inputs(self.given), note)
-        return found
-
-    def write(self, change: Intervention, instead: HeadOutputs | None = None) -> str | None:
-        """The model's text with parts switched off; None: it writes nothing."""
-        return None
+class StoredExperiment(NetworkExperiment):
+    """A shipped model and its input, with gradients by torch."""
 
     def gradients(self) -> tuple[NDArray[np.floating], ...]:
         """The gradients of the outputs' summed log p by each weight of each map."""
@@ -143,8 +51,8 @@ class StoredExperiment(ABC):
         import torch
 
         model, maps = self.model, self.attention.maps
-        weights = {name: tensor(model.weights[name]) for name in model.weights}
-        inputs = tuple(tensor(one).requires_grad_() for one in model.inputs(self.given))
+        weights = {name: torch.as_tensor(model.weights[name]) for name in model.weights}
+        inputs = tuple(torch.as_tensor(one).requires_grad_() for one in model.inputs(self.given))
         states, layers = model.forward(weights, inputs)
         logits = model.scores(weights, states[[output.row for output in self.outputs]])
         numbers = torch.tensor([[output.number] for output in self.outputs], device=logits.device)
@@ -155,42 +63,11 @@ class StoredExperiment(ABC):
         found = tuple(stack_layers([next(slopes) for _ in item.layers]) for item in maps)
         return found, float(chances.detach()[0].exp())
 
-    def _edit(self, changes: Sequence[Intervention], instead: HeadOutputs | None) -> Watch:
-        """The watch that makes each change in its item of a batch."""
-
-        def edit(seen: Attended) -> Array:
-            place = self.places.get(seen.name)
-            if place is None:
-                return seen.output
-            heads, shape, output = self.model.sizes.heads, seen.shares.shape[-3:], None
-            for number, change in enumerate(changes):
-                off = change.heads_of(*place)
-                hidden = change.hidden_cells(*place, self.sides[place[0]], shape)
-                if hidden is None and not off:
-                    continue
-                if output is None:
-                    output = split_heads(seen.output, heads) + 0
-                if hidden is not None:
-                    kept = seen.shares[number] * self.model.weights.place(~hidden)
-                    with np.errstate(invalid="ignore"):
-                        output[number] = kept / kept.sum(-1)[..., None] @ seen.value[number]
-                for head in off:
-                    rows = replacement_output(instead, place, head, shape[1])
-                    output[number, head] = self.model.weights.convert(np.asarray(rows))
-            return seen.output if output is None else join_heads(output)
-
-        return edit
-
 
 class PieceExperiment(StoredExperiment):
     """A shipped model that predicts pieces of text, by its tokenizer."""
 
     model: Any
-
-    @property
-    def choices(self) -> int:
-        """The pieces that it knows."""
-        return int(load_piece_tokenizer(self.model.tokenizer).get_vocab_size())
 
     def spell(self, number: int) -> str:
         """A piece as it is written, or the name of a special one."""
@@ -230,7 +107,8 @@ class PieceExperiment(StoredExperiment):
         if position < len(tokens):
             return (PredictedToken(position - 1, ids[position], tokens[position].text, position),)
         # Of the special pieces, only the end is ever written.
-        (scores,) = self._run([Intervention()], [position - 1])
+        self.outputs = (PredictedToken(position - 1, END, "", position),)
+        (scores,) = self.run([Intervention()])
         number = max((END, *range(len(SPECIALS), scores.shape[1])), key=scores[0].__getitem__)
         return (PredictedToken(position - 1, number, self.spell(number), position),)
 
@@ -248,24 +126,9 @@ def require_place(
     return place
 
 
-def tensor(array: Any) -> Tensor:
-    """Either kind of array as a tensor."""
-    import torch
-
-    return torch.from_numpy(array) if isinstance(array, np.ndarray) else array
-
-
 def stack_layers(layers: list[Array]) -> NDArray[np.floating]:
     """Layers of either kind of array as one numpy array."""
     return np.stack([as_numpy(layer) for layer in layers])
-
-
-def as_numpy(array: Array) -> NDArray[np.floating]:
-    """The numbers of either kind of array, in double precision where they are."""
-    if isinstance(array, np.ndarray) or "float64" not in str(array.dtype):
-        return array if isinstance(array, np.ndarray) else to_numpy(array)
-    numbers: NDArray[np.float64] = array.detach().cpu().numpy()
-    return numbers
 
 
 class PocketExperiment(PieceExperiment):

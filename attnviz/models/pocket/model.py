@@ -1,19 +1,31 @@
-"""The pocket model, loaded: it embeds pieces, guesses languages and translates."""
+"""The pocket model, loaded: it embeds pieces, guesses languages and translates.
+
+An encoder–decoder transformer (Vaswani 2017, section 3) with normalisation before each part
+(Xiong 2020) and one embedding for source, target and output (Press & Wolf 2017).
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.mechanisms.arrays import Array, to_numpy
 from attnviz.mechanisms.relative import sinusoidal_positions
-from attnviz.models.light.network import Watch, Weights
+from attnviz.models.light.network import (
+    LayerPart,
+    Shape,
+    Stacks,
+    Watch,
+    Weights,
+    linear_map,
+    run_layers,
+)
 from attnviz.models.pocket.card import FOLDER as FOLDER
 from attnviz.models.pocket.stored import StoredModel
 from attnviz.models.pocket.text import (
@@ -32,14 +44,6 @@ from attnviz.models.pocket.text import (
     load_piece_tokenizer,
     spell_piece,
 )
-from attnviz.models.pocket.transformer import (
-    PROJECTIONS,
-    TranslatorSizes,
-    embed_pieces,
-    predict_pieces,
-    run_decoder,
-    run_encoder,
-)
 
 if TYPE_CHECKING:
     from attnviz.core.writers import WriterKind
@@ -52,6 +56,71 @@ MOST_WRITTEN = 128
 MARGIN = 0.3
 """Nats a piece by which one direction must win for the guess to need no note."""
 NEVER_WRITTEN = [PAD, UNKNOWN, ENGLISH, FRENCH, MASK]
+
+
+PROJECTIONS = "query", "key", "value", "output"
+MAPS = " ".join(PROJECTIONS)
+
+
+@dataclass(frozen=True, slots=True)
+class TranslatorSizes:
+    """Pieces known, features of a position and of a feed-forward block, heads and layers."""
+
+    vocabulary: int = 8000
+    size: int = 192
+    heads: int = 6
+    feed_forward: int = 768
+    encoder_layers: int = 4
+    decoder_layers: int = 4
+
+    @property
+    def encoder(self) -> Shape:
+        """The encoder's shape."""
+        return Shape(
+            "encoder.{}",
+            LayerPart("self_attention", MAPS, before="self_attention_norm"),
+            LayerPart("feed_forward", "in out", before="feed_forward_norm"),
+            last_norm="encoder_norm",
+            size=self.size,
+            heads=self.heads,
+            layers=self.encoder_layers,
+        )
+
+    @property
+    def decoder(self) -> Shape:
+        """The decoder's shape."""
+        return replace(
+            self.encoder,
+            layer="decoder.{}",
+            cross=LayerPart("cross_attention", MAPS, before="cross_attention_norm"),
+            last_norm="decoder_norm",
+            layers=self.decoder_layers,
+            causal=True,
+        )
+
+
+def embed_pieces(pieces: Array, positions: Array) -> Array:
+    """Rows of the embedding (…, positions, size), scaled, plus the positions' waves."""
+    return pieces * (0.5 * pieces.shape[-1] ** 0.5) + positions
+
+
+def run_encoder(
+    weights: Weights, sizes: TranslatorSizes, inputs: Array, **how: Any
+) -> tuple[Array, list[Array]]:
+    """The encoder's states of an embedded source, and each layer's weights; see `run_layers`."""
+    return run_layers(weights, sizes.encoder, inputs, **how)[:2]
+
+
+def run_decoder(
+    weights: Weights, sizes: TranslatorSizes, inputs: Array, memory: Array, **how: Any
+) -> tuple[Array, list[Array], list[Array]]:
+    """The decoder's states of an embedded target (…, queries, size), its own weights and cross."""
+    return run_layers(weights, sizes.decoder, inputs, memory, **how)
+
+
+def predict_pieces(weights: Weights, states: Array, embedding: str = "embedding") -> Array:
+    """Scores of every piece (…, vocabulary) for states (…, size), by the transposed embedding."""
+    return linear_map(weights, embedding, states)
 
 
 class PocketModel(StoredModel):
@@ -82,19 +151,21 @@ class PocketModel(StoredModel):
         self.tokenizer = folder / "tokenizer.json"
         self.causal, self.to = causal, to
 
-    def inputs(self, given: PocketInputs) -> tuple[Array, ...]:
+    def inputs(self, given: PocketInputs) -> Stacks:
         """The pieces that the encoder reads, and those that the decoder does."""
         sides = (given.source_ids, given.target_ids) if given.target else (given.source_ids,)
         return tuple(map(self.embed, sides))
 
     def forward(
-        self, weights: Weights, inputs: tuple[Array, ...], watch: Watch | None = None
+        self, weights: Weights, inputs: Stacks, watch: Watch | None = None, first: int = 0
     ) -> tuple[Array, dict[str, list[Array]]]:
         """The decoder's last states where it reads something, else the encoder's."""
-        states, encoder = run_encoder(weights, self.sizes, inputs[0], watch=watch)
+        how: dict[str, Any] = {"watch": watch, "first": first}
         if len(inputs) == 1:
+            states, encoder = run_encoder(weights, self.sizes, inputs[0], **how)
             return states, {"encoder": encoder}
-        states, own, cross = run_decoder(weights, self.sizes, inputs[1], states, watch=watch)
+        states, encoder = run_encoder(weights, self.sizes, inputs[0], watch=watch)
+        states, own, cross = run_decoder(weights, self.sizes, inputs[1], states, **how)
         return states, {"encoder": encoder, "cross": cross, "decoder": own, "causal": own}
 
     def scores(self, weights: Weights, states: Array) -> Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -14,11 +14,11 @@ import numpy as np
 from attnviz.core.attention_map import Attention, AttentionMap, Projections, Provenance
 from attnviz.core.errors import choose
 from attnviz.core.query import Query
-from attnviz.mechanisms.arrays import Array, to_numpy
+from attnviz.mechanisms.arrays import to_numpy
 from attnviz.mechanisms.dot_product import LOWER, causal_mask, scaled
 from attnviz.mechanisms.formula import HeadArithmetic, HeadPlace, Part
 from attnviz.models import Predicting, UnbatchedSource, check_device
-from attnviz.models.light.network import Attended, Watch, Weights
+from attnviz.models.light.network import Attended, Network, Record
 from attnviz.models.light.weights import StoredWeights
 from attnviz.models.pocket.card import read_model_file
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from attnviz.models.light.written import Stack, StackedText
 
 
-class StoredModel(UnbatchedSource, Predicting):
+class StoredModel(UnbatchedSource, Predicting, Network):
     """A shipped model as a source: numpy runs its weights, or torch where a device asks for it.
 
     Its folder holds weights, a configuration, and their origin.
@@ -37,7 +37,6 @@ class StoredModel(UnbatchedSource, Predicting):
     Attributes:
         name: its value for `--model`.
         file: its weights.
-        streams: the name of each stream's attention among the weights.
         projections: the names of the linear maps for query, key, value and output.
         turned: True where positions turn queries and keys.
         decides: True where it predicts one class, from its first position.
@@ -47,12 +46,10 @@ class StoredModel(UnbatchedSource, Predicting):
 
     name: ClassVar[str]
     file: ClassVar[str] = "model.safetensors"
-    streams: ClassVar[Mapping[str, str]]
     projections: ClassVar[tuple[str, ...]]
     turned: ClassVar[bool] = False
     decides: ClassVar[bool] = False
     normalised: ClassVar[str] = "layer_input with mean 0 and variance 1, scaled"
-    sizes: Any
 
     def __init__(self, folder: Path, device: str = "cpu", dtype: str = "float32") -> None:
         self.folder, self.device, self.dtype = folder, device, dtype
@@ -67,20 +64,6 @@ class StoredModel(UnbatchedSource, Predicting):
     @abstractmethod
     def read(self, query: Query) -> tuple[Any, Attention]:
         """The argument of `inputs` for a query, and its maps."""
-
-    @abstractmethod
-    def inputs(self, given: Any) -> tuple[Array, ...]:
-        """The embedded inputs of the layers, each (positions, size)."""
-
-    @abstractmethod
-    def forward(
-        self, weights: Weights, inputs: tuple[Array, ...], watch: Watch | None = None
-    ) -> tuple[Array, Mapping[str, list[Array]]]:
-        """Last states (…, positions, size), and each stream's weights by layer."""
-
-    @abstractmethod
-    def scores(self, weights: Weights, states: Array) -> Array:
-        """The logit of each choice, for states (…, size)."""
 
     def _attend_one(self, query: Query) -> Attention:
         return self.read(query)[1]
@@ -136,22 +119,14 @@ def device_options(device: str, dtype: str | None) -> dict[str, str]:
     return {"device": device, "dtype": choose(dtype or "float32", known, f"dtype on {device}")}
 
 
-Layers = Callable[[AttentionMap], list[Attended]]
-
-
 def watch_pass(model: StoredModel, given: Any) -> dict[str, Attended]:
     """Each attention of a pass over an input, by its name among the weights."""
-    found: dict[str, Attended] = {}
-
-    def note(seen: Attended) -> Array:
-        found[seen.name] = seen
-        return seen.output
-
-    model.forward(model.weights, model.inputs(given), note)
-    return found
+    seen = Record()
+    model.forward(model.weights, model.inputs(given), seen)
+    return {one.name: one for one in seen}
 
 
-def watch_layers(model: StoredModel, given: Any) -> Layers:
+def watch_layers(model: StoredModel, given: Any) -> Callable[[AttentionMap], list[Attended]]:
     """A function from a map to its layers' attentions, from one pass over an input."""
     found = watch_pass(model, given)
     return lambda item: [found[model.streams[item.stream].format(layer)] for layer in item.layers]

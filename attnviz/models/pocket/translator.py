@@ -13,10 +13,9 @@ from attnviz.core.errors import InputError, choose
 from attnviz.core.query import Query
 from attnviz.mechanisms.arrays import to_numpy
 from attnviz.models import check_kind
-from attnviz.models.pocket.model import FOLDER, OTHER, PocketModel
+from attnviz.models.pocket.model import FOLDER, OTHER, PocketModel, run_decoder, run_encoder
 from attnviz.models.pocket.stored import add_projections, device_options
 from attnviz.models.pocket.text import LANGUAGE, EncodedText, PocketInputs
-from attnviz.models.pocket.transformer import run_decoder, run_encoder
 from attnviz.storage.texts import MEMORY_BUDGET, batches, chunks_by_memory
 
 if TYPE_CHECKING:
@@ -192,12 +191,12 @@ def attend_batch(model: PocketModel, queries: Sequence[PocketInputs]) -> list[At
     """The maps of queries of one kind, from one pass over all of them."""
     weights, sizes = model.weights, model.sizes
     inputs, mask = model.embed_many([query.source_ids for query in queries])
-    memory, encoder = run_encoder(weights, sizes, inputs, mask)
+    memory, encoder = run_encoder(weights, sizes, inputs, mask=mask)
     layers = {"encoder": encoder}
     if queries[0].target:
         # No mask: padding stands last and no position sees a later one.
         inputs, _ = model.embed_many([query.target_ids for query in queries])
-        _, decoder, cross = run_decoder(weights, sizes, inputs, memory, mask)
+        _, decoder, cross = run_decoder(weights, sizes, inputs, memory, mask=mask)
         if queries[0].source:
             layers = {"cross": cross, "encoder": encoder, "decoder": decoder}
         else:

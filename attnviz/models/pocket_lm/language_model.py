@@ -16,6 +16,7 @@ from attnviz.mechanisms.arrays import Array, to_numpy
 from attnviz.models.light.architectures import ARCHITECTURES, ROTARY, with_prefix
 from attnviz.models.light.network import Cache, Shape, Watch, Weights, run_layers
 from attnviz.models.pocket.experiment import PieceExperiment, stack_layers
+from attnviz.models.pocket.model import predict_pieces
 from attnviz.models.pocket.stored import StoredModel, add_projections, device_options
 from attnviz.models.pocket.text import (
     END,
@@ -28,7 +29,6 @@ from attnviz.models.pocket.text import (
     spell_piece,
     token,
 )
-from attnviz.models.pocket.transformer import predict_pieces
 
 if TYPE_CHECKING:
     from attnviz.models.light.written import Stack
@@ -84,13 +84,6 @@ class CausalPocket(StoredModel):
     def inputs(self, given: list[int]) -> tuple[Array]:
         """Pieces by number, embedded."""
         return (self.weights.rows(EMBEDDING, np.array(given)),)
-
-    def forward(
-        self, weights: Weights, inputs: tuple[Array, ...], watch: Watch | None = None
-    ) -> tuple[Array, dict[str, list[Array]]]:
-        """The last states, and the weights of the stream "causal"."""
-        states, shares, _ = run_layers(weights, self.sizes, inputs[0], watch=watch)
-        return states, {"causal": shares}
 
     def scores(self, weights: Weights, states: Array) -> Array:
         """Scores of every piece, by the transposed embedding."""

@@ -21,11 +21,9 @@ from attnviz.models.hugging_face.vision.pictures import SIDE, over_patches, pict
 from attnviz.models.light.architectures import VIT, VIT_ROW, with_prefix
 from attnviz.models.light.network import (
     Shape,
-    Watch,
     Weights,
     embed_patches,
     linear_map,
-    run_layers,
 )
 from attnviz.models.pocket.experiment import StoredExperiment, stack_layers
 from attnviz.models.pocket.stored import StoredModel, device_options
@@ -78,13 +76,6 @@ class PicturePocket(StoredModel):
         """Pixels as a class token and patches, embedded."""
         pixels = self.weights.convert(given)[None]
         return (embed_patches(self.weights, self.sizes, pixels, EMBEDDINGS)[0],)
-
-    def forward(
-        self, weights: Weights, inputs: tuple[Array, ...], watch: Watch | None = None
-    ) -> tuple[Array, dict[str, list[Array]]]:
-        """The last states, and the weights of the stream "self"."""
-        states, shares, _ = run_layers(weights, self.sizes, inputs[0], watch=watch)
-        return states, {"self": shares}
 
     def scores(self, weights: Weights, states: Array) -> Array:
         """Scores of every class."""
@@ -162,11 +153,6 @@ class PictureExperiment(StoredExperiment):
         scores = to_numpy(model.scores(model.weights, states[:1]))[0]
         config = SimpleNamespace(id2label=dict(enumerate(model.labels)))
         self.outputs = (chosen_class(config, scores, wanted),)
-
-    @property
-    def choices(self) -> int:
-        """The classes that it knows."""
-        return len(self.model.labels)
 
     def spell(self, number: int) -> str:
         """A class."""

@@ -185,7 +185,7 @@ def groups_lesson(text: str = SENTENCE) -> Lesson:
     output as a share of its length.
     """
     from attnviz.models.light.network import Attended
-    from attnviz.models.pocket.transformer import run_encoder
+    from attnviz.models.pocket.model import run_encoder
     from attnviz.models.pocket.translator import Pocket
 
     pocket, seen = Pocket(), list[Attended]()

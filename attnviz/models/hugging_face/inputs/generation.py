@@ -180,11 +180,15 @@ def continue_text(loaded: LoadedModel, inputs: dict[str, Any]) -> str:
         kept, _ = generate_ids(loaded, given, most, use_cache=False)
         return tokenize_generated(loaded.tokenizer, kept)[0]
     before = given["input_ids"][0].tolist()
-    room = FEW if loaded.limit is None else min(FEW, loaded.limit - len(before))
-    if room < 1:
+    if not (room := room_after(before, loaded.limit)):
         return ""
     kept, _ = generate_ids(loaded, given, room, use_cache=False)
     return new_text(loaded.tokenizer, before, kept[len(before) :])
+
+
+def room_after(before: list[int], limit: int | None) -> int:
+    """How many tokens a model writes after a text."""
+    return FEW if limit is None else max(0, min(FEW, limit - len(before)))
 
 
 def new_text(tokenizer: Any, before: list[int], new: list[int]) -> str:

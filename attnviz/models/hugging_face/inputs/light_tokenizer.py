@@ -150,6 +150,10 @@ class LightTokenizer:
         self.backend.no_truncation()
         self.backend.no_padding()
         self.unk_token = content_of(config.get("unk_token"))
+        named = (content_of(config.get(f"{name}_token")) for name in ("unk", "mask", "eos"))
+        self.unk_token_id, self.mask_token_id, self.eos_token_id = (
+            name and self.backend.token_to_id(name) for name in named
+        )
         limit = config.get("model_max_length")
         self.model_max_length = 10**30 if limit is None else limit
 
@@ -160,9 +164,15 @@ class LightTokenizer:
         encoded = self.backend.encode(text, second, add_special_tokens=add_special_tokens)
         return LightEncoding(encoded, self.names)
 
-    def convert_ids_to_tokens(self, ids: Sequence[int]) -> list[str | None]:
-        """The piece of each id; None: there is none."""
+    def convert_ids_to_tokens(self, ids: Sequence[int] | int) -> Any:
+        """The piece of each id, or of one; None: there is none."""
+        if isinstance(ids, int):
+            return self.backend.id_to_token(ids)
         return [self.backend.id_to_token(number) for number in ids]
+
+    def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = False, **_: Any) -> str:
+        """The text of some ids."""
+        return str(self.backend.decode(ids, skip_special_tokens=skip_special_tokens))
 
 
 def content_of(token: Any) -> Any:

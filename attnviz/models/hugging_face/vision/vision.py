@@ -83,7 +83,7 @@ class VisionModel(UnbatchedSource, Predicting):
         """
         picture = self._picture(query)
         if self.task is None:
-            raise no_head(self.name, self.model)
+            raise no_head(self.name, type(self.model).__name__)
         with quiet():
             encoded = self._encode(picture)
         return experiment_of(

@@ -1,0 +1,270 @@
+"""A network with its input and its head: what it predicts, and what changes its predictions.
+
+Parts are switched off between the weights and the output projection, where heads are still apart.
+The layers below the first changed one are not run again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import groupby
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.core.attention_map import Attention
+from attnviz.core.effects import (
+    HeadOutputs,
+    Intervention,
+    PredictedToken,
+    SinkShares,
+    replacement_output,
+)
+from attnviz.mechanisms.arrays import Array, namespace, to_numpy
+from attnviz.mechanisms.dot_product import join_heads, split_heads
+from attnviz.models.light.network import (
+    ACTIVATIONS,
+    Attended,
+    Network,
+    Record,
+    Shape,
+    Stacks,
+    UnknownArchitecture,
+    Watch,
+    Weights,
+    linear_map,
+    normalise,
+)
+
+SCORES = 1 << 24
+"""Scores of choices that exist at once, 64 MB of them."""
+POSITIONS = 2048
+"""Positions that go through the layers at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class LanguageHead:
+    """What makes scores of tokens from the last states, and the names of its weights."""
+
+    model: str  # the class of transformers that has it
+    maps: str = "lm_head"  # the map to the scores; before it another and a norm
+    bias: str = ""  # of the map to the scores, where tied weights share it
+    activation: str = ""  # between the maps; "": that of the layers
+    tied: bool = True  # whether the last map is the embeddings, where no key says so
+    cap: float | None = None  # of scores
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether scores are a linear map of the last states."""
+        return self.cap is None and " " not in self.maps
+
+    def predict(self, weights: Weights, shape: Shape, states: Array) -> Array:
+        """Scores of every token (…, vocabulary), for the last states (…, size)."""
+        output, *before = self.maps.split()
+        if before:
+            activate = ACTIVATIONS[self.activation or shape.activation]
+            states = activate(linear_map(weights, before[0], states))
+            states = normalise(weights, shape, before[1], states)
+        scores = linear_map(weights, output, states)
+        return self.cap * namespace(scores).tanh(scores / self.cap) if self.cap else scores
+
+    def expected(self, shape: Shape, width: int) -> Iterator[tuple[str, tuple[int, ...]]]:
+        """Every weight that it reads, and its shape; embeddings have a width."""
+        output, *before = self.maps.split()
+        yield f"{output}.weight", (shape.vocabulary, width)
+        if before:
+            yield f"{output}.bias", (shape.vocabulary,)
+            yield f"{before[0]}.weight", (width, shape.size)
+            ends = f"{before[0]}.bias", f"{before[1]}.weight", f"{before[1]}.bias"
+            yield from ((name, (width,)) for name in ends)
+
+
+ROBERTA = LanguageHead(
+    "RobertaForMaskedLM", "lm_head.decoder lm_head.dense lm_head.layer_norm", "lm_head.bias", "gelu"
+)
+HEADS = {
+    "bert": LanguageHead(
+        "BertForMaskedLM",
+        "cls.predictions.decoder cls.predictions.transform.dense "
+        "cls.predictions.transform.LayerNorm",
+        "cls.predictions.bias",
+    ),
+    "roberta": ROBERTA,
+    "xlm-roberta": replace(ROBERTA, model="XLMRobertaForMaskedLM"),
+    "distilbert": LanguageHead(
+        "DistilBertForMaskedLM", "vocab_projector vocab_transform vocab_layer_norm"
+    ),
+    "electra": LanguageHead(
+        "ElectraForMaskedLM",
+        "generator_lm_head generator_predictions.dense generator_predictions.LayerNorm",
+        activation="gelu",
+    ),
+    "llama": LanguageHead("LlamaForCausalLM", tied=False),
+    "mistral": LanguageHead("MistralForCausalLM", tied=False),
+    "qwen2": LanguageHead("Qwen2ForCausalLM", tied=False),
+    "qwen3": LanguageHead("Qwen3ForCausalLM", tied=False),
+    "gemma2": LanguageHead("Gemma2ForCausalLM", cap=30.0),
+    "gemma3_text": LanguageHead("Gemma3ForCausalLM"),
+    "gpt2": LanguageHead("GPT2LMHeadModel"),
+    "opt": LanguageHead("OPTForCausalLM"),
+    "gpt_neox": LanguageHead("GPTNeoXForCausalLM", "embed_out", tied=False),
+}
+"""The head that predicts tokens, by model type."""
+
+
+def head_of(config: Mapping[str, Any], bare: str) -> LanguageHead | None:
+    """The head that a configuration names; None: it names none, or the `bare` class.
+
+    Raises:
+        UnknownArchitecture: another head, or a key of it with another kind of value.
+    """
+    named, head = (config.get("architectures") or [bare])[0], HEADS.get(config["model_type"])
+    if named == bare:
+        return None
+    if head is None or head.model != named:
+        raise UnknownArchitecture(f"the network inside has no head of a {named}")
+    tied = config.get("tie_word_embeddings", head.tied)
+    cap = config.get("final_logit_softcapping", head.cap)
+    if not isinstance(tied, bool) or not isinstance(cap, float | int | None):
+        raise UnknownArchitecture("its configuration does not say how it predicts")
+    return replace(head, tied=tied, cap=cap)
+
+
+class NetworkExperiment:
+    """A network and its input; fulfils `attnviz.core.effects.Experiment`."""
+
+    outputs: tuple[PredictedToken, ...]
+    sinks: SinkShares = MappingProxyType({})  # no such network has any
+
+    def __init__(self, model: Network, given: Any, attention: Attention) -> None:
+        self.model: Any = model
+        self.given, self.attention = given, attention
+        self.places = {
+            model.streams[item.stream].format(layer): (item.stream, layer)
+            for item in attention.maps
+            for layer in item.layers
+        }
+        self.sides = {item.stream: (item.query_side, item.key_side) for item in attention.maps}
+
+    def run(
+        self, changes: Sequence[Intervention], instead: HeadOutputs | None = None
+    ) -> Iterator[NDArray[np.floating]]:
+        """Log-probabilities of each output's choices, (outputs, choices), for each change.
+
+        Neighbouring changes that begin in one layer share passes.
+        """
+        model, rows = self.model, [output.row for output in self.outputs]
+        scores = max(1, model.sizes.vocabulary) * len(rows)
+        together = max(1, min(POSITIONS // sum(map(len, self.inputs)), SCORES // scores))
+        for first, group in groupby(changes, self._first_layer):
+            alike = list(group)
+            given = (*self.inputs[:-1], self.starts[first] if first else self.inputs[-1])
+            for start in range(0, len(alike), together):
+                some = alike[start : start + together]
+                many = tuple(namespace(x).broadcast_to(x, (len(some), *x.shape)) for x in given)
+                with np.errstate(all="ignore"):
+                    states, _ = model.forward(model.weights, many, self._edit(some, instead), first)
+                    logits = as_numpy(model.scores(model.weights, states[:, rows]))
+                    found = logits - logits.max(axis=-1, keepdims=True)
+                    found -= np.log(np.exp(found).sum(axis=-1, keepdims=True))
+                yield from found
+
+    @cached_property
+    def inputs(self) -> Stacks:
+        """The embedded inputs of each stack."""
+        found: Stacks = self.model.inputs(self.given)
+        return found
+
+    @cached_property
+    def starts(self) -> list[Array]:
+        """The inputs of each layer of the last stack in the unchanged model."""
+        own = [one.residual for one in self.unchanged if one.memory is one.inputs]
+        return own[-len(self.attention.main.layers) :]
+
+    @cached_property
+    def unchanged(self) -> Record:
+        """Each attention of the unchanged model."""
+        seen = Record()
+        with np.errstate(all="ignore"):
+            self.model.forward(self.model.weights, self.inputs, seen)
+        return seen
+
+    def _first_layer(self, change: Intervention) -> int:
+        """The first layer of the last stack that a change changes, or the last."""
+        below = "encoder" if len(self.sides) > 1 else ""
+        changed = (
+            0 if stream == below else int(layer)
+            for stream, layer in self.places.values()
+            if change.changes(stream, layer, self.sides[stream])
+        )
+        return min(changed, default=len(self.attention.main.layers) - 1)
+
+    @np.errstate(all="ignore")
+    def changed_maps(self, change: Intervention) -> Attention:
+        """The maps with something switched off; a head that is off still weighs its keys."""
+        edit, seen = self._edit([change], None), dict[tuple[str, str], NDArray[np.floating]]()
+
+        def look(one: Attended) -> Array:
+            if place := self.places.get(one.name):
+                seen[place] = as_numpy(one.shares[0])
+            return edit(one)
+
+        self.model.forward(self.model.weights, tuple(one[None] for one in self.inputs), look)
+        maps = (
+            item.with_weights(np.stack([seen[item.stream, layer] for layer in item.layers]))
+            for item in self.attention.maps
+        )
+        return self.attention.with_maps(tuple(change.apply_to(item, self.sinks) for item in maps))
+
+    def head_outputs(self) -> HeadOutputs:
+        """The output of each head, (heads, positions, head size)."""
+        return {
+            self.places[one.name]: as_numpy(split_heads(one.output, one.shares.shape[-3]))
+            for one in self.unchanged
+            if one.name in self.places
+        }
+
+    def write(self, change: Intervention, instead: HeadOutputs | None = None) -> str | None:
+        """The model's text with parts switched off; None: it writes nothing."""
+        return None
+
+    def _edit(self, changes: Sequence[Intervention], instead: HeadOutputs | None) -> Watch:
+        """The watch that makes each change in its item of a batch."""
+
+        def edit(seen: Attended) -> Array:
+            place = self.places.get(seen.name)
+            if place is None:
+                return seen.output
+            (heads, queries, keys), output = seen.shares.shape[-3:], None
+            sides = self.sides[place[0]]
+            # The first query of a text whose start is in a cache comes after it.
+            start = keys - queries if sides[0] == sides[1] else 0
+            for number, change in enumerate(changes):
+                off = change.heads_of(*place)
+                hidden = change.hidden_cells(*place, sides, (heads, start + queries, keys))
+                if hidden is None and not off:
+                    continue
+                if output is None:
+                    output = split_heads(seen.output, heads) + 0
+                if hidden is not None:
+                    kept = seen.shares[number] * self.model.weights.place(~hidden[:, start:])
+                    with np.errstate(invalid="ignore"):
+                        output[number] = kept / kept.sum(-1)[..., None] @ seen.value[number]
+                for head in off:
+                    rows = np.asarray(replacement_output(instead, place, head, start + queries))
+                    own = rows[start:] if rows.ndim else rows
+                    output[number, head] = self.model.weights.convert(own)
+            return seen.output if output is None else join_heads(output)
+
+        return edit
+
+
+def as_numpy(array: Array) -> NDArray[np.floating]:
+    """The numbers of either kind of array, in double precision where they are."""
+    if isinstance(array, np.ndarray):
+        return array
+    return np.asarray(array.detach().cpu()) if "float64" in str(array.dtype) else to_numpy(array)

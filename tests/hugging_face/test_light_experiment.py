@@ -1,0 +1,208 @@
+"""Exact effects of checkpoints that numpy runs, against those of transformers."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from transformers import CONFIG_MAPPING
+from transformers.utils import logging
+
+from attnviz.analyses.effects.ablation import each_part, replacements, together
+from attnviz.core.effects import Intervention
+from attnviz.core.errors import UsageError
+from attnviz.core.notices import details_to
+from attnviz.core.options import Origin
+from attnviz.core.query import Query
+from attnviz.models.hugging_face import light_model
+from attnviz.models.hugging_face.light_model import LightExperiment
+from attnviz.models.hugging_face.load.imports import quiet
+from attnviz.models.lens import open_experiment
+from attnviz.models.light.experiment import HEADS
+from attnviz.models.open import open_source
+from tests.hugging_face.test_light import KINDS, Fields, first_of
+from tests.hugging_face.tiny_models import byte_pieces
+from tests.invoke import attnviz, imported
+
+pytestmark = pytest.mark.models
+
+TEXT = "The cat sat on it."
+ENDS = {"bos_token_id": 0, "eos_token_id": 2}
+CASES: list[tuple[str, Fields]] = [
+    *((kind, {}) for kind in HEADS),
+    ("gpt2", {"tie_word_embeddings": False}),
+    ("bert", {"tie_word_embeddings": False}),
+    ("llama", {"tie_word_embeddings": True}),
+    ("gemma3_text", {"final_logit_softcapping": 2.0}),
+]
+"""Each architecture, and both ways to store its embeddings and to cap its scores."""
+
+
+def save(kind: str, folder: Path, **fields: Any) -> Any:
+    """A random model with its head in a folder, with weights large enough for heads to differ."""
+    torch.manual_seed(0)
+    config = CONFIG_MAPPING[kind](**{**first_of(KINDS[kind]), **ENDS, **fields})
+    model = getattr(transformers, HEADS[kind].model)(config).eval()
+    with torch.no_grad():
+        for name, one in model.named_parameters():
+            scale = 0.3 if one.ndim == 1 else one.shape[-1] ** -0.5 * 1.5
+            one.copy_(torch.randn(one.shape) * scale + (one.ndim == 1 and "norm" in name.lower()))
+    logging.disable_progress_bar()
+    model.save_pretrained(folder)
+    byte_pieces().save_pretrained(folder)
+    return model
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    return (tmp_path_factory.mktemp("model") for _ in iter(int, 1))
+
+
+@pytest.fixture(scope="module")
+def gpt2(folders: Iterator[Path]) -> Path:
+    folder = next(folders)
+    save("gpt2", folder)
+    return folder
+
+
+def open_both(folder: Path, wanted: str | None = None) -> list[Any]:
+    """The experiment of numpy, and that of torch."""
+    sources = (
+        open_source(Origin(model=str(folder), arithmetic=name), "self", with_head="exact")
+        for name in ("light", "torch")
+    )
+    return [open_experiment(source, Query(TEXT), wanted) for source in sources]
+
+
+@pytest.mark.parametrize(("kind", "fields"), CASES)
+def test_predictions_and_effects_are_those_of_transformers(
+    kind: str, fields: Fields, folders: Iterator[Path]
+) -> None:
+    folder = next(folders)
+    model = save(kind, folder, **fields)
+    mine, theirs = open_both(folder)
+    assert isinstance(mine, LightExperiment)
+    assert mine.outputs == theirs.outputs
+    assert [mine.spell(n) for n in range(340)] == [theirs.spell(n) for n in range(340)]
+    with torch.no_grad(), quiet():
+        ids = torch.tensor([byte_pieces()(TEXT)["input_ids"]])
+        scores = model(input_ids=ids).logits[0].log_softmax(-1).numpy()
+    (plain,) = mine.run([Intervention()])
+    np.testing.assert_allclose(plain, scores[[one.row for one in mine.outputs]], atol=1e-4)
+    for each, instead in (("heads", "mean"), ("tokens", "zero"), ("links", "zero")):
+        parts = each_part(theirs.attention, each)  # type: ignore[arg-type]
+        changes = [change for _, change in (*parts[::5], together(parts[:3]), *parts[-1:])]
+        found = []
+        for one in (mine, theirs):
+            rows = replacements(instead, [one.head_outputs()], one.attention)  # type: ignore[arg-type]
+            found.append(np.array([*one.run(changes, rows)]))
+        np.testing.assert_allclose(*found, atol=1e-4, err_msg=each)
+        assert np.nanmax(np.abs(found[0] - plain)) > 0.01
+        changed = [one.changed_maps(changes[-1]).main.weights for one in (mine, theirs)]
+        np.testing.assert_allclose(*changed, atol=1e-5)
+        for change in (Intervention(), changes[-1]):
+            assert mine.write(change) == theirs.write(change)
+    assert (mine.write(Intervention()) is None) == (mine.attention.main.stream == "self")
+
+
+@pytest.mark.parametrize("kind", HEADS)
+def test_what_a_configuration_leaves_out_is_as_transformers_has_it(kind: str) -> None:
+    usual = CONFIG_MAPPING[kind]()
+    assert HEADS[kind].tied == usual.tie_word_embeddings
+    assert HEADS[kind].cap == getattr(usual, "final_logit_softcapping", None)
+
+
+def test_an_early_token_is_explained_while_later_links_are_cut(folders: Iterator[Path]) -> None:
+    folder = next(folders)
+    save("gemma2", folder)
+    mine, theirs = open_both(folder, "2")
+    changes = [change for _, change in each_part(theirs.attention, "links")]
+    np.testing.assert_allclose(
+        *(np.array([*one.run(changes)]) for one in (mine, theirs)), atol=1e-4
+    )
+
+
+@pytest.mark.parametrize(
+    ("file", "changes", "why"),
+    [
+        ("config.json", {"architectures": ["GPT2DoubleHeadsModel"]}, "no head of a GPT2Double"),
+        ("config.json", {"tie_word_embeddings": 1}, "does not say how it predicts"),
+        ("config.json", {"tie_word_embeddings": False}, "lack 'lm_head.weight'"),
+        ("generation_config.json", {"repetition_penalty": 1.3}, "changes what it writes"),
+        ("generation_config.json", {"eos_token_id": "</s>"}, "changes what it writes"),
+        ("config.json", {"eos_token_id": "nowhere"}, "how its texts end"),
+    ],
+)
+def test_what_the_table_of_heads_does_not_know_is_refused(
+    file: str, changes: dict[str, Any], why: str, gpt2: Path, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(gpt2, tmp_path / "model")
+    told = {**json.loads((folder / file).read_text()), **changes}
+    if told.get("eos_token_id") == "nowhere":
+        (folder / "generation_config.json").unlink()
+        del told["eos_token_id"]
+    (folder / file).write_text(json.dumps(told))
+    with pytest.raises(UsageError, match=why):
+        open_source(Origin(model=str(folder), arithmetic="light"), "self", with_head="exact")
+
+
+def test_tied_weights_that_are_stored_twice_are_alike_or_left_to_transformers(
+    gpt2: Path, tmp_path: Path
+) -> None:
+    from safetensors.torch import load_file, save_file
+
+    folder = shutil.copytree(gpt2, tmp_path / "model")
+    file = folder / "model.safetensors"
+    weights = load_file(file)
+    words = weights["transformer.wte.weight"]
+    for own, name in ((words.clone(), "LightModel"), (words + 1, "HuggingFaceModel")):
+        save_file({**weights, "lm_head.weight": own}, file, {"format": "pt"})
+        source = open_source(Origin(model=str(folder)), "self", with_head="exact")
+        assert type(source).__name__ == name
+
+
+def test_effects_are_measured_and_refused_without_torch(gpt2: Path, tmp_path: Path) -> None:
+    loaded, done = imported("ablate", TEXT, "-m", gpt2, "--head", "0.1", "-v")
+    assert not loaded & {"torch", "transformers", "safetensors"}
+    assert "numpy calculates: attnviz runs GPT2LMHeadModel without torch" in done.err
+    assert (
+        done.text
+        == attnviz("ablate", TEXT, "-m", gpt2, "--head", "0.1", "--arithmetic", "torch").text
+    )
+    folder = shutil.copytree(gpt2, tmp_path / "model")
+    told = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**told, "architectures": ["GPT2Model"]}))
+    loaded, done = imported("ablate", TEXT, "-m", folder)
+    assert not loaded & {"torch", "transformers"}
+    assert done.status == 1
+    assert done.mistake == attnviz("ablate", TEXT, "-m", folder, "--arithmetic", "torch").mistake
+    assert "(GPT2Model) has no head" in done.mistake
+
+
+def test_gradients_of_a_light_experiment_are_asked_of_transformers(gpt2: Path) -> None:
+    sources = (
+        open_source(Origin(model=str(gpt2)), "self", with_head=how) for how in ("exact", True)
+    )
+    found, expected = (open_experiment(source, Query(TEXT)).gradients() for source in sources)
+    np.testing.assert_array_equal(found[0], expected[0])
+
+
+def test_many_links_of_a_causal_text_are_measured_by_torch(
+    gpt2: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(light_model, "MOST_WORK", 1e6)
+    said = list[str]()
+    with details_to(said.append):
+        source = open_source(Origin(model=str(gpt2)), "self", with_head="exact")
+        experiment = open_experiment(source, Query(TEXT))
+        for each, count in (("heads", 0), ("links", 1)):
+            changes = [change for _, change in each_part(experiment.attention, each)]  # type: ignore[arg-type]
+            list(experiment.run(changes))
+            assert sum("links are many" in one for one in said) == count
