@@ -13,10 +13,11 @@ from io import BytesIO
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, structs
 from numpy.typing import NDArray
 
 from attnviz.analyses.effects.ablation import each_part
+from attnviz.analyses.why import explain_link
 from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.core.effects import (
     Experiment,
@@ -32,10 +33,11 @@ from attnviz.core.options import LENS_NAMES, Choice, Language, Origin
 from attnviz.core.query import Picture, Query
 from attnviz.core.registry import LENSES
 from attnviz.models import Source
-from attnviz.models.lens import ALL_LENSES, open_experiment
+from attnviz.models.lens import ALL_LENSES, open_experiment, written_of
 from attnviz.models.open import POCKET, SHIPPED, is_shipped, name_of
 from attnviz.renderers.page.data import gap
 from attnviz.renderers.printable import printable
+from attnviz.renderers.text.why_table import why_document
 from attnviz.runs.many_texts import source_for
 from attnviz.runs.outputs import page_data, views_of
 from attnviz.runs.pictures import as_jpeg, look_through, sheet_parts
@@ -57,6 +59,22 @@ PICTURES = ("PNG", "JPEG", "WEBP")
 """File formats of pictures, by Pillow's names."""
 PICTURES_BY = "pocket-vit"
 """The shipped model that reads pictures."""
+
+REPORTED = (
+    *("weight", "score", "contrast", "against", "query", "key", "pairs", "position", "at_distance"),
+    *(
+        "arguments",
+        "predicted",
+        "argument",
+        "rank",
+        "logit",
+        "value",
+        "value_of",
+        "checks",
+        "notes",
+    ),
+)
+"""Fields of a link's report that are sent."""
 
 Words = Annotated[str, Meta(max_length=MOST_CHARACTERS)]
 Name = Annotated[str, Meta(max_length=300)]
@@ -83,6 +101,7 @@ class Question(Struct, frozen=True, forbid_unknown_fields=True):
         to: the language of the target; None: the model guesses.
         explain: the output for lens effect or gradient: a token by place or text, a class, "all".
         picture: a PNG, JPEG or WebP file in base64.
+        link: of /why: stream, layer, head, and the positions of query and key.
     """
 
     source: Words = ""
@@ -95,6 +114,7 @@ class Question(Struct, frozen=True, forbid_unknown_fields=True):
     to: Language | None = None
     explain: Name | Number | None = None
     picture: Annotated[str, Meta(max_length=MOST_PICTURE)] | None = None
+    link: tuple[Name, Name, Name, Number, Number] | None = None
 
 
 @dataclass(slots=True)
@@ -181,6 +201,24 @@ class Answers:
             notes = _new_notes(experiment.attention.provenance.notes)
             seconds = round(time.perf_counter() - begun, 4)
             return {"id": question.id, "streams": streams, "notes": notes, "seconds": seconds}
+
+    def why(self, question: Question) -> dict[str, Any]:
+        """Why a head looks from a query at a key, and what it brings back, with nothing off."""
+        with self.hooks:
+            begun = time.perf_counter()
+            if question.link is None:
+                raise UsageError("name a link: stream, layer, head, query and key")
+            read = self._read(structs.replace(question, lens="raw", explain=None))
+            self._stage("taking the score apart")
+            written = written_of(read.source, read.query)
+            (link,) = _change(written.attention, Off(links=[question.link])).links
+            at, cell = HeadAt(link.stream, str(link.layer), link.head or 0), (link.query, link.key)
+            if not written.sides(at).visible[cell]:
+                raise UsageError("the query does not see this key, which comes later")
+            found = why_document(explain_link(written, at, cell))
+            report = {name: _as_printable(found[name]) for name in REPORTED}
+            seconds = round(time.perf_counter() - begun, 4)
+            return {"id": question.id, "report": report, "seconds": seconds}
 
     def _pause_between_layers(self) -> None:
         """Pause before each module of a torch model, so that a dropped question ends soon."""
@@ -389,6 +427,15 @@ def _pieces(experiment: Experiment, row: NDArray[np.float64]) -> list[dict[str, 
         before = gap(tokens[at - 1], tokens[at], text) if at is not None and inside else " "
         found.append({"text": printable(output.name), "gap": before, "logp": logp})
     return found
+
+
+def _as_printable(value: Any) -> Any:
+    """A value whose texts neither style nor break a page."""
+    if isinstance(value, dict):
+        return {name: _as_printable(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_as_printable(one) for one in value]
+    return printable(value) if isinstance(value, str) else value
 
 
 def _new_notes(notes: Sequence[str], known: Sequence[str] = ()) -> list[str]:

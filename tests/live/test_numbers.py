@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from attnviz.analyses.why import explain_link
 from attnviz.core.attention_map import Attention
 from attnviz.core.effects import HeadAt, Intervention, LinkAt, TokenAt, log_probabilities
 from attnviz.core.lens_inputs import AttentionGradients
@@ -179,6 +180,46 @@ def test_the_effect_of_every_head_is_that_of_ablate(engine: Engine, pocket: Pock
         )
         expected = (before.sum() - np.array(after).sum(axis=1)).reshape(4, 6)
         np.testing.assert_allclose(message["values"], expected, atol=5 * CLOSE)
+
+
+@pytest.mark.parametrize(("source", "target"), SOME[:3])
+def test_why_a_head_looks_there_is_that_of_python(
+    engine: Engine, pocket: Pocket, source: str, target: str | None
+) -> None:
+    text, chance = pocket.written(Query(source, target, "cross")), np.random.default_rng(1)
+    for stream in ("cross", "decoder", "encoder") * 7:
+        item = text.attention.map_of(stream)
+        layer, head, query, key = chance.integers(
+            0, (4, 6, len(item.query_tokens), len(item.key_tokens))
+        ).tolist()
+        key = min(key, query) if stream == "decoder" else key
+        link = [stream, str(layer), str(head), query, key]
+        engine.say(id=1, kind="why", source=source, target=target, link=link)
+        found = engine.hear()["report"]
+        expected = explain_link(text, HeadAt(stream, str(layer), head), (query, key))
+        for side in ("query", "key"):
+            values = {part.writer: part.value for part in getattr(expected, side)}
+            own = {part["writer"]: part["value"] for part in found[side]}
+            assert own == pytest.approx(values, abs=1e-4)
+            assert sum(own.values()) == pytest.approx(found["contrast"], abs=1e-9)
+        for name in ("weight", "score", "contrast", "at_distance", "argument", "logit"):
+            assert found.get(name) == pytest.approx(getattr(expected, name), abs=1e-4)
+        assert found["against"] == expected.against
+        assert found.get("rank") == expected.rank
+        assert bool(found["arguments"]) == (stream != "encoder")
+        for one, other in zip(found["arguments"], expected.arguments, strict=True):
+            assert one["token"] == other.token
+            assert one["logit"] == pytest.approx(other.logit, abs=1e-4)
+        if expected.predicted is not None:
+            assert found["predicted"] == [
+                expected.predicted[0],
+                pytest.approx(expected.predicted[1], abs=1e-4),
+            ]
+
+
+def test_a_key_that_is_not_seen_is_said_in_one_line(engine: Engine) -> None:
+    engine.say(id=1, kind="why", source="Hi there.", target=None, link=["decoder", "0", "0", 0, 1])
+    assert engine.hear()["error"] == "the query does not see this key, which comes later"
 
 
 @pytest.mark.slow

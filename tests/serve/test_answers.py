@@ -2,6 +2,7 @@
 
 import base64
 import io
+import json
 import zlib
 from collections.abc import Callable
 from typing import Any
@@ -10,11 +11,15 @@ import numpy as np
 import pytest
 
 import attnviz
+from attnviz.analyses.why import explain_link
+from attnviz.core.effects import HeadAt
 from attnviz.core.errors import AttnvizError, InputError, UsageError
 from attnviz.core.notices import ask_at_pauses
 from attnviz.core.options import Origin
 from attnviz.core.query import Query
+from attnviz.models.open import open_source
 from attnviz.models.pocket.translator import load_pocket
+from attnviz.renderers.text.why_table import why_document
 from attnviz.runs.answering import MOST_WEIGHTS, Answers, Off, Question
 
 PAIR = ("The red car is fast.", "La voiture rouge est rapide.")
@@ -88,6 +93,38 @@ def test_effects_are_measured_beside_what_is_off():
     cross, encoder, _ = (one["values"] for one in answer["streams"])
     assert encoder[1][3] == pytest.approx(totals[0] - totals[1], abs=1e-5)
     assert cross[2][0] == pytest.approx(0, abs=1e-5)  # float32 of 8 nats, by processor
+
+
+@pytest.mark.parametrize(
+    ("model", "texts", "stream", "cell"),
+    [
+        ("pocket", PAIR, "cross", (3, 1)),
+        ("pocket-lm", ("Tom likes dogs. Mary likes cats. Tom likes",), "causal", (10, 3)),
+    ],
+)
+def test_why_a_link_is_there_is_what_why_says(model, texts, stream, cell):
+    link, asked = (stream, "2", "0", *cell), dict(zip(("source", "target"), texts, strict=False))
+    answer = POCKET.why(Question(**asked, model=model, link=link, lens="effect"))["report"]
+    source = open_source(Origin(model=None if model == "pocket" else model), "cross")
+    kind = "cross" if model == "pocket" else "self"
+    written = source.written(Query(*texts, kind=kind))
+    expected = why_document(explain_link(written, HeadAt(stream, "2", 0), cell))
+    assert answer == json.loads(json.dumps({name: expected[name] for name in answer}))
+    assert [one["writer"] for one in answer["key"]]
+
+
+@pytest.mark.parametrize(
+    ("link", "said"),
+    [
+        (None, "name a link: stream, layer, head, query and key"),
+        (("decoder", "0", "0", 1, 3), "the query does not see this key, which comes later"),
+        (("decoder", "0", "9", 1, 1), "there is no head '9' in stream 'decoder'"),
+        (("decoder", "0", "0", 1, 99), "there is no key 99 in stream 'decoder'"),
+    ],
+)
+def test_a_link_that_is_not_there_is_not_explained(link, said):
+    with pytest.raises(UsageError, match=said):
+        POCKET.why(Question(source=PAIR[0], target=PAIR[1], link=link))
 
 
 def test_what_a_lens_explains_can_be_chosen():

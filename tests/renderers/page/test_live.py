@@ -181,6 +181,55 @@ def test_a_link_is_cut_by_key_by_alt_click_and_by_a_click_on_its_line(
     assert re.fullmatch(r"cross:2:0:\d+:\d+", opened.fragment()["off"])
 
 
+def test_why_a_link_is_there_is_read_by_keys_alone(open_page: Open, live_page: str) -> None:
+    opened = answered(open_page(live_page, "map=2&heads=2.3&row=5&column=3"))
+    opened.tab.wait_for_selector("#why[aria-busy=false]")
+    expected = json.loads(
+        attnviz(
+            "why",
+            SOURCE,
+            TARGET,
+            "--head",
+            "decoder.2.3",
+            "--link",
+            "rapide>rouge",
+            "-f",
+            "json",
+            "-q",
+        ).out
+    )
+    told = opened.text("#why .sum")
+    assert told.startswith("rapide gives rouge .430 of its attention: the score is ")
+    assert number(re.search(r"score is (\S+)", told)[1]) == pytest.approx(
+        expected["contrast"], abs=NEAR
+    )
+    for place, side in enumerate(("key", "query")):
+        rows = opened.tab.locator("#why .sides ol").nth(place).locator("li").all_inner_texts()
+        values = [number(row.split("\n")[-1]) for row in rows]
+        assert sum(values[:-1]) == pytest.approx(values[-1], abs=0.05)
+        named = {one["writer"]: one["value"] for one in expected[side]}
+        for row, value in list(zip(rows, values, strict=True))[:6]:
+            assert value == pytest.approx(named[row.split("\n")[0]], abs=NEAR)
+    tokens = opened.text("#why .tokens-for").split()
+    assert expected["arguments"][0]["token"] in tokens
+    opened.key("y")
+    assert opened.tab.evaluate("document.activeElement.textContent").startswith("why rapide")
+    opened.key("Tab")
+    writer = opened.tab.locator("#why li button").first.inner_text()
+    assert opened.tab.evaluate("document.activeElement.innerText") == writer
+    opened.tab.wait_for_selector("#why .preview:not([hidden])")
+    assert opened.text("#why .preview") == writer.replace(".", "·")
+    assert findings(opened.tab) == []
+    opened.key("Enter")
+    stream, head = writer.split()
+    answered(opened)
+    assert opened.fragment()["heads"] == head
+    assert stream in opened.text("#caption")
+    opened.tab.wait_for_selector("#why h2:has-text('why rouge →')")
+    opened.key("Escape")
+    opened.tab.wait_for_selector("#why", state="hidden")
+
+
 def test_undo_everything_on_and_all_off_but_one(open_page: Open, live_page: str) -> None:
     opened = answered(open_page(live_page))
     opened.tab.locator(".tokens .word").nth(1).click()

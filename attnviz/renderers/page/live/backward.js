@@ -3,14 +3,14 @@
  * the lenses that are made of a run (`attnviz/analyses/lenses`).
  */
 
-import { GELU } from "./network.js";
+import { GELU, momentsOf } from "./network.js";
 
 /** @typedef {import("./network.js").Model} Model */
 /** @typedef {import("./network.js").Matrix} Matrix */
 /** @typedef {import("./network.js").Tape} Tape */
 
 /** Slopes of outputs back through a linear map. @param {Matrix} dy @param {number} rows @param {import("./network.js").Linear} map */
-function linearBack(dy, rows, { weight, inputs, outputs }) {
+export function linearBack(dy, rows, { weight, inputs, outputs }) {
   const dx = new Float64Array(rows * inputs);
   for (let row = 0; row < rows; row++) {
     const to = row * inputs;
@@ -37,22 +37,18 @@ function add(to, more) {
   for (let place = 0; place < to.length; place++) to[place] += more[place];
 }
 
-/** Slopes back through a normalisation. @param {Model} model @param {string} name @param {Matrix} x @param {Matrix} dy */
-function normaliseBack(model, name, x, dy) {
+/** Slopes back through a normalisation, or through one whose statistics are held. @param {Model} model @param {string} name @param {Matrix} x @param {Matrix} dy */
+export function normaliseBack(model, name, x, dy, held = false) {
   const scale = model.array(`${name}.weight`);
   const size = scale.length;
   const dx = new Float64Array(x.length);
   for (let at = 0; at < x.length; at += size) {
-    let mean = 0;
-    for (let i = 0; i < size; i++) mean += x[at + i] / size;
-    let variance = 0;
-    for (let i = 0; i < size; i++) variance += (x[at + i] - mean) ** 2 / size;
-    const factor = 1 / Math.sqrt(variance + 1e-5);
+    const [mean, factor] = momentsOf(x, at, size);
     let [level, tilt] = [0, 0];
     for (let i = 0; i < size; i++) {
       const slope = dy[at + i] * scale[i];
       level += slope / size;
-      tilt += (slope * (x[at + i] - mean) * factor) / size;
+      if (!held) tilt += (slope * (x[at + i] - mean) * factor) / size;
     }
     for (let i = 0; i < size; i++) {
       dx[at + i] = (dy[at + i] * scale[i] - level - (x[at + i] - mean) * factor * tilt) * factor;

@@ -181,15 +181,26 @@ export function normalise(model, name, x) {
   const size = scale.length;
   const y = new Float64Array(x.length);
   for (let at = 0; at < x.length; at += size) {
-    let mean = 0;
-    for (let i = 0; i < size; i++) mean += x[at + i];
-    mean /= size;
-    let variance = 0;
-    for (let i = 0; i < size; i++) variance += (x[at + i] - mean) ** 2;
-    const factor = 1 / Math.sqrt(variance / size + 1e-5);
+    const [mean, factor] = momentsOf(x, at, size);
     for (let i = 0; i < size; i++) y[at + i] = (x[at + i] - mean) * factor * scale[i] + shift[i];
   }
   return y;
+}
+
+/** The mean of a row, and 1 over its standard deviation. @param {Matrix} x @param {number} at @param {number} size */
+export function momentsOf(x, at, size) {
+  let mean = 0;
+  for (let i = 0; i < size; i++) mean += x[at + i];
+  mean /= size;
+  let variance = 0;
+  for (let i = 0; i < size; i++) variance += (x[at + i] - mean) ** 2;
+  return [mean, 1 / Math.sqrt(variance / size + 1e-5)];
+}
+
+/** What a position adds to a feature. @param {number} size @param {number} place @param {number} i */
+export function waveAt(size, place, i) {
+  const angle = place / 10000 ** ((i - (i % 2)) / size);
+  return Math.fround(i % 2 ? Math.cos(angle) : Math.sin(angle));
 }
 
 export const GELU = Math.sqrt(2 / Math.PI);
@@ -213,9 +224,7 @@ export function embed(model, ids, first) {
   const scale = 0.5 * Math.sqrt(size);
   ids.forEach((id, place) => {
     for (let i = 0; i < size; i++) {
-      const angle = (first + place) / 10000 ** ((i - (i % 2)) / size);
-      const wave = i % 2 ? Math.cos(angle) : Math.sin(angle);
-      x[place * size + i] = rows[id * size + i] * scale + Math.fround(wave);
+      x[place * size + i] = rows[id * size + i] * scale + waveAt(size, first + place, i);
     }
   });
   return x;

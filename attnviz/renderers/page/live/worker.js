@@ -8,12 +8,13 @@ import { effectsOf, rollout, slopesOf } from "./backward.js";
 import { gapOf, pageDocument, sidesOf } from "./maps.js";
 import { NOTHING, openModel } from "./network.js";
 import { createPocket, isNothing, languagesOf } from "./pocket.js";
+import { explainLink } from "./why.js";
 
 /** @typedef {import("./network.js").Off} Off */
 /**
  * @typedef {object} Question
  * @property {number} id
- * @property {"attend" | "heads"} kind
+ * @property {"attend" | "heads" | "why"} kind
  * @property {number} [pane]
  * @property {string} source
  * @property {string | null} target
@@ -21,6 +22,7 @@ import { createPocket, isNothing, languagesOf } from "./pocket.js";
  * @property {Off} off
  * @property {string | null} [to]
  * @property {"all" | number | null} [explain]
+ * @property {Parameters<typeof explainLink>[2]} [link]
  */
 
 const RAW = "share of a row's attention";
@@ -39,7 +41,10 @@ scope.onmessage = (event) => {
       pocket = createPocket(openModel(message.packed));
     });
   } else {
-    const outdated = (/** @type {Question} */ one) => one.kind === "heads" || (message.kind === "attend" && one.pane === message.pane);
+    const outdated = (/** @type {Question} */ one) => {
+      if (message.kind === "why") return one.kind === "why";
+      return one.kind === "heads" || (message.kind === "attend" && one.pane === message.pane);
+    };
     for (const { id, pane } of waiting.filter(outdated)) scope.postMessage({ id, pane, dropped: true });
     waiting = [...waiting.filter((one) => !outdated(one)), message];
   }
@@ -55,6 +60,7 @@ async function work() {
     const question = /** @type {Question} */ (waiting.shift());
     const engine = pocket;
     if (question.kind === "heads") await headEffects(engine, question);
+    else if (question.kind === "why") why(engine, question);
     else answered(question.id, question.pane, () => attend(engine, question));
   }
   busy = false;
@@ -68,6 +74,16 @@ function answered(id, pane, step) {
   } catch (error) {
     scope.postMessage({ id, pane, error: error instanceof Error ? error.message : String(error) });
     return false;
+  }
+}
+
+/** @param {import("./pocket.js").Pocket} engine @param {Question} question */
+function why(engine, { id, source, target, to = null, link }) {
+  try {
+    if (!link) throw new Error("which link?");
+    scope.postMessage({ id, kind: "why", report: explainLink(engine, engine.read(source, target, to), link) });
+  } catch (error) {
+    scope.postMessage({ id, kind: "why", error: error instanceof Error ? error.message : String(error) });
   }
 }
 
@@ -191,6 +207,8 @@ async function headEffects(engine, { id, pane, source, target, to = null, off = 
       values.push(/** @type {number[]} */ ([]));
       for (let head = 0; head < heads; head++) {
         await breath();
+        // A click on a link does not wait for all effects, and does not end them.
+        while (waiting[0]?.kind === "why") why(engine, /** @type {Question} */ (waiting.shift()));
         if (waiting.length) {
           scope.postMessage({ id, pane, dropped: true });
           return;

@@ -30,6 +30,7 @@ const LIVE_KEYS = [
   ["a", "all heads of the stream off but these"],
   ["k", "cut the pinned link, or mend it"],
   ["h", "hide the pinned token, or show it"],
+  ["y", "to why the pinned link is there"],
   ["u n", "undo; everything on"],
   ["b", "two sentences side by side"],
   ["g", "guided tour"],

@@ -11,6 +11,7 @@ import { beginning } from "./labels.js";
 import { places, readOff } from "./off.js";
 import { ASKED, chosenHeads, chosenMap } from "./state.js";
 import { make, part } from "./surface.js";
+import { createWhy } from "./why.js";
 
 /** @typedef {import("./types.js").PageDocument} PageDocument */
 /** @typedef {import("./types.js").Reply} Reply */
@@ -64,7 +65,8 @@ export function createLive(fixed, store, off, pane) {
   const guide = button("Guided tour", "g", () => store.set({ tour: 1 }));
   const tour = createTour(store, off, () => (answers[0]?.to ? pages[0] : undefined));
   part("ask").append(chosenTools, ...sentences.map(({ element }) => element), offBar, tour.element);
-  part("stage").after(second.stage);
+  const why = createWhy(store, () => pages[0].maps, (asked) => source.why(asked));
+  part("stage").after(why.element, second.stage);
 
   const modelName = () => store.state.model || (fixed.models?.[0] ?? "pocket");
   const used = () => (store.state.beside ? [0, 1] : [0]);
@@ -98,7 +100,8 @@ export function createLive(fixed, store, off, pane) {
   /** @param {Reply} reply */
   function hear(reply) {
     const which = reply.pane ?? 0;
-    if (reply.doing) status.textContent = reply.doing;
+    if (reply.kind === "why") why.hear(reply);
+    else if (reply.doing) status.textContent = reply.doing;
     else if (reply.error) {
       status.textContent = "";
       sentences[which].fail(inPage(reply.error));
@@ -227,6 +230,7 @@ export function createLive(fixed, store, off, pane) {
   /** What can be done with what is looked at: its heads, its pinned link, its token. */
   function showChoice() {
     const { scene } = pane;
+    why.show(scene, question(0));
     const { map, heads, shown, state } = scene;
     const [query, key] = [shown.queries[state.row], shown.keys[state.column]];
     const [off1, one] = [heads.every((head) => off.headOff(map, head)), heads.length === 1];
@@ -269,6 +273,7 @@ export function createLive(fixed, store, off, pane) {
         const [token, side] = shown.keys[column] ? [shown.keys[column], map.keys.side] : [shown.queries[row], map.queries.side];
         if (token) off.toggleTokens(side, places(token));
       },
+      y: () => why.focus(),
       u: () => off.undo(),
       n: () => off.reset(),
       b: besides,

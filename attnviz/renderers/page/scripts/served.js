@@ -17,15 +17,16 @@ export function createSource() {
   const asked = new Map();
   /** @type {AbortController | null} */
   let background = null;
+  let linked = new AbortController();
 
   /** @param {string} path @param {Question} question @param {AbortController} control */
-  async function post(path, { pane, ...question }, control) {
+  async function post(path, { pane, ...question }, control, kind = "") {
     const watched = setInterval(() => told(pane, control.signal), LONG);
     try {
       const answer = await fetched(path, control.signal, JSON.stringify(question));
       if (!control.signal.aborted) return answer;
     } catch (error) {
-      if (!control.signal.aborted) listener({ id: 0, pane, error: wordsOf(error) });
+      if (!control.signal.aborted) listener({ id: 0, pane, kind, error: wordsOf(error) });
     } finally {
       clearInterval(watched);
     }
@@ -57,6 +58,12 @@ export function createSource() {
       for (const { stream, values } of answer?.streams ?? []) {
         listener({ id: answer.id, pane: question.pane, kind: "heads", stream, values });
       }
+    },
+    async why(question) {
+      linked.abort();
+      linked = new AbortController();
+      const answer = await post("why", question, linked, "why");
+      if (answer) listener({ ...answer, kind: "why" });
     },
     listen(given) {
       listener = given;

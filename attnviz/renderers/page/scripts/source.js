@@ -20,7 +20,7 @@ export function createSource() {
   const waiting = new Map();
   /** @type {Question | null} */
   let background = null;
-  let [number, busy, effects] = [0, -1, -1];
+  let [number, busy, effects, link] = [0, -1, -1, -1];
 
   const next = () => {
     if (busy >= 0) return;
@@ -38,6 +38,7 @@ export function createSource() {
   };
   /** @param {Reply} reply */
   const receive = (reply) => {
+    if (reply.kind === "why") return reply.id === link && listener(reply);
     if (reply.kind === "heads" ? reply.id === effects : !reply.dropped) listener({ ...reply, more: waiting.has(reply.pane ?? 0) });
     if (reply.kind !== "heads" && (reply.id === busy || reply.id === 0)) busy = -1;
     next();
@@ -60,6 +61,10 @@ export function createSource() {
     heads(question) {
       background = question;
       next();
+    },
+    why(question) {
+      link = ++number;
+      worker.postMessage({ id: link, kind: "why", ...question });
     },
     listen(given) {
       listener = given;

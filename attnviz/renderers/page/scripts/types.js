@@ -129,12 +129,28 @@
  * @property {string} [to] the target's language
  * @property {string | number} [explain] the token, from 1, that a lens is about
  * @property {string} [picture] a file in base64
+ * @property {(string | number)[]} [link] stream, layer, head, query, key
  * @typedef {{id: number, pane?: number, kind?: string, error?: string, dropped?: boolean, doing?: string, more?: boolean,
  *   document?: PageDocument, codes?: any, blobs?: any, answer?: Answer,
- *   stream?: string, values?: number[][]}} Reply
+ *   stream?: string, values?: number[][], report?: LinkReport}} Reply
+ * @typedef {{writer: string, value: number, role: string}} WriterPart of a score: what one part of the model wrote
+ * @typedef {object} LinkReport fields of Python's
+ * @property {number} weight
+ * @property {number} contrast
+ * @property {string} against
+ * @property {WriterPart[]} query
+ * @property {WriterPart[]} key
+ * @property {number | null} position
+ * @property {number | null} at_distance
+ * @property {{token: string, logit: number}[]} arguments
+ * @property {[string, number] | null} predicted
+ * @property {number | null} argument
+ * @property {number | null} rank
+ * @property {number | null} logit
  * @typedef {object} Source where answers come from; older questions are forgotten
  * @property {(question: Question) => void} ask
  * @property {(question: Question) => void} heads ask for the effect of every head, in the background
+ * @property {(question: any) => void} why ask why a link is there
  * @property {(listener: (reply: Reply) => void) => void} listen
  *
  * @typedef {CanvasRenderingContext2D} Surface

@@ -1,0 +1,160 @@
+/**
+ * Why a head looks at a key and what it brings back, as `attnviz/analyses/why.py`: what each part of
+ * the model wrote into the query and the key of a score, with the norms held, and the tokens that
+ * the link argues for.
+ */
+
+import { linearBack, normaliseBack } from "./backward.js";
+import { printable, sidesOf } from "./maps.js";
+import { NOTHING, linearOf, momentsOf, waveAt } from "./network.js";
+
+/** @typedef {import("./network.js").Matrix} Matrix */
+/** @typedef {import("./network.js").Model} Model */
+/** @typedef {import("./network.js").Tape} Tape */
+/** @typedef {{writer: string, value: number, role: string}} Part */
+
+const ARGUMENTS = 10;
+/** Rows with a key at the link's distance, of which there must be so many. */
+const ROWS = 3;
+
+/** @param {ArrayLike<number>} one @param {ArrayLike<number>} other of its length, or repeated along it */
+function dot(one, other) {
+  let sum = 0;
+  for (let place = 0; place < one.length; place++) sum += one[place] * other[place % other.length];
+  return sum;
+}
+
+/**
+ * Each writer's part of a sum over positions of a side times a direction, the largest first.
+ * @param {Model} model
+ * @param {Tape} blocks of a stack of layers
+ * @param {Tape[number]} reader the block of the stack whose norm is read
+ * @param {string} linear the map from there to the side
+ * @param {Matrix} direction
+ * @param {string} main stream that needs no name
+ * @returns {Part[]}
+ */
+function partsOf(model, blocks, reader, linear, direction, main) {
+  const { size, heads } = model.sizes;
+  const rows = reader.x.length / size;
+  const norm = reader.kind === "norm" ? reader.name : `${reader.name}_norm`;
+  const seen = linearBack(direction, rows, model.linear(linear));
+  const slope = normaliseBack(model, norm, reader.x, seen, true);
+  const own = blocks[0].kind;
+  const waves = slope.map((_, at) => waveAt(size, Math.floor(at / size), at % size));
+  const position = dot(slope, waves);
+  let bias = dot(direction, model.linear(linear).bias) + dot(seen, model.array(`${norm}.bias`));
+  /** @type {[string, string, number][]} */
+  const found = [["embedding", own, dot(slope, blocks[0].x) - position], ["position", own, position]];
+  blocks.slice(0, blocks.indexOf(reader)).forEach((block, place) => {
+    const layer = block.name.split(".")[1];
+    if (block.kind === "feed_forward") {
+      const after = blocks[place + 1].x;
+      found.push([`feed-forward ${layer}`, own, dot(slope, after.map((value, at) => value - block.x[at]))]);
+      return;
+    }
+    const output = model.linear(`${block.name}.output`);
+    const back = linearBack(slope, rows, output);
+    const sums = new Float64Array(heads);
+    back.forEach((value, at) => (sums[Math.floor(((at % size) * heads) / size)] += value * block.mixed[at]));
+    sums.forEach((sum, head) => found.push([`${layer}.${head}`, block.kind, sum]));
+    bias += dot(slope, output.bias);
+  });
+  found.push(["bias", own, bias]);
+  return found.filter(([, , value]) => value).sort((one, other) => Math.abs(other[2]) - Math.abs(one[2]))
+    .map(([name, stream, value]) => ({ writer: stream === main ? name : `${stream} ${name}`, value, role: "" }));
+}
+
+/** The weight at a link's distance that three quarters of the other rows exceed; null: too few. @param {Matrix[]} shares of a head @param {number} query @param {number} key */
+function atDistance(shares, query, key) {
+  const others = shares.map((share, row) => (row === query ? undefined : share[row + key - query]));
+  const sorted = others.filter((value) => value !== undefined).sort((one, other) => one - other);
+  const place = (sorted.length - 1) / 4;
+  const [low, high] = [sorted[Math.floor(place)], sorted[Math.ceil(place)]];
+  return sorted.length < ROWS ? null : low + (high - low) * (place % 1);
+}
+
+/**
+ * Why a head looks from a query at a key: the fields of Python's LinkReport that the page shows.
+ * @param {import("./pocket.js").Pocket} engine
+ * @param {import("./pocket.js").Read} pair
+ * @param {[string, string, string | number, number, number]} link stream, layer, head, query, key
+ */
+export function explainLink(engine, pair, [stream, layer, named, query, key]) {
+  const { model } = engine;
+  const { size, heads } = model.sizes;
+  const [width, head] = [size / heads, Number(named)];
+  /** @type {Tape} */
+  const tape = [];
+  engine.changed(pair, NOTHING, tape);
+  const ends = tape.findIndex(({ kind }) => kind === "norm") + 1;
+  const [encoder, decoder] = [tape.slice(0, ends), tape.slice(ends)];
+  const own = stream === "encoder" ? encoder : decoder;
+  const block = own.filter(({ kind }) => kind === stream)[Number(layer)];
+  const across = stream === "cross";
+  const shares = block.shares.map((/** @type {Matrix} */ row) => row.subarray((head * row.length) / heads, ((head + 1) * row.length) / heads));
+  const visible = shares[query].length;
+  if (key >= visible) throw new Error("the query does not see this key, which comes later");
+  /** @param {Matrix} rows @param {number} row */
+  const slice = (rows, row) => rows.subarray(row * size + head * width, row * size + (head + 1) * width);
+  const scale = 1 / Math.sqrt(width);
+  const scores = Array.from(shares[query], (_, at) => dot(slice(block.query, query), slice(block.key, at)) * scale);
+  const [byQuery, byKey] = [new Float64Array(block.query.length), new Float64Array(block.key.length)];
+  for (let at = 0; at < visible; at++) {
+    const factor = ((at === key ? 1 : 0) - 1 / visible) * scale;
+    slice(block.key, at).forEach((value, i) => (slice(byQuery, query)[i] += factor * value));
+    slice(block.query, query).forEach((value, i) => (slice(byKey, at)[i] += factor * value));
+  }
+  const weight = shares[query][key];
+  return {
+    weight,
+    score: scores[key],
+    contrast: scores[key] - scores.reduce((sum, score) => sum + score, 0) / visible,
+    against: `the mean of the ${visible} visible keys`,
+    query: partsOf(model, own, block, `${block.name}.query`, byQuery, stream),
+    key: partsOf(model, across ? encoder : own, across ? encoder[ends - 1] : block, `${block.name}.key`, byKey, stream),
+    position: null,
+    at_distance: across ? null : atDistance(shares, query, key),
+    ...(stream === "encoder" ? { arguments: [], predicted: null } : broughtBy(engine, pair, decoder, block, query, slice(block.value, key).map((value) => value * weight), head)),
+  };
+}
+
+/**
+ * The tokens that a head's output at a row argues for and against, and what the model predicts.
+ * @param {import("./pocket.js").Pocket} engine
+ * @param {import("./pocket.js").Read} pair
+ * @param {Tape} decoder
+ * @param {Tape[number]} block
+ * @param {number} row
+ * @param {Matrix} output
+ * @param {number} head
+ */
+function broughtBy({ model, tokenizer }, pair, decoder, block, row, output, head) {
+  const { size } = model.sizes;
+  const last = decoder[decoder.length - 1];
+  const mixed = new Float64Array(size);
+  mixed.set(output, head * output.length);
+  const none = new Float64Array(size);
+  const written = linearOf(mixed, 1, { ...model.linear(`${block.name}.output`), bias: new Float32Array(none) });
+  const [, factor] = momentsOf(last.x, row * size, size);
+  const scale = model.array(`${last.name}.weight`);
+  const mean = dot(written, [1 / size]);
+  const centred = (/** @type {Matrix} */ scores) => {
+    const level = dot(scores, [1 / scores.length]);
+    return scores.map((score) => score - level);
+  };
+  const from = model.scores(none, 1); // a bias is no link's
+  const logits = centred(model.scores(written.map((value, i) => (value - mean) * factor * scale[i]), 1).map((score, id) => score - from[id]));
+  const whole = centred(model.scores(pair.decoder.read[row].state, 1));
+  const best = whole.indexOf(whole.reduce((one, other) => Math.max(one, other)));
+  const order = Array.from(logits.keys()).sort((one, other) => logits[other] - logits[one]);
+  /** @param {number} id */
+  const spell = (id) => printable(tokenizer.unicode, tokenizer.decode([id]).trim() || (id < model.facts.specials.length ? tokenizer.vocabulary[id] : "␣"));
+  return {
+    arguments: [...order.slice(0, ARGUMENTS), ...order.slice(-ARGUMENTS)].map((id) => ({ token: spell(id), logit: logits[id] })),
+    predicted: [spell(best), 1 / whole.reduce((sum, score) => sum + Math.exp(score - whole[best]), 0)],
+    argument: logits[best],
+    rank: order.indexOf(best) + 1,
+    logit: whole[best],
+  };
+}
