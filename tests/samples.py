@@ -210,6 +210,9 @@ class FlatText:
     def logits(self, row: int) -> NDArray[np.float64]:
         return np.array([0.0, 2.0])
 
+    def logit_parts(self, row: int, choice: int) -> NDArray[np.float64]:
+        return np.array([1.0])
+
     def spell(self, choice: int) -> str:
         return "ab"[choice]
 

@@ -112,17 +112,18 @@ export function createWhy(store, maps, ask) {
   function inWords(from, to, { weight, contrast, against, query, key, at_distance: usual }) {
     const sign = contrast < 0 ? -1 : 1;
     /** @param {string} side @param {WriterPart[]} parts */
-    const first = (side, parts) => parts.filter(({ value }) => value * sign > 0).slice(0, 1).map((part) => ({ side, part }));
-    const [largestOne] = [...first("key", key), ...first("query", query)].sort((one, other) => Math.abs(other.part.value) - Math.abs(one.part.value));
-    if (!largestOne) return [word(from), " has no other key to look at."];
-
+    const first = (side, parts) => parts.filter(({ value }) => value * sign > 0).slice(0, 1).flatMap(({ writer, value }) => {
+      const name = writer.replace(/\S+\.\d+$/, "head $&").replace(/.*(embedding|position|bias)$/, "the $&");
+      return [side === "key" ? ` It is ${sign < 0 ? "lowered" : "raised"} most by ` : " and by ", `${name} in the ${side} (`, signed(value), ")"];
+    });
+    const writers = [...first("key", key), ...first("query", query)];
+    if (!writers.length) return [word(from), " has no other key to look at."];
     if (usual !== null && usual >= ALONE * weight && weight >= LEAST) {
       return [`Position decides, and content plays no part: at this distance three quarters of the head's other rows have more than ${spell(usual)}.`];
     }
-    const { side, part } = largestOne;
     return [
       word(from), " gives ", word(to), ` ${spell(weight)} of its attention: the score is `, make("b", {}, [Math.abs(contrast).toFixed(2)]),
-      ` ${sign < 0 ? "below" : "above"} ${against}, most of all by what ${part.writer.replace(/\S+\.\d+$/, "head $&").replace(/.*(embedding|position|bias)$/, "the $&")} wrote into the ${side} (`, signed(part.value), ").",
+      ` ${sign < 0 ? "below" : "above"} ${against}.`, ...writers, ".",
     ];
   }
 
