@@ -235,7 +235,7 @@ class LinkReport:
         if usual is None or usual < ALONE * self.weight or self.weight < LEAST:
             return ""
         return (
-            "position decides, and content plays no part: at this distance three quarters of the "
+            "position decides, whatever the words are: at this distance three quarters of the "
             f"head's other rows have more than {usual:.2f}"
         )
 

@@ -119,7 +119,7 @@ export function createWhy(store, maps, ask) {
     const writers = [...first("key", key), ...first("query", query)];
     if (!writers.length) return [word(from), " has no other key to look at."];
     if (usual !== null && usual >= ALONE * weight && weight >= LEAST) {
-      return [`Position decides, and content plays no part: at this distance three quarters of the head's other rows have more than ${spell(usual)}.`];
+      return [`Position decides, whatever the words are: at this distance three quarters of the head's other rows have more than ${spell(usual)}.`];
     }
     return [
       word(from), " gives ", word(to), ` ${spell(weight)} of its attention: the score is `, make("b", {}, [Math.abs(contrast).toFixed(2)]),
