@@ -16,11 +16,13 @@ from transformers import CONFIG_MAPPING
 from transformers.utils import logging
 
 from attnviz.analyses.effects.ablation import each_part, replacements, together
-from attnviz.core.effects import Intervention
+from attnviz.analyses.why import score_of, weigh
+from attnviz.core.effects import HeadAt, Intervention
 from attnviz.core.errors import UsageError
 from attnviz.core.notices import details_to
 from attnviz.core.options import Origin
 from attnviz.core.query import Query
+from attnviz.core.writers import SIDES
 from attnviz.models.hugging_face import light_model
 from attnviz.models.hugging_face.light_model import LightExperiment
 from attnviz.models.hugging_face.load.imports import quiet
@@ -206,3 +208,46 @@ def test_many_links_of_a_causal_text_are_measured_by_torch(
             changes = [change for _, change in each_part(experiment.attention, each)]  # type: ignore[arg-type]
             list(experiment.run(changes))
             assert sum("links are many" in one for one in said) == count
+
+
+@pytest.mark.parametrize(("kind", "fields"), CASES)
+def test_what_is_written_is_what_torch_takes_apart(
+    kind: str, fields: Fields, folders: Iterator[Path]
+) -> None:
+    """Two routes: numpy carries each writer through the layers, torch takes gradients."""
+    folder = next(folders)
+    save(kind, folder, **fields)
+    query = Query(TEXT)
+    light, whole = (
+        open_source(Origin(model=str(folder), arithmetic=how), "self", with_head="exact")
+        for how in ("light", "torch")
+    )
+    with quiet():
+        other = whole.written(query)  # type: ignore[attr-defined]
+        if not HEADS[kind].is_linear or "final_logit_softcapping" in fields:
+            light = open_source(Origin(model=str(folder), arithmetic="light"), "self")
+        text = light.written(query)  # type: ignore[attr-defined]
+    item = text.attention.main
+    named = {one.name: number for number, one in enumerate(other.writers)}
+    for layer in item.layers:
+        for head in range(len(item.heads)):
+            at = HeadAt(item.stream, layer, head)
+            sides, same = text.sides(at), other.sides(at)
+            own = item.weights[item.layers.index(layer), head]
+            np.testing.assert_allclose(weigh(sides, score_of(sides)), own, atol=1e-5)
+            np.testing.assert_array_equal(sides.visible, same.visible)
+            direction = np.random.default_rng(head).normal(size=sides.key.shape)
+            for side in SIDES:
+                parts, theirs = (one.read(at, side, direction) for one in (text, other))
+                if side == "query":  # OPT scales queries before they meet keys
+                    parts, theirs = parts * sides.factor, theirs * same.factor
+                # Biases of feed-forward parts are their own here and there.
+                mine = {one.name: parts[n] for n, one in enumerate(text.writers)}
+                near = 2e-4 * max(1.0, np.abs(parts).max())
+                assert mine.keys() == named.keys()
+                assert mine == pytest.approx({n: theirs[p] for n, p in named.items()}, abs=near)
+    row = len(item.query_tokens) - 1
+    if text.predicts(item.stream, row):
+        choice = int(text.logits(row).argmax())
+        parts, theirs = (one.logit_parts(row, choice) for one in (text, other))
+        assert parts.sum() == pytest.approx(theirs.sum(), abs=1e-3)
