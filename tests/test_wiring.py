@@ -1,6 +1,7 @@
 """Which heads read which heads: a circuit by construction, knockouts, and what is written."""
 
 import json
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 import attnviz
 from attnviz.analyses.effects.links import rank_correlation
 from attnviz.analyses.why import score_of, weigh
-from attnviz.analyses.wiring import moved_by, stack_sides, wires_of
+from attnviz.analyses.wiring import circuit_of, moved_by, stack_sides, wires_of
 from attnviz.core.effects import HeadAt
 from attnviz.core.options import Origin
 from attnviz.core.query import Query
@@ -141,3 +142,41 @@ def test_a_picture_has_a_dot_a_head_and_lines_in_three_colours(tmp_path):
 )
 def test_mistakes_get_one_line(arguments, says):
     assert says in run("wiring", *arguments).mistake
+
+
+def test_weights_alone_against_whole_matrices():
+    """Compositions, eigenvalues and singular values of matrices that are multiplied out."""
+    model = load_pocket_lm(dtype="float64")
+    heads, _ = model.head_weights()
+    report = attnviz.wiring(weights_only=True, model="pocket-lm", dtype="float64").value
+    assert (report.wires[0].head, report.wires[0].writer, report.wires[0].side) == (
+        HeadAt("causal", "2", 3),
+        HeadAt("causal", "1", 1),
+        "key",
+    )
+    places = {one.at: one for one in heads}
+    for wire in report.wires[::40]:
+        side, writer = getattr(places[wire.head], wire.side), places[wire.writer]
+        both = side @ (writer.output @ writer.value)
+        sizes = np.linalg.norm(side) * np.linalg.norm(writer.output @ writer.value)
+        assert wire.moved == pytest.approx(np.linalg.norm(both) / sizes)
+    assert report.chance < min(one.moved for one in report.wires[:5]) / 2
+    # A vocabulary of 60 tokens, for which the matrix from tokens to logits is at hand.
+    rows = model.weights["model.embed_tokens.weight"][100:160]
+    last = model.weights["model.norm.weight"]
+    for head in heads[6:9]:
+        small = replace(head, embedded=rows.T @ (rows * last))
+        values = np.linalg.eigvals((rows * last) @ head.output @ head.value @ rows.T)
+        found = circuit_of(small)
+        assert found.copying == pytest.approx(values.sum().real / np.abs(values).sum(), abs=1e-6)
+        whole = np.linalg.svd(head.query.T @ head.key, compute_uv=False)[: len(head.query)]
+        np.testing.assert_allclose(found.scores, whole, rtol=1e-6)
+        whole = np.linalg.svd(head.output @ head.value, compute_uv=False)[: len(head.query)]
+        np.testing.assert_allclose(found.outputs, whole, rtol=1e-6)
+
+
+def test_weights_alone_need_no_text_and_a_model_whose_maps_are_known():
+    done = run("wiring", "--weights-only", *LM, "--top", 2)
+    assert "2.3 key  ←  1.1  .19" in done.text
+    assert "heads that copy most: 2.0 0.88" in done.text
+    assert "reads no text" in run("wiring", "a b", "--weights-only", *LM).mistake

@@ -8,6 +8,7 @@ runs the model again for each pair.)
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,12 +18,21 @@ from attnviz.analyses.view import describe_run
 from attnviz.analyses.why import clear_roles, score_of, weigh
 from attnviz.core.effects import HeadAt
 from attnviz.core.notices import merge_notices
-from attnviz.core.writers import SIDES, HeadSides, Side, Wire, WiringReport, WrittenText
+from attnviz.core.writers import (
+    SIDES,
+    HeadCircuit,
+    HeadSides,
+    HeadWeights,
+    Side,
+    Wire,
+    WiringReport,
+    WrittenText,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from attnviz.core.attention_map import Attention
+    from attnviz.core.attention_map import Attention, Provenance
     from attnviz.core.measures import Role
 
     Numbers = NDArray[np.float64]
@@ -134,3 +144,61 @@ class WiringStudy:
             notes=self._notes,
             provenance=attention.provenance,
         )
+
+
+def wire_weights(heads: Sequence[HeadWeights], provenance: Provenance) -> WiringReport:
+    """How far heads could read one another by their weights alone (Elhage 2021, composition).
+
+    ‖W_side W_O W_V‖ / (‖W_side‖ ‖W_O W_V‖) with the norms' scales folded in, from 0 to 1: near
+    `chance` where what the earlier head writes has nothing to do with what the side reads.
+    """
+    places = {one.at: one for one in heads}
+    sizes = {one.at: float(np.linalg.norm(one.output @ one.value)) for one in heads}
+    wires = []
+    for one in heads:
+        for side in SIDES:
+            reads = one.after if side == "query" or one.memory is None else one.memory
+            matrix = getattr(one, side)
+            whole = float(np.linalg.norm(matrix))
+            for at in reads:
+                both = np.linalg.norm(matrix @ places[at].output @ places[at].value)
+                wires.append(Wire(one.at, side, at, float(both) / (whole * sizes[at] or 1.0)))
+    return WiringReport(
+        caption=f"{provenance.title} · weights alone, no text",
+        wires=tuple(sorted(wires, key=lambda one: -one.moved)),
+        heads=tuple(places),
+        roles={},
+        texts=0,
+        notes=provenance.notes,
+        provenance=provenance,
+        circuits=tuple(map(circuit_of, heads)),
+        chance=random_composition(heads[0].query.shape),
+    )
+
+
+def circuit_of(head: HeadWeights) -> HeadCircuit:
+    """What the weights of a head alone say."""
+    copying = None
+    if head.embedded is not None:
+        # The same eigenvalues, but 0, as of the matrix from every token to every logit.
+        values = np.linalg.eigvals(head.value @ head.embedded @ head.output)
+        copying = float(values.sum().real / np.abs(values).sum())
+    scores, outputs = (
+        np.linalg.svd(first @ second.T, compute_uv=False)
+        for first, second in (
+            (np.linalg.qr(head.query.T)[1], np.linalg.qr(head.key.T)[1]),
+            (np.linalg.qr(head.output)[1], np.linalg.qr(head.value.T)[1]),
+        )
+    )
+    return HeadCircuit(head.at, copying, tuple(scores.tolist()), tuple(outputs.tolist()))
+
+
+def random_composition(shape: tuple[int, ...], draws: int = 8) -> float:
+    """The mean composition of heads of normal random numbers (head size, size)."""
+    drawn, found = np.random.default_rng(0), []
+    for _ in range(draws):
+        side, value, output = (drawn.normal(size=shape) for _ in range(3))
+        written = output.T @ value
+        sizes = np.linalg.norm(side) * np.linalg.norm(written)
+        found.append(np.linalg.norm(side @ written) / sizes)
+    return float(np.mean(found))

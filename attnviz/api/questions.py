@@ -37,7 +37,7 @@ from attnviz.runs.changes import (
 )
 from attnviz.runs.inputs import TextInput, given_texts
 from attnviz.runs.pipeline import Result
-from attnviz.runs.why import Why, check_many, is_picture, report_why, report_wiring
+from attnviz.runs.why import Why, check_many, is_picture, report_weights, report_why, report_wiring
 from attnviz.storage.saved_maps import read_effects
 from attnviz.storage.texts import Text
 from attnviz.teach.lessons.teaching import lesson_data, teach
@@ -169,6 +169,7 @@ def wiring(
     target: str | None = None,
     *,
     input: str | None = None,  # noqa: A002 - as the option is called
+    weights_only: bool = False,
     top: Positive = 20,
     **options: Unpack[ExperimentOptions],
 ) -> Findings:
@@ -179,12 +180,20 @@ def wiring(
             of `attend`.
         target: the target of a pair.
         input: a file of texts instead.
+        weights_only: compare the heads' weights alone, without a text.
         top: pairs that the table lists.
         options: those of `attnviz wiring`, by name.
 
     Returns:
         A row a pair of heads and side; the picture "plot".
     """
+    if weights_only:
+        if text is not None or input is not None:
+            raise UsageError("weights_only=True reads no text: leave text and input out")
+        how = read_options(options)
+        with collect("wiring", "wiring", how) as report:
+            report_weights(top, how, report)
+        return report.found
     how, texts, kind = _read_written("wiring", text, target, input, options)
     with collect("wiring", "wiring", how) as report:
         report_wiring(texts, kind, top, how, report)

@@ -308,12 +308,51 @@ class Wire:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class HeadWeights:
+    """The maps of one head, with the norms' scales before them (Elhage 2021).
+
+    Attributes:
+        query, key, value: shape (head size, size); output: (size, head size).
+        after: the places of the heads that wrote before its queries are read; memory: of those
+            that wrote what its keys and values are read from, None: the same.
+        embedded: for tokens (size, size): what unembedding and embedding make of a vector, or None.
+    """
+
+    at: HeadAt
+    query: NDArray[np.floating]
+    key: NDArray[np.floating]
+    value: NDArray[np.floating]
+    output: NDArray[np.floating]
+    after: tuple[HeadAt, ...]
+    memory: tuple[HeadAt, ...] | None = None
+    embedded: NDArray[np.floating] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HeadCircuit:
+    """What the weights of a head alone say.
+
+    Attributes:
+        copying: the sum of the eigenvalues of its circuit from token to logit over the sum of their
+            sizes, −1 to 1: at 1 it raises the tokens that it looks at; None: no tokens meet it.
+        scores, outputs: the singular values of its W_QᵀW_K and of its W_O W_V, largest first.
+    """
+
+    head: HeadAt
+    copying: float | None
+    scores: tuple[float, ...]
+    outputs: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class WiringReport:
     """Which heads read which heads.
 
     Attributes:
         wires: all of them, the strongest first.
         heads: every head, in the model's order; roles: the clear roles, by head.
+        circuits: of a report on weights alone, whose wires are compositions, each head's own;
+            chance: the composition of random matrices of the same shapes.
     """
 
     caption: str
@@ -323,6 +362,8 @@ class WiringReport:
     texts: int
     notes: tuple[str, ...]
     provenance: Provenance
+    circuits: tuple[HeadCircuit, ...] = ()
+    chance: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)

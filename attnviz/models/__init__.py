@@ -10,11 +10,11 @@ from attnviz.core.errors import InputError, UsageError, choose
 
 if TYPE_CHECKING:
     # Listing the cached models must not wait for numpy.
-    from attnviz.core.attention_map import Attention
+    from attnviz.core.attention_map import Attention, Provenance
     from attnviz.core.effects import Experiment
     from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
     from attnviz.core.query import Kind, Query
-    from attnviz.core.writers import WrittenText
+    from attnviz.core.writers import HeadWeights, WrittenText
     from attnviz.mechanisms.formula import HeadArithmetic, HeadPlace
 
 REFUSALS: dict[Kind, str] = {
@@ -85,6 +85,10 @@ class SupportsWriters(Protocol):
 
     def written(self, query: Query) -> WrittenText:
         """A query with what each part of the model writes."""
+        ...
+
+    def head_weights(self) -> tuple[list[HeadWeights], Provenance]:
+        """The maps of each head, without a text, and where they come from."""
         ...
 
 

@@ -15,7 +15,7 @@ from attnviz.analyses.effects.ablation import find_parts, measure_parts
 from attnviz.analyses.links import cells_between_words
 from attnviz.analyses.view import first_focus
 from attnviz.analyses.why import explain_head, explain_link, follow_layers, mean_reports
-from attnviz.analyses.wiring import WiringStudy
+from attnviz.analyses.wiring import WiringStudy, wire_weights
 from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.core.effects import Effect, HeadAt, Intervention, LinkAt, label_of
 from attnviz.core.errors import AttnvizError, UsageError, first_line
@@ -25,7 +25,7 @@ from attnviz.core.query import Picture, Query
 from attnviz.core.registry import SourceKind
 from attnviz.core.tokens import text_places
 from attnviz.core.writers import LayersReport, LinkReport, WiringReport, WrittenText
-from attnviz.models import Experimenting, Source
+from attnviz.models import Experimenting, Source, SupportsWriters
 from attnviz.models.lens import written_of
 from attnviz.models.open import open_source
 from attnviz.renderers.reports import Data, data_of
@@ -274,6 +274,15 @@ def check_many(asked: Why, *, several: bool) -> None:
         raise UsageError("a link is of one text: --mean explains a head over many")
     if asked.mean and asked.head is None:
         raise UsageError("--mean explains one head: name it by --head L.H")
+
+
+def report_weights(top: int, options: Options, report: RunReport) -> None:
+    """Report how far heads could read one another by their weights alone."""
+    source = open_source(options.origin, "self", with_head="exact")
+    if not isinstance(source, SupportsWriters):
+        raise UsageError("--weights-only needs a model: leave out what is none")
+    report.add(_wiring_data(wire_weights(*source.head_weights()), top))
+    report.finish("weights")
 
 
 def report_wiring(

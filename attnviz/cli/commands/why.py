@@ -8,10 +8,12 @@ import typer
 
 from attnviz.cli.options import CHOICE, INPUT, OUTPUT, with_options
 from attnviz.cli.report import Report
+from attnviz.core.errors import UsageError
 from attnviz.core.options import Options, opt
 from attnviz.core.registry import SourceKind
+from attnviz.models.open import check_origin
 from attnviz.runs.inputs import TextInput, texts_of, texts_or_pairs
-from attnviz.runs.why import Why, check_many, is_picture, report_why, report_wiring
+from attnviz.runs.why import Why, check_many, is_picture, report_weights, report_why, report_wiring
 
 
 @with_options(
@@ -75,6 +77,9 @@ def wiring(
     ] = None,
     target: Annotated[str | None, typer.Argument(help="Target text of a pair.")] = None,
     input_file: str | None = INPUT,
+    weights_only: bool = opt(
+        CHOICE, "--weights-only", "Compare the heads' weights alone, without a text."
+    ),
     top: int = opt(OUTPUT, "--top N", "How many pairs the table lists.", default=20, min=1),
     plot: Path | None = opt(
         OUTPUT, "--plot FILE", "Heads as dots and what they read as lines: .png, .svg or .pdf."
@@ -88,8 +93,17 @@ def wiring(
 
     attnviz wiring "The red car is fast." "La voiture rouge est rapide." --plot wiring.png
 
+    attnviz wiring --weights-only --model pocket-lm
+
     attnviz wiring --input texts.txt --model ./my-gpt2 --top 40 -f json
     """
+    if weights_only:
+        if text is not None or input_file is not None:
+            raise UsageError("--weights-only reads no text: leave TEXT and --input out")
+        check_origin(options.origin, "self")
+        with Report(options, "wiring", pictures={"plot": plot}) as report:
+            report_weights(top, options, report)
+        raise typer.Exit(report.status)
     texts, kind, options = _read_arguments(text, target, input_file, options)
     with Report(options, "wiring", pictures={"plot": plot}) as report:
         report_wiring(texts, kind, top, options, report)

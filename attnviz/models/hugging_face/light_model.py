@@ -55,7 +55,7 @@ from attnviz.models.light.weights import CheckpointWeights
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from attnviz.core.writers import WriterKind, WrittenText
+    from attnviz.core.writers import HeadWeights, WriterKind, WrittenText
     from attnviz.mechanisms.formula import HeadArithmetic, HeadPlace
     from attnviz.models.hugging_face.experiment import ModelExperiment
     from attnviz.models.hugging_face.text_model import HuggingFaceModel
@@ -164,6 +164,16 @@ class LightModel(LoadedModel, Predicting, Network):
         stack = Stack(self.weights, self.sizes, attention.main.stream, embedded)
         scores = partial(self.scores, self.weights) if self.head is not None else None
         return StackedText(attention, [stack], scores, partial(spell_piece, self))
+
+    def head_weights(self) -> tuple[list[HeadWeights], Provenance]:
+        """The maps of each head, without a text, and where they come from."""
+        from attnviz.models.light.written import head_weights
+
+        words, head = self.architecture.words, self.head
+        known = head is not None and head.is_linear and not self.architecture.projected
+        tokens = (words, head.maps) if known and head is not None else None
+        ((stream, _),) = self.streams.items()
+        return head_weights(self.weights, self.sizes, (stream, ""), tokens), self.provenance
 
     def head_arithmetic(self, query: Query, which: HeadPlace) -> HeadArithmetic:
         """The numbers of one head, from its layer's input to what it adds to it."""

@@ -36,6 +36,14 @@ def check_head(loaded: LoadedModel, kind: str) -> None:
         )
 
 
+def no_head_weights(name: str) -> UsageError:
+    """The error where the maps of heads are not known by name."""
+    return UsageError(
+        f"--weights-only needs a model inside or a checkpoint that numpy runs, and '{name}' is "
+        "neither: give a text"
+    )
+
+
 def choose_outputs(
     loaded: LoadedModel, encoded: EncodedQuery, logits: Any, wanted: str | None
 ) -> tuple[PredictedToken, ...]:

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from attnviz.core.attention_map import IMPLIED, Attention
+from attnviz.core.attention_map import IMPLIED, Attention, Provenance
 from attnviz.core.errors import AttentionError, AttnvizError, InputError, ModelError, UsageError
 from attnviz.core.lens_inputs import ValueVectors
 from attnviz.core.options import InMemoryModel
 from attnviz.core.query import Query
-from attnviz.core.writers import WrittenText
+from attnviz.core.writers import HeadWeights, WrittenText
 from attnviz.mechanisms.formula import HeadArithmetic, HeadPlace
 from attnviz.models import Predicting
 from attnviz.models.hugging_face.batching import (
@@ -37,7 +37,13 @@ from attnviz.models.hugging_face.load.loading import (
     model_class,
 )
 from attnviz.models.hugging_face.loaded_model import LoadedModel
-from attnviz.models.hugging_face.outputs import check_head, choose_outputs, class_name, spell_piece
+from attnviz.models.hugging_face.outputs import (
+    check_head,
+    choose_outputs,
+    class_name,
+    no_head_weights,
+    spell_piece,
+)
 from attnviz.models.hugging_face.value_vectors import value_vectors
 from attnviz.storage.texts import chunks_by_memory
 
@@ -110,6 +116,10 @@ class HuggingFaceModel(LoadedModel, Predicting):
             spell = self._spell
         with quiet():
             return RecordedText(asked, spell)
+
+    def head_weights(self) -> tuple[list[HeadWeights], Provenance]:
+        """Refuse: only the network inside knows its maps by name."""
+        raise no_head_weights(self.name)
 
     def head_arithmetic(self, query: Query, which: HeadPlace) -> HeadArithmetic:
         """The numbers of one head, from its layer's input to what it adds to it."""

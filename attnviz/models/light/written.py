@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnviz.core.effects import HeadAt
-from attnviz.core.writers import SIDES, HeadSides, Side, Writer, WriterKind
+from attnviz.core.writers import SIDES, HeadSides, HeadWeights, Side, Writer, WriterKind
 from attnviz.models.light.network import (
     Attended,
     LayerPart,
@@ -407,3 +407,49 @@ class StackedText:
         first = self._before[id(last)]
         parts[first : first + len(found)] = found
         return parts
+
+
+def head_weights(
+    weights: Weights, shape: Shape, streams: tuple[str, str], tokens: tuple[str, str] | None = None
+) -> list[HeadWeights]:
+    """The maps of each head of a stack, with the scales of the norms before them.
+
+    Args:
+        weights: learned arrays by name.
+        shape: of the stack.
+        streams: the names of its own attention and of its cross-attention.
+        tokens: the names of its embeddings and of the map to its logits.
+    """
+
+    def scale(name: str) -> Numbers:
+        found = weights[f"{name}.weight"].astype(np.float64)
+        return np.asarray(1 + found if shape.norm == "rms from 0" else found)
+
+    embedded = None
+    if tokens is not None:
+        rows, output = (weights[f"{name}.weight"].astype(np.float64) for name in tokens)
+        embedded = rows.T @ (output * (scale(shape.last_norm) if shape.last_norm else 1.0))
+    found, before = list[HeadWeights](), tuple[HeadAt, ...]()
+    for number in range(shape.layers):
+        layer = shape.layer.format(number)
+        for stream, block in zip(streams, (shape.attention, shape.cross), strict=True):
+            if block is None:
+                continue
+            fold = scale(f"{layer}.{block.before}") if block.before else 1.0
+            arrays = []
+            for which, name in enumerate(block.maps[:3]):
+                matrix = weights[f"{layer}.{block.name}.{name}.weight"].astype(np.float64)
+                count = (shape.key_heads if which else 0) or shape.heads
+                own = stream == streams[0] or not which
+                by_head = matrix.reshape(count, -1, matrix.shape[-1]) * (fold if own else 1.0)
+                arrays.append(np.repeat(by_head, shape.heads // count, axis=0))
+            outer = weights[f"{layer}.{block.name}.{block.maps[3]}.weight"].astype(np.float64)
+            outputs = np.moveaxis(outer.reshape(len(outer), shape.heads, -1), 1, 0)
+            meets = embedded if stream == streams[0] else None
+            new = [
+                HeadWeights(HeadAt(stream, str(number), n), q, k, v, o, before, embedded=meets)
+                for n, (q, k, v, o) in enumerate(zip(*arrays, outputs, strict=True))
+            ]
+            found += new
+            before += tuple(one.at for one in new)
+    return found

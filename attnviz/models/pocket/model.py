@@ -46,7 +46,8 @@ from attnviz.models.pocket.text import (
 )
 
 if TYPE_CHECKING:
-    from attnviz.core.writers import WriterKind
+    from attnviz.core.attention_map import Provenance
+    from attnviz.core.writers import HeadWeights, WriterKind
     from attnviz.models.light.written import Stack
 
 OTHER = {"en": "fr", "fr": "en"}
@@ -186,6 +187,21 @@ class PocketModel(StoredModel):
             return [encoder]
         own, read = "decoder" if given.source else "causal", embed(given.target_ids)
         return [encoder, Stack(self.weights, sizes.decoder, own, read, encoder, "cross")]
+
+    def head_weights(self) -> tuple[list[HeadWeights], Provenance]:
+        """The maps of each head, without a text, and where they come from."""
+        from attnviz.models.light.written import head_weights
+
+        sizes, tokens = self.sizes, ("embedding", "embedding")
+        encoder = head_weights(self.weights, sizes.encoder, ("encoder", ""), tokens)
+        memory, last = tuple(one.at for one in encoder), self.weights["encoder_norm.weight"]
+        decoder = [
+            replace(one, memory=memory, key=one.key * last, value=one.value * last)
+            if one.at.stream == "cross"
+            else one
+            for one in head_weights(self.weights, sizes.decoder, ("decoder", "cross"), tokens)
+        ]
+        return [*encoder, *decoder], self.provenance((), {})
 
     def spell(self, number: int) -> str:
         """A piece as it is written, or the name of a special one."""

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from attnviz.core.lens_inputs import ValueVectors
+    from attnviz.core.writers import HeadWeights
     from attnviz.models.light.written import Stack, StackedText
 
 
@@ -39,6 +40,7 @@ class StoredModel(UnbatchedSource, Predicting, Network):
         file: its weights.
         projections: the names of the linear maps for query, key, value and output.
         turned: True where positions turn queries and keys.
+        tokens: the names of its embeddings and of the map to its logits, without ".weight".
         decides: True where it predicts one class, from its first position.
         normalised: the formula of a layer's norm, in words.
         sizes: at least the `size` of a position and the `heads` that share it.
@@ -49,6 +51,7 @@ class StoredModel(UnbatchedSource, Predicting, Network):
     projections: ClassVar[tuple[str, ...]]
     turned: ClassVar[bool] = False
     decides: ClassVar[bool] = False
+    tokens: ClassVar[tuple[str, str] | None] = None
     normalised: ClassVar[str] = "layer_input with mean 0 and variance 1, scaled"
 
     def __init__(self, folder: Path, device: str = "cpu", dtype: str = "float32") -> None:
@@ -88,6 +91,14 @@ class StoredModel(UnbatchedSource, Predicting, Network):
             return found
 
         return StackedText(attention, model.stacks(given), scores, model.spell, first=model.decides)
+
+    def head_weights(self) -> tuple[list[HeadWeights], Provenance]:
+        """The maps of each head, without a text, and where they come from."""
+        from attnviz.models.light.written import head_weights
+
+        ((stream, _),) = self.streams.items()
+        found = head_weights(self.weights, self.sizes, (stream, ""), self.tokens)
+        return found, self.provenance((), {})
 
     @abstractmethod
     def stacks(self, given: Any) -> list[Stack]:

@@ -70,6 +70,7 @@ class CausalPocket(StoredModel):
     streams = {"causal": "model.layers.{}.self_attn"}  # noqa: RUF012
     projections = ROTARY.attention.maps
     turned = True
+    tokens = ("model.embed_tokens", "model.embed_tokens")
     normalised = "layer_input / √(its mean square), scaled"
 
     def __init__(

@@ -219,6 +219,10 @@ WIRING_READING = (
     "how far a head moves if its query, key or value cannot read what an earlier head wrote: share "
     "of its attention, of a value the size of what its output loses; norms held at their statistics"
 )
+COMPOSITION_READING = (
+    "composition: how much of what a head writes the other's query, key or value reads, by the "
+    "sizes of their matrices, norms' scales folded in; random matrices of the same shapes:"
+)
 WIRE_STYLES = {"query": "blue", "key": "red", "value": "green"}
 
 
@@ -230,7 +234,10 @@ def name_head(at: HeadAt, report: WiringReport) -> str:
 
 def wiring_table(report: WiringReport, top: int, show: Display) -> str:
     """The strongest pairs, a line each."""
-    parts = introduction(printable(report.caption), WIRING_READING, show.width)
+    reading = WIRING_READING
+    if report.circuits:
+        reading = f"{COMPOSITION_READING} {report.chance:.3f}"
+    parts = introduction(printable(report.caption), reading, show.width)
     wires = report.wires[:top]
 
     def describe(at: HeadAt) -> str:
@@ -252,6 +259,11 @@ def wiring_table(report: WiringReport, top: int, show: Display) -> str:
         )
         parts.append(line)
     parts += more_note(len(report.wires), top, show.width)
+    known = [one for one in report.circuits if one.copying is not None]
+    if known:
+        known.sort(key=lambda one: -(one.copying or 0.0))
+        named = " · ".join(f"{name_head(one.head, report)} {one.copying:.2f}" for one in known[:10])
+        parts += [Text(), *wrap_text(f"heads that copy most: {named}", show.width)]
     return render_parts(parts, show)
 
 
@@ -273,6 +285,8 @@ def wiring_json(report: WiringReport) -> str:
         caption=report.caption,
         texts=report.texts,
         wires=[asdict(one) for one in report.wires],
+        **({"chance": report.chance} if report.circuits else {}),
+        circuits=[asdict(one) for one in report.circuits],
         roles=[{**asdict(at), "role": asdict(role)} for at, role in report.roles.items()],
         notes=list(report.notes),
         provenance=asdict(report.provenance),

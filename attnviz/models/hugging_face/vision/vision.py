@@ -21,7 +21,7 @@ from attnviz.core.locks import thread_hook
 from attnviz.core.options import InMemoryModel
 from attnviz.core.query import Picture, Query
 from attnviz.core.tokens import AVERAGE, check_patch, patch_name, patch_tokens
-from attnviz.core.writers import WrittenText
+from attnviz.core.writers import HeadWeights, WrittenText
 from attnviz.models import Predicting, UnbatchedSource
 from attnviz.models.hugging_face.capture.capture import capture, with_routes
 from attnviz.models.hugging_face.capture.kernel import Call, eager_copy, watch_kernels
@@ -35,7 +35,12 @@ from attnviz.models.hugging_face.load.loading import LoadOptions, load_parts, mo
 from attnviz.models.hugging_face.load.model_errors import running_errors
 from attnviz.models.hugging_face.load.tasks import Task, record_logits, show_decision
 from attnviz.models.hugging_face.loaded_model import input_names
-from attnviz.models.hugging_face.outputs import chosen_class, class_name, no_head
+from attnviz.models.hugging_face.outputs import (
+    chosen_class,
+    class_name,
+    no_head,
+    no_head_weights,
+)
 from attnviz.models.hugging_face.value_vectors import value_vectors
 from attnviz.models.hugging_face.vision.pictures import (
     SIDE,
@@ -114,6 +119,10 @@ class VisionModel(UnbatchedSource, Predicting):
             part = self.tower if self.task is None else self.model
             eager = EagerInputs(eager_copy(part), encoded.inputs, encoded, SIDE)
             return RecordedText(eager, partial(class_name, self.model.config))
+
+    def head_weights(self) -> tuple[list[HeadWeights], Provenance]:
+        """Refuse: only the network inside knows its maps by name."""
+        raise no_head_weights(self.name)
 
     def _picture(self, query: Query) -> Picture:
         """A query's picture; refused where its lens needs every token to see every other one."""
