@@ -1,0 +1,19 @@
+"""A row of a table is cut where a console is narrower than it was told, and never broken."""
+
+import pytest
+
+from attnviz.renderers import Display
+from attnviz.renderers.text.console import console_of, console_text
+from attnviz.renderers.text.table import matrix
+from tests.samples import self_map
+
+
+@pytest.mark.parametrize(("words", "width"), [(30, 60), (60, 60)], ids=["shades", "strongest"])
+@pytest.mark.parametrize("colored", [True, False])
+def test_a_row_stays_one_line(words, width, colored):
+    item = self_map([f"word{place}" for place in range(words)], layers=1, heads=1)
+    table = matrix(item, width, colored=colored)[0]
+    wide, narrow = (console_of(Display(width=size)) for size in (400, 24))
+    for console in (wide, narrow):
+        console.print(table)
+    assert console_text(narrow).count("\n") == console_text(wide).count("\n")
