@@ -237,7 +237,6 @@ def test_layers_sum_to_the_logit():
             "--mean and --link contradict each other",
         ),
         (("a b c", *LM, "--layers", "--head", "2.3"), "--layers and --head contradict"),
-        (("--input", "sample_inputs/pairs.tsv"), "a link is of one text"),
         (("The red car.", "--layers", "--target", "x"), "--target 'x' is no token"),
     ],
 )
@@ -268,3 +267,13 @@ def test_the_lesson_of_the_circuit_takes_each_step_away():
     whole, *without = cells["probability_without"]
     assert whole == pytest.approx(0.967, abs=1e-3)
     assert max(without) < 0.02
+
+
+def test_each_text_of_a_pipe_gets_its_answer(tmp_path):
+    lines = f"{TEXT}\nThe king saw the queen. The king saw\n"
+    done = run("why", *LM, "--head", "2.3", "-f", "jsonl", stdin=lines.encode())
+    assert done.status == 0
+    assert [json.loads(line)["links"] for line in done.lines] == [1, 1]
+    plot = tmp_path / "w.svg"
+    assert run("why", *LM, "--head", "2.3", "--plot", plot, stdin=lines.encode()).status == 0
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["w-0.svg", "w-1.svg"]

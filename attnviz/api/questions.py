@@ -37,7 +37,7 @@ from attnviz.runs.changes import (
 )
 from attnviz.runs.inputs import TextInput, given_texts
 from attnviz.runs.pipeline import Result
-from attnviz.runs.why import Why, check_many, is_picture, report_weights, report_why, report_wiring
+from attnviz.runs.why import Why, is_picture, report_weights, report_why, report_wiring
 from attnviz.storage.saved_maps import read_effects
 from attnviz.storage.texts import Text
 from attnviz.teach.lessons.teaching import lesson_data, teach
@@ -157,7 +157,6 @@ def why(
     """
     how, texts, kind = _read_written("why", text, target, input, options)
     asked = Why(head, link, against, mean, layers, how.choice.explain)
-    check_many(asked, several=texts.several)
     with collect("why", "why", how) as report:
         report_why(asked, texts, kind, how, report)
     return report.found

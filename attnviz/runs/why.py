@@ -80,6 +80,8 @@ class Why:
             clash = next((name for name in others if on and given[name] is not None), None)
             if clash is not None:
                 raise UsageError(f"{flag} and {clash} contradict each other: give one of them")
+        if self.mean and self.head is None:
+            raise UsageError("--mean explains one head: name it by --head L.H")
 
 
 def is_picture(name: str) -> bool:
@@ -266,14 +268,6 @@ def _layers_data(report: LayersReport) -> Data:
         about=dump_json(asdict(report.provenance)),
         notes=report.notes,
     )
-
-
-def check_many(asked: Why, *, several: bool) -> None:
-    """Refuse a link that is sought in many texts."""
-    if several and not (asked.mean or asked.layers):
-        raise UsageError("a link is of one text: --mean explains a head over many")
-    if asked.mean and asked.head is None:
-        raise UsageError("--mean explains one head: name it by --head L.H")
 
 
 def report_weights(top: int, options: Options, report: RunReport) -> None:

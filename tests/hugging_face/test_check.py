@@ -9,7 +9,7 @@ from transformers import CONFIG_MAPPING
 from attnviz.models.hugging_face.check import shrink_config
 from tests.invoke import attnviz
 
-ALL = ["rollout", "flow", "gradient", "effect", "norm"]
+ALL = ["rollout", "flow", "gradient", "effect", "logits", "norm"]
 
 
 def check(folder):

@@ -13,7 +13,7 @@ from attnviz.core.options import Options, opt
 from attnviz.core.registry import SourceKind
 from attnviz.models.open import check_origin
 from attnviz.runs.inputs import TextInput, texts_of, texts_or_pairs
-from attnviz.runs.why import Why, check_many, is_picture, report_weights, report_why, report_wiring
+from attnviz.runs.why import Why, is_picture, report_weights, report_why, report_wiring
 
 
 @with_options(
@@ -64,7 +64,6 @@ def why(
     """
     asked = Why(head, link, against, mean, layers, options.choice.explain)
     texts, kind, options = _read_arguments(text, target, input_file, options)
-    check_many(asked, several=texts.several)
     with Report(options, "why", pictures={"plot": plot}, many=texts.several and not mean) as report:
         report_why(asked, texts, kind, options, report)
     raise typer.Exit(report.status)
