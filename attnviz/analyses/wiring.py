@@ -71,7 +71,9 @@ def wires_of(text: WrittenText) -> dict[Pair, float]:
     """How far each head moves without each earlier one, by head, side and writer."""
     heads = {n: one for n, one in enumerate(text.writers) if one.kind == "head"}
     found: dict[Pair, float] = {}
-    for item in text.attention.maps:
+    maps = text.attention.maps
+    order = {(item.stream, layer): n for item in maps for n, layer in enumerate(item.layers)}
+    for item in maps:
         for layer in item.layers:
             places = [HeadAt(item.stream, layer, head) for head in range(len(item.heads))]
             sides = stack_sides(text, places)
@@ -79,8 +81,12 @@ def wires_of(text: WrittenText) -> dict[Pair, float]:
             scores = score_of(sides).astype(np.float32)
             weights = weigh(sides, scores)
             # Another stream's heads may come before any layer; in its own only earlier ones do.
-            before = [n for n, one in heads.items()
-                      if one.stream != item.stream or int(one.layer) < int(layer)]  # fmt: skip
+            place = order[item.stream, layer]
+            before = [
+                n
+                for n, one in heads.items()
+                if one.stream != item.stream or order[one.stream, one.layer] < place
+            ]
             for side in SIDES:
                 parts = text.parts(item.stream, layer, side, before)
                 for number, part in zip(before, parts, strict=True):

@@ -216,3 +216,12 @@ def test_logits_as_transformer_lens_attributes_them():
     parts = text.logit_parts(row, choice)
     own = [n for n, writer in enumerate(text.writers) if writer.kind == "head"]
     np.testing.assert_allclose(parts[own], expected, atol=1e-5)
+
+
+def test_layers_that_share_a_module_keep_their_numbers():
+    """ALBERT runs one module for all layers: what each run wrote is its own."""
+    text = written("albert")
+    names = [one.name for one in text.writers if one.kind == "feed-forward"]
+    layers = text.attention.main.layers
+    assert len(layers) > 1
+    assert names == [f"feed-forward {layer}" for layer in layers]

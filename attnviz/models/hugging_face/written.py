@@ -422,7 +422,8 @@ class RecordedText:
         of_call = {n: place for place, n in self._calls.items()}
         main = self.attention.main.stream
         writers, first = [Writer("bias", main)], list[int]()
-        numbers = dict[Writer, int]()
+        numbers, layer, calls = dict[Writer, int](), "", self.recording.calls
+        shared = len({one.path for one in calls}) < len(calls)  # ALBERT has one module for all
         for leaf in self.recording.leaves:
             if leaf.call is not None and leaf.call in of_call:
                 stream, layer = of_call[leaf.call]
@@ -432,8 +433,9 @@ class RecordedText:
                 continue
             sides = [one for one in self.asked.encoded.axes if one != "cross"]
             side = match_stream(stream_of(leaf.layer), sides) if len(sides) > 1 else main
-            layer = next((p for p in reversed(leaf.layer.split(".")) if p.isdigit()), "")
-            writer = Writer(leaf.kind, side or main, layer)
+            digits = (part for part in reversed(leaf.layer.split(".")) if part.isdigit())
+            number = layer if shared and leaf.layer else next(digits, "")
+            writer = Writer(leaf.kind, side or main, number)
             if writer not in numbers:
                 numbers[writer] = len(writers)
                 writers.append(writer)
