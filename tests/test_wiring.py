@@ -18,6 +18,7 @@ from attnviz.core.query import Query
 from attnviz.models.open import open_source
 from attnviz.models.pocket.translator import load_pocket
 from attnviz.models.pocket_lm.language_model import load_pocket_lm
+from attnviz.runs.many_texts import AttendChunk
 from tests.invoke import attnviz as run
 from tests.test_why import TEXT, induction
 
@@ -122,6 +123,43 @@ def test_texts_give_means_with_intervals():
     ]
     assert one.moved == pytest.approx(np.mean(values))
     assert one.interval[0] <= one.moved <= one.interval[1]
+
+
+def test_a_corpus_has_the_means_and_intervals_of_its_texts_whoever_works(tmp_path, monkeypatch):
+    """The corpus in shards, merged and saved, against all texts at once."""
+    monkeypatch.setattr(AttendChunk, "size", 2)
+    file = tmp_path / "texts.txt"
+    file.write_text("\n".join([TEXT, *[line for line in SENTENCES if line][:4]]))
+    options = ("corpus", file, "--wiring", *LM)
+    one, two = (run(*options, "--workers", n, "-f", "json") for n in (1, 2))
+    assert one.out == two.out
+    found = {
+        (w["head"]["layer"], w["head"]["head"], w["side"], *w["writer"].values()): w
+        for w in one.json()["wires"]
+    }
+    expected = attnviz.wiring(input=str(file), model="pocket-lm").value
+    assert len(found) == len(expected.wires)
+    for wire in expected.wires:
+        at, by = wire.head, wire.writer
+        own = found[at.layer, at.head, wire.side, by.stream, by.layer, by.head]
+        assert own["moved"] == pytest.approx(wire.moved, rel=1e-12)
+        assert own["interval"] == pytest.approx(wire.interval, rel=1e-9, abs=1e-12)
+    table = run(*options, "--head", "2.3", "--top", 2)
+    assert "2.3 " in table.text
+    assert "and 28 more" in table.text  # ten earlier heads on three sides
+    assert "mean" not in run(*options, "-f", "tsv").rows[0]
+    clash = run(*options, "--show", "pairs")
+    assert "--wiring and --show contradict each other" in clash.mistake
+
+
+def test_copying_is_a_measure_of_heads():
+    heads = run("heads", TEXT, *LM, "--writes", "--sort", "copying", "-f", "json").json()["heads"]
+    weights = {one.at: circuit_of(one).copying for one in load_pocket_lm().head_weights()[0]}
+    assert [one["values"]["copying"] for one in heads] == sorted(
+        (pytest.approx(value, abs=1e-4) for value in weights.values()),
+        key=lambda one: -one.expected,
+    )
+    assert "needs attnviz heads --writes" in run("heads", TEXT, "--sort", "copying").mistake
 
 
 def test_a_picture_has_a_dot_a_head_and_lines_in_three_colours(tmp_path):

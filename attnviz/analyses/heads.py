@@ -15,7 +15,7 @@ from attnviz.analyses.measures.shares import sink_fractions
 from attnviz.analyses.view import describe_run
 from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.core.errors import UsageError, choose
-from attnviz.core.measures import EFFECT, HeadMeasure, HeadReport, HeadRow, Meaning, Role
+from attnviz.core.measures import COPYING, EFFECT, HeadMeasure, HeadReport, HeadRow, Meaning, Role
 from attnviz.core.notices import merge_notices, notify
 from attnviz.core.plugins import INTERRUPTIONS, error_line
 from attnviz.core.registry import MEASURES, Measure
@@ -26,9 +26,13 @@ CLEAR = 0.5
 """A role is named from half of the way on between uniform attention (0) and nothing else (1)."""
 
 ROLES = tuple(name for name, entry in MEASURES.items() if entry.role)
-ORDERS = ("role", "layer", *MEASURES, EFFECT)
+ORDERS = ("role", "layer", *MEASURES, EFFECT, COPYING)
 """What heads can be sorted by: their clearest role, their place in the model, or a measure."""
-SHORT = {EFFECT: "eff", **{name: entry.short for name, entry in MEASURES.items()}}
+SHORT = {
+    EFFECT: "eff",
+    COPYING: "copy",
+    **{name: entry.short for name, entry in MEASURES.items()},
+}
 """The headings of measures in narrow tables."""
 
 
@@ -145,10 +149,25 @@ class HeadStudy:
         for place, item in enumerate(maps[: len(self._streams)]):
             self._add(place, item, measure_heads(item, repeated=True))
 
+    def add_copying(self, copying: Mapping[tuple[str, str, int], float]) -> None:
+        """Add what the weights of heads say, by stream, layer and head."""
+        for place, stream in enumerate(self._streams):
+            values = np.full((len(stream.layers), len(stream.heads)), np.nan)
+            for at in np.ndindex(values.shape):
+                name = stream.stream, stream.layers[at[0]], int(stream.heads[at[1]])
+                values[at] = copying.get(name, math.nan)
+            if np.isfinite(values).any():
+                ends = ("it lowers the token that it looks at", "it raises it")
+                even = np.full(values.shape, np.nan)
+                self._keep(place, {COPYING: HeadMeasure(COPYING, "share", *ends, values, even)})
+
     def _add(self, place: int, item: AttentionMap, measures: dict[str, HeadMeasure]) -> None:
         if place == len(self._streams):
             own = (item.stream, item.layers, item.heads)
             self._streams.append(_Stream(*own, resting_places(item)))
+        self._keep(place, measures)
+
+    def _keep(self, place: int, measures: dict[str, HeadMeasure]) -> None:
         self._streams[place].add(measures.values())
         for name, measure in measures.items():
             self._meanings[name] = measure

@@ -8,12 +8,13 @@ runs the model again for each pair.)
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnviz.analyses.measures.intervals import means_over
+from attnviz.analyses.measures.intervals import Moments, means_of, merge_moments, moments_of
 from attnviz.analyses.view import describe_run
 from attnviz.analyses.why import clear_roles, score_of, weigh
 from attnviz.core.effects import HeadAt
@@ -101,13 +102,71 @@ def wires_of(text: WrittenText) -> dict[Pair, float]:
     return found
 
 
+class WireSums:
+    """How far heads move, summed over texts; each text counts the same.
+
+    Attributes:
+        sums: moments, an entry for each pair in the order of `pairs`.
+    """
+
+    def __init__(self) -> None:
+        self.pairs: dict[Pair, int] = {}
+        self.sums: Moments = moments_of(np.empty((0, 0)))
+
+    def add(self, moved: Mapping[Pair, float]) -> None:
+        """Add one text."""
+        one = WireSums()
+        one.pairs = {pair: place for place, pair in enumerate(moved)}
+        one.sums = moments_of(np.array([list(moved.values())]))
+        self.merge(one)
+
+    def merge(self, other: WireSums) -> None:
+        """Add the sums of the next texts."""
+        for pair in other.pairs:
+            self.pairs.setdefault(pair, len(self.pairs))
+        # A text may lack a pair, as where a head writes nothing: nothing is added to it then.
+        places = np.array([self.pairs[pair] for pair in other.pairs], dtype=np.intp)
+        there = moments_of(np.empty((0, len(self.pairs))))
+        for name, array in there.items():
+            array[places] = other.sums[name]
+            self.sums[name] = np.pad(self.sums[name], (0, len(array) - len(self.sums[name])))
+        merge_moments(self.sums, there)
+
+    def names(self) -> list[list[str | int]]:
+        """The pairs for JSON."""
+        return [[*astuple(head), side, *astuple(writer)] for head, side, writer in self.pairs]
+
+    @classmethod
+    def from_names(
+        cls, names: Sequence[Sequence[Any]], sums: Mapping[str, NDArray[Any]]
+    ) -> WireSums:
+        """Sums from `names` and their arrays."""
+        found = cls()
+        for place, one in enumerate(names):
+            found.pairs[HeadAt(*one[:3]), one[3], HeadAt(*one[4:])] = place
+        found.sums = {name: sums[name] for name in found.sums}
+        return found
+
+    def wires(self) -> tuple[Wire, ...]:
+        """Every pair, the strongest first, with 95 % intervals over several texts."""
+        count, *numbers = means_of(self.sums)
+        found = []
+        for (head, side, writer), texts, mean, low, high in zip(
+            self.pairs, count.tolist(), *(one.tolist() for one in numbers), strict=True
+        ):
+            # An interval can reach beyond what can be: no share is below 0.
+            ends = (max(low, 0.0), high) if texts > 1 else None
+            found.append(Wire(head, side, writer, mean, ends))
+        return tuple(sorted(found, key=lambda one: -one.moved))
+
+
 class WiringStudy:
     """The wiring over texts, each of which counts the same."""
 
     def __init__(self) -> None:
         self.texts = 0
         self.first: Attention | None = None
-        self._moved: dict[Pair, list[float]] = defaultdict(list)
+        self._sums = WireSums()
         self._roles: dict[HeadAt, dict[str, list[Role]]] = defaultdict(lambda: defaultdict(list))
         self._notes: tuple[str, ...] = ()
 
@@ -116,19 +175,13 @@ class WiringStudy:
         self.first = self.first or text.attention
         self.texts += 1
         self._notes = merge_notices((*self._notes, *text.attention.provenance.notes))
-        for pair, moved in wires_of(text).items():
-            self._moved[pair].append(moved)
+        self._sums.add(wires_of(text))
         for at, role in clear_roles(text.attention).items():
             self._roles[at][role.name].append(role)
 
     def report(self) -> WiringReport:
         """Every pair, the strongest first, with 95 % intervals over several texts."""
         assert self.first is not None
-        wires = []
-        for (head, side, writer), moved in self._moved.items():
-            _, mean, low, high = means_over(np.array(moved))
-            ends = (float(low), float(high)) if self.texts > 1 else None
-            wires.append(Wire(head, side, writer, float(mean), ends))
         attention = self.first
         many = f" · mean over {self.texts} texts" if self.texts > 1 else ""
         roles = {}
@@ -138,7 +191,7 @@ class WiringStudy:
                 roles[at] = max(often, key=lambda one: one.share)
         return WiringReport(
             caption=f"{describe_run(attention, attention.main)}{many}",
-            wires=tuple(sorted(wires, key=lambda one: -one.moved)),
+            wires=self._sums.wires(),
             heads=tuple(
                 HeadAt(item.stream, layer, head)
                 for item in attention.maps
@@ -197,6 +250,12 @@ def circuit_of(head: HeadWeights) -> HeadCircuit:
         )
     )
     return HeadCircuit(head.at, copying, tuple(scores.tolist()), tuple(outputs.tolist()))
+
+
+def copying_of(heads: Sequence[HeadWeights]) -> dict[tuple[str, str, int], float]:
+    """How far the weights of each head copy, by stream, layer and head; of those that can."""
+    found = {one.head: one.copying for one in map(circuit_of, heads)}
+    return {(at.stream, at.layer, at.head): n for at, n in found.items() if n is not None}
 
 
 def random_composition(shape: tuple[int, ...], draws: int = 8) -> float:

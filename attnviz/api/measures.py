@@ -75,7 +75,7 @@ def heads(
         sort: "role" (the clearest first), "layer", or a measure (the largest first).
         effect: switch off each head by itself, and measure what log p of the output loses.
         by: what a head that is off puts out instead.
-        writes: find the tokens that each head argues for most.
+        writes: find the tokens that each head argues for most, and how far its weights copy.
         similar: which heads look alike instead.
         options: those of `attnviz heads`, by name.
 
@@ -127,6 +127,7 @@ def corpus(
     prune_curve: bool = False,
     atlas: bool = False,
     checkpoint: Path | None = None,
+    wiring: bool = False,
     **options: Unpack[CorpusOptions],
 ) -> Findings:
     """What each head does over a whole corpus, with intervals.
@@ -143,6 +144,7 @@ def corpus(
         frequencies: a file of words and counts; None: words are as frequent as in the texts.
         prune_curve: also draw the loss while heads are switched off one after another.
         atlas: also make a page with texts in which a head attends strongly, usually and weakly.
+        wiring: find which heads read which heads instead, `top` pairs in a table.
         checkpoint: a file beside which the state is kept: the same call after an interruption
             continues from there.
         options: those of `attnviz corpus`, by name.
@@ -162,6 +164,7 @@ def corpus(
         frequencies=frequencies,
         curve=prune_curve,
         samples=atlas,
+        wiring=wiring,
     )
     how = read_options(options)
     given = _corpus_of(file, more, how, pairs=cross)

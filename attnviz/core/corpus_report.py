@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from attnviz.core.attention_map import Provenance
     from attnviz.core.effects import PruneCurve
     from attnviz.core.measures import HeadRow, Meaning
+    from attnviz.core.writers import WiringReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +156,7 @@ class CorpusReport:
         interval: the kind of intervals, in words.
         fewest: occurrences of a pair of words below which it is left out.
         curve: the loss while heads are switched off, if requested.
+        wiring: which heads read which heads, if requested.
         notes: notes on texts (cut, left out, …).
         things: "texts" or "pictures".
     """
@@ -167,5 +169,6 @@ class CorpusReport:
     fewest: int
     provenance: Provenance
     curve: PruneCurve | None = None
+    wiring: WiringReport | None = None
     notes: tuple[str, ...] = ()
     things: str = "texts"

@@ -124,6 +124,10 @@ DISTRIBUTIONS = ("entropy", "relative-entropy", "span", "distance", "offset")
 
 EFFECT = "effect"
 """The measure that needs a model with predictions."""
+COPYING = "copying"
+"""The measure of a head's weights, without a text."""
+SIGNED = ("offset", EFFECT, COPYING)
+"""Measures that can be below 0."""
 
 
 def about_effects(provenance: Provenance) -> str:

@@ -25,11 +25,15 @@ from attnviz.analyses.corpus.report import orders_of, report_of
 from attnviz.analyses.corpus.words import PATCHES, Vocabulary, WordCounts, vocabulary_of
 from attnviz.analyses.heads import check_order
 from attnviz.analyses.masks import without_implied
+from attnviz.analyses.wiring import Pair, wires_of
+from attnviz.core.attention_map import Attention
 from attnviz.core.corpus_report import CorpusReport
+from attnviz.core.effects import HeadAt
 from attnviz.core.errors import AttnvizError, InputError, OutputError, UsageError, is_number
 from attnviz.core.notices import join_notices, kind_of, notify
 from attnviz.core.options import Options
 from attnviz.core.registry import Command
+from attnviz.models.lens import written_of
 from attnviz.models.open import check_origin, check_vision
 from attnviz.renderers.reports import Data
 from attnviz.runs.engines.shards import Engine
@@ -46,7 +50,7 @@ from attnviz.runs.journal import (
 )
 from attnviz.runs.many_texts import AttendChunk, Chunk, Record, chunk_name, engine_for, with_shards
 from attnviz.runs.pictures import thumbnails
-from attnviz.runs.pipeline import check_choice
+from attnviz.runs.pipeline import check_choice, query_of
 from attnviz.runs.reporting import RunReport, reject_of
 from attnviz.storage.archive import DAMAGE
 from attnviz.storage.documents import dump_json
@@ -55,6 +59,8 @@ from attnviz.storage.texts import CHUNK_SIZE, Text, chunks
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from attnviz.renderers import Display
 
 SECONDS = 2.0
 """Between two journals at least."""
@@ -81,6 +87,7 @@ class ShardTask:
     attend: AttendChunk
     vocabulary: Vocabulary
     samples: bool = False
+    wiring: bool = False
 
     def empty(self) -> Aggregates:
         """Aggregates of no text, to merge others into."""
@@ -99,12 +106,26 @@ class ShardTask:
                 continue
             shares = without_implied(result)
             try:
+                moved = self._wires_of(record, shares) if self.wiring else {}
                 aggregates.add(shares, number)
+                aggregates.wires.add(moved)
                 notes.update(shares.provenance.notes)
             except InputError as error:
-                failures.append((record, InputError(f"{record.where}: {error}")))
+                failures.append((record, type(error)(f"{record.where}: {error}")))
         aggregates.failed = len(failures)
         return ShardResult(aggregates, failures, notes)
+
+    def _wires_of(self, record: Record, attention: Attention) -> dict[Pair, float]:
+        """How far the heads that are shown move without each earlier one."""
+        assert isinstance(record, Text)
+        written = written_of(self.attend.open(), query_of(record, self.attend.command))
+        shown = {
+            HeadAt(item.stream, layer, int(head))
+            for item in attention.maps
+            for layer in item.layers
+            for head in item.heads
+        }
+        return {pair: moved for pair, moved in wires_of(written).items() if pair[0] in shown}
 
 
 @dataclass
@@ -187,6 +208,7 @@ class CorpusJournal(RunJournal):
 
 SHOWS = ("measures", "positions", "classes", "pairs", "links")
 """What tables and rows may hold."""
+SHOWN_WIRES = 20
 PICTURES = 32
 """Pictures in a chunk: each takes as long as many sentences."""
 
@@ -199,6 +221,7 @@ class CorpusRequest:
         overview: every head is drawn, which takes texts.
         curve: heads are switched off one after another.
         samples: texts are kept in which a head attends strongly, usually and weakly.
+        wiring: it is measured which heads read which heads, and shown instead of `show`.
     """
 
     cross: bool = False
@@ -211,12 +234,15 @@ class CorpusRequest:
     overview: bool = False
     curve: bool = False
     samples: bool = False
+    wiring: bool = False
 
     def __post_init__(self) -> None:
         check_order(self.order, None)
         check_effect(self.order, self.by, effect=self.effect)
         if self.curve and not self.effect:
             raise UsageError("--prune-curve switches heads off by their effects: add --effect")
+        if self.wiring and self.show != "measures":
+            raise UsageError("--wiring and --show contradict each other: give one of them")
 
     def command(self, given: TextInput) -> Command:
         """The command whose models can read the corpus."""
@@ -231,6 +257,7 @@ class CorpusRequest:
             texts_only = {
                 "--cross": self.cross,
                 "--effect": self.effect,
+                "--wiring": self.wiring,
                 "--frequencies": self.frequencies,
                 "--overview": self.overview,
                 "--show pairs": self.show == "pairs",
@@ -249,6 +276,8 @@ class CorpusRequest:
             found["--effect"] = self.by
         if self.samples:
             found["--atlas"] = "given"
+        if self.wiring:
+            found["--wiring"] = "given"
         if self.frequencies is not None:
             found["the checksum of --frequencies"] = checksum_of(read_bytes(self.frequencies))
         if given.pictures:
@@ -271,7 +300,10 @@ def report_corpus(
     vocabulary, texts, total = _read(asked, given)
     what = options.origin, options.choice, asked.command(given), options.many.batch_size
     attend = EffectChunk(*what, asked.by) if asked.effect else AttendChunk(*what)
-    task, kept = ShardTask(attend, vocabulary, samples=asked.samples), list[Record]()
+    task, kept = (
+        ShardTask(attend, vocabulary, samples=asked.samples, wiring=asked.wiring),
+        list[Record](),
+    )
     state = CorpusState(task.empty())
     if journal is not None:
         old = journal.resume(journal.read(), report.say, resume=options.many.resume)
@@ -427,6 +459,7 @@ def read_frequencies(path: Path) -> Vocabulary:
 def _corpus_data(report: CorpusReport, asked: CorpusRequest) -> Data:
     from attnviz.renderers.data import corpus_data as data
     from attnviz.renderers.text.corpus_table import corpus_table
+    from attnviz.renderers.text.why_table import wiring_table, wiring_tsv
 
     streams = (replace(stream, rows=stream.rows[: asked.top]) for stream in report.streams)
     first = replace(report, streams=tuple(streams))
@@ -447,9 +480,16 @@ def _corpus_data(report: CorpusReport, asked: CorpusRequest) -> Data:
 
         return atlas_page(report, command, thumbnails(report))
 
+    wiring = report.wiring
+
+    def table(display: Display) -> str:
+        if wiring is None:
+            return corpus_table(first, asked.show, display)
+        return wiring_table(wiring, asked.top or SHOWN_WIRES, display)
+
     return Data(
-        text=lambda display: corpus_table(first, asked.show, display),
-        rows=lambda: data.corpus_tsv(first, asked.show),
+        text=table,
+        rows=lambda: wiring_tsv(wiring) if wiring else data.corpus_tsv(first, asked.show),
         document=lambda: data.corpus_json(report),
         arrays=lambda: data.corpus_npz(report),
         figures={"overview": overview} | ({"prune_curve": curve} if report.curve else {}),

@@ -21,6 +21,7 @@ from attnviz.analyses.masks import without_implied
 from attnviz.analyses.similarity import SimilarityStudy
 from attnviz.analyses.treebank import TreebankStudy
 from attnviz.analyses.why import ArgumentStudy
+from attnviz.analyses.wiring import copying_of
 from attnviz.core.corpus_report import CorpusReport
 from attnviz.core.effects import (
     HOW,
@@ -32,10 +33,10 @@ from attnviz.core.effects import (
     log_probabilities,
 )
 from attnviz.core.errors import AttnvizError, InputError, UsageError
-from attnviz.core.measures import EFFECT, about_effects
+from attnviz.core.measures import COPYING, EFFECT, about_effects
 from attnviz.core.options import Options
 from attnviz.core.registry import Command
-from attnviz.models import Source
+from attnviz.models import Source, SupportsWriters
 from attnviz.models.lens import open_experiment, written_of
 from attnviz.models.open import brings_tokens, check_origin, open_source
 from attnviz.renderers.reports import Data, data_of
@@ -234,7 +235,7 @@ class HeadsRequest:
         repeat: measure a second run over repeated random words, which induction needs.
         similar: report which heads look alike instead.
         compares: measure which heads look alike, for a report or a picture.
-        writes: find the tokens that each head argues for most.
+        writes: find the tokens that each head argues for most, and how far its weights copy.
     """
 
     cross: bool = False
@@ -249,7 +250,7 @@ class HeadsRequest:
 
     def __post_init__(self) -> None:
         check_order(self.order, self.role)
-        check_effect(self.order, self.by, effect=self.effect)
+        check_effect(self.order, self.by, effect=self.effect, writes=self.writes)
         if self.similar and (self.role is not None or self.order != "role"):
             clash = "--sort" if self.role is None else "--role"
             raise UsageError(f"--similar compares all heads with one another: leave {clash} out")
@@ -260,8 +261,10 @@ class HeadsRequest:
         return "cross" if self.cross else "self"
 
 
-def check_effect(order: str, by: Instead, *, effect: bool) -> None:
-    """Refuse what only effects know where they are not asked for."""
+def check_effect(order: str, by: Instead, *, effect: bool, writes: bool = False) -> None:
+    """Refuse what only effects, or what heads write, can tell where it is not asked for."""
+    if order == COPYING and not writes:
+        raise UsageError("--sort copying needs attnviz heads --writes")
     if not effect and (order == EFFECT or by != "zero"):
         raise UsageError(f"{'--sort effect' if order == EFFECT else '--by'} needs --effect")
 
@@ -313,7 +316,7 @@ def report_heads(
     if study.texts:
         if asked.role is not None and not study.report(asked.order, asked.role).rows:
             report.say(f"no head has the role '{asked.role}'")
-        report.add(_measures_data(study, similarity, asked, arguments))
+        report.add(_measures_data(study, similarity, asked, arguments, source))
     report.finish(f"{study.texts} text{'s' if study.texts != 1 else ''}")
 
 
@@ -335,8 +338,14 @@ def _add_repeated(source: Source, study: HeadStudy, report: RunReport, options: 
 
 
 def _measures_data(
-    study: HeadStudy, similarity: SimilarityStudy, asked: HeadsRequest, arguments: ArgumentStudy
+    study: HeadStudy,
+    similarity: SimilarityStudy,
+    asked: HeadsRequest,
+    arguments: ArgumentStudy,
+    source: Source | None,
 ) -> Data:
+    if isinstance(source, SupportsWriters):
+        study.add_copying(copying_of(source.head_weights()[0]))
     found = study.report(asked.order, asked.role)
     if asked.writes:
         at = [HeadAt(row.stream, row.layer, int(row.head)) for row in found.rows]

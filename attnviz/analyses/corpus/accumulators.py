@@ -24,11 +24,13 @@ from attnviz.analyses.corpus.samples import (
 from attnviz.analyses.corpus.words import Vocabulary, classes_of, in_words, read_axis
 from attnviz.analyses.heads import measure_heads, resting_places
 from attnviz.analyses.masks import MeasuredMap, check_measurable
+from attnviz.analyses.measures.intervals import merge_moments, moments_of
 from attnviz.analyses.view import describe_run
+from attnviz.analyses.wiring import WireSums
 from attnviz.core.attention_map import DECISION, PROBABILITIES, Attention, AttentionMap
 from attnviz.storage.documents import dump_json, parse_json
 
-SCHEMA = 7  # of a saved state: a run does not continue one of another schema
+SCHEMA = 8  # of a saved state: a run does not continue one of another schema
 INDEX = "corpus"
 StreamName = tuple[str, tuple[str, ...], tuple[str, ...]]
 """The names of a stream, of its layers and of its heads."""
@@ -52,6 +54,7 @@ class Aggregates:
 
     def __init__(self, vocabulary: Vocabulary, *, samples: bool = False) -> None:
         self.vocabulary, self.samples = vocabulary, samples
+        self.wires = WireSums()
         self.texts = self.failed = 0
         self.first: dict[str, Any] | None = None
         self.streams: dict[StreamName, StreamAccumulator] = {}
@@ -78,6 +81,7 @@ class Aggregates:
         self.texts += other.texts
         self.failed += other.failed
         self.first = self.first or other.first
+        self.wires.merge(other.wires)
         for name, tally in other.streams.items():
             self._stream(name).merge(tally)
 
@@ -95,9 +99,11 @@ class Aggregates:
             "failed": self.failed,
             "samples": self.samples,
             "first": self.first,
+            "wires": self.wires.names(),
             "streams": [tally.document() for tally in streams],
         }
         arrays = {INDEX: np.array(dump_json(document))}
+        arrays |= {f"wires/{name}": array for name, array in self.wires.sums.items()}
         for place, tally in enumerate(streams):
             arrays |= {f"{place}/{name}": array for name, array in tally.arrays().items()}
         return arrays
@@ -111,21 +117,21 @@ class Aggregates:
         found = cls(vocabulary, samples=document["samples"])
         found.texts, found.failed = document["texts"], document["failed"]
         found.first = document["first"]
+        found.wires = WireSums.from_names(document["wires"], _members(arrays, "wires/"))
         for place, stream in enumerate(document["streams"]):
             name = stream["stream"], tuple(stream["layers"]), tuple(stream["heads"])
-            start = f"{place}/"
-            found._stream(name).restore(
-                stream,
-                {
-                    member.removeprefix(start): array
-                    for member, array in arrays.items()
-                    if member.startswith(start)
-                },
-            )
+            found._stream(name).restore(stream, _members(arrays, f"{place}/"))
         return found
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Aggregates.from_arrays, (self.to_arrays(), self.vocabulary)
+
+
+def _members(arrays: Arrays, start: str) -> dict[str, NDArray[Any]]:
+    """The arrays whose names begin so, by the rest of their names."""
+    return {
+        name.removeprefix(start): array for name, array in arrays.items() if name.startswith(start)
+    }
 
 
 class StreamAccumulator:
@@ -246,33 +252,8 @@ class StreamSums:
         if not self._waiting:
             return
         figures, self._waiting = np.stack(self._waiting), []
-        known = np.isfinite(figures)
-        count, total = known.sum(axis=0), np.where(known, figures, 0.0).sum(axis=0)
-        values = figures[:, ROWS["value"]]
-        apart = values - (total / np.maximum(count, 1))[ROWS["value"]]
-        apart = np.where(known[:, ROWS["value"]], apart, 0.0)
-        powers = {"spread": (apart**2).sum(axis=0), "skew": (apart**3).sum(axis=0)}
-        self.merge({"count": count, "total": total, **powers})
+        self.merge(moments_of(figures, ROWS["value"]))
 
     def merge(self, others: Arrays) -> None:
-        """Add the sums of other texts.
-
-        Spreads follow Chan, Golub and LeVeque (1979, Updating formulae and a pairwise algorithm for
-        computing sample variances), cubes follow Pébay (2008, Formulas for robust, one-pass
-        parallel computation of covariances and moments).
-        """
-        # Sums of plain squares would be shorter, but lose digits when they are subtracted.
-        parts = (self.sums, others)
-        here, there = (sums["count"][ROWS["value"]].astype(np.float64) for sums in parts)
-        means = [
-            sums["total"][ROWS["value"]] / np.maximum(count, 1)
-            for sums, count in zip(parts, (here, there), strict=True)
-        ]
-        apart, both = means[1] - means[0], np.maximum(here + there, 1)
-        between = apart**2 * (here * there / both)
-        leaning = between * apart * ((here - there) / both)
-        leaning += 3 * apart * ((here * others["spread"] - there * self.sums["spread"]) / both)
-        for name, array in self.sums.items():
-            array += others[name]
-        self.sums["spread"] += between
-        self.sums["skew"] += leaning
+        """Add the sums of other texts."""
+        merge_moments(self.sums, others, ROWS["value"])

@@ -1,6 +1,6 @@
 """The report on a corpus: means, deviations, intervals, shares and examples from its sums."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +15,8 @@ from attnviz.analyses.heads import BY_LARGEST, SHORT, in_order, largest, rows_of
 from attnviz.analyses.measures.intervals import LEVEL, intervals
 from attnviz.core.corpus_report import CorpusReport, Pair, StreamReport, TopExample
 from attnviz.core.effects import HeadAt
-from attnviz.core.measures import EFFECT, Meaning
+from attnviz.core.measures import SIGNED, Meaning, Role
+from attnviz.core.writers import WiringReport
 
 SHOWN = 10
 FEWEST = 5
@@ -30,16 +31,47 @@ def report_of(aggregates: Aggregates, order: str = "role") -> CorpusReport:
 
     provenance = fit_provenance(first["provenance"], "the document")
     things = "pictures" if aggregates.vocabulary.pictures else "texts"
+    streams = tuple(_stream_report(tally, order) for tally in aggregates.streams.values())
+    provenance = replace(provenance, notes=())
+    wiring = None
+    if aggregates.wires.pairs:
+        wiring = WiringReport(
+            f"{first['caption']} · mean over {aggregates.texts} texts",
+            aggregates.wires.wires(),
+            *_heads_and_roles(streams),
+            texts=aggregates.texts,
+            notes=(),
+            provenance=provenance,
+        )
     return CorpusReport(
         caption=first["caption"],
-        streams=tuple(_stream_report(tally, order) for tally in aggregates.streams.values()),
+        streams=streams,
         texts=aggregates.texts,
         failed=aggregates.failed,
         interval=f"{LEVEL:.0%} interval of the mean (Hall's transformed t, {things} as units)",
         fewest=FEWEST,
-        provenance=replace(provenance, notes=()),
+        provenance=provenance,
+        wiring=wiring,
         things=things,
     )
+
+
+def _heads_and_roles(
+    streams: Sequence[StreamReport],
+) -> tuple[tuple[HeadAt, ...], dict[HeadAt, Role]]:
+    """Every head in the model's order, and the clearest role of each that has one."""
+    roles = {
+        HeadAt(stream.stream, row.layer, int(row.head)): row.roles
+        for stream in streams
+        for row in stream.rows
+    }
+    heads = tuple(
+        HeadAt(stream.stream, layer, int(head))
+        for stream in streams
+        for layer in stream.layers
+        for head in stream.heads
+    )
+    return heads, {at: found[0] for at, found in roles.items() if found}
 
 
 def orders_of(aggregates: Aggregates, *, half: bool) -> tuple[dict[str, tuple[HeadAt, ...]], int]:
@@ -86,7 +118,7 @@ def _stream_report(tally: StreamAccumulator, order: str) -> StreamReport:
     )
     # An interval can reach beyond the values that a measure can take: cut it there.
     for place, meaning in enumerate(measures):
-        if meaning.name not in ("offset", EFFECT):
+        if meaning.name not in SIGNED:
             np.maximum(low[place], 0.0, out=low[place])
         if meaning.unit == "share":
             np.minimum(high[place], meaning.top, out=high[place])

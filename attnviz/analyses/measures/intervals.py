@@ -1,4 +1,7 @@
-"""Intervals of means over texts, for skewed values."""
+"""Means over texts and their intervals, for skewed values."""
+
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +13,10 @@ _FEW = (12.706205, 4.302653, 3.182446, 2.776445)
 """The 97.5 % quantiles of Student's t with one to four degrees of freedom."""
 
 Numbers = NDArray[np.float64]
+Moments = dict[str, NDArray[Any]]
+"""The "count" of finite values, their "total", and the sums of squared ("spread") and cubed
+("skew") differences from their mean."""
+ALL = slice(None)
 
 
 def student(freedom: NDArray[np.int64]) -> Numbers:
@@ -62,8 +69,47 @@ def intervals(
 
 def means_over(values: Numbers) -> tuple[NDArray[np.int64], Numbers, Numbers, Numbers]:
     """Count, mean (NaN without values) and its interval of the finite values on the first axis."""
+    return means_of(moments_of(values))
+
+
+def means_of(
+    sums: Mapping[str, NDArray[Any]],
+) -> tuple[NDArray[np.int64], Numbers, Numbers, Numbers]:
+    """Count, mean (NaN without values) and its interval by moments."""
+    count = sums["count"]
+    mean = sums["total"] / np.where(count, count, np.nan)
+    return count, mean, *intervals(count, mean, sums["spread"], sums["skew"])
+
+
+def moments_of(values: Numbers, measured: slice = ALL) -> Moments:
+    """The moments of the finite values on the first axis; spreads of some of the rows only."""
     known = np.isfinite(values)
-    count = known.sum(axis=0)
-    mean = np.where(known, values, 0.0).sum(axis=0) / np.where(count, count, np.nan)
-    apart = np.where(known, values - mean, 0.0)
-    return count, mean, *intervals(count, mean, (apart**2).sum(axis=0), (apart**3).sum(axis=0))
+    count, total = known.sum(axis=0), np.where(known, values, 0.0).sum(axis=0)
+    apart = values[:, measured] - (total / np.maximum(count, 1))[measured]
+    apart = np.where(known[:, measured], apart, 0.0)
+    powers = {"spread": (apart**2).sum(axis=0), "skew": (apart**3).sum(axis=0)}
+    return {"count": count, "total": total, **powers}
+
+
+def merge_moments(sums: Moments, others: Mapping[str, NDArray[Any]], measured: slice = ALL) -> None:
+    """Add the moments of other texts to `sums`.
+
+    Spreads follow Chan, Golub and LeVeque (1979, Updating formulae and a pairwise algorithm for
+    computing sample variances), cubes follow Pébay (2008, Formulas for robust, one-pass parallel
+    computation of covariances and moments).
+    """
+    # Sums of plain squares would be shorter, but lose digits when they are subtracted.
+    parts = (sums, others)
+    here, there = (one["count"][measured].astype(np.float64) for one in parts)
+    means = [
+        one["total"][measured] / np.maximum(count, 1)
+        for one, count in zip(parts, (here, there), strict=True)
+    ]
+    apart, both = means[1] - means[0], np.maximum(here + there, 1)
+    between = apart**2 * (here * there / both)
+    leaning = between * apart * ((here - there) / both)
+    leaning += 3 * apart * ((here * others["spread"] - there * sums["spread"]) / both)
+    for name, array in sums.items():
+        array += others[name]
+    sums["spread"] += between
+    sums["skew"] += leaning

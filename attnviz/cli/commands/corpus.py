@@ -48,12 +48,18 @@ def corpus(
     effect: bool = WITH_EFFECT,
     by: Instead = BY,
     top: int | None = opt(
-        CHOICE, "--top N", "How many heads to list, in the order of --sort; by default all.", min=1
+        CHOICE,
+        "--top N",
+        "How many heads (with --wiring: pairs) to list; by default all heads, 20 pairs.",
+        min=1,
     ),
     frequencies: Path | None = rare(
         CHOICE,
         "--frequencies FILE",
         "How frequent words are: word, tab, count on each line. By default counted in the texts.",
+    ),
+    wiring: bool = opt(
+        CHOICE, "--wiring", "Show instead which heads read which heads, with intervals."
     ),
     overview: Path | None = opt(
         OUTPUT,
@@ -81,6 +87,8 @@ def corpus(
 
     attnviz corpus sample_inputs/sentences.txt --atlas atlas.html -f none
 
+    attnviz corpus sample_inputs/sentences.txt --wiring --model pocket-lm
+
     attnviz corpus ./my-pictures --model ./my-vit --atlas atlas.html -f none
 
     attnviz corpus sample_inputs/pairs.tsv --cross --effect --sort effect --prune-curve curve.png
@@ -96,6 +104,7 @@ def corpus(
         overview=overview is not None,
         curve=prune_curve is not None,
         samples=atlas is not None,
+        wiring=wiring,
     )
     given = corpus_input([file, *(more or ())], options.many, pairs=cross)
     asked.check(given, options)

@@ -101,7 +101,13 @@ SHOWS: dict[str, tuple[tuple[str, ...], Callable[[StreamReport], _Rows]]] = {
 def corpus_json(report: CorpusReport) -> str:
     """Everything, stream by stream and head by head, with the tables of `SHOWS` for each head."""
     streams = [_stream_document(stream) for stream in report.streams]
-    return dump_json({**_head(report), **_curve(report.curve), "streams": streams}) + "\n"
+    more = {**_curve(report.curve), **_wires(report)}
+    return dump_json({**_head(report), **more, "streams": streams}) + "\n"
+
+
+def _wires(report: CorpusReport) -> dict[str, Any]:
+    wiring = report.wiring
+    return {} if wiring is None else {"wires": [asdict(one) for one in wiring.wires]}
 
 
 def _curve(curve: PruneCurve | None) -> dict[str, Any]:
@@ -171,7 +177,8 @@ def corpus_npz(report: CorpusReport) -> bytes:
         document = {name: getattr(stream, name) for name in axes}
         document |= {name: [asdict(item) for item in getattr(stream, name)] for name in lists}
         streams.append(document)
-    return npz_bytes(**members, attnviz=np.array(dump_json({**_head(report), "streams": streams})))
+    about = dump_json({**_head(report), **_wires(report), "streams": streams})
+    return npz_bytes(**members, attnviz=np.array(about))
 
 
 def npz_bytes(**members: Any) -> bytes:

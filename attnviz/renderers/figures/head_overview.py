@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
-from attnviz.core.measures import EFFECT, HeadReport, HeadRow, Meaning, about_effects, mass_note
+from attnviz.core.measures import SIGNED, HeadReport, HeadRow, Meaning, about_effects, mass_note
 from attnviz.renderers.colors import (
     FAINT,
     INK,
@@ -173,7 +173,7 @@ def _draw_tile(
     canvas: Canvas, heads: _Heads, meaning: Meaning, at: tuple[int, int], cell: tuple[float, float]
 ) -> None:
     values = heads.values(meaning)
-    limits = (-1.0, 1.0) if meaning.name in ("offset", EFFECT) else (0.0, 1.0)
+    limits = (-1.0, 1.0) if meaning.name in SIGNED else (0.0, 1.0)
     colors = colors_of(np.nan_to_num(values / meaning.top).astype(np.float32), limits)
     colors[np.isnan(values)] = 255
     _draw_cells(canvas, colors, at, cell)

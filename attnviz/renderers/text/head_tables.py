@@ -11,6 +11,7 @@ from rich.text import Text
 
 from attnviz.core.errors import in_words
 from attnviz.core.measures import (
+    COPYING,
     DRIFT,
     EFFECT,
     HISTORY,
@@ -52,7 +53,7 @@ from attnviz.renderers.text.table import sparkline
 
 _ROLES = ("previous-token", "next-token", "self", "first-token", "special-token", "induction")
 _OTHERS = ("entropy", "distance", "same-token", "sink", "confidence", "punctuation", "duplicate")
-_FIRST = (EFFECT, "mass", "informative", *_ROLES, *_OTHERS)
+_FIRST = (EFFECT, COPYING, "mass", "informative", *_ROLES, *_OTHERS)
 """The columns that a narrow table keeps first."""
 
 

@@ -248,12 +248,14 @@ def wiring_table(report: WiringReport, top: int, show: Display) -> str:
     writers = [describe(one.writer) for one in wires]
     widths = [max([*map(cell_len, column), 0]) for column in (heads, writers)]
     most = max((one.moved for one in wires), default=1.0) or 1.0
+    ends = max((len("  .00 to .00") for one in wires if one.interval), default=0)
+    bar = max(min(BAR, show.width - sum(widths) - ends - 11), 0)
     for one, head, writer in zip(wires, heads, writers, strict=True):
         names = (set_cell_size(name, w) for name, w in zip((head, writer), widths, strict=True))
         line = Text("  ←  ".join(names) + f"  {two_digits(one.moved)}", no_wrap=True)
         if one.interval:
             line.append(" {} to {}".format(*map(two_digits, one.interval)), "dim")
-        eighths = round(one.moved / most * BAR * 8)
+        eighths = round(one.moved / most * bar * 8)
         line.append(
             f"  {'█' * (eighths // 8)}{EIGHTHS[eighths % 8].strip()}", WIRE_STYLES[one.side]
         )
