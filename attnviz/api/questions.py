@@ -25,7 +25,7 @@ from attnviz.core.attention_map import Attention
 from attnviz.core.effects import By, SavedEffects
 from attnviz.core.errors import UsageError, choose, in_short
 from attnviz.core.options import InMemoryMaps, Options
-from attnviz.core.registry import LESSONS, Command, SourceKind
+from attnviz.core.registry import LESSONS, Command
 from attnviz.models.open import check_origin
 from attnviz.runs.ablation import Ablation, check_reference, report_ablation, report_lenses
 from attnviz.runs.changes import (
@@ -35,11 +35,17 @@ from attnviz.runs.changes import (
     saved_effects,
     sides_of,
 )
-from attnviz.runs.inputs import TextInput, given_texts
+from attnviz.runs.inputs import TextInput
 from attnviz.runs.pipeline import Result
-from attnviz.runs.why import Why, is_picture, report_weights, report_why, report_wiring
+from attnviz.runs.why import (
+    Asked,
+    Why,
+    read_file_argument,
+    report_weights,
+    report_why,
+    report_wiring,
+)
 from attnviz.storage.saved_maps import read_effects
-from attnviz.storage.texts import Text
 from attnviz.teach.lessons.teaching import lesson_data, teach
 from attnviz.teach.steps.request import StepsRequest
 
@@ -201,10 +207,10 @@ def wiring(
 
 def _read_written(
     function: str, text: Any, target: str | None, file: str | None, options: Mapping[str, Any]
-) -> tuple[Options, TextInput, SourceKind]:
-    """The options, texts or a picture, and what reads them."""
-    if isinstance(text, str) and target is None and is_picture(text):
-        return read_options(options), given_texts(Text("0", text)), "picture"
+) -> tuple[Options, TextInput, Asked]:
+    """The options, texts or a file, and what reads them."""
+    if (found := read_file_argument(text, target)) and file is None:
+        return read_options(options), *found
     return _read_question(function, text, target, file, options)
 
 

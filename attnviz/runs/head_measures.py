@@ -34,6 +34,7 @@ from attnviz.core.effects import (
 )
 from attnviz.core.errors import AttnvizError, InputError, UsageError
 from attnviz.core.measures import COPYING, EFFECT, about_effects
+from attnviz.core.notices import notify
 from attnviz.core.options import Options
 from attnviz.core.registry import Command
 from attnviz.models import Source, SupportsWriters
@@ -345,7 +346,10 @@ def _measures_data(
     source: Source | None,
 ) -> Data:
     if isinstance(source, SupportsWriters):
-        study.add_copying(copying_of(source.head_weights()[0]))
+        try:
+            study.add_copying(copying_of(source.head_weights()[0]))
+        except UsageError:  # torch runs it
+            notify("copying is left out: it is known of models that numpy runs")
     found = study.report(asked.order, asked.role)
     if asked.writes:
         at = [HeadAt(row.stream, row.layer, int(row.head)) for row in found.rows]

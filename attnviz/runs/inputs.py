@@ -121,6 +121,7 @@ def _at_least_one(texts: Iterator[Text | BadText], name: str) -> Iterator[Text |
 
 
 PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp")
+RECORDINGS = (".wav", ".flac", ".ogg", ".mp3", ".m4a", ".opus")
 
 
 def pictures_in(files: Sequence[str]) -> tuple[list[Path], int]:

@@ -14,7 +14,7 @@ import numpy as np
 from attnviz.analyses.word_times import ENOUGH, Heads, TimingError, WordClock, timing_errors
 from attnviz.core.attention_map import Attention
 from attnviz.core.errors import UsageError
-from attnviz.core.options import Options, map_options
+from attnviz.core.options import Options, Origin, map_options
 from attnviz.core.query import Query
 from attnviz.core.registry import DataKind
 from attnviz.models import attend_query
@@ -65,10 +65,7 @@ class RecordingRequest:
 
     def check(self, options: Options) -> None:
         """Refuse what cannot be done before a model loads."""
-        if is_shipped(options.origin):
-            raise UsageError(
-                "a recording needs a speech model: --model ID_OR_FOLDER (Whisper, wav2vec 2.0, …)"
-            )
+        check_speech(options.origin)
         if not self.start < 1e6:
             raise UsageError(f"--start {self.start:g} is no second of a recording")
         check_choice(options.choice)
@@ -90,11 +87,27 @@ class RecordingRequest:
             check_text(self.text)
 
 
+def check_speech(origin: Origin) -> None:
+    """Refuse the models inside, none of which hears."""
+    if is_shipped(origin):
+        raise UsageError(
+            "a recording needs a speech model: --model ID_OR_FOLDER (Whisper, wav2vec 2.0, …)"
+        )
+
+
+def open_speech_model(origin: Origin) -> AudioModel:
+    """The speech model of a request."""
+    check_speech(origin)
+    check_torch(origin, "recordings")
+    from attnviz.models.hugging_face.audio.audio import load_audio_model
+
+    source = load_audio_model(name_of(origin), **loading_of(origin))
+    return replace(source, region=region_of(origin))
+
+
 def report_recording(asked: RecordingRequest, options: Options, report: RunReport) -> None:
     """Report maps, times of words, or how far heads err from true times."""
-    check_torch(options.origin, "recordings")
     true = [] if asked.times is None else read_timed_words(asked.times)
-    from attnviz.models.hugging_face.audio.audio import load_audio_model
     from attnviz.models.hugging_face.audio.recordings import read_recording
 
     heard = replace(
@@ -104,9 +117,7 @@ def report_recording(asked: RecordingRequest, options: Options, report: RunRepor
         encoder=options.choice.stream == "encoder",
         ended=asked.kind != "maps",
     )
-    terms = loading_of(options.origin)
-    source = load_audio_model(name_of(options.origin), **terms)
-    source = replace(source, region=region_of(options.origin))
+    source = open_speech_model(options.origin)
     spoken = asked.text or " ".join(word.text for word in true)
     attention = attend_query(source, Query(spoken, kind="recording", recording=heard))
     attention = attention.with_maps(attention.maps, settings={"recording": asked.file.name})

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -20,12 +20,12 @@ from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.core.effects import Effect, HeadAt, Intervention, LinkAt, label_of
 from attnviz.core.errors import AttnvizError, UsageError, first_line
 from attnviz.core.lens_inputs import find_token
-from attnviz.core.options import Options
+from attnviz.core.options import Options, Origin
 from attnviz.core.query import Picture, Query
 from attnviz.core.registry import SourceKind
 from attnviz.core.tokens import text_places
 from attnviz.core.writers import LayersReport, LinkReport, WiringReport, WrittenText
-from attnviz.models import Experimenting, Source, SupportsWriters
+from attnviz.models import Experimenting, Source, SupportsWriters, WithHead
 from attnviz.models.lens import written_of
 from attnviz.models.open import open_source
 from attnviz.renderers.reports import Data, data_of
@@ -43,13 +43,17 @@ from attnviz.renderers.text.why_table import (
     wiring_tsv,
 )
 from attnviz.runs.ablation import each_text, query_for
-from attnviz.runs.inputs import PICTURES, TextInput
+from attnviz.runs.inputs import PICTURES, RECORDINGS, TextInput, given_texts
+from attnviz.runs.recordings import open_speech_model
 from attnviz.runs.reporting import RunReport, good_results
 from attnviz.storage.documents import dump_json
 from attnviz.storage.texts import Text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+SECONDS = 30
+"""Seconds of a recording that are read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,15 +88,49 @@ class Why:
             raise UsageError("--mean explains one head: name it by --head L.H")
 
 
-def is_picture(name: str) -> bool:
-    """Whether a text names the file of a picture."""
-    # os.path, since Path.is_file() raises where a text is longer than a name can be.
-    return name.lower().endswith(PICTURES) and os.path.isfile(name)  # noqa: PTH113
+Asked = SourceKind | Literal["recording"]
+"""What a model is opened for."""
+
+
+def kind_of_file(name: str) -> Literal["picture", "recording"] | None:
+    """Whether a text names the file of a picture or of a recording."""
+    for kind, suffixes in _SUFFIXES.items():
+        # os.path, since Path.is_file() raises where a text is longer than a name can be.
+        if name.lower().endswith(suffixes) and os.path.isfile(name):  # noqa: PTH113
+            return kind
+    return None
+
+
+_SUFFIXES: dict[Literal["picture", "recording"], tuple[str, ...]] = {
+    "picture": PICTURES,
+    "recording": RECORDINGS,
+}
+
+
+def read_file_argument(text: object, target: str | None) -> tuple[TextInput, Asked] | None:
+    """The picture or recording that a text names, if it does, and what reads it."""
+    kind = kind_of_file(text) if isinstance(text, str) else None
+    if not isinstance(text, str) or kind is None or (kind == "picture" and target is not None):
+        return None
+    return given_texts(Text("0", text, target)), kind
+
+
+def open_asked(origin: Origin, asked: Asked, *, with_head: WithHead = False) -> Source:
+    """The model that reads texts, a picture or a recording."""
+    if asked == "recording":
+        return open_speech_model(origin)
+    return open_source(origin, asked, with_head=with_head)
 
 
 def query_of(text: Text) -> Query:
-    """What a model is asked about a text, a pair, or the picture in the file that a text names."""
-    if text.target is not None or not is_picture(text.text):
+    """What a model is asked about a text, a pair, or the file that a text names."""
+    kind = kind_of_file(text.text)
+    if kind == "recording":
+        from attnviz.models.hugging_face.audio.recordings import read_recording
+
+        heard = read_recording(Path(text.text), 0.0, SECONDS)
+        return Query(text.target or "", kind="recording", recording=heard)
+    if text.target is not None or kind is None:
         return query_for(text)
     from attnviz.storage.pictures import read_picture
 
@@ -161,7 +199,7 @@ def effect_of(
         wanted = str(after) if _reads_ahead(item) and after < len(item.query_tokens) else None
     try:
         if not isinstance(source, Experimenting):
-            raise UsageError("nothing here predicts anything")
+            raise UsageError("no link of this model can be taken away alone")
         experiment = source.experiment(query, wanted)
     except AttnvizError as error:
         return None, [f"the effect of the link is not known: {first_line(error)}"]
@@ -217,14 +255,14 @@ def layers_of_text(source: Source, text: Text, asked: Why) -> LayersReport:
 
 
 def report_why(
-    asked: Why, texts: TextInput, command: SourceKind, options: Options, report: RunReport
+    asked: Why, texts: TextInput, command: Asked, options: Options, report: RunReport
 ) -> None:
     """Report on each text, or the mean over several."""
-    source = open_source(options.origin, command, with_head="exact")
+    source = open_asked(options.origin, command, with_head="exact")
     if asked.layers:
         made: Iterable[Any] = each_text(texts.open(), partial(_layers, source, asked))
         for _, (layers, _written) in good_results(made, report, texts.total):
-            report.add(_layers_data(layers))
+            _add(report, layers.notes, _layers_data(layers))
         report.finish("text")
         return
     found: list[LinkReport] = []
@@ -237,10 +275,17 @@ def report_why(
             found.append(replace(one, provenance=found[0].provenance if found else one.provenance))
             last = written
         else:
-            report.add(_why_data(one, getattr(record, "id", "0")))
+            _add(report, one.notes, _why_data(one, getattr(record, "id", "0")))
     if found and last is not None:
-        report.add(_why_data(mean_reports(found, last)))
+        mean = mean_reports(found, last)
+        _add(report, mean.notes, _why_data(mean))
     report.finish(f"{len(found) or 1} text{'s' if len(found) > 1 else ''}")
+
+
+def _add(report: RunReport, notes: Iterable[str], data: Data) -> None:
+    for note in notes:
+        report.say(note)
+    report.add(data)
 
 
 def _layers(source: Source, asked: Why, text: Text) -> tuple[LayersReport, None]:
@@ -258,7 +303,6 @@ def _why_data(report: LinkReport, name: str = "") -> Data:
         arrays=partial(why_npz, report),
         figures={"plot": draw},
         about=dump_json(asdict(report.provenance)),
-        notes=report.notes,
     )
 
 
@@ -266,7 +310,6 @@ def _layers_data(report: LayersReport) -> Data:
     return data_of(
         *(report, layers_table, layers_tsv, layers_json),
         about=dump_json(asdict(report.provenance)),
-        notes=report.notes,
     )
 
 
@@ -275,20 +318,22 @@ def report_weights(top: int, options: Options, report: RunReport) -> None:
     source = open_source(options.origin, "self", with_head="exact")
     if not isinstance(source, SupportsWriters):
         raise UsageError("--weights-only needs a model: leave out what is none")
-    report.add(_wiring_data(wire_weights(*source.head_weights()), top))
+    found = wire_weights(*source.head_weights())
+    _add(report, found.notes, _wiring_data(found, top))
     report.finish("weights")
 
 
 def report_wiring(
-    texts: TextInput, command: SourceKind, top: int, options: Options, report: RunReport
+    texts: TextInput, command: Asked, top: int, options: Options, report: RunReport
 ) -> None:
     """Report which heads read which heads, as the mean over texts."""
-    source, study = open_source(options.origin, command), WiringStudy()
+    source, study = open_asked(options.origin, command), WiringStudy()
     results = each_text(texts.open(), lambda text: written_of(source, query_of(text)))
     for _, written in good_results(results, report, texts.total):
         study.add(written)
     if study.texts:
-        report.add(_wiring_data(study.report(), top))
+        found = study.report()
+        _add(report, found.notes, _wiring_data(found, top))
     report.finish(f"{study.texts} text{'s' if study.texts != 1 else ''}")
 
 
@@ -303,5 +348,4 @@ def _wiring_data(report: WiringReport, top: int) -> Data:
         arrays=partial(wiring_npz, report),
         figures={"plot": draw},
         about=dump_json(asdict(report.provenance)),
-        notes=report.notes,
     )

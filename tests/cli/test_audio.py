@@ -41,6 +41,23 @@ def test_data_are_the_text_over_the_frames_of_the_recording(whisper):
     assert "only tokens 0 to 129 of 150 tokens attend, and only to each other" in frames.err
 
 
+def test_why_a_head_listens_there_adds_up(whisper, ast):
+    """The parts of each side sum to the score above the mean, of a text and of frames alone."""
+    text = ("why", VOWELS, "ah ee oh", "--model", whisper, "--head")
+    for head, stream in (("1.2", "cross"), ("encoder.1.2", "encoder"), ("decoder.1.1", "decoder")):
+        found = attnviz(*text, head, "-f", "json")
+        document = found.json()
+        assert document["head"]["stream"] == stream
+        for side in ("query", "key"):
+            total = sum(one["value"] for one in document[side]) + (document["position"] or 0)
+            assert total == pytest.approx(document["contrast"], rel=1e-3, abs=1e-4)
+        assert len({one["writer"] for one in document["key"]}) > 3
+    assert "note: the strongest link" in found.err
+    wires = attnviz("wiring", VOWELS, "ah ee", "--model", whisper, "-f", "json").json()["wires"]
+    assert {one["head"]["stream"] for one in wires} == {"cross", "encoder", "decoder"}
+    assert "needs a speech model" in attnviz("why", VOWELS).mistake
+
+
 def test_the_spectrogram_of_a_page_has_low_bands_below_and_strong_ones_dark():
     made = spectrogram(np.array([[0, 1], [2, 4]], np.float32))
     assert made.size == (8, 8)

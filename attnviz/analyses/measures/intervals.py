@@ -1,6 +1,7 @@
 """Means over texts and their intervals, for skewed values."""
 
 from collections.abc import Mapping
+from types import EllipsisType
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,6 @@ Numbers = NDArray[np.float64]
 Moments = dict[str, NDArray[Any]]
 """The "count" of finite values, their "total", and the sums of squared ("spread") and cubed
 ("skew") differences from their mean."""
-ALL = slice(None)
 
 
 def student(freedom: NDArray[np.int64]) -> Numbers:
@@ -81,7 +81,7 @@ def means_of(
     return count, mean, *intervals(count, mean, sums["spread"], sums["skew"])
 
 
-def moments_of(values: Numbers, measured: slice = ALL) -> Moments:
+def moments_of(values: Numbers, measured: slice | EllipsisType = ...) -> Moments:
     """The moments of the finite values on the first axis; spreads of some of the rows only."""
     known = np.isfinite(values)
     count, total = known.sum(axis=0), np.where(known, values, 0.0).sum(axis=0)
@@ -91,7 +91,9 @@ def moments_of(values: Numbers, measured: slice = ALL) -> Moments:
     return {"count": count, "total": total, **powers}
 
 
-def merge_moments(sums: Moments, others: Mapping[str, NDArray[Any]], measured: slice = ALL) -> None:
+def merge_moments(
+    sums: Moments, others: Mapping[str, NDArray[Any]], measured: slice | EllipsisType = ...
+) -> None:
     """Add the moments of other texts to `sums`.
 
     Spreads follow Chan, Golub and LeVeque (1979, Updating formulae and a pairwise algorithm for

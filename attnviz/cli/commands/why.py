@@ -10,10 +10,16 @@ from attnviz.cli.options import CHOICE, INPUT, OUTPUT, with_options
 from attnviz.cli.report import Report
 from attnviz.core.errors import UsageError
 from attnviz.core.options import Options, opt
-from attnviz.core.registry import SourceKind
 from attnviz.models.open import check_origin
-from attnviz.runs.inputs import TextInput, texts_of, texts_or_pairs
-from attnviz.runs.why import Why, is_picture, report_weights, report_why, report_wiring
+from attnviz.runs.inputs import TextInput, texts_or_pairs
+from attnviz.runs.why import (
+    Asked,
+    Why,
+    read_file_argument,
+    report_weights,
+    report_why,
+    report_wiring,
+)
 
 
 @with_options(
@@ -23,7 +29,10 @@ from attnviz.runs.why import Why, is_picture, report_weights, report_why, report
 )
 def why(
     text: Annotated[
-        str | None, typer.Argument(help="Text, the source text of a pair, or a picture's file.")
+        str | None,
+        typer.Argument(
+            help="Text, the source text of a pair, or a file: a picture or a recording."
+        ),
     ] = None,
     target: Annotated[str | None, typer.Argument(help="Target text of a pair.")] = None,
     input_file: str | None = INPUT,
@@ -72,7 +81,10 @@ def why(
 @with_options(*("model", "compute", "causal", "to", "chat", "look", "reading"), writes="wiring")
 def wiring(
     text: Annotated[
-        str | None, typer.Argument(help="Text, the source text of a pair, or a picture's file.")
+        str | None,
+        typer.Argument(
+            help="Text, the source text of a pair, or a file: a picture or a recording."
+        ),
     ] = None,
     target: Annotated[str | None, typer.Argument(help="Target text of a pair.")] = None,
     input_file: str | None = INPUT,
@@ -111,8 +123,8 @@ def wiring(
 
 def _read_arguments(
     text: str | None, target: str | None, input_file: str | None, options: Options
-) -> tuple[TextInput, SourceKind, Options]:
-    """The texts, or one picture, what reads them, and the options without the picture's name."""
-    if text is not None and target is None and input_file is None and is_picture(text):
-        return texts_of([text], None), "picture", replace(options, given=())
+) -> tuple[TextInput, Asked, Options]:
+    """The texts, or one file, what reads them, and the options without the file's name."""
+    if input_file is None and (found := read_file_argument(text, target)):
+        return *found, replace(options, given=())
     return *texts_or_pairs(text, target, input_file, options), options

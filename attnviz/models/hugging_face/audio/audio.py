@@ -14,15 +14,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.core.attention_map import Attention, AttentionMap, Token
+from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 from attnviz.core.errors import InputError, ModelError, UsageError, choose
 from attnviz.core.options import InMemoryModel
 from attnviz.core.query import Query, Recording
 from attnviz.core.tokens import patch_tokens
+from attnviz.core.writers import HeadWeights, WrittenText
 from attnviz.models import UnbatchedSource
 from attnviz.models.hugging_face.audio.recordings import frame_tokens, load_extractor, resample
 from attnviz.models.hugging_face.capture.capture import Captured, capture
+from attnviz.models.hugging_face.capture.kernel import eager_copy
 from attnviz.models.hugging_face.capture.region import Region
+from attnviz.models.hugging_face.eager import EagerInputs
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
 from attnviz.models.hugging_face.inputs.generation import (
     LONGEST,
@@ -41,6 +44,7 @@ from attnviz.models.hugging_face.load.loading import (
 )
 from attnviz.models.hugging_face.load.model_errors import library_errors, running_errors
 from attnviz.models.hugging_face.loaded_model import LoadedModel, input_names, placed_inputs
+from attnviz.models.hugging_face.outputs import no_head_weights, spell_piece
 
 SIDE = "recording"
 """The side of keys, and of an encoder's queries."""
@@ -95,6 +99,41 @@ class AudioModel(LoadedModel, UnbatchedSource):
                 notes.append(f"{padding:,} keys of padding behind the recording are left out")
             made = self._over_itself(heard) if alone else self._by_text(query, heard)
         return made.with_maps(made.maps, settings=settings, notes=notes)
+
+    def written(self, query: Query) -> WrittenText:
+        """A recording, and its text if it has one, with what each part of the model writes.
+
+        Frames of padding behind the recording are read like all others.
+        """
+        import torch
+
+        from attnviz.models.hugging_face.written import RecordedText
+
+        given = query.recording
+        if given is None:
+            raise UsageError(f"'{self.name}' hears recordings: give the file of one")
+        with quiet():
+            heard, _ = self.encode_recording(given, self.cut(given))
+            inputs, tokens = dict(heard.features), {SIDE: heard.tokens}
+            if not self.has_patches:
+                step = self.step(heard.features, heard.count)
+                tokens[SIDE] = frame_tokens(heard.count, given.start, step)
+            notes = list(given.notes)
+            axes = {"self": (SIDE, SIDE)}
+            if self.writes:
+                target = self.target(query, heard)
+                inputs["decoder_input_ids"] = torch.tensor([target.ids], device=self.model.device)
+                tokens["text"], notes = target.tokens, [*notes, *target.notes]
+                axes = {"cross": ("text", SIDE), "encoder": (SIDE, SIDE), "decoder": ("text",) * 2}
+            found = Attention((), self.provenance).with_maps((), notes=notes)
+            part = eager_copy(self.model)
+            encoded = EncodedQuery(part, inputs, tokens, axes, found)
+            spell = partial(spell_piece, self) if self.can_generate else None
+            return RecordedText(EagerInputs(part, inputs, encoded, SIDE), spell)
+
+    def head_weights(self) -> tuple[list[HeadWeights], Provenance]:
+        """Refuse: only the network inside knows its maps by name."""
+        raise no_head_weights(self.name)
 
     @property
     def writes(self) -> bool:
