@@ -1,6 +1,7 @@
 """Why a head looks there: a circuit by construction, sums, the command line and its mistakes."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -277,3 +278,22 @@ def test_each_text_of_a_pipe_gets_its_answer(tmp_path):
     plot = tmp_path / "w.svg"
     assert run("why", *LM, "--head", "2.3", "--plot", plot, stdin=lines.encode()).status == 0
     assert sorted(one.name for one in tmp_path.iterdir()) == ["w-0.svg", "w-1.svg"]
+
+
+def test_a_page_explains_its_link_and_those_of_the_writers(tmp_path):
+    page = tmp_path / "why.html"
+    done = run("why", TEXT, *LM, "--head", "2.3", "--html", page, "-f", "json")
+    data = re.search(r'id="document">(.*?)</script>', page.read_text("utf-8"), re.DOTALL)
+    reports = {tuple(one["link"]): one["report"] for one in json.loads(data[1])["why"]}
+    first, *others = reports
+    assert first == ("causal", "2", "3", 10, 3)
+    assert reports[first]["contrast"] == done.json()["contrast"]
+    assert ("causal", "1", "1", 3, 2) in others, "what the previous-token head looked at"
+    text = load_pocket_lm().written(Query(TEXT))
+    for stream, layer, head, query, key in (others[0], others[-1]):
+        alone = explain_link(text, HeadAt(stream, layer, int(head)), (query, key))
+        shown = reports[stream, layer, head, query, key]
+        assert [one["value"] for one in shown["key"]] == [one.value for one in alone.key]
+    for flag in ("--mean", "--layers"):
+        asked = ("--head", "2.3") if flag == "--mean" else ()
+        assert "--html shows one link" in run("why", TEXT, *asked, flag, "--html", page).mistake

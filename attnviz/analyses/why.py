@@ -7,7 +7,7 @@ their mean over the visible keys, or above another key's.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ from attnviz.core.errors import AttentionError
 from attnviz.core.measures import Argument, Role
 from attnviz.core.notices import merge_notices
 from attnviz.core.writers import (
+    LISTED,
     HeadSides,
     Knockout,
     LayerRow,
@@ -217,10 +218,12 @@ def explain_link(
     against: int | None = None,
     effect: tuple[float, str] | None = None,
     notes: Sequence[str] = (),
+    roles: Mapping[tuple[str, str, int], str] | None = None,
 ) -> LinkReport:
     """Why a head looks from a query at a key, and what it brings back.
 
-    `effect` is that of the link, in nats, and the output it is measured on.
+    `effect` is that of the link, in nats, and the output it is measured on; `roles` are the
+    attention's, if they are known already.
     """
     query, key = link
     attention = text.attention
@@ -228,7 +231,7 @@ def explain_link(
     sides = text.sides(at)
     contrast = contrast_of(sides, query, key, against)
     total, by_query, by_key, position = split_score(text, at, sides, contrast)
-    roles = role_names(attention)
+    roles = role_names(attention) if roles is None else roles
     largest = [
         (abs(parts[n]), side, int(n))
         for side, parts in (("query", by_query), ("key", by_key))
@@ -271,6 +274,36 @@ def explain_link(
         provenance=attention.provenance,
         **brought,
     )
+
+
+def follow_circuit(text: WrittenText, first: LinkReport, most: int) -> list[LinkReport]:
+    """A link, the strongest links of the heads that wrote most at its two ends, and so on.
+
+    Breadth first, `most` reports in all.
+    """
+    roles, found = role_names(text.attention), [first]
+    done = {(first.head, first.link)}
+    for report in found:
+        for at, row in _writers_of(text, report):
+            item = text.attention.map_of(at.stream)
+            weights = item.weights[item.layers.index(at.layer), at.head, row]
+            link = row, int(np.argmax(weights))
+            if len(found) == most:
+                return found
+            if (at, link) not in done and weights[link[1]] > 0:
+                done.add((at, link))
+                found.append(explain_link(text, at, link, roles=roles))
+    return found
+
+
+def _writers_of(text: WrittenText, report: LinkReport) -> Iterator[tuple[HeadAt, int]]:
+    """The heads among a report's largest parts, each with the row at which it wrote."""
+    main = report.head.stream
+    heads = {name_writer(one, main): one for one in text.writers if one.head is not None}
+    for side, row in zip((report.query, report.key), report.link or (), strict=False):
+        for part in side[:LISTED]:
+            if (writer := heads.get(part.writer)) is not None:
+                yield HeadAt(writer.stream, writer.layer, writer.head or 0), row
 
 
 def explain_head(text: WrittenText, at: HeadAt, notes: Sequence[str] = ()) -> LinkReport:

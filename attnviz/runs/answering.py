@@ -37,7 +37,7 @@ from attnviz.models.lens import ALL_LENSES, open_experiment, written_of
 from attnviz.models.open import POCKET, SHIPPED, is_shipped, name_of
 from attnviz.renderers.page.data import gap
 from attnviz.renderers.printable import printable
-from attnviz.renderers.text.why_table import why_document
+from attnviz.renderers.text.why_table import shown_report
 from attnviz.runs.many_texts import source_for
 from attnviz.runs.outputs import page_data, views_of
 from attnviz.runs.pictures import as_jpeg, look_through, sheet_parts
@@ -60,21 +60,6 @@ PICTURES = ("PNG", "JPEG", "WEBP")
 PICTURES_BY = "pocket-vit"
 """The shipped model that reads pictures."""
 
-REPORTED = (
-    *("weight", "score", "contrast", "against", "query", "key", "pairs", "position", "at_distance"),
-    *(
-        "arguments",
-        "predicted",
-        "argument",
-        "rank",
-        "logit",
-        "value",
-        "value_of",
-        "checks",
-        "notes",
-    ),
-)
-"""Fields of a link's report that are sent."""
 
 Words = Annotated[str, Meta(max_length=MOST_CHARACTERS)]
 Name = Annotated[str, Meta(max_length=300)]
@@ -215,8 +200,7 @@ class Answers:
             at, cell = HeadAt(link.stream, str(link.layer), link.head or 0), (link.query, link.key)
             if not written.sides(at).visible[cell]:
                 raise UsageError("the query does not see this key, which comes later")
-            found = why_document(explain_link(written, at, cell))
-            report = {name: _as_printable(found[name]) for name in REPORTED}
+            report = shown_report(explain_link(written, at, cell))
             seconds = round(time.perf_counter() - begun, 4)
             return {"id": question.id, "report": report, "seconds": seconds}
 
@@ -427,15 +411,6 @@ def _pieces(experiment: Experiment, row: NDArray[np.float64]) -> list[dict[str, 
         before = gap(tokens[at - 1], tokens[at], text) if at is not None and inside else " "
         found.append({"text": printable(output.name), "gap": before, "logp": logp})
     return found
-
-
-def _as_printable(value: Any) -> Any:
-    """A value whose texts neither style nor break a page."""
-    if isinstance(value, dict):
-        return {name: _as_printable(one) for name, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_as_printable(one) for one in value]
-    return printable(value) if isinstance(value, str) else value
 
 
 def _new_notes(notes: Sequence[str], known: Sequence[str] = ()) -> list[str]:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
     from attnviz.core.measures import Comparison, View
+    from attnviz.core.writers import LinkReport
     from attnviz.renderers.page import Patches
 
 
@@ -230,6 +231,24 @@ def page_html(attention: Attention, command: str = "", **shown: Any) -> str:
     from attnviz.renderers.page import assemble
 
     return assemble(*page_data(attention, command, **shown))
+
+
+def why_page(
+    reports: Sequence[LinkReport], attention: Attention, command: str, **shown: Any
+) -> str:
+    """The page of a text that explains some of its links, and opens on the first."""
+    from attnviz.renderers.page import assemble
+    from attnviz.renderers.text.why_table import shown_report
+
+    document, blobs = page_data(attention, command, **shown)
+    document["why"] = [
+        {
+            "link": [one.head.stream, one.head.layer, str(one.head.head), *(one.link or ())],
+            "report": shown_report(one),
+        }
+        for one in reports
+    ]
+    return assemble(document, blobs, "why")
 
 
 def page_data(

@@ -14,7 +14,13 @@ import numpy as np
 from attnviz.analyses.effects.ablation import find_parts, measure_parts
 from attnviz.analyses.links import cells_between_words
 from attnviz.analyses.view import first_focus
-from attnviz.analyses.why import explain_head, explain_link, follow_layers, mean_reports
+from attnviz.analyses.why import (
+    explain_head,
+    explain_link,
+    follow_circuit,
+    follow_layers,
+    mean_reports,
+)
 from attnviz.analyses.wiring import WiringStudy, wire_weights
 from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.core.effects import Effect, HeadAt, Intervention, LinkAt, label_of
@@ -44,6 +50,7 @@ from attnviz.renderers.text.why_table import (
 )
 from attnviz.runs.ablation import each_text, query_for
 from attnviz.runs.inputs import PICTURES, RECORDINGS, TextInput, given_texts
+from attnviz.runs.outputs import why_page
 from attnviz.runs.recordings import open_speech_model
 from attnviz.runs.reporting import RunReport, good_results
 from attnviz.storage.documents import dump_json
@@ -52,6 +59,8 @@ from attnviz.storage.texts import Text
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+PAGE_LINKS = 120
+"""Links that a page explains."""
 SECONDS = 30
 """Seconds of a recording that are read."""
 
@@ -67,6 +76,7 @@ class Why:
         mean: whether to take the mean over all links of the head.
         layers: whether to follow a prediction along the layers instead.
         wanted: the output whose change is measured, or whose logit is followed.
+        html: whether a page is made.
     """
 
     head: str | None = None
@@ -75,6 +85,7 @@ class Why:
     mean: bool = False
     layers: bool = False
     wanted: str | None = None
+    html: bool = False
 
     def __post_init__(self) -> None:
         chosen = {"--head": self.head, "--link": self.link, "--against": self.against}
@@ -84,6 +95,9 @@ class Why:
             clash = next((name for name in others if on and given[name] is not None), None)
             if clash is not None:
                 raise UsageError(f"{flag} and {clash} contradict each other: give one of them")
+        if self.html and (self.layers or self.mean):
+            flag = "--layers" if self.layers else "--mean"
+            raise UsageError(f"--html shows one link: leave {flag} out")
         if self.mean and self.head is None:
             raise UsageError("--mean explains one head: name it by --head L.H")
 
@@ -183,7 +197,10 @@ def find_link(
         shown = np.full(len(item.key_tokens), -1.0)
         shown[words] = weights[row, words]
     else:
-        row, which = words[-1] if words else len(weights) - 1, "the last word to another word"
+        # What follows the last mark is a text's end, which no model inside a text predicts.
+        named = [n for n in words if any(map(str.isalnum, item.query_tokens[n].text))]
+        ends = words if item.stream == "causal" else named or words
+        row, which = ends[-1] if ends else len(weights) - 1, "the last word to another word"
         shown = weights[row] if allowed is None else np.where(allowed[row], weights[row], -1)
     note = f"the strongest link of {which} was chosen: --link names another"
     return (row, int(np.argmax(shown))), [note]
@@ -275,7 +292,7 @@ def report_why(
             found.append(replace(one, provenance=found[0].provenance if found else one.provenance))
             last = written
         else:
-            _add(report, one.notes, _why_data(one, getattr(record, "id", "0")))
+            _add(report, one.notes, _why_data(one, getattr(record, "id", "0"), written))
     if found and last is not None:
         mean = mean_reports(found, last)
         _add(report, mean.notes, _why_data(mean))
@@ -292,15 +309,21 @@ def _layers(source: Source, asked: Why, text: Text) -> tuple[LayersReport, None]
     return layers_of_text(source, text, asked), None
 
 
-def _why_data(report: LinkReport, name: str = "") -> Data:
+def _why_data(report: LinkReport, name: str = "", written: WrittenText | None = None) -> Data:
     def draw() -> Figure:
         from attnviz.renderers.figures.why_picture import why_picture
 
         return why_picture(report)
 
+    def page(command: str) -> str:
+        assert written is not None
+        circuit = follow_circuit(written, report, PAGE_LINKS)
+        return why_page(circuit, written.attention, command)
+
     return data_of(
         *(report, why_table, why_tsv, partial(why_json, name=name)),
         arrays=partial(why_npz, report),
+        page=page if written is not None else None,
         figures={"plot": draw},
         about=dump_json(asdict(report.provenance)),
     )

@@ -23,7 +23,7 @@ from attnviz.runs.why import (
 
 
 @with_options(
-    *("model", "compute", "causal", "to", "chat", "look", "reading"),
+    *("model", "compute", "causal", "to", "chat", "look", "page", "reading"),
     also=["explain"],
     writes="why",
 )
@@ -67,11 +67,14 @@ def why(
 
     attnviz why "The red car is fast." "La voiture rouge est rapide." --link 'rouge>red'
 
+    attnviz why "The keys to the cabinet are" --model ./my-gpt2 --html why.html
+
     attnviz why --input texts.txt --model pocket-lm --head 2.3 --mean -f json
 
     attnviz why "The keys to the cabinet" --model pocket-lm --layers
     """
-    asked = Why(head, link, against, mean, layers, options.choice.explain)
+    page = options.output.html is not None or options.output.open_page
+    asked = Why(head, link, against, mean, layers, options.choice.explain, page)
     texts, kind, options = _read_arguments(text, target, input_file, options)
     with Report(options, "why", pictures={"plot": plot}, many=texts.several and not mean) as report:
         report_why(asked, texts, kind, options, report)

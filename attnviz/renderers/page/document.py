@@ -73,6 +73,7 @@ class PageKind:
 
 PAGE_KINDS = {
     "": PageKind(),  # of a finished run
+    "why": PageKind(),  # of a finished run, with reports on links
     "live": PageKind(sources="; worker-src blob:"),
     # Only a served page contains code that sends requests.
     "serve": PageKind(sources="; connect-src 'self'", replaced={"source": "served"}),

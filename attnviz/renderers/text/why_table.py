@@ -148,6 +148,38 @@ def why_document(report: LinkReport) -> dict[str, Any]:
     return found
 
 
+REPORTED = (
+    *("weight", "score", "contrast", "against", "query", "key", "pairs", "position", "at_distance"),
+    *(
+        "arguments",
+        "predicted",
+        "argument",
+        "rank",
+        "logit",
+        "value",
+        "value_of",
+        "checks",
+        "notes",
+    ),
+)
+"""Fields of a link's report that are sent."""
+
+
+def shown_report(report: LinkReport) -> dict[str, Any]:
+    """What a page shows of a report; its texts neither style nor break it."""
+    found = why_document(report)
+    return {name: _as_printable(found[name]) for name in REPORTED}
+
+
+def _as_printable(value: Any) -> Any:
+    """A value whose texts neither style nor break a page."""
+    if isinstance(value, dict):
+        return {name: _as_printable(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_as_printable(one) for one in value]
+    return printable(value) if isinstance(value, str) else value
+
+
 def why_json(report: LinkReport, name: str = "") -> str:
     """One document with every part."""
     return report_json("why", **({"id": name} if name else {}), **why_document(report))

@@ -232,6 +232,22 @@ def test_why_a_link_is_there_is_read_by_keys_alone(open_page: Open, live_page: s
     opened.tab.wait_for_selector("#why", state="hidden")
 
 
+def test_a_page_of_why_follows_the_writers_and_says_where_it_ends(
+    open_page: Open, tmp_path: Path
+) -> None:
+    file = tmp_path / "why.html"
+    text = "Tom likes dogs. Mary likes cats. Tom likes"
+    attnviz("why", text, "--model", "pocket-lm", "--head", "2.3", "--html", file, "-f", "none")
+    opened = open_page(file.read_text("utf-8"))
+    assert opened.text("#why .sum").startswith("likes gives dogs .962 of its attention")
+    assert findings(opened.tab) == []
+    opened.tab.locator("#why li button:has-text('previous-token')").first.click()
+    opened.tab.wait_for_selector("#why h2:has-text('why dogs → likes in causal 1·1')")
+    assert opened.text("#why .sum").startswith("Position decides, whatever the words are")
+    again = open_page(file.read_text("utf-8"), "heads=0.2&row=4&column=1")
+    assert "attnviz serve explains any link" in again.text("#why .sum")
+
+
 def test_undo_everything_on_and_all_off_but_one(open_page: Open, live_page: str) -> None:
     opened = answered(open_page(live_page))
     opened.tab.locator(".tokens .word").nth(1).click()
@@ -296,7 +312,7 @@ def test_two_sentences_stand_side_by_side_with_the_same_head(
     assert headings == ["The", "blue", "house", "is", "old", ".", "<eos>"]
     assert opened.tab.locator("#stage thead th").all_inner_texts()[:2] == ["The", "red"]
     opened.key("b")
-    assert not opened.tab.locator("#stage-2").is_visible()
+    opened.tab.wait_for_selector("#stage-2", state="hidden")
 
 
 @pytest.mark.parametrize("lens", ["rollout", "effect"])

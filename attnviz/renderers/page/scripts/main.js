@@ -14,6 +14,7 @@ import { asCsv, asJson, asPng, asSvg, download } from "./save.js";
 import { beyond } from "./shown.js";
 import { ASKED, chosenMap, createStore } from "./state.js";
 import { make, part } from "./surface.js";
+import { createWhy } from "./why.js";
 
 /** @typedef {import("./types.js").Scene} Scene */
 /** @typedef {import("./types.js").PageDocument} PageDocument */
@@ -21,7 +22,7 @@ import { make, part } from "./surface.js";
 const finished = readDocument();
 setHeadColors(finished.head_colors);
 const store = createStore();
-const off = document.body.dataset.source ? createOff(store) : null;
+const off = finished.lenses ? createOff(store) : null;
 const overview = createOverview(part("overview"), store, off);
 const pane = createPane(
   { stage: part("stage"), readout: part("readout"), view: part("view"), remark: part("remark"), table: part("table") },
@@ -29,6 +30,9 @@ const pane = createPane(
 );
 const live = off ? createLive(finished, store, off, pane) : null;
 let page = live ? await live.first : finished;
+const why = finished.why ? createWhy(store, () => page.maps, recall) : null;
+if (why) part("stage").after(why.element);
+if (finished.why && !location.hash) openOn(finished.why[0].link);
 // Where a model looks in a picture is first seen on the picture.
 if (page.maps[0]?.patches?.keys && !location.hash.includes("view=")) store.set({ view: "image" });
 
@@ -36,6 +40,22 @@ async function refresh() {
   const shown = await Promise.all([pane.show(page, told), live?.showSecond()]);
   live?.showChoice();
   return shown[0];
+}
+
+/** Answer with the report that the page has of a link. @param {{link: (string | number)[]}} asked */
+function recall({ link }) {
+  const known = finished.why ?? [];
+  const found = known.find((one) => one.link.join() === link.join());
+  const error = `The page explains ${known.length} links, from the one that was asked for along its writers. attnviz serve explains any link.`;
+  why?.hear(found ? { id: 0, kind: "why", report: found.report } : { id: 0, kind: "why", error });
+}
+
+/** @param {(string | number)[]} link */
+function openOn([stream, layer, head, row, column]) {
+  const number = finished.maps.findIndex((one) => one.stream === stream);
+  const map = finished.maps[number];
+  const heads = [map.layers.indexOf(String(layer)), map.heads.indexOf(String(head))];
+  store.set({ map: number, heads: heads.join("."), row: Number(row), column: Number(column) });
 }
 
 /** Everything around the view that tells of its scene. @param {Scene} scene */
@@ -46,6 +66,7 @@ function told(scene) {
   part("texts").replaceChildren(...page.texts.map((text) => make("q", {}, [make("bdi", {}, [text])])));
   part("caption").textContent = captionOf(scene);
   showScale(scene);
+  why?.show(scene, { off: { heads: [], links: [], tokens: [] } });
   // A notebook's widget around the page hands it to Python.
   if (parent !== window) parent.postMessage({ attnviz: selected(scene) }, "*");
 }
