@@ -198,9 +198,9 @@ def find_link(
         shown[words] = weights[row, words]
     else:
         # What follows the last mark is a text's end, which no model inside a text predicts.
-        named = [n for n in words if any(map(str.isalnum, item.query_tokens[n].text))]
-        ends = words if item.stream == "causal" else named or words
-        row, which = ends[-1] if ends else len(weights) - 1, "the last word to another word"
+        ended = [n for n in words if any(map(str.isalnum, item.query_tokens[n].text))]
+        rows = words if item.stream == "causal" else ended or words
+        row, which = rows[-1] if rows else len(weights) - 1, "the last word to another word"
         shown = weights[row] if allowed is None else np.where(allowed[row], weights[row], -1)
     note = f"the strongest link of {which} was chosen: --link names another"
     return (row, int(np.argmax(shown))), [note]

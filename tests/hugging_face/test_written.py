@@ -1,5 +1,7 @@
 """What each part writes, against sums, a slow loop over heads, and TransformerLens."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 import torch
@@ -86,13 +88,12 @@ def test_parts_sum_to_scores_and_logits(name):
             assert missing <= near * max(abs(total), 1)
 
 
-@pytest.mark.parametrize("name", ["gpt2", "gpt_oss"])
+@pytest.mark.parametrize("name", ["gpt2", "gpt_oss", "bert", "bart"])
 def test_each_part_is_what_its_writer_gives(name):
     """The gradient's gradient gives vectors whose products are the parts."""
     text = written(name)
-    item = text.attention.main
-    at = HeadAt(item.stream, item.layers[-1], 1)
-    for side in SIDES:
+    for item, side in product(text.attention.maps, SIDES):
+        at = HeadAt(item.stream, item.layers[-1], 1)
         found = list(text.parts(at.stream, at.layer, side, range(len(text.writers))))
         direction = np.random.default_rng(0).normal(size=found[0][at.head].shape)
         products = [(part[at.head] * direction).sum() for part in found]

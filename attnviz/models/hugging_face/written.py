@@ -22,7 +22,7 @@ from torch.overrides import TorchFunctionMode
 from attnviz.core.effects import HeadAt
 from attnviz.core.errors import AttentionError
 from attnviz.core.locks import thread_hook
-from attnviz.core.writers import HeadSides, Side, Writer, WriterKind
+from attnviz.core.writers import SIDES, HeadSides, Side, Writer, WriterKind
 from attnviz.models.hugging_face.capture.kernel import (
     copy_modules,
     layer_names,
@@ -79,6 +79,7 @@ class AttentionScores:
     before: Any = None  # what softmax reads
     capped: tuple[Tensor, Tensor] | None = None  # what a cap's tanh reads, and what it gives
     value: Any = None
+    stream: int | None = None  # the input of its layer, by number
 
 
 class Places:
@@ -101,11 +102,12 @@ class Places:
         """The path of the layer around it, or an empty text."""
         return next((one for one in self.stack if one in self.layers), "")
 
-    def enter(self, module: Any, *_: Any) -> None:
-        """A module begins."""
+    def enter(self, module: Any) -> bool:
+        """A module begins; whether it is a layer."""
         name = self.names.get(id(module), self.path)
-        self.begun |= name in self.layers
         self.stack.append(name)
+        self.begun |= name in self.layers
+        return name in self.layers
 
 
 def is_live(one: Any) -> bool:
@@ -119,6 +121,7 @@ class LinearPass(TorchFunctionMode):
     Attributes:
         leaves: all leaves, in order.
         calls: all attentions, in order.
+        streams: the input of each layer, in order, with the number of leaves before it.
     """
 
     def __init__(self, model: Any) -> None:
@@ -126,6 +129,7 @@ class LinearPass(TorchFunctionMode):
         self.places = Places(model)
         self.leaves: list[Leaf] = []
         self.calls: list[AttentionScores] = []
+        self.streams: list[tuple[int, Tensor]] = []
         self.maps: list[Tensor] = []  # what each linear map of a layer gives, in order
         self.head: Any = None  # what the last linear map gives, and a function for one row
         self._last: Any = None  # what the pass goes on with from the last leaf
@@ -136,13 +140,17 @@ class LinearPass(TorchFunctionMode):
         with running_errors(model, what), ExitStack() as hooks:
             for module in model.modules():
                 for hook in (
-                    module.register_forward_pre_hook(thread_hook(self.places.enter)),
+                    module.register_forward_pre_hook(thread_hook(self._enter)),
                     module.register_forward_hook(thread_hook(self._leave)),
                 ):
                     hooks.callback(hook.remove)
             hooks.enter_context(torch.enable_grad())
             hooks.enter_context(self)
             yield
+
+    def _enter(self, module: Any, inputs: tuple[Any, ...]) -> None:
+        if self.places.enter(module) and inputs and is_live(inputs[0]):
+            self.streams.append((len(self.leaves), inputs[0]))
 
     def _leave(self, _: Any, __: Any, output: Any) -> Any:
         """What replaces a module's output, or None."""
@@ -275,6 +283,7 @@ class LinearPass(TorchFunctionMode):
 
     def begin(self, call: AttentionScores) -> None:
         """An attention begins."""
+        call.stream = len(self.streams) - 1 if self.streams else None
         self.calls.append(call)
 
     def soften(self, func: Any, args: Any, kwargs: Any) -> Any:
@@ -391,6 +400,8 @@ class RecordedText:
             output, self.attention, _ = run_eager(self.asked)
         logits = getattr(output, "logits", None) if spell else None
         self._output: Any = None if logits is None else logits.reshape(-1, logits.shape[-1])
+        self._arrived: tuple[int, dict[int, Tensor]] = -1, {}  # heads' parts of a layer's input
+        self._sides: tuple[int, tuple[int, ...], dict[Side, list[Tensor]]] | None = None
         self._calls = self._name_calls()
         self.writers, self.of_leaf = self._name_writers()
 
@@ -514,7 +525,113 @@ class RecordedText:
         with torch.enable_grad():
             whole = flatten_heads(getattr(call, side))
         repeats = len(flatten_heads(call.product)) // len(whole)
-        yield from (as_array(one).repeat(repeats, 0) for one in self._follow(whole, writers))
+        if call.stream is None or len(writers) < len(flatten_heads(call.product)):
+            found: Any = self._follow(whole, writers)
+        else:
+            found = self._sides_of(self._calls[stream, layer], writers)[side]
+        yield from (as_array(one).repeat(repeats, 0) for one in found)
+
+    def _sides_of(self, number: int, writers: Sequence[int]) -> dict[Side, list[Tensor]]:
+        """What each of many writers is in the three sides of an attention.
+
+        All go through the layer's maps together, from their parts of the layer's input. Only those
+        that also reach a side elsewhere (a decoder's keys) are followed from where they wrote.
+        """
+        if self._sides is not None and self._sides[:2] == (number, tuple(writers)):
+            return self._sides[2]
+        call = self.recording.calls[number]
+        stream = call.stream or 0
+        if self._arrived[0] > stream:
+            self._arrived = -1, {}
+        for one in range(self._arrived[0] + 1, stream + 1):
+            heads = self._heads_before(one)
+            (parts,) = self._pass_on([self.recording.streams[one][1]], one - 1, heads)
+            self._arrived = one, dict(zip(heads, parts, strict=True))
+        with torch.enable_grad():
+            targets = [flatten_heads(getattr(call, side)) for side in SIDES]
+        found = dict(zip(SIDES, self._pass_on(targets, stream, writers), strict=True))
+        self._sides = number, tuple(writers), found
+        return found
+
+    def _heads_before(self, stream: int) -> list[int]:
+        """The heads that wrote before a layer's input."""
+        count = self.recording.streams[stream][0]
+        first = [(self.of_leaf[n], self.recording.leaves[n]) for n in range(count)]
+        return [
+            start + head
+            for start, leaf in first
+            if leaf.call is not None and self.writers[start].kind == "head"
+            for head in range(len(flatten_heads(leaf.value)))
+        ]
+
+    def _pass_on(
+        self, targets: Sequence[Tensor], stream: int, writers: Sequence[int]
+    ) -> list[list[Tensor]]:
+        """Each writer's part of some tensors, by way of a layer's input if it goes there."""
+        known = self._arrived[1]
+        routed = [
+            {*known} & self._routed(target, stream) if stream >= 0 else set() for target in targets
+        ]
+        together = all(one == routed[0] for one in routed)
+        if len(targets) > 1 and not together:
+            return [self._pass_on([target], stream, writers)[0] for target in targets]
+        through = [writer for writer in writers if writer in routed[0]]
+        pushed = self._push(targets, stream, [known[writer] for writer in through])
+        others = [writer for writer in writers if writer not in routed[0]]
+        found = []
+        for target, own in zip(targets, pushed, strict=True):
+            parts = dict(zip(through, own, strict=True))
+            parts |= zip(others, self._follow(target, others), strict=True)
+            found.append([parts[writer] for writer in writers])
+        return found
+
+    def _push(
+        self, targets: Sequence[Tensor], stream: int, parts: Sequence[Tensor]
+    ) -> list[Sequence[Tensor]]:
+        """What parts of a layer's input are in tensors that are linear in it."""
+        if not parts:
+            return [() for _ in targets]
+        with torch.enable_grad():
+            asks = [torch.zeros_like(target, requires_grad=True) for target in targets]
+            (slope,) = torch.autograd.grad(
+                *(targets, self.recording.streams[stream][1], asks),
+                retain_graph=True,
+                create_graph=True,
+                allow_unused=True,
+            )
+            if slope is None:
+                return [list(torch.zeros((len(parts), *target.shape))) for target in targets]
+            # The gradient of the gradient: all parts at once go the way that the stream went.
+            found = torch.autograd.grad(
+                *(slope, asks, torch.stack(list(parts))), retain_graph=True, is_grads_batched=True
+            )
+        return [list(one.detach()) for one in found]
+
+    def _routed(self, target: Tensor, stream: int) -> set[int]:
+        """The writers that reach a tensor by way of a layer's input alone, by a random gradient."""
+        count, given = self.recording.streams[stream]
+        leaves = [leaf.value for leaf in self.recording.leaves[:count]]
+        drawn = torch.Generator(target.device).manual_seed(0)
+        ask = torch.rand(target.shape, generator=drawn, device=target.device, dtype=target.dtype)
+        how: Any = {"retain_graph": True, "allow_unused": True}
+        direct = torch.autograd.grad(target, leaves, ask, **how)
+        (slope,) = torch.autograd.grad(target, given, ask, **how)
+        through = (
+            [None] * count if slope is None else torch.autograd.grad(given, leaves, slope, **how)
+        )
+        found = set[int]()
+        for leaf, first, one, other in zip(
+            self.recording.leaves, self.of_leaf, direct, through, strict=False
+        ):
+            if (one is None) == (other is None) and (
+                one is None or torch.allclose(one, other, 1e-3, 1e-5 * float(one.abs().max()))
+            ):
+                found |= set(
+                    range(
+                        first, first + (1 if leaf.call is None else len(flatten_heads(leaf.value)))
+                    )
+                )
+        return found
 
     def _follow(self, whole: Any, writers: Sequence[int]) -> Iterator[Any]:
         """What each writer is in a tensor that is linear in all: the gradient's own gradient."""
