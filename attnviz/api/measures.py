@@ -126,8 +126,8 @@ def corpus(
     frequencies: Path | None = None,
     prune_curve: bool = False,
     atlas: bool = False,
-    checkpoint: Path | None = None,
     wiring: bool = False,
+    checkpoint: Path | None = None,
     **options: Unpack[CorpusOptions],
 ) -> Findings:
     """What each head does over a whole corpus, with intervals.
