@@ -500,13 +500,13 @@ def clashes(given: tuple[str, ...], option: str) -> bool:
     if option == "--head" and "--mechanism" in given and given[0] != "steps":
         return parse_mechanism(given[given.index("--mechanism") + 1]).heads != 1
     if option in ("--layer", "--head", "--special", "--group", "--words"):
-        aside = ("co", "compare", "image", "align", "render", "ablate", "steps", "why")
+        aside = ("co", "compare", "image", "align", "render", "ablate", "steps", "why", "explain")
         loose = option in ("--group", "--words") and "sigmoid" in given  # rows beyond 1
         return given[0] in aside or "--weights" in given or loose
     if option in ("--heatmap", "--grid", "--lines", "--html", "--reduce"):
         return given[0] in ("image", "ablate")
     other = ("--link", "--against", "--mean", "--layers", "--weights-only", "--target")
-    return option in other and given[0] in ("why", "wiring")
+    return option in other and given[0] in ("why", "wiring", "explain")
 
 
 def base(made: Draws, command: str) -> list[str]:  # noqa: C901, PLR0911, PLR0912 - a row a command
@@ -554,7 +554,7 @@ def base(made: Draws, command: str) -> list[str]:  # noqa: C901, PLR0911, PLR091
         case "audio":
             file = whole("recordings", only=("s.wav", "s.flac"))
             return [command, file, "--text", "the cat", "--model", str(world.model("whisper"))]
-        case "lenses" | "why" | "wiring":
+        case "lenses" | "why" | "wiring" | "explain":
             return [command, made.draw(plain_texts)]
         case "compare":
             if made.often(0.2):

@@ -55,6 +55,7 @@ USUAL: dict[str, tuple[Any, ...]] = {
     "steps": (TEXT,),
     "why": (TEXT,),
     "wiring": (TEXT,),
+    "explain": (TEXT,),
     "watch": (torch.nn.MultiheadAttention(4, 2),),
 }
 FAST = ("from_dict", "from_numpy", "load", "watch", "attend", "history", "lesson")

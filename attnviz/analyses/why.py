@@ -202,13 +202,15 @@ def knock_out(
 def weight_at_distance(item: AttentionMap, at: HeadAt, link: tuple[int, int]) -> float | None:
     """The weight at the link's distance that three quarters of the head's other rows exceed.
 
-    None where fewer than three rows have a key at this distance.
+    None where fewer than half of the rows, or than three, have a key at this distance: where a text
+    says everything twice, a head that looks for the same word looks at one distance too.
     """
     if not within_one_text(item):
         return None
     weights = item.weights[item.layers.index(at.layer), at.head]
     others = np.delete(np.diagonal(weights, link[1] - link[0]), min(link))
-    return float(np.quantile(others, 0.25)) if len(others) >= ROWS else None
+    enough = len(others) >= max(ROWS, len(weights) / 2)
+    return float(np.quantile(others, 0.25)) if enough else None
 
 
 def explain_link(

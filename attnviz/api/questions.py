@@ -35,6 +35,7 @@ from attnviz.runs.changes import (
     saved_effects,
     sides_of,
 )
+from attnviz.runs.explain import AnswerRequest, report_answers
 from attnviz.runs.inputs import TextInput
 from attnviz.runs.pipeline import Result
 from attnviz.runs.why import (
@@ -121,10 +122,7 @@ def ablate(
         wanted=how.choice.explain,
         seed=seed,
     )
-    others = None
-    if reference is not None:
-        name = str(reference) if isinstance(reference, str | Path) else None
-        others = read_texts("ablate", None if name else reference, name, how.many, pairs=True)
+    others = _read_reference("ablate", reference, how)
     check_reference(asked, given=others is not None)
     with collect("ablate", "ablation", how) as report:
         report_ablation(asked, texts, command, how, report, reference=others, top=top)
@@ -166,6 +164,45 @@ def why(
     with collect("why", "why", how) as report:
         report_why(asked, texts, kind, how, report)
     return report.found
+
+
+@public
+def explain(
+    text: str | Texts | Result | None = None,
+    target: str | None = None,
+    *,
+    input: str | None = None,  # noqa: A002 - as the option is called
+    against: str | None = None,
+    reference: str | Path | Texts | None = None,
+    **options: Unpack[ExperimentOptions],
+) -> Findings:
+    """What decided an answer: the fewest tokens and heads that give it, each claim measured.
+
+    Args:
+        text: a text, the source of a pair, a picture's file, a list of texts or pairs, or a result
+            of `attend`.
+        target: the target of a pair.
+        input: a file of texts instead.
+        against: explain by how much the answer is likelier than this one.
+        reference: texts whose mean heads put out that are off: a file, or a list; None: English
+            sentences.
+        options: those of `attnviz explain`, by name.
+
+    Returns:
+        An `AnswerReport`; of several texts an `AnswersReport`.
+    """
+    how, texts, kind = _read_written("explain", text, target, input, options)
+    asked = AnswerRequest(how.choice.explain, against)
+    with collect("explain", "answer", how) as report:
+        report_answers(asked, texts, kind, how, report, _read_reference("explain", reference, how))
+    return report.found
+
+
+def _read_reference(function: str, reference: Any, how: Options) -> TextInput | None:
+    if reference is None:
+        return None
+    name = str(reference) if isinstance(reference, str | Path) else None
+    return read_texts(function, None if name else reference, name, how.many, pairs=True)
 
 
 @public

@@ -33,6 +33,9 @@ COMMANDS: dict[str, CommandEntry] = {
         "Show what changes when heads, links or tokens are switched off.", "ablate:ablate"
     ),
     "why": CommandEntry("Show why a head looks at a token, and what it argues for.", "why:why"),
+    "explain": CommandEntry(
+        "Show what decided an answer: the fewest tokens and heads that give it.", "explain:explain"
+    ),
     "wiring": CommandEntry("Show which heads read which heads.", "why:wiring"),
     "lenses": CommandEntry("Show how far each lens can be trusted.", "ablate:lenses"),
     "compare": CommandEntry("Show what changed between two attentions.", "compare:compare"),
@@ -50,7 +53,7 @@ COMMANDS: dict[str, CommandEntry] = {
 }
 PANELS = {
     "Look": "self cross co image audio watch",
-    "Ask": "ablate why wiring lenses compare",
+    "Ask": "explain ablate why wiring lenses compare",
     "Measure": "heads corpus align history",
     "Learn": "steps lesson live",
     "Manage": "render serve models mechanisms",

@@ -29,6 +29,7 @@ DataKind = Literal[
     "ablation",
     "why",
     "wiring",
+    "answer",
     "lenses",
     "changes",
     "alignment",

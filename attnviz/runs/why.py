@@ -49,7 +49,7 @@ from attnviz.renderers.text.why_table import (
     wiring_tsv,
 )
 from attnviz.runs.ablation import each_text, query_for
-from attnviz.runs.inputs import PICTURES, RECORDINGS, TextInput, given_texts
+from attnviz.runs.inputs import PICTURES, RECORDINGS, TextInput, given_texts, texts_or_pairs
 from attnviz.runs.outputs import why_page
 from attnviz.runs.recordings import open_speech_model
 from attnviz.runs.reporting import RunReport, good_results
@@ -127,6 +127,15 @@ def read_file_argument(text: object, target: str | None) -> tuple[TextInput, Ask
     if not isinstance(text, str) or kind is None or (kind == "picture" and target is not None):
         return None
     return given_texts(Text("0", text, target)), kind
+
+
+def read_texts_or_file(
+    text: str | None, target: str | None, input_file: str | None, options: Options
+) -> tuple[TextInput, Asked, Options]:
+    """The texts, or one file, what reads them, and the options without the file's name."""
+    if input_file is None and (found := read_file_argument(text, target)):
+        return *found, replace(options, given=())
+    return *texts_or_pairs(text, target, input_file, options), options
 
 
 def open_asked(origin: Origin, asked: Asked, *, with_head: WithHead = False) -> Source:

@@ -21,6 +21,7 @@ RUNS: dict[str, tuple[Any, ...]] = {
     "lenses": ("lenses", TEXT),
     "why": ("why", TEXT),
     "wiring": ("wiring", TEXT),
+    "explain": ("explain", TEXT),
     "ablate": ("ablate", TEXT, "Le chat", "--head", "0.0"),
     "align": ("align", ROOT / "sample_inputs" / "pairs.tsv"),
     "steps": ("steps",),

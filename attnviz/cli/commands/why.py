@@ -1,6 +1,5 @@
 """attnviz why and attnviz wiring."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -11,11 +10,9 @@ from attnviz.cli.report import Report
 from attnviz.core.errors import UsageError
 from attnviz.core.options import Options, opt
 from attnviz.models.open import check_origin
-from attnviz.runs.inputs import TextInput, texts_or_pairs
 from attnviz.runs.why import (
-    Asked,
     Why,
-    read_file_argument,
+    read_texts_or_file,
     report_weights,
     report_why,
     report_wiring,
@@ -75,7 +72,7 @@ def why(
     """
     page = options.output.html is not None or options.output.open_page
     asked = Why(head, link, against, mean, layers, options.choice.explain, page)
-    texts, kind, options = _read_arguments(text, target, input_file, options)
+    texts, kind, options = read_texts_or_file(text, target, input_file, options)
     with Report(options, "why", pictures={"plot": plot}, many=texts.several and not mean) as report:
         report_why(asked, texts, kind, options, report)
     raise typer.Exit(report.status)
@@ -118,16 +115,7 @@ def wiring(
         with Report(options, "wiring", pictures={"plot": plot}) as report:
             report_weights(top, options, report)
         raise typer.Exit(report.status)
-    texts, kind, options = _read_arguments(text, target, input_file, options)
+    texts, kind, options = read_texts_or_file(text, target, input_file, options)
     with Report(options, "wiring", pictures={"plot": plot}) as report:
         report_wiring(texts, kind, top, options, report)
     raise typer.Exit(report.status)
-
-
-def _read_arguments(
-    text: str | None, target: str | None, input_file: str | None, options: Options
-) -> tuple[TextInput, Asked, Options]:
-    """The texts, or one file, what reads them, and the options without the file's name."""
-    if input_file is None and (found := read_file_argument(text, target)):
-        return *found, replace(options, given=())
-    return *texts_or_pairs(text, target, input_file, options), options

@@ -71,7 +71,7 @@ function atDistance(shares, query, key) {
   const sorted = others.filter((value) => value !== undefined).sort((one, other) => one - other);
   const place = (sorted.length - 1) / 4;
   const [low, high] = [sorted[Math.floor(place)], sorted[Math.ceil(place)]];
-  return sorted.length < ROWS ? null : low + (high - low) * (place % 1);
+  return sorted.length < Math.max(ROWS, shares.length / 2) ? null : low + (high - low) * (place % 1);
 }
 
 /**

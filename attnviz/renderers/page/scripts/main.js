@@ -32,7 +32,8 @@ const live = off ? createLive(finished, store, off, pane) : null;
 let page = live ? await live.first : finished;
 const why = finished.why ? createWhy(store, () => page.maps, recall) : null;
 if (why) part("stage").after(why.element);
-if (finished.why && !location.hash) openOn(finished.why[0].link);
+if (finished.why?.length && !location.hash) openOn(finished.why[0].link);
+if (finished.claims?.length) part("bar").before(make("ul", { id: "claims", "aria-label": "What decided the answer" }, finished.claims.map(claimItem)));
 // Where a model looks in a picture is first seen on the picture.
 if (page.maps[0]?.patches?.keys && !location.hash.includes("view=")) store.set({ view: "image" });
 
@@ -48,6 +49,16 @@ function recall({ link }) {
   const found = known.find((one) => one.link.join() === link.join());
   const error = `The page explains ${known.length} links, from the one that was asked for along its writers. attnviz serve explains any link.`;
   why?.hear(found ? { id: 0, kind: "why", report: found.report } : { id: 0, kind: "why", error });
+}
+
+/** @param {{text: string, link: (string | number)[] | null}} claim */
+function claimItem({ text, link }) {
+  const [about, ...words] = text.split(": ");
+  const shown = [make("b", {}, [about]), make("span", {}, [words.join(": ")])];
+  if (!link) return make("li", {}, shown);
+  const button = make("button", { type: "button", title: "Show this link" }, shown);
+  button.addEventListener("click", () => openOn(link));
+  return make("li", {}, [button]);
 }
 
 /** @param {(string | number)[]} link */

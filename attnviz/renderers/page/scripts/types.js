@@ -48,6 +48,7 @@
  * @property {PageMap[]} maps
  * @property {string[]} [lenses] of a page that answers: what can be asked for
  * @property {string[]} [models]
+ * @property {{text: string, link: (string | number)[] | null}[]} [claims] what decided the answer, and the link that a sentence is about
  * @property {{link: (string | number)[], report: LinkReport}[]} [why] of a page that explains some links: stream, layer, head, query, key
  *
  * @typedef {[number, number]} Head places of its layer and of itself in the layer, from 0

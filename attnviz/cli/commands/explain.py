@@ -1,0 +1,50 @@
+"""attnviz explain."""
+
+from typing import Annotated
+
+import typer
+
+from attnviz.cli.options import CHOICE, INPUT, with_options
+from attnviz.cli.report import Report
+from attnviz.core.options import Options, opt, rare
+from attnviz.runs.explain import AnswerRequest, report_answers
+from attnviz.runs.inputs import texts_of
+from attnviz.runs.why import read_texts_or_file
+
+
+@with_options(
+    *("model", "compute", "causal", "to", "chat", "look", "page", "reading"),
+    also=["explain"],
+    writes="answer",
+)
+def explain(
+    text: Annotated[
+        str | None, typer.Argument(help="Text, the source text of a pair, or a picture.")
+    ] = None,
+    target: Annotated[str | None, typer.Argument(help="Target text of a pair.")] = None,
+    input_file: str | None = INPUT,
+    against: str | None = opt(
+        CHOICE, "--against TOKEN", "Explain by how much the answer is likelier than this one."
+    ),
+    reference: str | None = rare(
+        CHOICE, "--reference FILE", "Texts whose mean heads put out that are off."
+    ),
+    *,
+    options: Options,
+) -> None:
+    """Show what decided an answer: the fewest tokens and heads that give it, each measured.
+
+    attnviz explain "Tom likes dogs. Mary likes cats. Tom likes" --model pocket-lm
+
+    attnviz explain "The red car is fast." "La voiture rouge est rapide." --target rouge
+
+    attnviz explain "The keys to the cabinet" --model ./my-gpt2 --target next:are --against is
+
+    attnviz explain --input texts.txt --model pocket-lm -f jsonl
+    """
+    asked = AnswerRequest(options.choice.explain, against)
+    texts, kind, options = read_texts_or_file(text, target, input_file, options)
+    with Report(options, "answer") as report:
+        others = texts_of([], reference, options.many, pairs=True) if reference else None
+        report_answers(asked, texts, kind, options, report, others)
+    raise typer.Exit(report.status)

@@ -1,0 +1,121 @@
+"""What decided an answer of a model: types of `explain`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from attnviz.core.attention_map import Provenance
+    from attnviz.core.effects import Effect, HeadAt
+    from attnviz.core.writers import LinkReport
+
+ENOUGH = 0.9
+"""The share of an answer that the parts of a set keep."""
+SMALL = 0.5
+"""A set of more than this share of all heads, or of all tokens, is not small."""
+LIKE_CHANCE = 0.25
+"""A set says nothing where this share of random sets of its size keeps as much."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeadClaim:
+    """What one head does for an answer.
+
+    Attributes:
+        effect: log p with the head minus log p where it puts out its mean, nats.
+        resampled: the same where it puts out what it does at positions drawn by two seeds.
+        link: its query and key with the largest effect; None: no link was found.
+        ends: the tokens of the link; weight: its weight.
+        link_effect: log p minus log p where the link is cut in this head.
+        why: why the head looks there; None: the model's scores cannot be taken apart.
+    """
+
+    at: HeadAt
+    effect: float
+    resampled: tuple[float, ...] = ()
+    link: tuple[int, int] | None = None
+    ends: tuple[str, str] = ("", "")
+    weight: float = 0.0
+    link_effect: float = 0.0
+    why: LinkReport | None = None
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether all replacements agree on the effect's sign."""
+        signs = {value > 0 for value in (self.effect, *self.resampled)}
+        return len(signs) == 1
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerReport:
+    """The parts of a model and of a text that give one answer, each claim measured.
+
+    Shares are of what all attention gives: 1 is the whole model's log p, 0 that of a model all of
+    whose heads put out their mean.
+
+    Attributes:
+        answer: the output that is explained; chance: its p; next_best: the next choice and its p.
+        against: the choice that the answer is compared with; None: none.
+        span: log p of the answer minus log p where all heads put out their mean, nats.
+        tokens: the smallest set of tokens that keeps the answer with the set's heads alone, each
+            with the effect of hiding it alone, the largest first.
+        all_tokens: how many the text has; others: what hiding all others together costs, nats.
+        heads: the smallest set of heads that keeps the answer, the largest effect first; empty:
+            attention does not add to log p.
+        all_heads: how many the model has.
+        kept: the share of the answer that the set alone keeps; removed: what is left without it.
+        chance_kept, chance_removed: p of the answer then.
+        as_good: the random sets of these sizes that keep as much; drawn: of how many.
+        idle: a head with a strong link from the answer's row and without an effect.
+        reference: what heads outside the set put out, in words.
+        runs: how often the model, or a part of it, was run.
+    """
+
+    caption: str
+    id: str
+    answer: str
+    chance: float
+    next_best: tuple[str, float] | None
+    against: str | None
+    span: float
+    tokens: tuple[Effect, ...]
+    all_tokens: int
+    others: float
+    heads: tuple[HeadClaim, ...]
+    all_heads: int
+    kept: float
+    removed: float
+    chance_kept: float
+    chance_removed: float
+    as_good: int
+    drawn: int
+    idle: HeadClaim | None
+    reference: str
+    runs: int
+    notes: tuple[str, ...]
+    provenance: Provenance
+
+    @property
+    def is_small(self) -> bool:
+        """Whether a small set keeps the answer, and random ones do not."""
+        few = 0 < len(self.heads) <= SMALL * self.all_heads
+        return self.kept >= ENOUGH and few and self.as_good < LIKE_CHANCE * self.drawn
+
+
+@dataclass(frozen=True, slots=True)
+class AnswersReport:
+    """Which heads carry the answers of several texts.
+
+    Attributes:
+        answers: the report of each text.
+        heads: each head of a set, with the number of texts whose set it is in and its mean effect
+            there, the most frequent first.
+        small: the number of texts that a small set of parts explains.
+    """
+
+    answers: tuple[AnswerReport, ...]
+    heads: tuple[tuple[HeadAt, int, float], ...]
+    small: int
+    notes: tuple[str, ...]
+    provenance: Provenance

@@ -1,0 +1,179 @@
+"""What decided the answers to texts: opened, searched and reported."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from attnviz.analyses.explain import REFERENCE, explain_answer, sum_up
+from attnviz.analyses.why import follow_circuit
+from attnviz.core.answers import AnswerReport
+from attnviz.core.effects import Experiment, HeadOutputs, Intervention
+from attnviz.core.errors import AttnvizError, UsageError, first_line
+from attnviz.core.options import Options
+from attnviz.core.query import Kind, Query
+from attnviz.models import Experimenting, Source, SupportsWriters
+from attnviz.models.lens import open_experiment
+from attnviz.models.open import is_shipped
+from attnviz.renderers.reports import Data, data_of
+from attnviz.renderers.text.explain_table import (
+    answer_json,
+    answer_table,
+    answer_tsv,
+    answers_json,
+    answers_table,
+    answers_tsv,
+    sentences_of,
+)
+from attnviz.runs.ablation import each_text, reference_banks
+from attnviz.runs.inputs import TextInput
+from attnviz.runs.outputs import why_page
+from attnviz.runs.reporting import RunReport, good_results
+from attnviz.runs.why import PAGE_LINKS, Asked, open_asked, query_of
+from attnviz.storage.documents import dump_json
+from attnviz.storage.texts import Text
+
+if TYPE_CHECKING:
+    from attnviz.core.writers import WrittenText
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerRequest:
+    """What is asked about an answer.
+
+    Attributes:
+        wanted: the output; None: the next token, the masked word, the class or the last token.
+        against: a choice that the answer is compared with.
+    """
+
+    wanted: str | None = None
+    against: str | None = None
+
+
+@dataclass(eq=False)
+class Explainer:
+    """A model whose answers are explained, with what its heads put out in other texts."""
+
+    source: Source
+    asked: AnswerRequest
+    others: TextInput | None
+    _known: dict[Kind, tuple[list[HeadOutputs], str]] = field(default_factory=dict)
+
+    def explain(self, text: Text) -> tuple[AnswerReport, WrittenText | None]:
+        """What decided the answer to a text, and what the model's parts wrote there."""
+        query, source = query_of(text), self.source
+        if not isinstance(source, Experimenting):
+            raise UsageError("nothing here predicts anything that could be explained")
+        experiment, notes = self._open(query), list[str]()
+        banks, reference = self._banks_of(query.kind)
+        if not banks:
+            banks = [experiment.head_outputs()]
+            reference = "their mean over the positions of this input"
+        written = None
+        try:
+            written = source.written(query) if isinstance(source, SupportsWriters) else None
+        except AttnvizError as error:
+            notes.append(f"why heads look where they do is left out: {first_line(error)}")
+        against = None
+        if self.asked.against is not None:
+            against = find_choice(experiment, self.asked.against)
+        found = explain_answer(
+            *(experiment, banks, written), reference=reference, against=against, notes=notes
+        )
+        return replace(found, id=text.id), written
+
+    def _open(self, query: Query) -> Experiment:
+        source = self.source
+        assert isinstance(source, Experimenting)
+        if self.asked.wanted == "all":
+            return open_experiment(source, query, "all")
+        return source.experiment(query, self.asked.wanted)
+
+    def _banks_of(self, kind: Kind) -> tuple[list[HeadOutputs], str]:
+        """What each head puts out in other texts, and which these are; none for other inputs."""
+        if kind not in self._known:
+            self._known[kind] = self._read_banks(kind) if kind in ("self", "cross") else ([], "")
+        return self._known[kind]
+
+    def _read_banks(self, kind: Kind) -> tuple[list[HeadOutputs], str]:
+        if self.others is not None:
+            banks = reference_banks(self.source, self.others)
+            return banks, f"their mean over {len(banks)} texts of --reference"
+        banks = []
+        try:
+            banks = [
+                open_experiment(self.source, Query(text, kind=kind)).head_outputs()
+                for text in REFERENCE
+            ]
+        except AttnvizError:  # it reads pairs, or masked words alone
+            return [], ""
+        return banks, f"their mean over {len(REFERENCE)} English sentences (--reference: others)"
+
+
+def find_choice(experiment: Experiment, name: str) -> int:
+    """The number of the choice of this name.
+
+    Raises:
+        UsageError: there is none.
+    """
+    ((scores, *_),) = experiment.run([Intervention()])
+    for number in range(len(scores)):
+        if experiment.spell(number) == name:
+            return number
+    raise UsageError(f"--against '{name}' is none of the {len(scores):,} choices of the model")
+
+
+def report_answers(
+    asked: AnswerRequest,
+    texts: TextInput,
+    kind: Asked,
+    options: Options,
+    report: RunReport,
+    others: TextInput | None = None,
+) -> None:
+    """Report what decided the answer to one text, or which heads carry those to many."""
+    origin = options.origin
+    if kind == "self" and origin.model is None and is_shipped(origin):
+        report.say("pocket-lm, the model inside that continues a text, answers: --model: others")
+        origin = replace(origin, model="pocket-lm")
+    explainer = Explainer(open_asked(origin, kind, with_head="exact"), asked, others)
+    found, lines = list[AnswerReport](), list[str]()
+    last: WrittenText | None = None
+    for _, (answer, written) in good_results(
+        each_text(texts.open(), explainer.explain), report, texts.total
+    ):
+        for note in answer.notes:
+            report.hold(note)
+        found.append(answer)
+        lines.append(answer_json(answer))
+        last = written
+    if len(found) == 1 and not texts.several:
+        report.add(_answer_data(found[0], last, verbose=options.output.verbose))
+    elif found:
+        several = sum_up(found)
+        report.add(
+            data_of(
+                *(several, answers_table, answers_tsv, answers_json),
+                lines=lambda: "".join(lines),
+                about=dump_json(asdict(several.provenance)),
+            )
+        )
+    report.finish(f"{len(found)} text{'s' if len(found) != 1 else ''}")
+
+
+def _answer_data(answer: AnswerReport, written: WrittenText | None, *, verbose: bool) -> Data:
+    def page(command: str) -> str:
+        assert written is not None
+        claims = [*answer.heads, *([answer.idle] if answer.idle else [])]
+        reports = [claim.why for claim in claims if claim.why is not None]
+        room = PAGE_LINKS - len(reports)
+        more = follow_circuit(written, reports[0], room)[1:] if reports else []
+        shown = [(f"{label}: {words}", link) for label, words, link in sentences_of(answer)]
+        return why_page([*reports, *more], written.attention, command, shown)
+
+    return data_of(
+        *(answer, partial(answer_table, verbose=verbose), answer_tsv, answer_json),
+        page=page if written is not None else None,
+        about=dump_json(asdict(answer.provenance)),
+    )

@@ -1,0 +1,211 @@
+"""What decided an answer: planted causes, sets recomputed, forms, pages and mistakes."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+import attnviz
+from attnviz.analyses.explain import REFERENCE, explain_answer, smallest_set
+from attnviz.core.answers import ENOUGH
+from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
+from attnviz.core.effects import HeadAt, PredictedToken
+from attnviz.renderers import Display
+from attnviz.renderers.text.explain_table import answer_table
+from tests.invoke import attnviz as run
+
+TEXT = "Tom likes dogs. Mary likes cats. Tom likes"
+LM = ("--model", "pocket-lm")
+
+
+class Planted:
+    """A model whose answer one head copies from one token; other heads and tokens hardly matter.
+
+    With several `copiers` each adds the same share of the answer.
+    """
+
+    def __init__(self, seed, heads=12, tokens=9, copiers=1):
+        drawn = np.random.default_rng(seed)
+        self.copiers = [int(n) for n in drawn.permutation(heads)[:copiers]]
+        self.place = int(drawn.integers(tokens - 1))
+        self.little = drawn.normal(scale=0.02, size=(heads, tokens))
+        weights = drawn.dirichlet(np.ones(tokens), size=(2, heads // 2, tokens))
+        for number in self.copiers:
+            weights[number // (heads // 2), number % (heads // 2), -1] = np.eye(tokens)[self.place]
+        names = tuple(Token(f"w{n}") for n in range(tokens))
+        layers, own = ("0", "1"), tuple(map(str, range(heads // 2)))
+        item = AttentionMap("self", names, names, weights.astype(np.float32), layers, own)
+        self.attention = Attention((item,), Provenance("made", "planted"))
+        self.outputs = (PredictedToken(tokens - 1, 1, "answer"),)
+        self.heads = [HeadAt("self", layer, int(head)) for layer in layers for head in own]
+
+    def run(self, changes, instead=None):
+        for change in changes:
+            hidden = {at.position for at in change.tokens}
+            cut = {(at.layer, at.head, at.query, at.key) for at in change.links}
+            score = 0.0
+            for number, at in enumerate(self.heads):
+                if at in change.heads:
+                    continue
+                seen = [n for n in range(self.little.shape[1]) if n not in hidden]
+                score += self.little[number, seen].sum()
+                link = (at.layer, at.head, self.outputs[0].row, self.place)
+                if number in self.copiers and self.place in seen and link not in cut:
+                    score += 8 / len(self.copiers)
+            scores = np.array([[5.0, score, 0.0]])
+            yield scores - np.log(np.exp(scores).sum())
+
+    def head_outputs(self):
+        shape = (len(self.heads) // 2, self.little.shape[1], 2)
+        return {("self", layer): np.zeros(shape) for layer in ("0", "1")}
+
+    def spell(self, number):
+        return ("other", "answer", "third")[number]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_planted_cause_is_named_and_nothing_else(seed):
+    model = Planted(seed)
+    found = explain_answer(model, [model.head_outputs()], None)
+    (copier,) = model.copiers
+    assert [claim.at for claim in found.heads] == [model.heads[copier]]
+    assert [one.place["position"] for one in found.tokens] == [model.place]
+    assert found.heads[0].link == (8, model.place)
+    assert found.is_small
+    assert found.kept >= ENOUGH
+    assert found.removed < 0.1
+
+
+def test_an_answer_of_all_heads_has_no_small_set():
+    model = Planted(0, copiers=12)
+    found = explain_answer(model, [model.head_outputs()], None)
+    assert not found.is_small
+    assert len(found.heads) > 6
+    assert "No small set    of heads and tokens gives this answer" in answer_table(found, Display())
+
+
+def test_of_many_items_the_shortest_list_is_pruned():
+    """Sixty items, of which three are needed, one of them with a small effect of its own."""
+    needed, asked = {7, 31, 44}, []
+
+    def score(sets):
+        asked.extend(sets)
+        return np.array([float(len(needed & {*one})) for one in sets])
+
+    costs = np.where([n in (7, 31) for n in range(60)], 1.0, 0.0)
+    costs[[44, 50, 51]] = 0.1, 0.2, 0.3
+    assert {*smallest_set(range(60), costs, score, 3.0)} == needed
+    assert len(asked) < 30
+
+
+def test_the_circuit_inside_is_found_and_its_numbers_are_those_of_ablate():
+    found = attnviz.explain(TEXT, model="pocket-lm").value
+    assert {(one.at.layer, one.at.head) for one in found.heads} == {("1", 1), ("2", 3), ("1", 4)}
+    assert [(one.label, one.place["position"]) for one in found.tokens] == [
+        ("dogs", 3),
+        ("likes[2]", 2),
+    ]
+    carrier = next(one for one in found.heads if (one.at.layer, one.at.head) == ("2", 3))
+    assert (carrier.link, carrier.why.key[0].writer) == ((10, 3), "1.1")
+    assert found.idle.at == HeadAt("causal", "2", 4)
+
+    def loss(heads, tokens):
+        """What log p falls by, by the command that switches parts off."""
+        report = attnviz.ablate(
+            *(TEXT,),
+            heads=[f"{at.layer}.{at.head}" for at in heads],
+            tokens=[f"{name}[{n}]" for n, name in tokens],
+            model="pocket-lm",
+            by="mean",
+            reference=list(REFERENCE),
+            explain="next:dogs",
+        ).value
+        return report.together.effect
+
+    words = attnviz.attend(TEXT, model="pocket-lm").main.key_tokens
+    places = list(enumerate(token.text for token in words))
+    every = [HeadAt("causal", str(layer), head) for layer in range(3) for head in range(5)]
+    heads, tokens = {one.at for one in found.heads}, {one.place["position"] for one in found.tokens}
+    span = loss(every, [])
+    alone = loss([at for at in every if at not in heads], [p for p in places if p[0] not in tokens])
+    without = loss(heads, [p for p in places if p[0] in tokens])
+    assert found.span == pytest.approx(span, abs=1e-4)
+    assert found.kept == pytest.approx(1 - alone / span, abs=1e-4)
+    assert found.removed == pytest.approx(1 - without / span, abs=1e-4)
+    assert found.tokens[0].effect == pytest.approx(loss([], [places[3]]), abs=1e-4)
+
+
+def test_one_screen_says_what_was_measured():
+    done = run("explain", TEXT, *LM)
+    shown = " ".join(done.text.split())
+    for words in (
+        'The model says "dogs" (.97); next best "cats" (.02)',
+        "It needs dogs (3) 10.2 · likes (2) 3.7 nats",
+        "looks from likes[10] to dogs (weight .96, effect 4.2) since head 1.1 wrote +10.59",
+        "and says dogs (+6.87)",
+        "3 heads of 15 and 2 tokens of 11 keep .99",
+        "head 2.4 looks from likes[10] to <eos> with weight .93 and does nothing",
+    ):
+        assert words in shown
+    assert len(re.findall(r"^\S.{14}", done.text, re.MULTILINE)) <= 11  # caption, claims, footer
+
+
+def test_against_another_answer_the_difference_is_explained():
+    found = attnviz.explain(TEXT, model="pocket-lm", against="cats").value
+    model = attnviz.ablate(TEXT, tokens=["dogs"], model="pocket-lm", explain="next:dogs").value
+    other = attnviz.ablate(TEXT, tokens=["dogs"], model="pocket-lm", explain="next:cats").value
+    expected = model.together.effect - other.together.effect
+    assert found.against == "cats"
+    effects = {one.label: one.effect for one in found.tokens}
+    assert effects["dogs"] == pytest.approx(expected, abs=1e-4)
+
+
+def test_every_form_holds_the_same_numbers(tmp_path):
+    document = run("explain", TEXT, *LM, "-f", "json").json()
+    rows = run("explain", TEXT, *LM, "-f", "tsv").rows
+    assert rows[0] == ["part", "name", "other", "value"]
+    values = {(row[0], row[1]): float(row[3]) for row in rows[1:] if row[3]}
+    assert values["head", "causal 2.3"] == next(
+        one["effect"] for one in document["heads"] if one["at"]["layer"] == "2"
+    )
+    assert values["kept", ""] == document["kept"]
+    page = tmp_path / "a.html"
+    assert run("explain", TEXT, *LM, "--html", page, "-f", "none").status == 0
+    data = re.search(r'id="document">(.*?)</script>', page.read_text("utf-8"), re.DOTALL)
+    shown = json.loads(data[1])
+    known = [one["link"] for one in shown["why"]]
+    links = [one["link"] for one in shown["claims"] if one["link"]]
+    assert len(links) == 3
+    assert all(link in known for link in links)
+
+
+def test_many_texts_name_the_heads_that_carry_most(tmp_path):
+    file = tmp_path / "texts.txt"
+    file.write_text(f"{TEXT}\nMary likes cats. Tom likes dogs. Mary likes\n")
+    report = attnviz.explain(input=str(file), model="pocket-lm").value
+    assert [at.head for at, texts, _ in report.heads if texts == 2][:2] in ([1, 3], [3, 1])
+    lines = run("explain", "--input", file, *LM, "-f", "jsonl").text.splitlines()
+    assert [json.loads(line)["answer"] for line in lines] == ["dogs", "cats"]
+    table = run("explain", "--input", file, *LM).text
+    assert "2 of them come from a small set" in table
+
+
+def test_pairs_and_pictures_have_answers_too():
+    pair = run("explain", "The red car.", "La voiture rouge.", "--target", "rouge[3]").text
+    assert "red (source 1)" in pair
+    picture = run("explain", "sample_inputs/shapes.png").text
+    assert 'The model says  "star"' in picture
+    assert "their mean over the positions of this input" in " ".join(picture.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("a b", *LM, "--against", "qqqq"), "--against 'qqqq' is none of the 8,000 choices"),
+        (("a b", "--mechanism", "rotary"), "unknown option '--mechanism'"),
+        (("--input", "nothing.txt"), "nothing.txt"),
+    ],
+)
+def test_mistakes_get_one_line(arguments, says):
+    assert says in run("explain", *arguments).mistake
