@@ -208,8 +208,8 @@ def explain_answer(
         removed=removed,
         chance_kept=trials.chance(after[0]),
         chance_removed=trials.chance(after[1]),
-        as_good=count_as_good(trials, len(heads), len(tokens), float(scores[0])),
-        drawn=DRAWN,
+        as_good=count_as_good(trials, heads, tokens, float(scores[0])) if heads else 0,
+        drawn=DRAWN if heads else 0,
         idle=find_idle(trials, heads, of_head, text),
         reference=reference,
         runs=trials.runs,
@@ -218,14 +218,17 @@ def explain_answer(
     )
 
 
-def count_as_good(trials: Trials, heads: int, tokens: int, score: float) -> int:
+def count_as_good(
+    trials: Trials, heads: Sequence[HeadAt], tokens: Sequence[TokenAt], score: float
+) -> int:
     """How many random sets of these sizes have such a score."""
     drawn = np.random.default_rng(0)
 
     def draw(items: Sequence[Item], count: int) -> list[Item]:
         return [items[n] for n in drawn.permutation(len(items))[:count]]
 
-    sets = [(draw(trials.heads, heads), draw(trials.tokens, tokens)) for _ in range(DRAWN)]
+    sizes = len(heads), len(tokens)
+    sets = [(draw(trials.heads, sizes[0]), draw(trials.tokens, sizes[1])) for _ in range(DRAWN)]
     return int((trials.score([trials.keep(*one) for one in sets]) >= score).sum())
 
 

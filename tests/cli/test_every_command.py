@@ -63,7 +63,7 @@ WORK: dict[str, Work] = {
     "compare": (lambda folder: [saved(folder), "--head-a", 0, "--head-b", 1], "layer"),
     "history": (samples, "entropy"),
     "why": (lambda _: ["The cat sat down."], "why there"),
-    "explain": (lambda _: ["The cat sat down."], "The model says"),
+    "explain": (lambda _: ["The cat sat down."], "the model says"),
     "wiring": (lambda _: ["The cat sat down."], "←"),
     "lenses": (lambda _: ["The cat sat down."], "one text decides little"),
     "align": (lambda _: [SAMPLES / "pairs.tsv"], "0-0"),
