@@ -11,6 +11,8 @@ from attnviz.analyses.explain import REFERENCE, explain_answer, smallest_set
 from attnviz.core.answers import ENOUGH
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 from attnviz.core.effects import HeadAt, PredictedToken
+from attnviz.core.query import Query
+from attnviz.models.pocket_lm.language_model import load_pocket_lm
 from attnviz.renderers import Display
 from attnviz.renderers.text.explain_table import answer_table
 from tests.invoke import attnviz as run
@@ -191,6 +193,57 @@ def test_many_texts_name_the_heads_that_carry_most(tmp_path):
     assert "2 of them come from a small set" in table
 
 
+def test_patching_names_the_head_and_the_row_that_carry_the_difference(tmp_path):
+    """Against a forward pass whose head is replaced by hand."""
+    other = TEXT.replace("dogs", "birds")
+    found = attnviz.explain(TEXT, contrast=other, model="pocket-lm").value
+    assert found.answers == ("dogs", "birds")
+    assert (found.heads[0].layer, found.heads[0].head) == ("2", 3)
+    assert (found.rows[0].token, found.rows[0].head) == ("likes[10]", 3)
+    assert found.rows[0].share > 0.9
+    model = load_pocket_lm()
+    runs = [model.experiment(Query(text)) for text in (TEXT, other)]
+    numbers = [run.outputs[0].number for run in runs]
+
+    def score(text, replaced):
+        """The difference of logits, some heads of a layer put out what `replaced` says."""
+        seen = {}
+
+        def watch(one):
+            layer = one.name.split(".")[2]
+            seen[layer] = output = one.output + 0
+            size = output.shape[-1] // 5
+            for where, head, rows, values in replaced:
+                if where == layer:
+                    output[..., rows, head * size : (head + 1) * size] = values[
+                        ..., rows, head * size : (head + 1) * size
+                    ]
+            return output
+
+        experiment = model.experiment(Query(text))
+        states, _ = model.forward(
+            model.weights, tuple(x[None] for x in experiment.inputs), watch, 0
+        )
+        logits = model.scores(model.weights, states[:, [experiment.outputs[0].row]])[0, 0]
+        return float(logits[numbers[0]] - logits[numbers[1]]), seen
+
+    clean, outputs = score(TEXT, [])
+    corrupt, _ = score(other, [])
+    assert found.scores == pytest.approx((clean, corrupt), abs=1e-3)
+    for one in (found.heads[0], found.heads[5]):
+        patch = [(one.layer, one.head, slice(None), outputs[one.layer])]
+        share = (score(other, patch)[0] - corrupt) / (clean - corrupt)
+        assert one.share == pytest.approx(share, abs=1e-4)
+    cell = next(one for one in found.layers if (one.layer, one.token) == ("1", "dogs"))
+    patch = [("1", head, slice(3, 4), outputs["1"]) for head in range(5)]
+    share = (score(other, patch)[0] - corrupt) / (clean - corrupt)
+    assert cell.share == pytest.approx(share, abs=1e-4)
+    drawn = tmp_path / "a.svg"
+    done = run("explain", TEXT, "--contrast", other, *LM, "--plot", drawn)
+    assert "2.3 at likes[10] .99" in done.text
+    assert "heads that restore most: 2.3 .99" in drawn.read_text("utf-8")
+
+
 def test_pairs_and_pictures_have_answers_too():
     pair = run("explain", "The red car.", "La voiture rouge.", "--target", "rouge[3]").text
     assert "red (source 1)" in pair
@@ -205,6 +258,10 @@ def test_pairs_and_pictures_have_answers_too():
         (("a b", *LM, "--against", "qqqq"), "--against 'qqqq' is none of the 8,000 choices"),
         (("a b", "--mechanism", "rotary"), "unknown option '--mechanism'"),
         (("--input", "nothing.txt"), "nothing.txt"),
+        (("a b", *LM, "--contrast", "a b c d e f"), "needs texts of as many tokens"),
+        (("a b", *LM, "--contrast", "a b"), "both texts have the answer"),
+        (("a b", *LM, "--contrast", "a c", "--against", "b"), "contradict each other"),
+        (("a b", *LM, "--plot", "a.png"), "add --contrast TEXT"),
     ],
 )
 def test_mistakes_get_one_line(arguments, says):

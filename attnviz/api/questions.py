@@ -173,6 +173,7 @@ def explain(
     *,
     input: str | None = None,  # noqa: A002 - as the option is called
     against: str | None = None,
+    contrast: str | None = None,
     reference: str | Path | Texts | None = None,
     **options: Unpack[ExperimentOptions],
 ) -> Findings:
@@ -184,15 +185,18 @@ def explain(
         target: the target of a pair.
         input: a file of texts instead.
         against: explain by how much the answer is likelier than this one.
+        contrast: another text of as many tokens: which heads and positions of the first's run
+            restore its answer in that one, instead.
         reference: texts whose mean heads put out that are off: a file, or a list; None: English
             sentences.
         options: those of `attnviz explain`, by name.
 
     Returns:
-        An `AnswerReport`; of several texts an `AnswersReport`.
+        An `AnswerReport`; of several texts an `AnswersReport`; with `contrast` a `ContrastReport`
+        and the picture "plot".
     """
     how, texts, kind = _read_written("explain", text, target, input, options)
-    asked = AnswerRequest(how.choice.explain, against)
+    asked = AnswerRequest(how.choice.explain, against, contrast)
     with collect("explain", "answer", how) as report:
         report_answers(asked, texts, kind, how, report, _read_reference("explain", reference, how))
     return report.found

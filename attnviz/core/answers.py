@@ -119,3 +119,46 @@ class AnswersReport:
     small: int
     notes: tuple[str, ...]
     provenance: Provenance
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """How far one part of a first input's run, put into a second's, restores the first's answer.
+
+    Attributes:
+        at: a head; None: all heads of a layer. stream, layer: where it is.
+        position: of the row that was put in, with its token; None: every row.
+        share: 0: the second input's answer stays; 1: the first's is there again.
+    """
+
+    stream: str
+    layer: str
+    head: int | None
+    position: int | None
+    token: str
+    share: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ContrastReport:
+    """Which heads and positions make two inputs of one length have different answers.
+
+    Attributes:
+        answers: the likeliest outputs of the first and of the second input.
+        scores: log p of the first answer minus log p of the second, after each input, nats.
+        heads: every head at all rows, the largest share first.
+        rows: the first of these heads at one row each, the largest share first.
+        layers: all heads of each layer at each row, in the order of the model.
+        runs: how often the model, or a part of it, was run.
+    """
+
+    caption: str
+    texts: tuple[str, str]
+    answers: tuple[str, str]
+    scores: tuple[float, float]
+    heads: tuple[Restored, ...]
+    rows: tuple[Restored, ...]
+    layers: tuple[Restored, ...]
+    runs: int
+    notes: tuple[str, ...]
+    provenance: Provenance

@@ -6,9 +6,10 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from attnviz.analyses.contrast import contrast_inputs
 from attnviz.analyses.explain import REFERENCE, explain_answer, sum_up
 from attnviz.analyses.why import follow_circuit
-from attnviz.core.answers import AnswerReport
+from attnviz.core.answers import AnswerReport, ContrastReport
 from attnviz.core.effects import Experiment, HeadOutputs, Intervention
 from attnviz.core.errors import AttnvizError, UsageError, first_line
 from attnviz.core.options import Options
@@ -17,6 +18,7 @@ from attnviz.models import Experimenting, Source, SupportsWriters
 from attnviz.models.lens import open_experiment
 from attnviz.models.open import is_shipped
 from attnviz.renderers.reports import Data, data_of
+from attnviz.renderers.text.contrast_table import contrast_json, contrast_table, contrast_tsv
 from attnviz.renderers.text.explain_table import (
     answer_json,
     answer_table,
@@ -30,11 +32,13 @@ from attnviz.runs.ablation import each_text, reference_banks
 from attnviz.runs.inputs import TextInput
 from attnviz.runs.outputs import why_page
 from attnviz.runs.reporting import RunReport, good_results
-from attnviz.runs.why import PAGE_LINKS, Asked, open_asked, query_of
+from attnviz.runs.why import PAGE_LINKS, Asked, kind_of_file, open_asked, query_of
 from attnviz.storage.documents import dump_json
 from attnviz.storage.texts import Text
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from attnviz.core.writers import WrittenText
 
 
@@ -45,10 +49,19 @@ class AnswerRequest:
     Attributes:
         wanted: the output; None: the next token, the masked word, the class or the last token.
         against: a choice that the answer is compared with.
+        contrast: another text, in whose run parts of the first's restore the answer.
+        html: whether a page is made.
     """
 
     wanted: str | None = None
     against: str | None = None
+    contrast: str | None = None
+    html: bool = False
+
+    def __post_init__(self) -> None:
+        for flag, given in (("--against", self.against is not None), ("--html", self.html)):
+            if self.contrast is not None and given:
+                raise UsageError(f"--contrast and {flag} contradict each other: give one of them")
 
 
 @dataclass(eq=False)
@@ -82,6 +95,14 @@ class Explainer:
             *(experiment, banks, written), reference=reference, against=against, notes=notes
         )
         return replace(found, id=text.id), written
+
+    def contrast(self, text: Text, other: str) -> ContrastReport:
+        """Which heads and positions restore a text's answer in the run of another text."""
+        second = replace(text, text=other)
+        if not isinstance(self.source, Experimenting) or kind_of_file(text.text):
+            raise UsageError("--contrast compares two texts before a model that predicts")
+        first, after = (self._open(query_of(one)) for one in (text, second))
+        return contrast_inputs(first, after, (text.text, other))
 
     def _open(self, query: Query) -> Experiment:
         source = self.source
@@ -138,6 +159,13 @@ def report_answers(
         report.say("pocket-lm, the model inside that continues a text, answers: --model: others")
         origin = replace(origin, model="pocket-lm")
     explainer = Explainer(open_asked(origin, kind, with_head="exact"), asked, others)
+    if asked.contrast is not None:
+        other = asked.contrast
+        made = each_text(texts.open(), lambda text: explainer.contrast(text, other))
+        for _, contrast in good_results(made, report, texts.total):
+            report.add(_contrast_data(contrast))
+        report.finish("texts")
+        return
     found, lines = list[AnswerReport](), list[str]()
     last: WrittenText | None = None
     for _, (answer, written) in good_results(
@@ -160,6 +188,20 @@ def report_answers(
             )
         )
     report.finish(f"{len(found)} text{'s' if len(found) != 1 else ''}")
+
+
+def _contrast_data(contrast: ContrastReport) -> Data:
+    def draw() -> Figure:
+        from attnviz.renderers.figures.contrast_picture import contrast_picture
+
+        return contrast_picture(contrast)
+
+    return data_of(
+        *(contrast, contrast_table, contrast_tsv, contrast_json),
+        figures={"plot": draw},
+        about=dump_json(asdict(contrast.provenance)),
+        notes=contrast.notes,
+    )
 
 
 def _answer_data(answer: AnswerReport, written: WrittenText | None, *, verbose: bool) -> Data:

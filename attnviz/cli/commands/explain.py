@@ -1,11 +1,13 @@
 """attnviz explain."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from attnviz.cli.options import CHOICE, INPUT, with_options
+from attnviz.cli.options import CHOICE, INPUT, OUTPUT, with_options
 from attnviz.cli.report import Report
+from attnviz.core.errors import UsageError
 from attnviz.core.options import Options, opt, rare
 from attnviz.runs.explain import AnswerRequest, report_answers
 from attnviz.runs.inputs import texts_of
@@ -26,6 +28,14 @@ def explain(
     against: str | None = opt(
         CHOICE, "--against TOKEN", "Explain by how much the answer is likelier than this one."
     ),
+    contrast: str | None = opt(
+        CHOICE,
+        "--contrast TEXT",
+        "Show instead which heads and positions restore the answer in this text of as many tokens.",
+    ),
+    plot: Path | None = opt(
+        OUTPUT, "--plot FILE", "Layers by positions; needs --contrast: .png, .svg or .pdf."
+    ),
     reference: str | None = rare(
         CHOICE, "--reference FILE", "Texts whose mean heads put out that are off."
     ),
@@ -40,11 +50,16 @@ def explain(
 
     attnviz explain "The keys to the cabinet" --model ./my-gpt2 --target next:are --against is
 
+    attnviz explain "Tom likes dogs. Tom likes" --contrast "Tom likes cats. Tom likes" --plot a.png
+
     attnviz explain --input texts.txt --model pocket-lm -f jsonl
     """
-    asked = AnswerRequest(options.choice.explain, against)
+    page = options.output.html is not None or options.output.open_page
+    asked = AnswerRequest(options.choice.explain, against, contrast, page)
+    if plot is not None and contrast is None:
+        raise UsageError("--plot draws what --contrast measures: add --contrast TEXT")
     texts, kind, options = read_texts_or_file(text, target, input_file, options)
-    with Report(options, "answer") as report:
+    with Report(options, "answer", pictures={"plot": plot}) as report:
         others = texts_of([], reference, options.many, pairs=True) if reference else None
         report_answers(asked, texts, kind, options, report, others)
     raise typer.Exit(report.status)
