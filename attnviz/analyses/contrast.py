@@ -25,7 +25,7 @@ ALIKE = 0.1
 """Nats by which the answers have to differ."""
 
 
-class Patches:
+class PatchedRuns:
     """Two inputs of one model, the second run with parts of the first's run.
 
     Raises:
@@ -77,7 +77,7 @@ def contrast_inputs(
     first: Experiment, second: Experiment, texts: tuple[str, str]
 ) -> ContrastReport:
     """Which heads and positions of the first input restore its answer in the second."""
-    patches = Patches(first, second)
+    patches = PatchedRuns(first, second)
     attention = first.attention
     every = [change.heads[0] for _, change in each_part(attention, "heads")]
     shares = patches.restore([(at,) for at in every], patches.clean)

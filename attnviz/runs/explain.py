@@ -34,7 +34,7 @@ from attnviz.runs.outputs import why_page
 from attnviz.runs.reporting import RunReport, good_results
 from attnviz.runs.why import PAGE_LINKS, Asked, kind_of_file, open_asked, query_of
 from attnviz.storage.documents import dump_json
-from attnviz.storage.texts import Text
+from attnviz.storage.texts import Text, check_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -98,6 +98,7 @@ class Explainer:
 
     def contrast(self, text: Text, other: str) -> ContrastReport:
         """Which heads and positions restore a text's answer in the run of another text."""
+        check_text(other)
         second = replace(text, text=other)
         if not isinstance(self.source, Experimenting) or kind_of_file(text.text):
             raise UsageError("--contrast compares two texts before a model that predicts")
