@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from attnviz.api.questions import explain as explain
     from attnviz.api.questions import lenses as lenses
     from attnviz.api.questions import lesson as lesson
+    from attnviz.api.questions import sources as sources
     from attnviz.api.questions import steps as steps
     from attnviz.api.questions import why as why
     from attnviz.api.questions import wiring as wiring
@@ -43,7 +44,7 @@ _PLACES = {
     "api.attention": "attend attend_many audio image unload",
     "api.collected": "Findings",
     "api.measures": "align corpus heads history",
-    "api.questions": "ablate compare explain lenses lesson steps why wiring",
+    "api.questions": "ablate compare explain lenses lesson sources steps why wiring",
     "callbacks": "callbacks",
     "core.attention_map": "Attention AttentionMap Focus Provenance Token",
     "core.errors": "AttnvizError",

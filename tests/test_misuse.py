@@ -56,6 +56,7 @@ USUAL: dict[str, tuple[Any, ...]] = {
     "why": (TEXT,),
     "wiring": (TEXT,),
     "explain": (TEXT,),
+    "sources": (TEXT, "sample_inputs/sentences.txt"),
     "watch": (torch.nn.MultiheadAttention(4, 2),),
 }
 FAST = ("from_dict", "from_numpy", "load", "watch", "attend", "history", "lesson")

@@ -10,6 +10,7 @@ from attnviz.analyses.effects.ablation import Each
 from attnviz.api.arguments import (
     CompareOptions,
     ExperimentOptions,
+    ModelOptions,
     Nats,
     NotNegative,
     Positive,
@@ -35,10 +36,11 @@ from attnviz.runs.changes import (
     saved_effects,
     sides_of,
 )
-from attnviz.runs.explain import AnswerRequest, report_answers
 from attnviz.runs.inputs import TextInput
 from attnviz.runs.pipeline import Result
-from attnviz.runs.why import (
+from attnviz.runs.questions.explain import AnswerRequest, report_answers
+from attnviz.runs.questions.sources import Grouping, SourcesRequest, Without, report_sources
+from attnviz.runs.questions.why import (
     Asked,
     Why,
     read_file_argument,
@@ -47,6 +49,7 @@ from attnviz.runs.why import (
     report_wiring,
 )
 from attnviz.storage.saved_maps import read_effects
+from attnviz.storage.texts import check_text
 from attnviz.teach.lessons.teaching import lesson_data, teach
 from attnviz.teach.steps.request import StepsRequest
 
@@ -253,6 +256,44 @@ def _read_written(
     if (found := read_file_argument(text, target)) and file is None:
         return read_options(options), *found
     return _read_question(function, text, target, file, options)
+
+
+@public
+def sources(
+    question: str,
+    context: str | Path | Sequence[str | Path],
+    *,
+    answer: str | None = None,
+    group: Grouping = "passages",
+    by: Without = "hide",
+    budget: Positive = 200,
+    fit: NotNegative = 0,
+    **options: Unpack[ModelOptions],
+) -> Findings:
+    """Which passages or sentences of a context an answer was made from.
+
+    Args:
+        question: what stands behind the context.
+        context: a text file, or a list of files; a passage stands between blank lines.
+        answer: the answer; None: the model writes one.
+        group: what is left out: "passages" or "sentences".
+        by: "hide" hides a part's tokens and keeps positions, "remove" deletes its text.
+        budget: runs of the model at most; of more parts, halves are left out first.
+        fit: random subsets of parts on which a linear combination of heads is fitted; 0: none.
+        options: those of `attnviz sources`, by name.
+
+    Returns:
+        A `SourcesReport`: a row a part, with its effect on each sentence of the answer.
+    """
+    how = read_options(options)
+    check_text(question)
+    files = [context] if isinstance(context, str | Path) else list(context)
+    if not files:
+        raise UsageError("context names no file")
+    asked = SourcesRequest(tuple(map(Path, files)), question, answer, group, by, budget, fit)
+    with collect("sources", "sources", how) as report:
+        report_sources(asked, how, report)
+    return report.found
 
 
 @public

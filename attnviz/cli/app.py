@@ -36,6 +36,9 @@ COMMANDS: dict[str, CommandEntry] = {
     "explain": CommandEntry(
         "Show what decided an answer: the fewest tokens and heads that give it.", "explain:explain"
     ),
+    "sources": CommandEntry(
+        "Show which parts of a context an answer was made from.", "sources:sources"
+    ),
     "wiring": CommandEntry("Show which heads read which heads.", "why:wiring"),
     "lenses": CommandEntry("Show how far each lens can be trusted.", "ablate:lenses"),
     "compare": CommandEntry("Show what changed between two attentions.", "compare:compare"),
@@ -53,7 +56,7 @@ COMMANDS: dict[str, CommandEntry] = {
 }
 PANELS = {
     "Look": "self cross co image audio watch",
-    "Ask": "explain ablate why wiring lenses compare",
+    "Ask": "explain sources ablate why wiring lenses compare",
     "Measure": "heads corpus align history",
     "Learn": "steps lesson live",
     "Manage": "render serve models mechanisms",

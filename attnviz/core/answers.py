@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -162,3 +163,61 @@ class ContrastReport:
     runs: int
     notes: tuple[str, ...]
     provenance: Provenance
+
+
+SUPPORTS = 0.5
+"""Nats from which on a part is named beside a sentence of an answer."""
+NAMED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class SourcePart:
+    """One part of a context, and how far an answer depends on it.
+
+    Attributes:
+        file: where it is from; text: what it says; tokens: how many it has.
+        effect: log p of the answer minus log p without the part, nats; NaN: measured with others.
+        of_sentences: the same of each sentence of the answer.
+        group: the parts that were left out together, where it was not left out alone.
+        estimates: its score by cheap estimates, by name.
+    """
+
+    number: int
+    file: str
+    text: str
+    tokens: int
+    effect: float
+    of_sentences: tuple[float, ...]
+    group: tuple[int, ...]
+    estimates: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class SourcesReport:
+    """Which parts of a context an answer was made from.
+
+    Attributes:
+        sentences: those of the answer; support: the largest effect of a part on each, nats.
+        written: whether the model wrote the answer.
+        how: what leaving out means, in words.
+        agreement: Spearman's correlation of each estimate with the effects; NaN: fewer than three.
+    """
+
+    caption: str
+    question: str
+    sentences: tuple[str, ...]
+    support: tuple[float, ...]
+    written: bool
+    log_p: float
+    parts: tuple[SourcePart, ...]
+    how: str
+    agreement: Mapping[str, float]
+    runs: int
+    notes: tuple[str, ...]
+    provenance: Provenance
+
+    def sources_of(self, sentence: int) -> list[int]:
+        """The parts that a sentence depends on, by number, the largest effect first."""
+        found = [(one.of_sentences[sentence], one.number) for one in self.parts]
+        strong = sorted((one for one in found if one[0] >= SUPPORTS), reverse=True)
+        return [number for _, number in strong[:NAMED]]

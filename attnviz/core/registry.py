@@ -30,6 +30,7 @@ DataKind = Literal[
     "why",
     "wiring",
     "answer",
+    "sources",
     "lenses",
     "changes",
     "alignment",

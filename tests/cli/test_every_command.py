@@ -64,6 +64,7 @@ WORK: dict[str, Work] = {
     "history": (samples, "entropy"),
     "why": (lambda _: ["The cat sat down."], "why there"),
     "explain": (lambda _: ["The cat sat down."], "the model says"),
+    "sources": (lambda _: ["the cat", "--context", SAMPLES / "sentences.txt"], "the model writes"),
     "wiring": (lambda _: ["The cat sat down."], "←"),
     "lenses": (lambda _: ["The cat sat down."], "one text decides little"),
     "align": (lambda _: [SAMPLES / "pairs.tsv"], "0-0"),

@@ -22,6 +22,7 @@ RUNS: dict[str, tuple[Any, ...]] = {
     "why": ("why", TEXT),
     "wiring": ("wiring", TEXT),
     "explain": ("explain", TEXT),
+    "sources": ("sources", TEXT, "--context", ROOT / "sample_inputs" / "sentences.txt"),
     "ablate": ("ablate", TEXT, "Le chat", "--head", "0.0"),
     "align": ("align", ROOT / "sample_inputs" / "pairs.tsv"),
     "steps": ("steps",),

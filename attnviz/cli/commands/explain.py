@@ -9,9 +9,9 @@ from attnviz.cli.options import CHOICE, INPUT, OUTPUT, with_options
 from attnviz.cli.report import Report
 from attnviz.core.errors import UsageError
 from attnviz.core.options import Options, opt, rare
-from attnviz.runs.explain import AnswerRequest, report_answers
 from attnviz.runs.inputs import texts_of
-from attnviz.runs.why import read_texts_or_file
+from attnviz.runs.questions.explain import AnswerRequest, report_answers
+from attnviz.runs.questions.why import read_texts_or_file
 
 
 @with_options(

@@ -10,7 +10,7 @@ from attnviz.cli.report import Report
 from attnviz.core.errors import UsageError
 from attnviz.core.options import Options, opt
 from attnviz.models.open import check_origin
-from attnviz.runs.why import (
+from attnviz.runs.questions.why import (
     Why,
     read_texts_or_file,
     report_weights,

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from attnviz.analyses.contrast import contrast_inputs
+from attnviz.analyses.effects.patching import contrast_inputs
 from attnviz.analyses.explain import REFERENCE, explain_answer, sum_up
 from attnviz.analyses.why import follow_circuit
 from attnviz.core.answers import AnswerReport, ContrastReport
@@ -31,8 +31,8 @@ from attnviz.renderers.text.explain_table import (
 from attnviz.runs.ablation import each_text, reference_banks
 from attnviz.runs.inputs import TextInput
 from attnviz.runs.outputs import why_page
+from attnviz.runs.questions.why import PAGE_LINKS, Asked, kind_of_file, open_asked, query_of
 from attnviz.runs.reporting import RunReport, good_results
-from attnviz.runs.why import PAGE_LINKS, Asked, kind_of_file, open_asked, query_of
 from attnviz.storage.documents import dump_json
 from attnviz.storage.texts import Text, check_text
 
@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from attnviz.core.writers import WrittenText
+
+
+INSIDE = "pocket-lm, the model inside that continues a text, answers: --model: others"
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +160,7 @@ def report_answers(
     """Report what decided the answer to one text, or which heads carry those to many."""
     origin = options.origin
     if kind == "self" and origin.model is None and is_shipped(origin):
-        report.say("pocket-lm, the model inside that continues a text, answers: --model: others")
+        report.say(INSIDE)
         origin = replace(origin, model="pocket-lm")
     explainer = Explainer(open_asked(origin, kind, with_head="exact"), asked, others)
     if asked.contrast is not None:

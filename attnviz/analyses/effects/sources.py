@@ -1,0 +1,129 @@
+"""Which parts of a context an answer was made from: leaving them out, and estimates beside.
+
+Leaving a part out hides its tokens in every layer while positions stay. With fewer runs than parts,
+halves are left out first and the half with the larger effect is divided (AttriBoT, Liu 2024).
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from attnviz.core.effects import Experiment, Intervention, TokenAt
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from attnviz.core.attention_map import AttentionMap
+
+    Numbers = NDArray[np.float64]
+
+Group = tuple[int, ...]
+LeaveOut = Callable[[Sequence[Group]], "Numbers"]
+"""Groups of parts to log p of each sentence without them, shape (groups, sentences)."""
+RIDGE = 1e-6
+
+
+class HiddenParts:
+    """An answer's log p with some parts of its context hidden.
+
+    Attributes:
+        places: the positions of each part's tokens on the `side` of the keys.
+        sentences: the number of the sentence of each output.
+        runs: how many changed runs there were.
+    """
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        side: str,
+        places: Sequence[Sequence[int]],
+        sentences: Sequence[int],
+    ) -> None:
+        self.experiment, self.side, self.places = experiment, side, places
+        self.sentences, self.runs = np.array(sentences), 0
+
+    def score(self, groups: Sequence[Group]) -> Numbers:
+        """Log p of each sentence without each group of parts, (groups, sentences)."""
+        self.runs += len(groups)
+        changes = [
+            Intervention(
+                tokens=tuple(TokenAt(self.side, at) for part in group for at in self.places[part])
+            )
+            for group in groups
+        ]
+        return np.array([self.of_sentences(rows) for rows in self.experiment.run(changes)])
+
+    def of_sentences(self, rows: NDArray[np.floating]) -> Numbers:
+        """The sums over each sentence of its outputs' log p (outputs, choices)."""
+        outputs = self.experiment.outputs
+        own = np.array([float(row[one.number]) for row, one in zip(rows, outputs, strict=True)])
+        count = int(self.sentences.max()) + 1
+        return np.array([own[self.sentences == number].sum() for number in range(count)])
+
+
+def leave_out_parts(
+    count: int, leave_out: LeaveOut, full: Numbers, budget: int
+) -> dict[Group, Numbers]:
+    """The effect of each part on each sentence, or of groups where the budget ends first."""
+    if count <= budget:
+        groups: list[Group] = [(part,) for part in range(count)]
+        return dict(zip(groups, full - leave_out(groups), strict=True))
+    found: dict[Group, Numbers] = {}
+    waiting: list[tuple[float, Group]] = [(0.0, tuple(range(count)))]
+    while waiting and budget > 1:
+        _, group = heapq.heappop(waiting)
+        found.pop(group, None)
+        middle = len(group) // 2
+        halves = [group[:middle], group[middle:]]
+        budget -= 2
+        for half, lost in zip(halves, full - leave_out(halves), strict=True):
+            found[half] = lost
+            if len(half) > 1:
+                heapq.heappush(waiting, (-float(lost.sum()), half))
+    return found
+
+
+def attention_to(
+    item: AttentionMap, rows: Sequence[int], places: Sequence[Sequence[int]]
+) -> Numbers:
+    """The attention of some rows to each part, their mean, shape (parts, layers, heads)."""
+    seen = item.weights[:, :, list(rows)].mean(axis=2, dtype=np.float64)
+    return np.array([seen[:, :, list(own)].sum(axis=-1) for own in places])
+
+
+def fit_heads(
+    shares: Numbers, leave_out: LeaveOut, full: float, draws: int, seed: int = 0
+) -> Numbers:
+    """Each part's score by a linear combination of heads, fitted on random subsets (AT2, 2025).
+
+    `shares` is the attention to each part, (parts, heads). The loss of log p where a random half of
+    the parts is left out is fitted as a sum over these parts and over heads.
+    """
+    drawn = np.random.default_rng(seed)
+    off = drawn.random((draws, len(shares))) < 0.5
+    groups = [tuple(np.flatnonzero(row).tolist()) for row in off]
+    lost = full - leave_out(groups).sum(axis=1)
+    known = np.isfinite(lost)
+    features = off[known] @ shares
+    gram = features.T @ features
+    gram[np.diag_indices_from(gram)] += RIDGE * max(float(np.trace(gram)) / len(gram), 1e-12)
+    return np.asarray(shares @ np.linalg.solve(gram, features.T @ lost[known]))
+
+
+def effects_of_parts(
+    effects: Mapping[Group, Numbers], count: int
+) -> list[tuple[float, Numbers, Group]]:
+    """The effect of each part and its group; NaN where it was left out with others only."""
+    found = []
+    for part in range(count):
+        group = next(own for own in effects if part in own)
+        lost = effects[group]
+        alone = len(group) == 1
+        own = lost if alone else np.full(len(lost), math.nan)
+        found.append((float(own.sum()), own, group))
+    return found

@@ -1,0 +1,77 @@
+"""attnviz sources."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from attnviz.cli.options import CHOICE, ORIGIN, with_options
+from attnviz.cli.report import Report
+from attnviz.core.errors import UsageError
+from attnviz.core.options import Options, opt, rare
+from attnviz.runs.questions.sources import Grouping, SourcesRequest, Without, report_sources
+
+UNSUPPORTED = 3
+"""The exit status where a sentence has no source."""
+
+
+@with_options("model", "compute", "look", "page", writes="sources")
+def sources(
+    question: Annotated[str, typer.Argument(help="What stands behind the context.")],
+    context: list[Path] | None = opt(
+        ORIGIN, "--context FILE", "Text file, a passage between blank lines. Repeatable."
+    ),
+    answer: str | None = opt(
+        ORIGIN, "--answer TEXT", "The answer; without it the model writes one."
+    ),
+    group: Grouping = opt(
+        CHOICE, "--group WHAT", "What is left out: {choices}.", default="passages"
+    ),
+    by: Without = opt(
+        CHOICE,
+        "--by HOW",
+        "How a part is left out: {choices}. hide keeps the positions of all others.",
+        default="hide",
+    ),
+    budget: int = opt(
+        CHOICE,
+        "--budget RUNS",
+        "Runs of the model at most; of more parts, halves are left out first.",
+        default=200,
+        min=2,
+    ),
+    fit: int = rare(
+        CHOICE,
+        "--fit N",
+        "Also fit a linear combination of heads on so many random subsets of the parts.",
+        default=0,
+        min=0,
+    ),
+    fail_unsupported: float | None = opt(
+        CHOICE,
+        "--fail-unsupported NATS",
+        "Exit with 3 if a sentence of the answer has no source with such an effect.",
+        min=0,
+    ),
+    *,
+    options: Options,
+) -> None:
+    """Show which passages or sentences of a context an answer was made from.
+
+    attnviz sources "Tom likes" --context sample_inputs/notes.txt
+
+    attnviz sources "What is it called?" --context a.txt --context b.txt --model ./my-model -f json
+    """
+    if not context:
+        raise UsageError("sources needs a context: --context FILE")
+    asked = SourcesRequest(tuple(context), question, answer, group, by, budget, fit)
+    with Report(options, "sources", pictures={}) as report:
+        found = report_sources(asked, options, report)
+        weak = [
+            sentence
+            for sentence, most in zip(found.sentences, found.support, strict=True)
+            if fail_unsupported is not None and not most >= fail_unsupported
+        ]
+        for sentence in weak:
+            report.say(f"no source supports '{sentence}' by {fail_unsupported:g} nats")
+    raise typer.Exit(UNSUPPORTED if weak else report.status)

@@ -1,0 +1,295 @@
+"""Which passage or sentence of a context an answer was made from: read, asked and reported."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from attnviz.analyses.effects.links import rank_correlation
+from attnviz.analyses.effects.sources import (
+    Group,
+    HiddenParts,
+    attention_to,
+    effects_of_parts,
+    fit_heads,
+    leave_out_parts,
+)
+from attnviz.analyses.group import split_sentences
+from attnviz.core.answers import SourcePart, SourcesReport
+from attnviz.core.effects import Experiment, Intervention
+from attnviz.core.errors import AttnvizError, InputError, UsageError, first_line
+from attnviz.core.options import Options
+from attnviz.core.query import Query
+from attnviz.models import Experimenting, Source
+from attnviz.models.lens import open_experiment
+from attnviz.models.open import is_shipped, open_source
+from attnviz.renderers.reports import Data, data_of
+from attnviz.renderers.text.sources_table import sources_json, sources_table, sources_tsv
+from attnviz.runs.questions.explain import INSIDE
+from attnviz.runs.reporting import RunReport
+from attnviz.storage.documents import dump_json
+from attnviz.storage.matrices import read_bytes
+from attnviz.storage.texts import check_text
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from attnviz.core.attention_map import Token
+
+Grouping = Literal["passages", "sentences"]
+Without = Literal["hide", "remove"]
+HOW: dict[Without, str] = {
+    "hide": "its tokens hidden in every layer, positions kept",
+    "remove": "its text deleted",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SourcesRequest:
+    """What is asked about a context; `attnviz.sources` explains each field."""
+
+    context: tuple[Path, ...]
+    question: str
+    answer: str | None = None
+    group: Grouping = "passages"
+    by: Without = "hide"
+    budget: int = 200
+    fit: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """The parts of some files and the text that a model reads.
+
+    Attributes:
+        parts: file and text of each part; between them stands `gap`.
+        question: what follows the parts.
+        pair: whether the answer is the target of a pair.
+    """
+
+    parts: tuple[tuple[str, str], ...]
+    gap: str
+    question: str
+    pair: bool
+
+    def prompt(self, off: Sequence[int] = ()) -> str:
+        """What stands before the answer, without some parts."""
+        own = [text for number, (_, text) in enumerate(self.parts) if number not in off]
+        return self.gap.join([*own, self.question])
+
+    def query(self, answer: str | None, off: Sequence[int] = ()) -> Query:
+        """What the model is asked; without an answer, to write one."""
+        if self.pair:
+            return Query(self.prompt(off), answer, "cross")
+        return Query(self.prompt(off) + (answer or ""))
+
+    def spans(self) -> list[tuple[int, int]]:
+        """The characters of each part in the prompt."""
+        found, start = list[tuple[int, int]](), 0
+        for _, text in self.parts:
+            found.append((start, start + len(text)))
+            start += len(text) + len(self.gap)
+        return found
+
+
+def read_parts(asked: SourcesRequest) -> list[tuple[str, str]]:
+    """The context in parts, with their files: passages between blank lines, or sentences."""
+    parts = []
+    for path in asked.context:
+        try:
+            text = read_bytes(path).decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise InputError(f"'{path}' is not valid UTF-8") from error
+        for block in text.replace("\r\n", "\n").split("\n\n"):
+            some = [block.strip()]
+            if asked.group == "sentences":
+                some = [one.text for one in split_sentences(block)]
+            parts += [(path.name, " ".join(one.split())) for one in some if one.strip()]
+    if not parts:
+        raise InputError(f"'{asked.context[0]}' holds no text")
+    for _, text in parts:
+        check_text(text)
+    check_text(asked.question)
+    return parts
+
+
+def report_sources(asked: SourcesRequest, options: Options, report: RunReport) -> SourcesReport:
+    """Report how far the answer depends on each part."""
+    parts, origin = read_parts(asked), options.origin
+    if origin.model is None and is_shipped(origin):
+        report.say(INSIDE)
+        origin = replace(origin, model="pocket-lm")
+    source = open_source(origin, "self", with_head="exact")
+    pair = not _continues(source)
+    if pair:
+        source = open_source(origin, "cross", with_head="exact")
+    # The models inside know no line breaks.
+    line = pair or asked.group == "sentences" or is_shipped(origin)
+    context = Context(tuple(parts), " " if line else "\n\n", asked.question, pair)
+    found = _measure(asked, source, context, report)
+    for note in found.notes:
+        report.hold(note)
+    report.add(_sources_data(found))
+    report.finish(f"{found.runs} runs")
+    return found
+
+
+def _continues(source: Source) -> bool:
+    """Whether a model continues a text; others write the target of a pair."""
+    with suppress(AttnvizError):
+        assert isinstance(source, Experimenting)
+        item = open_experiment(source, Query("a b")).attention.main
+        return item.stream == "causal"
+    return False
+
+
+def _measure(
+    asked: SourcesRequest, source: Source, context: Context, report: RunReport
+) -> SourcesReport:
+    answer, written = asked.answer, asked.answer is None
+    if not isinstance(source, Experimenting):
+        raise UsageError("nothing here predicts an answer")
+    if answer is None:
+        answer = _write(source, context)
+    elif not context.pair and answer[:1].strip():
+        answer = f" {answer}"
+    spoken = split_sentences(answer)
+    if not spoken:
+        raise InputError("the model writes no answer: give --answer TEXT")
+    trial = _open(source, context, answer, spoken)
+    (rows,) = trial.experiment.run([Intervention()])
+    full = trial.of_sentences(rows)
+
+    def remove(groups: Sequence[Group]) -> NDArray[np.float64]:
+        found = []
+        for group in groups:
+            other = _open(source, context, answer, spoken, group)
+            found.append(other.of_sentences(next(iter(other.experiment.run([Intervention()])))))
+            trial.runs += 1
+        return np.array(found)
+
+    count = len(context.parts)
+    leave_out = trial.score if asked.by == "hide" else remove
+    report.say(f"{min(asked.budget, count) + asked.fit} runs of the model follow, a part each")
+    effects = effects_of_parts(leave_out_parts(count, leave_out, full, asked.budget), count)
+    shares = _shares(trial)
+    estimates = {"attention": shares.mean(axis=1)}
+    notes = list[str]()
+    try:
+        estimates["effect lens"] = _gradient_estimate(trial)
+    except AttnvizError as error:
+        notes.append(f"the estimate by gradients is left out: {first_line(error)}")
+    if asked.fit:
+        estimates["heads"] = fit_heads(shares, trial.score, float(full.sum()), asked.fit)
+    exact = np.array([effect for effect, *_ in effects])
+    attention = trial.experiment.attention
+    return SourcesReport(
+        caption=f"{attention.provenance.title} · {count} {asked.group}",
+        question=context.question,
+        sentences=tuple(one.text for one in spoken),
+        support=tuple(_largest([own[n] for _, own, _ in effects]) for n in range(len(spoken))),
+        written=written,
+        log_p=float(full.sum()),
+        parts=tuple(
+            SourcePart(
+                number=number + 1,
+                file=file,
+                text=text,
+                tokens=len(trial.places[number]),
+                effect=effect,
+                of_sentences=tuple(own.tolist()),
+                group=tuple(n + 1 for n in group) if len(group) > 1 else (),
+                estimates={name: float(values[number]) for name, values in estimates.items()},
+            )
+            for number, ((file, text), (effect, own, group)) in enumerate(
+                zip(context.parts, effects, strict=True)
+            )
+        ),
+        how=HOW[asked.by],
+        agreement={name: rank_correlation(values, exact) for name, values in estimates.items()},
+        runs=trial.runs,
+        notes=(*attention.provenance.notes, *notes),
+        provenance=attention.provenance,
+    )
+
+
+def _largest(values: Sequence[float]) -> float:
+    return max((float(one) for one in values if not math.isnan(one)), default=math.nan)
+
+
+def _write(source: Source, context: Context) -> str:
+    """The answer that the model writes."""
+    assert isinstance(source, Experimenting)
+    experiment = source.experiment(context.query(None), None)
+    if context.pair:
+        return experiment.attention.target or ""
+    answer = experiment.write(Intervention())
+    if answer is None:
+        raise UsageError("the model writes nothing: give --answer TEXT")
+    return answer
+
+
+def _open(
+    source: Source,
+    context: Context,
+    answer: str,
+    spoken: Sequence[Token],
+    off: Sequence[int] = (),
+) -> HiddenParts:
+    """The answer after the context, of whose outputs only the answer's are kept."""
+    experiment: Experiment = open_experiment(source, context.query(answer, off))
+    attention = experiment.attention
+    side = attention.main.key_side
+    keys, queries = attention.main.key_tokens, attention.main.query_tokens
+    start = 0 if context.pair else len(context.prompt(off))
+    outputs, sentences = [], []
+    for one in experiment.outputs:
+        token = queries[one.position] if one.position is not None else None
+        if token is None or token.special or token.end <= start:
+            continue
+        place = token.end - start
+        number = sum(sentence.start < place for sentence in spoken) - 1
+        outputs.append(one)
+        sentences.append(max(number, 0))
+    if not outputs:
+        raise InputError("the model predicts no token of the answer")
+    experiment.outputs = tuple(outputs)
+    places = [
+        [n for n, key in enumerate(keys) if not key.special and key.start < end and key.end > first]
+        for first, end in context.spans()
+    ]
+    return HiddenParts(experiment, side, places, sentences)
+
+
+def _shares(trial: HiddenParts) -> NDArray[np.float64]:
+    """The attention of the answer's rows to each part, (parts, heads)."""
+    item = trial.experiment.attention.main
+    rows = sorted({one.row for one in trial.experiment.outputs})
+    found = attention_to(item, rows, trial.places)
+    return found.reshape(len(found), -1)
+
+
+def _gradient_estimate(trial: HiddenParts) -> NDArray[np.float64]:
+    """The first-order effect of each part's columns, summed over heads and rows."""
+    item, slopes = trial.experiment.attention.main, trial.experiment.gradients()[0]
+    columns = (item.weights * slopes).sum(axis=(0, 1, 2), dtype=np.float64)
+    return np.array([columns[list(own)].sum() for own in trial.places])
+
+
+def _sources_data(found: SourcesReport) -> Data:
+    def page(command: str) -> str:
+        from attnviz.renderers.page.sources import sources_page
+
+        return sources_page(found, command)
+
+    return data_of(
+        *(found, sources_table, sources_tsv, sources_json),
+        page=page,
+        about=dump_json(asdict(found.provenance)),
+    )

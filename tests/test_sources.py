@@ -1,0 +1,125 @@
+"""Which part of a context an answer was made from: recomputed, budgets, fits, forms, statuses."""
+
+import numpy as np
+import pytest
+
+import attnviz
+from attnviz.analyses.effects.sources import effects_of_parts, fit_heads, leave_out_parts
+from attnviz.core.effects import Intervention, TokenAt
+from attnviz.core.query import Query
+from attnviz.models.pocket_lm.language_model import load_pocket_lm
+from tests.invoke import attnviz as run
+
+CONTEXT = (
+    "Tom likes dogs.\n\nMary likes cats.\n\nThe train leaves at seven.\n\nJohn has a red car.\n"
+)
+
+
+@pytest.fixture
+def notes(tmp_path):
+    file = tmp_path / "notes.txt"
+    file.write_text(CONTEXT)
+    return file
+
+
+def test_leaving_out_is_hiding_the_part_from_all_others(notes):
+    found = attnviz.sources("Tom likes", notes, answer="dogs.", model="pocket-lm").value
+    assert found.sentences == ("dogs.",)
+    model = load_pocket_lm()
+    text = " ".join(CONTEXT.split()) + " Tom likes dogs."
+    experiment = model.experiment(Query(text), "all")
+    words = [token.text for token in experiment.attention.main.key_tokens]
+    ends = [n for n, word in enumerate(words) if word == "."]
+    starts = [1, *(end + 1 for end in ends)]
+
+    def score(hidden):
+        tokens = tuple(TokenAt("text", n) for n in hidden)
+        (rows,) = experiment.run([Intervention(tokens=tokens)])
+        return sum(
+            row[one.number]
+            for row, one in zip(rows, experiment.outputs, strict=True)
+            if one.position in (len(words) - 2, len(words) - 1)
+        )
+
+    for part, (start, end) in zip(found.parts, zip(starts, ends, strict=False), strict=False):
+        assert part.tokens == end - start + 1
+        assert part.effect == pytest.approx(score([]) - score(range(start, end + 1)), abs=1e-4)
+    removed = attnviz.sources(
+        "Tom likes", notes, answer="dogs.", by="remove", model="pocket-lm"
+    ).value
+    assert removed.parts[0].effect != pytest.approx(found.parts[0].effect, abs=1e-3)
+    assert removed.how == "its text deleted"
+
+
+def test_each_sentence_of_a_translation_has_its_source(notes):
+    found = attnviz.sources("Mary likes cats.", notes, group="sentences", model="pocket").value
+    assert found.written
+    largest = [int(np.argmax([part.of_sentences[n] for part in found.parts])) for n in range(4)]
+    assert largest == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(("budget", "known"), [(16, 16), (8, 2), (4, 0)])
+def test_a_budget_divides_the_half_that_matters(budget, known):
+    """Sixteen parts, of which one carries the answer."""
+    runs = []
+
+    def leave_out(groups):
+        runs.extend(groups)
+        return np.array([[-8.0 * (11 in group) - 0.1 * len(group)] for group in groups])
+
+    found = effects_of_parts(leave_out_parts(16, leave_out, np.zeros(1), budget), 16)
+    assert len(runs) <= budget
+    assert sum(np.isfinite(effect) for effect, *_ in found) == known
+    if known:
+        assert found[11][0] == pytest.approx(8.1)
+    groups = {group for *_, group in found}
+    assert sorted(part for group in groups for part in group) == list(range(16))
+
+
+def test_a_fit_finds_planted_weights_of_heads():
+    drawn = np.random.default_rng(3)
+    shares = drawn.dirichlet(np.ones(12), size=6).T  # parts, heads
+    planted = np.array([0, 5.0, 0, 0, 2.0, 0])
+
+    def leave_out(groups):
+        return np.array([[-sum(float(shares[part] @ planted) for part in own)] for own in groups])
+
+    found = fit_heads(shares, leave_out, 0.0, 60)
+    np.testing.assert_allclose(found, shares @ planted, atol=0.05)
+
+
+def test_every_form_names_the_source(notes, tmp_path):
+    asked = ("sources", "Tom likes", "--context", notes, "--model", "pocket-lm")
+    table = run(*asked, "--fit", 12)
+    assert table.status == 0
+    assert "the model writes: dogs.¹ Mary likes cats." in table.text
+    assert "rank correlation): attention" in table.text
+    assert "12 + 4" in table.err or "16 runs of the model follow" in table.err
+    document = run(*asked, "-f", "json").json()
+    assert document["sources"][0][0] == 1
+    rows = run(*asked, "-f", "tsv").rows
+    assert rows[0][:5] == ["number", "file", "tokens", "effect", "sentence_1"]
+    assert float(rows[1][3]) == document["parts"][0]["effect"]
+    page = tmp_path / "a.html"
+    assert run(*asked, "--html", page, "-f", "none").status == 0
+    assert '<sup><a href="#part-1">1</a></sup>' in page.read_text("utf-8")
+
+
+def test_an_answer_without_a_source_ends_with_3(notes):
+    asked = ("sources", "Tom likes", "--context", notes, "--model", "pocket-lm", "--answer", "tea")
+    assert run(*asked, "--fail-unsupported", 0).status == 0
+    done = run(*asked, "--fail-unsupported", 50)
+    assert done.status == 3
+    assert "no source supports 'tea' by 50 nats" in done.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("a",), "sources needs a context"),
+        (("a", "--context", "none.txt"), "none.txt"),
+        (("a", "--context", "sample_inputs/shapes.png"), "is not valid UTF-8"),
+    ],
+)
+def test_mistakes_get_one_line(arguments, says):
+    assert says in run("sources", *arguments).mistake
