@@ -110,7 +110,7 @@ def test_an_answer_without_a_source_ends_with_3(notes):
     assert run(*asked, "--fail-unsupported", 0).status == 0
     done = run(*asked, "--fail-unsupported", 50)
     assert done.status == 3
-    assert "no source supports 'tea' by 50 nats" in done.err
+    assert "1 of 1 sentences have no source with 50 nats: 'tea'" in done.err
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,13 @@ from attnviz.runs.changes import (
 from attnviz.runs.inputs import TextInput
 from attnviz.runs.pipeline import Result
 from attnviz.runs.questions.explain import AnswerRequest, report_answers
-from attnviz.runs.questions.sources import Grouping, SourcesRequest, Without, report_sources
+from attnviz.runs.questions.sources import (
+    Grouping,
+    SourcesRequest,
+    Without,
+    check_support,
+    report_sources,
+)
 from attnviz.runs.questions.why import (
     Asked,
     Why,
@@ -268,6 +274,7 @@ def sources(
     by: Without = "hide",
     budget: Positive = 200,
     fit: NotNegative = 0,
+    fail_unsupported: Nats | None = None,
     **options: Unpack[ModelOptions],
 ) -> Findings:
     """Which passages or sentences of a context an answer was made from.
@@ -280,6 +287,7 @@ def sources(
         by: "hide" hides a part's tokens and keeps positions, "remove" deletes its text.
         budget: runs of the model at most; of more parts, halves are left out first.
         fit: random subsets of parts on which a linear combination of heads is fitted; 0: none.
+        fail_unsupported: raise an error where a sentence has no source with such an effect.
         options: those of `attnviz sources`, by name.
 
     Returns:
@@ -287,12 +295,15 @@ def sources(
     """
     how = read_options(options)
     check_text(question)
-    files = [context] if isinstance(context, str | Path) else list(context)
+    files = [context] if isinstance(context, str | Path) else context
+    if not isinstance(files, list | tuple) or not all(isinstance(n, str | Path) for n in files):
+        raise UsageError(f"context={in_short(context)} is no list of files")
     if not files:
         raise UsageError("context names no file")
     asked = SourcesRequest(tuple(map(Path, files)), question, answer, group, by, budget, fit)
     with collect("sources", "sources", how) as report:
-        report_sources(asked, how, report)
+        found = report_sources(asked, how, report)
+    check_support(found, fail_unsupported)
     return report.found
 
 

@@ -35,6 +35,12 @@ class OutputError(AttnvizError):
     """A result cannot be written to its place."""
 
 
+class UnsupportedError(AttnvizError):
+    """A sentence of an answer that no part of its context supports."""
+
+    status = 3
+
+
 class WorkerError(AttnvizError):
     """Workers cannot be started, or died over their work."""
 

@@ -9,10 +9,13 @@ from attnviz.cli.options import CHOICE, ORIGIN, with_options
 from attnviz.cli.report import Report
 from attnviz.core.errors import UsageError
 from attnviz.core.options import Options, opt, rare
-from attnviz.runs.questions.sources import Grouping, SourcesRequest, Without, report_sources
-
-UNSUPPORTED = 3
-"""The exit status where a sentence has no source."""
+from attnviz.runs.questions.sources import (
+    Grouping,
+    SourcesRequest,
+    Without,
+    check_support,
+    report_sources,
+)
 
 
 @with_options("model", "compute", "look", "page", writes="sources")
@@ -67,11 +70,5 @@ def sources(
     asked = SourcesRequest(tuple(context), question, answer, group, by, budget, fit)
     with Report(options, "sources", pictures={}) as report:
         found = report_sources(asked, options, report)
-        weak = [
-            sentence
-            for sentence, most in zip(found.sentences, found.support, strict=True)
-            if fail_unsupported is not None and not most >= fail_unsupported
-        ]
-        for sentence in weak:
-            report.say(f"no source supports '{sentence}' by {fail_unsupported:g} nats")
-    raise typer.Exit(UNSUPPORTED if weak else report.status)
+    check_support(found, fail_unsupported)
+    raise typer.Exit(report.status)

@@ -23,7 +23,7 @@ from attnviz.analyses.effects.sources import (
 from attnviz.analyses.group import split_sentences
 from attnviz.core.answers import SourcePart, SourcesReport
 from attnviz.core.effects import Experiment, Intervention
-from attnviz.core.errors import AttnvizError, InputError, UsageError, first_line
+from attnviz.core.errors import AttnvizError, InputError, UnsupportedError, UsageError, first_line
 from attnviz.core.options import Options
 from attnviz.core.query import Query
 from attnviz.models import Experimenting, Source
@@ -138,6 +138,17 @@ def report_sources(asked: SourcesRequest, options: Options, report: RunReport) -
     report.add(_sources_data(found))
     report.finish(f"{found.runs} runs")
     return found
+
+
+def check_support(found: SourcesReport, least: float | None) -> None:
+    """Fail where no part has such an effect on a sentence, and name the sentence."""
+    pairs = zip(found.sentences, found.support, strict=True)
+    weak = [text for text, most in pairs if least is not None and not most >= least]
+    if weak:
+        raise UnsupportedError(
+            f"{len(weak)} of {len(found.sentences)} sentences have no source with {least:g} nats: "
+            f"'{weak[0]}'"
+        )
 
 
 def _continues(source: Source) -> bool:
