@@ -12,7 +12,7 @@ from tests.invoke import OWN, attnviz
 def test_every_error_is_of_one_family_with_a_status():
     family = [item for item in vars(errors).values() if isinstance(item, type)]
     children = [item for item in family if issubclass(item, AttnvizError)]
-    assert {item.status for item in children} == {1, 2}
+    assert {item.status for item in children} == {1, 2, 3}
     assert [item for item in children if item.status == 2] == [UsageError]
 
 
