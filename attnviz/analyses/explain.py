@@ -6,8 +6,11 @@ set is sufficient if the answer stays, and necessary if it goes without the set 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -24,7 +27,7 @@ from attnviz.core.effects import (
     TokenAt,
     label_of,
 )
-from attnviz.core.errors import AttentionError
+from attnviz.core.errors import AttentionError, AttnvizError
 from attnviz.core.notices import merge_notices
 
 if TYPE_CHECKING:
@@ -40,6 +43,8 @@ ONE_BY_ONE = 24
 DRAWN = 20
 """Random sets."""
 SEEDS = (0, 1)
+RESAMPLED = 8
+"""Heads whose effect is measured again with other replacements."""
 CARRIERS = 3
 """Heads whose link is looked for."""
 LITTLE = 0.05
@@ -101,6 +106,19 @@ class Trials:
             found.append(total)
         return np.nan_to_num(np.array(found, dtype=np.float64), nan=-np.inf)
 
+    @cached_property
+    def full(self) -> float:
+        """The score of the whole model."""
+        return float(self.score([Intervention()])[0])
+
+    def lost_heads(self, heads: Sequence[HeadAt]) -> Numbers:
+        """What the score falls by without each head; ∞: not known."""
+        return self.full - self.score([Intervention(heads=(at,)) for at in heads])
+
+    def lost_tokens(self, tokens: Sequence[TokenAt]) -> Numbers:
+        """What the score falls by where each token is hidden; ∞: a row has no key left."""
+        return self.full - self.score([Intervention(tokens=(at,)) for at in tokens])
+
     def chance(self, rows: Any) -> float:
         """P of the answer by its log p (outputs, choices)."""
         outputs = self.experiment.outputs
@@ -161,25 +179,23 @@ def explain_answer(
     """
     attention, outputs = experiment.attention, experiment.outputs
     trials = Trials(experiment, replacements("mean", banks, attention), against)
-    full, none = trials.score([Intervention(), Intervention(heads=tuple(trials.heads))]).tolist()
+    full, none = trials.full, float(trials.score([Intervention(heads=tuple(trials.heads))])[0])
     span = full - none
     enough = full - min((1 - ENOUGH) * span, HALF * len(outputs))
-    lost_heads = full - trials.score([Intervention(heads=(at,)) for at in trials.heads])
-    lost_tokens = full - trials.score([Intervention(tokens=(at,)) for at in trials.tokens])
     heads, tokens = list[HeadAt](), list[TokenAt]()
     if span >= FLAT:
+        costs = estimate_costs(trials)
         heads = smallest_set(
-            *(trials.heads, lost_heads),
+            *(trials.heads, costs[0] if costs else trials.lost_heads(trials.heads)),
             lambda sets: trials.score([trials.keep(one, trials.tokens) for one in sets]),
             enough,
         )
         tokens = smallest_set(
-            *(trials.tokens, lost_tokens),
+            *(trials.tokens, costs[1] if costs else trials.lost_tokens(trials.tokens)),
             lambda sets: trials.score([trials.keep(heads, one) for one in sets]),
             enough,
         )
-    of_head = dict(zip(trials.heads, lost_heads.tolist(), strict=True))
-    of_token = dict(zip(trials.tokens, lost_tokens.tolist(), strict=True))
+    of_token = dict(zip(tokens, trials.lost_tokens(tokens).tolist(), strict=True))
     others = Intervention(tokens=tuple(one for one in trials.tokens if one not in tokens))
     alone = trials.keep(heads, tokens)
     without = Intervention(heads=tuple(heads), tokens=tuple(tokens))
@@ -199,10 +215,10 @@ def explain_answer(
         next_best=None if several else (experiment.spell(second), float(np.exp(before[0][second]))),
         against=None if against is None else experiment.spell(against),
         span=span,
-        tokens=tuple(replace(trials.labels[one], effect=of_token[one]) for one in shown),
+        tokens=tuple(replace(trials.labels[one], effect=known(of_token[one])) for one in shown),
         all_tokens=len(trials.tokens),
-        others=full - float(scores[2]),
-        heads=claim_heads(trials, heads, tokens, of_head, banks, text),
+        others=known(full - float(scores[2])),
+        heads=claim_heads(trials, heads, tokens, banks, text),
         all_heads=len(trials.heads),
         kept=kept,
         removed=removed,
@@ -210,12 +226,45 @@ def explain_answer(
         chance_removed=trials.chance(after[1]),
         as_good=count_as_good(trials, heads, tokens, float(scores[0])) if heads else 0,
         drawn=DRAWN if heads else 0,
-        idle=find_idle(trials, heads, of_head, text),
+        idle=find_idle(trials, heads, text),
         reference=reference,
         runs=trials.runs,
         notes=(*attention.provenance.notes, *notes),
         provenance=attention.provenance,
     )
+
+
+def known(effect: float) -> float:
+    """An effect, or NaN where a row had no key left."""
+    return effect if math.isfinite(effect) else math.nan
+
+
+def estimate_costs(trials: Trials) -> tuple[Numbers, Numbers] | None:
+    """First-order costs of heads and of tokens, by which many are ordered; None: measure them.
+
+    The slope of log p by each weight times the weight, summed over a head, or over a key's columns.
+    """
+    # Where numpy runs the model, measuring is done before torch is imported.
+    few = max(len(trials.heads), len(trials.tokens)) <= ONE_BY_ONE
+    if few or "torch" not in sys.modules:
+        return None
+    try:
+        slopes = trials.experiment.gradients()
+    except AttnvizError:
+        return None
+    heads, tokens = dict.fromkeys(trials.heads, 0.0), dict.fromkeys(trials.tokens, 0.0)
+    for item, slope in zip(trials.experiment.attention.maps, slopes, strict=True):
+        parts = item.weights * slope
+        for place, layer in enumerate(item.layers):
+            for head in range(len(item.heads)):
+                at = HeadAt(item.stream, layer, head)
+                if at in heads:
+                    heads[at] = float(parts[place, head].sum())
+        for column, total in enumerate(parts.sum(axis=(0, 1, 2)).tolist()):
+            token = TokenAt(item.key_side, column)
+            if token in tokens:
+                tokens[token] += total
+    return np.array([*heads.values()]), np.array([*tokens.values()])
 
 
 def count_as_good(
@@ -236,23 +285,24 @@ def claim_heads(
     trials: Trials,
     heads: Sequence[HeadAt],
     tokens: Sequence[TokenAt],
-    effects: Mapping[HeadAt, float],
     banks: Sequence[HeadOutputs],
     text: WrittenText | None,
 ) -> tuple[HeadClaim, ...]:
     """What each head of a set does, the largest effect first; of the first ones by which link."""
-    order = sorted(heads, key=lambda at: -effects[at])
-    full = trials.score([Intervention()])[0]
-    again = []
+    effects = dict(zip(heads, trials.lost_heads(heads).tolist(), strict=True))
+    order, again = sorted(heads, key=lambda at: -effects[at]), []
     for seed in SEEDS:
         drawn = replacements("resample", banks, trials.experiment.attention, seed)
-        again.append(full - trials.score([Intervention(heads=(at,)) for at in order], drawn))
+        again.append(
+            trials.full
+            - trials.score([Intervention(heads=(at,)) for at in order[:RESAMPLED]], drawn)
+        )
     claims = []
     for number, at in enumerate(order):
-        resampled = tuple(float(one[number]) for one in again)
+        resampled = tuple(float(one[number]) for one in again if number < RESAMPLED)
         claim = HeadClaim(at, effects[at], resampled)
         if number < CARRIERS and claim.is_sure:
-            claim = _with_link(trials, claim, tokens, full, text)
+            claim = _with_link(trials, claim, tokens, text)
         claims.append(claim)
     return tuple(claims)
 
@@ -261,7 +311,6 @@ def _with_link(
     trials: Trials,
     claim: HeadClaim,
     tokens: Sequence[TokenAt],
-    full: float,
     text: WrittenText | None,
 ) -> HeadClaim:
     """The claim with the head's link that has the largest effect.
@@ -278,7 +327,7 @@ def _with_link(
     if not links:
         return claim
     cuts = [Intervention(links=(LinkAt(at.stream, *link, at.layer, at.head),)) for link in links]
-    lost = full - trials.score(cuts)
+    lost = trials.full - trials.score(cuts)
     lost = np.where(np.isfinite(lost), lost, -np.inf)
     best = int(lost.argmax())
     if lost[best] < LITTLE:
@@ -305,10 +354,7 @@ def _why(text: WrittenText | None, at: HeadAt, link: tuple[int, int] | None) -> 
 
 
 def find_idle(
-    trials: Trials,
-    heads: Sequence[HeadAt],
-    effects: Mapping[HeadAt, float],
-    text: WrittenText | None,
+    trials: Trials, heads: Sequence[HeadAt], text: WrittenText | None
 ) -> HeadClaim | None:
     """The head with the strongest link from the answer's row that has no effect."""
     attention, output = trials.experiment.attention, trials.experiment.outputs[0]
@@ -316,16 +362,19 @@ def find_idle(
     for at in trials.heads:
         item = attention.map_of(at.stream)
         same = item.query_side == attention.main.query_side and len(trials.experiment.outputs) == 1
-        if not same or at in heads or abs(effects[at]) >= LITTLE:
+        if not same or at in heads:
             continue
         row = item.weights[item.layers.index(at.layer), at.head, output.row]
         key = int(row.argmax())
         if row[key] >= STRONG:
             ends = token_label(item.query_tokens, output.row), token_label(item.key_tokens, key)
             link = (output.row, key)
-            found.append(HeadClaim(at, effects[at], (), link, ends, float(row[key])))
-    best = max(found, key=lambda one: one.weight, default=None)
-    return None if best is None else replace(best, why=_why(text, best.at, best.link))
+            found.append(HeadClaim(at, math.nan, (), link, ends, float(row[key])))
+    found = sorted(found, key=lambda one: -one.weight)[:CARRIERS]
+    for one, effect in zip(found, trials.lost_heads([claim.at for claim in found]), strict=True):
+        if abs(effect) < LITTLE:
+            return replace(one, effect=float(effect), why=_why(text, one.at, one.link))
+    return None
 
 
 def sum_up(answers: Sequence[AnswerReport]) -> AnswersReport:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,8 @@ Link = tuple[str | int, ...] | None
 
 
 def _nats(value: float) -> str:
+    if math.isnan(value):
+        return "not known"
     digits = 1 if abs(value) >= 0.095 else 2
     return f"{value:.{digits}f}".replace("-", "−").replace("−0.00", "0.00")
 
