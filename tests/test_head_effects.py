@@ -14,6 +14,7 @@ import pytest
 
 from attnviz.analyses.measures.intervals import intervals, means_over
 from attnviz.core.effects import Effect, HeadAt, Intervention, PruneCurve, log_probabilities
+from attnviz.core.options import Choice, Origin
 from attnviz.core.query import Query
 from attnviz.models.lens import open_experiment
 from attnviz.models.pocket.translator import load_pocket
@@ -21,6 +22,7 @@ from attnviz.models.pocket_lm.language_model import load_pocket_lm
 from attnviz.renderers.figures.effect_bars import prune_curve
 from attnviz.runs import head_measures as effects
 from attnviz.runs.ablation import mean_effect
+from attnviz.storage.texts import Text
 from tests.invoke import OWN, attnviz
 
 PAIRS = [
@@ -170,6 +172,17 @@ def assert_lowest_first(document: dict[str, Any], orders: list[dict[str, Any]]) 
         }
         values = [means[name] for name in order["heads"]]
         assert all(one <= next_one for one, next_one in pairwise(values))
+
+
+def test_a_curve_goes_on_behind_a_text_that_no_effect_is_known_of() -> None:
+    work = effects.EffectChunk(Origin(), Choice(), "cross")
+    heads = (HeadAt("cross", "0", 0), HeadAt("cross", "2", 0))
+    chunk = effects.PruneChunk(work, [heads], (0, 2))
+    good = [Text(str(n), *pair) for n, pair in enumerate(PAIRS[:2])]
+    found = chunk([good[0], Text("bad", PAIRS[2][0], ""), good[1]])
+    assert [table.shape for table, _ in found] == [(1, 2)] * 2
+    assert [count for _, count in found] == [7, 6]
+    assert np.array_equal(found[1][0], chunk([good[1]])[0][0])
 
 
 def test_of_enough_texts_one_half_gives_the_order_and_the_other_the_loss(

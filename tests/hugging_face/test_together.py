@@ -99,6 +99,27 @@ def test_texts_over_themselves(kind, loaded, passes):
     assert passes == [6, 1]
 
 
+@pytest.mark.parametrize(
+    ("change", "read"),
+    [
+        ({}, 3),  # up to the last of three layers
+        ({"task": "single_label_classification"}, None),  # the classes come behind it
+        ({"placed": True}, None),  # hooks of the last module move what they get
+    ],
+)
+def test_a_pass_ends_with_the_last_attention_unless_something_follows(change, read, loaded):
+    model = replace(loaded("bert"), task=change.get("task"))
+    if "placed" in change:
+        model = replace(model, model=deepcopy(model.model))
+        model.model.hf_device_map = {"": "cpu"}
+    items = {n: encode(model, text) for n, text in enumerate(alone(*LINES[:2]))}
+    runner = company.BatchRunner(model, items, None)
+    (mode,) = {runner._mode_of([*items.values()])}
+    first, _ = runner._run([*items.values()], mode)
+    assert runner._compare(items[0], first, mode) < 1e-4
+    assert runner.compatibility.calls[mode] == read
+
+
 @pytest.mark.parametrize("kind", but_slow(CROSS))
 @pytest.mark.slow
 def test_pairs_with_given_targets(kind, loaded, passes):
