@@ -1,7 +1,7 @@
 """A small decoder, written by hand, learns to spell words backwards while one watches.
 
-Plain PyTorch that knows nothing of attnviz: `attnviz watch -- watch_decoder.py` shows where it
-looks, and how it comes to that.
+Plain PyTorch that knows nothing of attnviz: `attnviz watch --html page.html -- watch_decoder.py`
+shows where it looks, and how it comes to that.
 """
 
 import argparse

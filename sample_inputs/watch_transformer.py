@@ -1,7 +1,7 @@
 """torch's own nn.Transformer learns to swap the halves of a row of digits.
 
-Plain PyTorch that knows nothing of attnviz: `attnviz watch -- watch_transformer.py` shows where
-its encoder, its decoder and the attention between them look.
+Plain PyTorch that knows nothing of attnviz: `attnviz watch --html page.html --
+watch_transformer.py` shows where its encoder, its decoder and the attention between them look.
 """
 
 import torch

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from attnviz.runs.watching import Watched
 
 NOTHING_SEEN = 4
-"""The exit status where files were asked for, the program ended with 0, and nothing was seen."""
+"""The exit status where the program ended with 0, and nothing was seen."""
 
 PACKAGE = str(Path(__file__).parents[2]) + os.sep
 """This package's folder; its frames are removed from a program's traceback."""
@@ -67,8 +67,8 @@ def watch(
 
     attnviz watch --every 100 -o maps.npz -- -m my_package.train --epochs 1
 
-    The program keeps its stdin, stdout and exit status. The status is 4 if you asked for files, no
-    attention was seen, and the program ended with 0. The files are written when the program ends,
+    The program keeps its stdin, stdout and exit status. The status is 4 if no attention was
+    seen and the program ended with 0. The files are written when the program ends,
     also by an exception, Ctrl-C or SIGTERM, but not if it calls os._exit.
     """
     if program[0] == "-m" and program[1:]:
@@ -83,9 +83,15 @@ def watch(
     rows, window = (part and parse_part(part, option) for option, part in spans.items())
     if rows and window:
         raise UsageError("--rows and --window contradict each other: give one")
+    files = _files(options)
+    if not files:
+        raise UsageError(
+            "nothing would be written: add -o, --html, --heatmap, --grid or --lines FILE"
+        )
     silent = replace(options, output=replace(options.output, format="none"))
     here, process = Path.cwd(), os.getpid()
     with Report(silent, many=batch == "all") as report:
+        report.say(f"{', '.join(files)}: written when the program ends")
         # This imports torch before the program does: variables that torch reads at its import must
         # be set outside of the program.
         from attnviz.runs.watching import watch as watching
@@ -109,8 +115,7 @@ def watch(
             _write(watched, Path(program[0]).name, report)
         except AttentionError as error:
             complain(str(error))
-            if _files(options):
-                status = status or NOTHING_SEEN
+            status = status or NOTHING_SEEN
         except OutputError as error:
             complain(str(error))
             status = status or error.status
@@ -129,8 +134,7 @@ def _write(watched: Watched, name: str, report: Report) -> None:
     shown = ", ".join(paths[:4]) + (f" and {len(paths) - 4} more" if len(paths) > 4 else "")
     report.say(
         f"{calls} {'call' if calls == 1 else 'calls'} of attention by {shown}; "
-        f"{len(seen.kept)} kept"
-        + (f": {written}" if written else ", and written by -o, --html, --heatmap or --grid FILE")
+        f"{len(seen.kept)} kept: {written}"
     )
     report.say_done("program and maps")
 
