@@ -46,7 +46,7 @@ def explain(
 
     attnviz explain "Tom likes dogs. Mary likes cats. Tom likes" --model pocket-lm
 
-    attnviz explain "The red car is fast." "La voiture rouge est rapide." --target rouge
+    attnviz explain "The red car is fast." "La voiture rouge est rapide." --target 'rouge[3]'
 
     attnviz explain "The keys to the cabinet" --model ./my-gpt2 --target next:are --against is
 

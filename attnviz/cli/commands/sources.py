@@ -18,7 +18,7 @@ from attnviz.runs.questions.sources import (
 )
 
 
-@with_options("model", "compute", "look", "page", writes="sources")
+@with_options("model", "compute", "page", writes="sources")
 def sources(
     question: Annotated[str, typer.Argument(help="What stands behind the context.")],
     context: list[Path] | None = opt(

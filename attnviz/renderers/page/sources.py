@@ -19,19 +19,19 @@ def sources_page(report: SourcesReport, command: str) -> str:
     for number, sentence in enumerate(report.sentences):
         links = ", ".join(f'<a href="#part-{n}">{n}</a>' for n in report.sources_of(number))
         said.append(escape(sentence) + (f"<sup>{links}</sup>" if links else ""))
-    rows = "".join(
-        f'<tr id="part-{one.number}"><th scope="row">{one.number}</th>'
-        f"<td>{nats(one.effect)}</td><td>{escape(one.file)}</td><td>{escape(one.text)}</td></tr>"
+    parts = "".join(
+        f'<li id="part-{one.number}">{escape(one.text)}<br>'
+        f"<small><b>{nats(one.effect)} nats</b> · {escape(one.file)}</small></li>"
         for one in report.parts
     )
     known = [f"{name} {two_digits(value)}" for name, value in report.agreement.items()]
     line = f"Estimates beside the effects (rank correlation): {' · '.join(known)}."
+    wrote = "The model writes" if report.written else "The answer"
     body = (
-        f"<h1>{escape(report.caption)}</h1><p>{escape(report.question)}</p>"
-        f"<h2>Answer</h2><p>{' '.join(said)}</p><h2>Sources</h2>"
-        "<table><thead><tr><th>part</th><th>effect, nats</th><th>file</th><th>text</th></tr>"
-        "</thead>"
-        f"<tbody>{rows}</tbody></table><p>{escape(line)}</p>"
-        f"<p>A part is left out: {escape(report.how)}.</p><p><code>{escape(command)}</code></p>"
+        f"<p>{escape(report.question)}</p><h2>{wrote}</h2><p>{' '.join(said)}</p>"
+        f"<h2>Sources</h2><ol>{parts}</ol>"
+        "<p>Numbers: log p of the answer with a part minus without it. A part is left out: "
+        f"{escape(report.how)}. {escape(line.replace('-', '−'))}</p>"
+        f"<p><code>{escape(command)}</code></p>"
     )
     return plain_page(printable(report.caption), body)
