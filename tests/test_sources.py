@@ -6,8 +6,11 @@ import pytest
 import attnviz
 from attnviz.analyses.effects.sources import effects_of_parts, fit_heads, leave_out_parts
 from attnviz.core.effects import Intervention, TokenAt
+from attnviz.core.options import Origin
 from attnviz.core.query import Query
+from attnviz.models.open import open_source
 from attnviz.models.pocket_lm.language_model import load_pocket_lm
+from tests.hugging_face import tiny_models
 from tests.invoke import attnviz as run
 
 CONTEXT = (
@@ -103,6 +106,51 @@ def test_every_form_names_the_source(notes, tmp_path):
     page = tmp_path / "a.html"
     assert run(*asked, "--html", page, "-f", "none").status == 0
     assert '<sup><a href="#part-1">1</a></sup>' in page.read_text("utf-8")
+
+
+@pytest.mark.models
+@pytest.mark.parametrize("kind", ["gpt2", "t5"])
+def test_checkpoints_of_both_kinds_are_asked(kind, tmp_path):
+    """A decoder reads context and answer in one text, an encoder–decoder in two."""
+    folder, notes = getattr(tiny_models, kind)(tmp_path / kind), tmp_path / "a.txt"
+    notes.write_text("the red car\n\nthe cat\n")
+    found = attnviz.sources(
+        "the", notes, answer="car is", model=str(folder), group="sentences"
+    ).value
+    side = "source" if kind == "t5" else "text"
+    assert len(found.parts) == 2
+    text = "the red car the cat the"
+    query = Query(text, "car is", "cross") if kind == "t5" else Query(f"{text} car is")
+    experiment = open_source(Origin(model=str(folder)), query.kind, with_head="exact").experiment(
+        query, "all"
+    )
+    outputs = [
+        n
+        for n, one in enumerate(experiment.outputs)
+        if kind == "t5" or experiment.attention.main.query_tokens[one.position].start >= len(text)
+    ]
+    outputs = [
+        n
+        for n in outputs
+        if not experiment.attention.main.query_tokens[experiment.outputs[n].position].special
+    ]
+
+    def score(tokens):
+        (rows,) = experiment.run([Intervention(tokens=tuple(tokens))])
+        return sum(rows[n][experiment.outputs[n].number] for n in outputs)
+
+    ends = len("the red car"), len("the red car the cat")
+    spans = (0, ends[0]), (ends[0] + 1, ends[1])
+    keys = experiment.attention.main.key_tokens
+    for part, (first, last) in zip(
+        found.parts, ((0, ends[0]), (ends[0] + 1, ends[1])), strict=True
+    ):
+        hidden = [
+            TokenAt(side, n)
+            for n, key in enumerate(keys)
+            if not key.special and key.start < last and key.end > first
+        ]
+        assert part.effect == pytest.approx(score([]) - score(hidden), abs=1e-4)
 
 
 def test_an_answer_without_a_source_ends_with_3(notes):

@@ -33,7 +33,7 @@ class HiddenParts:
 
     Attributes:
         places: the positions of each part's tokens on the `side` of the keys.
-        sentences: the number of the sentence of each output.
+        sentences: the sentence of each output of the answer, by the output's number.
         runs: how many changed runs there were.
     """
 
@@ -42,10 +42,10 @@ class HiddenParts:
         experiment: Experiment,
         side: str,
         places: Sequence[Sequence[int]],
-        sentences: Sequence[int],
+        sentences: Mapping[int, int],
     ) -> None:
         self.experiment, self.side, self.places = experiment, side, places
-        self.sentences, self.runs = np.array(sentences), 0
+        self.sentences, self.runs = sentences, 0
 
     def score(self, groups: Sequence[Group]) -> Numbers:
         """Log p of each sentence without each group of parts, (groups, sentences)."""
@@ -60,10 +60,10 @@ class HiddenParts:
 
     def of_sentences(self, rows: NDArray[np.floating]) -> Numbers:
         """The sums over each sentence of its outputs' log p (outputs, choices)."""
-        outputs = self.experiment.outputs
-        own = np.array([float(row[one.number]) for row, one in zip(rows, outputs, strict=True)])
-        count = int(self.sentences.max()) + 1
-        return np.array([own[self.sentences == number].sum() for number in range(count)])
+        found = np.zeros(max(self.sentences.values()) + 1)
+        for output, sentence in self.sentences.items():
+            found[sentence] += float(rows[output][self.experiment.outputs[output].number])
+        return found
 
 
 def leave_out_parts(

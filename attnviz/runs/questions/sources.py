@@ -259,18 +259,16 @@ def _open(
     side = attention.main.key_side
     keys, queries = attention.main.key_tokens, attention.main.query_tokens
     start = 0 if context.pair else len(context.prompt(off))
-    outputs, sentences = [], []
-    for one in experiment.outputs:
+    sentences = dict[int, int]()
+    for output, one in enumerate(experiment.outputs):
         token = queries[one.position] if one.position is not None else None
         if token is None or token.special or token.end <= start:
             continue
         place = token.end - start
         number = sum(sentence.start < place for sentence in spoken) - 1
-        outputs.append(one)
-        sentences.append(max(number, 0))
-    if not outputs:
+        sentences[output] = max(number, 0)
+    if not sentences:
         raise InputError("the model predicts no token of the answer")
-    experiment.outputs = tuple(outputs)
     places = [
         [n for n, key in enumerate(keys) if not key.special and key.start < end and key.end > first]
         for first, end in context.spans()
@@ -281,14 +279,20 @@ def _open(
 def _shares(trial: HiddenParts) -> NDArray[np.float64]:
     """The attention of the answer's rows to each part, (parts, heads)."""
     item = trial.experiment.attention.main
-    rows = sorted({one.row for one in trial.experiment.outputs})
+    rows = sorted({trial.experiment.outputs[output].row for output in trial.sentences})
     found = attention_to(item, rows, trial.places)
     return found.reshape(len(found), -1)
 
 
 def _gradient_estimate(trial: HiddenParts) -> NDArray[np.float64]:
     """The first-order effect of each part's columns, summed over heads and rows."""
-    item, slopes = trial.experiment.attention.main, trial.experiment.gradients()[0]
+    experiment, item = trial.experiment, trial.experiment.attention.main
+    every = experiment.outputs
+    experiment.outputs = tuple(every[output] for output in trial.sentences)
+    try:
+        slopes = experiment.gradients()[0]
+    finally:
+        experiment.outputs = every
     columns = (item.weights * slopes).sum(axis=(0, 1, 2), dtype=np.float64)
     return np.array([columns[list(own)].sum() for own in trial.places])
 
