@@ -142,9 +142,7 @@ def test_checkpoints_of_both_kinds_are_asked(kind, tmp_path):
     ends = len("the red car"), len("the red car the cat")
     spans = (0, ends[0]), (ends[0] + 1, ends[1])
     keys = experiment.attention.main.key_tokens
-    for part, (first, last) in zip(
-        found.parts, ((0, ends[0]), (ends[0] + 1, ends[1])), strict=True
-    ):
+    for part, (first, last) in zip(found.parts, spans, strict=True):
         hidden = [
             TokenAt(side, n)
             for n, key in enumerate(keys)
