@@ -448,6 +448,8 @@ def valid(draw: st.DrawFn, models: bool = True) -> Case:
     made = Draws(draw, models)
     command = made.pick((*made.commands, "self", "render", "cross"))
     groups = [tuple(base(made, command))]
+    if command == "watch":  # which refuses to run for nothing
+        groups.append(("--html", "seen.html"))
     known = {item.opts[0]: item for item in parameters(command) if not is_argument(item)}
     taken = [name for name in PLAIN if name in known and not clashes(groups[0], name)]
     for name in dict.fromkeys(
@@ -495,7 +497,8 @@ def clashes(given: tuple[str, ...], option: str) -> bool:
     for special, allowed in FEW.items():
         if special in given:
             return option not in ("--quiet", "--verbose", "--output", *allowed)
-    if option == "--labels" or (option == "--scatter" and "pocket" in given):
+    pictured = option == "--plot" and given[0] == "explain"  # which only --contrast draws
+    if option in ("--labels", "--wiring") or (option == "--scatter" and "pocket" in given):
         return True
     if option == "--head" and "--mechanism" in given and given[0] != "steps":
         return parse_mechanism(given[given.index("--mechanism") + 1]).heads != 1
@@ -505,8 +508,16 @@ def clashes(given: tuple[str, ...], option: str) -> bool:
         return given[0] in aside or "--weights" in given or loose
     if option in ("--heatmap", "--grid", "--lines", "--html", "--reduce"):
         return given[0] in ("image", "ablate")
-    other = ("--link", "--against", "--mean", "--layers", "--weights-only", "--target")
-    return option in other and given[0] in ("why", "wiring", "explain")
+    other = (
+        "--link",
+        "--against",
+        "--contrast",
+        "--mean",
+        "--layers",
+        "--weights-only",
+        "--target",
+    )
+    return pictured or (option in other and given[0] in ("why", "wiring", "explain"))
 
 
 def base(made: Draws, command: str) -> list[str]:  # noqa: C901, PLR0911, PLR0912 - a row a command
@@ -556,6 +567,9 @@ def base(made: Draws, command: str) -> list[str]:  # noqa: C901, PLR0911, PLR091
             return [command, file, "--text", "the cat", "--model", str(world.model("whisper"))]
         case "lenses" | "why" | "wiring" | "explain":
             return [command, made.draw(plain_texts)]
+        case "sources":
+            made.files["notes.txt"] = b"the red car\n\nthe cat sat\n"
+            return [command, made.draw(plain_texts), "--context", "notes.txt", "--answer", "a cat"]
         case "compare":
             if made.often(0.2):
                 return [

@@ -21,8 +21,8 @@ from attnviz.core.registry import MEASURES
 from tests.analyses.heads import even_rows, map_of, random_map, tokens
 
 WORDS = "[CLS] the cat , the dog . [SEP]"
-BY_HAND = ("induction", "duplicate", "patch-distance")
-"""Measures without a loop in `definitions`: of repeated texts below, of pictures in
+BY_HAND = ("induction", "duplicate", "patch-distance", "distant")
+"""Measures without a loop in `definitions`: of repeated and long texts below, of pictures in
 test_patch_distance.py."""
 
 
@@ -425,6 +425,30 @@ def test_copying_is_read_between_never_and_only() -> None:
         "induction": ("share", f"never {after}", f"only {after}"),
         "duplicate": ("share", f"never {copy}", f"only {copy}"),
     }
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_what_goes_far_is_the_share_beyond_64_tokens_without_sinks(causal):
+    length = 70
+    words = " ".join(["<s>", *(f"w{n}" for n in range(length - 1))])
+    drawn = random_map(length, causal=causal)
+    item = map_of(drawn.weights, words, drawn.stream)
+    visible = np.tri(length, dtype=bool) if causal else np.ones((length, length), dtype=bool)
+
+    def loop(weights):
+        found = []
+        for i in range(length):
+            far = [j for j in range(1, length) if abs(i - j) > 64 and visible[i, j]]
+            if far:
+                found.append(sum(weights[i, j] for j in far))
+        return mean_over(found)
+
+    measure = measure_heads(item)["distant"]
+    for layer, head in np.ndindex(*item.weights.shape[:2]):
+        expected = loop(item.weights[layer, head].astype(np.float64))
+        assert measure.values[layer, head] == pytest.approx(expected, abs=1e-6)
+    assert measure.uniform[0, 0] == pytest.approx(loop(even_rows(visible)))
+    assert "distant" not in measure_heads(map_of(random_map(8).weights, WORDS))
 
 
 def test_each_measure_is_read_between_its_two_ends_in_its_unit() -> None:

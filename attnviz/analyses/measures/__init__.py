@@ -30,6 +30,11 @@ MEASURES: dict[str, Measure] = {
     "offset": Measure(
         "Mean signed distance, negative towards the past.", "distance:offset", "offs"
     ),
+    "distant": Measure(
+        "Share that goes further than 64 tokens, to text behind the first token.",
+        "distance:distant",
+        "far",
+    ),
     "patch-distance": Measure(
         "Mean distance between a patch of a picture and those it attends to, in patches.",
         "distance:patch_distance",

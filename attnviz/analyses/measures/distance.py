@@ -17,6 +17,8 @@ from attnviz.core.measures import HeadMeasure
 from attnviz.core.tokens import text_places, word_cells
 
 _PATCH = re.compile(r"(\d+),(\d+)")
+FAR = 64
+"""Tokens beyond which attention is called distant."""
 LEAST_WORDS = 3
 """Of two words no distance comes twice, so that nothing can be compared."""
 TINY = np.finfo(np.float32).tiny
@@ -38,6 +40,22 @@ def offset(subject: MeasuredMap) -> HeadMeasure | None:
     Mean over the rows i of Σ_j a_ij (j − i) / Σ_j a_ij.
     """
     return _weigh_offsets(subject, "offset", ("only the past", "only what follows"), np.positive)
+
+
+def distant(subject: MeasuredMap) -> HeadMeasure | None:
+    """Share that goes further than 64 tokens, to text behind the first token.
+
+    Sinks are left out: special tokens and the first token. None where no row sees so far.
+    """
+    item = subject.item
+    if not within_one_text(item) or patch_places(item.key_tokens) is not None:
+        return None
+    positions = np.arange(len(item.key_tokens))
+    targets = np.abs(positions - positions[:, None]) > FAR
+    targets[:, [0, *(n for n, token in enumerate(item.key_tokens) if token.special)]] = False
+    if not (targets & subject.visible).any():
+        return None
+    return subject.share_on("distant", targets, ("only near tokens and sinks", "only far text"))
 
 
 def _weigh_offsets(
