@@ -35,9 +35,11 @@ def measured(name: str) -> HeadMeasure:
     weights = drawn.weights / 2
     weights[:, 0, 3] = 0
     faint = map_of(weights, WORDS)
-    found = (MEASURES[name].load()(MeasuredMap(item)) for item in (text, picture, faint))
+    long = random_map(68)
+    items = text, picture, faint, long
+    found = (MEASURES[name].load()(MeasuredMap(item)) for item in items)
     made = next((measure for measure in found if measure is not None), None)
-    assert made is not None, f"'{name}' says nothing of a text nor of a picture"
+    assert made is not None, f"'{name}' says nothing of any text nor of a picture"
     return made
 
 
