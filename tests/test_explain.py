@@ -190,7 +190,7 @@ def test_many_texts_name_the_heads_that_carry_most(tmp_path):
     lines = run("explain", "--input", file, *LM, "-f", "jsonl").text.splitlines()
     assert [json.loads(line)["answer"] for line in lines] == ["dogs", "cats"]
     table = run("explain", "--input", file, *LM).text
-    assert "2 of them come from a small set" in table
+    assert "a small set of heads and tokens gives 2 of them" in table
 
 
 def test_patching_names_the_head_and_the_row_that_carry_the_difference(tmp_path):

@@ -85,7 +85,8 @@ def sentences_of(report: AnswerReport, *, verbose: bool = False) -> Iterator[tup
     needs = " · ".join(f"{_name(one)} {_nats(one.effect)}" for one in named)
     rest = len(report.tokens) - len(named)
     needs += f" · {rest} more" if rest else ""
-    yield "It needs", f"{needs or 'no token'} nats; hiding all others: {_nats(report.others)}", None
+    needs = f"{needs} nats" if needs else "no token"
+    yield "It needs", f"{needs}; hiding all others: {_nats(report.others)}", None
     sure = [claim for claim in report.heads if claim.is_sure and (verbose or claim.link)]
     for number, claim in enumerate(sure if verbose else sure[:LINES]):
         about = "and by" if number else "Carried by"
@@ -221,11 +222,11 @@ def _rows(report: AnswerReport) -> Iterator[tuple[str, ...]]:
 def answers_table(report: AnswersReport, show: Display) -> str:
     """Which heads carry most answers, then a line for each text."""
     count = len(report.answers)
-    caption = f"{report.provenance.title} · answers to {count} texts"
+    several = "s" if count != 1 else ""
+    caption = f"{report.provenance.title} · answers to {count} text{several}"
     parts: list[Any] = [*wrap_text(printable(caption), show.width, "bold")]
-    parts += wrap_text(
-        f"{report.small} of them come from a small set of heads and tokens", show.width
-    )
+    line = f"a small set of heads and tokens gives {report.small} of them"
+    parts += wrap_text(line, show.width)
     parts += [Text(), Text("head          texts  effect in nats, mean", "dim")]
     main = report.answers[0].heads[0].at.stream if report.answers[0].heads else ""
     for at, texts, effect in report.heads[: show.rows or None]:
