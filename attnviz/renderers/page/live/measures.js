@@ -6,6 +6,8 @@ import { pointsOf, textOf } from "./unicode.js";
 /** @typedef {import("./maps.js").Found} Found */
 /** @typedef {(query: number, key: number) => boolean} Cells */
 
+/** Tokens beyond which attention is called distant. */
+const FAR = 64;
 const EVERY = "uniform attention over";
 /** @type {Record<string, [string, string, string]>} unit, and what the ends mean */
 const MEANINGS = {
@@ -17,6 +19,7 @@ const MEANINGS = {
   informative: ["nats", "position predicts all", "each word attends to keys that no other row predicts"],
   distance: ["tokens", "only itself", "only the far end"],
   offset: ["tokens", "only the past", "only what follows"],
+  distant: ["share", "only near tokens and sinks", "only far text"],
   "previous-token": ["share", "never the token before", "only the token before"],
   "next-token": ["share", "never the token after", "only the token after"],
   self: ["share", "never itself", "only itself"],
@@ -60,6 +63,7 @@ export function measuresOf({ stream, values }, queries, keys, unicode, informati
     targets.push(["previous-token", (query, key) => key === query - 1]);
     targets.push(["next-token", (query, key) => key === query + 1]);
     targets.push(["self", (query, key) => key === query]);
+    targets.push(["distant", (query, key) => key > 0 && !keys[key].special && Math.abs(query - key) > FAR]);
   }
   /** @type {Record<string, number[][]>} */
   const found = {};
