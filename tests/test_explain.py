@@ -193,7 +193,7 @@ def test_many_texts_name_the_heads_that_carry_most(tmp_path):
     assert "a small set of heads and tokens gives 2 of them" in table
 
 
-def test_patching_names_the_head_and_the_row_that_carry_the_difference(tmp_path):
+def test_patching_names_the_head_and_the_row_that_carry_the_difference():
     """Against a forward pass whose head is replaced by hand."""
     other = TEXT.replace("dogs", "birds")
     found = attnviz.explain(TEXT, contrast=other, model="pocket-lm").value
@@ -212,6 +212,7 @@ def test_patching_names_the_head_and_the_row_that_carry_the_difference(tmp_path)
         def watch(one):
             layer = one.name.split(".")[2]
             seen[layer] = output = one.output + 0
+            seen[layer, "links"] = one.shares[0, :, :, :, None] * one.value[0, :, None]
             size = output.shape[-1] // 5
             for where, head, rows, values in replaced:
                 if where == layer:
@@ -238,10 +239,34 @@ def test_patching_names_the_head_and_the_row_that_carry_the_difference(tmp_path)
     patch = [("1", head, slice(3, 4), outputs["1"]) for head in range(5)]
     share = (score(other, patch)[0] - corrupt) / (clean - corrupt)
     assert cell.share == pytest.approx(share, abs=1e-4)
-    drawn = tmp_path / "a.svg"
-    done = run("explain", TEXT, "--contrast", other, *LM, "--plot", drawn)
-    assert "2.3 at likes[10] .99" in done.text
+    ours = score(other, [])[1]
+    for one in (found.heads[0], found.heads[5], found.links[0], found.links[3]):
+        rows = slice(None) if one.position is None else slice(one.position, one.position + 1)
+        moved = outputs[one.layer] - ours[one.layer]
+        if one.key is not None:
+            place = one.head, one.position, one.key
+            link = outputs[one.layer, "links"][place] - ours[one.layer, "links"][place]
+            moved = np.broadcast_to(np.tile(link, 5), moved.shape)
+        shares = [
+            (score(other, [(one.layer, one.head, rows, ours[one.layer] + step * moved)])[0] - low)
+            / (clean - corrupt)
+            for step, low in ((1, corrupt), (0.01, corrupt))
+        ]
+        assert one.share == pytest.approx(shares[0], abs=1e-4)
+        assert one.estimate == pytest.approx(shares[1] / 0.01, rel=0.02, abs=1e-3)
+    assert found.agreement > 0.95
+
+
+def test_every_form_of_a_contrast_has_the_estimates(tmp_path):
+    drawn, page = tmp_path / "a.svg", tmp_path / "a.html"
+    asked = ("explain", TEXT, "--contrast", TEXT.replace("dogs", "birds"), *LM)
+    text = " ".join(run(*asked, "--plot", drawn, "--html", page).text.split())
+    assert "2.3 at likes[10] .99 (.95)" in text
+    assert "2.3 from likes[10] to dogs 1.0 (.98)" in text
     assert "heads that restore most: 2.3 .99" in drawn.read_text("utf-8")
+    assert "<td>.99</td><td>.95</td>" in page.read_text("utf-8")
+    rows = run(*asked, "-f", "tsv").rows
+    assert ["1", "4", "3"] in [row[1:4] for row in rows]
 
 
 def test_pairs_and_pictures_have_answers_too():

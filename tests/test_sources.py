@@ -109,7 +109,7 @@ def test_every_form_names_the_source(notes, tmp_path):
 
 
 @pytest.mark.models
-@pytest.mark.parametrize("kind", ["gpt2", "t5"])
+@pytest.mark.parametrize("kind", ["gpt2", "llama", "gemma2", "t5", "bart", "marian"])
 def test_checkpoints_of_both_kinds_are_asked(kind, tmp_path):
     """A decoder reads context and answer in one text, an encoder–decoder in two."""
     folder, notes = getattr(tiny_models, kind)(tmp_path / kind), tmp_path / "a.txt"
@@ -117,17 +117,18 @@ def test_checkpoints_of_both_kinds_are_asked(kind, tmp_path):
     found = attnviz.sources(
         "the", notes, answer="car is", model=str(folder), group="sentences"
     ).value
-    side = "source" if kind == "t5" else "text"
+    side = "source" if kind in ("t5", "bart", "marian") else "text"
     assert len(found.parts) == 2
     text = "the red car the cat the"
-    query = Query(text, "car is", "cross") if kind == "t5" else Query(f"{text} car is")
+    query = Query(text, "car is", "cross") if side == "source" else Query(f"{text} car is")
     experiment = open_source(Origin(model=str(folder)), query.kind, with_head="exact").experiment(
         query, "all"
     )
     outputs = [
         n
         for n, one in enumerate(experiment.outputs)
-        if kind == "t5" or experiment.attention.main.query_tokens[one.position].start >= len(text)
+        if side == "source"
+        or experiment.attention.main.query_tokens[one.position].start >= len(text)
     ]
     outputs = [
         n

@@ -127,9 +127,11 @@ class Restored:
     """How far one part of a first input's run, put into a second's, restores the first's answer.
 
     Attributes:
-        at: a head; None: all heads of a layer. stream, layer: where it is.
+        head: None: all heads of the layer.
         position: of the row that was put in, with its token; None: every row.
+        key: the position, with its token, of which alone the weight and value were put in.
         share: 0: the second input's answer stays; 1: the first's is there again.
+        estimate: the share by the gradient at the second input; None: not to be had.
     """
 
     stream: str
@@ -138,6 +140,16 @@ class Restored:
     position: int | None
     token: str
     share: float
+    estimate: float | None = None
+    key: int | None = None
+    key_token: str = ""
+
+    def name(self, *, alone: bool = True) -> str:
+        """Its name in words; with its stream where that is not alone."""
+        name = f"{'' if alone else f'{self.stream} '}{self.layer}.{self.head}"
+        if self.key is not None:
+            return f"{name} from {self.token} to {self.key_token}"
+        return name if self.position is None else f"{name} at {self.token}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -150,6 +162,8 @@ class ContrastReport:
         heads: every head at all rows, the largest share first.
         rows: the first of these heads at one row each, the largest share first.
         layers: all heads of each layer at each row, in the order of the model.
+        links: those with the largest estimates, measured, the largest share first.
+        agreement: Spearman's correlation of estimates and shares over heads; None: no estimates.
         runs: how often the model, or a part of it, was run.
     """
 
@@ -160,6 +174,8 @@ class ContrastReport:
     heads: tuple[Restored, ...]
     rows: tuple[Restored, ...]
     layers: tuple[Restored, ...]
+    links: tuple[Restored, ...]
+    agreement: float | None
     runs: int
     notes: tuple[str, ...]
     provenance: Provenance

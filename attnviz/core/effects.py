@@ -221,6 +221,14 @@ class Experiment(Protocol):
         """The output of each head of the unchanged model."""
         ...
 
+    def head_values(self) -> HeadOutputs:
+        """The values that each head of the unchanged model weighs, (heads, keys, head size)."""
+        ...
+
+    def output_gradients(self) -> HeadOutputs:
+        """The gradient of the sum of the outputs' log-probabilities by each head's output."""
+        ...
+
     def spell(self, number: int) -> str:
         """The name of a choice."""
         ...

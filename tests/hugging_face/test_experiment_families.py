@@ -223,6 +223,8 @@ def test_a_link_is_cut_and_a_token_hidden_as_by_minus_infinity_before_the_softma
     changes = [Intervention(links=(link,)) for link in links_of(experiment)]
     assert changes
     sides = {item.key_side: len(item.key_tokens) for item in experiment.attention.maps}
+    # A passage is left out so.
+    changes += [Intervention(tokens=tuple(TokenAt(side, n) for n in (1, 2, 3))) for side in sides]
     changes += [Intervention(tokens=(TokenAt(side, sides[side] // 2),)) for side in sides]
     changes.append(changes[0] + changes[-1] + Intervention((next(heads_of(experiment)),)))
     found = list(experiment.run(changes))
@@ -338,6 +340,31 @@ def test_gradients_are_those_of_autograd_and_of_small_steps_of_a_score(name):
         slope = score_slope(question, own, experiment.outputs, shapes, link, called)
         expected = row[link.key] * (pull[link.key] - row @ pull)
         np.testing.assert_allclose(expected, slope, rtol=1e-4, atol=1e-7)
+
+
+@pytest.mark.usefixtures("doubled")
+@pytest.mark.parametrize("name", [one for one in families("probe") if one.values[0] not in GATED])
+def test_outputs_are_weights_times_values_and_have_the_slopes_of_small_steps(name):
+    _, question = in_double(name)
+    experiment = KernelExperiment(question)
+    outputs, values = experiment.head_outputs(), experiment.head_values()
+    slopes = experiment.output_gradients()
+    for item in experiment.attention.maps:
+        for layer, weights in zip(item.layers, item.weights, strict=True):
+            place = item.stream, layer
+            np.testing.assert_allclose(weights @ values[place], outputs[place], rtol=0, atol=1e-5)
+    drawn, numbers = np.random.default_rng(0), [one.number for one in experiment.outputs]
+    for at in heads_of(experiment):
+        place = at.stream, at.layer
+        direction, totals = drawn.normal(size=outputs[place].shape[1:]), []
+        for step in (1e-4, -1e-4):
+            moved = {**outputs, place: outputs[place].copy()}
+            moved[place][at.head] += step * direction
+            (rows,) = experiment.run([Intervention(heads=(at,))], moved)
+            totals.append(rows[range(len(numbers)), numbers].sum())
+        expected = (totals[0] - totals[1]) / 2e-4
+        found = (slopes[place][at.head] * direction).sum()
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-7)
 
 
 def handed_over(own, question, experiment, shapes, *, log):

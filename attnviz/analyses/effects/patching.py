@@ -2,19 +2,25 @@
 
 What heads put out for the first input is put into the run of the second (Vig 2020, Meng 2022), and
 the difference of the two answers' log p is measured, from 0 (the second's) to 1 (the first's).
+
+Estimates beside it are the gradient of that share by a head's output in the second run, times what
+is put in (attribution patching, Nanda 2023). Queries and keys are not linearised, as in AtP*'s
+correction for saturated attention (Kramár 2024): the weights of both runs are exact.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from attnviz.analyses.effects.ablation import each_part, token_label
+from attnviz.analyses.effects.links import rank_correlation
 from attnviz.core.answers import ContrastReport, Restored
 from attnviz.core.effects import Experiment, HeadAt, HeadOutputs, Intervention
-from attnviz.core.errors import UsageError
+from attnviz.core.errors import AttnvizError, UsageError, first_line
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -23,6 +29,10 @@ BY_ROW = 3
 """Heads that are put in row by row."""
 ALIKE = 0.1
 """Nats by which the answers have to differ."""
+MEASURED = 256
+"""Heads that are measured; of more, those with the largest estimates."""
+LINKS = 10
+"""Links that are measured: those with the largest estimates."""
 
 
 class PatchedRuns:
@@ -72,6 +82,52 @@ class PatchedRuns:
                 found[place][:, row] = self.clean[place][:, row]
         return found
 
+    def slopes(self) -> HeadOutputs:
+        """The gradient of the share by each head's output in the second run."""
+        second, found = self.second, list[HeadOutputs]()
+        output, span = second.outputs[0], self.scores[0] - self.scores[1]
+        try:
+            for number in self.numbers:
+                second.outputs = (replace(output, number=number),)
+                found.append(second.output_gradients())
+        finally:
+            second.outputs = (output,)
+        self.runs += 2
+        return {place: (found[0][place] - found[1][place]) / span for place in found[0]}
+
+
+class Estimates:
+    """First-order shares of every head, row and link."""
+
+    def __init__(self, patches: PatchedRuns) -> None:
+        slopes = patches.slopes()
+        self.rows = {
+            place: (slope * (patches.clean[place] - patches.own[place])).sum(-1)
+            for place, slope in slopes.items()
+        }
+        values = [one.head_values() for one in (patches.first, patches.second)]
+        self.links = list[tuple[float, HeadAt, int, int, "NDArray[np.floating]"]]()
+        for maps in zip(patches.first.attention.maps, patches.second.attention.maps, strict=True):
+            for number, layer in enumerate(maps[0].layers):
+                place = maps[0].stream, layer
+                new, old = (own.weights[number].astype(np.float64) for own in maps)
+                fresh, worn = (one[place] for one in values)
+                # Link (i, j) changes row i of the output by A'ᵢⱼ v'ⱼ − Aᵢⱼ vⱼ.
+                moved = new * (slopes[place] @ fresh.mT) - old * (slopes[place] @ worn.mT)
+                for flat in np.argsort(-np.abs(moved), axis=None)[:LINKS]:
+                    head, query, key = (int(n) for n in np.unravel_index(flat, moved.shape))
+                    at = HeadAt(*place, head)
+                    change = new[head, query, key] * fresh[head, key]
+                    change = change - old[head, query, key] * worn[head, key]
+                    found = float(moved[head, query, key])
+                    self.links.append((found, at, query, key, change))
+        self.links = sorted(self.links, key=lambda one: -abs(one[0]))[:LINKS]
+
+    def of(self, heads: Sequence[HeadAt], row: int | None = None) -> float:
+        """The estimated share of some heads together, at every row or at one."""
+        found = (self.rows[at.stream, at.layer][at.head] for at in heads)
+        return float(sum(one.sum() if row is None else one[row] for one in found))
+
 
 def contrast_inputs(
     first: Experiment, second: Experiment, texts: tuple[str, str]
@@ -80,9 +136,24 @@ def contrast_inputs(
     patches = PatchedRuns(first, second)
     attention = first.attention
     every = [change.heads[0] for _, change in each_part(attention, "heads")]
-    shares = patches.restore([(at,) for at in every], patches.clean)
-    ranked = sorted(zip(every, shares, strict=True), key=lambda one: -one[1])
+    measured, notes, guess = every, [*attention.provenance.notes], None
+    try:
+        guess = Estimates(patches)
+    except AttnvizError as error:
+        notes.append(f"estimates are left out: {first_line(error)}")
+    if guess is not None and len(every) > MEASURED:
+        size = {at: abs(guess.of([at])) for at in every}
+        measured = sorted(every, key=lambda at: -size[at])[:MEASURED]
+        notes.append(
+            f"of {len(every):,} heads the {MEASURED} with the largest estimates are measured"
+        )
+    shares = patches.restore([(at,) for at in measured], patches.clean)
+    ranked = sorted(zip(measured, shares, strict=True), key=lambda one: -one[1])
     top = [at for at, _ in ranked[:BY_ROW]]
+    heads = [
+        Restored(at.stream, at.layer, at.head, None, "", share, _estimate(guess, [at]))
+        for at, share in ranked
+    ]
     groups: Mapping[tuple[str, str], list[HeadAt]] = {
         (item.stream, layer): [at for at in every if (at.stream, at.layer) == (item.stream, layer)]
         for item in attention.maps
@@ -94,31 +165,61 @@ def contrast_inputs(
         some = [at for at in top if row < len(attention.map_of(at.stream).query_tokens)]
         whole = [own for place, own in groups.items() if row < patches.own[place].shape[1]]
         found = patches.restore([*((at,) for at in some), *map(tuple, whole)], outputs)
-        rows += _restored(first, [((at,), at.head) for at in some], row, found)
-        layers += _restored(first, [(tuple(own), None) for own in whole], row, found[len(some) :])
+        rows += _restored(patches, [((at,), at.head) for at in some], row, found, guess)
+        parts = [(tuple(own), None) for own in whole]
+        layers += _restored(patches, parts, row, found[len(some) :], guess)
     order = list(groups)
     return ContrastReport(
         caption=f"{attention.provenance.title} · from one text's answer to the other's",
         texts=texts,
         answers=(first.spell(patches.numbers[0]), first.spell(patches.numbers[1])),
         scores=patches.scores,
-        heads=tuple(Restored(at.stream, at.layer, at.head, None, "", n) for at, n in ranked),
+        heads=tuple(heads),
         rows=tuple(sorted(rows, key=lambda one: -one.share)),
         layers=tuple(sorted(layers, key=lambda one: order.index((one.stream, one.layer)))),
+        links=() if guess is None else _measured_links(patches, guess),
+        agreement=None
+        if guess is None
+        else rank_correlation(np.array([guess.of([at]) for at in measured]), np.array(shares)),
         runs=patches.runs,
-        notes=attention.provenance.notes,
+        notes=tuple(notes),
         provenance=attention.provenance,
     )
 
 
+def _estimate(
+    guess: Estimates | None, heads: Sequence[HeadAt], row: int | None = None
+) -> float | None:
+    return None if guess is None else guess.of(heads, row)
+
+
 def _restored(
-    first: Experiment,
+    patches: PatchedRuns,
     groups: Sequence[tuple[tuple[HeadAt, ...], int | None]],
     row: int,
     shares: Sequence[float],
+    guess: Estimates | None,
 ) -> Iterator[Restored]:
     """The shares of groups of heads at a row, with its token."""
     for (heads, head), share in zip(groups, shares, strict=False):
         at = heads[0]
-        token = token_label(first.attention.map_of(at.stream).query_tokens, row)
-        yield Restored(at.stream, at.layer, head, row, token, share)
+        token = token_label(patches.first.attention.map_of(at.stream).query_tokens, row)
+        yield Restored(at.stream, at.layer, head, row, token, share, _estimate(guess, heads, row))
+
+
+def _measured_links(patches: PatchedRuns, guess: Estimates) -> tuple[Restored, ...]:
+    """The links with the largest estimates, each put into the second run alone."""
+    found = []
+    for estimate, at, query, key, change in guess.links:
+        place = at.stream, at.layer
+        outputs = {**patches.own, place: patches.own[place].copy()}
+        outputs[place][at.head, query] += change
+        (share,) = patches.restore([(at,)], outputs)
+        item = patches.first.attention.map_of(at.stream)
+        names = token_label(item.query_tokens, query), token_label(item.key_tokens, key)
+        found.append(
+            Restored(
+                *(at.stream, at.layer, at.head, query, names[0], share, estimate, key, names[1])
+            )
+        )
+    return tuple(sorted(found, key=lambda one: -abs(one.share)))

@@ -54,8 +54,7 @@ def explain(
 
     attnviz explain --input texts.txt --model pocket-lm -f jsonl
     """
-    page = options.output.html is not None or options.output.open_page
-    asked = AnswerRequest(options.choice.explain, against, contrast, page)
+    asked = AnswerRequest(options.choice.explain, against, contrast)
     if plot is not None and contrast is None:
         raise UsageError("--plot draws what --contrast measures: add --contrast TEXT")
     texts, kind, options = read_texts_or_file(text, target, input_file, options)

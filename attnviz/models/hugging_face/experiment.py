@@ -139,8 +139,11 @@ class _ExplainedOutputs:
 
     def gradients(self) -> tuple[NDArray[np.floating], ...]:
         """The gradients of the outputs' summed log p by each weight of each map."""
+        return self.slopes(self._log_p)
+
+    def _log_p(self, logits: Any) -> Any:
         places = range(len(self.outputs)), [output.number for output in self.outputs]
-        return self.slopes(lambda logits: self.chances(self.rows_of(logits))[0][places].sum())
+        return self.chances(self.rows_of(logits))[0][places].sum()
 
     def explain_first(self) -> AttentionGradients:
         """The gradients of the first output's logit by each weight."""
@@ -234,32 +237,50 @@ class KernelExperiment(_ExplainedOutputs):
 
     def slopes(self, score: Score) -> tuple[NDArray[np.floating], ...]:
         """The gradients of a score of the logits by each weight of each map."""
-        import torch
-
         # A head's output is its weights times its values, so ∂score / ∂wᵢⱼ = ∂score / ∂oᵢ · vⱼ: the
         # graph needs no matrix of weights.
+        slopes = self._output_slopes(score)
+        found = {place: slope @ _values_of(call).mT for place, call, slope in slopes}
+        return tuple(
+            np.stack([found[item.stream, layer].cpu().numpy() for layer in item.layers])
+            for item in self.attention.maps
+        )
+
+    def output_gradients(self) -> HeadOutputs:
+        """The gradients of the outputs' summed log p by each head's output."""
+        return {
+            place: slope.cpu().numpy()
+            for place, _, slope in self._output_slopes(self._log_p)
+            if place is not None
+        }
+
+    def _output_slopes(self, score: Score) -> Iterator[tuple[tuple[str, str] | None, Call, Tensor]]:
+        """Each call with its place and a score's gradient by its output, (heads, rows, size)."""
+        import torch
 
         output, calls, _ = self.passed or self._pass()
         self.passed = None
         with self._run_guarded(), torch.enable_grad():
             outputs = [call.output for call in calls]
             slopes = torch.autograd.grad(score(output.logits), outputs, allow_unused=True)
-        found = {}
         for place, call, slope in zip(self.places, calls, slopes, strict=True):
             moved = torch.zeros_like(call.output) if slope is None else slope
-            groups = moved.shape[2] // call.value.shape[1]
-            value = upcast_half(call.value.detach()[0]).repeat_interleave(groups, 0)
-            found[place] = (upcast_half(moved[0]).transpose(0, 1) @ value.mT).cpu().numpy()
-        return tuple(
-            np.stack([found[item.stream, layer] for layer in item.layers])
-            for item in self.attention.maps
-        )
+            yield place, call, upcast_half(moved[0]).transpose(0, 1)
 
     def head_outputs(self) -> HeadOutputs:
         """The output of each head in the unchanged model."""
         _, calls, _ = self.passed or self._pass()
         return {
             place: upcast_half(call.output.detach()[0]).transpose(0, 1).cpu().numpy()
+            for place, call in zip(self.places, calls, strict=True)
+            if place is not None
+        }
+
+    def head_values(self) -> HeadOutputs:
+        """The values that each head of the unchanged model weighs."""
+        _, calls, _ = self.passed or self._pass()
+        return {
+            place: _values_of(call).cpu().numpy()
             for place, call in zip(self.places, calls, strict=True)
             if place is not None
         }
@@ -511,10 +532,16 @@ class EagerExperiment(_ExplainedOutputs):
         """Refuse: this model does not show single heads."""
         raise AttentionError(self.reason)
 
-    run = head_outputs = changed_maps = write = _refuse
+    run = head_outputs = head_values = output_gradients = changed_maps = write = _refuse
 
 
 ModelExperiment: TypeAlias = KernelExperiment | EagerExperiment
+
+
+def _values_of(call: Call) -> Tensor:
+    """The values that each head of a call weighs, (heads, keys, size); grouped heads share them."""
+    groups = call.output.shape[2] // call.value.shape[1]
+    return upcast_half(call.value.detach()[0]).repeat_interleave(groups, 0)
 
 
 def _rows_read(last: NDArray[Any]) -> tuple[int, ...]:

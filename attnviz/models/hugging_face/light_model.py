@@ -385,12 +385,18 @@ class LightExperiment(NetworkExperiment):
         """The gradients of the outputs' summed log p by each weight of each map."""
         return self._whole("gradients need torch").gradients()
 
+    def output_gradients(self) -> HeadOutputs:
+        """The gradients of the outputs' summed log p by each head's output."""
+        return self._whole("gradients need torch").output_gradients()
+
     def explain_first(self) -> AttentionGradients:
         """The gradients of the first output's logit by each weight."""
         return self._whole("gradients need torch").explain_first()
 
     def _whole(self, reason: str) -> ModelExperiment:
-        return self.model.whole(reason).experiment(self.query, self.wanted)
+        whole = self.model.whole(reason).experiment(self.query, self.wanted)
+        whole.outputs = self.outputs
+        return whole
 
 
 def open_light(

@@ -228,6 +228,16 @@ class NetworkExperiment:
             if one.name in self.places
         }
 
+    def head_values(self) -> HeadOutputs:
+        """The values that each head weighs, (heads, keys, head size)."""
+        found = dict[tuple[str, str], NDArray[np.floating]]()
+        for one in self.unchanged:
+            if one.name in self.places:
+                # Grouped heads share values.
+                again = one.shares.shape[-3] // one.value.shape[-3]
+                found[self.places[one.name]] = np.repeat(as_numpy(one.value), again, axis=-3)
+        return found
+
     def write(self, change: Intervention, instead: HeadOutputs | None = None) -> str | None:
         """The model's text with parts switched off; None: it writes nothing."""
         return None

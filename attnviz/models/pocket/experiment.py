@@ -22,7 +22,9 @@ from attnviz.core.lens_inputs import (
 )
 from attnviz.core.query import ALL_OUTPUTS
 from attnviz.mechanisms.arrays import Array
+from attnviz.mechanisms.dot_product import split_heads
 from attnviz.models.light.experiment import NetworkExperiment, as_numpy
+from attnviz.models.light.network import Record
 from attnviz.models.pocket.model import PocketModel
 from attnviz.models.pocket.stored import stored_values
 from attnviz.models.pocket.text import END, MASK, SPECIALS, PocketInputs, load_piece_tokenizer
@@ -46,22 +48,45 @@ class StoredExperiment(NetworkExperiment):
         label = label_of(output, attention.main.query_tokens)
         return AttentionGradients(attention, gradients, (output.row,), label, probability)
 
+    def output_gradients(self) -> HeadOutputs:
+        """The gradients of the outputs' summed log p by each head's output."""
+        import torch
+
+        seen = Record()
+        score, _, _ = self._score(seen, log=True)
+        own = [one for one in seen if one.name in self.places]
+        slopes = torch.autograd.grad(score, [one.output for one in own], allow_unused=True)
+        return {
+            self.places[one.name]: as_numpy(
+                split_heads(torch.zeros_like(one.output) if slope is None else slope, heads)
+            )
+            for one, slope in zip(own, slopes, strict=True)
+            for heads in (one.shares.shape[-3],)
+        }
+
     def slopes(self, *, log: bool) -> tuple[tuple[NDArray[np.floating], ...], float]:
         """Gradients by each map's weights of the outputs' log p or scores, and the first's p."""
         import torch
 
-        model, maps = self.model, self.attention.maps
+        maps = self.attention.maps
+        score, chance, layers = self._score(None, log=log)
+        flat = [share for item in maps for share in layers[item.stream]]
+        slopes = iter(torch.autograd.grad(score, flat))
+        return tuple(stack_layers([next(slopes) for _ in item.layers]) for item in maps), chance
+
+    def _score(self, watch: Record | None, *, log: bool) -> tuple[Any, float, Any]:
+        """The outputs' summed log p or scores, the first's p, and the weights of each layer."""
+        import torch
+
+        model = self.model
         weights = {name: torch.as_tensor(model.weights[name]) for name in model.weights}
         inputs = tuple(torch.as_tensor(one).requires_grad_() for one in model.inputs(self.given))
-        states, layers = model.forward(weights, inputs)
+        states, layers = model.forward(weights, inputs, watch)
         logits = model.scores(weights, states[[output.row for output in self.outputs]])
         numbers = torch.tensor([[output.number] for output in self.outputs], device=logits.device)
         chances = logits.log_softmax(-1).gather(1, numbers)
         score = (chances if log else logits.gather(1, numbers)).sum()
-        flat = [share for item in maps for share in layers[item.stream]]
-        slopes = iter(torch.autograd.grad(score, flat))
-        found = tuple(stack_layers([next(slopes) for _ in item.layers]) for item in maps)
-        return found, float(chances.detach()[0].exp())
+        return score, float(chances.detach()[0].exp()), layers
 
 
 class PieceExperiment(StoredExperiment):

@@ -23,36 +23,50 @@ READING = (
 )
 
 
-def _name(one: Restored, *, alone: bool) -> str:
-    head = "" if one.head is None else f".{one.head}"
-    return f"{'' if alone else f'{one.stream} '}{one.layer}{head}"
-
-
 def _share(value: float) -> str:
     return two_digits(value).replace("-", "−")
+
+
+def contrast_lines(report: ContrastReport) -> list[str]:
+    """Each text with its answer, and how well the estimates agree with what was measured."""
+    found = [
+        f'"{shorten(text, 60)}" → {answer}; log p of {report.answers[0]} '
+        + f"minus that of {report.answers[1]}: {score:.1f}".replace("-", "−")
+        for text, answer, score in zip(report.texts, report.answers, report.scores, strict=True)
+    ]
+    if report.agreement is not None:
+        found.append(
+            "first-order estimates: rank correlation "
+            f"{_share(report.agreement)} with the measured shares of heads"
+        )
+    return found
 
 
 def contrast_table(report: ContrastReport, show: Display) -> str:
     """The heads that restore most, their rows, and all layers by position."""
     parts: list[Any] = introduction(printable(report.caption), READING, show.width)
-    for text, answer, score in zip(report.texts, report.answers, report.scores, strict=True):
-        line = f'"{shorten(text, 60)}" → {answer}; log p of {report.answers[0]} '
-        line += f"minus that of {report.answers[1]}: {score:.1f}".replace("-", "−")
+    for line in contrast_lines(report):
         parts += wrap_text(printable(line), show.width)
     alone = len({one.stream for one in report.layers}) == 1
-    heads = " · ".join(
-        f"{_name(one, alone=alone)} {_share(one.share)}" for one in report.heads[:LISTED]
-    )
-    parts += [Text(), *wrap_text(f"heads, at every row: {heads}", show.width)]
-    rows = " · ".join(
-        f"{_name(one, alone=alone)} at {one.token} {_share(one.share)}"
-        for one in report.rows[:LISTED]
-    )
-    parts += wrap_text(printable(f"heads, at one row: {rows}"), show.width)
-    parts += [Text(), Text("all heads of a layer, at one row", "dim")]
+    bracket = "" if report.agreement is None else " (in brackets the estimate)"
+    parts.append(Text())
+    for label, found in (
+        (f"heads, at every position{bracket}", report.heads),
+        ("heads, at one position", report.rows),
+        ("links", report.links),
+    ):
+        names = " · ".join(
+            f"{one.name(alone=alone)} {_share(one.share)}{_estimate(one)}" for one in found[:LISTED]
+        )
+        parts += wrap_text(printable(f"{label}: {names}"), show.width) if found else []
+    parts += [Text(), Text("all heads of a layer, at one position", "dim")]
     for stream in dict.fromkeys(one.stream for one in report.layers):
         parts += _grid([one for one in report.layers if one.stream == stream], stream, alone=alone)
     return render_parts(parts, show)
+
+
+def _estimate(one: Restored) -> str:
+    return "" if one.estimate is None else f" ({_share(one.estimate)})"
 
 
 def _grid(cells: list[Restored], stream: str, *, alone: bool) -> list[Text]:
@@ -74,11 +88,13 @@ def _grid(cells: list[Restored], stream: str, *, alone: bool) -> list[Text]:
 
 
 def contrast_tsv(report: ContrastReport) -> str:
-    """A line for each head, each of the first heads at a row, and each layer at a row."""
-    lines: list[tuple[str, ...]] = [("stream", "layer", "head", "position", "token", "restored")]
-    for one in (*report.heads, *report.rows, *report.layers):
-        head, position = ("" if x is None else str(x) for x in (one.head, one.position))
-        lines.append((one.stream, one.layer, head, position, one.token, all_digits(one.share)))
+    """A line for each head, head at a position, layer at a position, and link."""
+    named = ("stream", "layer", "head", "position", "token", "key", "key_token")
+    lines: list[tuple[str, ...]] = [(*named, "restored", "estimate")]
+    for one in (*report.heads, *report.rows, *report.layers, *report.links):
+        values = ("" if x is None else str(x) for x in (getattr(one, name) for name in named))
+        estimate = "" if one.estimate is None else all_digits(one.estimate)
+        lines.append((*values, all_digits(one.share), estimate))
     return tsv(lines)
 
 

@@ -18,7 +18,12 @@ from attnviz.models import Experimenting, Source, SupportsWriters
 from attnviz.models.lens import open_experiment
 from attnviz.models.open import is_shipped
 from attnviz.renderers.reports import Data, data_of
-from attnviz.renderers.text.contrast_table import contrast_json, contrast_table, contrast_tsv
+from attnviz.renderers.text.contrast_table import (
+    contrast_json,
+    contrast_lines,
+    contrast_table,
+    contrast_tsv,
+)
 from attnviz.renderers.text.explain_table import (
     answer_json,
     answer_table,
@@ -53,18 +58,15 @@ class AnswerRequest:
         wanted: the output; None: the next token, the masked word, the class or the last token.
         against: a choice that the answer is compared with.
         contrast: another text, in whose run parts of the first's restore the answer.
-        html: whether a page is made.
     """
 
     wanted: str | None = None
     against: str | None = None
     contrast: str | None = None
-    html: bool = False
 
     def __post_init__(self) -> None:
-        for flag, given in (("--against", self.against is not None), ("--html", self.html)):
-            if self.contrast is not None and given:
-                raise UsageError(f"--contrast and {flag} contradict each other: give one of them")
+        if self.contrast is not None and self.against is not None:
+            raise UsageError("--contrast and --against contradict each other: give one of them")
 
 
 @dataclass(eq=False)
@@ -200,9 +202,18 @@ def _contrast_data(contrast: ContrastReport) -> Data:
 
         return contrast_picture(contrast)
 
+    def page(command: str) -> str:
+        from attnviz.renderers.figures.figure import figure_bytes
+        from attnviz.renderers.page.reports import contrast_page
+
+        return contrast_page(
+            contrast, contrast_lines(contrast), figure_bytes(draw(), ".svg"), command
+        )
+
     return data_of(
         *(contrast, contrast_table, contrast_tsv, contrast_json),
         figures={"plot": draw},
+        page=page,
         about=dump_json(asdict(contrast.provenance)),
         notes=contrast.notes,
     )

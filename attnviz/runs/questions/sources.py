@@ -299,7 +299,7 @@ def _gradient_estimate(trial: HiddenParts) -> NDArray[np.float64]:
 
 def _sources_data(found: SourcesReport) -> Data:
     def page(command: str) -> str:
-        from attnviz.renderers.page.sources import sources_page
+        from attnviz.renderers.page.reports import sources_page
 
         return sources_page(found, command)
 

@@ -1,0 +1,75 @@
+"""Pages of words, tables and pictures: an answer with its sources, two runs that differ."""
+
+from __future__ import annotations
+
+import base64
+import html
+from collections.abc import Sequence
+
+from attnviz.core.answers import ContrastReport, Restored, SourcesReport
+from attnviz.renderers.page.document import plain_page
+from attnviz.renderers.printable import nats, printable, two_digits
+
+LISTED = 15
+"""Parts in a table of a page."""
+
+
+def sources_page(report: SourcesReport, command: str) -> str:
+    """A page: the answer with links to its sources, and the sources."""
+
+    def escape(text: str) -> str:
+        return html.escape(printable(text))
+
+    said = []
+    for number, sentence in enumerate(report.sentences):
+        links = ", ".join(f'<a href="#part-{n}">{n}</a>' for n in report.sources_of(number))
+        said.append(escape(sentence) + (f"<sup>{links}</sup>" if links else ""))
+    parts = "".join(
+        f'<li id="part-{one.number}">{escape(one.text)}<br>'
+        f"<small><b>{nats(one.effect)} nats</b> · {escape(one.file)}</small></li>"
+        for one in report.parts
+    )
+    known = [f"{name} {two_digits(value)}" for name, value in report.agreement.items()]
+    line = f"Estimates beside the effects (rank correlation): {' · '.join(known)}."
+    wrote = "The model writes" if report.written else "The answer"
+    body = (
+        f"<p>{escape(report.question)}</p><h2>{wrote}</h2><p>{' '.join(said)}</p>"
+        f"<h2>Sources</h2><ol>{parts}</ol>"
+        "<p>Numbers: log p of the answer with a part minus without it. A part is left out: "
+        f"{escape(report.how)}. {escape(line.replace('-', '−'))}</p>"
+        f"<p><code>{escape(command)}</code></p>"
+    )
+    return plain_page(printable(report.caption), body)
+
+
+def contrast_page(
+    report: ContrastReport, lines: Sequence[str], picture: bytes, command: str
+) -> str:
+    """A page: lines, the picture (SVG) of layers by positions, and what restores most."""
+    svg = base64.b64encode(picture).decode("ascii")
+    body = "".join(f"<p>{html.escape(printable(line))}</p>" for line in [*lines, *report.notes])
+    body += f'<img src="data:image/svg+xml;base64,{svg}" alt="layers by positions">'
+    for name, own in (
+        ("Heads at every position", report.heads),
+        ("Heads at one position", report.rows),
+        ("Links", report.links),
+    ):
+        body += f"<h2>{name}</h2>{_restored_table(own)}" if own else ""
+    body += f'<p class="faint"><code>{html.escape(printable(command))}</code></p>'
+    return plain_page(printable(report.caption), body)
+
+
+def _restored_table(found: Sequence[Restored]) -> str:
+    """A row for each part, the first fifteen, with its share and its estimate."""
+    rows = "".join(
+        f'<tr><td class="word">{html.escape(printable(one.name()))}</td>'
+        f"<td>{two_digits(one.share)}</td>"
+        f"<td>{'' if one.estimate is None else two_digits(one.estimate)}</td></tr>"
+        for one in found[:LISTED]
+    )
+    more = f'<p class="faint">and {len(found) - LISTED:,} more</p>' if len(found) > LISTED else ""
+    return (
+        '<div class="wide"><table><thead><tr><th scope="col" class="word">part</th>'
+        '<th scope="col">share</th><th scope="col">estimate</th></tr></thead>'
+        f"<tbody>{rows.replace('-', '−')}</tbody></table></div>{more}"
+    )
