@@ -27,16 +27,12 @@ from attnviz.analyses.words import (
 )
 from attnviz.core.attention_map import Attention, Token
 from attnviz.core.errors import InputError, UsageError, did_you_mean
+from attnviz.core.tokens import split_sentences
 
 Group = str | tuple[int, ...]
 """A piece of the text, or positions of tokens."""
 
 _POSITIONS = re.compile(r"@\s*\d{1,18}(-\d{1,18})?(\s*[,\s]\s*\d{1,18}(-\d{1,18})?)*\s*")
-_CLOSING = "[\"'”’»)\\]]*"
-_END = re.compile(
-    rf"(?<!\b(?:Mr|Ms|Dr|St|vs|cf))(?<!\bMrs)(?<!\bProf)(?<!\be\.g)(?<!\bi\.e)(?<!\b[A-Z])\.+"
-    rf"{_CLOSING}(?=\s)(?!\s+[a-z])|[!?…]+{_CLOSING}(?=\s)(?!\s+[a-z])|[。！？]+[”’」』）]*|\n+"
-)
 
 
 WAYS = ("words", "sentences")
@@ -201,22 +197,4 @@ def _group(line: str, where: str) -> Group:
         if last < int(low) or last > 10_000_000:
             raise InputError(f"{where} has the positions {part}, which run backwards or too far")
         found += range(int(low), last + 1)
-    return tuple(found)
-
-
-def split_sentences(text: str) -> tuple[Token, ...]:
-    """The sentences of a text, each with its place in it.
-
-    A sentence ends after . ! ? or … and closing quotes or brackets, if white space and no small
-    letter follow; after 。！ or ？; and at a line break. A point after a single capital letter or a
-    common abbreviation (Dr., Mr., e.g.) does not end a sentence.
-    """
-    found: list[Token] = []
-    start = 0
-    for end in (*(match.end() for match in _END.finditer(text)), len(text)):
-        piece = text[start:end]
-        if piece.strip():
-            first = start + len(piece) - len(piece.lstrip())
-            found.append(Token(piece.strip(), first, first + len(piece.strip())))
-        start = end
     return tuple(found)

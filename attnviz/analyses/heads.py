@@ -14,8 +14,20 @@ from attnviz.analyses.measures.intervals import means_over
 from attnviz.analyses.measures.shares import sink_fractions
 from attnviz.analyses.view import describe_run
 from attnviz.core.attention_map import Attention, AttentionMap
+from attnviz.core.effects import HeadAt
 from attnviz.core.errors import UsageError, choose
-from attnviz.core.measures import COPYING, EFFECT, HeadMeasure, HeadReport, HeadRow, Meaning, Role
+from attnviz.core.measures import (
+    COPYING,
+    EFFECT,
+    PROBES,
+    RETRIEVAL,
+    TASK,
+    HeadMeasure,
+    HeadReport,
+    HeadRow,
+    Meaning,
+    Role,
+)
 from attnviz.core.notices import merge_notices, notify
 from attnviz.core.plugins import INTERRUPTIONS, error_line
 from attnviz.core.registry import MEASURES, Measure
@@ -26,11 +38,13 @@ CLEAR = 0.5
 """A role is named from half of the way on between uniform attention (0) and nothing else (1)."""
 
 ROLES = tuple(name for name, entry in MEASURES.items() if entry.role)
-ORDERS = ("role", "layer", *MEASURES, EFFECT, COPYING)
+ORDERS = ("role", "layer", *MEASURES, EFFECT, COPYING, *PROBES)
 """What heads can be sorted by: their clearest role, their place in the model, or a measure."""
 SHORT = {
     EFFECT: "eff",
     COPYING: "copy",
+    RETRIEVAL: "retr",
+    TASK: "task",
     **{name: entry.short for name, entry in MEASURES.items()},
 }
 """The headings of measures in narrow tables."""
@@ -134,7 +148,7 @@ class HeadStudy:
         self.texts += 1
         self.notes = merge_notices((*self.notes, *attention.provenance.notes))
         for place, item in enumerate(attention.maps):
-            subject = MeasuredMap(item, attention.texts_of(item))
+            subject = MeasuredMap.of(attention, item)
             kinds = None if repeats else False
             found = measure_heads(subject, repeated=kinds, effects=attention.effects)
             self._add(place, item, found)
@@ -149,17 +163,18 @@ class HeadStudy:
         for place, item in enumerate(maps[: len(self._streams)]):
             self._add(place, item, measure_heads(item, repeated=True))
 
-    def add_copying(self, copying: Mapping[tuple[str, str, int], float]) -> None:
-        """Add what the weights of heads say, by stream, layer and head."""
+    def add_values(self, name: str, found: Mapping[HeadAt, float], even: float = math.nan) -> None:
+        """Add what is known of heads without a text of the user's; `even`: what chance gives."""
         for place, stream in enumerate(self._streams):
             values = np.full((len(stream.layers), len(stream.heads)), np.nan)
             for at in np.ndindex(values.shape):
-                name = stream.stream, stream.layers[at[0]], int(stream.heads[at[1]])
-                values[at] = copying.get(name, math.nan)
+                head = HeadAt(stream.stream, stream.layers[at[0]], int(stream.heads[at[1]]))
+                values[at] = found.get(head, math.nan)
             if np.isfinite(values).any():
-                ends = ("it lowers the token that it looks at", "it raises it")
-                even = np.full(values.shape, np.nan)
-                self._keep(place, {COPYING: HeadMeasure(COPYING, "share", *ends, values, even)})
+                unit, *ends = MEANINGS[name]
+                uniform = np.full(values.shape, even)
+                measure = HeadMeasure(name, unit, ends[0], ends[1], values, uniform)
+                self._keep(place, {name: measure})
 
     def _add(self, place: int, item: AttentionMap, measures: dict[str, HeadMeasure]) -> None:
         if place == len(self._streams):
@@ -222,7 +237,13 @@ class HeadStudy:
         return f"'{key}' is a sink of {fraction:.0%} of the heads (above 0.3 of what can reach it)"
 
 
-BY_LARGEST = (EFFECT, "informative")
+MEANINGS = {
+    COPYING: ("share", "it lowers the token that it looks at", "it raises it"),
+    RETRIEVAL: ("share", "never the needle's next token", "always the needle's next token"),
+    TASK: ("nats", "the answer is likelier without the head", "the answer needs the head"),
+}
+"""The unit of what `add_values` adds, and what its ends mean."""
+BY_LARGEST = (EFFECT, TASK, "informative")
 """Measures whose scale ends at the largest value found, since no head comes near what could be."""
 
 

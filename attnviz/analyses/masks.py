@@ -35,13 +35,25 @@ class MeasuredMap:
         visible: True where a query may see a key, shape (layers or 1, queries, keys).
         uniform: uniform attention, shape (layers or 1, 1, queries, keys): one more head.
         rows: rows that see at least one key, shape (layers or 1, queries).
+        written: the position of the first token that the model wrote; None: it wrote none.
     """
 
-    def __init__(self, item: AttentionMap, texts: tuple[str, str] = ("", "")) -> None:
-        self.item, self.texts = item, texts
+    def __init__(
+        self, item: AttentionMap, texts: tuple[str, str] = ("", ""), written: int | None = None
+    ) -> None:
+        self.item, self.texts, self.written = item, texts, written
         self.visible = visible_keys(item)
         self.uniform = uniform_attention(self.visible)[:, None]
         self.rows: NDArray[np.bool_] = np.any(self.visible, axis=-1)
+
+    @classmethod
+    def of(cls, attention: Attention, item: AttentionMap) -> MeasuredMap:
+        """A map with what its attention says of the text."""
+        parts, written = attention.parts, None
+        if parts is not None and parts.kind == "prompt and output":
+            starts = [token.start >= parts.start and not token.special for token in item.key_tokens]
+            written = starts.index(True) if any(starts) else None
+        return cls(item, attention.texts_of(item), written)
 
     @cached_property
     def entropies(self) -> tuple[Numbers, Numbers]:

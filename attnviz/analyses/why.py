@@ -129,7 +129,7 @@ def clear_roles(attention: Attention) -> dict[HeadAt, Role]:
     """The clearest role of each head, of those that have one."""
     found: dict[HeadAt, Role] = {}
     for item in attention.maps:
-        measures = measure_heads(MeasuredMap(item, attention.texts_of(item)))
+        measures = measure_heads(MeasuredMap.of(attention, item))
         known = {n: one.uniform for n, one in measures.items() if one.uniform is not None}
         values = {name: measures[name].values for name in known}
         uniform = {name: np.broadcast_to(one, values[name].shape) for name, one in known.items()}

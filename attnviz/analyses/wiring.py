@@ -252,10 +252,10 @@ def circuit_of(head: HeadWeights) -> HeadCircuit:
     return HeadCircuit(head.at, copying, tuple(scores.tolist()), tuple(outputs.tolist()))
 
 
-def copying_of(heads: Sequence[HeadWeights]) -> dict[tuple[str, str, int], float]:
-    """How far the weights of each head copy, by stream, layer and head; of those that can."""
+def copying_of(heads: Sequence[HeadWeights]) -> dict[HeadAt, float]:
+    """How far the weights of each head copy, of those that can."""
     found = {one.head: one.copying for one in map(circuit_of, heads)}
-    return {(at.stream, at.layer, at.head): n for at, n in found.items() if n is not None}
+    return {at: n for at, n in found.items() if n is not None}
 
 
 def random_composition(shape: tuple[int, ...], draws: int = 8) -> float:

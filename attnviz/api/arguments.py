@@ -141,6 +141,7 @@ class CorpusOptions(ModelOptions, SelectionOptions, ReadingOptions, SharingOptio
 
     mechanism: str | None
     causal: bool
+    generate: int | None
     to: Language | None
     max_size: int | None
     special: Special

@@ -60,6 +60,7 @@ def heads(
     effect: bool = False,
     by: Instead = "zero",
     writes: bool = False,
+    probe: bool = False,
     similar: bool = False,
     **options: Unpack[HeadsOptions],
 ) -> Findings:
@@ -76,6 +77,8 @@ def heads(
         effect: switch off each head by itself, and measure what log p of the output loses.
         by: what a head that is off puts out instead.
         writes: find the tokens that each head argues for most, and how far its weights copy.
+        probe: also measure which heads find a needle in random words, and carry the task of
+            examples.
         similar: which heads look alike instead.
         options: those of `attnviz heads`, by name.
 
@@ -89,6 +92,7 @@ def heads(
         effect=effect,
         by=by,
         writes=writes,
+        probe=probe,
         repeat=not (no_repeat or similar),
         similar=similar,
         compares=True,
@@ -102,7 +106,7 @@ def heads(
     if treebank is not None:
         others = {"text": text, "input": input, "role": role, "similar": similar}
         others |= {"no_repeat": no_repeat, "sort": sort != "role", "cross": cross}
-        check_treebank({**others, "effect": effect, "writes": writes})
+        check_treebank({**others, "effect": effect, "writes": writes, "probe": probe})
         with collect("heads", "heads", how) as report:
             report_relations(treebank, how, report)
         return report.found

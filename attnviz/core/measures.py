@@ -126,7 +126,9 @@ EFFECT = "effect"
 """The measure that needs a model with predictions."""
 COPYING = "copying"
 """The measure of a head's weights, without a text."""
-SIGNED = ("offset", EFFECT, COPYING)
+RETRIEVAL, TASK = PROBES = ("retrieval", "function-vector")
+"""Measures of heads in texts made for it, without a text of the user's."""
+SIGNED = ("offset", EFFECT, COPYING, TASK)
 """Measures that can be below 0."""
 
 

@@ -1,10 +1,11 @@
-"""Tokens: their names, patches of a picture, and where attention rests whatever a text says.
+"""Tokens: their names, sentences, patches of a picture, and where attention rests in any text.
 
 A patch is named by its row and column, counted from 0 at the upper left. A sink is a key that takes
 much of the attention of most rows (Xiao et al. 2023, "Efficient Streaming Language Models with
 Attention Sinks"); in a causal model it is the first token.
 """
 
+import re
 import unicodedata
 from collections.abc import Sequence
 
@@ -13,6 +14,12 @@ from numpy.typing import NDArray
 
 from attnviz.core.attention_map import AttentionMap, Token
 from attnviz.core.errors import UsageError, is_number
+
+_CLOSING = "[\"'”’»)\\]]*"
+_END = re.compile(
+    rf"(?<!\b(?:Mr|Ms|Dr|St|vs|cf))(?<!\bMrs)(?<!\bProf)(?<!\be\.g)(?<!\bi\.e)(?<!\b[A-Z])\.+"
+    rf"{_CLOSING}(?=\s)(?!\s+[a-z])|[!?…]+{_CLOSING}(?=\s)(?!\s+[a-z])|[。！？]+[”’」』）]*|\n+"
+)
 
 
 def continues_word(text: str, start: int) -> bool:
@@ -108,3 +115,21 @@ def word_cells(item: AttentionMap) -> NDArray[np.bool_]:
         words[1][sink] = False
     cells: NDArray[np.bool_] = words[0][:, None] & words[1]
     return cells if cells.any() else np.ones_like(cells)
+
+
+def split_sentences(text: str) -> tuple[Token, ...]:
+    """The sentences of a text, each with its place in it.
+
+    A sentence ends after . ! ? or … and closing quotes or brackets, if white space and no small
+    letter follow; after 。！ or ？; and at a line break. A point after a single capital letter or a
+    common abbreviation (Dr., Mr., e.g.) does not end a sentence.
+    """
+    found: list[Token] = []
+    start = 0
+    for end in (*(match.end() for match in _END.finditer(text)), len(text)):
+        piece = text[start:end]
+        if piece.strip():
+            first = start + len(piece) - len(piece.lstrip())
+            found.append(Token(piece.strip(), first, first + len(piece.strip())))
+        start = end
+    return tuple(found)

@@ -33,11 +33,12 @@ from attnviz.core.effects import (
     log_probabilities,
 )
 from attnviz.core.errors import AttnvizError, InputError, UsageError
-from attnviz.core.measures import COPYING, EFFECT, about_effects
+from attnviz.core.measures import COPYING, EFFECT, PROBES, RETRIEVAL, TASK, about_effects
 from attnviz.core.notices import notify
 from attnviz.core.options import Options
+from attnviz.core.query import Query
 from attnviz.core.registry import Command
-from attnviz.models import Source, SupportsWriters
+from attnviz.models import Experimenting, Source, SupportsWriters
 from attnviz.models.lens import open_experiment, written_of
 from attnviz.models.open import brings_tokens, check_origin, open_source
 from attnviz.renderers.reports import Data, data_of
@@ -237,6 +238,7 @@ class HeadsRequest:
         similar: report which heads look alike instead.
         compares: measure which heads look alike, for a report or a picture.
         writes: find the tokens that each head argues for most, and how far its weights copy.
+        probe: measure which heads find a needle in random words, and carry the task of examples.
     """
 
     cross: bool = False
@@ -244,6 +246,7 @@ class HeadsRequest:
     order: str = "role"
     effect: bool = False
     writes: bool = False
+    probe: bool = False
     by: Instead = "zero"
     repeat: bool = True
     similar: bool = False
@@ -252,6 +255,10 @@ class HeadsRequest:
     def __post_init__(self) -> None:
         check_order(self.order, self.role)
         check_effect(self.order, self.by, effect=self.effect, writes=self.writes)
+        if self.order in PROBES and not self.probe:
+            raise UsageError(f"--sort {self.order} needs attnviz heads --probe")
+        if self.probe and self.cross:
+            raise UsageError("--probe reads single texts: leave --cross out")
         if self.similar and (self.role is not None or self.order != "role"):
             clash = "--sort" if self.role is None else "--role"
             raise UsageError(f"--similar compares all heads with one another: leave {clash} out")
@@ -292,16 +299,16 @@ def report_heads(
     study, similarity = HeadStudy(), SimilarityStudy()
     what = options.origin, options.choice, asked.command, options.many.batch_size
     arguments = ArgumentStudy()
-    source = None
+    writer = None
     if asked.writes:
-        source = open_source(options.origin, asked.command, with_head="exact")
+        writer = open_source(options.origin, asked.command, with_head="exact")
     work = EffectChunk(*what, asked.by) if asked.effect else AttendChunk(*what)
     repeat = asked.repeat and not asked.cross and not brings_tokens(options.origin)
     with engine_for(options.many) as engine:
         found = attend_all(work, chunks(texts.open(), work.size, ready=texts.ready), engine)
         for record, result in good_results(found, report, texts.total):
-            if source is not None and isinstance(record, Text):
-                arguments.add(written_of(source, query_of(record, asked.command)))
+            if writer is not None and isinstance(record, Text):
+                arguments.add(written_of(writer, query_of(record, asked.command)))
             shares = without_implied(result)
             try:
                 study.add(shares, repeats=not repeat)
@@ -312,12 +319,14 @@ def report_heads(
                 report.hold(note)
             if asked.compares:
                 similarity.add(shares)
-    if study.texts and repeat:
-        _add_repeated(work.open(), study, report, options)
     if study.texts:
-        if asked.role is not None and not study.report(asked.order, asked.role).rows:
-            report.say(f"no head has the role '{asked.role}'")
-        report.add(_measures_data(study, similarity, asked, arguments, source))
+        # These texts are read as they are.
+        alone = replace(options, origin=replace(options.origin, generate=None))
+        if repeat:
+            _add_repeated(replace(work, origin=alone.origin).open(), study, report, options)
+        if asked.probe:
+            _add_probes(study, report, alone)
+        report.add(_measures_data(study, similarity, asked, arguments, writer))
     report.finish(f"{study.texts} text{'s' if study.texts != 1 else ''}")
 
 
@@ -338,6 +347,31 @@ def _add_repeated(source: Source, study: HeadStudy, report: RunReport, options: 
     )
 
 
+def _add_probes(study: HeadStudy, report: RunReport, options: Options) -> None:
+    """Measure what heads do in texts with a needle and in few-shot prompts."""
+    from attnviz.analyses.effects.probes import retrieval_scores, task_scores
+
+    assert study.first is not None
+    source = open_source(options.origin, "self", with_head="exact")
+    if study.first.main.stream != "causal" or not isinstance(source, Experimenting):
+        raise UsageError("--probe needs a model that continues a text")
+
+    def open_text(text: str) -> Experiment:
+        return open_experiment(source, Query(text), "all")
+
+    try:
+        found, even = retrieval_scores(lambda text: open_text(text).attention)
+        study.add_values(RETRIEVAL, found, even)
+        study.add_values(TASK, task_scores(open_text))
+    except InputError as error:  # it reads short texts only
+        report.say(f"no retrieval and function-vector scores: {error}")
+        return
+    report.say(
+        "retrieval is read off random words with a needle that is asked for at the end, "
+        "function-vector off few-shot prompts (opposites, plurals, next numbers)"
+    )
+
+
 def _measures_data(
     study: HeadStudy,
     similarity: SimilarityStudy,
@@ -347,10 +381,12 @@ def _measures_data(
 ) -> Data:
     if isinstance(source, SupportsWriters):
         try:
-            study.add_copying(copying_of(source.head_weights()[0]))
+            study.add_values(COPYING, copying_of(source.head_weights()[0]))
         except UsageError:  # torch runs it
             notify("copying is left out: it is known of models that numpy runs")
     found = study.report(asked.order, asked.role)
+    if asked.role is not None and not found.rows:
+        notify(f"no head has the role '{asked.role}'")
     if asked.writes:
         at = [HeadAt(row.stream, row.layer, int(row.head)) for row in found.rows]
         rows = zip(found.rows, at, strict=True)

@@ -287,7 +287,7 @@ def page_data(
             number: list(measure_heads(subject, repeated=False).values())
             for number, item in enumerate(attention.maps)
             if item.values == "share" and not item.is_pooled
-            for subject in [MeasuredMap(item, attention.texts_of(item))]
+            for subject in [MeasuredMap.of(attention, item)]
         },
         words={
             number: (

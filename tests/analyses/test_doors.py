@@ -37,7 +37,12 @@ def measured(name: str) -> HeadMeasure:
     faint = map_of(weights, WORDS)
     long = random_map(68)
     items = text, picture, faint, long
-    found = (MEASURES[name].load()(MeasuredMap(item)) for item in items)
+    subjects = [MeasuredMap(item) for item in items]
+    sentences = "0! 1! 2! 3! 4! 5! 6! 7! 8!"
+    places = tuple(Token(f"{n}!", 3 * n, 3 * n + 2) for n in range(9))
+    written = drawn.with_weights(drawn.weights, query_tokens=places, key_tokens=places)
+    subjects.append(MeasuredMap(written, (sentences, sentences), 4))
+    found = (MEASURES[name].load()(subject) for subject in subjects)
     made = next((measure for measure in found if measure is not None), None)
     assert made is not None, f"'{name}' says nothing of any text nor of a picture"
     return made

@@ -150,7 +150,7 @@ class StreamAccumulator:
 
     def add(self, number: int, item: AttentionMap, attention: Attention) -> None:
         """Take a map of the text of that number."""
-        subject = MeasuredMap(item, attention.texts_of(item))
+        subject = MeasuredMap.of(attention, item)
         measures = measure_heads(subject, repeated=False, effects=attention.effects)
         if self.vocabulary.pictures:
             measures = {name: one for name, one in measures.items() if name not in OF_LINES}

@@ -35,6 +35,16 @@ MEASURES: dict[str, Measure] = {
         "distance:distant",
         "far",
     ),
+    "receiver": Measure(
+        "Kurtosis of what sentences receive from those four or more away (Bogdan 2025).",
+        "passages:receiver",
+        "recv",
+    ),
+    "lookback": Measure(
+        "Mean weight on the prompt against that on the model's own output (Chuang 2024).",
+        "passages:lookback",
+        "back",
+    ),
     "patch-distance": Measure(
         "Mean distance between a patch of a picture and those it attends to, in patches.",
         "distance:patch_distance",

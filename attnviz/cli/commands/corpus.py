@@ -19,7 +19,7 @@ from attnviz.runs.resumable import can_resume
 
 
 @with_options(
-    *("model", "compute", "mechanism", "causal", "to", "long"),
+    *("model", "compute", "mechanism", "causal", "generate", "to", "long"),
     *("stream", "heads", "special", "look", "reading", "sharing"),
     also=("resume",),
     writes="corpus",

@@ -41,7 +41,7 @@ CROSS = opt(
 
 
 @with_options(
-    *("model", "compute", "mechanism", "weights", "causal", "long"),
+    *("model", "compute", "mechanism", "weights", "causal", "generate", "long"),
     *("stream", "heads", "special", "to", "look", "reading", "sharing"),
     writes="heads",
 )
@@ -71,6 +71,11 @@ def heads(
     writes: bool = rare(
         CHOICE, "--writes", "Show the tokens that each head argues for most, by their logits."
     ),
+    probe: bool = rare(
+        CHOICE,
+        "--probe",
+        "Also measure which heads find a needle in random words, and carry the task of examples.",
+    ),
     similar: bool = opt(
         CHOICE, "--similar", "Show instead which heads attend alike, by Jensen-Shannon divergence."
     ),
@@ -79,7 +84,7 @@ def heads(
         "--overview FILE",
         "Roles and measures of all heads as a picture: .png, .svg or .pdf.",
     ),
-    scatter: Path | None = opt(
+    scatter: Path | None = rare(
         OUTPUT, "--scatter FILE", "Heads in a plane as a picture, close if they attend alike."
     ),
     *,
@@ -101,6 +106,7 @@ def heads(
         order=order,
         effect=effect,
         writes=writes,
+        probe=probe,
         by=by,
         repeat=not no_repeat and bool(not similar or overview or scatter),
         similar=similar,
@@ -120,6 +126,7 @@ def heads(
             "--cross": cross,
             "--effect": effect,
             "--writes": writes,
+            "--probe": probe,
         }
         check_treebank(others)
         with Report(options, "heads") as report:

@@ -15,6 +15,7 @@ from attnviz.core.measures import (
     DRIFT,
     EFFECT,
     HISTORY,
+    PROBES,
     Finding,
     HeadReport,
     HeadRow,
@@ -53,7 +54,7 @@ from attnviz.renderers.text.table import sparkline
 
 _ROLES = ("previous-token", "next-token", "self", "first-token", "special-token", "induction")
 _OTHERS = ("entropy", "distance", "same-token", "sink", "confidence", "punctuation", "duplicate")
-_FIRST = (EFFECT, COPYING, "mass", "informative", *_ROLES, *_OTHERS)
+_FIRST = (EFFECT, COPYING, *PROBES, "mass", "informative", *_ROLES, *_OTHERS)
 """The columns that a narrow table keeps first."""
 
 

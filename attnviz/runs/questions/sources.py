@@ -20,12 +20,12 @@ from attnviz.analyses.effects.sources import (
     fit_heads,
     leave_out_parts,
 )
-from attnviz.analyses.group import split_sentences
 from attnviz.core.answers import SourcePart, SourcesReport
 from attnviz.core.effects import Experiment, Intervention
 from attnviz.core.errors import AttnvizError, InputError, UnsupportedError, UsageError, first_line
 from attnviz.core.options import Options
 from attnviz.core.query import Query
+from attnviz.core.tokens import split_sentences
 from attnviz.models import Experimenting, Source
 from attnviz.models.lens import open_experiment
 from attnviz.models.open import is_shipped, open_source

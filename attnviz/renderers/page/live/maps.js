@@ -229,7 +229,7 @@ export function pageDocument(pocket, pair, found, lens, { notes, facts }) {
       keys: axes[keys],
       sink,
       focus: one.stream === "cross" && !lens ? aligned : one.kind === "signed" ? largestOf(one) : informative?.focus ?? null,
-      measures: one.kind === "share" ? measuresOf(one, rows, columns, unicode, informative) : [],
+      measures: one.kind === "share" ? measuresOf(one, rows, columns, unicode, informative, textOf(sides[queries].points)) : [],
       links: null,
       effects: [],
       projections: null,

@@ -8,6 +8,10 @@ import { pointsOf, textOf } from "./unicode.js";
 
 /** Tokens beyond which attention is called distant. */
 const FAR = 64;
+/** Sentences from which on attention to one counts, and how many scores have a kurtosis. */
+const [APART, LEAST] = [4, 4];
+const SENTENCE_END =
+  /(?<!\b(?:Mr|Ms|Dr|St|vs|cf))(?<!\bMrs)(?<!\bProf)(?<!\be\.g)(?<!\bi\.e)(?<!\b[A-Z])\.+["'”’»)\]]*(?=\s)(?!\s+[a-z])|[!?…]+["'”’»)\]]*(?=\s)(?!\s+[a-z])|[。！？]+[”’」』）]*|\n+/g;
 const EVERY = "uniform attention over";
 /** @type {Record<string, [string, string, string]>} unit, and what the ends mean */
 const MEANINGS = {
@@ -20,6 +24,7 @@ const MEANINGS = {
   distance: ["tokens", "only itself", "only the far end"],
   offset: ["tokens", "only the past", "only what follows"],
   distant: ["share", "only near tokens and sinks", "only far text"],
+  receiver: ["kurtosis", "sentences receive alike", "one sentence receives all"],
   "previous-token": ["share", "never the token before", "only the token before"],
   "next-token": ["share", "never the token after", "only the token after"],
   self: ["share", "never itself", "only itself"],
@@ -42,8 +47,9 @@ function mean(numbers) {
  * @param {Piece[]} keys
  * @param {import("./unicode.js").Unicode} unicode
  * @param {ReturnType<typeof informativeOf>} informative
+ * @param {string} text that of the rows
  */
-export function measuresOf({ stream, values }, queries, keys, unicode, informative) {
+export function measuresOf({ stream, values }, queries, keys, unicode, informative, text) {
   const within = stream !== "cross";
   const [rows, columns] = [queries.length, keys.length];
   const signs = keys.map(({ text, special }) => {
@@ -119,10 +125,42 @@ export function measuresOf({ stream, values }, queries, keys, unicode, informati
   }));
   if (whole) delete found.mass;
   if (informative) found.informative = informative.values;
+  const receiver = within ? receiverOf(stream, values, keys, text) : null;
+  if (receiver) found.receiver = receiver;
   const rounded = (/** @type {number} */ value) => (Number.isFinite(value) ? Math.round(value * 1e4) / 1e4 : null);
   return Object.entries(MEANINGS)
     .filter(([name]) => name in found)
     .map(([name, [unit, low, high]]) => ({ name, unit, low, high, values: found[name].map((heads) => heads.map(rounded)) }));
+}
+
+/**
+ * The kurtosis of what sentences receive from those far enough away; null of too few sentences.
+ * @param {string} stream @param {Float64Array[][]} values @param {Piece[]} keys @param {string} text
+ */
+function receiverOf(stream, values, keys, text) {
+  const ends = [...text.matchAll(SENTENCE_END)].map((match) => match.index + match[0].length);
+  const starts = [0, ...ends].flatMap((start, place) => {
+    const piece = text.slice(start, ends[place] ?? text.length);
+    return piece.trim() ? [pointsOf(text.slice(0, start + piece.length - piece.trimStart().length)).length] : [];
+  });
+  if (starts.length < APART + LEAST) return null;
+  const sentences = starts.map((start, place) => [...keys.keys()].filter((key) => {
+    const token = keys[key];
+    return !token.special && token.end > token.start && token.start >= start && token.start < (starts[place + 1] ?? Infinity);
+  }));
+  const receivers = sentences.map((own, key) => ({
+    own,
+    from: sentences.filter((other, query) => other.length && own.length && Math.abs(query - key) >= APART && (stream !== "decoder" || query > key)),
+  })).filter(({ from }) => from.length);
+  if (receivers.length < LEAST) return null;
+  const average = (/** @type {number[]} */ numbers) => numbers.reduce((sum, number) => sum + number, 0) / numbers.length;
+  return values.map((heads) => heads.map((weights) => {
+    const scores = receivers.map(({ own, from }) =>
+      average(from.map((rows) => average(rows.flatMap((row) => own.map((key) => weights[row * keys.length + key]))))));
+    const off = scores.map((score) => score - average(scores));
+    const spread = average(off.map((value) => value ** 2));
+    return spread <= 1e-12 * average(scores) ** 2 ? NaN : average(off.map((value) => value ** 4)) / spread ** 2;
+  }));
 }
 
 /** What a reader must know where rows do not sum to 1. @param {{name: string}[]} measures */

@@ -1,0 +1,129 @@
+"""What heads do in texts made for it: copy a needle from far away, and carry the task of examples.
+
+A retrieval head looks at the needle's token that the model is about to write (Wu 2024). A head
+carries a task if the right answer gets less likely once its output tells of no task (Todd 2023).
+"""
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from attnviz.analyses.effects.ablation import each_part, replacements
+from attnviz.analyses.measures.shares import WORDS
+from attnviz.core.attention_map import Attention
+from attnviz.core.effects import Experiment, HeadAt, Intervention
+from attnviz.core.errors import UsageError
+
+Scores = dict[HeadAt, float]
+NEEDLES, NEEDLE, HAY = 6, 4, 36
+"""Texts with a needle, words of a needle, and words that it is hidden in."""
+TASKS = (
+    "hot cold, big small, day night, old new, good bad, black white, open close, young old",
+    "cat cats, dog dogs, car cars, tree trees, book books, boy boys, girl girls, river rivers",
+    "one two, two three, three four, four five, five six, six seven, seven eight, eight nine",
+)
+"""Pairs of opposites, of singulars and plurals, of numbers and the next."""
+SHOTS, PROMPTS = 4, 2
+"""Examples in a prompt, and prompts for each task."""
+
+
+@dataclass(frozen=True, slots=True)
+class Needle:
+    """A text that ends by saying a needle again, and where its two copies begin."""
+
+    text: str
+    copies: tuple[int, int]
+
+
+def needles() -> Iterator[Needle]:
+    """Texts of random words with a needle at several depths."""
+    for seed in range(NEEDLES):
+        words = random.Random(seed).sample(WORDS, HAY + NEEDLE)
+        needle, depth = " ".join(words[:NEEDLE]), NEEDLE + HAY * seed // NEEDLES
+        before, after = " ".join(words[NEEDLE:depth]), " ".join(words[depth:])
+        text = f"{before} {needle} {after} {needle}".strip()
+        yield Needle(text, (len(f"{before} ".lstrip()), len(text) - len(needle)))
+
+
+def retrieval_scores(read: Callable[[str], Attention]) -> tuple[Scores, float]:
+    """The share of a needle's tokens whose head looks most at them as the model writes them again.
+
+    And the same share of heads that look at random.
+    """
+    hits, chance, total = dict[HeadAt, int](), 0.0, 0
+    for needle in needles():
+        (item,) = (attention := read(needle.text)).maps
+        ends = [at + len(needle.text) - needle.copies[1] for at in needle.copies]
+        # The space before a word can be part of its token.
+        found = [
+            [
+                number
+                for number, token in enumerate(item.key_tokens)
+                if not token.special and start < token.end <= end
+            ]
+            for start, end in zip(needle.copies, ends, strict=True)
+        ]
+        if item.stream != "causal" or len(found[0]) != len(found[1]):
+            raise UsageError("the probes are for models that continue a text")
+        # Its first token is the cue.
+        for early, late in zip(found[0][1:], found[1][1:], strict=True):
+            strongest = item.weights[:, :, late - 1, :late].argmax(axis=-1)
+            total, chance = total + 1, chance + 1 / late
+            for change in each_part(attention, "heads"):
+                at = change[1].heads[0]
+                hit = strongest[item.layers.index(at.layer), at.head] == early
+                hits[at] = hits.get(at, 0) + int(hit)
+    return {at: count / total for at, count in hits.items()}, chance / total
+
+
+def prompts(*, shuffled: bool = False) -> Iterator[tuple[str, str]]:
+    """Prompts of examples, with the right answer; shuffled: the examples have wrong ones."""
+    for task in TASKS:
+        pairs = [pair.split(" ") for pair in task.split(", ")]
+        for seed in range(PROMPTS):
+            drawn = random.Random(seed).sample(pairs, SHOTS + 1)
+            answers = [answer for _, answer in drawn]
+            if shuffled:
+                answers = [*answers[1:SHOTS], answers[0], answers[SHOTS]]
+            shots = [f"{word} {answer}" for (word, _), answer in zip(drawn, answers, strict=True)]
+            yield f"{', '.join(shots[:SHOTS])}, {drawn[SHOTS][0]}", answers[SHOTS]
+
+
+def task_scores(open_text: Callable[[str], Experiment]) -> Scores:
+    """How many nats each head's output adds to log p of the right answers of few-shot prompts.
+
+    A head that is off puts out its mean over the prompts with shuffled answers, which tell of no
+    task.
+    """
+    banks = [open_text(prompt).head_outputs() for prompt, _ in prompts(shuffled=True)]
+    totals = dict[HeadAt, float]()
+    for count, (prompt, answer) in enumerate(prompts(), 1):
+        experiment = open_text(f"{prompt} {answer}")
+        tokens = experiment.attention.main.key_tokens
+        chosen = [
+            n
+            for n, one in enumerate(experiment.outputs)
+            for at in (one.position,)
+            if at is not None
+            and at < len(tokens)
+            and not tokens[at].special
+            and tokens[at].end > len(prompt)
+        ]
+        numbers = [experiment.outputs[n].number for n in chosen]
+        every = [change.heads[0] for _, change in each_part(experiment.attention, "heads")]
+        changes = [Intervention(), *(Intervention(heads=(at,)) for at in every)]
+        instead = replacements("mean", banks, experiment.attention)
+        log_p = [float(rows[chosen, numbers].sum()) for rows in experiment.run(changes, instead)]
+        for at, off in zip(every, log_p[1:], strict=True):
+            totals[at] = totals.get(at, 0.0) * (count - 1) / count + (log_p[0] - off) / count
+    return totals
+
+
+def as_array(
+    scores: Scores, stream: str, layers: tuple[str, ...], heads: tuple[str, ...]
+) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
+    """The scores of a stream's heads, shape (layers, heads); NaN where there is none."""
+    found = [[scores.get(HeadAt(stream, x, int(y)), np.nan) for y in heads] for x in layers]
+    return np.array(found, dtype=np.float64)
