@@ -1,5 +1,7 @@
 """Which part of a context an answer was made from: recomputed, budgets, fits, forms, statuses."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -152,6 +154,63 @@ def test_checkpoints_of_both_kinds_are_asked(kind, tmp_path):
         assert part.effect == pytest.approx(score([]) - score(hidden), abs=1e-4)
 
 
+TEMPLATE = (
+    "{% for message in messages %}<s>{{ message['role'] }}: {{ message['content'] }}</s>"
+    "{% endfor %}{% if add_generation_prompt %}<s>assistant:{% endif %}"
+)
+
+
+@pytest.mark.models
+def test_messages_of_a_chat_are_left_out_each(tmp_path):
+    """Against the rendered conversation with the tokens of a message hidden by hand."""
+    folder, notes = tiny_models.llama(tmp_path / "llama"), tmp_path / "chat.jsonl"
+    (folder / "chat_template.jinja").write_text(TEMPLATE)
+    turns = [("user", "the red car"), ("assistant", "user"), ("user", "the cat")]
+    lines = [json.dumps({"role": role, "content": text}) for role, text in turns]
+    notes.write_text("\n".join(lines))
+    asked = {"answer": " car is", "model": str(folder), "chat": True}
+    found = attnviz.sources("the", notes, group="messages", **asked).value
+    marked = "".join(f"<s>{role}: {text}</s>" for role, text in turns)
+    marked += "<s>user: the</s><s>assistant:"
+    query = Query(f"{marked} car is", rendered=True)
+    origin = Origin(model=str(folder), chat=True)
+    experiment = open_source(origin, "self", with_head="exact").experiment(query, "all")
+    assert experiment.attention.text == query.text
+    keys = experiment.attention.main.key_tokens
+    outputs = [
+        n for n, one in enumerate(experiment.outputs) if keys[one.position].start >= len(marked)
+    ]
+
+    def score(tokens):
+        (rows,) = experiment.run([Intervention(tokens=tuple(tokens))])
+        return sum(rows[n][experiment.outputs[n].number] for n in outputs)
+
+    assert [part.file for part in found.parts] == [f"chat.jsonl, {role}" for role, _ in turns]
+    end = 0
+    for part, (role, text) in zip(found.parts, turns, strict=True):
+        first = marked.index(f"<s>{role}: {text}</s>", end) + len(f"<s>{role}: ")
+        end = first + len(text)
+        hidden = [
+            TokenAt("text", n)
+            for n, key in enumerate(keys)
+            if not key.special and key.start < end and key.end > first
+        ]
+        assert part.tokens == len(hidden)
+        assert part.effect == pytest.approx(score([]) - score(hidden), abs=1e-4)
+    removed = attnviz.sources("the", notes, group="messages", by="remove", **asked).value
+    assert removed.parts[0].effect != pytest.approx(found.parts[0].effect, abs=1e-4)
+    plain = tmp_path / "a.txt"
+    plain.write_text("the red car\n\nthe cat\n")
+    found = attnviz.sources("the", plain, **asked).value
+    assert [part.tokens for part in found.parts] == [removed.parts[n].tokens for n in (0, 2)]
+    broken = tmp_path / "broken.jsonl"
+    broken.write_text(lines[0] + '\n{"role": "user"}\n')
+    asked = ("--group", "messages", "--model", folder)
+    assert "add --chat" in run("sources", "the", "--context", notes, *asked).mistake
+    done = run("sources", "the", "--context", broken, *asked, "--chat")
+    assert "line 2 is no message such as" in done.mistake
+
+
 def test_an_answer_without_a_source_ends_with_3(notes):
     asked = ("sources", "Tom likes", "--context", notes, "--model", "pocket-lm", "--answer", "tea")
     assert run(*asked, "--fail-unsupported", 0).status == 0
@@ -165,6 +224,10 @@ def test_an_answer_without_a_source_ends_with_3(notes):
     [
         (("a",), "sources needs a context"),
         (("a", "--context", "none.txt"), "none.txt"),
+        (
+            ("a", "--context", "README.md", "--chat", "--model", "pocket-lm"),
+            "--chat needs a model that writes",
+        ),
         (("a", "--context", "sample_inputs/shapes.png"), "is not valid UTF-8"),
     ],
 )

@@ -151,6 +151,12 @@ class HeadsOptions(CorpusOptions, FileOptions, total=False):
     """What `heads` takes."""
 
 
+class ChatOptions(ModelOptions, total=False):
+    """What `sources` takes."""
+
+    chat: bool
+
+
 class ExperimentOptions(ModelOptions, ReadingOptions, total=False):
     """What `ablate` and `lenses` take."""
 

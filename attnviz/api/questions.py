@@ -8,9 +8,9 @@ from typing import Any, Unpack
 
 from attnviz.analyses.effects.ablation import Each
 from attnviz.api.arguments import (
+    ChatOptions,
     CompareOptions,
     ExperimentOptions,
-    ModelOptions,
     Nats,
     NotNegative,
     Positive,
@@ -275,15 +275,16 @@ def sources(
     budget: Positive = 200,
     fit: NotNegative = 0,
     fail_unsupported: Nats | None = None,
-    **options: Unpack[ModelOptions],
+    **options: Unpack[ChatOptions],
 ) -> Findings:
-    """Which passages or sentences of a context an answer was made from.
+    """Which passages, sentences or messages of a context an answer was made from.
 
     Args:
         question: what stands behind the context.
         context: a text file, or a list of files; a passage stands between blank lines.
         answer: the answer; None: the model writes one.
-        group: what is left out: "passages" or "sentences".
+        group: what is left out: "passages", "sentences", or with chat=True "messages", a line of
+            JSON with `role` and `content` each.
         by: "hide" hides a part's tokens and keeps positions, "remove" deletes its text.
         budget: runs of the model at most; of more parts, halves are left out first.
         fit: random subsets of parts on which a linear combination of heads is fitted; 0: none.

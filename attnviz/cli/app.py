@@ -37,7 +37,8 @@ COMMANDS: dict[str, CommandEntry] = {
         "Show what decided an answer: the fewest tokens and heads that give it.", "explain:explain"
     ),
     "sources": CommandEntry(
-        "Show which passages or sentences of a context an answer was made from.", "sources:sources"
+        "Show which passages, sentences or messages of a context an answer was made from.",
+        "sources:sources",
     ),
     "wiring": CommandEntry("Show which heads read which heads.", "why:wiring"),
     "lenses": CommandEntry("Show how far each lens can be trusted.", "ablate:lenses"),

@@ -81,6 +81,7 @@ class Query:
             picture or a recording over itself, or its text over it).
         picture: the picture of a query of that kind; `recording` likewise, with the text that is
             spoken in it, empty where the model is to write it.
+        rendered: whether the text is a conversation that the chat template has written.
     """
 
     text: str
@@ -88,3 +89,4 @@ class Query:
     kind: Kind = "self"
     picture: Picture | None = None
     recording: Recording | None = None
+    rendered: bool = False

@@ -71,6 +71,15 @@ class Experimenting(Protocol):
 
 
 @runtime_checkable
+class SupportsChat(Protocol):
+    """A source that knows how its model writes a conversation."""
+
+    def render(self, messages: Sequence[tuple[str, str]]) -> str:
+        """A conversation of roles and texts up to where the model answers."""
+        ...
+
+
+@runtime_checkable
 class SupportsValues(Protocol):
     """A source that knows its value vectors."""
 

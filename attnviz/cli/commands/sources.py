@@ -18,11 +18,13 @@ from attnviz.runs.questions.sources import (
 )
 
 
-@with_options("model", "compute", "page", writes="sources")
+@with_options("model", "compute", "chat", "page", writes="sources")
 def sources(
     question: Annotated[str, typer.Argument(help="What stands behind the context.")],
     context: list[Path] | None = opt(
-        ORIGIN, "--context FILE", "Text file, a passage between blank lines. Repeatable."
+        ORIGIN,
+        "--context FILE",
+        "Text file, a passage between blank lines, or messages (.jsonl). Repeatable.",
     ),
     answer: str | None = opt(
         ORIGIN, "--answer TEXT", "The answer; without it the model writes one."
@@ -59,11 +61,13 @@ def sources(
     *,
     options: Options,
 ) -> None:
-    """Show which passages or sentences of a context an answer was made from.
+    """Show which passages, sentences or messages of a context an answer was made from.
 
     attnviz sources "Tom likes" --context sample_inputs/notes.txt
 
     attnviz sources "What is it called?" --context a.txt --context b.txt --model ./my-model -f json
+
+    attnviz sources "So who pays?" --context chat.jsonl --group messages --chat --model ./my-model
     """
     if not context:
         raise UsageError("sources needs a context: --context FILE")

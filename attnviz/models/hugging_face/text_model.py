@@ -26,6 +26,7 @@ from attnviz.models.hugging_face.capture.implied import has_attention, mixers_of
 from attnviz.models.hugging_face.capture.region import DEFAULT_SIZE
 from attnviz.models.hugging_face.eager import EagerInputs, eager_inputs
 from attnviz.models.hugging_face.experiment import ExperimentRequest, ModelExperiment, experiment_of
+from attnviz.models.hugging_face.inputs.chat import render_messages
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery, encode
 from attnviz.models.hugging_face.inputs.generation import continue_text, writer_class
 from attnviz.models.hugging_face.load.family import check_family, family_of, reading_limit
@@ -100,6 +101,11 @@ class HuggingFaceModel(LoadedModel, Predicting):
                 partial(continue_text, self, inputs) if self.can_generate else None,
             )
         )
+
+    def render(self, messages: Sequence[tuple[str, str]]) -> str:
+        """A conversation of roles and texts up to where the model answers."""
+        turns = [{"role": role, "content": text} for role, text in messages]
+        return render_messages(self.tokenizer, turns, self.name)
 
     def values(self, query: Query) -> ValueVectors:
         """What each head adds for each token of a query."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -26,7 +27,7 @@ from attnviz.core.errors import AttnvizError, InputError, UnsupportedError, Usag
 from attnviz.core.options import Options
 from attnviz.core.query import Query
 from attnviz.core.tokens import split_sentences
-from attnviz.models import Experimenting, Source
+from attnviz.models import Experimenting, Source, SupportsChat
 from attnviz.models.lens import open_experiment
 from attnviz.models.open import is_shipped, open_source
 from attnviz.renderers.reports import Data, data_of
@@ -42,8 +43,10 @@ if TYPE_CHECKING:
 
     from attnviz.core.attention_map import Token
 
-Grouping = Literal["passages", "sentences"]
+Grouping = Literal["passages", "sentences", "messages"]
 Without = Literal["hide", "remove"]
+PRIVATE = 0xF0000
+"""The first of 65,534 characters that mean nothing."""
 HOW: dict[Without, str] = {
     "hide": "its tokens hidden in every layer, positions kept",
     "remove": "its text deleted",
@@ -71,41 +74,69 @@ class Context:
         parts: file and text of each part; between them stands `gap`.
         question: what follows the parts.
         pair: whether the answer is the target of a pair.
+        roles: who says each part of a conversation; empty: the parts stand before the question.
+        render: writes a conversation as the model reads it; None: it reads the text as it is.
     """
 
     parts: tuple[tuple[str, str], ...]
     gap: str
     question: str
     pair: bool
+    roles: tuple[str, ...] = ()
+    render: Callable[[Sequence[tuple[str, str]]], str] | None = None
 
     def prompt(self, off: Sequence[int] = ()) -> str:
         """What stands before the answer, without some parts."""
-        own = [text for number, (_, text) in enumerate(self.parts) if number not in off]
-        return self.gap.join([*own, self.question])
+        own = [n for n in range(len(self.parts)) if n not in off]
+        texts = [self.parts[n][1] for n in own]
+        if self.render is None:
+            return self.gap.join([*texts, self.question])
+        if not self.roles:
+            return self.render([("user", self.gap.join([*texts, self.question]))])
+        turns = [(self.roles[n], self.parts[n][1]) for n in own]
+        return self.render([*turns, ("user", self.question)])
 
     def query(self, answer: str | None, off: Sequence[int] = ()) -> Query:
         """What the model is asked; without an answer, to write one."""
         if self.pair:
             return Query(self.prompt(off), answer, "cross")
-        return Query(self.prompt(off) + (answer or ""))
+        return Query(self.prompt(off) + (answer or ""), rendered=self.render is not None)
 
     def spans(self) -> list[tuple[int, int]]:
-        """The characters of each part in the prompt."""
-        found, start = list[tuple[int, int]](), 0
-        for _, text in self.parts:
+        """The characters of each part in the prompt.
+
+        Raises:
+            InputError: the chat template changes a part.
+        """
+        # A message may say what a template writes too ("user"): marks of its length show its place.
+        marks = [chr(PRIVATE + n) * len(text) for n, (_, text) in enumerate(self.parts)]
+        names = [name for name, _ in self.parts]
+        marked = replace(self, parts=tuple(zip(names, marks, strict=True))).prompt()
+        prompt, found = self.prompt(), list[tuple[int, int]]()
+        for number, (mark, (_, text)) in enumerate(zip(marks, self.parts, strict=True), 1):
+            start = marked.find(mark)
+            if start < 0 or prompt[start : start + len(text)] != text:
+                raise InputError(f"the chat template changes part {number}: its place is unknown")
             found.append((start, start + len(text)))
-            start += len(text) + len(self.gap)
         return found
 
 
-def read_parts(asked: SourcesRequest) -> list[tuple[str, str]]:
-    """The context in parts, with their files: passages between blank lines, or sentences."""
-    parts = []
+def read_parts(asked: SourcesRequest) -> tuple[list[tuple[str, str]], list[str]]:
+    """The context in parts, with their files, and the roles of messages.
+
+    Passages stand between blank lines; a message is a line of JSON with `role` and `content`.
+    """
+    parts, roles = list[tuple[str, str]](), list[str]()
     for path in asked.context:
         try:
             text = read_bytes(path).decode("utf-8-sig")
         except UnicodeDecodeError as error:
             raise InputError(f"'{path}' is not valid UTF-8") from error
+        if asked.group == "messages":
+            for role, content in _read_messages(path, text):
+                parts.append((f"{path.name}, {role}", content))
+                roles.append(role)
+            continue
         for block in text.replace("\r\n", "\n").split("\n\n"):
             some = [block.strip()]
             if asked.group == "sentences":
@@ -116,12 +147,30 @@ def read_parts(asked: SourcesRequest) -> list[tuple[str, str]]:
     for _, text in parts:
         check_text(text)
     check_text(asked.question)
-    return parts
+    return parts, roles
+
+
+def _read_messages(path: Path, text: str) -> Iterator[tuple[str, str]]:
+    """The role and the content of each line."""
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        found: Any = None
+        with suppress(ValueError, RecursionError):
+            found = json.loads(line)
+        pair = [found.get(name) for name in ("role", "content")] if isinstance(found, dict) else []
+        said = [one.strip() for one in pair if isinstance(one, str) and one.strip()]
+        if len(said) < 2:
+            form = '{"role": "user", "content": "…"}'
+            raise InputError(f"'{path}' line {number} is no message such as {form}")
+        yield said[0], said[1]
 
 
 def report_sources(asked: SourcesRequest, options: Options, report: RunReport) -> SourcesReport:
     """Report how far the answer depends on each part."""
-    parts, origin = read_parts(asked), options.origin
+    (parts, roles), origin = read_parts(asked), options.origin
+    if asked.group == "messages" and not origin.chat:
+        raise UsageError("--group messages reads a conversation: add --chat")
     if origin.model is None and is_shipped(origin):
         report.say(INSIDE)
         origin = replace(origin, model="pocket-lm")
@@ -131,7 +180,11 @@ def report_sources(asked: SourcesRequest, options: Options, report: RunReport) -
         source = open_source(origin, "cross", with_head="exact")
     # The models inside know no line breaks.
     line = pair or asked.group == "sentences" or is_shipped(origin)
-    context = Context(tuple(parts), " " if line else "\n\n", asked.question, pair)
+    if origin.chat and not isinstance(source, SupportsChat):
+        raise UsageError("--chat needs a model that continues a text by a chat template")
+    render = source.render if origin.chat and isinstance(source, SupportsChat) else None
+    gap = " " if line else "\n\n"
+    context = Context(tuple(parts), gap, asked.question, pair, tuple(roles), render)
     found = _measure(asked, source, context, report)
     for note in found.notes:
         report.hold(note)
@@ -168,7 +221,7 @@ def _measure(
         raise UsageError("nothing here predicts an answer")
     if answer is None:
         answer = _write(source, context)
-    elif not context.pair and answer[:1].strip():
+    elif not context.pair and context.render is None and answer[:1].strip():
         answer = f" {answer}"
     spoken = split_sentences(answer)
     if not spoken:

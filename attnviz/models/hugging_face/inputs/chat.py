@@ -18,13 +18,20 @@ from attnviz.models.hugging_face.load.model_errors import library_errors
 
 def apply_chat_template(tokenizer: Any, content: Any, name: str, owner: Any = None) -> str:
     """A user's turn of a conversation, by the template of the processor (`owner`) or tokenizer."""
+    return render_messages(tokenizer, [{"role": "user", "content": content}], name, owner)
+
+
+def render_messages(
+    tokenizer: Any, messages: list[dict[str, Any]], name: str, owner: Any = None
+) -> str:
+    """A conversation up to where the model answers, by the processor's or tokenizer's template."""
     named = (owner or tokenizer).chat_template
     if not named:
         raise ModelError(f"'{name}' has no chat template: leave --chat out")
     with library_errors(f"the chat template of '{name}' fails"):
         template = named["default"] if isinstance(named, dict) else str(named)
         marks = json.dumps(tokenizer.special_tokens_map, sort_keys=True, default=str)
-    return _renderer(template, marks, name).render([{"role": "user", "content": content}])
+    return _renderer(template, marks, name).render(messages)
 
 
 TEMPLATE_SECONDS, TEMPLATE_BYTES = 5, 1 << 30  # limits for one text; real ones take milliseconds

@@ -99,7 +99,7 @@ class EncodedQuery:
 def encode(loaded: LoadedModel, query: Query) -> EncodedQuery:
     """Encode a query, and check that the model can read it."""
     if query.kind == "self":
-        return _encode_self(loaded, query.text)
+        return _encode_self(loaded, query)
     if query.kind == "pair":
         return _encode_pair(loaded, query.text, query.target or "")
     if query.kind == "cross":
@@ -107,8 +107,9 @@ def encode(loaded: LoadedModel, query: Query) -> EncodedQuery:
     raise UsageError(f"'{loaded.name}' reads texts: it answers no query of kind '{query.kind}'")
 
 
-def _encode_self(loaded: LoadedModel, text: str) -> EncodedQuery:
-    if loaded.chat_template:
+def _encode_self(loaded: LoadedModel, query: Query) -> EncodedQuery:
+    text = query.text
+    if loaded.chat_template and not query.rendered:
         text = apply_chat_template(loaded.tokenizer, text, loaded.name)
     read = tokenize(loaded.tokenizer, text, marked=loaded.chat_template)
     _check_ids(loaded, read.ids, read.tokens, "text")
