@@ -10,7 +10,7 @@ import attnviz
 from attnviz.analyses.explain import REFERENCE, explain_answer, smallest_set
 from attnviz.core.answers import ENOUGH
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
-from attnviz.core.effects import HeadAt, PredictedToken
+from attnviz.core.effects import HeadAt, Intervention, LinkAt, PredictedToken
 from attnviz.core.query import Query
 from attnviz.models.pocket_lm.language_model import load_pocket_lm
 from attnviz.renderers import Display
@@ -46,6 +46,7 @@ class Planted:
         for change in changes:
             hidden = {at.position for at in change.tokens}
             cut = {(at.layer, at.head, at.query, at.key) for at in change.links}
+            rows = {(at.layer, at.head, at.query) for at in change.rows}
             score = 0.0
             for number, at in enumerate(self.heads):
                 if at in change.heads:
@@ -53,6 +54,8 @@ class Planted:
                 seen = [n for n in range(self.little.shape[1]) if n not in hidden]
                 score += self.little[number, seen].sum()
                 link = (at.layer, at.head, self.outputs[0].row, self.place)
+                if link[:3] in rows:
+                    continue
                 if number in self.copiers and self.place in seen and link not in cut:
                     score += 8 / len(self.copiers)
             scores = np.array([[5.0, score, 0.0]])
@@ -74,6 +77,10 @@ def test_a_planted_cause_is_named_and_nothing_else(seed):
     assert [claim.at for claim in found.heads] == [model.heads[copier]]
     assert [one.place["position"] for one in found.tokens] == [model.place]
     assert found.heads[0].link == (8, model.place)
+    at, (link,) = found.heads[0].at, found.links.links
+    assert link == LinkAt("self", 8, model.place, at.layer, at.head)
+    assert found.links.kept >= ENOUGH
+    assert found.links.removed < 0.1
     assert found.is_small
     assert found.kept >= ENOUGH
     assert found.removed < 0.1
@@ -136,6 +143,51 @@ def test_the_circuit_inside_is_found_and_its_numbers_are_those_of_ablate():
     assert found.kept == pytest.approx(1 - alone / span, abs=1e-4)
     assert found.removed == pytest.approx(1 - without / span, abs=1e-4)
     assert found.tokens[0].effect == pytest.approx(loss([], [places[3]]), abs=1e-4)
+
+
+def test_links_alone_are_what_a_slow_pass_gives():
+    """Rows without a link put out the mean; the links that are left share the whole weight."""
+    found = attnviz.explain(TEXT, model="pocket-lm").value
+    assert found.links.ends == (("likes[10]", "dogs"),)
+    model = load_pocket_lm()
+    experiment = model.experiment(Query(TEXT))
+    banks = [model.experiment(Query(text)).head_outputs() for text in REFERENCE]
+    means = {
+        layer: np.concatenate([bank["causal", layer] for bank in banks], axis=1).mean(axis=1)
+        for layer in "012"
+    }
+    links = {(link.layer, link.head, link.query): link.key for link in found.links.links}
+
+    def watch(one):
+        layer = one.name.split(".")[2]
+        size = one.output.shape[-1] // 5
+        output = one.output + 0
+        for head in range(5):
+            for row in range(output.shape[-2]):
+                key = links.get((layer, head, row))
+                own = means[layer][head] if key is None else one.value[0, head, key]
+                output[..., row, head * size : (head + 1) * size] = own
+        return output
+
+    inputs = tuple(x[None] for x in experiment.inputs)
+    states, _ = model.forward(model.weights, inputs, watch, 0)
+    logits = model.scores(model.weights, states[:, [experiment.outputs[0].row]])[0, 0]
+    log_p = float(logits[experiment.outputs[0].number] - np.log(np.exp(logits).sum()))
+    full = np.log(found.chance)
+    assert found.links.kept == pytest.approx(1 - (full - log_p) / found.span, abs=1e-3)
+    cut = found.links.links[0]
+    (rows,) = experiment.run([Intervention(links=(cut,))])
+    lost = full - float(rows[0][experiment.outputs[0].number])
+    assert found.links.removed == pytest.approx(1 - lost / found.span, abs=1e-3)
+
+
+def test_eight_words_said_twice_have_a_small_set_that_keeps_the_answer():
+    words = ["dog", "tree", "bread", "river", "king", "door", "milk", "garden", "house", "night"]
+    drawn = np.random.default_rng(1)
+    for _ in range(4):
+        some = [words[n] for n in drawn.permutation(len(words))[:8]]
+        found = attnviz.explain(" ".join([*some, *some[:4]]), model="pocket-lm").value
+        assert found.kept >= ENOUGH or not found.is_small
 
 
 def test_one_screen_says_what_was_measured():

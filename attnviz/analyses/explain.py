@@ -1,21 +1,24 @@
-"""What decided an answer: the smallest set of heads and tokens that gives it, found by search.
+"""What decided an answer: the smallest sets of parts that give it, each claim about them measured.
 
-Heads outside a set put out their mean over other texts (Wang 2022), tokens outside it are hidden. A
-set is sufficient if the answer stays, and necessary if it goes without the set (DeYoung 2020).
+A set is sufficient if the answer stays, and necessary if it goes without the set (DeYoung 2020).
 """
 
 from __future__ import annotations
 
 import math
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from attnviz.analyses.effects.ablation import each_part, replacements, token_label
+from attnviz.analyses.effects.ablation import replacements, token_label
+from attnviz.analyses.effects.smallest import (
+    Trials,
+    estimate_costs,
+    smallest_links,
+    smallest_set,
+)
 from attnviz.analyses.why import explain_link
 from attnviz.core.answers import ENOUGH, AnswerReport, AnswersReport, HeadClaim
 from attnviz.core.effects import (
@@ -27,21 +30,12 @@ from attnviz.core.effects import (
     TokenAt,
     label_of,
 )
-from attnviz.core.errors import AttentionError, AttnvizError
+from attnviz.core.errors import AttentionError
 from attnviz.core.notices import merge_notices
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from attnviz.core.writers import LinkReport, WrittenText
 
-    Numbers = NDArray[np.float64]
-
-Item = TypeVar("Item")
-ONE_BY_ONE = 24
-"""Of so many items at most the least needed is taken away, one after another."""
-DRAWN = 20
-"""Random sets."""
 SEEDS = (0, 1)
 RESAMPLED = 8
 """Heads whose effect is measured again with other replacements."""
@@ -76,94 +70,6 @@ REFERENCE = (
 """Sentences whose mean heads put out, if the user names none."""
 
 
-class Trials:
-    """A model with a text, run with everything off but some heads and tokens.
-
-    Attributes:
-        heads, tokens: all there are; labels: the tokens' names.
-        runs: how many changed runs there were.
-    """
-
-    def __init__(
-        self, experiment: Experiment, instead: HeadOutputs | None, against: int | None
-    ) -> None:
-        self.experiment, self.instead, self.against = experiment, instead, against
-        attention = experiment.attention
-        self.heads = [change.heads[0] for _, change in each_part(attention, "heads")]
-        parts = each_part(attention, "tokens")
-        self.tokens = [change.tokens[0] for _, change in parts]
-        self.labels = {change.tokens[0]: part for part, change in parts}
-        self.runs = 0
-
-    def score(self, changes: Sequence[Intervention], instead: HeadOutputs | None = None) -> Numbers:
-        """Log p of the answer after each change, above that of `against`; −∞: not known."""
-        self.runs += len(changes)
-        outputs, found = self.experiment.outputs, []
-        for rows in self.experiment.run(changes, instead or self.instead):
-            total = sum(float(row[one.number]) for row, one in zip(rows, outputs, strict=True))
-            if self.against is not None:
-                total -= sum(float(row[self.against]) for row in rows)
-            found.append(total)
-        return np.nan_to_num(np.array(found, dtype=np.float64), nan=-np.inf)
-
-    @cached_property
-    def full(self) -> float:
-        """The score of the whole model."""
-        return float(self.score([Intervention()])[0])
-
-    def lost_heads(self, heads: Sequence[HeadAt]) -> Numbers:
-        """What the score falls by without each head; ∞: not known."""
-        return self.full - self.score([Intervention(heads=(at,)) for at in heads])
-
-    def lost_tokens(self, tokens: Sequence[TokenAt]) -> Numbers:
-        """What the score falls by where each token is hidden; ∞: a row has no key left."""
-        return self.full - self.score([Intervention(tokens=(at,)) for at in tokens])
-
-    def chance(self, rows: Any) -> float:
-        """P of the answer by its log p (outputs, choices)."""
-        outputs = self.experiment.outputs
-        return float(np.exp(sum(row[one.number] for row, one in zip(rows, outputs, strict=True))))
-
-    def keep(self, heads: Sequence[HeadAt], tokens: Sequence[TokenAt]) -> Intervention:
-        """All other heads and tokens off."""
-        heads_on, tokens_on = {*heads}, {*tokens}
-        return Intervention(
-            heads=tuple(one for one in self.heads if one not in heads_on),
-            tokens=tuple(one for one in self.tokens if one not in tokens_on),
-        )
-
-
-def smallest_set(
-    items: Sequence[Item],
-    costs: Numbers | None,
-    score: Callable[[Sequence[Sequence[Item]]], Numbers],
-    enough: float,
-) -> list[Item]:
-    """A small set of items whose score is enough, which no item can leave.
-
-    Of many items first the shortest list of the most needed, by what each costs alone; its items
-    and those of few are then taken away, the least needed first.
-    """
-    kept = list(items)
-    if len(items) > ONE_BY_ONE and costs is not None:
-        order = [items[n] for n in np.argsort(-costs, kind="stable")]
-        low, high = 0, len(order)
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if score([order[:middle]])[0] >= enough else (middle, high)
-        kept = order[:high]
-        if len(kept) > ONE_BY_ONE:
-            return kept
-    while kept:
-        fewer = [[*kept[:n], *kept[n + 1 :]] for n in range(len(kept))]
-        scores = score(fewer)
-        best = int(scores.argmax())
-        if scores[best] < enough:
-            break
-        kept = fewer[best]
-    return kept
-
-
 def explain_answer(
     experiment: Experiment,
     banks: Sequence[HeadOutputs],
@@ -196,13 +102,17 @@ def explain_answer(
             enough,
         )
     of_token = dict(zip(tokens, trials.lost_tokens(tokens).tolist(), strict=True))
-    others = Intervention(tokens=tuple(one for one in trials.tokens if one not in tokens))
-    alone = trials.keep(heads, tokens)
-    without = Intervention(heads=tuple(heads), tokens=tuple(tokens))
-    scores = trials.score([alone, without, others])
-    kept, removed, _ = ((scores - none) / (span or np.nan)).tolist()
-    before, *after = experiment.run([Intervention(), alone, without], trials.instead)
-    several, first = len(outputs) > 1, outputs[0]
+    rest = Intervention(tokens=tuple(one for one in trials.tokens if one not in tokens))
+    off = Intervention(heads=tuple(heads), tokens=tuple(tokens))
+    alone, without, others = trials.run([trials.keep(heads, tokens), off, rest])
+    kept, removed = ((trials.total(rows) - none) / (span or np.nan) for rows in (alone, without))
+
+    def draw(generator: np.random.Generator) -> Intervention:
+        sizes = ((trials.heads, len(heads)), (trials.tokens, len(tokens)))
+        some = ([own[n] for n in generator.permutation(len(own))[:size]] for own, size in sizes)
+        return trials.keep(*some)
+
+    several, first, before = len(outputs) > 1, outputs[0], trials.unchanged
     second = next(int(n) for n in np.argsort(-before[0], kind="stable") if n != first.number)
     every = f"all {len(outputs)} tokens of the {attention.main.query_side}"
     shown = sorted(tokens, key=lambda one: -of_token[one])
@@ -217,15 +127,16 @@ def explain_answer(
         span=span,
         tokens=tuple(replace(trials.labels[one], effect=known(of_token[one])) for one in shown),
         all_tokens=len(trials.tokens),
-        others=known(full - float(scores[2])),
+        others=known(full - trials.total(others)),
         heads=claim_heads(trials, heads, tokens, banks, text),
         all_heads=len(trials.heads),
         kept=kept,
         removed=removed,
-        chance_kept=trials.chance(after[0]),
-        chance_removed=trials.chance(after[1]),
-        as_good=count_as_good(trials, heads, tokens, float(scores[0])) if heads else 0,
-        drawn=DRAWN if heads else 0,
+        chance_kept=trials.chance(alone),
+        chance_removed=trials.chance(without),
+        as_good=trials.count_as_good(draw, trials.total(alone)) if heads else 0,
+        drawn=trials.drawn if heads else 0,
+        links=smallest_links(trials, heads, tokens, none, enough) if heads else None,
         idle=find_idle(trials, heads, text),
         reference=reference,
         runs=trials.runs,
@@ -237,48 +148,6 @@ def explain_answer(
 def known(effect: float) -> float:
     """An effect, or NaN where a row had no key left."""
     return effect if math.isfinite(effect) else math.nan
-
-
-def estimate_costs(trials: Trials) -> tuple[Numbers, Numbers] | None:
-    """First-order costs of heads and of tokens, by which many are ordered; None: measure them.
-
-    The slope of log p by each weight times the weight, summed over a head, or over a key's columns.
-    """
-    # Where numpy runs the model, measuring is done before torch is imported.
-    few = max(len(trials.heads), len(trials.tokens)) <= ONE_BY_ONE
-    if few or "torch" not in sys.modules:
-        return None
-    try:
-        slopes = trials.experiment.gradients()
-    except AttnvizError:
-        return None
-    heads, tokens = dict.fromkeys(trials.heads, 0.0), dict.fromkeys(trials.tokens, 0.0)
-    for item, slope in zip(trials.experiment.attention.maps, slopes, strict=True):
-        parts = item.weights * slope
-        for place, layer in enumerate(item.layers):
-            for head in range(len(item.heads)):
-                at = HeadAt(item.stream, layer, head)
-                if at in heads:
-                    heads[at] = float(parts[place, head].sum())
-        for column, total in enumerate(parts.sum(axis=(0, 1, 2)).tolist()):
-            token = TokenAt(item.key_side, column)
-            if token in tokens:
-                tokens[token] += total
-    return np.array([*heads.values()]), np.array([*tokens.values()])
-
-
-def count_as_good(
-    trials: Trials, heads: Sequence[HeadAt], tokens: Sequence[TokenAt], score: float
-) -> int:
-    """How many random sets of these sizes have such a score."""
-    drawn = np.random.default_rng(0)
-
-    def draw(items: Sequence[Item], count: int) -> list[Item]:
-        return [items[n] for n in drawn.permutation(len(items))[:count]]
-
-    sizes = len(heads), len(tokens)
-    sets = [(draw(trials.heads, sizes[0]), draw(trials.tokens, sizes[1])) for _ in range(DRAWN)]
-    return int((trials.score([trials.keep(*one) for one in sets]) >= score).sum())
 
 
 def claim_heads(
@@ -370,8 +239,8 @@ def find_idle(
             ends = token_label(item.query_tokens, output.row), token_label(item.key_tokens, key)
             link = (output.row, key)
             found.append(HeadClaim(at, math.nan, (), link, ends, float(row[key])))
-    found = sorted(found, key=lambda one: -one.weight)[:CARRIERS]
-    for one, effect in zip(found, trials.lost_heads([claim.at for claim in found]), strict=True):
+    for one in sorted(found, key=lambda one: -one.weight)[:CARRIERS]:
+        (effect,) = trials.lost_heads([one.at])
         if abs(effect) < LITTLE:
             return replace(one, effect=float(effect), why=_why(text, one.at, one.link))
     return None

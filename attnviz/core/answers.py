@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from attnviz.core.attention_map import Provenance
-    from attnviz.core.effects import Effect, HeadAt
+    from attnviz.core.effects import Effect, HeadAt, LinkAt
     from attnviz.core.writers import LinkReport
 
 ENOUGH = 0.9
@@ -49,6 +49,28 @@ class HeadClaim:
 
 
 @dataclass(frozen=True, slots=True)
+class LinkSet:
+    """The smallest set of links, of the heads and tokens of a set, that keeps an answer.
+
+    Shares are those of `AnswerReport`.
+
+    Attributes:
+        ends: the tokens of each link; of: how many links these heads have between these tokens.
+        kept: the share of the answer that the links alone keep; removed: what is left where only
+            they are cut.
+        as_good: the random sets of as many links that keep as much; drawn: of how many.
+    """
+
+    links: tuple[LinkAt, ...]
+    ends: tuple[tuple[str, str], ...]
+    of: int
+    kept: float
+    removed: float
+    as_good: int
+    drawn: int
+
+
+@dataclass(frozen=True, slots=True)
 class AnswerReport:
     """The parts of a model and of a text that give one answer, each claim measured.
 
@@ -68,6 +90,7 @@ class AnswerReport:
         kept: the share of the answer that the set alone keeps; removed: what is left without it.
         chance_kept, chance_removed: p of the answer then.
         as_good: the random sets of these sizes that keep as much; drawn: of how many.
+        links: the smallest set of links of these heads and tokens; None: no small one keeps it.
         idle: a head with a strong link from the answer's row and without an effect.
         reference: what heads outside the set put out, in words.
         runs: how often the model, or a part of it, was run.
@@ -91,6 +114,7 @@ class AnswerReport:
     chance_removed: float
     as_good: int
     drawn: int
+    links: LinkSet | None
     idle: HeadClaim | None
     reference: str
     runs: int

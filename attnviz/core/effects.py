@@ -94,22 +94,36 @@ class TokenAt:
 
 
 @dataclass(frozen=True, slots=True)
+class RowAt:
+    """One query's output of a head of a layer of a stream."""
+
+    stream: str
+    layer: str
+    head: int
+    query: int
+
+
+@dataclass(frozen=True, slots=True)
 class Intervention:
     """All parts that are off in one run; empty: the unchanged model."""
 
     heads: tuple[HeadAt, ...] = ()
     links: tuple[LinkAt, ...] = ()
     tokens: tuple[TokenAt, ...] = ()
+    rows: tuple[RowAt, ...] = ()
 
-    def heads_of(self, stream: str, layer: str) -> list[int]:
-        """The heads of a layer that are off."""
-        return [at.head for at in self.heads if (at.stream, at.layer) == (stream, layer)]
+    def outputs_off(self, stream: str, layer: str) -> list[tuple[int, int | None]]:
+        """The heads of a layer that are off, each with a query; None: at every query."""
+        place = stream, layer
+        heads = [(at.head, None) for at in self.heads if (at.stream, at.layer) == place]
+        rows = [(at.head, at.query) for at in self.rows if (at.stream, at.layer) == place]
+        return [*heads, *rows]
 
     def changes(self, stream: str, layer: str, sides: tuple[str, str]) -> bool:
         """Whether it changes a layer whose queries and keys are of these texts."""
         cut = any(at.stream == stream and at.layer in (None, layer) for at in self.links)
         hidden = any(at.side == sides[1] for at in self.tokens)
-        return cut or hidden or bool(self.heads_of(stream, layer))
+        return cut or hidden or bool(self.outputs_off(stream, layer))
 
     def hidden_cells(
         self, stream: str, layer: str, sides: tuple[str, str], shape: tuple[int, int, int]
@@ -154,7 +168,8 @@ class Intervention:
 
     def __add__(self, other: Intervention) -> Intervention:
         return Intervention(
-            self.heads + other.heads, self.links + other.links, self.tokens + other.tokens
+            *(self.heads + other.heads, self.links + other.links, self.tokens + other.tokens),
+            self.rows + other.rows,
         )
 
 

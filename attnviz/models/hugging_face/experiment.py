@@ -428,7 +428,7 @@ class KernelExperiment(_ExplainedOutputs):
 
     def _first_row(self, change: Intervention) -> int:
         """A row before which a change of a causal text changes nothing, or 0."""
-        heads = any(change.heads_of(*place) for place in self.places if place)
+        heads = any(change.outputs_off(*place) for place in self.places if place)
         if not change.links or change.tokens or heads or not self.remembers:
             return 0
         # Few lengths, so that changes share passes: 1, 2, 4 … tokens before the end.

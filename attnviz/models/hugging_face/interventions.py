@@ -11,7 +11,8 @@ import numpy as np
 from attnviz.core.effects import HeadOutputs, Intervention, replacement_output
 from attnviz.core.errors import AttentionError
 from attnviz.models.hugging_face.capture.kernel import Call
-from attnviz.models.hugging_face.capture.probe import sink_shares
+from attnviz.models.hugging_face.capture.probe import key_masses, sink_shares
+from attnviz.models.hugging_face.capture.region import TokenBlocks
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -46,9 +47,10 @@ def change_output(
     shape = (heads, start + queries, call.key.shape[2])
     found, hidden = call.output.clone(), {}
     for number, change in enumerate(changes):
-        for head in change.heads_of(*place):
-            rows = replacement_output(instead, place, head, queries)
-            found[number, :, head] = torch.as_tensor(rows).to(found)
+        for head, query in change.outputs_off(*place):
+            rows = torch.as_tensor(replacement_output(instead, place, head, queries)).to(found)
+            at = slice(None) if query is None else query
+            found[number, at, head] = rows[at] if rows.ndim else rows
         cells = change.hidden_cells(*place, sides, shape)
         if cells is not None:
             hidden[number] = cells[:, start:]
@@ -74,8 +76,12 @@ def without_keys(
         for number, cells in hidden.items()
     }
     value = call.value
+    turns = max(map(len, patterns.values()))
+    if 2 * turns * value.shape[-1] > value.shape[2]:  # reading the weights takes fewer calls
+        yield _rows_from_weights(call, hidden, batch)
+        return
     whole, sink = call.mix(torch.ones_like(value))[..., :1], sink_shares(call)
-    for turn in range(max(map(len, patterns.values()))):
+    for turn in range(turns):
         shown = np.ones((batch, value.shape[2]), dtype=np.bool_)
         rows = np.zeros(call.output.shape[:3], dtype=np.bool_)
         for number, own in patterns.items():
@@ -84,11 +90,40 @@ def without_keys(
                 shown[number] = ~keys
         seen = torch.as_tensor(shown, device=value.device)[:, None, :, None]
         left = call.mix(seen.to(value.dtype).expand(value.shape))[..., :1]
-        share = (left + sink) / (whole + sink)
-        # Below its smallest normal number a type has few digits left: count that as nothing.
-        known = share.where(share >= torch.finfo(value.dtype).tiny, torch.nan)
-        kept = (call.mix(value * seen) / known).to(value.dtype)
-        yield torch.as_tensor(rows, device=value.device), kept
+        kept = call.mix(value * seen) / _known_share(left + sink, whole + sink)
+        yield torch.as_tensor(rows, device=value.device), kept.to(value.dtype)
+
+
+def _rows_from_weights(
+    call: Call, hidden: Mapping[int, NDArray[np.bool_]], batch: int
+) -> tuple[Any, Any]:
+    """The rows (batch, queries, heads) that hide keys, and the kernel's outputs with them hidden.
+
+    Where rows hide many different keys, their weights are read once.
+    """
+    import torch
+
+    value = call.value
+    parts = [part for _, part in key_masses(call, TokenBlocks(0, value.shape[2]))]
+    weights = torch.cat(parts, dim=-1)  # (batch, queries, heads, keys)
+    cells = np.zeros((batch, *weights.shape[1:]), dtype=np.bool_)
+    for number, own in hidden.items():
+        cells[number] = own.swapaxes(0, 1)
+    off = torch.as_tensor(cells, device=value.device)
+    seen, sink = weights.masked_fill(off, 0), sink_shares(call)
+    share = _known_share(seen.sum(-1, keepdim=True) + sink, weights.sum(-1, keepdim=True) + sink)
+    values = value.repeat_interleave(weights.shape[2] // value.shape[1], 1)
+    kept = (seen / share).to(value.dtype).transpose(1, 2) @ values
+    return off.any(-1), kept.transpose(1, 2)
+
+
+def _known_share(left: Any, whole: Any) -> Any:
+    """The share of rows that is left; NaN for nothing."""
+    import torch
+
+    share = left / whole
+    # Below its smallest normal number a type has few digits left: count that as nothing.
+    return share.where(share >= torch.finfo(share.dtype).tiny, torch.nan)
 
 
 @contextmanager

@@ -254,7 +254,7 @@ class NetworkExperiment:
             # The first query of a text whose start is in a cache comes after it.
             start = keys - queries if sides[0] == sides[1] else 0
             for number, change in enumerate(changes):
-                off = change.heads_of(*place)
+                off = change.outputs_off(*place)
                 hidden = change.hidden_cells(*place, sides, (heads, start + queries, keys))
                 if hidden is None and not off:
                     continue
@@ -264,10 +264,11 @@ class NetworkExperiment:
                     kept = seen.shares[number] * self.model.weights.place(~hidden[:, start:])
                     with np.errstate(invalid="ignore"):
                         output[number] = kept / kept.sum(-1)[..., None] @ seen.value[number]
-                for head in off:
+                for head, query in off:
                     rows = np.asarray(replacement_output(instead, place, head, start + queries))
-                    own = rows[start:] if rows.ndim else rows
-                    output[number, head] = self.model.weights.convert(own)
+                    at = slice(start, None) if query is None else query
+                    own = self.model.weights.convert(rows[at] if rows.ndim else rows)
+                    output[number, head, slice(None) if query is None else query - start] = own
             return seen.output if output is None else join_heads(output)
 
         return edit

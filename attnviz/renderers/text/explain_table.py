@@ -10,20 +10,21 @@ from typing import TYPE_CHECKING, Any
 from rich.cells import set_cell_size
 from rich.text import Text
 
-from attnviz.core.answers import AnswerReport, AnswersReport, HeadClaim
+from attnviz.core.answers import AnswerReport, AnswersReport, HeadClaim, LinkSet
+from attnviz.core.effects import HeadAt
 from attnviz.renderers.data.maps import report_json, tsv
 from attnviz.renderers.printable import all_digits, printable, shorten, signed, two_digits
 from attnviz.renderers.text.console import render_parts, wrap_text
 from attnviz.renderers.text.why_table import why_document
 
 if TYPE_CHECKING:
-    from attnviz.core.effects import Effect, HeadAt
+    from attnviz.core.effects import Effect
     from attnviz.renderers import Display
 
 LABEL = 14
 LISTED = 6
 """Tokens and heads that one line names."""
-LINES = 3
+LINES = 2
 """Heads with a line of their own."""
 Link = tuple[str | int, ...] | None
 """The stream, layer, head, query and key that a sentence is about."""
@@ -100,6 +101,7 @@ def sentences_of(report: AnswerReport, *, verbose: bool = False) -> Iterator[tup
         names = " · ".join(_head(claim.at, main) for claim in unsure)
         yield "Not clear", f"{names}: replacements of their output disagree on the effect", None
     yield "Kept alone", _kept(report), None
+    yield "Its links", _links(report.links, main), None
     if report.idle is not None:
         yield "Not involved", _idle(report.idle, main), _link_of(report.idle)
 
@@ -140,6 +142,23 @@ def _kept(report: AnswerReport) -> str:
         f"{two_digits(report.chance_kept)}); without them {_share(report.removed)} (p "
         f"{two_digits(report.chance_removed)}); of {report.drawn} random sets of these sizes "
         f"{report.as_good} keep as much"
+    )
+
+
+def _links(links: LinkSet | None, main: str) -> str:
+    if links is None:
+        return "no small set keeps the answer"
+    named = [
+        f"{' → '.join(ends)} ({_head(HeadAt(at.stream, at.layer or '', at.head or 0), main)})"
+        for at, ends in list(zip(links.links, links.ends, strict=True))[:LISTED]
+    ]
+    rest = len(links.links) - len(named)
+    one = len(links.links) == 1
+    return (
+        f"{' · '.join(named)}{f' · {rest} more' if rest else ''}: {'it' if one else 'they'}, "
+        f"{len(links.links)} of {links.of}, keep{'s' if one else ''} {_share(links.kept)} with the "
+        f"whole weight; without {'it' if one else 'them'} {_share(links.removed)}; of "
+        f"{links.drawn} random sets {links.as_good} keep as much"
     )
 
 
@@ -213,6 +232,14 @@ def _rows(report: AnswerReport) -> Iterator[tuple[str, ...]]:
             yield "link", name, " > ".join(claim.ends), all_digits(claim.link_effect)
     for part in ("kept", "removed", "chance_kept", "chance_removed"):
         yield part, "", "", all_digits(getattr(report, part))
+    if report.links:
+        for link, ends in zip(report.links.links, report.links.ends, strict=True):
+            name = f"{link.stream} {link.layer}.{link.head}"
+            yield "needed link", name, " > ".join(ends), ""
+        yield "links kept", "", str(report.links.of), all_digits(report.links.kept)
+        yield "links removed", "", "", all_digits(report.links.removed)
+        good = str(report.links.as_good)
+        yield "random links as good", str(report.links.drawn), "", good
     yield "random sets as good", str(report.drawn), "", str(report.as_good)
     if report.idle:
         at = report.idle.at

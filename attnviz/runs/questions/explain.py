@@ -127,12 +127,10 @@ class Explainer:
         if self.others is not None:
             banks = reference_banks(self.source, self.others)
             return banks, f"their mean over {len(banks)} texts of --reference"
-        banks = []
+        banks, source = [], self.source
+        assert isinstance(source, Experimenting)
         try:
-            banks = [
-                open_experiment(self.source, Query(text, kind=kind)).head_outputs()
-                for text in REFERENCE
-            ]
+            banks = [source.experiment(Query(text, kind=kind)).head_outputs() for text in REFERENCE]
         except AttnvizError:  # it reads pairs, or masked words alone
             return [], ""
         return banks, f"their mean over {len(REFERENCE)} English sentences (--reference: others)"
