@@ -308,10 +308,7 @@ def claim_heads(
 
 
 def _with_link(
-    trials: Trials,
-    claim: HeadClaim,
-    tokens: Sequence[TokenAt],
-    text: WrittenText | None,
+    trials: Trials, claim: HeadClaim, tokens: Sequence[TokenAt], text: WrittenText | None
 ) -> HeadClaim:
     """The claim with the head's link that has the largest effect.
 

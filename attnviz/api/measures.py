@@ -35,12 +35,7 @@ from attnviz.runs.head_measures import (
 )
 from attnviz.runs.inputs import TextInput, corpus_input
 from attnviz.runs.pipeline import check_choice
-from attnviz.runs.word_alignment import (
-    check_alignment,
-    read_gold_file,
-    report_links,
-    report_scores,
-)
+from attnviz.runs.word_alignment import check_alignment, read_gold_file, report_links, report_scores
 from attnviz.storage.texts import Text
 
 Maps = Attention | Sequence[Attention]

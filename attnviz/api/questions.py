@@ -29,13 +29,7 @@ from attnviz.core.options import InMemoryMaps, Options
 from attnviz.core.registry import LESSONS, Command
 from attnviz.models.open import check_origin
 from attnviz.runs.ablation import Ablation, check_reference, report_ablation, report_lenses
-from attnviz.runs.changes import (
-    check_changes,
-    effect_changes,
-    map_changes,
-    saved_effects,
-    sides_of,
-)
+from attnviz.runs.changes import check_changes, effect_changes, map_changes, saved_effects, sides_of
 from attnviz.runs.inputs import TextInput
 from attnviz.runs.pipeline import Result
 from attnviz.runs.questions.explain import AnswerRequest, report_answers

@@ -15,13 +15,7 @@ from attnviz.core.plugins import INTERRUPTIONS
 from attnviz.core.query import ALL_OUTPUTS, Query
 from attnviz.core.registry import LENSES, Needs
 from attnviz.core.writers import AskedLogits, LensInputs, WrittenText
-from attnviz.models import (
-    Experimenting,
-    Source,
-    SupportsGradients,
-    SupportsValues,
-    SupportsWriters,
-)
+from attnviz.models import Experimenting, Source, SupportsGradients, SupportsValues, SupportsWriters
 
 if TYPE_CHECKING:
     from attnviz.analyses.effects.faithfulness import TokenScores

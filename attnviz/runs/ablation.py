@@ -23,14 +23,7 @@ from attnviz.analyses.effects.ablation import (
 )
 from attnviz.analyses.effects.faithfulness import TextFaithfulness, faithfulness, lens_report
 from attnviz.analyses.measures.intervals import means_over
-from attnviz.core.effects import (
-    AblationReport,
-    By,
-    Effect,
-    HeadOutputs,
-    Intervention,
-    label_of,
-)
+from attnviz.core.effects import AblationReport, By, Effect, HeadOutputs, Intervention, label_of
 from attnviz.core.errors import AttnvizError, InputError, UsageError
 from attnviz.core.notices import merge_notices
 from attnviz.core.options import Options

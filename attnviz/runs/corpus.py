@@ -393,9 +393,7 @@ def shards(records: Iterable[Record], done: int = 0, size: int = CHUNK_SIZE) -> 
         raise InputError(f"the unfinished run has {done} records, its input {number}: start again")
 
 
-def read_twice(
-    given: TextInput,
-) -> tuple[Vocabulary, Iterator[Record], int]:
+def read_twice(given: TextInput) -> tuple[Vocabulary, Iterator[Record], int]:
     """The frequent words of a corpus, its texts, and how many of them, good and bad, there are.
 
     Input that can be read only once, such as stdin, is kept in a temporary file.

@@ -12,13 +12,7 @@ from typing import IO, Any
 from attnviz.core.attention_map import LINK_LISTS, Attention
 from attnviz.core.errors import InputError, OutputError
 from attnviz.storage.archive import ByteBuffer
-from attnviz.storage.documents import (
-    check_room,
-    dump_json,
-    from_document,
-    parse_json,
-    to_document,
-)
+from attnviz.storage.documents import check_room, dump_json, from_document, parse_json, to_document
 
 MAGIC = b"PAR1"
 VERSION = 1

@@ -19,12 +19,7 @@ from attnviz.models.hugging_face.load.tasks import likeliest_class
 from attnviz.models.hugging_face.outputs import chosen_class
 from attnviz.models.hugging_face.vision.pictures import SIDE, over_patches, picture_of
 from attnviz.models.light.architectures import VIT, VIT_ROW, with_prefix
-from attnviz.models.light.network import (
-    Shape,
-    Weights,
-    embed_patches,
-    linear_map,
-)
+from attnviz.models.light.network import Shape, Weights, embed_patches, linear_map
 from attnviz.models.pocket.experiment import StoredExperiment, stack_layers
 from attnviz.models.pocket.stored import StoredModel, device_options
 from attnviz.models.pocket.text import outside_note

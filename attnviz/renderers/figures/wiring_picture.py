@@ -48,7 +48,7 @@ def wiring_picture(report: WiringReport) -> Figure:
     step = min(max(2.6 * points(TEXT_SIZE), 720 / tallest), 4.4 * points(TEXT_SIZE))
     notes = [
         f"{len(wires)} of {len(report.wires):,} pairs, the strongest of each side; width: "
-        "the share of attention that moves without it, or of the output's size that a value loses",
+        "the share of attention that moves without it, or of the output's size that a value loses"
     ]
     words = [role.label for role in report.roles.values()]
     room = width, step * tallest + 3.4 * line + EDGE

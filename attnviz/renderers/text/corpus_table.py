@@ -219,9 +219,7 @@ def _arrow(item: Pair | TopExample) -> str:
 
 
 def _head_lines(
-    stream: StreamReport,
-    display: Display,
-    format_head: Callable[[tuple[str, str], int], str],
+    stream: StreamReport, display: Display, format_head: Callable[[tuple[str, str], int], str]
 ) -> Iterator[Text]:
     names = [("layer", "head"), *_names(stream)]
     widths = column_widths(names)

@@ -95,10 +95,7 @@ def _argument_lines(report: LinkReport, show: Display) -> list[Text]:
         add("the model predicts nothing from this position", "dim")
         return lines
     half = len(report.arguments) // 2
-    for name, own in (
-        ("for", report.arguments[:half]),
-        ("against", report.arguments[half:][::-1]),
-    ):
+    for name, own in (("for", report.arguments[:half]), ("against", report.arguments[half:][::-1])):
         words = " · ".join(f"{printable(one.token)} {signed(one.logit)}" for one in own[:WORDS])
         add(f"{name} {words}")
     if report.predicted is not None and report.argument is not None and report.logits is not None:

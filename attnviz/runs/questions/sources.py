@@ -300,11 +300,7 @@ def _write(source: Source, context: Context) -> str:
 
 
 def _open(
-    source: Source,
-    context: Context,
-    answer: str,
-    spoken: Sequence[Token],
-    off: Sequence[int] = (),
+    source: Source, context: Context, answer: str, spoken: Sequence[Token], off: Sequence[int] = ()
 ) -> HiddenParts:
     """The answer after the context, of whose outputs only the answer's are kept."""
     experiment: Experiment = open_experiment(source, context.query(answer, off))

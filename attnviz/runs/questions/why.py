@@ -340,8 +340,7 @@ def _why_data(report: LinkReport, name: str = "", written: WrittenText | None = 
 
 def _layers_data(report: LayersReport) -> Data:
     return data_of(
-        *(report, layers_table, layers_tsv, layers_json),
-        about=dump_json(asdict(report.provenance)),
+        *(report, layers_table, layers_tsv, layers_json), about=dump_json(asdict(report.provenance))
     )
 
 

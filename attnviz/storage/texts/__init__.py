@@ -78,9 +78,7 @@ def is_utf8(text: str) -> bool:
 
 
 def chunks(
-    texts: Iterable[Text | BadText],
-    size: int = CHUNK_SIZE,
-    ready: Callable[[], bool] | None = None,
+    texts: Iterable[Text | BadText], size: int = CHUNK_SIZE, ready: Callable[[], bool] | None = None
 ) -> Iterator[list[Text | BadText]]:
     """Consecutive records, at most `size` at a time, and fewer where they are long.
 

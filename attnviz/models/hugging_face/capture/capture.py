@@ -250,11 +250,7 @@ def capture_many(
 
 
 def _all_layers(
-    model: Any,
-    inputs: Mapping[str, Any],
-    longest: Sides,
-    sides: Sequence[Sides],
-    calls: int | None,
+    model: Any, inputs: Mapping[str, Any], longest: Sides, sides: Sequence[Sides], calls: int | None
 ) -> tuple[dict[str, dict[str, NDArray[Any]]], str]:
     """Each stream's layers by name, shape (batch, heads, queries, keys), and their route."""
     specs = {

@@ -35,12 +35,7 @@ from attnviz.models.hugging_face.load.loading import LoadOptions, load_parts, mo
 from attnviz.models.hugging_face.load.model_errors import running_errors
 from attnviz.models.hugging_face.load.tasks import Task, record_logits, show_decision
 from attnviz.models.hugging_face.loaded_model import input_names
-from attnviz.models.hugging_face.outputs import (
-    chosen_class,
-    class_name,
-    no_head,
-    no_head_weights,
-)
+from attnviz.models.hugging_face.outputs import chosen_class, class_name, no_head, no_head_weights
 from attnviz.models.hugging_face.value_vectors import value_vectors
 from attnviz.models.hugging_face.vision.pictures import (
     SIDE,
