@@ -107,7 +107,6 @@ def place_tokens(tokens: tuple[Token, ...], text: str) -> tuple[tuple[Token, ...
 
 
 def group_numbers(tokens: Sequence[Token], text: str, groups: Sequence[Group]) -> list[int | None]:
-    """The number of each token's group, or None."""
     numbers: list[int | None] = [None] * len(tokens)
     cursor = 0
     for number, group in enumerate(groups):
@@ -163,7 +162,6 @@ def _claim(numbers: list[int | None], members: Sequence[int], number: int, name:
 
 
 def read_groups(path: Path) -> list[list[Group]]:
-    """The groups of one text, or of a source and a target."""
     from attnviz.storage.matrices import read_bytes
 
     try:

@@ -328,7 +328,6 @@ def check_order(order: str, role: str | None) -> None:
 
 
 def in_order(rows: Sequence[HeadRow], order: str) -> list[HeadRow]:
-    """The rows sorted; equal ones stay in the model's order."""
     if order == "layer":
         return list(rows)
     if order == "role":

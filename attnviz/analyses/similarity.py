@@ -66,7 +66,6 @@ class SimilarityStudy:
         self.counts: NDArray[np.int64] | int = 0
 
     def add(self, attention: Attention) -> None:
-        """Compare the heads on one more text."""
         self.first = self.first or attention
         self.texts += 1
         self.notes = merge_notices((*self.notes, *attention.provenance.notes))

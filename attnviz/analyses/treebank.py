@@ -55,7 +55,6 @@ class TreebankStudy:
         self._lost = 0
 
     def add(self, sentence: Sentence, attention: Attention) -> None:
-        """Score every head on one sentence."""
         check_measurable(attention.main)
         self.first = self.first or attention
         self.notes = merge_notices((*self.notes, *attention.provenance.notes))

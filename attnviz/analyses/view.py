@@ -57,7 +57,6 @@ def divisions(attention: Attention, item: AttentionMap) -> tuple[int | None, int
 
 
 def is_pair(attention: Attention) -> bool:
-    """True for two texts that were read as one sequence."""
     return attention.parts is not None and attention.parts.kind == "pair"
 
 

@@ -110,7 +110,6 @@ def split_score(
 
 
 def adds_up(parts: Numbers, total: float) -> bool:
-    """Whether parts sum to a total."""
     size = max(abs(total), float(np.abs(parts).max()), 1e-3)
     return abs(float(parts.sum()) - total) <= NEAR * size
 
@@ -149,7 +148,6 @@ def role_names(attention: Attention) -> Mapping[tuple[str, str, int], str]:
 
 
 def name_writer(writer: Writer, main: str) -> str:
-    """A writer's name, with its stream where it is another's."""
     return writer.name if writer.stream == main else f"{writer.stream} {writer.name}"
 
 
@@ -402,7 +400,6 @@ class ArgumentStudy:
         self._text: WrittenText | None = None
 
     def add(self, text: WrittenText) -> None:
-        """Take in one more text."""
         self._text = text
         for item in text.attention.maps:
             places = range(len(item.query_tokens))

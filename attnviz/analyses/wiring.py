@@ -114,14 +114,12 @@ class WireSums:
         self.sums: Moments = moments_of(np.empty((0, 0)))
 
     def add(self, moved: Mapping[Pair, float]) -> None:
-        """Add one text."""
         one = WireSums()
         one.pairs = {pair: place for place, pair in enumerate(moved)}
         one.sums = moments_of(np.array([list(moved.values())]))
         self.merge(one)
 
     def merge(self, other: WireSums) -> None:
-        """Add the sums of the next texts."""
         for pair in other.pairs:
             self.pairs.setdefault(pair, len(self.pairs))
         # A text may lack a pair, as where a head writes nothing: nothing is added to it then.
@@ -133,14 +131,12 @@ class WireSums:
         merge_moments(self.sums, there)
 
     def names(self) -> list[list[str | int]]:
-        """The pairs for JSON."""
         return [[*astuple(head), side, *astuple(writer)] for head, side, writer in self.pairs]
 
     @classmethod
     def from_names(
         cls, names: Sequence[Sequence[Any]], sums: Mapping[str, NDArray[Any]]
     ) -> WireSums:
-        """Sums from `names` and their arrays."""
         found = cls()
         for place, one in enumerate(names):
             found.pairs[HeadAt(*one[:3]), one[3], HeadAt(*one[4:])] = place
@@ -148,7 +144,6 @@ class WireSums:
         return found
 
     def wires(self) -> tuple[Wire, ...]:
-        """Every pair, the strongest first, with 95 % intervals over several texts."""
         count, *numbers = means_of(self.sums)
         found = []
         for (head, side, writer), texts, mean, low, high in zip(
@@ -171,7 +166,6 @@ class WiringStudy:
         self._notes: tuple[str, ...] = ()
 
     def add(self, text: WrittenText) -> None:
-        """Take in one more text."""
         self.first = self.first or text.attention
         self.texts += 1
         self._notes = merge_notices((*self._notes, *text.attention.provenance.notes))
@@ -180,7 +174,6 @@ class WiringStudy:
             self._roles[at][role.name].append(role)
 
     def report(self) -> WiringReport:
-        """Every pair, the strongest first, with 95 % intervals over several texts."""
         assert self.first is not None
         attention = self.first
         many = f" · mean over {self.texts} texts" if self.texts > 1 else ""

@@ -103,7 +103,6 @@ class WordClock:
 
     @property
     def end(self) -> float:
-        """Where the last frame ends, in seconds."""
         return self.start + self.step * len(self.item.key_tokens)
 
     def scores(self, heads: Heads) -> NDArray[np.float32]:

@@ -34,7 +34,6 @@ class Findings(Presentable):
         self.errors: list[AttnvizError] = []
 
     def _results(self) -> tuple[str, DataKind, Sequence[Item]]:
-        """What found it, the kind of its data, and each result."""
         return self.command, self.kind, self.items
 
     @property
@@ -71,7 +70,6 @@ class CollectedReport:
         self.found = Findings(command, kind)
 
     def add(self, result: Attention | Data | Item) -> None:
-        """Keep one result."""
         self.found.items.append(item_of(result, self.options))
 
     add_blank = add

@@ -145,7 +145,6 @@ class Restored:
     key_token: str = ""
 
     def name(self, *, alone: bool = True) -> str:
-        """Its name in words; with its stream where that is not alone."""
         name = f"{'' if alone else f'{self.stream} '}{self.layer}.{self.head}"
         if self.key is not None:
             return f"{name} from {self.token} to {self.key_token}"

@@ -320,7 +320,6 @@ def _short(model: str) -> str:
 
 
 def typed_facts(provenance: Provenance) -> dict[str, Any]:
-    """The fields of an `Attention` that are also facts of its provenance, where they are saved."""
     settings = provenance.settings
     facts: dict[str, Any] = {"decision": str(settings.get(DECISION, ""))}
     facts["two_way"] = (provenance.source, provenance.model) == ("pocket", "pocket")
@@ -428,7 +427,6 @@ class Attention:
 
     @property
     def tokens(self) -> tuple[str, ...]:
-        """Texts of the main map's query tokens."""
         return tuple(token.text for token in self.main.query_tokens)
 
     def text_of(self, side: str) -> str:
@@ -438,7 +436,6 @@ class Attention:
         return texts.get(side) or ""
 
     def texts_of(self, item: AttentionMap) -> tuple[str, str]:
-        """The texts of a map's rows and of its columns, empty where they are not known."""
         return self.text_of(item.query_side), self.text_of(item.key_side)
 
     def with_maps(
@@ -471,7 +468,6 @@ class Attention:
         return replace(self, measured=measured, idle=idle, decisive=decisive)
 
     def map_of(self, name: str) -> AttentionMap:
-        """The map of one stream; a UsageError where there is none."""
         name = choose(name, [item.stream for item in self.maps], "stream")
         return next(item for item in self.maps if item.stream == name)
 

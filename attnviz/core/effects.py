@@ -102,7 +102,6 @@ class Intervention:
     tokens: tuple[TokenAt, ...] = ()
 
     def heads_of(self, stream: str, layer: str) -> list[int]:
-        """The heads of a layer that are off."""
         return [at.head for at in self.heads if (at.stream, at.layer) == (stream, layer)]
 
     def changes(self, stream: str, layer: str, sides: tuple[str, str]) -> bool:
@@ -175,7 +174,6 @@ class PredictedToken:
 
 
 def label_of(output: PredictedToken, tokens: Sequence[Token]) -> str:
-    """The name of an output with its place among the tokens: "dogs (token 3)"."""
     if output.position is None:
         return output.name
     place = f"token {output.position}" if output.position < len(tokens) else "next token"
@@ -195,9 +193,7 @@ class Experiment(Protocol):
     outputs: tuple[PredictedToken, ...]
 
     @property
-    def sinks(self) -> SinkShares:
-        """The shares of sinks, for layers that have them."""
-        ...
+    def sinks(self) -> SinkShares: ...
 
     def run(
         self, changes: Sequence[Intervention], instead: HeadOutputs | None = None
@@ -217,9 +213,7 @@ class Experiment(Protocol):
         """For each map, the gradient of the sum of the outputs' log-probabilities."""
         ...
 
-    def head_outputs(self) -> HeadOutputs:
-        """The output of each head of the unchanged model."""
-        ...
+    def head_outputs(self) -> HeadOutputs: ...
 
     def head_values(self) -> HeadOutputs:
         """The values that each head of the unchanged model weighs, (heads, keys, head size)."""
@@ -229,9 +223,7 @@ class Experiment(Protocol):
         """The gradient of the sum of the outputs' log-probabilities by each head's output."""
         ...
 
-    def spell(self, number: int) -> str:
-        """The name of a choice."""
-        ...
+    def spell(self, number: int) -> str: ...
 
     def write(self, change: Intervention, instead: HeadOutputs | None = None) -> str | None:
         """The text that the model writes after a change; None for a model that does not write."""
@@ -324,7 +316,6 @@ class AblationReport:
 
     @property
     def every(self) -> tuple[Effect, ...]:
-        """The effect of each part, then of all together if it was measured."""
         return self.effects if self.together is None else (*self.effects, self.together)
 
     @property

@@ -29,7 +29,6 @@ def model_lock(model: Any) -> Iterator[None]:
 
 
 def is_module(model: object) -> bool:
-    """Whether an object has parameters and modules, as a torch module; False for classes."""
     return hasattr(type(model), "parameters") and hasattr(type(model), "modules")
 
 

@@ -63,7 +63,6 @@ class Role:
 
     @property
     def label(self) -> str:
-        """What tables and pictures call it: its name, or "rests on [CLS]"."""
         return f"rests on {self.token}" if self.token else self.name
 
     @property
@@ -139,7 +138,6 @@ def about_effects(provenance: Provenance) -> str:
 
 
 def mass_note(measures: Iterable[Meaning | HeadMeasure]) -> str:
-    """A note if rows do not sum to 1, or an empty text."""
     names = [meaning.name for meaning in measures]
     if "mass" not in names:
         return ""

@@ -35,7 +35,6 @@ class InMemory:
     """What this process has in memory; two are equal where they hold the very same objects."""
 
     def objects(self) -> tuple[Any, ...]:
-        """What it holds."""
         raise NotImplementedError
 
     def __eq__(self, other: object) -> bool:
@@ -60,7 +59,6 @@ class InMemoryModel(InMemory):
     reader: Any = None
 
     def objects(self) -> tuple[Any, ...]:
-        """The model and its reader."""
         return self.model, self.reader
 
     def __str__(self) -> str:
@@ -74,7 +72,6 @@ class InMemoryMaps(InMemory):
     maps: tuple[Any, ...]
 
     def objects(self) -> tuple[Any, ...]:
-        """The attention of each text."""
         return self.maps
 
     def __str__(self) -> str:
@@ -106,12 +103,10 @@ class Option:
 
     @property
     def names(self) -> list[str]:
-        """The long and the short name."""
         return [word for word in self.usage.split() if word.startswith("-")]
 
     @property
     def metavar(self) -> str | None:
-        """The placeholder for its value; None for a flag."""
         return self.usage.removeprefix(" ".join(self.names)).strip() or None
 
 
@@ -237,7 +232,6 @@ class Origin:
 
     @property
     def layer(self) -> MechanismChoice | None:
-        """The untrained layer that --mechanism names."""
         return None if self.mechanism is None else parse_mechanism(self.mechanism)
 
 

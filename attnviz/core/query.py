@@ -38,7 +38,6 @@ class Picture:
 
     @property
     def images(self) -> tuple[Image, ...]:
-        """Every picture, in order."""
         return self.image, *self.more
 
 

@@ -130,7 +130,6 @@ class Format(Entry):
     grows: bool = False
 
     def load_report(self) -> Any:
-        """The object that `report` names."""
         return replace(self, target=self.report or self.target).load()
 
 
@@ -195,7 +194,6 @@ _TABLES: dict[str, dict[str, Any]] = {}
 
 
 def tables() -> dict[str, dict[str, Any]]:
-    """Every table by its name, with the rows of plug-ins."""
     if not _TABLES:
         # Filled before plug-ins are imported, for these may ask for a table themselves.
         _TABLES.update((name, getattr(import_module(room), name)) for name, room in ROOMS.items())

@@ -52,7 +52,6 @@ def patch_tokens(rows: int, columns: int) -> tuple[Token, ...]:
 
 
 def parse_patch(text: str) -> tuple[int, int]:
-    """Row and column of "3,5", or a UsageError."""
     row, comma, column = (part.strip() for part in text.partition(","))
     if not comma or not is_number(row) or not is_number(column):
         raise UsageError(f"--patch '{text}' is no patch: write ROW,COLUMN, both from 0 (3,5)")
@@ -71,7 +70,6 @@ def check_patch(text: str, rows: int, columns: int) -> tuple[int, int]:
 
 
 def patch_grid(tokens: Sequence[Token]) -> tuple[int, int]:
-    """The numbers of rows and of columns of the patches at the end of an axis."""
     row, column = parse_patch(tokens[-1].text)
     return row + 1, column + 1
 

@@ -97,7 +97,6 @@ class SelfAttention(ProjectedAttention):
         return output, weights if need_weights else None
 
     def mechanism(self) -> Callable[..., tuple[Tensor, Tensor]]:
-        """The formula between the projections."""
         return scaled if self.scaled else single_head
 
 
@@ -122,7 +121,6 @@ class CausalAttention(SelfAttention):
         self.context_length = context_length
 
     def mechanism(self) -> Callable[..., tuple[Tensor, Tensor]]:
-        """Scaled attention; no weights above the diagonal."""
         return causal
 
 

@@ -131,7 +131,6 @@ def groups_of(row: Mechanism, heads: int) -> int:
 
 
 def size_of_head(size: int, heads: int) -> int:
-    """How many of the features belong to each head."""
     if heads < 1 or size % heads:
         raise UsageError(f"a size of {size} cannot be split into {heads} heads of equal size")
     return size // heads

@@ -56,9 +56,7 @@ class Source(Protocol):
 class SupportsGradients(Protocol):
     """A source whose model predicts something."""
 
-    def gradients(self, query: Query, wanted: str | None = None) -> AttentionGradients:
-        """The gradients of the prediction, or of the wanted output, by every weight."""
-        ...
+    def gradients(self, query: Query, wanted: str | None = None) -> AttentionGradients: ...
 
 
 @runtime_checkable
@@ -83,9 +81,7 @@ class SupportsChat(Protocol):
 class SupportsValues(Protocol):
     """A source that knows its value vectors."""
 
-    def values(self, query: Query) -> ValueVectors:
-        """The value vectors of each head."""
-        ...
+    def values(self, query: Query) -> ValueVectors: ...
 
 
 @runtime_checkable
@@ -96,9 +92,7 @@ class SupportsWriters(Protocol):
         """A query with what each part of the model writes."""
         ...
 
-    def head_weights(self) -> tuple[list[HeadWeights], Provenance]:
-        """The maps of each head, without a text, and where they come from."""
-        ...
+    def head_weights(self) -> tuple[list[HeadWeights], Provenance]: ...
 
 
 @runtime_checkable
@@ -149,7 +143,6 @@ class Predicting(ABC):
         """
 
     def gradients(self, query: Query, wanted: str | None = None) -> AttentionGradients:
-        """The gradients of the model's prediction, or of the wanted output."""
         found: AttentionGradients = self.experiment(query, wanted).explain_first()
         return found
 
@@ -162,7 +155,6 @@ class UnbatchedSource(ABC):
     def attend(
         self, queries: Sequence[Query], *, batch_size: int | None = None
     ) -> Iterator[Attention | InputError]:
-        """The maps of each query in order, or why it has none."""
         for query in queries:
             try:
                 yield self._attend_one(query)

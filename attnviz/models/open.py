@@ -131,7 +131,6 @@ def brings_tokens(origin: Origin) -> bool:
 
 
 def name_of(origin: Origin) -> str | InMemoryModel:
-    """The Hugging Face model: itself, its name, or that which an adapter names."""
     if origin.model is not None:
         return origin.model
     from attnviz.models.hugging_face.load.adapters import base_of

@@ -96,7 +96,6 @@ class OwnLayer(SeededLayer):
         super().__init__(name, origin)
 
     def values(self, query: Query) -> ValueVectors:
-        """The values of each head; an own layer has no output projection."""
         if self.entry.learned or self.entry.groups != "all":
             raise UsageError(
                 f"--lens norm adds up values, and mechanism '{self.name}' does more: use --lens raw"

@@ -191,7 +191,6 @@ def color_of(value: float, limits: Limits = (0.0, 1.0)) -> Color:
 
 
 def hex_of(color: Color) -> str:
-    """The colour in the notation of CSS: #rrggbb."""
     return "#" + bytes(color).hex()
 
 

@@ -32,7 +32,6 @@ def formats_of(kind: DataKind) -> dict[str, Format]:
 
 
 def format_of(path: Path, kind: DataKind = "maps") -> str:
-    """The format of a file, by its suffix, among those that can hold a kind of data."""
     formats = formats_of(kind)
     for name, entry in formats.items():
         if entry.suffix and entry.suffix == path.suffix.lower():
@@ -45,7 +44,6 @@ def format_of(path: Path, kind: DataKind = "maps") -> str:
 
 
 def make_renderer(name: str, display: Display, kind: DataKind = "maps") -> Renderer:
-    """A new renderer of a kind of data in a format."""
     entry = FORMATS[choose(name, FORMATS, "format")]
     if kind == "maps":
         return entry.load()(display)  # type: ignore[no-any-return]
@@ -180,12 +178,10 @@ class TextReport:
         self.display, self.form, self.count = display, form, 0
 
     def add(self, data: Any, views: Views) -> str | bytes:
-        """The form of one more report."""
         self.count += 1
         return self._join(self._write(data))  # type: ignore[no-any-return]
 
     def finish(self) -> str:
-        """Nothing more."""
         return ""
 
     def _write(self, data: Any) -> Any:
@@ -208,7 +204,6 @@ class JsonReport(TextReport):
         return ("[" if self.count == 1 else ",\n") + written.rstrip("\n")
 
     def finish(self) -> str:
-        """The end of the list."""
         if not self.display.many:
             return ""
         return "]\n" if self.count else "[]\n"
@@ -218,7 +213,6 @@ class JsonLinesReport(TextReport):
     """One document a line."""
 
     def add(self, data: Data, views: Views) -> str:
-        """The document on one line; or a line for each of its texts."""
         if data.lines is not None:
             return data.lines()
         import json

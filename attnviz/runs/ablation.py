@@ -171,7 +171,6 @@ class AblationStudy:
     notes: tuple[str, ...] = ()
 
     def add(self, report: AblationReport) -> None:
-        """Take in the report of one text."""
         self.first = self.first or report
         self.texts += 1
         self.notes = merge_notices((*self.notes, *report.notes))

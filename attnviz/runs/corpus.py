@@ -90,7 +90,6 @@ class ShardTask:
     wiring: bool = False
 
     def empty(self) -> Aggregates:
-        """Aggregates of no text, to merge others into."""
         return Aggregates(self.vocabulary, samples=self.samples)
 
     def __call__(self, shard: Shard) -> ShardResult:
@@ -174,7 +173,6 @@ class CorpusJournal(RunJournal):
         super().__init__(path, options, SECONDS)
 
     def restore(self, old: Journal, task: ShardTask) -> CorpusState:
-        """The state that an earlier run has left."""
         try:
             with np.load(io.BytesIO(old.payload), allow_pickle=False) as archive:
                 arrays = dict(archive)
@@ -186,7 +184,6 @@ class CorpusJournal(RunJournal):
         return CorpusState(aggregates, done.records, done.failed, found.rejects, found.notes)
 
     def save_state(self, state: CorpusState) -> None:
-        """Save the run's state, unless that was just done."""
         if not self.is_due:
             return
         arrays: dict[str, Any] = state.aggregates.to_arrays()
@@ -197,7 +194,6 @@ class CorpusJournal(RunJournal):
 
     @contextmanager
     def until_done(self, say: Callable[[str], None]) -> Iterator[None]:
-        """Remove the journal when the work is done, or say where it ends early."""
         try:
             yield
         except BaseException:
@@ -245,7 +241,6 @@ class CorpusRequest:
             raise UsageError("--wiring and --show contradict each other: give one of them")
 
     def command(self, given: TextInput) -> Command:
-        """The command whose models can read the corpus."""
         return "picture" if given.pictures else "cross" if self.cross else "self"
 
     def check(self, given: TextInput, options: Options) -> None:

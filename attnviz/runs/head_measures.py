@@ -95,7 +95,6 @@ class EffectChunk(AttendChunk):
     size: ClassVar[int] = 16  # a text takes long, and workers share out chunks
 
     def open(self) -> Source:
-        """The source with what predicts."""
         return self.source_for(self.command, with_head="exact")
 
     def __call__(self, chunk: Chunk) -> Iterator[Outcome]:
@@ -265,12 +264,10 @@ class HeadsRequest:
 
     @property
     def command(self) -> Command:
-        """The command whose models can read the texts."""
         return "cross" if self.cross else "self"
 
 
 def check_effect(order: str, by: Instead, *, effect: bool, writes: bool = False) -> None:
-    """Refuse what only effects, or what heads write, can tell where it is not asked for."""
     if order == COPYING and not writes:
         raise UsageError("--sort copying needs attnviz heads --writes")
     if not effect and (order == EFFECT or by != "zero"):
@@ -287,7 +284,6 @@ def check_treebank(others: Mapping[str, object]) -> None:
 
 
 def check_heads(options: Options, command: Command) -> None:
-    """Refuse what contradicts itself before a model loads."""
     check_choice(options.choice)
     check_origin(options.origin, command)
 
@@ -295,7 +291,6 @@ def check_heads(options: Options, command: Command) -> None:
 def report_heads(
     asked: HeadsRequest, texts: TextInput, options: Options, report: RunReport
 ) -> None:
-    """Measure every head in each text, and report the means."""
     study, similarity = HeadStudy(), SimilarityStudy()
     what = options.origin, options.choice, asked.command, options.many.batch_size
     arguments = ArgumentStudy()

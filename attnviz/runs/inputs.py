@@ -192,7 +192,6 @@ class TextInput:
 
     @property
     def total(self) -> Callable[[], int | None] | None:
-        """What counts them; None for a single text, which needs no progress bar."""
         return self.count if self.several else None
 
 

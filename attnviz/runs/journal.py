@@ -84,7 +84,6 @@ class Journal:
         return [one for one in shards_of(path) if (len(one.name), one.name) <= (len(last), last)]
 
     def write(self, path: Path) -> None:
-        """Replace the journal at a path as a whole."""
         document = {"schema": SCHEMA, "question": {**self.options}, **asdict(self.progress)}
         document["payload"] = len(self.payload)
         document["checksum"] = checksum_of(dump_json(document).encode(), self.payload)
@@ -140,7 +139,6 @@ class RunJournal:
         self.saved, self.saved_at = Progress(), time.monotonic()
 
     def read(self) -> Journal | None:
-        """What an earlier run left."""
         return None if self.options is None else read_journal(self.place)
 
     def resume(
@@ -167,11 +165,9 @@ class RunJournal:
 
     @property
     def is_due(self) -> bool:
-        """Whether the last save was long ago."""
         return time.monotonic() - self.saved_at >= self.seconds
 
     def save(self, progress: Progress, payload: bytes = b"") -> None:
-        """Replace the journal."""
         if self.options is not None:
             Journal(self.options, progress, payload).write(self.place)
         self.saved, self.saved_at = progress, time.monotonic()
@@ -182,7 +178,6 @@ class RunJournal:
             say(f"{self.saved.records} records are done: continue with --resume")
 
     def remove(self) -> None:
-        """The run is complete, and no record failed."""
         self.place.unlink(missing_ok=True)
 
 

@@ -69,7 +69,6 @@ def source_for(
 
 
 def close_sources() -> None:
-    """Close the sources that stay open."""
     with _OPENING:
         _OPEN.clear()
 

@@ -48,7 +48,6 @@ class Presentable:
     __slots__ = ()
 
     def _results(self) -> tuple[str, DataKind, Sequence[Item]]:
-        """What found it, the kind of its data, and each result."""
         raise NotImplementedError
 
     def table(self, width: int = 100, rows: int = 0) -> str:

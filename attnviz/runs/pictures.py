@@ -155,7 +155,6 @@ class PictureRequest:
     shown: str = ""
 
     def check(self, options: Options) -> None:
-        """Refuse what cannot be done before a model loads."""
         origin = options.origin
         check_vision(origin)
         named = origin.model or VISION
@@ -189,7 +188,6 @@ class PictureRequest:
         check_text(self.text)
 
     def read(self) -> list[Any]:
-        """The pictures, or the frames of a video."""
         return [*(read_frames(self.files) if self.video else map(read_picture, self.files))]
 
 

@@ -78,19 +78,16 @@ class Result(Attention, Presentable):
     item: Item | None = None
 
     def _results(self) -> tuple[str, DataKind, Sequence[Item]]:
-        """What found it, the kind of its data, and itself in every form."""
         usual = {name: partial(draw, self, name, self._views) for name in PICTURES}
         item = Item(self, self._views, usual) if self.item is None else self.item
         return "attend", "maps", [replace(item, data=self)]
 
     @property
     def value(self) -> Result:
-        """Itself."""
         return self
 
     @property
     def notes(self) -> list[str]:
-        """What a reader must know."""
         return list(self.provenance.notes)
 
     @property
@@ -115,7 +112,6 @@ class Result(Attention, Presentable):
         return replace(apply_choice(self, made), again=self.again)
 
     def stream(self, name: str) -> Result:
-        """One of its streams by name."""
         return self.select(stream=name)
 
     def words(self) -> Result:

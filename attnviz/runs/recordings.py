@@ -64,7 +64,6 @@ class RecordingRequest:
         return "scores" if self.times else "times" if self.word_times else "maps"
 
     def check(self, options: Options) -> None:
-        """Refuse what cannot be done before a model loads."""
         check_speech(options.origin)
         if not self.start < 1e6:
             raise UsageError(f"--start {self.start:g} is no second of a recording")
@@ -182,7 +181,6 @@ def _times_data(
 
 
 def parse_heads(text: str) -> Heads:
-    """Layers and heads of "2.0,3.1"."""
     if not re.fullmatch(r"\d{1,4}\.\d{1,4}(,\d{1,4}\.\d{1,4})*", text):
         raise UsageError(f"--timing-heads '{text}' names no heads: write 2.0 or 2.0,3.1")
     pairs = (part.split(".") for part in text.split(","))

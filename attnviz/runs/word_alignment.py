@@ -110,7 +110,6 @@ class Aligner:
         return found.links
 
     def attend(self, pair: Text) -> Attention:
-        """The target's attention over the source, in words, each row set against its token."""
         (found,) = self._read(self.source, [pair])
         if isinstance(found, InputError):
             raise found
@@ -119,7 +118,6 @@ class Aligner:
     def align(
         self, pairs: Sequence[Text], batch_size: int | None = None
     ) -> Iterator[AlignedPair | InputError]:
-        """The links of each pair in order, or why it has none."""
         turned = [
             pair if pair.target is None else replace(pair, text=pair.target, target=pair.text)
             for pair in pairs

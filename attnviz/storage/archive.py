@@ -110,14 +110,12 @@ class ArchiveReader:
             raise self._damage_error(error) from error
 
     def ids(self) -> Iterator[str]:
-        """The texts' ids in order."""
         return map(identity_of, self.documents())
 
     def __iter__(self) -> Iterator[Attention]:
         return itertools.starmap(self._read, enumerate(self.documents()))
 
     def at(self, wanted: int) -> Attention:
-        """The attention of the text at a place, counted from 0."""
         return self._read(wanted, next(itertools.islice(self.documents(), wanted, None)))
 
     def documents(self) -> Iterator[bytes]:
@@ -248,18 +246,15 @@ class ByteBuffer(io.RawIOBase):
         self.place = 0
 
     def writable(self) -> bool:
-        """Always."""
         return True
 
     def write(self, data: Any) -> int:
-        """Append bytes; answers how many."""
         part = bytes(data)
         self.parts.append(part)
         self.place += len(part)
         return len(part)
 
     def tell(self) -> int:
-        """How many bytes have been written since the beginning."""
         return self.place
 
     def take(self) -> bytes:

@@ -91,7 +91,6 @@ class ParquetReader:
             )
 
     def ids(self) -> Iterator[str]:
-        """The texts' ids in order."""
         for number in range(self.file.num_row_groups):
             for row in self._group(number, ["id"]):
                 yield str(row.get("id"))
@@ -103,7 +102,6 @@ class ParquetReader:
                 yield self._read(next(place), row)
 
     def at(self, wanted: int) -> Attention:
-        """The attention of the text at a place, counted from 0."""
         left = wanted
         for number in range(self.file.num_row_groups):
             count = self.file.metadata.row_group(number).num_rows

@@ -33,13 +33,11 @@ class SavedFile(Protocol):
     """The attention of a file's texts in order."""
 
     def ids(self) -> Iterator[str]:
-        """Their ids in order."""
         return (attention.id for attention in self)
 
     def __iter__(self) -> Iterator[Attention]: ...
 
     def at(self, wanted: int) -> Attention:
-        """The attention of the text at a place, counted from 0."""
         return next(itertools.islice(self, wanted, None))
 
 
@@ -54,14 +52,12 @@ class SavedLines:
     where: str
 
     def ids(self) -> Iterator[str]:
-        """The texts' ids in order."""
         return (identity_of(line) for _, line in self._lines())
 
     def __iter__(self) -> Iterator[Attention]:
         return itertools.starmap(self._read, self._lines())
 
     def at(self, wanted: int) -> Attention:
-        """The attention of the text at a place, counted from 0."""
         return self._read(*next(itertools.islice(self._lines(), wanted, None)))
 
     def _lines(self) -> Iterator[tuple[int, bytes]]:

@@ -103,7 +103,6 @@ class PartialFile(AbstractContextManager["PartialFile"]):
         self.size = size
 
     def sync(self) -> None:
-        """Wait until the disk has it."""
         with output_errors(self.path):
             os.fsync(self.file)
 
@@ -120,7 +119,6 @@ class PartialFile(AbstractContextManager["PartialFile"]):
             self.close()
 
     def discard(self) -> None:
-        """Remove it, unless it is closed."""
         if self.draft is not None and self.file >= 0:
             self.draft.unlink(missing_ok=True)
         self.close()

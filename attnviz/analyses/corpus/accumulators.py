@@ -60,7 +60,6 @@ class Aggregates:
         self.streams: dict[StreamName, StreamAccumulator] = {}
 
     def add(self, attention: Attention, number: int) -> None:
-        """Add the text with this number; refuse maps of signed values or of blocks."""
         for item in attention.maps:
             check_measurable(item)
         self.texts += 1
@@ -77,7 +76,6 @@ class Aggregates:
             self._stream((item.stream, item.layers, item.heads)).add(number, item, attention)
 
     def merge(self, other: Aggregates) -> None:
-        """Add the statistics of the next texts of the same corpus."""
         self.texts += other.texts
         self.failed += other.failed
         self.first = self.first or other.first
@@ -149,7 +147,6 @@ class StreamAccumulator:
         self.samples = Samples(self.pairs.words, heads) if samples else None
 
     def add(self, number: int, item: AttentionMap, attention: Attention) -> None:
-        """Take a map of the text of that number."""
         subject = MeasuredMap.of(attention, item)
         measures = measure_heads(subject, repeated=False, effects=attention.effects)
         if self.vocabulary.pictures:
@@ -177,7 +174,6 @@ class StreamAccumulator:
             self.rests_on = dict(before.items() & found.items())
 
     def merge(self, other: StreamAccumulator) -> None:
-        """Add the statistics of the next texts."""
         other.sums.settle()
         self.sums.merge(other.sums.sums)
         self.pairs.merge(*other.pairs.arrays().values())
@@ -189,7 +185,6 @@ class StreamAccumulator:
         self._rest(other.rests_on)
 
     def document(self) -> dict[str, Any]:
-        """Everything but the arrays, for JSON."""
         self.strongest.settle()
         samples = {} if self.samples is None else self.samples.document()
         return {
@@ -203,7 +198,6 @@ class StreamAccumulator:
         }
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """All numbers by name."""
         self.sums.settle()
         self.strongest.settle()
         samples = {} if self.samples is None else self.samples.arrays()
@@ -211,7 +205,6 @@ class StreamAccumulator:
         return {**self.sums.sums, **self.pairs.arrays(), **links, **samples}
 
     def restore(self, document: Mapping[str, Any], arrays: Arrays) -> None:
-        """Fill an empty accumulator from `document` and `arrays`."""
         self.meanings = {name: tuple(of) for name, of in document["meanings"].items()}
         self.rests_on = document["rests on"]
         self.sums.merge(arrays)
@@ -242,18 +235,15 @@ class StreamSums:
         self._waiting: list[NDArray[np.float64]] = []
 
     def add(self, figures: NDArray[np.float64]) -> None:
-        """Add one text."""
         self._waiting.append(figures)
         if len(self._waiting) >= min(_BLOCK, max(_BLOCK_NUMBERS // figures.size, 1)):
             self.settle()
 
     def settle(self) -> None:
-        """Sum the texts of the open block."""
         if not self._waiting:
             return
         figures, self._waiting = np.stack(self._waiting), []
         self.merge(moments_of(figures, ROWS["value"]))
 
     def merge(self, others: Arrays) -> None:
-        """Add the sums of other texts."""
         merge_moments(self.sums, others, ROWS["value"])

@@ -168,7 +168,6 @@ class PairTable:
         self.counts = np.zeros(len(self.words) ** 2, dtype=np.int64)
 
     def add(self, item: InWords) -> None:
-        """Add the pairs of one text."""
         queries, keys = (
             np.array([self._places.get(word, -1) for word in axis.words])
             for axis in (item.queries, item.keys)

@@ -24,7 +24,6 @@ FEWEST = 5
 
 
 def report_of(aggregates: Aggregates, order: str = "role") -> CorpusReport:
-    """The report on a corpus."""
     first = aggregates.first
     assert first is not None
     from attnviz.storage.schema import fit_provenance

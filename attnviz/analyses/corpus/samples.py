@@ -82,7 +82,6 @@ class Samples:
             self.settle()
 
     def merge(self, others: Mapping[str, NDArray[Any]], texts: Mapping[int, SourceText]) -> None:
-        """Add the `arrays` and texts of other samples."""
         self.counts += others["drawn counts"]
         self.ends += others["drawn ends"]
         drawn = others["drawn"]
@@ -140,12 +139,10 @@ class Samples:
         return np.where(numbers >= 0, hashes, _LAST)
 
     def document(self) -> dict[str, Any]:
-        """The texts for JSON."""
         self.settle()
         return {"drawn texts": as_document(self.texts)}
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """All numbers by name."""
         self.settle()
         return {"drawn": self.drawn, "drawn counts": self.counts, "drawn ends": self.ends}
 
@@ -279,7 +276,6 @@ class Strongest:
         return found[:, 0]
 
     def merge(self, links: NDArray[np.float64], texts: Mapping[int, SourceText]) -> None:
-        """Add the strongest links of other texts."""
         self._waiting.append(links)
         self.texts.update(texts)
         self.settle()

@@ -48,7 +48,6 @@ def split(text: str) -> Iterator[re.Match[str]]:
 
 
 def is_word(text: str) -> bool:
-    """True for a word, False for any other character."""
     return bool(text) and (text[0].isalnum() or unicodedata.category(text[0])[0] == "M")
 
 

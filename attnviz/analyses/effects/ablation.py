@@ -99,20 +99,17 @@ def each_part(attention: Attention, each: Each) -> list[Part]:
 
 
 def head_part(item: AttentionMap, layer: str, head: int) -> Part:
-    """One head."""
     label, change = f"{item.stream} layer {layer} head {head}", HeadAt(item.stream, layer, head)
     return _part("head", label, Intervention((change,)), stream=item.stream, layer=layer, head=head)
 
 
 def layer_part(item: AttentionMap, layer: str) -> Part:
-    """Every head of a layer."""
     label = f"{item.stream} layer {layer}"
     heads = tuple(HeadAt(item.stream, layer, head) for head in range(len(item.heads)))
     return _part("layer", label, Intervention(heads), stream=item.stream, layer=layer)
 
 
 def link_part(item: AttentionMap, query: int, key: int) -> Part:
-    """A link in every head of a stream."""
     ends = token_label(item.query_tokens, query), token_label(item.key_tokens, key)
     change = Intervention(links=(LinkAt(item.stream, query, key),))
     label = f"{ends[0]} → {ends[1]} ({item.stream})"
@@ -156,7 +153,6 @@ def together(parts: Sequence[Part], label: str = "all of them together") -> Part
 def predictions(
     experiment: Experiment, change: Intervention, instead: HeadOutputs | None = None
 ) -> tuple[Prediction, ...]:
-    """Every output before and after a change."""
     before, after = experiment.run([Intervention(), change], instead)
     return tuple(
         Prediction(

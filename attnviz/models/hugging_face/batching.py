@@ -71,7 +71,6 @@ Read = tuple[list[Captured], Any]  # one text's weights, and its logits (a batch
 
 
 def read_one(loaded: LoadedModel, encoded: EncodedQuery) -> Attention:
-    """The maps of one pass over one query."""
     with record_logits(loaded.model) as logits:
         captured = capture(
             encoded.part,
@@ -289,7 +288,6 @@ def perturb_embeddings(model: Any) -> Iterator[None]:
 
 
 def map_bytes(encoded: EncodedQuery, heads: dict[str, int]) -> int:
-    """Bytes of a text's maps."""
     size = 0
     for stream, (queries, keys) in encoded.sides.items():
         if stream not in heads:

@@ -44,7 +44,6 @@ class EagerInputs:
 
     @property
     def kind(self) -> str:
-        """The architecture's name."""
         return str(self.part.config.model_type)
 
 

@@ -138,7 +138,6 @@ class _ExplainedOutputs:
         return functional.logsigmoid(rows) if tags else rows.log_softmax(-1)
 
     def gradients(self) -> tuple[NDArray[np.floating], ...]:
-        """The gradients of the outputs' summed log p by each weight of each map."""
         return self.slopes(self._log_p)
 
     def _log_p(self, logits: Any) -> Any:
@@ -146,7 +145,6 @@ class _ExplainedOutputs:
         return self.chances(self.rows_of(logits))[0][places].sum()
 
     def explain_first(self) -> AttentionGradients:
-        """The gradients of the first output's logit by each weight."""
         output = self.outputs[0]
         gradients = self.slopes(lambda logits: self.rows_of(logits)[0, 0, output.number])
         rows = _rows_read(gradients[-1][-1]) if output.position is None else (output.row,)
@@ -157,7 +155,6 @@ class _ExplainedOutputs:
         return AttentionGradients(self.attention, gradients, rows, label, chance)
 
     def spell(self, number: int) -> str:
-        """The name of a choice."""
         return self.asked.spell(number)
 
 
@@ -220,7 +217,6 @@ class KernelExperiment(_ExplainedOutputs):
         return (found[number] for number in range(len(changes)))
 
     def changed_maps(self, change: Intervention) -> Attention:
-        """The maps with something switched off; a head that is off still weighs its keys."""
         import torch
 
         calls, edit = list[Call](), self._edit([change], None)
@@ -236,7 +232,6 @@ class KernelExperiment(_ExplainedOutputs):
         return attention.with_maps(tuple(change.apply_to(item, sinks) for item in attention.maps))
 
     def slopes(self, score: Score) -> tuple[NDArray[np.floating], ...]:
-        """The gradients of a score of the logits by each weight of each map."""
         # A head's output is its weights times its values, so ∂score / ∂wᵢⱼ = ∂score / ∂oᵢ · vⱼ: the
         # graph needs no matrix of weights.
         slopes = self._output_slopes(score)
@@ -247,7 +242,6 @@ class KernelExperiment(_ExplainedOutputs):
         )
 
     def output_gradients(self) -> HeadOutputs:
-        """The gradients of the outputs' summed log p by each head's output."""
         return {
             place: slope.cpu().numpy()
             for place, _, slope in self._output_slopes(self._log_p)
@@ -268,7 +262,6 @@ class KernelExperiment(_ExplainedOutputs):
             yield place, call, upcast_half(moved[0]).transpose(0, 1)
 
     def head_outputs(self) -> HeadOutputs:
-        """The output of each head in the unchanged model."""
         _, calls, _ = self.passed or self._pass()
         return {
             place: upcast_half(call.output.detach()[0]).transpose(0, 1).cpu().numpy()
@@ -277,7 +270,6 @@ class KernelExperiment(_ExplainedOutputs):
         }
 
     def head_values(self) -> HeadOutputs:
-        """The values that each head of the unchanged model weighs."""
         _, calls, _ = self.passed or self._pass()
         return {
             place: _values_of(call).cpu().numpy()
@@ -286,7 +278,6 @@ class KernelExperiment(_ExplainedOutputs):
         }
 
     def write(self, change: Intervention, instead: HeadOutputs | None = None) -> str | None:
-        """The model's text with parts switched off; None: it writes nothing."""
         if self.asked.write is None:
             return None
         with self._run_guarded(), watch_kernels(self._edit([change], instead)):
@@ -522,7 +513,6 @@ class EagerExperiment(_ExplainedOutputs):
         super().__init__(asked, self.logits)
 
     def slopes(self, score: Score) -> tuple[NDArray[np.floating], ...]:
-        """The gradients of a score of the logits by each weight of each map."""
         with quiet(), running_errors(self.asked.model, self.asked.what):
             layers = [layer for _, layer in self.layers]
             found = layer_gradients(score(self.logits), layers, self.eager.kind)

@@ -164,7 +164,6 @@ def _vocabulary_number(loaded: LoadedModel, wanted: str) -> int | None:
 
 
 def spell_piece(loaded: LoadedModel, number: int) -> str:
-    """A piece of the vocabulary as it is written."""
     text = str(loaded.tokenizer.decode([number])).strip()
     if text and "\ufffd" not in text:  # a part of a character
         return text
@@ -172,7 +171,6 @@ def spell_piece(loaded: LoadedModel, number: int) -> str:
 
 
 def class_name(config: Any, number: int) -> str:
-    """The name of a class."""
     return str((config.id2label or {}).get(number, f"LABEL_{number}"))
 
 

@@ -94,12 +94,10 @@ class Places:
 
     @property
     def path(self) -> str:
-        """The path of the innermost module."""
         return self.stack[-1] if self.stack else ""
 
     @property
     def layer(self) -> str:
-        """The path of the layer around it, or an empty text."""
         return next((one for one in self.stack if one in self.layers), "")
 
     def enter(self, module: Any) -> bool:
@@ -207,11 +205,9 @@ class LinearPass(TorchFunctionMode):
         return func(*args, **kwargs)
 
     def hold_layer_norm(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """A layer norm by the variance that its input has."""
         return hold_layer_norm(*args, **kwargs) if is_live(args[0]) else func(*args, **kwargs)
 
     def hold_rms_norm(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """A norm by the root mean square that its input has."""
         return hold_rms_norm(*args, **kwargs) if is_live(args[0]) else func(*args, **kwargs)
 
     def hold(self, func: Any, args: Any, kwargs: Any) -> Any:
@@ -317,7 +313,6 @@ RULES: dict[str, Callable[[LinearPass, Any, Any, Any], Any]] = {
 def hold_layer_norm(
     given: Tensor, shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5
 ) -> Tensor:
-    """A layer norm by the variance that its input has."""
     dims = tuple(range(-len(shape), 0))
     centred = given - given.mean(dims, keepdim=True)
     scale = (centred.detach().square().mean(dims, keepdim=True) + eps).rsqrt()
@@ -328,7 +323,6 @@ def hold_layer_norm(
 def hold_rms_norm(
     given: Tensor, shape: Any, weight: Any = None, eps: float | None = None
 ) -> Tensor:
-    """A norm by the root mean square that its input has."""
     dims = tuple(range(-len(shape), 0))
     square = given.detach().square().mean(dims, keepdim=True)
     scale = (square + (torch.finfo(given.dtype).eps if eps is None else eps)).rsqrt()
@@ -457,7 +451,6 @@ class RecordedText:
         return self.recording.calls[self._calls[at.stream, at.layer]]
 
     def sides(self, at: HeadAt) -> HeadSides:
-        """The queries, keys and values of a head."""
         call = self._call(at)
         cap = None
         if call.capped is None:
@@ -512,7 +505,6 @@ class RecordedText:
         return of_head(getattr(call, side), at.head, call)
 
     def read(self, at: HeadAt, side: Side, direction: NDArray[Any]) -> NDArray[np.float64]:
-        """The sum over positions of each writer's part of a side times a direction."""
         with torch.enable_grad():
             given = self._side(at, side)
             return self._read((given * torch.as_tensor(direction).to(given)).sum())
@@ -520,7 +512,6 @@ class RecordedText:
     def parts(
         self, stream: str, layer: str, side: Side, writers: Sequence[int]
     ) -> Iterator[NDArray[Any]]:
-        """Each writer's part of a side of all heads, (heads, positions, head size)."""
         call = self.recording.calls[self._calls[stream, layer]]
         with torch.enable_grad():
             whole = flatten_heads(getattr(call, side))
@@ -678,7 +669,6 @@ class RecordedText:
                 yield flatten_heads(slope)[own], flatten_heads(leaf.value)[own]
 
     def without(self, at: HeadAt, side: Side, writer: int) -> NDArray[Any]:
-        """A side if it cannot read a writer, every norm computed anew."""
         off, head = [], 0
         for leaf, first in zip(self.recording.leaves, self.of_leaf, strict=True):
             count = 1 if leaf.call is None else len(flatten_heads(leaf.value))
@@ -694,7 +684,6 @@ class RecordedText:
         return as_array(of_head(getattr(call, side), at.head, call))
 
     def predicts(self, stream: str, row: int) -> bool:
-        """Whether the model reads logits off a row of a stream."""
         if self._output is None:
             return False
         # The decoder predicts, where there is one.
@@ -709,7 +698,6 @@ class RecordedText:
         return self._output[row]
 
     def argue(self, at: HeadAt, outputs: Mapping[int, NDArray[Any]]) -> NDArray[np.float64]:
-        """What a head's outputs (head size,) at some rows add to the logits there, (choices,)."""
         leaf = self._leaf_of(at)
         with torch.enable_grad():
             # A head's output at a row reaches the logits of this row alone.
@@ -730,7 +718,6 @@ class RecordedText:
         return logits
 
     def slopes(self, row: int, choice: int) -> dict[tuple[str, str], NDArray[np.float64]]:
-        """By how much each head's output at a row raises a choice's logit over the mean of all."""
         leaves = {place: self._leaf_of(HeadAt(*place, 0)) for place in self._calls}
         with torch.enable_grad():
             whole = self._logits(row)
@@ -751,11 +738,9 @@ class RecordedText:
         return next(leaf.value for leaf in self.recording.leaves if leaf.call == number)
 
     def logits(self, row: int) -> NDArray[np.float64]:
-        """The logits at a row, (choices,)."""
         return as_array(self._logits(row)).astype(np.float64)
 
     def layer_logits(self, row: int) -> Sequence[NDArray[np.float64]]:
-        """The logits at a row if the model ended after the embeddings, and after each layer."""
         sides = [one for one in self.asked.encoded.axes if one != "cross"]
         names = {id(module): name for name, module in self.part.named_modules()}
         own = [
@@ -793,7 +778,6 @@ class RecordedText:
         return [one.astype(np.float64) for one in found]
 
     def logit_parts(self, row: int, choice: int) -> NDArray[np.float64]:
-        """What each writer adds to a choice's logit above the mean of all choices, (writers,)."""
         with torch.enable_grad():
             whole = self._logits(row)
             return self._read(whole[choice] - whole.mean())

@@ -205,7 +205,6 @@ class NetworkExperiment:
 
     @np.errstate(all="ignore")
     def changed_maps(self, change: Intervention) -> Attention:
-        """The maps with something switched off; a head that is off still weighs its keys."""
         edit, seen = self._edit([change], None), dict[tuple[str, str], NDArray[np.floating]]()
 
         def look(one: Attended) -> Array:
@@ -221,7 +220,6 @@ class NetworkExperiment:
         return self.attention.with_maps(tuple(change.apply_to(item, self.sinks) for item in maps))
 
     def head_outputs(self) -> HeadOutputs:
-        """The output of each head, (heads, positions, head size)."""
         return {
             self.places[one.name]: as_numpy(split_heads(one.output, one.shares.shape[-3]))
             for one in self.unchanged
@@ -229,7 +227,6 @@ class NetworkExperiment:
         }
 
     def head_values(self) -> HeadOutputs:
-        """The values that each head weighs, (heads, keys, head size)."""
         found = dict[tuple[str, str], NDArray[np.floating]]()
         for one in self.unchanged:
             if one.name in self.places:
@@ -239,7 +236,6 @@ class NetworkExperiment:
         return found
 
     def write(self, change: Intervention, instead: HeadOutputs | None = None) -> str | None:
-        """The model's text with parts switched off; None: it writes nothing."""
         return None
 
     def _edit(self, changes: Sequence[Intervention], instead: HeadOutputs | None) -> Watch:

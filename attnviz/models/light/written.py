@@ -140,7 +140,6 @@ class Stack:
         return found
 
     def output_map(self, number: int) -> Numbers:
-        """An attention's output projection by head, (heads, head size, size)."""
         update = self.run.updates[number]
         assert update.attended is not None
         matrix = self.weights[f"{update.attended.name}.{update.block.maps[3]}.weight"]
@@ -261,7 +260,6 @@ class StackedText:
         raise KeyError(stream, layer)
 
     def sides(self, at: HeadAt) -> HeadSides:
-        """The queries, keys and values of a head."""
         stack, _, seen = self._call(at.stream, at.layer)
         shape = stack.shape
         query, key, value = (getattr(seen, side)[at.head] for side in SIDES)
@@ -303,7 +301,6 @@ class StackedText:
         return at.head * groups // stack.shape.heads if groups else at.head
 
     def read(self, at: HeadAt, side: Side, direction: Numbers) -> NDArray[np.float64]:
-        """The sum over positions of each writer's part of a side times a direction."""
         source, parts = self._side_parts(at.stream, at.layer, side)
         found = np.zeros(len(self.writers))
         first = self._before[id(source)]
@@ -314,7 +311,6 @@ class StackedText:
     def parts(
         self, stream: str, layer: str, side: Side, writers: Sequence[int]
     ) -> Iterator[Numbers]:
-        """Each writer's part of a side of all heads, (heads, positions, head size)."""
         stack, _, _ = self._call(stream, layer)
         source = stack.memory if side != "query" and stream == stack.cross else stack
         assert source is not None
@@ -342,7 +338,6 @@ class StackedText:
         return own
 
     def predicts(self, stream: str, row: int) -> bool:
-        """Whether the model reads logits off a row of a stream."""
         last = self.stacks[-1]
         inside = self._scores is not None and stream in (last.stream, last.cross)
         return inside and (row == 0 or not self._first)
@@ -361,7 +356,6 @@ class StackedText:
         return found
 
     def argue(self, at: HeadAt, outputs: Mapping[int, Numbers]) -> NDArray[np.float64]:
-        """What a head's outputs (head size,) at some rows add to the logits there, (choices,)."""
         stack, number, _ = self._call(at.stream, at.layer)
         matrix = stack.output_map(number)[at.head].T
         states = [stack.carry(number, row, (matrix @ one)[None])[0] for row, one in outputs.items()]
@@ -369,7 +363,6 @@ class StackedText:
         return found
 
     def slopes(self, row: int, choice: int) -> dict[tuple[str, str], NDArray[np.float64]]:
-        """By how much each head's output at a row raises a choice's logit over the mean of all."""
         stack = self.stacks[-1]
         found: dict[tuple[str, str], NDArray[np.float64]] = {}
         basis = np.eye(stack.states.shape[-1])
@@ -381,13 +374,11 @@ class StackedText:
         return found
 
     def logits(self, row: int) -> NDArray[np.float64]:
-        """The logits at a row, (choices,)."""
         state = self.stacks[-1].states[0 if self._first else row]
         found: NDArray[np.float64] = self._logits(state[None])[0]
         return found
 
     def layer_logits(self, row: int) -> Sequence[NDArray[np.float64]]:
-        """The logits at a row if the model ended after the embeddings, and after each layer."""
         last = self.stacks[-1]
         updates = last.run.updates
         ends = [n for n, one in enumerate(updates) if one.attended is None]
@@ -399,7 +390,6 @@ class StackedText:
         return [self._logits(last.normalise_last(one)[place][None])[0] for one in streams]
 
     def logit_parts(self, row: int, choice: int) -> NDArray[np.float64]:
-        """What each writer adds to a choice's logit above the mean of all choices, (writers,)."""
         last, parts = self.stacks[-1], np.zeros(len(self.writers))
         zero = self._logits(np.zeros_like(last.states[:1]))[0]
         found = last.last_parts()[:, row] @ self._unembedding[:, choice]

@@ -37,7 +37,6 @@ class StoredExperiment(NetworkExperiment):
     """A shipped model and its input, with gradients by torch."""
 
     def gradients(self) -> tuple[NDArray[np.floating], ...]:
-        """The gradients of the outputs' summed log p by each weight of each map."""
         return self.slopes(log=True)[0]
 
     def explain_first(self) -> AttentionGradients:
@@ -49,7 +48,6 @@ class StoredExperiment(NetworkExperiment):
         return AttentionGradients(attention, gradients, (output.row,), label, probability)
 
     def output_gradients(self) -> HeadOutputs:
-        """The gradients of the outputs' summed log p by each head's output."""
         import torch
 
         seen = Record()
@@ -65,7 +63,6 @@ class StoredExperiment(NetworkExperiment):
         }
 
     def slopes(self, *, log: bool) -> tuple[tuple[NDArray[np.floating], ...], float]:
-        """Gradients by each map's weights of the outputs' log p or scores, and the first's p."""
         import torch
 
         maps = self.attention.maps
@@ -95,7 +92,6 @@ class PieceExperiment(StoredExperiment):
     model: Any
 
     def spell(self, number: int) -> str:
-        """A piece as it is written, or the name of a special one."""
         return str(self.model.spell(number))
 
     def piece_of(self, word: str) -> int | None:
@@ -179,7 +175,6 @@ class PocketExperiment(PieceExperiment):
             self.outputs = self.choose_pieces(tokens, ids, wanted, side, usual)
 
     def values(self) -> ValueVectors:
-        """The value vectors of each head, for the text with its mask."""
         return stored_values(self.model, self.given, self.attention)
 
     def write(self, change: Intervention, instead: HeadOutputs | None = None) -> str | None:

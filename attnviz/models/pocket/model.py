@@ -76,7 +76,6 @@ class TranslatorSizes:
 
     @property
     def encoder(self) -> Shape:
-        """The encoder's shape."""
         return Shape(
             "encoder.{}",
             LayerPart("self_attention", MAPS, before="self_attention_norm"),
@@ -89,7 +88,6 @@ class TranslatorSizes:
 
     @property
     def decoder(self) -> Shape:
-        """The decoder's shape."""
         return replace(
             self.encoder,
             layer="decoder.{}",
@@ -153,7 +151,6 @@ class PocketModel(StoredModel):
         self.causal, self.to = causal, to
 
     def inputs(self, given: PocketInputs) -> Stacks:
-        """The pieces that the encoder reads, and those that the decoder does."""
         sides = (given.source_ids, given.target_ids) if given.target else (given.source_ids,)
         return tuple(map(self.embed, sides))
 
@@ -170,11 +167,9 @@ class PocketModel(StoredModel):
         return states, {"encoder": encoder, "cross": cross, "decoder": own, "causal": own}
 
     def scores(self, weights: Weights, states: Array) -> Array:
-        """Scores of every piece."""
         return predict_pieces(weights, states)
 
     def stacks(self, given: PocketInputs) -> list[Stack]:
-        """The encoder, and the decoder where it reads something."""
         from attnviz.models.light.written import Stack
 
         def embed(ids: list[int]) -> dict[WriterKind, Array]:
@@ -189,7 +184,6 @@ class PocketModel(StoredModel):
         return [encoder, Stack(self.weights, sizes.decoder, own, read, encoder, "cross")]
 
     def head_weights(self) -> tuple[list[HeadWeights], Provenance]:
-        """The maps of each head, without a text, and where they come from."""
         from attnviz.models.light.written import head_weights
 
         sizes, tokens = self.sizes, ("embedding", "embedding")
@@ -204,7 +198,6 @@ class PocketModel(StoredModel):
         return [*encoder, *decoder], self.provenance((), {})
 
     def spell(self, number: int) -> str:
-        """A piece as it is written, or the name of a special one."""
         return spell_piece(self.tokenizer, number)
 
     def encode_text(self, text: str, what: str = "text") -> EncodedText:

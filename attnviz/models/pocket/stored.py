@@ -72,15 +72,12 @@ class StoredModel(UnbatchedSource, Predicting, Network):
         return self.read(query)[1]
 
     def values(self, query: Query) -> ValueVectors:
-        """The values at each position, through each head's slice of the output projection."""
         return stored_values(self, *self.read(query))
 
     def head_arithmetic(self, query: Query, which: HeadPlace) -> HeadArithmetic:
-        """The numbers of one head, from its layer's input to what it adds to it."""
         return stored_head_arithmetic(self, self.read(query)[0], which)
 
     def written(self, query: Query) -> StackedText:
-        """A query with what each part of the model writes, on the processor."""
         from attnviz.models.light.written import StackedText
 
         given, attention = self.read(query)
@@ -93,7 +90,6 @@ class StoredModel(UnbatchedSource, Predicting, Network):
         return StackedText(attention, model.stacks(given), scores, model.spell, first=model.decides)
 
     def head_weights(self) -> tuple[list[HeadWeights], Provenance]:
-        """The maps of each head, without a text, and where they come from."""
         from attnviz.models.light.written import head_weights
 
         ((stream, _),) = self.streams.items()
@@ -106,7 +102,7 @@ class StoredModel(UnbatchedSource, Predicting, Network):
 
     @abstractmethod
     def spell(self, number: int) -> str:
-        """The name of a choice."""
+        pass
 
     def provenance(self, notes: tuple[str, ...], settings: dict[str, Any]) -> Provenance:
         """The origin of maps of this model, with notes for the reader."""

@@ -55,11 +55,9 @@ class EncodedText:
         return EncodedText(self.text[:end], self.ids[:RELIABLE], self.tokens[:RELIABLE])
 
     def with_end(self) -> tuple[list[int], tuple[Token, ...]]:
-        """The encoder's input: the pieces, then <eos>."""
         return [*self.ids, END], (*self.tokens, special(END, len(self.text)))
 
     def with_tag(self, language: str) -> tuple[list[int], tuple[Token, ...]]:
-        """The decoder's input: the language's tag, then the pieces."""
         return [LANGUAGE[language], *self.ids], (special(LANGUAGE[language], 0), *self.tokens)
 
     def notes(self, name: str, model: str = "pocket", reliable: int = RELIABLE) -> list[str]:
@@ -89,12 +87,10 @@ class PocketInputs:
 
     @property
     def source_ids(self) -> list[int]:
-        """The encoder's pieces."""
         return self.source.with_end()[0] if self.source else [END]
 
     @property
     def target_ids(self) -> list[int]:
-        """The decoder's pieces, the language's tag first; empty where only the encoder runs."""
         return self.target.with_tag(self.language)[0] if self.target else []
 
 

@@ -64,13 +64,11 @@ class Pocket(PocketModel):
     def attend(
         self, queries: Sequence[Query], *, batch_size: int | None = None
     ) -> Iterator[Attention | InputError]:
-        """The maps of each "self" or "cross" query in order, or why it has none."""
         if len(queries) == 1 or batch_size == 1:
             return super().attend(queries)
         return attend_batches(self, queries, batch_size, self._finish)
 
     def experiment(self, query: Query, wanted: str | None = None) -> PocketExperiment:
-        """The model with a text before it, to be run with parts of it switched off."""
         from attnviz.models.pocket.experiment import PocketExperiment
 
         return PocketExperiment(self, *self.read(query), wanted)
@@ -272,7 +270,6 @@ def lengths_of(texts: Texts) -> tuple[int, ...]:
 
 
 def map_bytes(model: PocketModel, texts: Texts) -> int:
-    """The memory of the maps of a text or a pair."""
     sizes = model.sizes
     keys, queries = (*lengths_of(texts), 0, 0)[:2]
     cells = sizes.encoder_layers * keys**2 + sizes.decoder_layers * queries * (keys + queries)

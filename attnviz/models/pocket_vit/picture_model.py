@@ -68,16 +68,13 @@ class PicturePocket(StoredModel):
         self.labels = tuple(names[str(number)] for number in range(len(names)))
 
     def inputs(self, given: NDArray[np.float32]) -> tuple[Array]:
-        """Pixels as a class token and patches, embedded."""
         pixels = self.weights.convert(given)[None]
         return (embed_patches(self.weights, self.sizes, pixels, EMBEDDINGS)[0],)
 
     def scores(self, weights: Weights, states: Array) -> Array:
-        """Scores of every class."""
         return linear_map(weights, "classifier", states)
 
     def stacks(self, given: NDArray[np.float32]) -> list[Stack]:
-        """Its one stack after it has seen a picture."""
         from attnviz.models.light.written import Stack
 
         whole, position = self.inputs(given)[0], self.weights[f"{EMBEDDINGS}.position_embeddings"]
@@ -85,11 +82,9 @@ class PicturePocket(StoredModel):
         return [Stack(self.weights, self.sizes, "self", embedded | {"position": position[0]})]
 
     def spell(self, number: int) -> str:
-        """A class."""
         return str(self.labels[number])
 
     def experiment(self, query: Query, wanted: str | None = None) -> PictureExperiment:
-        """The model with a picture before it, to be run with parts of it switched off."""
         return PictureExperiment(self, *self.read(query), wanted)
 
     def read(self, query: Query) -> tuple[NDArray[np.float32], Attention]:
@@ -150,5 +145,4 @@ class PictureExperiment(StoredExperiment):
         self.outputs = (chosen_class(config, scores, wanted),)
 
     def spell(self, number: int) -> str:
-        """A class."""
         return str(self.model.spell(number))

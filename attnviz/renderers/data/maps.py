@@ -66,11 +66,9 @@ class TsvRenderer:
         self.started = display.begun
 
     def add(self, attention: Attention, views: Views) -> str:
-        """The text's rows, under the header if they are the first."""
         return self.finish() + self._join(weight_rows(attention))
 
     def finish(self) -> str:
-        """The header, unless it has been written."""
         started, self.started = self.started, True
         return "" if started else self._join([COLUMNS])
 
@@ -91,11 +89,9 @@ class NoRenderer:
     def __init__(self, display: Display) -> None: ...
 
     def add(self, attention: Attention, views: Views) -> str | bytes:
-        """Nothing."""
         return ""
 
     def finish(self) -> str | bytes:
-        """Nothing."""
         return ""
 
 
@@ -103,7 +99,6 @@ class JsonLinesRenderer(NoRenderer):
     """One document a line for each text."""
 
     def add(self, attention: Attention, views: Views) -> bytes:
-        """The text's line."""
         return dump_line(to_document(attention))
 
 
@@ -121,11 +116,9 @@ class NpzRenderer:
         self.writer = ArchiveWriter()
 
     def add(self, attention: Attention, views: Views) -> bytes:
-        """The text's weights."""
         return self.writer.add(attention)
 
     def finish(self) -> bytes:
-        """The list of texts and the archive's end."""
         return self.writer.finish()
 
 
@@ -137,14 +130,11 @@ class ParquetRenderer:
         self.record = display.first
 
     def add(self, attention: Attention, views: Views) -> bytes:
-        """A group of rows if the text completes one."""
         self.record += 1
         return self.writer.add(attention, self.record - 1)
 
     def skip(self) -> None:
-        """Count a record that yielded no attention."""
         self.record += 1
 
     def finish(self) -> bytes:
-        """The last rows and the end of the file."""
         return self.writer.finish()

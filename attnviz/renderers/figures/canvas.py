@@ -44,7 +44,6 @@ class Canvas:
 
     @property
     def figure(self) -> Figure:
-        """The figure that is drawn on."""
         return cast("Figure", self.axes.figure)
 
     def boxes(
@@ -65,7 +64,6 @@ class Canvas:
     def strokes(
         self, ends: NDArray[np.float64], colors: Sequence[Color] | Color, width: float, **looks: Any
     ) -> None:
-        """Draw straight lines."""
         each = [colors] if isinstance(colors[0], int) else colors
         shown = [ink(color) for color in each]  # type: ignore[arg-type]
         looks = {"capstyle": "butt", **looks}

@@ -142,11 +142,9 @@ class Profiles(_Part):
 
     @property
     def height(self) -> int:
-        """Of the grid and the words under it."""
         return self.cell[1] * len(self.stream.layers) + int(line_height(SMALLEST)) + 6
 
     def draw(self, canvas: Canvas) -> None:
-        """Draw every head and the names around them."""
         rows = {(row.layer, row.head): row for row in self.stream.rows}
         places = list(np.ndindex(len(self.stream.layers), len(self.stream.heads)))
         boxes = [self._box(*place) for place in places]
@@ -212,7 +210,6 @@ class MeasurePlots(_Part):
 
     @property
     def height(self) -> int:
-        """Of all plots."""
         return -(-len(self.stream.measures) // self._columns) * self._pitch
 
     @property
@@ -220,7 +217,6 @@ class MeasurePlots(_Part):
         return self._PLOT + int(line_height(TEXT_SIZE)) + 34
 
     def draw(self, canvas: Canvas) -> None:
-        """Draw one plot after the other."""
         span = (self.width + self._SPACE) / self._columns
         for place, meaning in enumerate(self.stream.measures):
             row, column = divmod(place, self._columns)
@@ -309,12 +305,10 @@ class ClassBars(_Part):
 
     @property
     def height(self) -> int:
-        """Of the heading, the legend and the bars."""
         words = line_height(TEXT_SIZE) + 2 * line_height(NOTE_SIZE) + 12
         return int(words + (self._bar + 4) * (len(self.stream.layers) + 1) + 8)
 
     def draw(self, canvas: Canvas) -> None:
-        """Draw the heading, the legend and the bars."""
         line = line_height(NOTE_SIZE)
         y = self.top + points(0.6 * TEXT_SIZE)
         canvas.text(self.left, y, "attention by class of key", TEXT_SIZE, INK)
@@ -374,11 +368,9 @@ class RoleLegend(_Part):
 
     @property
     def height(self) -> int:
-        """Of the heading and the entries."""
         return int(line_height(TEXT_SIZE) * (1 + len(self.entries)) + 12)
 
     def draw(self, canvas: Canvas) -> None:
-        """Draw a line for each role."""
         y = self.top + points(0.6 * TEXT_SIZE)
         canvas.text(self.left, y, "heads by role", TEXT_SIZE, INK)
         line = line_height(TEXT_SIZE)

@@ -131,7 +131,6 @@ class Frame:
 
 
 def points(size: float) -> float:
-    """Pixels of a length in points, which grows with --font-size as all texts do."""
     return size * font_share() * DPI / 72
 
 

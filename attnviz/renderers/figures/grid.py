@@ -60,12 +60,10 @@ class GridSide:
 
     @property
     def pixels(self) -> int:
-        """The length of the side."""
         return self.tiles * (self.tile + self.gap) - self.gap
 
     @property
     def middles(self) -> NDArray[np.float64]:
-        """The middle of each tile."""
         starts = np.arange(self.tiles, dtype=np.float64) * (self.tile + self.gap)
         return starts + self.tile / 2 - 0.5
 

@@ -72,12 +72,10 @@ class TokenAxis:
 
     @property
     def pixels(self) -> int:
-        """The length of the side."""
         return -(-len(self.tokens) // self.block) * self.cell
 
     @property
     def spacing(self) -> float:
-        """Pixels from one token to the next."""
         return self.cell / self.block
 
     @property
@@ -86,7 +84,6 @@ class TokenAxis:
         return 8 if self.step == 1 else 16
 
     def widest(self, face: Typeface) -> float:
-        """Pixels of the longest label."""
         return max(
             face.width(self.texts[i], self.size, bold=self.tokens[i].label is not None)
             for i in self.shown

@@ -83,7 +83,6 @@ def ablation_tsv(report: AblationReport) -> str:
 
 
 def ablation_json(report: AblationReport) -> str:
-    """One document with every effect, every output before and after, and what was written."""
     return dump_json(_document(report)) + "\n"
 
 

@@ -47,7 +47,6 @@ def comparison_table(found: Comparison, captions: tuple[str, str], top: int, sho
 
 
 def comparison_tsv(found: Comparison) -> str:
-    """A line for each head, in the order of the map."""
     lines = [("layer_a", "head_a", "layer_b", "head_b", "divergence_nats")]
     for (a, b), value in zip(found.heads, found.divergences.ravel().tolist(), strict=True):
         lines.append((*a, *b, all_digits(value)))

@@ -35,11 +35,9 @@ class TextRenderer:
         return console_text(console)
 
     def parts(self, attention: Attention, views: Views) -> Iterable[Iterable[RenderableType]]:
-        """The lines of each part of one text."""
         raise NotImplementedError
 
     def finish(self) -> str:
-        """Nothing more."""
         return ""
 
 

@@ -99,5 +99,4 @@ def contrast_tsv(report: ContrastReport) -> str:
 
 
 def contrast_json(report: ContrastReport) -> str:
-    """One document with every share."""
     return report_json("contrast", **asdict(report))

@@ -156,7 +156,6 @@ def _no_set(report: AnswerReport) -> str:
 
 
 def answer_table(report: AnswerReport, show: Display, *, verbose: bool = False) -> str:
-    """A line for each claim."""
     parts: list[Any] = wrap_text(printable(report.caption), show.width, "bold")
     parts.append(Text())
     for label, words, _ in sentences_of(report, verbose=verbose):
@@ -189,7 +188,6 @@ def _claim_document(claim: HeadClaim) -> dict[str, Any]:
 
 
 def answer_json(report: AnswerReport) -> str:
-    """One document with every claim."""
     return report_json("answer", **answer_document(report))
 
 

@@ -216,7 +216,6 @@ def similarity_table(report: SimilarityReport, display: Display) -> str:
 
 
 def similarity_tsv(report: SimilarityReport) -> str:
-    """A line for each pair of heads."""
     lines = [("stream", "layer", "head", "other_layer", "other_head", "divergence")]
     for place, (layer, head) in enumerate(report.heads):
         for other in range(place + 1, len(report.heads)):

@@ -134,7 +134,6 @@ class TerminalHeatmap(TextRenderer):
     """The views of a text as heat maps."""
 
     def parts(self, attention: Attention, views: Views) -> Iterator[list[Text]]:
-        """Each view of the text."""
         return (view_picture(view, self.display) for view in views() if not view.second)
 
 
@@ -227,7 +226,6 @@ class TerminalGrid(TextRenderer):
     """All heads of a text's main map."""
 
     def parts(self, attention: Attention, views: Views) -> Iterator[list[Text]]:
-        """The thumbnails under a line that says what was run."""
         run = wrap_text(printable(views()[0].run), self.display.width, "bold", between=" · ")
         yield [*run, *head_thumbnails(attention.main, self.display)]
 

@@ -74,6 +74,5 @@ def sources_tsv(report: SourcesReport) -> str:
 
 
 def sources_json(report: SourcesReport) -> str:
-    """One document with every part."""
     named = [report.sources_of(number) for number in range(len(report.sentences))]
     return report_json("sources", **asdict(report), sources=named)

@@ -243,7 +243,6 @@ class TableRenderer(TextRenderer):
     """Tables as text, with colour where the display has it."""
 
     def parts(self, attention: Attention, views: Views) -> Iterator[list[RenderableType]]:
-        """Each view of the text."""
         for view in views():
             yield _view_lines(view, self.display)
         for name, title in LINK_LISTS.items():

@@ -137,7 +137,6 @@ def why_tsv(report: LinkReport) -> str:
 
 
 def why_document(report: LinkReport) -> dict[str, Any]:
-    """The report as a JSON object."""
     found = {name: value for name, value in asdict(report).items() if name != "logits"}
     found["pairs"] = [
         dict(zip(("query", "key", "value"), one, strict=True)) for one in report.pairs
@@ -178,7 +177,6 @@ def _as_printable(value: Any) -> Any:
 
 
 def why_json(report: LinkReport, name: str = "") -> str:
-    """One document with every part."""
     return report_json("why", **({"id": name} if name else {}), **why_document(report))
 
 
@@ -240,7 +238,6 @@ def layers_tsv(report: LayersReport) -> str:
 
 
 def layers_json(report: LayersReport) -> str:
-    """One document with every layer."""
     return report_json("layers", unit="logits above the mean of all choices", **asdict(report))
 
 
@@ -299,7 +296,6 @@ def wiring_table(report: WiringReport, top: int, show: Display) -> str:
 
 
 def wiring_tsv(report: WiringReport) -> str:
-    """A line for each pair of heads and side."""
     names = "stream layer head side writer_stream writer_layer writer_head moved low high"
     lines: list[tuple[str, ...]] = [tuple(names.split())]
     for one in report.wires:

@@ -164,7 +164,6 @@ class Worker:
         return self.pipe.recv_bytes()
 
     def stop(self) -> str:
-        """Stop the process; return how it ended."""
         self.process.kill()
         self.process.join()
         self.pipe.close()

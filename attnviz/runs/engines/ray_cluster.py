@@ -137,7 +137,6 @@ def start_or_join(workers: int | None, address: str | None) -> None:
 
 
 def check_reachable(address: str) -> None:
-    """Refuse an address HOST:PORT that does not answer within `TIMEOUT`."""
     host, colon, port = address.removeprefix("ray://").rpartition(":")
     if not colon or not port.isdecimal():
         return

@@ -97,7 +97,6 @@ class Context:
         return self.render([*turns, ("user", self.question)])
 
     def query(self, answer: str | None, off: Sequence[int] = ()) -> Query:
-        """What the model is asked; without an answer, to write one."""
         if self.pair:
             return Query(self.prompt(off), answer, "cross")
         return Query(self.prompt(off) + (answer or ""), rendered=self.render is not None)
@@ -167,7 +166,6 @@ def _read_messages(path: Path, text: str) -> Iterator[tuple[str, str]]:
 
 
 def report_sources(asked: SourcesRequest, options: Options, report: RunReport) -> SourcesReport:
-    """Report how far the answer depends on each part."""
     (parts, roles), origin = read_parts(asked), options.origin
     if asked.group == "messages" and not origin.chat:
         raise UsageError("--group messages reads a conversation: add --chat")
@@ -194,7 +192,6 @@ def report_sources(asked: SourcesRequest, options: Options, report: RunReport) -
 
 
 def check_support(found: SourcesReport, least: float | None) -> None:
-    """Fail where no part has such an effect on a sentence, and name the sentence."""
     pairs = zip(found.sentences, found.support, strict=True)
     weak = [text for text, most in pairs if least is not None and not most >= least]
     if weak:

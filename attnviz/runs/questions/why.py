@@ -163,7 +163,6 @@ def query_of(text: Text) -> Query:
 
 
 def find_head(attention: Attention, name: str | None) -> tuple[HeadAt, list[str]]:
-    """The head of this name, or the one to see first, and a note that says so."""
     if name is None:
         item = attention.main
         focus = first_focus(attention, item)
@@ -186,7 +185,6 @@ def find_head(attention: Attention, name: str | None) -> tuple[HeadAt, list[str]
 def find_link(
     attention: Attention, at: HeadAt, name: str | None
 ) -> tuple[tuple[int, int], list[str]]:
-    """The link of this name, or the strongest of the last row between words, and notes on it."""
     item = attention.map_of(at.stream)
     weights = item.weights[item.layers.index(at.layer), at.head]
     if name is not None:

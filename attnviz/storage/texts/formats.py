@@ -270,7 +270,6 @@ def _by_name(
 
 
 def count(number: int, what: str) -> str:
-    """The number with its noun."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 

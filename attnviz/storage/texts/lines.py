@@ -188,16 +188,13 @@ class Line:
 
     @property
     def where(self) -> str:
-        """How a message names it."""
         return f"line {self.line} of {self.name}"
 
     @property
     def blank(self) -> bool:
-        """Whether there is nothing but spaces."""
         return not self.raw or self.raw.isspace()
 
     def text(self, identity: object, text: str, **more: Any) -> Text:
-        """The text of this line."""
         return Text(str(identity), text, where=self.where, line=self.line, raw=self.raw, **more)
 
 

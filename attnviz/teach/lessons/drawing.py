@@ -69,7 +69,6 @@ def titled_figure(
 
 @own_settings()
 def draw_lesson(lesson: Lesson) -> Figure:
-    """Draw the picture of a lesson."""
     heats = [panel for panel in lesson.panels if isinstance(panel, Heat)]
     labels = [label for panel in heats for label in (*panel.rows, *panel.columns)]
     face = typeface([lesson.title, *labels, *(panel.heading for panel in lesson.panels)])

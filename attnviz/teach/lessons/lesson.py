@@ -80,7 +80,6 @@ class Lesson:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The names of the columns."""
         return tuple(self.cells)
 
     @property
@@ -148,7 +147,6 @@ class Lesson:
 
 
 def column_heading(name: str) -> str:
-    """A column's name in words: "cache_bytes" is "cache"."""
     return name.removesuffix("_seconds").removesuffix("_bytes").replace("_", " ")
 
 

@@ -80,7 +80,6 @@ class Steps:
         return iter(self.matrices)
 
     def matrix(self, name: str) -> Matrix:
-        """The matrix of that name, with its formula."""
         return {matrix.name: matrix for matrix in self}[name]
 
     def arrays(self) -> dict[str, NDArray[Any]]:

@@ -116,7 +116,6 @@ class CalculationInputs:
 
     @property
     def inputs(self) -> dict[str, Floats]:
-        """The input, or both inputs, by name."""
         if self.key_value_input is None:
             return {"inputs": self.query_input}
         return {"query_input": self.query_input, "key_value_input": self.key_value_input}
@@ -176,7 +175,6 @@ class CalculationInputs:
 
     @classmethod
     def examples(cls, path: Path, data: bytes | None = None) -> dict[str, Self]:
-        """The named examples of a JSON file; empty if the file itself is one example."""
         found = {}
         for name, (about, matrices) in read_examples(path, data).items():
             with _name_file(f"{path}' · '{name}"):

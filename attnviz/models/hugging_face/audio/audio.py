@@ -147,7 +147,6 @@ class AudioModel(LoadedModel, UnbatchedSource):
 
     @property
     def rate(self) -> int:
-        """Samples a second that the model takes."""
         return int(self.extractor.sampling_rate)
 
     def cut(self, given: Recording) -> NDArray[np.float32]:
@@ -184,7 +183,6 @@ class AudioModel(LoadedModel, UnbatchedSource):
         return self.model.get_encoder() if self.writes else self.model
 
     def step(self, features: dict[str, Any], frames: int) -> float:
-        """Seconds from one of the encoder's frames to the next."""
         config = self.model.config
         if strides := getattr(config, "conv_stride", None):
             return float(prod(strides)) / self.rate

@@ -326,7 +326,6 @@ def _exact_links(
 def projections_of(
     maps: Sequence[AttentionMap], captured: Sequence[Captured]
 ) -> dict[str, Projections]:
-    """The queries and keys that were kept, by stream."""
     return {
         item.stream: found.projections
         for item, found in zip(maps, captured, strict=True)

@@ -100,7 +100,6 @@ class ImpliedMatrices:
 
     @property
     def note(self) -> str:
-        """What a reader must know of these matrices."""
         note = (
             f"stream '{IMPLIED}' is no attention but the matrix M of output = M · input + skip, "
             "from what enters a layer's scan to what leaves it, before gate and projection: "

@@ -39,11 +39,9 @@ class Call:
     weights: Any = None  # (batch, heads, queries, keys), if the kernel returns them
 
     def mix(self, value: Any) -> Any:
-        """The kernel's output for other values of the same shape."""
         return self.kernel(self.module, self.query, self.key, value, self.mask, **self.options)[0]
 
     def without_gradients(self) -> Call:
-        """The same call without gradients."""
         taken = ("query", "key", "value", "output", "weights")
         own = {name: getattr(self, name) for name in taken}
         return replace(self, **{n: one.detach() for n, one in own.items() if one is not None})

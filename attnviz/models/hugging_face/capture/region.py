@@ -33,7 +33,6 @@ class Region:
 
     @property
     def is_default(self) -> bool:
-        """Whether neither a part nor a size was asked for."""
         return self.max_size is None and self.rows is None and self.window is None
 
 
@@ -49,7 +48,6 @@ class PooledGrid:
 
     @property
     def cells(self) -> int:
-        """The number of weights of each head."""
         return self.queries.blocks * self.keys.blocks
 
     @property
@@ -167,7 +165,6 @@ class TokenBlocks:
 
     @property
     def blocks(self) -> int:
-        """The number of blocks."""
         return -(-(self.stop - self.start) // self.length)
 
     @property

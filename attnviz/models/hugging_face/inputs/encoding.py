@@ -57,14 +57,12 @@ class EncodedQuery:
 
     @property
     def sides(self) -> dict[str, tuple[int, int]]:
-        """How many queries and keys each stream has."""
         return {
             stream: (len(self.tokens[queries]), len(self.tokens[keys]))
             for stream, (queries, keys) in self.axes.items()
         }
 
     def ids(self, text: str) -> Sequence[int]:
-        """The token ids of one of its texts."""
         ids: Sequence[int] = self.inputs["decoder_input_ids" if text == "target" else "input_ids"]
         return ids
 

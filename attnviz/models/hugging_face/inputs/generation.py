@@ -192,8 +192,6 @@ def room_after(before: list[int], limit: int | None) -> int:
 
 
 def new_text(tokenizer: Any, before: list[int], new: list[int]) -> str:
-    """The text of new tokens, with a space before it if there is one."""
-
     def decode(ids: list[int]) -> str:
         with tokenizer_errors(tokenizer):
             return str(

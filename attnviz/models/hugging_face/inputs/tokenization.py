@@ -93,7 +93,6 @@ class TokenizedText:
 
     @property
     def ids(self) -> list[int]:
-        """The tokens' ids."""
         return self.inputs["input_ids"]
 
 

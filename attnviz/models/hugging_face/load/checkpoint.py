@@ -136,7 +136,6 @@ def _numbers_in(config: Any, name: str = "") -> Iterator[tuple[str, int]]:
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """The configuration in a model's folder."""
     path = folder / "config.json"
     if not path.is_file():
         raise ModelError(
@@ -146,7 +145,6 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def read_config_file(path: Path) -> dict[str, Any]:
-    """The configuration in a file."""
     config = read_json(path)
     if not isinstance(config, dict) or not isinstance(config.get("model_type"), str):
         raise ModelError(f"'{path}' names no 'model_type', so its architecture is unknown")
@@ -175,7 +173,6 @@ def list_contents(folder: Path) -> str:
 
 
 def read_json(path: Path) -> Any:
-    """A small JSON file of a model."""
     deep = f"'{path}' is nested deeper than {DEEPEST_JSON} levels: it is no model's"
     try:
         if (size := path.stat().st_size) > LONGEST_JSON:
@@ -258,7 +255,6 @@ def _steps_of(step: Any) -> Iterator[dict[str, Any]]:
 
 
 def shard_files(index: Path) -> list[Path]:
-    """The files that an index names, which must lie in its folder."""
     found = read_json(index)
     weight_map = found.get("weight_map") if isinstance(found, dict) else None
     named = weight_map.values() if isinstance(weight_map, dict) else []

@@ -227,7 +227,6 @@ def _check_known(config: Mapping[str, Any], name: str) -> None:
 
 
 def load_tokenizer(folder: Path, name: str, *, allow_code: bool) -> Any:
-    """The model's tokenizer; if files are missing, transformers makes one without words."""
     from transformers import AutoTokenizer
 
     check_growth(folder)

@@ -62,13 +62,11 @@ class PicturesRead:
         )
 
     def picture_name(self, number: int) -> str:
-        """A picture's name."""
         if self.video:
             return f"frame {number}"
         return "picture" if len(self.pictures) == 1 else f"picture {number}"
 
     def whole_box(self, number: int) -> Box:
-        """All of a picture."""
         width, height = self.pictures[number].size
         return 0.0, 0.0, float(width), float(height)
 

@@ -75,12 +75,10 @@ class PictureTextModel(UnbatchedSource):
 
     @property
     def layout(self) -> PatchLayout:
-        """The layout of its image tokens in a picture."""
         return LAYOUTS[BY_FAMILY[family_of_pictures(self.model.config)]]
 
     @property
     def tokenizer(self) -> Any:
-        """The tokenizer of the text."""
         return self.processor.tokenizer
 
     def _attend_one(self, query: Query) -> Attention:

@@ -109,7 +109,6 @@ SIDE = "picture"
 
 
 def pair(size: Any) -> tuple[int, int]:
-    """One size as height and width."""
     return (size, size) if isinstance(size, int) else tuple(size)
 
 

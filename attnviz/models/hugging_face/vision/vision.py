@@ -99,14 +99,12 @@ class VisionModel(UnbatchedSource, Predicting):
         )
 
     def values(self, query: Query) -> ValueVectors:
-        """The value vectors of each head at each patch."""
         with quiet():
             encoded = self._encode(self._picture(query))
             eager = EagerInputs(eager_copy(self.tower), encoded.inputs, encoded, SIDE)
             return value_vectors(eager)
 
     def written(self, query: Query) -> WrittenText:
-        """A picture with what each part of the model writes."""
         from attnviz.models.hugging_face.written import RecordedText
 
         with quiet():
@@ -143,7 +141,6 @@ class VisionModel(UnbatchedSource, Predicting):
 
     @property
     def config(self) -> Any:
-        """The configuration of that part."""
         return getattr(self.model.config, "vision_config", None) or self.model.config
 
     def _inputs(self, picture: Picture) -> tuple[dict[str, Any], tuple[int, int]]:
@@ -169,7 +166,6 @@ class VisionModel(UnbatchedSource, Predicting):
 
     @property
     def patch_size(self) -> tuple[int, int]:
-        """Height and width of a patch in pixels."""
         size = getattr(self.config, "patch_size", None)
         if size is None or (not isinstance(size, int) and len(size) != 2):
             raise AttentionError(
@@ -251,7 +247,6 @@ class Windows:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Rows, columns and heads; layers of one shape make one map."""
         return self.rows, self.columns, self.weights.shape[1]
 
     def row(self, patch: int) -> NDArray[np.float32]:
