@@ -7,14 +7,8 @@ from matplotlib.figure import Figure
 
 from attnviz.core.answers import ContrastReport
 from attnviz.renderers.colors import INK, color_of, ink_on
+from attnviz.renderers.figures import figure as sheet
 from attnviz.renderers.figures.canvas import EDGE, page_with_room
-from attnviz.renderers.figures.figure import (
-    SMALLEST,
-    TEXT_SIZE,
-    line_height,
-    own_settings,
-    page_width,
-)
 from attnviz.renderers.printable import shorten, two_digits
 
 READING = (
@@ -24,7 +18,7 @@ READING = (
 _CELL, _LONGEST, _LIMITS = (74, 40), 20, (-1.0, 1.0)
 
 
-@own_settings()
+@sheet.own_settings()
 def contrast_picture(report: ContrastReport) -> Figure:
     """A row for each position and a column for each layer of each stream."""
     columns = [*dict.fromkeys((one.stream, one.layer) for one in report.layers)]
@@ -34,7 +28,7 @@ def contrast_picture(report: ContrastReport) -> Figure:
         for stream in streams
     }
     names = [shorten(name, _LONGEST) for own in tokens.values() for name in own.values()]
-    line, (wide, high) = line_height(TEXT_SIZE), _CELL
+    line, (wide, high) = sheet.line_height(sheet.TEXT_SIZE), _CELL
     several = len(streams) > 1
     named = (
         (f"{one.stream} " if several else "") + f"{one.layer}.{one.head} {two_digits(one.share)}"
@@ -44,21 +38,21 @@ def contrast_picture(report: ContrastReport) -> Figure:
     layers = {stream: [layer for own, layer in columns if own == stream] for stream in streams}
     most = max(len(own) for own in layers.values())
     down = sum(2.4 * line + high * len(own) for own in tokens.values())
-    room = page_width(int(max(240 + wide * most, 760)), EDGE), down + EDGE
+    room = sheet.page_width(int(max(240 + wide * most, 760)), EDGE), down + EDGE
     caption = f"from “{report.answers[1]}” to “{report.answers[0]}” · {report.provenance.title}"
     canvas, top = page_with_room(caption, heads, names, [READING], room)
     titles = [f"{stream} layer" for stream in streams]
-    left = EDGE + max(canvas.face.width(name, TEXT_SIZE) for name in [*names, *titles]) + 34
+    left = EDGE + max(canvas.face.width(name, sheet.TEXT_SIZE) for name in [*names, *titles]) + 34
     for stream in streams:
-        canvas.text(EDGE, top + 0.6 * line, f"{stream} layer", TEXT_SIZE, INK)
+        canvas.text(EDGE, top + 0.6 * line, f"{stream} layer", sheet.TEXT_SIZE, INK)
         for number, layer in enumerate(layers[stream]):
             x = left + (number + 0.5) * wide
-            canvas.text(x, top + 0.6 * line, layer, TEXT_SIZE, INK, align="center")
+            canvas.text(x, top + 0.6 * line, layer, sheet.TEXT_SIZE, INK, align="center")
         upper = top + 1.3 * line
         for row, (position, token) in enumerate(tokens[stream].items()):
             y = upper + row * high
             name = shorten(token, _LONGEST)
-            canvas.text(left - 12, y + high / 2, name, TEXT_SIZE, INK, align="right")
+            canvas.text(left - 12, y + high / 2, name, sheet.TEXT_SIZE, INK, align="right")
             for one in report.layers:
                 if (one.stream, one.position) == (stream, position):
                     x = left + layers[stream].index(one.layer) * wide
@@ -66,6 +60,6 @@ def contrast_picture(report: ContrastReport) -> Figure:
                     canvas.boxes([(x, y, wide - 2, high - 2)], color, f"{token} {one.layer}")
                     text = two_digits(one.share).replace("-", "−")
                     middle = x + wide / 2, y + high / 2
-                    canvas.text(*middle, text, SMALLEST, ink_on(color), align="center")
+                    canvas.text(*middle, text, sheet.SMALLEST, ink_on(color), align="center")
         top = upper + high * len(tokens[stream]) + 0.9 * line
     return canvas.figure

@@ -12,15 +12,8 @@ from matplotlib.path import Path
 
 from attnviz.core.writers import LinkReport
 from attnviz.renderers.colors import FAINT, INK, Color, color_of
+from attnviz.renderers.figures import figure as sheet
 from attnviz.renderers.figures.canvas import EDGE, Canvas, page_with_room
-from attnviz.renderers.figures.figure import (
-    NOTE_SIZE,
-    TEXT_SIZE,
-    ink,
-    own_settings,
-    page_width,
-    points,
-)
 from attnviz.renderers.printable import nats, printable, shorten, signed, two_digits
 
 READING = "blue raises the score, or the token's logit; orange lowers it; widths are proportional"
@@ -33,13 +26,13 @@ _WIDEST = 24.0  # of a ribbon, pixels
 _COLORS = color_of(-0.5, (-1.0, 1.0)), color_of(0.6, (-1.0, 1.0))
 
 
-@own_settings()
+@sheet.own_settings()
 def why_picture(report: LinkReport) -> Figure:
     """The largest writers of the query and of the key, the link, and the tokens it argues for.
 
     A narrow page has no room for the link between: bars stand below one another there.
     """
-    width, row = page_width(_WIDTH, EDGE), points(1.75 * TEXT_SIZE)
+    width, row = sheet.page_width(_WIDTH, EDGE), sheet.points(1.75 * sheet.TEXT_SIZE)
     sides: list[Group] = [
         (
             f"{side} {end}".strip(),
@@ -79,22 +72,22 @@ def why_picture(report: LinkReport) -> Figure:
         _bars(canvas, groups, (right + 30, top), row)
     else:
         text = "no logits: nothing is predicted here"
-        canvas.text(right + 30, top + height / 2, text, NOTE_SIZE, FAINT)
+        canvas.text(right + 30, top + height / 2, text, sheet.NOTE_SIZE, FAINT)
     return canvas.figure
 
 
 def _names(canvas: Canvas, sides: Sequence[Group], top: float, row: float) -> float:
     """Write writers and their numbers; answers where ribbons begin."""
     names = [[shorten(printable(name), 38) for name, _ in own] for _, own in sides]
-    named = max(canvas.face.width(name, TEXT_SIZE) for own in names for name in own)
-    number = canvas.face.width("+00.00", NOTE_SIZE)
+    named = max(canvas.face.width(name, sheet.TEXT_SIZE) for own in names for name in own)
+    number = canvas.face.width("+00.00", sheet.NOTE_SIZE)
     start = EDGE + named + number + 34
     for (title, own), shown in zip(sides, names, strict=True):
-        canvas.text(EDGE, top + 0.5 * row, printable(title), TEXT_SIZE, INK, bold=True)
+        canvas.text(EDGE, top + 0.5 * row, printable(title), sheet.TEXT_SIZE, INK, bold=True)
         top += 1.8 * row
         for (_, value), name in zip(own, shown, strict=True):
-            canvas.text(start - 12, top, signed(value), NOTE_SIZE, INK, align="right")
-            canvas.text(start - number - 30, top, name, TEXT_SIZE, INK, align="right")
+            canvas.text(start - 12, top, signed(value), sheet.NOTE_SIZE, INK, align="right")
+            canvas.text(start - number - 30, top, name, sheet.TEXT_SIZE, INK, align="right")
             top += row
         top += 0.4 * row
     return start
@@ -128,7 +121,7 @@ def _ribbon(
         [Path.MOVETO, Path.CURVE4, Path.CURVE4, Path.CURVE4],
     )
     looks = {"linewidth": wide * 0.72, "capstyle": "butt", "alpha": 0.55}
-    canvas.axes.add_patch(PathPatch(path, facecolor="none", edgecolor=ink(color), **looks))
+    canvas.axes.add_patch(PathPatch(path, facecolor="none", edgecolor=sheet.ink(color), **looks))
 
 
 def _link(
@@ -142,16 +135,18 @@ def _link(
     for (x, y), name in zip(nodes, report.ends, strict=True):
         side = -1 if y < middle else 1
         shown = shorten(printable(name), 22) if name else ("queries" if side < 0 else "keys")
-        canvas.text(x + 10, y + side * points(TEXT_SIZE), shown, TEXT_SIZE, INK, bold=True)
-    size = points(TEXT_SIZE)
+        canvas.text(
+            x + 10, y + side * sheet.points(sheet.TEXT_SIZE), shown, sheet.TEXT_SIZE, INK, bold=True
+        )
+    size = sheet.points(sheet.TEXT_SIZE)
     head = f"{report.head.layer}.{report.head.head}"
     weight = f"weight {two_digits(report.weight)}" if report.link else ""
     tip = right - 12
     arrow = [[(tip, middle), (tip - 12, middle + side * 8)] for side in (-1, 1)]
     canvas.strokes(np.array([[(across, middle), (tip, middle)], *arrow]), INK, 1.4)
     canvas.boxes([(across - 4, middle - 4, 8, 8)], INK, "link")
-    canvas.text(across + 14, middle - size, f"head {head}", TEXT_SIZE, INK, bold=True)
-    canvas.text(across + 14, middle + size, weight, TEXT_SIZE, FAINT)
+    canvas.text(across + 14, middle - size, f"head {head}", sheet.TEXT_SIZE, INK, bold=True)
+    canvas.text(across + 14, middle + size, weight, sheet.TEXT_SIZE, FAINT)
 
 
 def _bars(
@@ -161,18 +156,18 @@ def _bars(
     left, top = corner
     face, most = canvas.face, 18 if left > EDGE else 30
     names = [[shorten(printable(name), most) for name, _ in own] for _, own in groups]
-    room = max((face.width(name, TEXT_SIZE) for own in names for name in own), default=0) + 16
+    room = max((face.width(name, sheet.TEXT_SIZE) for own in names for name in own), default=0) + 16
     width = canvas.axes.get_xlim()[1] - EDGE - left - 90 - room
     largest = max((abs(value) for _, own in groups for _, value in own), default=1.0) or 1.0
     for (title, own), shown in zip(groups, names, strict=True):
-        canvas.text(left, top + 0.5 * row, printable(title), TEXT_SIZE, INK, bold=True)
+        canvas.text(left, top + 0.5 * row, printable(title), sheet.TEXT_SIZE, INK, bold=True)
         top += 1.8 * row
         for (name, value), short in zip(own, shown, strict=True):
-            canvas.text(left, top, short, TEXT_SIZE, INK)
+            canvas.text(left, top, short, sheet.TEXT_SIZE, INK)
             wide = width * abs(value) / largest
             box = (left + room, top - row * 0.3, wide, row * 0.6)
             canvas.boxes([box], _COLORS[value > 0], name)
-            canvas.text(left + room + wide + 10, top, signed(value), NOTE_SIZE, FAINT)
+            canvas.text(left + room + wide + 10, top, signed(value), sheet.NOTE_SIZE, FAINT)
             top += row
         top += 0.4 * row
     return top

@@ -12,17 +12,8 @@ from matplotlib.path import Path
 from attnviz.core.effects import HeadAt
 from attnviz.core.writers import Side, WiringReport
 from attnviz.renderers.colors import FAINT, INK, NO_ROLE, ROLE_COLORS, Color
+from attnviz.renderers.figures import figure as sheet
 from attnviz.renderers.figures.canvas import EDGE, Canvas, page_with_room
-from attnviz.renderers.figures.figure import (
-    NOTE_SIZE,
-    SMALLEST,
-    TEXT_SIZE,
-    ink,
-    line_height,
-    own_settings,
-    page_width,
-    points,
-)
 from attnviz.renderers.printable import printable
 
 MOST = 8, 14
@@ -35,17 +26,19 @@ READING = "a line: the head at its right end reads what the one at its left end 
 _WIDTH, _WIDEST = 1500, 12.0
 
 
-@own_settings()
+@sheet.own_settings()
 def wiring_picture(report: WiringReport) -> Figure:
     """Layers from left to right, in each its heads; the strongest lines, three colours."""
-    width, line = page_width(_WIDTH, EDGE), line_height(TEXT_SIZE)
+    width, line = sheet.page_width(_WIDTH, EDGE), sheet.line_height(sheet.TEXT_SIZE)
     most = MOST[len(report.heads) > 24]
     # Of each side: what a value loses is no share of attention, so that they have two scales.
     every = [[one for one in report.wires if one.side == side][:most] for side in COLORS]
     wires = sorted((w for own in every for w in own if w.moved >= LEAST), key=lambda w: -w.moved)
     columns = _columns(report)
     tallest = max(len(heads) for _, heads in columns)
-    step = min(max(2.6 * points(TEXT_SIZE), 720 / tallest), 4.4 * points(TEXT_SIZE))
+    step = min(
+        max(2.6 * sheet.points(sheet.TEXT_SIZE), 720 / tallest), 4.4 * sheet.points(sheet.TEXT_SIZE)
+    )
     notes = [
         f"{len(wires)} of {len(report.wires):,} pairs, the strongest of each side; width: "
         "the share of attention that moves without it, or of the output's size that a value loses"
@@ -62,7 +55,7 @@ def wiring_picture(report: WiringReport) -> Figure:
     places: dict[HeadAt, tuple[float, float]] = {}
     for number, (title, heads) in enumerate(columns):
         x = EDGE + (number + 0.42) * apart
-        canvas.text(x, top - 1.0 * line, title, NOTE_SIZE, FAINT, align="center")
+        canvas.text(x, top - 1.0 * line, title, sheet.NOTE_SIZE, FAINT, align="center")
         first = top + (tallest - len(heads)) * step / 2
         for row, at in enumerate(heads):
             places[at] = x, first + (row + 0.5) * step
@@ -100,7 +93,7 @@ def _line(
         [Path.MOVETO, Path.CURVE4, Path.CURVE4, Path.CURVE4],
     )
     looks = {"linewidth": max(_WIDEST * moved, 0.5), "capstyle": "round", "alpha": 0.62}
-    canvas.axes.add_patch(PathPatch(path, facecolor="none", edgecolor=ink(color), **looks))
+    canvas.axes.add_patch(PathPatch(path, facecolor="none", edgecolor=sheet.ink(color), **looks))
 
 
 def _dots(
@@ -116,23 +109,25 @@ def _dots(
         color = ROLE_COLORS.get(role.name, NO_ROLE) if role else NO_ROLE
         size = 64 if at in wired else 16
         rim = {"linewidths": 0.8, "edgecolors": "white"}
-        canvas.axes.scatter([x], [y], s=size, color=ink(color), zorder=3, **rim)  # type: ignore[arg-type]
+        canvas.axes.scatter([x], [y], s=size, color=sheet.ink(color), zorder=3, **rim)  # type: ignore[arg-type]
         if at not in wired:
             continue
         name = f"{at.layer}.{at.head}"
         label = f"{name} {printable(role.label)}" if role else name
-        label = label if canvas.face.width(label, SMALLEST) < 0.9 * apart else name
-        canvas.text(x, y - points(TEXT_SIZE) * 0.85, label, SMALLEST, INK, align="center")
+        label = label if canvas.face.width(label, sheet.SMALLEST) < 0.9 * apart else name
+        canvas.text(
+            x, y - sheet.points(sheet.TEXT_SIZE) * 0.85, label, sheet.SMALLEST, INK, align="center"
+        )
 
 
 def _legend(canvas: Canvas, left: float, y: float, roles: Mapping[str, str]) -> None:
     """The colours of lines, then those of roles, by label."""
     for side, color in COLORS.items():
         canvas.strokes(np.array([[(left, y), (left + 36, y)]]), color, 4.0)
-        left += 46 + canvas.text(left + 46, y, f"into its {side}", NOTE_SIZE, INK) + 26
+        left += 46 + canvas.text(left + 46, y, f"into its {side}", sheet.NOTE_SIZE, INK) + 26
     for label, name in roles.items():
-        wide = canvas.face.width(label, NOTE_SIZE)
+        wide = canvas.face.width(label, sheet.NOTE_SIZE)
         if left + wide + 60 > canvas.axes.get_xlim()[1] - EDGE:
             break
-        canvas.axes.scatter([left + 8], [y], s=48, color=ink(ROLE_COLORS.get(name, NO_ROLE)))
-        left += 22 + canvas.text(left + 22, y, label, NOTE_SIZE, INK) + 20
+        canvas.axes.scatter([left + 8], [y], s=48, color=sheet.ink(ROLE_COLORS.get(name, NO_ROLE)))
+        left += 22 + canvas.text(left + 22, y, label, sheet.NOTE_SIZE, INK) + 20
