@@ -11,9 +11,10 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnviz.analyses.effects.ablation import each_part, replacements, token_label
 from attnviz.analyses.why import explain_link
@@ -29,13 +30,9 @@ from attnviz.core.effects import (
 )
 from attnviz.core.errors import AttentionError, AttnvizError
 from attnviz.core.notices import merge_notices
+from attnviz.core.writers import LinkReport, WrittenText
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from attnviz.core.writers import LinkReport, WrittenText
-
-    Numbers = NDArray[np.float64]
+Numbers = NDArray[np.float64]
 
 Item = TypeVar("Item")
 ONE_BY_ONE = 24

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnviz.analyses.effects.ablation import token_label
 from attnviz.analyses.heads import measure_heads, resting_places, rows_of
@@ -35,10 +36,7 @@ from attnviz.core.writers import (
     WrittenText,
 )
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Numbers = NDArray[np.float64]
+Numbers = NDArray[np.float64]
 
 NEAR = 1e-4
 """Parts that miss their sum by more of its size are not shown."""

@@ -10,14 +10,17 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnviz.analyses.measures.intervals import Moments, means_of, merge_moments, moments_of
 from attnviz.analyses.view import describe_run
 from attnviz.analyses.why import clear_roles, score_of, weigh
+from attnviz.core.attention_map import Attention, Provenance
 from attnviz.core.effects import HeadAt
+from attnviz.core.measures import Role
 from attnviz.core.notices import merge_notices
 from attnviz.core.writers import (
     SIDES,
@@ -30,13 +33,7 @@ from attnviz.core.writers import (
     WrittenText,
 )
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from attnviz.core.attention_map import Attention, Provenance
-    from attnviz.core.measures import Role
-
-    Numbers = NDArray[np.float64]
+Numbers = NDArray[np.float64]
 
 Pair = tuple[HeadAt, Side, HeadAt]
 

@@ -12,18 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnviz.analyses.effects.ablation import each_part, token_label
 from attnviz.analyses.effects.links import rank_correlation
 from attnviz.core.answers import ContrastReport, Restored
 from attnviz.core.effects import Experiment, HeadAt, HeadOutputs, Intervention
 from attnviz.core.errors import AttnvizError, UsageError, first_line
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 BY_ROW = 3
 """Heads that are put in row by row."""

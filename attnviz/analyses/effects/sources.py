@@ -9,18 +9,14 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
+from attnviz.core.attention_map import AttentionMap
 from attnviz.core.effects import Experiment, Intervention, TokenAt
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from attnviz.core.attention_map import AttentionMap
-
-    Numbers = NDArray[np.float64]
+Numbers = NDArray[np.float64]
 
 Group = tuple[int, ...]
 LeaveOut = Callable[[Sequence[Group]], "Numbers"]

@@ -12,10 +12,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
 from torch.autograd.function import BackwardCFunction
 from torch.overrides import TorchFunctionMode
 
@@ -33,10 +35,6 @@ from attnviz.models.hugging_face.capture.passes import StopForward, attending_la
 from attnviz.models.hugging_face.eager import EagerInputs, run_eager
 from attnviz.models.hugging_face.interventions import layers_of, map_tensors, skip_module
 from attnviz.models.hugging_face.load.model_errors import running_errors
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-    from torch import Tensor
 
 STATISTICS = {
     *("rsqrt", "sqrt", "var", "std", "norm", "max", "amax", "reciprocal", "var_mean"),

@@ -26,19 +26,7 @@ from attnviz.core.effects import (
 )
 from attnviz.mechanisms.arrays import Array, namespace, to_numpy
 from attnviz.mechanisms.dot_product import join_heads, split_heads
-from attnviz.models.light.network import (
-    ACTIVATIONS,
-    Attended,
-    Network,
-    Record,
-    Shape,
-    Stacks,
-    UnknownArchitecture,
-    Watch,
-    Weights,
-    linear_map,
-    normalise,
-)
+from attnviz.models.light import network
 
 SCORES = 1 << 24
 """Scores of choices that exist at once, 64 MB of them."""
@@ -62,17 +50,17 @@ class LanguageHead:
         """Whether scores are a linear map of the last states."""
         return self.cap is None and " " not in self.maps
 
-    def predict(self, weights: Weights, shape: Shape, states: Array) -> Array:
+    def predict(self, weights: network.Weights, shape: network.Shape, states: Array) -> Array:
         """Scores of every token (…, vocabulary), for the last states (…, size)."""
         output, *before = self.maps.split()
         if before:
-            activate = ACTIVATIONS[self.activation or shape.activation]
-            states = activate(linear_map(weights, before[0], states))
-            states = normalise(weights, shape, before[1], states)
-        scores = linear_map(weights, output, states)
+            activate = network.ACTIVATIONS[self.activation or shape.activation]
+            states = activate(network.linear_map(weights, before[0], states))
+            states = network.normalise(weights, shape, before[1], states)
+        scores = network.linear_map(weights, output, states)
         return self.cap * namespace(scores).tanh(scores / self.cap) if self.cap else scores
 
-    def expected(self, shape: Shape, width: int) -> Iterator[tuple[str, tuple[int, ...]]]:
+    def expected(self, shape: network.Shape, width: int) -> Iterator[tuple[str, tuple[int, ...]]]:
         """Every weight that it reads, and its shape; embeddings have a width."""
         output, *before = self.maps.split()
         yield f"{output}.weight", (shape.vocabulary, width)
@@ -126,11 +114,11 @@ def head_of(config: Mapping[str, Any], bare: str) -> LanguageHead | None:
     if named == bare:
         return None
     if head is None or head.model != named:
-        raise UnknownArchitecture(f"the network inside has no head of a {named}")
+        raise network.UnknownArchitecture(f"the network inside has no head of a {named}")
     tied = config.get("tie_word_embeddings", head.tied)
     cap = config.get("final_logit_softcapping", head.cap)
     if not isinstance(tied, bool) or not isinstance(cap, float | int | None):
-        raise UnknownArchitecture("its configuration does not say how it predicts")
+        raise network.UnknownArchitecture("its configuration does not say how it predicts")
     return replace(head, tied=tied, cap=cap)
 
 
@@ -140,7 +128,7 @@ class NetworkExperiment:
     outputs: tuple[PredictedToken, ...]
     sinks: SinkShares = MappingProxyType({})  # no such network has any
 
-    def __init__(self, model: Network, given: Any, attention: Attention) -> None:
+    def __init__(self, model: network.Network, given: Any, attention: Attention) -> None:
         self.model: Any = model
         self.given, self.attention = given, attention
         self.places = {
@@ -174,9 +162,9 @@ class NetworkExperiment:
                 yield from found
 
     @cached_property
-    def inputs(self) -> Stacks:
+    def inputs(self) -> network.Stacks:
         """The embedded inputs of each stack."""
-        found: Stacks = self.model.inputs(self.given)
+        found: network.Stacks = self.model.inputs(self.given)
         return found
 
     @cached_property
@@ -186,9 +174,9 @@ class NetworkExperiment:
         return own[-len(self.attention.main.layers) :]
 
     @cached_property
-    def unchanged(self) -> Record:
+    def unchanged(self) -> network.Record:
         """Each attention of the unchanged model."""
-        seen = Record()
+        seen = network.Record()
         with np.errstate(all="ignore"):
             self.model.forward(self.model.weights, self.inputs, seen)
         return seen
@@ -207,7 +195,7 @@ class NetworkExperiment:
     def changed_maps(self, change: Intervention) -> Attention:
         edit, seen = self._edit([change], None), dict[tuple[str, str], NDArray[np.floating]]()
 
-        def look(one: Attended) -> Array:
+        def look(one: network.Attended) -> Array:
             if place := self.places.get(one.name):
                 seen[place] = as_numpy(one.shares[0])
             return edit(one)
@@ -238,10 +226,10 @@ class NetworkExperiment:
     def write(self, change: Intervention, instead: HeadOutputs | None = None) -> str | None:
         return None
 
-    def _edit(self, changes: Sequence[Intervention], instead: HeadOutputs | None) -> Watch:
+    def _edit(self, changes: Sequence[Intervention], instead: HeadOutputs | None) -> network.Watch:
         """The watch that makes each change in its item of a batch."""
 
-        def edit(seen: Attended) -> Array:
+        def edit(seen: network.Attended) -> Array:
             place = self.places.get(seen.name)
             if place is None:
                 return seen.output

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from attnviz.core.attention_map import Attention
 from attnviz.core.effects import HeadAt
 from attnviz.core.writers import SIDES, HeadSides, HeadWeights, Side, Writer, WriterKind
 from attnviz.models.light.network import (
@@ -21,12 +23,7 @@ from attnviz.models.light.network import (
     normalise,
 )
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from attnviz.core.attention_map import Attention
-
-    Numbers = NDArray[np.floating]
+Numbers = NDArray[np.floating]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnviz.analyses.effects.links import rank_correlation
 from attnviz.analyses.effects.sources import (
@@ -22,6 +23,7 @@ from attnviz.analyses.effects.sources import (
     leave_out_parts,
 )
 from attnviz.core.answers import SourcePart, SourcesReport
+from attnviz.core.attention_map import Token
 from attnviz.core.effects import Experiment, Intervention
 from attnviz.core.errors import AttnvizError, InputError, UnsupportedError, UsageError, first_line
 from attnviz.core.options import Options
@@ -37,11 +39,6 @@ from attnviz.runs.reporting import RunReport
 from attnviz.storage.documents import dump_json
 from attnviz.storage.matrices import read_bytes
 from attnviz.storage.texts import check_text
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from attnviz.core.attention_map import Token
 
 Grouping = Literal["passages", "sentences", "messages"]
 Without = Literal["hide", "remove"]

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
@@ -105,8 +106,6 @@ class AudioModel(LoadedModel, UnbatchedSource):
 
         Frames of padding behind the recording are read like all others.
         """
-        import torch
-
         from attnviz.models.hugging_face.written import RecordedText
 
         given = query.recording
@@ -160,8 +159,6 @@ class AudioModel(LoadedModel, UnbatchedSource):
         self, given: Recording, samples: NDArray[np.float32]
     ) -> tuple[EncodedRecording, dict[str, Any]]:
         """The encoder's output for the samples of a recording, and its tokens."""
-        import torch
-
         with library_errors("the feature extractor in the model's folder fails"):
             made = self.extractor(samples, sampling_rate=self.rate, return_tensors="pt")
         taken = made.keys() & input_names(self.model)
@@ -217,8 +214,6 @@ class AudioModel(LoadedModel, UnbatchedSource):
         return self._read(self._encoder, heard.features, heard, axes, region)
 
     def _by_text(self, query: Query, heard: EncodedRecording) -> Attention:
-        import torch
-
         target = self.target(query, heard)
         inputs = {
             "encoder_outputs": heard.output,
@@ -297,8 +292,6 @@ class AudioModel(LoadedModel, UnbatchedSource):
         self, given: Recording, heard: EncodedRecording
     ) -> tuple[list[int], dict[str, str], list[str]]:
         """The ids before the text, the options of `generate` for the same, and notes."""
-        import torch
-
         config = self.model.generation_config
         languages = dict(getattr(config, "lang_to_id", None) or {})
         names = ("no_timestamps_token_id", "forced_bos_token_id")
