@@ -315,6 +315,10 @@ class AblationReport:
     reference: int = 0
 
     @property
+    def provenance(self) -> Provenance:
+        return self.maps.provenance
+
+    @property
     def every(self) -> tuple[Effect, ...]:
         return self.effects if self.together is None else (*self.effects, self.together)
 

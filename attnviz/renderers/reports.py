@@ -8,8 +8,9 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -129,7 +130,19 @@ def data_of(
 ) -> Data:
     """A value as data, by what writes it in each form; the table takes what is `chosen`, too."""
     more |= {"rows": partial(rows, value), "document": partial(document, value)}
+    if "about" not in more and hasattr(value, "provenance"):
+        from attnviz.storage.documents import dump_json
+
+        more["about"] = dump_json(asdict(value.provenance))
     return Data(text=partial(table, value, *chosen), value=value, **more)
+
+
+def draw_by(name: str, *values: Any) -> Figure:
+    """What "module:function" of `renderers.figures` draws; matplotlib is loaded only now."""
+    module, _, function = name.partition(":")
+    found = import_module(f"attnviz.renderers.figures.{module}")
+    draw: Callable[..., Figure] = getattr(found, function)
+    return draw(*values)
 
 
 def listing(

@@ -1,10 +1,10 @@
-"""One text or many with parts of a model switched off, and lenses agreement_of by hiding tokens."""
+"""One text or many with parts of a model switched off; and how far lenses agree with that."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -32,25 +32,14 @@ from attnviz.core.registry import Command
 from attnviz.models import Source
 from attnviz.models.lens import ask_source, explained_by, open_experiment, scores_of
 from attnviz.models.open import open_source
-from attnviz.renderers.reports import Data, data_of
-from attnviz.renderers.text.ablation_table import (
-    ablation_json,
-    ablation_npz,
-    ablation_table,
-    ablation_tsv,
-    lenses_json,
-    lenses_table,
-    lenses_tsv,
-)
+from attnviz.renderers.reports import Data, data_of, draw_by
+from attnviz.renderers.text.ablation_table import ABLATION, LENSES, ablation_json, ablation_npz
 from attnviz.runs.inputs import TextInput
 from attnviz.runs.many_texts import Made, Record
 from attnviz.runs.reporting import RunReport, good_results
-from attnviz.storage.documents import dump_json
 from attnviz.storage.texts import BadText, Text
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from attnviz.core.attention_map import Attention
 
 
@@ -285,20 +274,18 @@ def reference_banks(source: Source, texts: TextInput) -> list[HeadOutputs]:
 
 
 def _effects_data(report: AblationReport, top: int, lines: list[str]) -> Data:
-    def draw(name: str) -> Figure:
-        from attnviz.renderers.figures.effect_bars import effect_bars, effect_grid, effect_words
-
-        return {"bars": effect_bars, "grid": effect_grid, "highlight": effect_words}[name](report)
-
-    kinds = {one.kind for one in report.every}
-    shows = {"grid": {"head"}, "highlight": {"token"}}  # every part of a kind
-    pictures = ["bars", *(name for name, shown in shows.items() if kinds == shown)]
+    pictures, kinds = {"bars": "effect_bars"}, {one.kind for one in report.every}
+    if kinds == {"head"}:
+        pictures["grid"] = "effect_grid"
+    elif kinds == {"token"}:
+        pictures["highlight"] = "effect_words"
     return data_of(
-        *(report, ablation_table, ablation_tsv, ablation_json, top),
+        *(report, *ABLATION, top),
         lines=lambda: "".join(lines),
         arrays=partial(ablation_npz, report),
-        figures={name: partial(draw, name) for name in pictures},
-        about=dump_json(asdict(report.maps.provenance)),
+        figures={
+            n: partial(draw_by, f"effect_bars:{name}", report) for n, name in pictures.items()
+        },
         notes=report.notes,
     )
 
@@ -319,7 +306,7 @@ def report_lenses(
     found = [one for _, one in good_results(results, report, texts.total)]
     if found:
         result = lens_report(found)
-        report.add(data_of(result, lenses_table, lenses_tsv, lenses_json))
+        report.add(data_of(result, *LENSES))
         for note in result.provenance.notes:
             report.say(note)
     report.finish(f"{len(found)} text{'s' if len(found) != 1 else ''}")

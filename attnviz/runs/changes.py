@@ -20,16 +20,8 @@ from attnviz.core.measures import DRIFT, Comparison, History
 from attnviz.core.notices import notify
 from attnviz.core.options import Choice, InMemoryMaps, Options, Origin, map_options
 from attnviz.models.open import check_origin, open_source
-from attnviz.renderers.reports import Data, Item, data_of
-from attnviz.renderers.text.comparison import (
-    comparison_json,
-    comparison_table,
-    comparison_tsv,
-    effects_json,
-    effects_table,
-    effects_tsv,
-    head_name,
-)
+from attnviz.renderers.reports import Data, Item, data_of, draw_by
+from attnviz.renderers.text import comparison as tables
 from attnviz.renderers.text.head_tables import history_json, history_table, history_tsv
 from attnviz.runs.outputs import draw_difference, page_html
 from attnviz.runs.pipeline import Result, apply_choice, attend_one, check_choice
@@ -150,7 +142,9 @@ def effect_changes(saved: tuple[SavedEffects, SavedEffects], top: int) -> tuple[
     found = compare_effects(*saved)
     both = ((one, other) for one, other in found.pairs if one and other)
     changes = [(one.label, abs(other.effect - one.effect)) for one, other in both]
-    return data_of(found, effects_table, effects_tsv, effects_json, top), changes
+    return data_of(
+        found, tables.effects_table, tables.effects_tsv, tables.effects_json, top
+    ), changes
 
 
 def map_changes(sides: Sides, top: int) -> tuple[Data, list[Change]]:
@@ -170,7 +164,7 @@ def map_changes(sides: Sides, top: int) -> tuple[Data, list[Change]]:
     for text in notes:
         notify(text)
     sizes = enumerate(found.divergences.ravel().tolist())
-    changes = [(head_name(found, place), size) for place, size in sizes]
+    changes = [(tables.head_name(found, place), size) for place, size in sizes]
     return _difference_data((first, second), maps, found, notes, top), changes
 
 
@@ -239,9 +233,9 @@ def _difference_data(
         return dump_archive([Attention((found.map,), provenance, *texts, id=first.id)])
 
     return Data(
-        text=lambda display: comparison_table(found, captions, top, display),
-        rows=lambda: comparison_tsv(found),
-        document=lambda: comparison_json(found, sides),
+        text=lambda display: tables.comparison_table(found, captions, top, display),
+        rows=lambda: tables.comparison_tsv(found),
+        document=lambda: tables.comparison_json(found, sides),
         arrays=archive,
         figures={
             name: partial(draw_difference, found, name, under) for name in ("heatmap", "grid")
@@ -308,7 +302,8 @@ def training_history(folder: str | Path, choice: Choice) -> tuple[Item, History]
     found = study.report()
     for note in (*found.provenance.notes, *found.notes):
         notify(note)
-    figures = {"plot": partial(_plot, found), "gif": partial(_frames, found, samples)}
+    plot = partial(draw_by, "head_history:history_figure", found)
+    figures = {"plot": plot, "gif": partial(_frames, found, samples)}
     data = data_of(found, history_table, history_tsv, history_json, figures=figures)
     return Item(data, tuple, figures, partial(_page, found, samples)), found
 
@@ -329,16 +324,8 @@ def _page(found: History, samples: Samples, command: str) -> str:
     return page_html(Attention(maps, found.provenance), command)
 
 
-def _plot(found: History) -> Figure:
-    from attnviz.renderers.figures.head_history import history_figure
-
-    return history_figure(found)
-
-
 def _frames(found: History, samples: Samples) -> Figure:
     """One head in each sample on one scale: the figure of the last one, with all as its frames."""
-    from attnviz.renderers.figures.head_history import head_frames
-
     most = int(np.nan_to_num(found.values[DRIFT]).sum(axis=0).argmax())
     _, layer, head = found.heads[most]
     maps = {
@@ -350,4 +337,4 @@ def _frames(found: History, samples: Samples) -> Figure:
     which = f"layer {layer} head {head}"
     if len(found.heads) > 1:
         which += f", which drifted most of {len(found.heads)}"
-    return head_frames(maps, found.provenance.title, which)
+    return draw_by("head_history:head_frames", maps, found.provenance.title, which)

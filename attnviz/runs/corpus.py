@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -35,7 +36,7 @@ from attnviz.core.options import Options
 from attnviz.core.registry import Command
 from attnviz.models.lens import written_of
 from attnviz.models.open import check_origin, check_vision
-from attnviz.renderers.reports import Data
+from attnviz.renderers.reports import Data, draw_by
 from attnviz.runs.engines.shards import Engine
 from attnviz.runs.head_measures import EffectChunk, Instead, check_effect, curve_of, keep_for_curve
 from attnviz.runs.inputs import TextInput
@@ -58,8 +59,6 @@ from attnviz.storage.matrices import read_bytes
 from attnviz.storage.texts import CHUNK_SIZE, Text, chunks
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from attnviz.renderers import Display
 
 SECONDS = 2.0
@@ -118,12 +117,8 @@ class ShardTask:
         """How far the heads that are shown move without each earlier one."""
         assert isinstance(record, Text)
         written = written_of(self.attend.open(), query_of(record, self.attend.command))
-        shown = {
-            HeadAt(item.stream, layer, int(head))
-            for item in attention.maps
-            for layer in item.layers
-            for head in item.heads
-        }
+        named = ((m.stream, product(m.layers, m.heads)) for m in attention.maps)
+        shown = {HeadAt(stream, layer, int(head)) for stream, of in named for layer, head in of}
         return {pair: moved for pair, moved in wires_of(written).items() if pair[0] in shown}
 
 
@@ -295,10 +290,8 @@ def report_corpus(
     vocabulary, texts, total = _read(asked, given)
     what = options.origin, options.choice, asked.command(given), options.many.batch_size
     attend = EffectChunk(*what, asked.by) if asked.effect else AttendChunk(*what)
-    task, kept = (
-        ShardTask(attend, vocabulary, samples=asked.samples, wiring=asked.wiring),
-        list[Record](),
-    )
+    task = ShardTask(attend, vocabulary, samples=asked.samples, wiring=asked.wiring)
+    kept = list[Record]()
     state = CorpusState(task.empty())
     if journal is not None:
         old = journal.resume(journal.read(), report.say, resume=options.many.resume)
@@ -457,16 +450,9 @@ def _corpus_data(report: CorpusReport, asked: CorpusRequest) -> Data:
     streams = (replace(stream, rows=stream.rows[: asked.top]) for stream in report.streams)
     first = replace(report, streams=tuple(streams))
 
-    def overview() -> Figure:
-        from attnviz.renderers.figures.corpus_overview import corpus_overview
-
-        return corpus_overview(report)
-
-    def curve() -> Figure:
-        from attnviz.renderers.figures.effect_bars import prune_curve
-
-        assert report.curve is not None
-        return prune_curve(report.curve)
+    figures = {"overview": partial(draw_by, "corpus_overview:corpus_overview", report)}
+    if report.curve:
+        figures["prune_curve"] = partial(draw_by, "effect_bars:prune_curve", report.curve)
 
     def page(command: str) -> str:
         from attnviz.renderers.page.atlas import atlas_page
@@ -485,7 +471,7 @@ def _corpus_data(report: CorpusReport, asked: CorpusRequest) -> Data:
         rows=lambda: wiring_tsv(wiring) if wiring else data.corpus_tsv(first, asked.show),
         document=lambda: data.corpus_json(report),
         arrays=lambda: data.corpus_npz(report),
-        figures={"overview": overview} | ({"prune_curve": curve} if report.curve else {}),
+        figures=figures,
         page=page if asked.samples else None,
         about=dump_json(asdict(report.provenance)),
         value=report,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -41,18 +41,8 @@ from attnviz.core.registry import Command
 from attnviz.models import Experimenting, Source, SupportsWriters
 from attnviz.models.lens import open_experiment, written_of
 from attnviz.models.open import brings_tokens, check_origin, open_source
-from attnviz.renderers.reports import Data, data_of
-from attnviz.renderers.text.head_tables import (
-    measures_json,
-    measures_table,
-    measures_tsv,
-    similarity_json,
-    similarity_table,
-    similarity_tsv,
-    treebank_json,
-    treebank_table,
-    treebank_tsv,
-)
+from attnviz.renderers.reports import Data, data_of, draw_by
+from attnviz.renderers.text import head_tables as tables
 from attnviz.runs.engines.shards import Engine
 from attnviz.runs.inputs import TextInput
 from attnviz.runs.many_texts import (
@@ -68,7 +58,6 @@ from attnviz.runs.many_texts import (
 from attnviz.runs.pipeline import Result, attend_one, check_choice, made_of, query_of
 from attnviz.runs.reporting import RunReport, good_results
 from attnviz.storage.conllu import Sentence, read_sentences
-from attnviz.storage.documents import dump_json
 from attnviz.storage.matrices import read_bytes
 from attnviz.storage.texts import Text, chunks
 
@@ -390,23 +379,17 @@ def _measures_data(
         )
 
     def overview() -> Figure:
-        from attnviz.renderers.figures.head_overview import head_overview
-
-        return head_overview(study.report("layer"))
+        return draw_by("head_overview:head_overview", study.report("layer"))
 
     def scatter() -> Figure:
-        from attnviz.renderers.figures.head_plane import head_plane
+        return draw_by("head_plane:head_plane", similarity.report(), study.report("layer").rows)
 
-        return head_plane(similarity.report(), study.report("layer").rows)
-
-    about = dump_json(asdict(found.provenance))
-    more: dict[str, Any] = {"figures": {"overview": overview, "scatter": scatter}, "about": about}
+    more: dict[str, Any] = {"figures": {"overview": overview, "scatter": scatter}}
     more["notes"] = found.provenance.notes
     if asked.similar:
-        alike = similarity.report()
-        return data_of(alike, similarity_table, similarity_tsv, similarity_json, **more)
-    table = partial(measures_table, keep=asked.order)
-    return data_of(found, table, measures_tsv, measures_json, **more)
+        return data_of(similarity.report(), *tables.SIMILARITY, **more)
+    table = partial(tables.measures_table, keep=asked.order)
+    return data_of(found, table, tables.measures_tsv, tables.measures_json, **more)
 
 
 def report_relations(file: str, options: Options, report: RunReport) -> None:
@@ -436,7 +419,7 @@ def report_relations(file: str, options: Options, report: RunReport) -> None:
     result = study.report()
     for note in result.notes:
         report.say(note)
-    report.add(data_of(result, treebank_table, treebank_tsv, treebank_json))
+    report.add(data_of(result, *tables.TREEBANK))
     report.finish(f"{done} sentences")
 
 

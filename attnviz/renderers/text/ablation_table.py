@@ -201,6 +201,7 @@ def _predictions(every: Sequence[Prediction], show: Display) -> list[Text]:
     return lines
 
 
+ABLATION = ablation_table, ablation_tsv, ablation_json
 LENS_READING = (
     "rank correlation of each lens' scores of tokens, by size, with what hiding the token from all "
     "others changes in log p; comprehensiveness: nats lost where the tokens that it ranks highest "
@@ -265,6 +266,9 @@ def lenses_json(report: LensReport) -> str:
         tokens=[*report.tokens],
         provenance=asdict(report.provenance),
     )
+
+
+LENSES = lenses_table, lenses_tsv, lenses_json
 
 
 def _lens(row: LensRow) -> dict[str, Any]:

@@ -130,6 +130,9 @@ def effects_json(found: EffectComparison) -> str:
     )
 
 
+EFFECTS = effects_table, effects_tsv, effects_json
+
+
 def _effect_rows(found: EffectComparison) -> list[tuple[str, str, float, float, float]]:
     """Kind, label, the effect in A and in B, and the change; NaN where there is none."""
     rows = []

@@ -243,6 +243,7 @@ def similarity_json(report: SimilarityReport) -> str:
     )
 
 
+SIMILARITY = similarity_table, similarity_tsv, similarity_json
 FEWEST = 10
 """The table leaves out relations with fewer cases: with many heads, some are right by luck."""
 
@@ -300,6 +301,9 @@ def treebank_json(report: TreebankReport) -> str:
         provenance=asdict(report.provenance),
         notes=list(report.notes),
     )
+
+
+TREEBANK = treebank_table, treebank_tsv, treebank_json
 
 
 def _best_findings(report: TreebankReport, toward: str) -> dict[str, Finding]:

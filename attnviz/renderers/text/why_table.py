@@ -144,27 +144,14 @@ def why_document(report: LinkReport) -> dict[str, Any]:
     return found
 
 
-REPORTED = (
-    *("weight", "score", "contrast", "against", "query", "key", "pairs", "position", "at_distance"),
-    *(
-        "arguments",
-        "predicted",
-        "argument",
-        "rank",
-        "logit",
-        "value",
-        "value_of",
-        "checks",
-        "notes",
-    ),
-)
-"""Fields of a link's report that are sent."""
-
-
 def shown_report(report: LinkReport) -> dict[str, Any]:
     """What a page shows of a report; its texts neither style nor break it."""
+    names = (
+        "weight score contrast against query key pairs position at_distance arguments predicted "
+        "argument rank logit value value_of checks notes"
+    )
     found = why_document(report)
-    return {name: _as_printable(found[name]) for name in REPORTED}
+    return {name: _as_printable(found[name]) for name in names.split()}
 
 
 def _as_printable(value: Any) -> Any:
@@ -239,6 +226,9 @@ def layers_tsv(report: LayersReport) -> str:
 
 def layers_json(report: LayersReport) -> str:
     return report_json("layers", unit="logits above the mean of all choices", **asdict(report))
+
+
+LAYERS = layers_table, layers_tsv, layers_json
 
 
 WIRING_READING = (
@@ -318,6 +308,9 @@ def wiring_json(report: WiringReport) -> str:
         notes=list(report.notes),
         provenance=asdict(report.provenance),
     )
+
+
+WIRING = wiring_table, wiring_tsv, wiring_json
 
 
 def wiring_npz(report: WiringReport) -> bytes:

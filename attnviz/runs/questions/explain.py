@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 from attnviz.analyses.effects.patching import contrast_inputs
 from attnviz.analyses.explain import REFERENCE, explain_answer, sum_up
@@ -12,40 +11,20 @@ from attnviz.analyses.why import follow_circuit
 from attnviz.core.answers import AnswerReport, ContrastReport
 from attnviz.core.effects import Experiment, HeadOutputs, Intervention
 from attnviz.core.errors import AttnvizError, UsageError, first_line
-from attnviz.core.options import Options
+from attnviz.core.options import Options, Origin
 from attnviz.core.query import Kind, Query
+from attnviz.core.writers import WrittenText
 from attnviz.models import Experimenting, Source, SupportsWriters
 from attnviz.models.lens import open_experiment
 from attnviz.models.open import is_shipped
-from attnviz.renderers.reports import Data, data_of
-from attnviz.renderers.text.contrast_table import (
-    contrast_json,
-    contrast_lines,
-    contrast_table,
-    contrast_tsv,
-)
-from attnviz.renderers.text.explain_table import (
-    answer_json,
-    answer_table,
-    answer_tsv,
-    answers_json,
-    answers_table,
-    answers_tsv,
-    sentences_of,
-)
+from attnviz.renderers.reports import Data, data_of, draw_by
+from attnviz.renderers.text import answer_tables as tables
 from attnviz.runs.ablation import each_text, reference_banks
 from attnviz.runs.inputs import TextInput
 from attnviz.runs.outputs import why_page
 from attnviz.runs.questions.why import PAGE_LINKS, Asked, kind_of_file, open_asked, query_of
 from attnviz.runs.reporting import RunReport, good_results
-from attnviz.storage.documents import dump_json
 from attnviz.storage.texts import Text, check_text
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from attnviz.core.writers import WrittenText
-
 
 INSIDE = "pocket-lm, the model inside that continues a text, answers: --model: others"
 
@@ -151,6 +130,14 @@ def find_choice(experiment: Experiment, name: str) -> int:
     raise UsageError(f"--against '{name}' is none of the {len(scores):,} choices of the model")
 
 
+def by_decoder(origin: Origin, report: RunReport) -> Origin:
+    """The origin, with the model inside that continues a text where no other is named."""
+    if origin.model is not None or not is_shipped(origin):
+        return origin
+    report.say(INSIDE)
+    return replace(origin, model="pocket-lm")
+
+
 def report_answers(
     asked: AnswerRequest,
     texts: TextInput,
@@ -160,10 +147,7 @@ def report_answers(
     others: TextInput | None = None,
 ) -> None:
     """Report what decided the answer to one text, or which heads carry those to many."""
-    origin = options.origin
-    if kind == "self" and origin.model is None and is_shipped(origin):
-        report.say(INSIDE)
-        origin = replace(origin, model="pocket-lm")
+    origin = by_decoder(options.origin, report) if kind == "self" else options.origin
     explainer = Explainer(open_asked(origin, kind, with_head="exact"), asked, others)
     if asked.contrast is not None:
         other = asked.contrast
@@ -180,43 +164,28 @@ def report_answers(
         for note in answer.notes:
             report.hold(note)
         found.append(answer)
-        lines.append(answer_json(answer))
+        lines.append(tables.answer_json(answer))
         last = written
     if len(found) == 1 and not texts.several:
         report.add(_answer_data(found[0], last, verbose=options.output.verbose))
     elif found:
         several = sum_up(found)
-        report.add(
-            data_of(
-                *(several, answers_table, answers_tsv, answers_json),
-                lines=lambda: "".join(lines),
-                about=dump_json(asdict(several.provenance)),
-            )
-        )
+        report.add(data_of(several, *tables.ANSWERS, lines=lambda: "".join(lines)))
     report.finish(f"{len(found)} text{'s' if len(found) != 1 else ''}")
 
 
 def _contrast_data(contrast: ContrastReport) -> Data:
-    def draw() -> Figure:
-        from attnviz.renderers.figures.contrast_picture import contrast_picture
-
-        return contrast_picture(contrast)
+    draw = partial(draw_by, "contrast_picture:contrast_picture", contrast)
 
     def page(command: str) -> str:
         from attnviz.renderers.figures.figure import figure_bytes
         from attnviz.renderers.page.reports import contrast_page
 
-        return contrast_page(
-            contrast, contrast_lines(contrast), figure_bytes(draw(), ".svg"), command
-        )
+        lines = tables.contrast_lines(contrast)
+        return contrast_page(contrast, lines, figure_bytes(draw(), ".svg"), command)
 
-    return data_of(
-        *(contrast, contrast_table, contrast_tsv, contrast_json),
-        figures={"plot": draw},
-        page=page,
-        about=dump_json(asdict(contrast.provenance)),
-        notes=contrast.notes,
-    )
+    notes = contrast.notes
+    return data_of(contrast, *tables.CONTRAST, figures={"plot": draw}, page=page, notes=notes)
 
 
 def _answer_data(answer: AnswerReport, written: WrittenText | None, *, verbose: bool) -> Data:
@@ -226,11 +195,10 @@ def _answer_data(answer: AnswerReport, written: WrittenText | None, *, verbose: 
         reports = [claim.why for claim in claims if claim.why is not None]
         room = PAGE_LINKS - len(reports)
         more = follow_circuit(written, reports[0], room)[1:] if reports else []
-        shown = [(f"{label}: {words}", link) for label, words, link in sentences_of(answer)]
+        claims_in_words = tables.sentences_of(answer)
+        shown = [(f"{label}: {words}", link) for label, words, link in claims_in_words]
         return why_page([*reports, *more], written.attention, command, shown)
 
-    return data_of(
-        *(answer, partial(answer_table, verbose=verbose), answer_tsv, answer_json),
-        page=page if written is not None else None,
-        about=dump_json(asdict(answer.provenance)),
-    )
+    table = partial(tables.answer_table, verbose=verbose)
+    shown_page = page if written is not None else None
+    return data_of(answer, table, tables.answer_tsv, tables.answer_json, page=shown_page)

@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -32,11 +32,10 @@ from attnviz.core.tokens import split_sentences
 from attnviz.models import Experimenting, Source, SupportsChat
 from attnviz.models.lens import open_experiment
 from attnviz.models.open import is_shipped, open_source
-from attnviz.renderers.reports import Data, data_of
-from attnviz.renderers.text.sources_table import sources_json, sources_table, sources_tsv
-from attnviz.runs.questions.explain import INSIDE
+from attnviz.renderers.reports import data_of
+from attnviz.renderers.text.answer_tables import SOURCES
+from attnviz.runs.questions.explain import by_decoder
 from attnviz.runs.reporting import RunReport
-from attnviz.storage.documents import dump_json
 from attnviz.storage.matrices import read_bytes
 from attnviz.storage.texts import check_text
 
@@ -166,9 +165,7 @@ def report_sources(asked: SourcesRequest, options: Options, report: RunReport) -
     (parts, roles), origin = read_parts(asked), options.origin
     if asked.group == "messages" and not origin.chat:
         raise UsageError("--group messages reads a conversation: add --chat")
-    if origin.model is None and is_shipped(origin):
-        report.say(INSIDE)
-        origin = replace(origin, model="pocket-lm")
+    origin = by_decoder(origin, report)
     source = open_source(origin, "self", with_head="exact")
     pair = not _continues(source)
     if pair:
@@ -183,7 +180,13 @@ def report_sources(asked: SourcesRequest, options: Options, report: RunReport) -
     found = _measure(asked, source, context, report)
     for note in found.notes:
         report.hold(note)
-    report.add(_sources_data(found))
+
+    def page(command: str) -> str:
+        from attnviz.renderers.page.reports import sources_page
+
+        return sources_page(found, command)
+
+    report.add(data_of(found, *SOURCES, page=page))
     report.finish(f"{found.runs} runs")
     return found
 
@@ -338,16 +341,3 @@ def _gradient_estimate(trial: HiddenParts) -> NDArray[np.float64]:
         experiment.outputs = every
     columns = (item.weights * slopes).sum(axis=(0, 1, 2), dtype=np.float64)
     return np.array([columns[list(own)].sum() for own in trial.places])
-
-
-def _sources_data(found: SourcesReport) -> Data:
-    def page(command: str) -> str:
-        from attnviz.renderers.page.reports import sources_page
-
-        return sources_page(found, command)
-
-    return data_of(
-        *(found, sources_table, sources_tsv, sources_json),
-        page=page,
-        about=dump_json(asdict(found.provenance)),
-    )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from attnviz.analyses.why import (
     mean_reports,
 )
 from attnviz.analyses.wiring import WiringStudy, wire_weights
-from attnviz.core.attention_map import Attention, AttentionMap
+from attnviz.core.attention_map import Attention
 from attnviz.core.effects import Effect, HeadAt, Intervention, LinkAt, label_of
 from attnviz.core.errors import AttnvizError, UsageError, first_line
 from attnviz.core.lens_inputs import find_token
@@ -34,30 +34,14 @@ from attnviz.core.writers import LayersReport, LinkReport, WiringReport, Written
 from attnviz.models import Experimenting, Source, SupportsWriters, WithHead
 from attnviz.models.lens import written_of
 from attnviz.models.open import open_source
-from attnviz.renderers.reports import Data, data_of
-from attnviz.renderers.text.why_table import (
-    layers_json,
-    layers_table,
-    layers_tsv,
-    why_json,
-    why_npz,
-    why_table,
-    why_tsv,
-    wiring_json,
-    wiring_npz,
-    wiring_table,
-    wiring_tsv,
-)
+from attnviz.renderers.reports import Data, data_of, draw_by
+from attnviz.renderers.text import why_table as tables
 from attnviz.runs.ablation import each_text, query_for
 from attnviz.runs.inputs import PICTURES, RECORDINGS, TextInput, given_texts, texts_or_pairs
 from attnviz.runs.outputs import why_page
 from attnviz.runs.recordings import open_speech_model
 from attnviz.runs.reporting import RunReport, good_results
-from attnviz.storage.documents import dump_json
 from attnviz.storage.texts import Text
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 PAGE_LINKS = 120
 """Links that a page explains."""
@@ -108,17 +92,13 @@ Asked = SourceKind | Literal["recording"]
 
 def kind_of_file(name: str) -> Literal["picture", "recording"] | None:
     """Whether a text names the file of a picture or of a recording."""
-    for kind, suffixes in _SUFFIXES.items():
+    suffixes: dict[Literal["picture", "recording"], tuple[str, ...]]
+    suffixes = {"picture": PICTURES, "recording": RECORDINGS}
+    for kind, ends in suffixes.items():
         # os.path, since Path.is_file() raises where a text is longer than a name can be.
-        if name.lower().endswith(suffixes) and os.path.isfile(name):  # noqa: PTH113
+        if name.lower().endswith(ends) and os.path.isfile(name):  # noqa: PTH113
             return kind
     return None
-
-
-_SUFFIXES: dict[Literal["picture", "recording"], tuple[str, ...]] = {
-    "picture": PICTURES,
-    "recording": RECORDINGS,
-}
 
 
 def read_file_argument(text: object, target: str | None) -> tuple[TextInput, Asked] | None:
@@ -220,7 +200,8 @@ def effect_of(
     item = text.attention.map_of(link.stream)
     after = link.query + 1
     if wanted is None and text.predicts(link.stream, link.query):
-        wanted = str(after) if _reads_ahead(item) and after < len(item.query_tokens) else None
+        ahead = item.stream in ("causal", "decoder", "cross")  # a row predicts the token after it
+        wanted = str(after) if ahead and after < len(item.query_tokens) else None
     try:
         if not isinstance(source, Experimenting):
             raise UsageError("no link of this model can be taken away alone")
@@ -233,11 +214,6 @@ def effect_of(
     change = Intervention(links=(link,))
     (found,) = measure_parts(experiment, [(Effect("", "link", {}, np.nan), change)])
     return (found.effect, label_of(experiment.outputs[0], own)), []
-
-
-def _reads_ahead(item: AttentionMap) -> bool:
-    """Whether each row of a map predicts the token after it."""
-    return item.stream in ("causal", "decoder", "cross")
 
 
 def why_of_text(source: Source, text: Text, asked: Why) -> tuple[LinkReport, WrittenText]:
@@ -284,9 +260,9 @@ def report_why(
     """Report on each text, or the mean over several."""
     source = open_asked(options.origin, command, with_head="exact")
     if asked.layers:
-        made: Iterable[Any] = each_text(texts.open(), partial(_layers, source, asked))
-        for _, (layers, _written) in good_results(made, report, texts.total):
-            _add(report, layers.notes, _layers_data(layers))
+        made = each_text(texts.open(), lambda text: layers_of_text(source, text, asked))
+        for _, layers in good_results(made, report, texts.total):
+            _add(report, layers.notes, data_of(layers, *tables.LAYERS))
         report.finish("text")
         return
     found: list[LinkReport] = []
@@ -312,33 +288,17 @@ def _add(report: RunReport, notes: Iterable[str], data: Data) -> None:
     report.add(data)
 
 
-def _layers(source: Source, asked: Why, text: Text) -> tuple[LayersReport, None]:
-    return layers_of_text(source, text, asked), None
-
-
 def _why_data(report: LinkReport, name: str = "", written: WrittenText | None = None) -> Data:
-    def draw() -> Figure:
-        from attnviz.renderers.figures.why_picture import why_picture
-
-        return why_picture(report)
-
     def page(command: str) -> str:
         assert written is not None
         circuit = follow_circuit(written, report, PAGE_LINKS)
         return why_page(circuit, written.attention, command)
 
     return data_of(
-        *(report, why_table, why_tsv, partial(why_json, name=name)),
-        arrays=partial(why_npz, report),
+        *(report, tables.why_table, tables.why_tsv, partial(tables.why_json, name=name)),
+        arrays=partial(tables.why_npz, report),
         page=page if written is not None else None,
-        figures={"plot": draw},
-        about=dump_json(asdict(report.provenance)),
-    )
-
-
-def _layers_data(report: LayersReport) -> Data:
-    return data_of(
-        *(report, layers_table, layers_tsv, layers_json), about=dump_json(asdict(report.provenance))
+        figures={"plot": partial(draw_by, "why_picture:why_picture", report)},
     )
 
 
@@ -367,14 +327,8 @@ def report_wiring(
 
 
 def _wiring_data(report: WiringReport, top: int) -> Data:
-    def draw() -> Figure:
-        from attnviz.renderers.figures.wiring_picture import wiring_picture
-
-        return wiring_picture(report)
-
     return data_of(
-        *(report, wiring_table, wiring_tsv, wiring_json, top),
-        arrays=partial(wiring_npz, report),
-        figures={"plot": draw},
-        about=dump_json(asdict(report.provenance)),
+        *(report, *tables.WIRING, top),
+        arrays=partial(tables.wiring_npz, report),
+        figures={"plot": partial(draw_by, "wiring_picture:wiring_picture", report)},
     )
