@@ -220,8 +220,7 @@ def pair_tokens(first: Sequence[str], second: Sequence[str]) -> list[Pair]:
     return pairs
 
 
-Head = tuple[str, str, str]
-"""Stream, layer and head by name."""
+Head = tuple[str, str, str]  # stream, layer and head by name
 
 
 class HistoryStudy:

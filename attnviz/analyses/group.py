@@ -29,8 +29,7 @@ from attnviz.core.attention_map import Attention, Token
 from attnviz.core.errors import InputError, UsageError, did_you_mean
 from attnviz.core.tokens import split_sentences
 
-Group = str | tuple[int, ...]
-"""A piece of the text, or positions of tokens."""
+Group = str | tuple[int, ...]  # a piece of the text, or positions of tokens
 
 _POSITIONS = re.compile(r"@\s*\d{1,18}(-\d{1,18})?(\s*[,\s]\s*\d{1,18}(-\d{1,18})?)*\s*")
 

@@ -32,8 +32,7 @@ from attnviz.core.attention_map import (
 from attnviz.core.errors import InputError
 from attnviz.core.registry import LENSES, axis_name
 
-PAIR_STREAMS = ("a-to-a", "a-to-b", "b-to-a", "b-to-b")
-"""Which text of a pair attends to which."""
+PAIR_STREAMS = ("a-to-a", "a-to-b", "b-to-a", "b-to-b")  # which text of a pair attends to which
 
 
 def second_part(attention: Attention, tokens: Sequence[Token], side: str) -> int | None:
@@ -110,8 +109,7 @@ def _covers(token: Token, start: int) -> bool:
     return not token.special and token.end > token.start >= start
 
 
-CLEAR = 0.5
-"""A pattern is named where it holds at least half of the attention of an average row."""
+CLEAR = 0.5  # a pattern is named where it holds at least half of the attention of an average row
 
 
 def head_lines(item: AttentionMap) -> tuple[HeadLine, ...]:
@@ -360,8 +358,7 @@ def _describe_direction(item: AttentionMap, ends: tuple[str, str], output: str, 
     return f"{query} ({item.query_side}) {verb} to {key}"
 
 
-MOST_SIDE_BY_SIDE = 8
-"""Heads that can be told apart by colour."""
+MOST_SIDE_BY_SIDE = 8  # heads that can be told apart by colour
 
 
 def few_heads(attention: Attention, first: View) -> tuple[AttentionMap, str]:

@@ -38,10 +38,8 @@ from attnviz.core.writers import (
 
 Numbers = NDArray[np.float64]
 
-NEAR = 1e-4
-"""Parts that miss their sum by more of its size are not shown."""
-PAIRED = 3
-"""Writers of the key whose parts are split by the query's."""
+NEAR = 1e-4  # parts that miss their sum by more of its size are not shown
+PAIRED = 3  # writers of the key whose parts are split by the query's
 CHECKED = 2
 ROWS = 3
 ARGUMENTS = 10

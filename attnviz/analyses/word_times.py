@@ -25,8 +25,7 @@ MOST_HEADS, CANDIDATES, ENOUGH = 20, 40, 30
 SILENT = frozenset("\"'“”‘’«»¿¡([{)]}-–—.,:;!?…。，！？：；、")
 """Punctuation, during which nothing is spoken."""
 _DIAGONAL, _DOWN, _ALONG = range(3)
-Heads = list[tuple[int, int]]
-"""Layers and heads by number."""
+Heads = list[tuple[int, int]]  # layers and heads by number
 
 
 def smooth_weights(weights: NDArray[np.floating], width: int) -> NDArray[np.float32]:
@@ -83,22 +82,16 @@ def first_frames(scores: NDArray[np.floating]) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WordClock:
-    """A map of a text over a recording, to time its words.
+    """A map of a text over a recording, to time its words."""
 
-    Attributes:
-        item: keys are frames; special tokens stand before the text's.
-        step: seconds of a frame; the first one begins at `start`.
-        width: frames of the median filter, odd.
-        against: "output" if a row stands for the token that it predicts, as in Whisper's code;
-            "input" if it stands for the token that it reads, as in transformers, which also uses
-            the weights unchanged and standardises over the text's tokens alone.
-    """
-
-    item: AttentionMap
+    item: AttentionMap  # keys are frames; special tokens stand before the text's
     text: str
-    step: float
+    step: float  # seconds of a frame; the first one begins at `start`
     start: float = 0.0
-    width: int = 7
+    width: int = 7  # frames of the median filter, odd
+    # "output" if a row stands for the token that it predicts, as in Whisper's code; "input" if it
+    # stands for the token that it reads, as in transformers, which also uses the weights unchanged
+    # and standardises over the text's tokens alone
     against: str = "output"
 
     @property

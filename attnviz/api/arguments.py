@@ -37,8 +37,7 @@ from attnviz.core.values import Range, check_value
 from attnviz.runs.inputs import TextInput, given_texts, texts_of
 from attnviz.storage.texts import BadText, Text, check_text
 
-Which = int | str | Sequence[int] | None
-"""Layers or heads: 3, "0-2", "2.3", [0, 2]."""
+Which = int | str | Sequence[int] | None  # layers or heads: 3, "0-2", "2.3", [0, 2]
 
 
 class ModelOptions(TypedDict, total=False):
@@ -202,8 +201,7 @@ class StepsOptions(ModelOptions, SelectionOptions, total=False):
 
 P = ParamSpec("P")
 Answer = TypeVar("Answer")
-Texts = Iterable[str | tuple[str, str | None] | Text]
-"""Texts, or pairs of a source and its target."""
+Texts = Iterable[str | tuple[str, str | None] | Text]  # texts, or pairs of a source and its target
 
 
 Sentence = Annotated[str, "checked by the function itself"]

@@ -38,8 +38,7 @@ from attnviz.runs.pipeline import check_choice
 from attnviz.runs.word_alignment import check_alignment, read_gold_file, report_links, report_scores
 from attnviz.storage.texts import Text
 
-Maps = Attention | Sequence[Attention]
-"""Results of `attend`, or maps that were loaded."""
+Maps = Attention | Sequence[Attention]  # results of `attend`, or maps that were loaded
 
 
 @public

@@ -263,15 +263,11 @@ def check_values(weights: NDArray[np.float32], values: Values, stream: str) -> N
 
 @dataclass(frozen=True, slots=True)
 class TextParts:
-    """A text of two parts that was read as one sequence, and where the second begins.
-
-    Attributes:
-        counts: the tokens of each part, where they were counted.
-    """
+    """A text of two parts that was read as one sequence, and where the second begins."""
 
     kind: Literal["pair", "prompt and output"]
     start: int
-    counts: tuple[int, int] | None = None
+    counts: tuple[int, int] | None = None  # the tokens of each part, where they were counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,21 +330,15 @@ def typed_facts(provenance: Provenance) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Projections:
-    """What the scores of a map are products of, kept on request.
+    """What the scores of a map are products of, kept on request."""
 
-    Attributes:
-        query: float of shape (layers, heads, queries, head size).
-        key: float of shape (layers, heads, keys, head size).
-        scale: what a product of the two is multiplied by to make the score.
-        besides: what else makes the weights of the scores ("a position bias"), but for a softmax
-            and a mask; empty where nothing does.
-    """
-
-    query: NDArray[np.float32]
-    key: NDArray[np.float32]
-    scale: float
+    query: NDArray[np.float32]  # float of shape (layers, heads, queries, head size)
+    key: NDArray[np.float32]  # float of shape (layers, heads, keys, head size)
+    scale: float  # what a product of the two is multiplied by to make the score
     layers: tuple[str, ...]
     heads: tuple[str, ...]
+    # what else makes the weights of the scores ("a position bias"), but for a softmax and a mask;
+    # empty where nothing does
     besides: str = ""
 
     def __eq__(self, other: object) -> bool:
@@ -479,47 +469,33 @@ class Attention:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HeadLine:
-    """One head in a line.
-
-    Attributes:
-        profile: what each key receives on average, of signed values their sizes, shape (keys,).
-        pattern: what it does in words ("each → the one before"), or its sharpest link.
-        weight: how much of a row's attention that pattern or link holds.
-        entropy: mean over its rows, each made to sum to 1, in nats; 0: every query attends to one
-            key; NaN where rows and columns are blocks of tokens, or values are signed.
-        mass: the mean sum of a row; of signed values the sum of all sizes.
-    """
+    """One head in a line."""
 
     head: str
+    # what each key receives on average, of signed values their sizes, shape (keys,)
     profile: NDArray[np.float64]
-    pattern: str
-    weight: float
+    pattern: str  # what it does in words ("each → the one before"), or its sharpest link
+    weight: float  # how much of a row's attention that pattern or link holds
+    # mean over its rows, each made to sum to 1, in nats; 0: every query attends to one key; NaN
+    # where rows and columns are blocks of tokens, or values are signed
     entropy: float
-    mass: float = 1.0
+    mass: float = 1.0  # the mean sum of a row; of signed values the sum of all sizes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class View:
-    """One matrix to look at, and the heads behind it so that a mean never hides them.
+    """One matrix to look at, and the heads behind it so that a mean never hides them."""
 
-    Attributes:
-        map: one layer and one head, shape (1, 1, queries, keys).
-        caption: what was run and what of it this is; `run` and `which` are its two halves.
-        orientation: who attends to whom.
-        heads: a line for each head of the layer; empty where there is only one.
-        strongest: the strongest link over every layer and head of the stream, if any.
-        links: the strongest links of these, strongest first.
-        second: True for the mean behind the head to see first; a single picture leaves it out.
-        focus: the head that it shows and why, where that is one of several.
-    """
-
-    map: AttentionMap
-    caption: str
-    orientation: str
+    map: AttentionMap  # one layer and one head, shape (1, 1, queries, keys)
+    caption: str  # what was run and what of it this is; `run` and `which` are its two halves
+    orientation: str  # who attends to whom
+    # a line for each head of the layer; empty where there is only one
     heads: tuple[HeadLine, ...] = ()
+    # the strongest link over every layer and head of the stream, if any
     strongest: Link | None = None
     run: str = ""
     which: str = ""
-    links: tuple[Link, ...] = ()
+    links: tuple[Link, ...] = ()  # the strongest links of these, strongest first
+    # True for the mean behind the head to see first; a single picture leaves it out
     second: bool = False
-    focus: Focus | None = None
+    focus: Focus | None = None  # the head that it shows and why, where that is one of several

@@ -50,24 +50,17 @@ class HeadAt:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PruneCurve:
-    """The loss of a model while its heads are switched off one after another.
-
-    Attributes:
-        names: the measure of each order, lowest first ("effect", "confidence"), or "chance".
-        orders: all heads of all streams, in the order in which they are switched off.
-        off: number of heads that are off at each point, from none to all.
-        losses: nats per output, shape (orders, points).
-        texts: the texts of the orders and of the losses, in words.
-        about: the output that effects are measured on, in words.
-    """
+    """The loss of a model while its heads are switched off one after another."""
 
     caption: str
+    # the measure of each order, lowest first ("effect", "confidence"), or "chance"
     names: tuple[str, ...]
+    # all heads of all streams, in the order in which they are switched off
     orders: tuple[tuple[HeadAt, ...], ...]
-    off: tuple[int, ...]
-    losses: NDArray[np.float64]
-    texts: str
-    about: str
+    off: tuple[int, ...]  # number of heads that are off at each point, from none to all
+    losses: NDArray[np.float64]  # nats per output, shape (orders, points)
+    texts: str  # the texts of the orders and of the losses, in words
+    about: str  # the output that effects are measured on, in words
 
     def losses_by(self, name: str) -> NDArray[np.float64]:
         """The losses of the orders with this name."""
@@ -159,18 +152,13 @@ class Intervention:
 
 @dataclass(frozen=True, slots=True)
 class PredictedToken:
-    """One token or class that a model predicts.
+    """One token or class that a model predicts."""
 
-    Attributes:
-        row: the position that it is read from; for next-token prediction the one before `position`.
-        number: its number among the choices.
-        position: the place of the token in the text; None for a class.
-    """
-
+    # the position that it is read from; for next-token prediction the one before `position`
     row: int
-    number: int
+    number: int  # its number among the choices
     name: str
-    position: int | None = None
+    position: int | None = None  # the place of the token in the text; None for a class
 
 
 def label_of(output: PredictedToken, tokens: Sequence[Token]) -> str:
@@ -182,15 +170,10 @@ def label_of(output: PredictedToken, tokens: Sequence[Token]) -> str:
 
 
 class Experiment(Protocol):
-    """A model with its text, to run with parts switched off.
+    """A model with its text, to run with parts switched off."""
 
-    Attributes:
-        attention: the raw maps of every layer of the unchanged model.
-        outputs: the outputs to explain.
-    """
-
-    attention: Attention
-    outputs: tuple[PredictedToken, ...]
+    attention: Attention  # the raw maps of every layer of the unchanged model
+    outputs: tuple[PredictedToken, ...]  # the outputs to explain
 
     @property
     def sinks(self) -> SinkShares: ...
@@ -203,31 +186,25 @@ class Experiment(Protocol):
         `instead`, of shape (heads, queries or 1, head size), replaces the output of heads that are
         off; None: zeros. A row without any key left makes the outputs NaN.
         """
-        ...
 
     def changed_maps(self, change: Intervention) -> Attention:
         """The maps after a change; a head that is off keeps its weights."""
-        ...
 
     def gradients(self) -> tuple[NDArray[np.floating], ...]:
         """For each map, the gradient of the sum of the outputs' log-probabilities."""
-        ...
 
     def head_outputs(self) -> HeadOutputs: ...
 
     def head_values(self) -> HeadOutputs:
         """The values that each head of the unchanged model weighs, (heads, keys, head size)."""
-        ...
 
     def output_gradients(self) -> HeadOutputs:
         """The gradient of the sum of the outputs' log-probabilities by each head's output."""
-        ...
 
     def spell(self, number: int) -> str: ...
 
     def write(self, change: Intervention, instead: HeadOutputs | None = None) -> str | None:
         """The text that the model writes after a change; None for a model that does not write."""
-        ...
 
 
 def replacement_output(
@@ -253,25 +230,16 @@ def log_probabilities(
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """The effect of one part on log p, in nats, summed over all outputs.
+    """The effect of one part on log p, in nats, summed over all outputs."""
 
-    Attributes:
-        label: "layer 2 head 0", "rouge → red".
-        kind: "head", "layer", "link", "token" or "together".
-        place: stream, layer and head of a head; side and position of a token; ….
-        effect: the mean over texts; NaN: a row had no key left.
-        interval: the 95 % interval of the mean; None for one text.
-        texts: number of texts.
-        of_outputs: for one text, the effect on each output.
-    """
-
-    label: str
-    kind: str
+    label: str  # "layer 2 head 0", "rouge → red"
+    kind: str  # "head", "layer", "link", "token" or "together"
+    # stream, layer and head of a head; side and position of a token; …
     place: Mapping[str, str | int]
-    effect: float
-    interval: tuple[float, float] | None = None
-    texts: int = 1
-    of_outputs: tuple[float, ...] = ()
+    effect: float  # the mean over texts; NaN: a row had no key left
+    interval: tuple[float, float] | None = None  # the 95 % interval of the mean; None for one text
+    texts: int = 1  # number of texts
+    of_outputs: tuple[float, ...] = ()  # for one text, the effect on each output
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,31 +256,22 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True)
 class AblationReport:
-    """The changes when parts of a model are switched off.
-
-    Attributes:
-        by: what replaced the outputs of heads.
-        effects: the effect of each part alone.
-        together: the effect of all parts at once, if it was measured.
-        predictions: for one text, every output before and after all parts are off.
-        wrote: for one text, the text that the model writes before and after, if it writes.
-        texts: number of texts.
-        maps: for one text, the raw maps of every layer.
-        explained: for one text, the names of the outputs, as in `Effect.of_outputs`.
-        reference: number of other texts that the replacement came from; 0: this text.
-    """
+    """The changes when parts of a model are switched off."""
 
     caption: str
-    by: By
-    effects: tuple[Effect, ...]
-    together: Effect | None
+    by: By  # what replaced the outputs of heads
+    effects: tuple[Effect, ...]  # the effect of each part alone
+    together: Effect | None  # the effect of all parts at once, if it was measured
+    # for one text, every output before and after all parts are off
     predictions: tuple[Prediction, ...]
+    # for one text, the text that the model writes before and after, if it writes
     wrote: tuple[str, str] | None
-    texts: int
+    texts: int  # number of texts
     notes: tuple[str, ...]
-    maps: Attention
+    maps: Attention  # for one text, the raw maps of every layer
+    # for one text, the names of the outputs, as in `Effect.of_outputs`
     explained: tuple[str, ...] = ()
-    reference: int = 0
+    reference: int = 0  # number of other texts that the replacement came from; 0: this text
 
     @property
     def provenance(self) -> Provenance:
@@ -359,22 +318,16 @@ class SavedEffects:
 
 @dataclass(frozen=True, slots=True)
 class EffectComparison:
-    """Two ablations side by side.
-
-    Attributes:
-        pairs: each part's effect in A and in B, or None.
-        correlation: Spearman's correlation over common parts; NaN for fewer than three.
-    """
+    """Two ablations side by side."""
 
     sides: tuple[SavedEffects, SavedEffects]
+    # each part's effect in A and in B, or None
     pairs: tuple[tuple[Effect | None, Effect | None], ...]
-    correlation: float
+    correlation: float  # Spearman's correlation over common parts; NaN for fewer than three
 
 
-RANDOM = "random"
-"""The name of random scores, beside those of the lenses."""
-LENS_SHARES = (10, 20, 50)
-"""Per cent of a side's tokens to hide, or to keep."""
+RANDOM = "random"  # the name of random scores, beside those of the lenses
+LENS_SHARES = (10, 20, 50)  # per cent of a side's tokens to hide, or to keep
 LENS_MEASURES = (
     "rank_correlation",
     *(f"comprehensiveness_{share}" for share in LENS_SHARES),
@@ -385,37 +338,26 @@ LENS_MEASURES = (
 
 @dataclass(frozen=True, slots=True)
 class LensRow:
-    """Faithfulness of a lens: the mean over texts of each of `LENS_MEASURES`, or NaN.
-
-    Attributes:
-        low: lower ends of the means' 95 % intervals, NaN for one text; `high`: upper ends.
-        texts: number of texts with a rank correlation.
-        left_out: why it does not apply to some or all texts.
-    """
+    """Faithfulness of a lens: the mean over texts of each of `LENS_MEASURES`, or NaN."""
 
     lens: str
     mean: tuple[float, ...]
+    # lower ends of the means' 95 % intervals, NaN for one text; `high`: upper ends
     low: tuple[float, ...]
     high: tuple[float, ...]
-    texts: int
-    left_out: str = ""
+    texts: int  # number of texts with a rank correlation
+    left_out: str = ""  # why it does not apply to some or all texts
 
 
 @dataclass(frozen=True, slots=True)
 class LensReport:
-    """Faithfulness of each lens for a model and texts.
-
-    Attributes:
-        rows: one for each lens, then random scores.
-        conclusion: the lenses that the `rule` trusts.
-        tokens: for one text, each token with its knockout effect and its score by each lens.
-        provenance: that of the first text, with the notes of all.
-    """
+    """Faithfulness of each lens for a model and texts."""
 
     caption: str
-    rows: tuple[LensRow, ...]
-    conclusion: str
+    rows: tuple[LensRow, ...]  # one for each lens, then random scores
+    conclusion: str  # the lenses that the `rule` trusts
     rule: str
     texts: int
+    # for one text, each token with its knockout effect and its score by each lens
     tokens: tuple[Mapping[str, str | int | float], ...]
-    provenance: Provenance
+    provenance: Provenance  # that of the first text, with the notes of all

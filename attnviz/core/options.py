@@ -27,8 +27,7 @@ Width = Literal["single", "double"]
 PictureScale = Literal["own", "shared"]
 CellValues = Literal["auto", "yes", "no"]
 
-LENS_NAMES = ("raw", *LENSES, "all")
-"""The values of --lens."""
+LENS_NAMES = ("raw", *LENSES, "all")  # the values of --lens
 
 
 class InMemory:
@@ -80,26 +79,17 @@ class InMemoryMaps(InMemory):
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """How the command line spells and explains an option.
+    """How the command line spells and explains an option."""
 
-    Attributes:
-        group: commands take options by group; for a command's own option, the panel of the help.
-        usage: its names and metavar, "--format -f NAME"; a flag has no metavar.
-        help: "{choices}" stands for the values that the type allows.
-        min: the least number.
-        choices: the values, if they are names of a table and not of a Literal type.
-        suggested: values that the shell completes; others are allowed too.
-        rare: --help only names it, and --help-all explains it.
-    """
-
-    group: str
-    usage: str
-    help: str
-    min: int | None = None
+    group: str  # commands take options by group; for a command's own option, the panel of the help
+    usage: str  # its names and metavar, "--format -f NAME"; a flag has no metavar
+    help: str  # "{choices}" stands for the values that the type allows
+    min: int | None = None  # the least number
     max: int | None = None
+    # the values, if they are names of a table and not of a Literal type
     choices: tuple[str, ...] = ()
-    suggested: tuple[str, ...] = ()
-    rare: bool = False
+    suggested: tuple[str, ...] = ()  # values that the shell completes; others are allowed too
+    rare: bool = False  # --help only names it, and --help-all explains it
 
     @property
     def names(self) -> list[str]:
@@ -472,20 +462,16 @@ class Many:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The values of all shared options.
-
-    Attributes:
-        given: arguments and options that may name a file to read, each with its parameter's name.
-        collect: takes the results in Python; None prints them.
-    """
+    """The values of all shared options."""
 
     origin: Origin = field(default_factory=Origin)
     choice: Choice = field(default_factory=Choice)
     output: Output = field(default_factory=Output)
     many: Many = field(default_factory=Many)
     look: Look = field(default_factory=Look)
+    # arguments and options that may name a file to read, each with its parameter's name
     given: tuple[tuple[str, str], ...] = ()
-    collect: Any = None
+    collect: Any = None  # takes the results in Python; None prints them
 
 
 def map_options(options: Options, *allowed: str) -> list[str]:

@@ -21,10 +21,8 @@ from attnviz.core.errors import AttnvizError
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-BROKEN: list[str] = []
-"""One line for each plug-in that could not be added, with the reason."""
-_MODULES: dict[str, str] = {}
-"""The package of each plug-in's top-level module."""
+BROKEN: list[str] = []  # one line for each plug-in that could not be added, with the reason
+_MODULES: dict[str, str] = {}  # the package of each plug-in's top-level module
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 

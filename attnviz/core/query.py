@@ -17,24 +17,17 @@ ALL_OUTPUTS = "all"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Picture:
-    """A picture, and how to read it.
+    """A picture, and how to read it."""
 
-    Attributes:
-        image: upright, in red, green and blue.
-        size: height and width in pixels for the model; None: its training size.
-        patch: the patch that attends ("ROW,COLUMN"; None: the mean over all). Only a model with
-            windows needs it, which gives one row; others give all.
-        lens: the lens for the answer; all but "raw" need every row.
-        more: further pictures, with a text.
-        frames: True if the pictures are the frames of a video.
-    """
-
-    image: Image
+    image: Image  # upright, in red, green and blue
+    # height and width in pixels for the model; None: its training size
     size: tuple[int, int] | None = None
+    # the patch that attends ("ROW,COLUMN"; None: the mean over all). Only a model with windows
+    # needs it, which gives one row; others give all
     patch: str | None = None
-    lens: str = "raw"
-    more: tuple[Image, ...] = ()
-    frames: bool = False
+    lens: str = "raw"  # the lens for the answer; all but "raw" need every row
+    more: tuple[Image, ...] = ()  # further pictures, with a text
+    frames: bool = False  # True if the pictures are the frames of a video
 
     @property
     def images(self) -> tuple[Image, ...]:
@@ -43,49 +36,35 @@ class Picture:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Recording:
-    """A part of a recording, and how to read it.
+    """A part of a recording, and how to read it."""
 
-    Attributes:
-        samples: float32 of shape (samples,), one channel.
-        rate: samples per second.
-        start: the beginning of the part in the file, in seconds; `total`: the file's length.
-        encoder: True for the attention of the frames to each other, not of a text to them.
-        ended: whether the decoder also reads the token that ends the text.
-        language: code or name of the spoken language; None: the model detects it.
-        task: "transcribe" (also None) or "translate" (into English).
-        notes: notes on its preparation.
-    """
-
-    samples: NDArray[np.float32]
-    rate: int
-    start: float
+    samples: NDArray[np.float32]  # float32 of shape (samples,), one channel
+    rate: int  # samples per second
+    start: float  # the beginning of the part in the file, in seconds; `total`: the file's length
     total: float
+    # True for the attention of the frames to each other, not of a text to them
     encoder: bool = False
-    ended: bool = False
-    language: str | None = None
-    task: str | None = None
-    notes: tuple[str, ...] = ()
+    ended: bool = False  # whether the decoder also reads the token that ends the text
+    language: str | None = None  # code or name of the spoken language; None: the model detects it
+    task: str | None = None  # "transcribe" (also None) or "translate" (into English)
+    notes: tuple[str, ...] = ()  # notes on its preparation
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One question to a source of attention.
+    """One question to a source of attention."""
 
-    Attributes:
-        text: the text; with a target, the source whose tokens are the keys; with a picture, what is
-            read behind it, empty for a picture alone.
-        target: the second text; None where there is none, or where the model writes it ("cross").
-        kind: "self" (a text over itself), "pair" (two texts read as one sequence), "cross" (a
-            target over its source), "co" (two texts over each other), "picture" or "recording" (a
-            picture or a recording over itself, or its text over it).
-        picture: the picture of a query of that kind; `recording` likewise, with the text that is
-            spoken in it, empty where the model is to write it.
-        rendered: whether the text is a conversation that the chat template has written.
-    """
-
+    # the text; with a target, the source whose tokens are the keys; with a picture, what is read
+    # behind it, empty for a picture alone
     text: str
+    # the second text; None where there is none, or where the model writes it ("cross")
     target: str | None = None
+    # "self" (a text over itself), "pair" (two texts read as one sequence), "cross" (a target over
+    # its source), "co" (two texts over each other), "picture" or "recording" (a picture or a
+    # recording over itself, or its text over it)
     kind: Kind = "self"
+    # the picture of a query of that kind; `recording` likewise, with the text that is spoken in it,
+    # empty where the model is to write it
     picture: Picture | None = None
     recording: Recording | None = None
-    rendered: bool = False
+    rendered: bool = False  # whether the text is a conversation that the chat template has written

@@ -27,8 +27,7 @@ FITS: dict[Any, Any] = {
     Path: (str, Path),
 }
 """What may be given for an option of a type."""
-SEVERAL = (Sequence[str], tuple[int, int])
-"""Types of several values, which msgspec checks."""
+SEVERAL = (Sequence[str], tuple[int, int])  # types of several values, which msgspec checks
 
 
 def check_value(name: str, value: Any, annotation: Any, about: Any = None) -> Any:

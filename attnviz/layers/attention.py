@@ -24,10 +24,8 @@ from attnviz.mechanisms.dot_product import (
 )
 from attnviz.mechanisms.linear import causal_linear, linear
 
-Mask = Tensor | None
-"""Boolean, True where a query may look; None: everywhere."""
-Attended = tuple[Tensor, Tensor | None]
-"""The output, and the weights where they were asked for."""
+Mask = Tensor | None  # boolean, True where a query may look; None: everywhere
+Attended = tuple[Tensor, Tensor | None]  # the output, and the weights where they were asked for
 
 
 class ProjectedAttention(nn.Module):

@@ -112,16 +112,11 @@ class SequenceClassifier(_Classifier):
 
 
 class SummarizerWeights(NamedTuple):
-    """Weights of all three attentions, one matrix a layer.
+    """Weights of all three attentions, one matrix a layer."""
 
-    Attributes:
-        source: (…, heads, sources, sources).
-        target: (…, heads, targets, targets), zero above the diagonal.
-        cross: (…, heads, targets, sources): from what each summary position was written.
-    """
-
-    source: tuple[Tensor, ...]
-    target: tuple[Tensor, ...]
+    source: tuple[Tensor, ...]  # (…, heads, sources, sources)
+    target: tuple[Tensor, ...]  # (…, heads, targets, targets), zero above the diagonal
+    # (…, heads, targets, sources): from what each summary position was written
     cross: tuple[Tensor, ...]
 
 

@@ -14,8 +14,7 @@ from attnviz.mechanisms.formula import Arguments, Calculation, Formula, Part
 
 AXES = {"first": "qf", "second": "kf"}
 """Axes of arrays with a row for each position: the first sequence makes an affinity's rows."""
-Projected = tuple[Array, Array, Array]
-"""query, key and value of one stream."""
+Projected = tuple[Array, Array, Array]  # query, key and value of one stream
 
 
 class CoFormula(Formula[Arguments]):

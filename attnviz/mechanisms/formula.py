@@ -18,18 +18,13 @@ Arguments = ParamSpec("Arguments")
 
 
 class Part(NamedTuple):
-    """One array of a calculation.
-
-    Attributes:
-        value: the array, or a function that makes it where only `parts` needs it.
-        formula: how it is computed, from other parts by name: "query @ keyᵀ".
-        axes: its last axes: q(ueries), k(eys), f(eatures), t(iles), g(roups of heads), n (other
-            numbers). Axes before them are heads.
-    """
+    """One array of a calculation."""
 
     name: str
-    value: Array
-    formula: str
+    value: Array  # the array, or a function that makes it where only `parts` needs it
+    formula: str  # how it is computed, from other parts by name: "query @ keyᵀ"
+    # its last axes: q(ueries), k(eys), f(eatures), t(iles), g(roups of heads), n (other numbers).
+    # Axes before them are heads
     axes: str = "qk"
 
 
@@ -42,13 +37,10 @@ class HeadPlace(NamedTuple):
 
 
 class HeadArithmetic(NamedTuple):
-    """What one head of a model computed, in order. A part without a formula comes from the model.
-
-    Attributes:
-        seen: arrays of the model's own pass, by the name of the part that should equal them.
-    """
+    """What one head of a model computed, in order; a part without a formula is the model's own."""
 
     parts: list[Part]
+    # arrays of the model's own pass, by the name of the part that should equal them
     seen: Mapping[str, Array]
     notes: tuple[str, ...] = ()
 
@@ -111,8 +103,7 @@ def shapes_of(
     }
 
 
-SIDES = ("queries", "keys")
-"""The first axis of parameters that have a row for each position."""
+SIDES = ("queries", "keys")  # the first axis of parameters that have a row for each position
 
 
 def example_parts(row: Mechanism, positions: int, size: int, heads: int) -> Iterator[Part]:

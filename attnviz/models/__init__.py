@@ -49,7 +49,6 @@ class Source(Protocol):
             UsageError: a kind of query that the source cannot answer.
             AttnvizError: what would fail for every query.
         """
-        ...
 
 
 @runtime_checkable
@@ -65,7 +64,6 @@ class Experimenting(Protocol):
 
     def experiment(self, query: Query, wanted: str | None = None) -> Experiment:
         """The model with a query; it explains the wanted output, or "all"."""
-        ...
 
 
 @runtime_checkable
@@ -74,7 +72,6 @@ class SupportsChat(Protocol):
 
     def render(self, messages: Sequence[tuple[str, str]]) -> str:
         """A conversation of roles and texts up to where the model answers."""
-        ...
 
 
 @runtime_checkable
@@ -90,7 +87,6 @@ class SupportsWriters(Protocol):
 
     def written(self, query: Query) -> WrittenText:
         """A query with what each part of the model writes."""
-        ...
 
     def head_weights(self) -> tuple[list[HeadWeights], Provenance]: ...
 
@@ -101,7 +97,6 @@ class SupportsHeadArithmetic(Protocol):
 
     def head_arithmetic(self, query: Query, which: HeadPlace) -> HeadArithmetic:
         """The numbers of one head, from its layer's input to what it adds to it."""
-        ...
 
 
 def attend_query(source: Source, query: Query) -> Attention:

@@ -21,10 +21,8 @@ if TYPE_CHECKING:
     from attnviz.analyses.effects.faithfulness import TokenScores
     from attnviz.core.effects import Experiment
 
-MOST_TOKENS = 64
-"""The most tokens that `--lens all` hides one by one: one batch of runs."""
-ALL_LENSES = "all"
-"""The name for every lens side by side."""
+MOST_TOKENS = 64  # the most tokens that `--lens all` hides one by one: one batch of runs
+ALL_LENSES = "all"  # the name for every lens side by side
 
 Ask: TypeAlias = "Callable[[Needs], LensInputs]"
 """Answers with more than weights, or raises an error."""

@@ -31,8 +31,7 @@ dtype. The first is the default for texts."""
 LOADING = ("device", "dtype", "revision", "allow_pickle", "allow_code", "device_map", "adapter")
 """The fields of an origin that say how to load a model."""
 NO_LIGHT = "--arithmetic light cannot do this"
-VISION = "pocket-vit"
-"""The default model of pictures."""
+VISION = "pocket-vit"  # the default model of pictures
 
 
 def is_shipped(origin: Origin) -> bool:

@@ -30,8 +30,7 @@ from attnviz.models import UnbatchedSource, check_device, check_kind, query_text
 
 # `check_finite` refuses an overflow by name; numpy need not warn too.
 overflowing = np.errstate(over="ignore", invalid="ignore")
-HEADS, SIZE = 4, 64
-"""Of a layer without numbers of its own."""
+HEADS, SIZE = 4, 64  # of a layer without numbers of its own
 DTYPES = ("float32", "float64", "float16", "bfloat16")
 UNITS = {"less": "share of a row's attention; the sink has the rest"}
 UNITS["any"] = "weight from 0 to 1; rows sum to anything"

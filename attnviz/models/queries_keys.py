@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 SETTINGS = ("scale", "causal", "window", "soft_cap", "heads", "groups")
 """Single numbers that a file may hold."""
 ARRAYS = ("sinks", "bias")
-TILE = 1 << 24
-"""Scores that exist at once, 128 MB of them."""
+TILE = 1 << 24  # scores that exist at once, 128 MB of them
 
 
 class QueriesAndKeys(UnbatchedSource):

@@ -19,8 +19,7 @@ from attnviz.renderers.look import chosen, chosen_scale, chosen_table, relative_
 
 Limits = tuple[float, float]
 """The values at the two ends of the colour scale: (0, top) or, for signed values, (-top, top)."""
-Color = tuple[int, int, int]
-"""Red, green and blue, each 0 to 255."""
+Color = tuple[int, int, int]  # red, green and blue, each 0 to 255
 
 BEYOND = "special tokens and sinks beyond the scale are drawn at its end"
 BEYOND_CHOSEN = "weights beyond the scale are drawn at its ends"
@@ -79,8 +78,7 @@ def diverging_path(
     return np.concatenate([even_path(down, 129)[:0:-1], even_path(up, 129)])
 
 
-SHADES = even_path(_BLUES, 256)
-"""From 0, nearly white, to the top of the scale; shape (256, 3)."""
+SHADES = even_path(_BLUES, 256)  # from 0, nearly white, to the top of the scale; shape (256, 3)
 SIGNED_SHADES = diverging_path(_ORANGES, _BLUES_OF_SIGNED)
 """From the most negative over 0, in the middle, to the most positive; shape (257, 3)."""
 GLOW = even_path(((0.30, 0.14, 310), (0.50, 0.21, 355), (0.72, 0.19, 410), (0.95, 0.15, 465)), 256)
@@ -214,8 +212,7 @@ HEAD_COLORS = _colors("026aaf b74700 009e73 be5a96 6690fc c28b00 282828 703f17")
 """One colour for each head where a few are shown together."""
 HEAD_COLORS_ON_DARK = _colors("5cedff ff8a3d 2fc59a d291bf 8fb2ff f1c51a e4e1da c4b771")
 """The same heads on dark ground."""
-OTHER: Color = (120, 120, 120)
-"""The colour of a role that names none."""
+OTHER: Color = (120, 120, 120)  # the colour of a role that names none
 ROLE_COLORS: dict[str, Color] = {
     name: measure.color or OTHER for name, measure in MEASURES.items() if measure.role
 }

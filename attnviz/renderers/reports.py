@@ -100,17 +100,13 @@ class Data:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One result, in every form that a place may ask for.
-
-    Attributes:
-        views: what a reader is shown of maps, worked out once and only if somebody asks.
-        figures: its own pictures by name; of maps the usual ones need none.
-        page: makes its own page, for the command line that is named on it.
-    """
+    """One result, in every form that a place may ask for."""
 
     data: Attention | Data
-    views: Views
+    views: Views  # what a reader is shown of maps, worked out once and only if somebody asks
+    # its own pictures by name; of maps the usual ones need none
     figures: Mapping[str, Callable[[], Figure]] = field(default_factory=dict)
+    # makes its own page, for the command line that is named on it
     page: Callable[[str], str] | None = None
 
     @property

@@ -45,27 +45,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Ablation:
-    """What to switch off, and how.
+    """What to switch off, and how."""
 
-    Attributes:
-        heads: "2.0" of the main stream, or "encoder.3.5"; "0" and "0-3" are of the layers chosen.
-        links: "rouge>red" in every head of the main stream, or "encoder:the>cat".
-        tokens: "red", or "red[3]" where there are several.
-        layer: "2", "0-2" or "encoder.2", switched off where no heads are named.
-        each: what to switch off one by one instead.
-        by: what takes the place of a head's output.
-        wanted: the output to explain; None: every token that is predicted, else one output.
-        seed: of what --by resample draws.
-    """
-
+    # "2.0" of the main stream, or "encoder.3.5"; "0" and "0-3" are of the layers chosen
     heads: tuple[str, ...] = ()
+    # "rouge>red" in every head of the main stream, or "encoder:the>cat"
     links: tuple[str, ...] = ()
-    tokens: tuple[str, ...] = ()
-    layer: str | None = None
-    each: Each | None = None
-    by: By = "zero"
+    tokens: tuple[str, ...] = ()  # "red", or "red[3]" where there are several
+    layer: str | None = None  # "2", "0-2" or "encoder.2", switched off where no heads are named
+    each: Each | None = None  # what to switch off one by one instead
+    by: By = "zero"  # what takes the place of a head's output
+    # the output to explain; None: every token that is predicted, else one output
     wanted: str | None = None
-    seed: int = 0
+    seed: int = 0  # of what --by resample draws
 
     def __post_init__(self) -> None:
         head_places(self.heads, self.layer)

@@ -45,20 +45,14 @@ from attnviz.runs.pipeline import Result, apply_choice, attend_one, query_of
 from attnviz.storage.pictures import upright_picture
 from attnviz.storage.texts import Text, check_text
 
-MOST_CHARACTERS = 8_000
-"""Most characters of a text: about 2,000 tokens."""
-MOST_TOKENS = 2_000
-"""Most tokens of a text or pair: their weights take a gigabyte before pooling."""
+MOST_CHARACTERS = 8_000  # most characters of a text: about 2,000 tokens
+MOST_TOKENS = 2_000  # most tokens of a text or pair: their weights take a gigabyte before pooling
 MOST_WEIGHTS = 8_000_000
 """Most weights (12 × 12 heads at 235 tokens) before pooling into blocks of tokens."""
-MOST_OFF = 10_000
-"""Most heads, links or tokens that are off at once."""
-MOST_PICTURE = 16 << 20
-"""Most characters of a picture in base64: 12 MB."""
-PICTURES = ("PNG", "JPEG", "WEBP")
-"""File formats of pictures, by Pillow's names."""
-PICTURES_BY = "pocket-vit"
-"""The shipped model that reads pictures."""
+MOST_OFF = 10_000  # most heads, links or tokens that are off at once
+MOST_PICTURE = 16 << 20  # most characters of a picture in base64: 12 MB
+PICTURES = ("PNG", "JPEG", "WEBP")  # file formats of pictures, by Pillow's names
+PICTURES_BY = "pocket-vit"  # the shipped model that reads pictures
 
 
 Words = Annotated[str, Meta(max_length=MOST_CHARACTERS)]
@@ -76,29 +70,22 @@ class Off(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Question(Struct, frozen=True, forbid_unknown_fields=True):
-    """A question about a text, a pair or a picture.
+    """A question about a text, a pair or a picture."""
 
-    Attributes:
-        id: a number that the answer repeats.
-        source: the text, the source of a pair, or the text with a picture.
-        target: None: the model writes it, if it can.
-        command: "self" or "cross"; None: the model's usual one.
-        to: the language of the target; None: the model guesses.
-        explain: the output for lens effect or gradient: a token by place or text, a class, "all".
-        picture: a PNG, JPEG or WebP file in base64.
-        link: of /why: stream, layer, head, and the positions of query and key.
-    """
-
-    source: Words = ""
-    target: Words | None = None
-    id: Number = 0
+    source: Words = ""  # the text, the source of a pair, or the text with a picture
+    target: Words | None = None  # None: the model writes it, if it can
+    id: Number = 0  # a number that the answer repeats
     lens: Literal[LENS_NAMES] = "raw"  # type: ignore[valid-type]
     off: Off = Off()
     model: Name | None = None
+    # "self" or "cross"; None: the model's usual one
     command: Literal["self", "cross"] | None = None
-    to: Language | None = None
+    to: Language | None = None  # the language of the target; None: the model guesses
+    # the output for lens effect or gradient: a token by place or text, a class, "all"
     explain: Name | Number | None = None
+    # a PNG, JPEG or WebP file in base64
     picture: Annotated[str, Meta(max_length=MOST_PICTURE)] | None = None
+    # of /why: stream, layer, head, and the positions of query and key
     link: tuple[Name, Name, Name, Number, Number] | None = None
 
 

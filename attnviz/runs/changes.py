@@ -33,20 +33,15 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SAVED = (".npz", ".json", ".jsonl", ".safetensors")
-NAMED = 8
-"""Heads and effects that a failure names."""
-Change = tuple[str, float]
-"""A head or an effect by name, and how much it changed."""
+NAMED = 8  # heads and effects that a failure names
+Change = tuple[str, float]  # a head or an effect by name, and how much it changed
 
 
 @dataclass(frozen=True, slots=True)
 class ComparedSide:
-    """A or B: a text with its model, maps or effects; and which part of it.
+    """A or B: a text with its model, maps or effects; and which part of it."""
 
-    Attributes:
-        given: a text, the name of a saved map or of effects, or these themselves.
-    """
-
+    # a text, the name of a saved map or of effects, or these themselves
     given: str | InMemoryMaps | SavedEffects
     origin: Origin
     choice: Choice

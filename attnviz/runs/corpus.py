@@ -61,11 +61,9 @@ from attnviz.storage.texts import CHUNK_SIZE, Text, chunks
 if TYPE_CHECKING:
     from attnviz.renderers import Display
 
-SECONDS = 2.0
-"""Between two journals at least."""
+SECONDS = 2.0  # between two journals at least
 _MEMBER = "notes"
-Shard = tuple[int, Chunk]
-"""A chunk of records and the number of its first in the corpus, from 0."""
+Shard = tuple[int, Chunk]  # a chunk of records and the number of its first in the corpus, from 0
 OnFailure = Callable[[Record, AttnvizError], str]
 """Takes a record that failed, and returns its line in the file of rejects, if there is one."""
 
@@ -197,23 +195,14 @@ class CorpusJournal(RunJournal):
         self.remove()
 
 
-SHOWS = ("measures", "positions", "classes", "pairs", "links")
-"""What tables and rows may hold."""
+SHOWS = ("measures", "positions", "classes", "pairs", "links")  # what tables and rows may hold
 SHOWN_WIRES = 20
-PICTURES = 32
-"""Pictures in a chunk: each takes as long as many sentences."""
+PICTURES = 32  # pictures in a chunk: each takes as long as many sentences
 
 
 @dataclass(frozen=True, slots=True)
 class CorpusRequest:
-    """What is measured over a corpus, and shown; `attnviz.corpus` explains most fields.
-
-    Attributes:
-        overview: every head is drawn, which takes texts.
-        curve: heads are switched off one after another.
-        samples: texts are kept in which a head attends strongly, usually and weakly.
-        wiring: it is measured which heads read which heads, and shown instead of `show`.
-    """
+    """What is measured over a corpus, and shown; `attnviz.corpus` explains most fields."""
 
     cross: bool = False
     order: str = "role"
@@ -222,10 +211,10 @@ class CorpusRequest:
     show: str = "measures"
     top: int | None = None
     frequencies: Path | None = None
-    overview: bool = False
-    curve: bool = False
-    samples: bool = False
-    wiring: bool = False
+    overview: bool = False  # every head is drawn, which takes texts
+    curve: bool = False  # heads are switched off one after another
+    samples: bool = False  # texts are kept in which a head attends strongly, usually and weakly
+    wiring: bool = False  # it is measured which heads read which heads, and shown instead of `show`
 
     def __post_init__(self) -> None:
         check_order(self.order, None)

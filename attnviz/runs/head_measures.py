@@ -64,16 +64,11 @@ from attnviz.storage.texts import Text, chunks
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Instead = Literal["zero", "mean"]
-"""What heads put out that are off."""
-POINTS = 24
-"""Steps of a curve from no head to all."""
-SHUFFLES = 5
-"""Orders by chance."""
-CURVE_TEXTS = 100
-"""Texts that a curve is drawn of at most."""
-ENOUGH = 10
-"""Texts that are split into those that give the order and those of the curve."""
+Instead = Literal["zero", "mean"]  # what heads put out that are off
+POINTS = 24  # steps of a curve from no head to all
+SHUFFLES = 5  # orders by chance
+CURVE_TEXTS = 100  # texts that a curve is drawn of at most
+ENOUGH = 10  # texts that are split into those that give the order and those of the curve
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,26 +214,20 @@ def curve_of(
 
 @dataclass(frozen=True, slots=True)
 class HeadsRequest:
-    """Which measures of heads are wanted, and in which order.
-
-    Attributes:
-        repeat: measure a second run over repeated random words, which induction needs.
-        similar: report which heads look alike instead.
-        compares: measure which heads look alike, for a report or a picture.
-        writes: find the tokens that each head argues for most, and how far its weights copy.
-        probe: measure which heads find a needle in random words, and carry the task of examples.
-    """
+    """Which measures of heads are wanted, and in which order."""
 
     cross: bool = False
     role: str | None = None
     order: str = "role"
     effect: bool = False
+    # find the tokens that each head argues for most, and how far its weights copy
     writes: bool = False
+    # measure which heads find a needle in random words, and carry the task of examples
     probe: bool = False
     by: Instead = "zero"
-    repeat: bool = True
-    similar: bool = False
-    compares: bool = False
+    repeat: bool = True  # measure a second run over repeated random words, which induction needs
+    similar: bool = False  # report which heads look alike instead
+    compares: bool = False  # measure which heads look alike, for a report or a picture
 
     def __post_init__(self) -> None:
         check_order(self.order, self.role)

@@ -31,10 +31,8 @@ from attnviz.storage.texts.lines import (
     whole_lines,
 )
 
-_open: list[LineReader] = []
-"""The reader of stdin, once it is open."""
-USUAL = Many()
-"""Files are read as their suffixes say."""
+_open: list[LineReader] = []  # the reader of stdin, once it is open
+USUAL = Many()  # files are read as their suffixes say
 
 
 def stdin_lines(longest: int = LONGEST) -> Iterator[bytes]:
@@ -168,27 +166,18 @@ def files_below(folder: Path) -> list[Path]:
 
 @dataclass(frozen=True, slots=True)
 class TextInput:
-    """Texts, pairs or pictures.
+    """Texts, pairs or pictures."""
 
-    Attributes:
-        open: reads each of them, or why it cannot be used, from the first.
-        several: whether there may be more than one.
-        count: counts all of them, good and bad; None if that is not known.
-        ready: whether the next one is there already; None: always.
-        file: what they are read from, if it can be read again.
-        rereads: whether `open` may be called twice.
-        pictures: the files, if they are pictures.
-        others: how many files beside the pictures are none.
-    """
-
+    # reads each of them, or why it cannot be used, from the first
     open: Callable[[], Iterator[Text | BadText]]
-    several: bool = True
+    several: bool = True  # whether there may be more than one
+    # counts all of them, good and bad; None if that is not known
     count: Callable[[], int | None] = lambda: None
-    ready: Callable[[], bool] | None = None
-    file: Path | None = None
-    rereads: bool = True
-    pictures: Sequence[Path] = ()
-    others: int = 0
+    ready: Callable[[], bool] | None = None  # whether the next one is there already; None: always
+    file: Path | None = None  # what they are read from, if it can be read again
+    rereads: bool = True  # whether `open` may be called twice
+    pictures: Sequence[Path] = ()  # the files, if they are pictures
+    others: int = 0  # how many files beside the pictures are none
 
     @property
     def total(self) -> Callable[[], int | None] | None:

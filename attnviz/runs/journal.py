@@ -27,30 +27,22 @@ from attnviz.storage.saved_maps import shard_path, shards_of
 from attnviz.storage.writing import beside, write_file
 
 SCHEMA = 1
-LONGEST = 1 << 20
-"""Bytes of a journal at most: it holds the options of one command line."""
-SAMPLE = 1 << 20
-"""Bytes at both ends of an input file that go into its checksum."""
+LONGEST = 1 << 20  # bytes of a journal at most: it holds the options of one command line
+SAMPLE = 1 << 20  # bytes at both ends of an input file that go into its checksum
 DECIDING = ("columns", "input_format", "max_line", "batch_size", "shard_size", "rejects")
 """The options of `Many` that decide what a file holds; how the work is shared does not."""
 Count = Annotated[int, Meta(ge=0, le=1 << 53)]  # JSON holds whole numbers exactly so far
 
 
 class Progress(Struct, frozen=True):
-    """A place between two records.
-
-    Attributes:
-        output: bytes of the unfinished data file, or of the shard that is being written.
-        ended: whether all records are done.
-        complete: whether every file is in its place, too.
-    """
+    """A place between two records."""
 
     records: Count = 0
     failed: Count = 0
-    output: Count = 0
+    output: Count = 0  # bytes of the unfinished data file, or of the shard that is being written
     rejects: Count = 0
-    ended: bool = False
-    complete: bool = False
+    ended: bool = False  # whether all records are done
+    complete: bool = False  # whether every file is in its place, too
 
 
 class SavedProgress(Progress, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -27,8 +27,7 @@ from attnviz.runs.engines.shards import Engine
 from attnviz.runs.pipeline import Result, attend_chunk
 from attnviz.storage.texts import CHUNK_SIZE, BadText, Text
 
-KEPT = 2
-"""Models that stay loaded for further texts."""
+KEPT = 2  # models that stay loaded for further texts
 
 Record = Text | BadText
 Outcome = Result | AttnvizError

@@ -52,10 +52,8 @@ if TYPE_CHECKING:
     from attnviz.core.effects import Experiment
     from attnviz.renderers.figures.overlay import PictureCrop
 
-ALL = "all"
-"""The name of every patch."""
-MOST_PIXELS = 1000
-"""Of a side of the picture on a page."""
+ALL = "all"  # the name of every patch
+MOST_PIXELS = 1000  # of a side of the picture on a page
 THUMBNAIL = 96
 """Pixels of a side of a picture in an atlas at most; fewer where all would take more than
 `MOST_BYTES`."""
@@ -138,11 +136,7 @@ def thumbnails(report: CorpusReport) -> dict[str, bytes]:
 
 @dataclass(frozen=True, slots=True)
 class PictureRequest:
-    """The pictures, what looks at them, and how that is drawn; `attnviz.image` explains each field.
-
-    Attributes:
-        shown: the option that shows one patch to a person; empty if the result is data.
-    """
+    """What looks at which pictures, and how that is drawn; `attnviz.image` explains each field."""
 
     files: tuple[Path, ...]
     patch: str | None = None
@@ -152,7 +146,7 @@ class PictureRequest:
     token: str | None = None
     lens: str = "raw"
     smooth: bool = False
-    shown: str = ""
+    shown: str = ""  # the option that shows one patch to a person; empty if the result is data
 
     def check(self, options: Options) -> None:
         origin = options.origin

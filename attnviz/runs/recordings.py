@@ -35,17 +35,12 @@ if TYPE_CHECKING:
     from attnviz.core.query import Recording
     from attnviz.models.hugging_face.audio.audio import AudioModel
 
-TIMED = ("textgrid", "vtt")
-"""Formats of words with times."""
+TIMED = ("textgrid", "vtt")  # formats of words with times
 
 
 @dataclass(frozen=True, slots=True)
 class RecordingRequest:
-    """What of a recording is read, and what is asked; `attnviz.audio` explains each field.
-
-    Attributes:
-        timing_heads: the heads that time words, "2.0,3.1".
-    """
+    """What of a recording is read, and what is asked; `attnviz.audio` explains each field."""
 
     file: Path
     text: str | None = None
@@ -55,7 +50,7 @@ class RecordingRequest:
     seconds: int = 30
     word_times: bool = False
     times: Path | None = None
-    timing_heads: str | None = None
+    timing_heads: str | None = None  # the heads that time words, "2.0,3.1"
     against: str = "output"
 
     @property

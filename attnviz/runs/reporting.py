@@ -47,7 +47,6 @@ class RunReport(Protocol):
         self, total: Callable[[], int | None] | None
     ) -> AbstractContextManager[Callable[[int], None]]:
         """A function to call with the number of further records that are done."""
-        ...
 
     def finish(self, done: str = "") -> None:
         """Complete everything; `done` says what was done."""

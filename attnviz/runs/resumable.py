@@ -21,8 +21,7 @@ from attnviz.runs.journal import Journal, Progress, RunJournal
 from attnviz.storage.saved_maps import shard_path, shards_of
 from attnviz.storage.writing import PartialFile, beside, check_writable
 
-SECONDS = 0.5
-"""Between two journals at least."""
+SECONDS = 0.5  # between two journals at least
 Make = Callable[[int, bool], Renderer]
 """Makes a renderer from the number of its first record and whether its beginning is written."""
 

@@ -62,39 +62,31 @@ words, those pairs have an alignment error of 65 % and more, and pairs above 0.8
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AlignedPair:
-    """A pair's links, and the target's attention over the source, in words.
-
-    Attributes:
-        score: how sure the links are, from 0 to 1. Read both ways: how far the directions agree,
-            2 × links of both / (links of one + links of the other). One way: their mean weight.
-        reliable: False where the directions hardly agree, or the model says that the pair lies
-            outside what it was trained for.
-    """
+    """A pair's links, and the target's attention over the source, in words."""
 
     links: Links
     forward: Attention
+    # how sure the links are, from 0 to 1. Read both ways: how far the directions agree, 2 × links
+    # of both / (links of one + links of the other). One way: their mean weight
     score: float
+    # False where the directions hardly agree, or the model says that the pair lies outside what it
+    # was trained for
     reliable: bool
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Aligner:
-    """A model as a word aligner.
-
-    Attributes:
-        backward: the model for the other direction; the same one unless a language is fixed.
-        how: a name of SYMMETRIZATIONS; None: what the model is made for, "intersection" where it
-            translates both ways, else "forward".
-        layer: layers to read; None: the one in focus, else all. `head` likewise.
-        notes: what the model had to say about the texts so far, each once.
-    """
+    """A model as a word aligner."""
 
     source: Source
-    backward: Source
+    backward: Source  # the model for the other direction; the same one unless a language is fixed
+    # a name of SYMMETRIZATIONS; None: what the model is made for, "intersection" where it
+    # translates both ways, else "forward"
     how: str | None = None
     against: str = "input"
-    layer: str | None = None
+    layer: str | None = None  # layers to read; None: the one in focus, else all. `head` likewise
     head: str | None = None
+    # what the model had to say about the texts so far, each once
     notes: dict[str, None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -298,8 +290,7 @@ def report_links(work: AlignChunk, texts: TextInput, options: Options, report: R
 
 
 COLUMNS = ("id", "source_position", "source_word", "target_position", "target_word", "score")
-MOST_NAMED = 10
-"""Lines that a note names."""
+MOST_NAMED = 10  # lines that a note names
 
 
 def say_unreliable(records: Sequence[Record], done: int, report: RunReport) -> None:

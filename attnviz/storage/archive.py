@@ -34,13 +34,11 @@ from attnviz.storage.documents import (
     to_document,
 )
 
-ZIP = b"PK\x03\x04"
-"""How every .npz begins."""
+ZIP = b"PK\x03\x04"  # how every .npz begins
 INDEX = "attnviz"
 ENCODINGS = {"<": "utf-32-le", ">": "utf-32-be"}
 CHUNK = 1 << 18
-LONGEST = 64 << 20
-"""The most characters of a text's document without its weights."""
+LONGEST = 64 << 20  # the most characters of a text's document without its weights
 DAMAGE = (
     *(zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError),
     *(ValueError, LookupError, TypeError, AttributeError),

@@ -18,19 +18,14 @@ ROOT = -1  # the format's 0: words count from 0 here
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """One sentence of a treebank.
-
-    Attributes:
-        words: syntactic words with their places in the text; the place is empty where a word is not
-            written as such, as in French "du" = "de le".
-        heads: the index of the word that each word depends on, -1 for the root.
-        relations: the relation of each word to its head ("nsubj").
-    """
+    """One sentence of a treebank."""
 
     text: str
+    # syntactic words with their places in the text; the place is empty where a word is not written
+    # as such, as in French "du" = "de le"
     words: tuple[Token, ...]
-    heads: tuple[int, ...]
-    relations: tuple[str, ...]
+    heads: tuple[int, ...]  # the index of the word that each word depends on, -1 for the root
+    relations: tuple[str, ...]  # the relation of each word to its head ("nsubj")
     where: str
 
 

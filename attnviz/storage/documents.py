@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 Shape = tuple[int | None, int | None, int, int]
-SMALL = 1 << 26
-"""Bytes that fit into any memory."""
+SMALL = 1 << 26  # bytes that fit into any memory
 WeightsReader = Callable[[int, str, Shape], Any]
 HIDDEN = "\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"
 """Control, direction and invisible characters as a range for a regular expression. Data escapes

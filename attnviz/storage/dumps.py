@@ -39,8 +39,7 @@ _PROBABILITY = r"(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 _LINK = rf"\d{{1,18}}-\d{{1,18}}(?::{_PROBABILITY})?"
 PHARAOH = re.compile(rf"\s*{_LINK}(?:\s+{_LINK})*\s*")
 END = "</s>"
-LONGEST = 100_000
-"""Tokens of a sentence at most: a larger number is no position."""
+LONGEST = 100_000  # tokens of a sentence at most: a larger number is no position
 
 
 def read_dump(data: bytes, where: str) -> Iterator[Dump]:
@@ -187,14 +186,11 @@ _NAME = re.compile(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Dump(Attention):
-    """Attention that another program saved.
+    """Attention that another program saved."""
 
-    Attributes:
-        unnamed: notes on tokens without names; a text that is given later may name them.
-        ends_early: whether the maps may end before the text does, as a list of links does.
-    """
-
+    # notes on tokens without names; a text that is given later may name them
     unnamed: tuple[str, ...] = ()
+    # whether the maps may end before the text does, as a list of links does
     ends_early: bool = False
 
 

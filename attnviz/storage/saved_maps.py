@@ -25,8 +25,7 @@ from attnviz.storage.dumps import is_dump, read_dump
 from attnviz.storage.matrices import open_file
 from attnviz.storage.parquet import MAGIC, ParquetReader
 
-LISTED = 200
-"""Characters of ids that a message lists."""
+LISTED = 200  # characters of ids that a message lists
 
 
 class SavedFile(Protocol):

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from attnviz.core.errors import OutputError
 
-LONGEST = 230
-"""Bytes of a file's name, with room left for a prefix and a suffix."""
+LONGEST = 230  # bytes of a file's name, with room left for a prefix and a suffix
 PARTS = ("partial", *(f"partial-{number}" for number in range(1, 100)))
 """The kinds of a draft. Each further run that writes the same file meanwhile takes the next."""
 

@@ -17,16 +17,12 @@ from attnviz.analyses.measures.distance import patch_places
 from attnviz.core.measures import EFFECT, HeadMeasure
 from attnviz.core.registry import MEASURES
 
-WORD_BYTES = 32 * 2**20
-"""Largest table of pairs for each stream."""
+WORD_BYTES = 32 * 2**20  # largest table of pairs for each stream
 
 MEASURED = (*(name for name, entry in MEASURES.items() if not entry.repeated), EFFECT)
-ORDERING = (EFFECT, "confidence")
-"""The measures that order heads for pruning, lowest first."""
-REACH = 16
-"""Largest distance with a row of its own, in tokens on either side, or in patches."""
-OFFSETS = tuple(range(-REACH, REACH + 1))
-"""Position of the key minus that of the query."""
+ORDERING = (EFFECT, "confidence")  # the measures that order heads for pruning, lowest first
+REACH = 16  # largest distance with a row of its own, in tokens on either side, or in patches
+OFFSETS = tuple(range(-REACH, REACH + 1))  # position of the key minus that of the query
 
 _LENGTHS = {
     "value": len(MEASURED),

@@ -19,8 +19,7 @@ from attnviz.core.measures import SIGNED, Meaning, Role
 from attnviz.core.writers import WiringReport
 
 SHOWN = 10
-FEWEST = 5
-"""Occurrences of a pair of words below which it is left out."""
+FEWEST = 5  # occurrences of a pair of words below which it is left out
 
 
 def report_of(aggregates: Aggregates, order: str = "role") -> CorpusReport:

@@ -20,12 +20,9 @@ from attnviz.core.attention_map import Attention
 from attnviz.core.corpus_report import Atlas, SourceText, StreamReport
 
 SEED = 0
-BUCKETS = 10
-"""Buckets of weights: up to .1, up to .2, …, from .9 on."""
-KEPT = 4
-"""Texts in each bucket, and strongest texts."""
-SHOWN_KEYS = 6
-"""Keys to keep for the link's query: the link's own, then the strongest others."""
+BUCKETS = 10  # buckets of weights: up to .1, up to .2, …, from .9 on
+KEPT = 4  # texts in each bucket, and strongest texts
+SHOWN_KEYS = 6  # keys to keep for the link's query: the link's own, then the strongest others
 NUMBERS = 3 + 2 * SHOWN_KEYS
 NEIGHBOURS = 6
 RULE = (
@@ -218,8 +215,7 @@ def nearest_heads(report: StreamReport) -> tuple[NDArray[np.intp], NDArray[np.fl
     return nearest, distances
 
 
-STRONGEST = 10
-"""Texts of each head in which it attends most strongly."""
+STRONGEST = 10  # texts of each head in which it attends most strongly
 
 
 def source_text(attention: Attention, item: InWords) -> SourceText:

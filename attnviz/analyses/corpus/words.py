@@ -28,8 +28,7 @@ frequent), and anything else (symbols, spaces)."""
 PATCHES = ("special", "corner", "border", "inside")
 """Classes of a picture's keys: special tokens, and patches by their position."""
 RANKED = 10_000  # rarer words are one class
-PAIRED = 300
-"""Most frequent words and marks whose pairs are counted, at most."""
+PAIRED = 300  # most frequent words and marks whose pairs are counted, at most
 _RANKS = (10, 100, 1_000, RANKED)
 _FIRST_RANK = CLASSES.index("rank 1-10")
 BUCKET = 1_000_000
@@ -175,17 +174,13 @@ def classes_of(axis: WordAxis, vocabulary: Vocabulary) -> NDArray[np.intp]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class InWords:
-    """A map over the words of its two axes.
-
-    Attributes:
-        weights: shape (layers · heads, query words, key words).
-        between: True if the query word may attend to the key word in some layer; False for special
-            tokens and for a word itself; shape (query words, key words).
-    """
+    """A map over the words of its two axes."""
 
     queries: WordAxis
     keys: WordAxis
-    weights: NDArray[np.floating]
+    weights: NDArray[np.floating]  # shape (layers · heads, query words, key words)
+    # True if the query word may attend to the key word in some layer; False for special tokens and
+    # for a word itself; shape (query words, key words)
     between: NDArray[np.bool_]
 
 

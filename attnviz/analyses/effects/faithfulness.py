@@ -41,16 +41,12 @@ from attnviz.core.plugins import INTERRUPTIONS
 from attnviz.core.registry import LENSES
 from attnviz.core.writers import AskedLogits
 
-DRAWS = 10
-"""Random rankings of a text whose measures are averaged as the baseline."""
+DRAWS = 10  # random rankings of a text whose measures are averaged as the baseline
 DIGITS = 5
 """Scores that agree to so many decimals have one rank: else the rounding of float32 ranks flows."""
-MOST_FLOWS = 10**7
-"""Most maximum-flow problems of one text, times the links of each."""
-MOST_HIDDEN = 200
-"""Most tokens of one text."""
-TRUSTED = 0.5
-"""The rank correlation above which a lens can be trusted."""
+MOST_FLOWS = 10**7  # most maximum-flow problems of one text, times the links of each
+MOST_HIDDEN = 200  # most tokens of one text
+TRUSTED = 0.5  # the rank correlation above which a lens can be trusted
 RULE = (
     f"trusted: the interval of the rank correlation lies above {TRUSTED} and above that of random "
     "scores; not: it lies below, or is not above that of random scores; else these texts do not "
@@ -58,23 +54,17 @@ RULE = (
 )
 
 Numbers = NDArray[np.float64]
-Scores = dict[str, Numbers]
-"""A number for each token, by side."""
+Scores = dict[str, Numbers]  # a number for each token, by side
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TokenScores:
-    """Each lens' scores of the tokens that can be hidden.
-
-    Attributes:
-        scores: scores by lens, shape (tokens,); a signed lens has scores below 0.
-        left_out: the reason by lens that does not apply.
-    """
+    """Each lens' scores of the tokens that can be hidden."""
 
     explained: AttentionGradients
     tokens: tuple[TokenAt, ...]
-    scores: dict[str, Numbers]
-    left_out: dict[str, str]
+    scores: dict[str, Numbers]  # scores by lens, shape (tokens,); a signed lens has scores below 0
+    left_out: dict[str, str]  # the reason by lens that does not apply
 
     def correlation(self, scores: Numbers, losses: Numbers) -> float:
         """The mean over sides of the rank correlation of sizes."""
@@ -240,19 +230,13 @@ def _losses(found: TokenScores, sets: Sequence[tuple[TokenAt, ...]]) -> Numbers:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TextFaithfulness:
-    """Faithfulness of the lenses on one text.
+    """Faithfulness of the lenses on one text."""
 
-    Attributes:
-        output: the explained output.
-        tokens: each token with its knockout effect and its score by each lens.
-        measures: `LENS_MEASURES` by lens, and of random scores.
-        left_out: the reason by lens that does not apply.
-    """
-
-    output: str
+    output: str  # the explained output
+    # each token with its knockout effect and its score by each lens
     tokens: tuple[Mapping[str, str | int | float], ...]
-    measures: dict[str, Numbers]
-    left_out: dict[str, str]
+    measures: dict[str, Numbers]  # `LENS_MEASURES` by lens, and of random scores
+    left_out: dict[str, str]  # the reason by lens that does not apply
     provenance: Provenance
 
 

@@ -19,8 +19,7 @@ from attnviz.core.attention_map import (
 from attnviz.core.effects import Experiment, HeadOutputs, Intervention, LinkAt, log_probabilities
 from attnviz.core.errors import AttentionError
 
-LISTED = 10
-"""Most links in a list of contrasts."""
+LISTED = 10  # most links in a list of contrasts
 
 
 def effects_of(

@@ -22,14 +22,10 @@ from attnviz.core.answers import ContrastReport, Restored
 from attnviz.core.effects import Experiment, HeadAt, HeadOutputs, Intervention
 from attnviz.core.errors import AttnvizError, UsageError, first_line
 
-BY_ROW = 3
-"""Heads that are put in row by row."""
-ALIKE = 0.1
-"""Nats by which the answers have to differ."""
-MEASURED = 256
-"""Heads that are measured; of more, those with the largest estimates."""
-LINKS = 10
-"""Links that are measured: those with the largest estimates."""
+BY_ROW = 3  # heads that are put in row by row
+ALIKE = 0.1  # nats by which the answers have to differ
+MEASURED = 256  # heads that are measured; of more, those with the largest estimates
+LINKS = 10  # links that are measured: those with the largest estimates
 
 
 class PatchedRuns:

@@ -25,8 +25,7 @@ TASKS = (
     "one two, two three, three four, four five, five six, six seven, seven eight, eight nine",
 )
 """Pairs of opposites, of singulars and plurals, of numbers and the next."""
-SHOTS, PROMPTS = 4, 2
-"""Examples in a prompt, and prompts for each task."""
+SHOTS, PROMPTS = 4, 2  # examples in a prompt, and prompts for each task
 
 
 @dataclass(frozen=True, slots=True)

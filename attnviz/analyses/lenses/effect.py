@@ -18,8 +18,7 @@ from attnviz.core.attention_map import Attention
 from attnviz.core.lens_inputs import AttentionGradients
 
 UNIT = "effect on log p of the output, nats (first order)"
-SINK = 1e-5
-"""A row whose sum is below 1 by more than this has a sink, if none is known."""
+SINK = 1e-5  # a row whose sum is below 1 by more than this has a sink, if none is known
 
 
 def effect(explained: AttentionGradients) -> Attention:

@@ -60,40 +60,27 @@ if TYPE_CHECKING:
 
     from attnviz.core.attention_map import Attention
 
-Score = Callable[[Any], Any]
-"""Makes one number of a model's logits, whose gradients are taken."""
-COPIES = 6
-"""Copies of a matrix while gradients are taken: weights, scores, both gradients, maps."""
+Score = Callable[[Any], Any]  # makes one number of a model's logits, whose gradients are taken
+COPIES = 6  # copies of a matrix while gradients are taken: weights, scores, both gradients, maps
 TOKENS = 1024, 4096
 """Tokens that go through the model at once, in all runs of a batch together: those of more no
 longer fit a processor's cache, while a GPU (the second) wants many."""
-SCORES = 1 << 26
-"""Scores that exist at once, 256 MB of them."""
+SCORES = 1 << 26  # scores that exist at once, 256 MB of them
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExperimentRequest:
-    """A model, its inputs and what to explain.
+    """A model, its inputs and what to explain."""
 
-    Attributes:
-        model: the model, with its head.
-        inputs: tensors, a batch of one.
-        encoded: the query of these inputs; the maps are those of its part.
-        outputs: from the unchanged logits to the outputs to explain.
-        spell: from a number to the name of a choice.
-        task: of its head.
-        write: generates a text; None: the model writes nothing.
-        what: "text" or "picture".
-    """
-
-    model: Any
-    inputs: Mapping[str, Any]
-    encoded: EncodedQuery
+    model: Any  # the model, with its head
+    inputs: Mapping[str, Any]  # tensors, a batch of one
+    encoded: EncodedQuery  # the query of these inputs; the maps are those of its part
+    # from the unchanged logits to the outputs to explain
     outputs: Callable[[Any], tuple[PredictedToken, ...]]
-    spell: Callable[[int], str]
-    task: Task | None = None
-    write: Callable[[], str] | None = None
-    what: str = "text"
+    spell: Callable[[int], str]  # from a number to the name of a choice
+    task: Task | None = None  # of its head
+    write: Callable[[], str] | None = None  # generates a text; None: the model writes nothing
+    what: str = "text"  # "text" or "picture"
 
 
 def experiment_of(asked: ExperimentRequest) -> ModelExperiment:

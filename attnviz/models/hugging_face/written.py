@@ -52,8 +52,7 @@ PRODUCTS = {"mul", "__mul__", "__rmul__", "mul_", "__imul__", "div", "__truediv_
 MATRICES = {"matmul", "__matmul__", "bmm", "baddbmm"}
 SUMS = {"add", "__add__", "__radd__", "add_", "__iadd__"}
 JOINS = {"cat", "concat", "concatenate"}
-HIDDEN = -1e9
-"""A score below this hides a key."""
+HIDDEN = -1e9  # a score below this hides a key
 
 
 @dataclass(slots=True, eq=False)

@@ -28,10 +28,8 @@ from attnviz.mechanisms.arrays import Array, namespace, to_numpy
 from attnviz.mechanisms.dot_product import join_heads, split_heads
 from attnviz.models.light import network
 
-SCORES = 1 << 24
-"""Scores of choices that exist at once, 64 MB of them."""
-POSITIONS = 2048
-"""Positions that go through the layers at once."""
+SCORES = 1 << 24  # scores of choices that exist at once, 64 MB of them
+POSITIONS = 2048  # positions that go through the layers at once
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,8 +54,7 @@ OTHER = {"en": "fr", "fr": "en"}
 NAMES = {"en": "English", "fr": "French"}
 MOST_WRITTEN = 128
 """Pieces of a target at most: each is worked out from all before it, at a cost that grows."""
-MARGIN = 0.3
-"""Nats a piece by which one direction must win for the guess to need no note."""
+MARGIN = 0.3  # nats a piece by which one direction must win for the guess to need no note
 NEVER_WRITTEN = [PAD, UNKNOWN, ENGLISH, FRENCH, MASK]
 
 

@@ -20,8 +20,7 @@ from attnviz.models.light.weights import StoredWeights
 from attnviz.models.pocket.card import FOLDER, read_model_file
 from attnviz.models.pocket.text import SPECIALS
 
-FREQUENT = 2000
-"""Pieces that merge first, so that they are the most frequent."""
+FREQUENT = 2000  # pieces that merge first, so that they are the most frequent
 BITS: tuple[tuple[str, int], ...] = (
     ("encoder.*.query.*", 10),
     ("encoder.*.key.*", 10),
@@ -31,8 +30,7 @@ BITS: tuple[tuple[str, int], ...] = (
 )
 """Bits of a weight, by the first pattern that fits its matrix. The embedding has 12 and 10."""
 LAST = 0x110000  # one past the last code point of Unicode
-SWAPPED = "\u0334", "\u0315"
-"""Marks of the combining classes 1 and 232."""
+SWAPPED = "\u0334", "\u0315"  # marks of the combining classes 1 and 232
 
 
 def pack_model(folder: Path = FOLDER) -> bytes:

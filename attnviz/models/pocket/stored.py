@@ -36,22 +36,18 @@ class StoredModel(UnbatchedSource, Predicting, Network):
     Its folder holds weights, a configuration, and their origin.
 
     Attributes:
-        name: its value for `--model`.
-        file: its weights.
-        projections: the names of the linear maps for query, key, value and output.
-        turned: True where positions turn queries and keys.
-        tokens: the names of its embeddings and of the map to its logits, without ".weight".
-        decides: True where it predicts one class, from its first position.
-        normalised: the formula of a layer's norm, in words.
         sizes: at least the `size` of a position and the `heads` that share it.
     """
 
-    name: ClassVar[str]
-    file: ClassVar[str] = "model.safetensors"
+    name: ClassVar[str]  # its value for `--model`
+    file: ClassVar[str] = "model.safetensors"  # its weights
+    # the names of the linear maps for query, key, value and output
     projections: ClassVar[tuple[str, ...]]
-    turned: ClassVar[bool] = False
-    decides: ClassVar[bool] = False
+    turned: ClassVar[bool] = False  # True where positions turn queries and keys
+    decides: ClassVar[bool] = False  # True where it predicts one class, from its first position
+    # the names of its embeddings and of the map to its logits, without ".weight"
     tokens: ClassVar[tuple[str, str] | None] = None
+    # the formula of a layer's norm, in words
     normalised: ClassVar[str] = "layer_input with mean 0 and variance 1, scaled"
 
     def __init__(self, folder: Path, device: str = "cpu", dtype: str = "float32") -> None:

@@ -23,13 +23,10 @@ if TYPE_CHECKING:
 
     from attnviz.models.pocket.experiment import PocketExperiment
 
-CACHED = 4
-"""Encoded queries that are kept: a lens asks about the same text again."""
-BATCH_TOKENS = 1024
-"""Pieces of a batch at most, padding counted."""
+CACHED = 4  # encoded queries that are kept: a lens asks about the same text again
+BATCH_TOKENS = 1024  # pieces of a batch at most, padding counted
 
-Texts = tuple[EncodedText, ...]
-"""One text, or a source and its target."""
+Texts = tuple[EncodedText, ...]  # one text, or a source and its target
 
 
 def load_pocket(

@@ -36,8 +36,7 @@ if TYPE_CHECKING:
 FOLDER = Path(__file__).parent / "files"
 """A folder that transformers loads as LlamaForCausalLM, and the origin of the weights."""
 EMBEDDING = "model.embed_tokens.weight"
-FEW = 20
-"""Pieces after a text that are enough to see what the model would write."""
+FEW = 20  # pieces after a text that are enough to see what the model would write
 
 
 def load_pocket_lm(

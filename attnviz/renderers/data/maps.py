@@ -18,8 +18,7 @@ from attnviz.storage.archive import ArchiveWriter
 from attnviz.storage.documents import HIDDEN, dump_json, dump_line, to_document
 from attnviz.storage.parquet import ParquetWriter
 
-SCHEMA = 1
-"""The version of the JSON documents of reports."""
+SCHEMA = 1  # the version of the JSON documents of reports
 _CELL = ("query_position", "query_token", "key_position", "key_token", "weight")
 COLUMNS = ("id", "stream", "layer", "head", *_CELL)
 _ESCAPED = re.compile(rf"[\\\x00-\x1f{HIDDEN}]")

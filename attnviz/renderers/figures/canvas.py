@@ -16,10 +16,8 @@ from attnviz.renderers.colors import FAINT, INK, Color
 from attnviz.renderers.figures import figure as sheet
 from attnviz.renderers.figures.fonts import Typeface, typeface
 
-Box = tuple[float, float, float, float]
-"""Left, top, width and height."""
-EDGE = 24
-"""Pixels of margin around a page."""
+Box = tuple[float, float, float, float]  # left, top, width and height
+EDGE = 24  # pixels of margin around a page
 
 
 class Canvas:

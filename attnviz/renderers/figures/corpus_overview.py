@@ -31,8 +31,7 @@ from attnviz.renderers.figures.fonts import typeface
 from attnviz.renderers.printable import printable, two_digits
 
 _GAP, _WIDTH, _LEGEND = 44, 1560, 300
-_NAMES = 70
-"""Pixels beside the heads for the names of layers."""
+_NAMES = 70  # pixels beside the heads for the names of layers
 _HOW = (
     "each head: its attention between words by position, key minus query (height: square root of "
     "the share; the outermost bars: all beyond); the strip: the classes of its keys"

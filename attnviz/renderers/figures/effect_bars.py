@@ -32,14 +32,12 @@ READING = (
     "log p of the output with it minus log p without it, in nats: blue supports the output, "
     "orange hinders it"
 )
-MOST = 60
-"""The most bars of a picture, the largest effects first."""
+MOST = 60  # the most bars of a picture, the largest effects first
 _NAMED = 5
 _WIDTH, _NARROWEST = 1500, 760
 _CELL = (96, 52)
 _LONGEST_NAME = 44
-ROOM = 0.1
-"""The note names the share of heads that cost so many nats per output at most."""
+ROOM = 0.1  # the note names the share of heads that cost so many nats per output at most
 _CURVE_WIDTH, _CURVE_HEIGHT, _LEFT = 1100, 520, 90
 _RULE: Color = (222, 226, 231)
 _LOOKS: dict[str, tuple[str, Color]] = {

@@ -31,8 +31,7 @@ from attnviz.renderers.look import chosen, reading_notes
 from attnviz.renderers.printable import printable, shorten
 
 TITLE_SIZE, TEXT_SIZE, NOTE_SIZE, SMALLEST = 9.0, 7.5, 6.5, 6.0
-LINE = 1.25
-"""The height of a line of text as a multiple of the font size."""
+LINE = 1.25  # the height of a line of text as a multiple of the font size
 _EDGE, _EDGE_IN_PAPER = 20, 6
 _BAR_GAP, _BAR_WIDTH, _BAR_TICK = 26, 24, 10
 _NARROWEST, _SHORTEST = 600, 180
@@ -234,13 +233,9 @@ def missing_font_note(face: Typeface) -> tuple[str, ...]:
 
 
 class ShownFigure(Figure):
-    """A figure that a notebook shows as the value of a cell.
+    """A figure that a notebook shows as the value of a cell."""
 
-    Attributes:
-        frames: the figures of its .gif; none: itself.
-    """
-
-    frames: Sequence[Figure] = ()
+    frames: Sequence[Figure] = ()  # the figures of its .gif; none: itself
 
     def _repr_png_(self) -> bytes:
         return figure_bytes(self, ".png")

@@ -15,8 +15,7 @@ from matplotlib.ft2font import FT2Font
 from attnviz.renderers.look import chosen, reading_notes
 from attnviz.renderers.printable import code_point, printable
 
-DPI = 200
-"""Pixels to the inch in which every picture is laid out."""
+DPI = 200  # pixels to the inch in which every picture is laid out
 _USUAL_SIZE = 7.5
 _FIRST = "DejaVu Sans"
 # Preferred in this order, so that a figure looks alike on all machines that have them.

@@ -22,8 +22,7 @@ from attnviz.renderers.printable import shorten
 _LONGEST = 1620
 _LARGEST_TILE = 360
 _NAME_CELLS = 18
-_ROOM_FOR_NUMBER = 21.6
-"""Points of the narrowest tile with its largest weight written in it."""
+_ROOM_FOR_NUMBER = 21.6  # points of the narrowest tile with its largest weight written in it
 OWN_UNIT = "share of the head's largest weight"
 
 

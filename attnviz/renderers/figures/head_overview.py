@@ -31,8 +31,7 @@ from attnviz.renderers.printable import format_measure, printable, two_digits
 
 _GAP = 44
 _WIDTH = 1560
-_NAMES = 70
-"""Pixels beside a panel for the names of its layers."""
+_NAMES = 70  # pixels beside a panel for the names of its layers
 _LARGEST_CELL, _ROW = 92, 40
 _TILE_CELL = 40
 _RAMP = 44

@@ -22,12 +22,9 @@ from attnviz.renderers.printable import UNKNOWN, printable, shorten
 _LABEL_CELLS = 18
 _PITCH = 1.02
 """From one label to the next at least, as a multiple of its size: their ink does not touch."""
-_LONGEST = 1500
-"""Pixels of a long side at most; short sides are shorter and have larger cells."""
-_READABLE = 22
-"""Pixels of a cell with room for a label beside it."""
-_STRIP = 130
-"""Pixels of a spectrogram above the columns, with the gap below it."""
+_LONGEST = 1500  # pixels of a long side at most; short sides are shorter and have larger cells
+_READABLE = 22  # pixels of a cell with room for a label beside it
+_STRIP = 130  # pixels of a spectrogram above the columns, with the gap below it
 _SECONDS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 60, 120, 300, 600)
 _STEPS = (1, 2, 3, 4, 5, 10, 15, 20, 25, 50, 100, 200, 250, 500)
 

@@ -33,8 +33,7 @@ from attnviz.renderers.printable import two_digits
 
 MOST_HEADS = len(HEAD_COLORS)
 LINES_A_QUERY, FEWEST_LINES, MOST_LINES = 3, 20, 400
-FAINTEST = 0.05
-"""Weaker links, as a share of the scale, are not drawn."""
+FAINTEST = 0.05  # weaker links, as a share of the scale, are not drawn
 PALE: Color = (205, 205, 205)
 
 _EDGE, _GAP, _BETWEEN, _TALLEST, _ROOMY = 20, 12, 620, 2600, 11.5

@@ -27,8 +27,7 @@ from attnviz.renderers.look import chosen, chosen_scale, chosen_table
 from attnviz.renderers.printable import printable
 from attnviz.storage.pictures import read_picture
 
-_LONGEST = 700
-"""Pixels of the longer side of a picture that stands alone."""
+_LONGEST = 700  # pixels of the longer side of a picture that stands alone
 _WIDEST_GRID, _TALLEST_GRID = 1700, 2000
 _LARGEST_TILE, _SMALLEST_TILE = 260, 24
 _GAP, _GRID_GAP = 24, 6
@@ -53,15 +52,12 @@ class PictureCrop:
 
 @dataclass(frozen=True, slots=True)
 class Overlaying:
-    """How weights are drawn over pictures.
+    """How weights are drawn over pictures."""
 
-    Attributes:
-        scale: "own": each picture up to its own largest weight; "shared": one scale for all, as
-            where --scale names its ends.
-        smooth: True: weights are interpolated between patches instead of filling them evenly.
-    """
-
+    # "own": each picture up to its own largest weight; "shared": one scale for all, as where
+    # --scale names its ends
     scale: PictureScale = "own"
+    # True: weights are interpolated between patches instead of filling them evenly
     smooth: bool = False
 
     @property

@@ -18,8 +18,7 @@ from attnviz.renderers.figures import heatmap as cells
 from attnviz.renderers.figures.fonts import Typeface, typeface
 from attnviz.renderers.look import chosen
 
-_LONGEST = 700
-"""Pixels of a panel's side at most."""
+_LONGEST = 700  # pixels of a panel's side at most
 _ACROSS, _GAP, _BAR, _NARROWEST = 3, 40, 14, 420
 """Panels in a row at most; pixels between them, of a colour bar's width, and of a panel's room."""
 

@@ -17,8 +17,7 @@ from attnviz.renderers.figures.canvas import EDGE, Canvas, page_with_room
 from attnviz.renderers.printable import nats, printable, shorten, signed, two_digits
 
 READING = "blue raises the score, or the token's logit; orange lowers it; widths are proportional"
-Group: TypeAlias = tuple[str, Sequence[tuple[str, float]]]
-"""A title, and names with their values."""
+Group: TypeAlias = tuple[str, Sequence[tuple[str, float]]]  # a title, and names with their values
 _WIDTH = 1500
 _NARROW = 1000
 _TOKENS = 6

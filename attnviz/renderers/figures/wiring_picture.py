@@ -18,8 +18,7 @@ from attnviz.renderers.printable import printable
 
 MOST = 8, 14
 """Lines of each side, the strongest ones: of a model of at most 24 heads, of a larger one."""
-LEAST = 0.02
-"""Weaker ones are not drawn."""
+LEAST = 0.02  # weaker ones are not drawn
 COLORS: dict[Side, Color] = {"query": (0, 114, 178), "key": (213, 94, 0), "value": (0, 158, 115)}
 """Okabe and Ito's blue, vermilion and bluish green (2008)."""
 READING = "a line: the head at its right end reads what the one at its left end wrote"

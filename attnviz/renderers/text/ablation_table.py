@@ -41,8 +41,7 @@ READING = (
 )
 BAR = 20
 EIGHTHS = " ▏▎▍▌▋▊▉█"
-SLIGHT = 0.05
-"""Outputs that change by fewer nats are not listed."""
+SLIGHT = 0.05  # outputs that change by fewer nats are not listed
 NO_VALUE = f"{UNKNOWN}: nothing else was left to see"
 WORDS, NUMBERS = ("kind", "label", "stream", "layer", "side"), ("head", "query", "key", "position")
 """The fields that name the part of an effect: texts, then whole numbers."""

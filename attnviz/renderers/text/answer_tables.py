@@ -29,10 +29,8 @@ if TYPE_CHECKING:
     from attnviz.renderers import Display
 
 LABEL = 14
-LISTED = 6
-"""Tokens and heads that one line names."""
-LINES = 3
-"""Heads with a line of their own."""
+LISTED = 6  # tokens and heads that one line names
+LINES = 3  # heads with a line of their own
 Link = tuple[str | int, ...] | None
 """The stream, layer, head, query and key that a sentence is about."""
 

@@ -332,8 +332,7 @@ READING = (
     "first sample→last; role at the last; entropy in nats, sink and previous token as shares of "
     "attention; drift: divergence from the sample before, in nats, over the steps and at the last"
 )
-SHORTEST_NAME = 10
-"""Characters of a layer's name that a narrow table keeps at least."""
+SHORTEST_NAME = 10  # characters of a layer's name that a narrow table keeps at least
 BARS = 10
 
 

@@ -36,8 +36,7 @@ from attnviz.renderers.text.table import (
 )
 
 UPPER = "▀"
-GAP = "│"
-"""Drawn without colours where no cell is, which images mark by infinity."""
+GAP = "│"  # drawn without colours where no cell is, which images mark by infinity
 RAMP_WIDTH = 16
 # For terminals with 16 colours: light to dark, and warm colours below 0.
 _SHARES = ("bright_white", "bright_cyan", "bright_blue", "blue", "black")
@@ -217,8 +216,7 @@ def _short_name(token: Token) -> str:
     return text if cell_len(text) else "?"
 
 
-SMALLEST, LARGEST = 8, 16
-"""Columns of a thumbnail; fewer would show nothing but a head's sinks."""
+SMALLEST, LARGEST = 8, 16  # columns of a thumbnail; fewer would show nothing but a head's sinks
 NAME_WIDTH = 6
 
 

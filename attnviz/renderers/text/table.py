@@ -41,8 +41,7 @@ LONGEST_LINK = 18  # an arrow, ten cells of a word, two digits
 LISTED = 10
 SHADES = " ░▒▓█"
 NEGATIVE_SHADES = " ▁▃▅▇"
-SHADE_STEPS = (0.05, 0.2, 0.4, 0.7)
-"""Shares of the scale where the next shade begins."""
+SHADE_STEPS = (0.05, 0.2, 0.4, 0.7)  # shares of the scale where the next shade begins
 
 
 def matrix(item: AttentionMap, width: int, *, colored: bool) -> list[RenderableType]:

@@ -31,8 +31,7 @@ from attnviz.runs.engines.shards import (
     shard_name,
 )
 
-TIMEOUT = 5.0
-"""Seconds to wait for a cluster; Ray alone would wait two minutes."""
+TIMEOUT = 5.0  # seconds to wait for a cluster; Ray alone would wait two minutes
 
 
 class RayCluster(Engine):
@@ -165,8 +164,7 @@ def share(
     return workers, needs
 
 
-_works: dict[str, Callable[[Any], Any]] = {}
-"""In a worker: its current work, fetched once."""
+_works: dict[str, Callable[[Any], Any]] = {}  # in a worker: its current work, fetched once
 
 
 def in_worker(key: str, held: list[Any], shard: Any) -> Answer[Any]:

@@ -14,8 +14,7 @@ from attnviz.core.notices import notices_to, notify
 Ticket = TypeVar("Ticket")
 Shard = TypeVar("Shard")
 Outcome = TypeVar("Outcome")
-TRIES = 3
-"""Tries of a shard whose workers die."""
+TRIES = 3  # tries of a shard whose workers die
 AHEAD = 2
 """Shards in flight for each worker: one in work and one done or next, so neither side waits."""
 

@@ -31,16 +31,12 @@ INSIDE = "pocket-lm, the model inside that continues a text, answers: --model: o
 
 @dataclass(frozen=True, slots=True)
 class AnswerRequest:
-    """What is asked about an answer.
+    """What is asked about an answer."""
 
-    Attributes:
-        wanted: the output; None: the next token, the masked word, the class or the last token.
-        against: a choice that the answer is compared with.
-        contrast: another text, in whose run parts of the first's restore the answer.
-    """
-
+    # the output; None: the next token, the masked word, the class or the last token
     wanted: str | None = None
-    against: str | None = None
+    against: str | None = None  # a choice that the answer is compared with
+    # another text, in whose run parts of the first's restore the answer
     contrast: str | None = None
 
     def __post_init__(self) -> None:

@@ -41,8 +41,7 @@ from attnviz.storage.texts import check_text
 
 Grouping = Literal["passages", "sentences", "messages"]
 Without = Literal["hide", "remove"]
-PRIVATE = 0xF0000
-"""The first of 65,534 characters that mean nothing."""
+PRIVATE = 0xF0000  # the first of 65,534 characters that mean nothing
 HOW: dict[Without, str] = {
     "hide": "its tokens hidden in every layer, positions kept",
     "remove": "its text deleted",
@@ -64,21 +63,15 @@ class SourcesRequest:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The parts of some files and the text that a model reads.
+    """The parts of some files and the text that a model reads."""
 
-    Attributes:
-        parts: file and text of each part; between them stands `gap`.
-        question: what follows the parts.
-        pair: whether the answer is the target of a pair.
-        roles: who says each part of a conversation; empty: the parts stand before the question.
-        render: writes a conversation as the model reads it; None: it reads the text as it is.
-    """
-
-    parts: tuple[tuple[str, str], ...]
+    parts: tuple[tuple[str, str], ...]  # file and text of each part; between them stands `gap`
     gap: str
-    question: str
-    pair: bool
+    question: str  # what follows the parts
+    pair: bool  # whether the answer is the target of a pair
+    # who says each part of a conversation; empty: the parts stand before the question
     roles: tuple[str, ...] = ()
+    # writes a conversation as the model reads it; None: it reads the text as it is
     render: Callable[[Sequence[tuple[str, str]]], str] | None = None
 
     def prompt(self, off: Sequence[int] = ()) -> str:

@@ -43,33 +43,22 @@ from attnviz.runs.recordings import open_speech_model
 from attnviz.runs.reporting import RunReport, good_results
 from attnviz.storage.texts import Text
 
-PAGE_LINKS = 120
-"""Links that a page explains."""
-SECONDS = 30
-"""Seconds of a recording that are read."""
+PAGE_LINKS = 120  # links that a page explains
+SECONDS = 30  # seconds of a recording that are read
 
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """What is asked about a head.
+    """What is asked about a head."""
 
-    Attributes:
-        head: "2.3" or "encoder.2.3"; None: the head that `attnviz self` would show first.
-        link: "likes>dogs"; None: the strongest link of the last row between words.
-        against: a key to compare with; None: the mean of the visible keys.
-        mean: whether to take the mean over all links of the head.
-        layers: whether to follow a prediction along the layers instead.
-        wanted: the output whose change is measured, or whose logit is followed.
-        html: whether a page is made.
-    """
-
+    # "2.3" or "encoder.2.3"; None: the head that `attnviz self` would show first
     head: str | None = None
-    link: str | None = None
-    against: str | None = None
-    mean: bool = False
-    layers: bool = False
-    wanted: str | None = None
-    html: bool = False
+    link: str | None = None  # "likes>dogs"; None: the strongest link of the last row between words
+    against: str | None = None  # a key to compare with; None: the mean of the visible keys
+    mean: bool = False  # whether to take the mean over all links of the head
+    layers: bool = False  # whether to follow a prediction along the layers instead
+    wanted: str | None = None  # the output whose change is measured, or whose logit is followed
+    html: bool = False  # whether a page is made
 
     def __post_init__(self) -> None:
         chosen = {"--head": self.head, "--link": self.link, "--against": self.against}
@@ -86,8 +75,7 @@ class Why:
             raise UsageError("--mean explains one head: name it by --head L.H")
 
 
-Asked = SourceKind | Literal["recording"]
-"""What a model is opened for."""
+Asked = SourceKind | Literal["recording"]  # what a model is opened for
 
 
 def kind_of_file(name: str) -> Literal["picture", "recording"] | None:

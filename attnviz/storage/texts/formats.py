@@ -76,8 +76,7 @@ def _texts(lines: Iterable[bytes], name: str, reading: FileFormat) -> Iterator[T
     return make_texts(number_lines(lines, name), make, keep_blank=reading.keep_blank)
 
 
-SHOWN = 8
-"""Columns of a file that a message names at most."""
+SHOWN = 8  # columns of a file that a message names at most
 ROW_LINES = 10_000
 """Lines of a row at most, so that a quote that is never closed does not swallow the whole file."""
 

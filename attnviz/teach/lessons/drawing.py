@@ -40,8 +40,7 @@ from attnviz.renderers.page.document import plain_page
 from attnviz.renderers.printable import printable, shorten
 from attnviz.teach.lessons.lesson import Curves, Heat, Lesson, column_heading, format_cell
 
-WIDE, HIGH = 3.9, 3.3
-"""Inches of a panel."""
+WIDE, HIGH = 3.9, 3.3  # inches of a panel
 WIDEST, TALLEST, LARGEST_CELL, ROOMY_CELL = 1200, 800, 60, 44
 LONGEST_LABEL = 16
 Room = tuple[float, float, float, float]

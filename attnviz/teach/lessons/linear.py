@@ -16,8 +16,7 @@ from attnviz.teach.lessons.lesson import Curves, Lesson, check_range
 SHORTEST, LONGEST = 64, 16384
 REPEATS = 3
 KEEP = 0.9
-DRAWS = 8
-"""Errors are means over this many sets of random pairs."""
+DRAWS = 8  # errors are means over this many sets of random pairs
 
 
 def linear_lesson(length: int = 4096, size: int = 64, seed: int = 0) -> Lesson:

@@ -10,25 +10,18 @@ from attnviz.mechanisms.dot_product import causal, join_heads, multi_head
 from attnviz.mechanisms.grouped import grouped_query
 from attnviz.teach.lessons.lesson import SENTENCE, Curves, Heat, Lesson, byte_size, check_range
 
-SHOWN = 8
-"""Steps that are drawn, and computed with and without a cache."""
+SHOWN = 8  # steps that are drawn, and computed with and without a cache
 LONGEST = 1 << 24
 LLAMA_3 = "32 layers, 8 key-value heads of 128 (the shape of Llama 3 8B)"
 
 
 class CacheShape(NamedTuple):
-    """The cache of some layers of one kind.
-
-    Attributes:
-        numbers: how many numbers one layer keeps for a position.
-        window: the most positions it keeps; 0: all.
-        unshared: how many numbers it would keep if every head had its own keys and values.
-    """
+    """The cache of some layers of one kind."""
 
     layers: int
-    numbers: int
-    window: int
-    unshared: int
+    numbers: int  # how many numbers one layer keeps for a position
+    window: int  # the most positions it keeps; 0: all
+    unshared: int  # how many numbers it would keep if every head had its own keys and values
     how: str
 
 

@@ -24,27 +24,18 @@ Stage = Literal["inputs", "projections", "projected", "scores", "output"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Matrix:
-    """One matrix of the calculation, or one for each head.
-
-    Attributes:
-        values: two axes; or three, of which the first is named by `stack`.
-        formula: how it was computed ("query @ keyᵀ"); empty if it was given.
-        rows: a name for each row; empty if rows are features.
-        stack: names along the first of three axes: "head 0", …
-        axes: its last axes, as in `attnviz.mechanisms.formula.Part`.
-        origin: where it comes from, if no formula made it.
-    """
+    """One matrix of the calculation, or one for each head."""
 
     name: str
-    values: NDArray[Any]
-    formula: str
+    values: NDArray[Any]  # two axes; or three, of which the first is named by `stack`
+    formula: str  # how it was computed ("query @ keyᵀ"); empty if it was given
     operands: tuple[str, ...]
     stage: Stage
-    rows: tuple[str, ...] = ()
+    rows: tuple[str, ...] = ()  # a name for each row; empty if rows are features
     columns: tuple[str, ...] = ()
-    stack: tuple[str, ...] = ()
-    origin: str = "given"
-    axes: str = "ff"
+    stack: tuple[str, ...] = ()  # names along the first of three axes: "head 0", …
+    origin: str = "given"  # where it comes from, if no formula made it
+    axes: str = "ff"  # its last axes, as in `attnviz.mechanisms.formula.Part`
 
     def slices(self) -> Iterator[Matrix]:
         """Its matrices of two axes, one by one: "scores · head 0"."""
@@ -57,21 +48,17 @@ class Matrix:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Steps:
-    """Every matrix of one calculation, in order.
-
-    Attributes:
-        compared: the largest difference of each given result from the computed one.
-        against: what the results were compared with.
-    """
+    """Every matrix of one calculation, in order."""
 
     title: str
     matrices: tuple[Matrix, ...]
     query_tokens: tuple[str, ...]
     key_tokens: tuple[str, ...]
     notes: tuple[str, ...] = ()
+    # the largest difference of each given result from the computed one
     compared: Mapping[str, float] = field(default_factory=dict)
     about: str = ""
-    against: str = "what was given"
+    against: str = "what was given"  # what the results were compared with
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         return self.matrix(name).values

@@ -47,27 +47,24 @@ def comparable_names() -> tuple[str, ...]:
 class CalculationInputs:
     """The given matrices of a calculation.
 
-    Attributes:
-        query_input: shape (queries, query features).
-        key_value_input: shape (keys, key features); None: the same as query_input.
-        projections: w_query, w_key and w_value by name; empty: naive attention.
-        learned: further parameters of mechanisms by name; missing ones are drawn with `seed`.
-        mask: boolean, shape (queries, keys), True where a query may look; None: everywhere.
-        claimed: given results by name, to be compared with the computed ones.
-
     Raises:
         InputError: shapes that do not fit; the message names both.
     """
 
     title: str
-    query_input: Floats
+    query_input: Floats  # shape (queries, query features)
+    # shape (keys, key features); None: the same as query_input
     key_value_input: Floats | None = None
+    # w_query, w_key and w_value by name; empty: naive attention
     projections: Mapping[str, Floats] = field(default_factory=dict)
+    # boolean, shape (queries, keys), True where a query may look; None: everywhere
     mask: NDArray[np.bool_] | None = None
     query_tokens: tuple[str, ...] = ()
     key_tokens: tuple[str, ...] = ()
     origin: str = "given"
+    # given results by name, to be compared with the computed ones
     claimed: Mapping[str, Floats] = field(default_factory=dict)
+    # further parameters of mechanisms by name; missing ones are drawn with `seed`
     learned: Mapping[str, Floats] = field(default_factory=dict)
     seed: int = 0
     padding: int = 0

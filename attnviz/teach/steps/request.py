@@ -71,11 +71,7 @@ _SUFFIX = re.compile(r"\.[A-Za-z]\w{0,10}$")
 
 @dataclass(frozen=True, slots=True)
 class StepsRequest:
-    """What is worked, and how; `attnviz.steps` explains each field.
-
-    Attributes:
-        scatter: vectors are drawn in three dimensions, which takes one head of one example.
-    """
+    """What is worked, and how; `attnviz.steps` explains each field."""
 
     file: str | None = None
     target: str | None = None
@@ -86,6 +82,7 @@ class StepsRequest:
     mask: str | None = None
     padding: int = 0
     diagram: bool = False
+    # vectors are drawn in three dimensions, which takes one head of one example
     scatter: bool = False
 
     @property

@@ -26,16 +26,13 @@ from attnviz.renderers.figures.fonts import Typeface, typeface
 from attnviz.teach.lessons.drawing import titled_figure
 from attnviz.teach.steps.arithmetic import Steps
 
-Axes3D = Any
-"""Axes in three dimensions, for which matplotlib has no types."""
-Box = tuple[float, float, float, float]
-"""Left, bottom, right and top in pixels."""
+Axes3D = Any  # axes in three dimensions, for which matplotlib has no types
+Box = tuple[float, float, float, float]  # left, bottom, right and top in pixels
 Points = NDArray[np.float64]
 
 INPUT, OUTPUT = color_of(0.6), color_of(0.95)
 MOST_LABELS = 40
-FAINTEST = 0.01
-"""A line of a smaller weight would not be seen."""
+FAINTEST = 0.01  # a line of a smaller weight would not be seen
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -228,8 +228,7 @@ def _mermaid_box(matrix: Matrix) -> str:
     return _BOXES.get(matrix.stage, '["{}"]').format(label)
 
 
-MOST = (12, 16)
-"""At most this many rows and columns of a matrix are shown: the first and the last."""
+MOST = (12, 16)  # at most this many rows and columns of a matrix are shown: the first and the last
 
 
 def steps_page(calculations: Sequence[Steps], command: str = "") -> str:
@@ -297,8 +296,7 @@ def _slice(matrix: Matrix, one: Matrix, places: Sequence[Sequence[int]]) -> dict
     return {"name": printable(name), "cells": cut(cells, "…"), "values": exact}
 
 
-_PLAIN = {"tanh", "sigmoid", "exp", "ln", "row", "of"}
-"""Words of formulas that work cell by cell."""
+_PLAIN = {"tanh", "sigmoid", "exp", "ln", "row", "of"}  # words of formulas that work cell by cell
 _ALL = re.compile(r"⁻¹|multiplied up|sum of|times")
 """In such formulas a number may depend on every number of the matrices that they name."""
 

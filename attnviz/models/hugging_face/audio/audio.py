@@ -47,10 +47,8 @@ from attnviz.models.hugging_face.load.model_errors import library_errors, runnin
 from attnviz.models.hugging_face.loaded_model import LoadedModel, input_names, placed_inputs
 from attnviz.models.hugging_face.outputs import no_head_weights, spell_piece
 
-SIDE = "recording"
-"""The side of keys, and of an encoder's queries."""
-Heads = list[tuple[int, int]]
-"""Layers and heads by number."""
+SIDE = "recording"  # the side of keys, and of an encoder's queries
+Heads = list[tuple[int, int]]  # layers and heads by number
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -20,37 +20,26 @@ from attnviz.models.hugging_face.vision.pictures import Box, pair, seen_box
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sheet:
-    """One grid of cells over a picture, or over one frame of a video.
+    """One grid of cells over a picture, or over one frame of a video."""
 
-    Attributes:
-        name: "picture", "picture 1 tiles", "frame 3".
-        picture: the number of its picture or frame.
-        cells: positions in the sequence, shape (rows, columns).
-        box: the part of the picture that the cells cover, in its pixels.
-        placeless: positions of image tokens that are no cell, and their names.
-    """
-
-    name: str
-    picture: int
-    cells: NDArray[np.int64]
-    box: Box
+    name: str  # "picture", "picture 1 tiles", "frame 3"
+    picture: int  # the number of its picture or frame
+    cells: NDArray[np.int64]  # positions in the sequence, shape (rows, columns)
+    box: Box  # the part of the picture that the cells cover, in its pixels
+    # positions of image tokens that are no cell, and their names
     placeless: Mapping[int, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PicturesRead:
-    """Pictures with the model's inputs that the processor made of them.
-
-    Attributes:
-        places: the positions of all image tokens in the sequence, in order.
-    """
+    """Pictures with the model's inputs that the processor made of them."""
 
     name: str
     config: Any
     processor: Any
     inputs: Mapping[str, Any]
     pictures: Sequence[Any]
-    places: NDArray[np.int64]
+    places: NDArray[np.int64]  # the positions of all image tokens in the sequence, in order
     video: bool = False
 
     def misfit(self, grids: str) -> AttentionError:
@@ -304,17 +293,12 @@ def place_queries(read: PicturesRead) -> list[Sheet]:
 
 @dataclass(frozen=True, slots=True)
 class PatchLayout:
-    """A way to put image tokens into pictures, and its families.
+    """A way to put image tokens into pictures, and its families."""
 
-    Attributes:
-        about: the cells in one line.
-        video: the families that also read a video.
-    """
-
-    about: str
+    about: str  # the cells in one line
     place: Callable[[PicturesRead], list[Sheet]]
     families: tuple[str, ...]
-    video: tuple[str, ...] = ()
+    video: tuple[str, ...] = ()  # the families that also read a video
 
 
 LAYOUTS = {

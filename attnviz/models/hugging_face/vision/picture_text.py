@@ -35,8 +35,7 @@ from attnviz.models.hugging_face.vision.layouts import (
 )
 from attnviz.models.hugging_face.vision.pictures import SIDE, check_picture_sides, picture_of
 
-ONE_PICTURE = ("blip-2", "instructblip", "florence2")
-"""Families that read one picture only."""
+ONE_PICTURE = ("blip-2", "instructblip", "florence2")  # families that read one picture only
 PROMPTS = {"paligemma": "{0}{1}", **dict.fromkeys(ONE_PICTURE, "{1}")}
 """Prompts of families without a chat template; {0}: pictures, {1}: text. Others break the line."""
 WRITTEN = "written"

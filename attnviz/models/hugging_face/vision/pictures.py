@@ -104,8 +104,7 @@ def _resized_size(size: Mapping[str, Any], width: int, height: int) -> tuple[int
     return size["width"], size["height"]
 
 
-SIDE = "picture"
-"""The side of queries and keys."""
+SIDE = "picture"  # the side of queries and keys
 
 
 def pair(size: Any) -> tuple[int, int]:
