@@ -204,11 +204,7 @@ def ask_logits(source: Source, query: Query, wanted: str | None = None) -> Asked
 
 
 def likeliest_choices(text: WrittenText) -> AskedLogits:
-    """What each row of a text predicts.
-
-    Raises:
-        UsageError: the model predicts nothing here.
-    """
+    """What each row of a text predicts; a UsageError if the model predicts nothing here."""
     main = text.attention.main
     rows = [row for row in range(len(main.query_tokens)) if text.predicts(main.stream, row)]
     if not rows:

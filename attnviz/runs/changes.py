@@ -264,11 +264,7 @@ def sample_files(folder: Path) -> dict[int, Path]:
 
 
 def read_sample(path: Path) -> Attention:
-    """The maps of one sample.
-
-    Raises:
-        InputError: the file holds something else.
-    """
+    """The maps of one sample; an InputError if the file holds something else."""
     found = list(read_any(read_bytes(path), f"'{path}'"))
     if len(found) != 1:
         raise InputError(f"'{path}' holds {len(found)} texts: a sample is one")

@@ -65,11 +65,7 @@ class Presentable:
         return [dict(zip(header, row, strict=True)) for row in rows]
 
     def to_pandas(self) -> DataFrame:
-        """The rows as a data frame, numbers as numbers.
-
-        Raises:
-            UsageError: pandas is not installed.
-        """
+        """The rows as a data frame, numbers as numbers; a UsageError if pandas is not installed."""
         try:
             import pandas
         except ImportError as error:

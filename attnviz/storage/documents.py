@@ -155,11 +155,7 @@ def to_dataset(attention: Attention) -> dict[str, Any]:
 
 
 def from_dataset(found: Mapping[str, Any]) -> Attention:
-    """The attention of `to_dataset`, also after xarray has had it.
-
-    Raises:
-        InputError: it is none.
-    """
+    """The attention of `to_dataset`, also after xarray has had it; an InputError if it is none."""
     try:
         document, variables = (
             parse_json(found["attrs"]["attnviz"], "the dataset"),

@@ -114,11 +114,7 @@ class Explainer:
 
 
 def find_choice(experiment: Experiment, name: str) -> int:
-    """The number of the choice of this name.
-
-    Raises:
-        UsageError: there is none.
-    """
+    """The number of the choice of this name; a UsageError if there is none."""
     ((scores, *_),) = experiment.run([Intervention()])
     for number in range(len(scores)):
         if experiment.spell(number) == name:
