@@ -70,22 +70,29 @@ class Off(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Question(Struct, frozen=True, forbid_unknown_fields=True):
-    """A question about a text, a pair or a picture."""
+    """A question about a text, a pair or a picture.
 
-    source: Words = ""  # the text, the source of a pair, or the text with a picture
-    target: Words | None = None  # None: the model writes it, if it can
-    id: Number = 0  # a number that the answer repeats
+    Attributes:
+        id: a number that the answer repeats.
+        source: the text, the source of a pair, or the text with a picture.
+        target: None: the model writes it, if it can.
+        command: "self" or "cross"; None: the model's usual one.
+        to: the language of the target; None: the model guesses.
+        explain: the output for lens effect or gradient: a token by place or text, a class, "all".
+        picture: a PNG, JPEG or WebP file in base64.
+        link: of /why: stream, layer, head, and the positions of query and key.
+    """
+
+    source: Words = ""
+    target: Words | None = None
+    id: Number = 0
     lens: Literal[LENS_NAMES] = "raw"  # type: ignore[valid-type]
     off: Off = Off()
     model: Name | None = None
-    # "self" or "cross"; None: the model's usual one
     command: Literal["self", "cross"] | None = None
-    to: Language | None = None  # the language of the target; None: the model guesses
-    # the output for lens effect or gradient: a token by place or text, a class, "all"
+    to: Language | None = None
     explain: Name | Number | None = None
-    # a PNG, JPEG or WebP file in base64
     picture: Annotated[str, Meta(max_length=MOST_PICTURE)] | None = None
-    # of /why: stream, layer, head, and the positions of query and key
     link: tuple[Name, Name, Name, Number, Number] | None = None
 
 

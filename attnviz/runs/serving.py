@@ -44,11 +44,16 @@ from attnviz.runs.answering import MOST_PICTURE, Answers, Question
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-MOST_BODY = MOST_PICTURE + (1 << 20)  # most bytes of a question
-MOST_WAITING = 64  # most questions in the queue
-PATIENCE = 30  # seconds for a question to arrive, and for a client to take a part of an answer
-LONGEST_ERROR = 1000  # most characters of an error
-PART = 1 << 16  # bytes of an answer that are sent at once
+MOST_BODY = MOST_PICTURE + (1 << 20)
+"""Most bytes of a question."""
+MOST_WAITING = 64
+"""Most questions in the queue."""
+PATIENCE = 30
+"""Seconds for a question to arrive, and for a client to take a part of an answer."""
+LONGEST_ERROR = 1000
+"""Most characters of an error."""
+PART = 1 << 16
+"""Bytes of an answer that are sent at once."""
 HEADERS = {
     "cache-control": "no-store",
     "content-security-policy": "frame-ancestors 'none'",
@@ -62,7 +67,8 @@ HEADERS = {
 
 ONWARD = '<!doctype html><title>attnviz</title><meta http-equiv="refresh" content="0;url={}">'
 """The page at the address with the token, which leads on to the secret path."""
-MOST_CONNECTIONS = 256  # most connections; further ones are closed
+MOST_CONNECTIONS = 256
+"""Most connections; further ones are closed."""
 
 
 class DroppedJob(KeyboardInterrupt):
@@ -131,16 +137,22 @@ class JobQueue:
 
 @dataclass(frozen=True, slots=True)
 class AccessPolicy:
-    """The rules that let clients in."""
+    """The rules that let clients in.
 
-    names: frozenset[str]  # names of this machine in addresses
-    port: int  # the port of the server
-    wide: bool = False  # True if other machines may connect; then any IP address is a name
-    # the secret in the address that the user sees
+    Attributes:
+        names: names of this machine in addresses.
+        port: the port of the server.
+        wide: True if other machines may connect; then any IP address is a name.
+        token: the secret in the address that the user sees.
+        cookie: the secret that a browser gets for the token.
+        room: the secret path of the cookie.
+    """
+
+    names: frozenset[str]
+    port: int
+    wide: bool = False
     token: str = field(default_factory=lambda: secrets.token_urlsafe(32))
-    # the secret that a browser gets for the token
     cookie: str = field(default_factory=lambda: secrets.token_urlsafe(32))
-    # the secret path of the cookie
     room: str = field(default_factory=lambda: f"/{secrets.token_urlsafe(16)}/")
 
     @property

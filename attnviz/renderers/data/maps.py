@@ -35,6 +35,11 @@ def tsv(lines: Iterable[Iterable[str]]) -> str:
     return "".join("\t".join(map(escape, line)) + "\n" for line in lines)
 
 
+def fields_of(value: Any, names: str) -> dict[str, Any]:
+    """Some fields of a report by name, for a document."""
+    return {name: getattr(value, name) for name in names.split()}
+
+
 def report_json(kind: str, **parts: Any) -> str:
     """The JSON document of a kind of report."""
     return dump_json({"schema": SCHEMA, "kind": kind, **parts}) + "\n"

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict
 from itertools import chain, zip_longest
 from typing import Any
 
@@ -22,7 +21,7 @@ from attnviz.core.effects import (
 )
 from attnviz.renderers import Display
 from attnviz.renderers.data.corpus_data import npz_bytes
-from attnviz.renderers.data.maps import SCHEMA, report_json, tsv
+from attnviz.renderers.data.maps import SCHEMA, fields_of, report_json, tsv
 from attnviz.renderers.printable import (
     UNKNOWN,
     all_digits,
@@ -130,16 +129,10 @@ def _document(report: AblationReport) -> dict[str, Any]:
         **{name: text for name, text in texts.items() if report.texts == 1 and text is not None},
         "caption": report.caption,
         "unit": "nats",
-        "by": report.by,
-        "reference": report.reference,
-        "texts": report.texts,
-        "explained": list(report.explained),
-        "effects": [asdict(effect) for effect in report.effects],
-        "together": report.together and asdict(report.together),
-        "outputs": [asdict(one) for one in report.predictions],
+        **fields_of(report, "by reference texts explained effects together"),
+        "outputs": report.predictions,
         "wrote": report.wrote and dict(zip(("before", "after"), report.wrote, strict=True)),
-        "notes": list(report.notes),
-        "provenance": asdict(maps.provenance),
+        **fields_of(report, "notes provenance"),
     }
 
 
@@ -254,17 +247,9 @@ def lenses_tsv(report: LensReport) -> str:
 
 def lenses_json(report: LensReport) -> str:
     """One document: each lens, the conclusion and, of a single text, its tokens."""
-    return report_json(
-        "lenses",
-        caption=report.caption,
-        unit="nats",
-        texts=report.texts,
-        lenses=[_lens(row) for row in report.rows],
-        conclusion=report.conclusion,
-        rule=report.rule,
-        tokens=[*report.tokens],
-        provenance=asdict(report.provenance),
-    )
+    about = {"caption": report.caption, "unit": "nats", "texts": report.texts}
+    about["lenses"] = [_lens(row) for row in report.rows]
+    return report_json("lenses", **about, **fields_of(report, "conclusion rule tokens provenance"))
 
 
 LENSES = lenses_table, lenses_tsv, lenses_json

@@ -15,7 +15,7 @@ from attnviz.core.effects import HeadAt
 from attnviz.core.writers import LayersReport, LinkReport, WiringReport, WriterPart
 from attnviz.renderers import Display
 from attnviz.renderers.data.corpus_data import npz_bytes
-from attnviz.renderers.data.maps import report_json, tsv
+from attnviz.renderers.data.maps import fields_of, report_json, tsv
 from attnviz.renderers.printable import all_digits, nats, printable, shorten, signed, two_digits
 from attnviz.renderers.text.console import introduction, more_note, render_parts, wrap_text
 
@@ -297,17 +297,9 @@ def wiring_tsv(report: WiringReport) -> str:
 
 def wiring_json(report: WiringReport) -> str:
     """One document with every pair, and the clear role of each head."""
-    return report_json(
-        "wiring",
-        caption=report.caption,
-        texts=report.texts,
-        wires=[asdict(one) for one in report.wires],
-        **({"chance": report.chance} if report.circuits else {}),
-        circuits=[asdict(one) for one in report.circuits],
-        roles=[{**asdict(at), "role": asdict(role)} for at, role in report.roles.items()],
-        notes=list(report.notes),
-        provenance=asdict(report.provenance),
-    )
+    about = fields_of(report, f"caption texts wires{' chance' if report.circuits else ''} circuits")
+    about["roles"] = [{**asdict(at), "role": role} for at, role in report.roles.items()]
+    return report_json("wiring", **about, **fields_of(report, "notes provenance"))
 
 
 WIRING = wiring_table, wiring_tsv, wiring_json
