@@ -4,8 +4,6 @@ Heads outside a set put out their mean over other texts (Wang 2022), tokens outs
 set is sufficient if the answer stays, and necessary if it goes without the set (DeYoung 2020).
 """
 
-from __future__ import annotations
-
 import math
 import sys
 from collections.abc import Callable, Sequence

@@ -5,8 +5,6 @@ With each norm's statistics held, a score is a sum over the writers of its query
 their mean over the visible keys, or above another key's.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """What Python gives: the keywords that functions share, and how arguments are checked."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

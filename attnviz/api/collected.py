@@ -1,7 +1,5 @@
 """What a function of Python found, and the report that collects it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any

@@ -1,7 +1,5 @@
 """What heads do in texts, corpora, alignments and training runs."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Questions: what changes without a part, between two texts or models; and how it is computed."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Unpack

@@ -3,8 +3,6 @@
 `attnviz.layers` describes the arguments and results that every layer shares.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

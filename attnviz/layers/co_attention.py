@@ -5,8 +5,6 @@ the same), `hidden_size` those in which the two meet (None: the first size); `fi
 `second_mask` are boolean (…, positions), False for padding. `attnviz.layers` describes the rest.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

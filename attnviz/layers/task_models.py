@@ -1,7 +1,5 @@
 """Small task models: a text encoder, classifiers of tokens and of texts, and a summarizer."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from torch import Tensor, nn

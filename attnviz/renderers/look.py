@@ -4,8 +4,6 @@ Whoever draws a picture wraps that in `drawing`, as matplotlib's users do with `
 functions that write a title, choose colours or measure a text ask `chosen` for an option.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar

@@ -8,8 +8,6 @@ is put in (attribution patching, Nanda 2023). Queries and keys are not linearise
 correction for saturated attention (Kramár 2024): the weights of both runs are exact.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 

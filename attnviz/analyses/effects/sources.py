@@ -4,8 +4,6 @@ Leaving a part out hides its tokens in every layer while positions stay. With fe
 halves are left out first and the half with the larger effect is divided (AttriBoT, Liu 2024).
 """
 
-from __future__ import annotations
-
 import heapq
 import math
 from collections.abc import Callable, Mapping, Sequence

@@ -6,8 +6,6 @@ leaf. The gradient of a query, a key or a logit by a leaf, times the leaf, is th
 parts sum to the whole, or the model is refused.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace

@@ -4,8 +4,6 @@ Parts are switched off between the weights and the output projection, where head
 The layers below the first changed one are not run again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property

@@ -1,7 +1,5 @@
 """A shipped model with its input before it: what changes its predictions, and by how much."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, TypeVar

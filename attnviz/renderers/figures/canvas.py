@@ -1,7 +1,5 @@
 """A picture drawn by pixel: boxes, lines and words on one surface."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any, cast

@@ -1,7 +1,5 @@
 """Layers by positions: how far each restores one text's answer in the run of another."""
 
-from __future__ import annotations
-
 import numpy as np
 from matplotlib.figure import Figure
 

@@ -1,7 +1,5 @@
 """A corpus in one picture: where heads look, what layers attend to, measures with intervals."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Sequence

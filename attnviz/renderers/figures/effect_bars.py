@@ -1,7 +1,5 @@
 """Effects of switching parts off: as bars, as a grid of heads, as a coloured text, as a curve."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

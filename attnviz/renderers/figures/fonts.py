@@ -1,7 +1,5 @@
 """The fonts of a figure's texts, the width of texts, and characters that no font draws."""
 
-from __future__ import annotations
-
 import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Every head of every layer side by side on one scale, as one image."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

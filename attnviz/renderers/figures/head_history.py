@@ -1,7 +1,5 @@
 """Every head over the steps of a training run: a small picture of entropy, drift and role."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from itertools import pairwise
 

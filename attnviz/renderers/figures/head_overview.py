@@ -1,7 +1,5 @@
 """All heads of a model in one picture, layers by heads: by role, and by each measure."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Sequence

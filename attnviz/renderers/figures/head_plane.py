@@ -1,7 +1,5 @@
 """Heads in a plane, near one another if they look alike, in the colours of their roles."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """One matrix of weights as a heat map: rows are queries, columns are keys."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from typing import Any, Literal

@@ -4,8 +4,6 @@ This bipartite picture is that of Vig 2019, "A Multiscale Visualization of Atten
 Transformer Model". Here only the strongest links are drawn, and a note gives the rule.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Attention drawn over the picture it attends to: one head, every head, or one tile per word."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isqrt

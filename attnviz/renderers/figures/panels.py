@@ -1,7 +1,5 @@
 """Several matrices of one text in a grid, each on its own scale, such as those of every lens."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace

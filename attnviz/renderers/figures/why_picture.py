@@ -1,7 +1,5 @@
 """Why a head looks there, as a picture: writers, then the link, then tokens."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import TypeAlias
 

@@ -1,7 +1,5 @@
 """The wiring of a model: heads as dots in their layers, what they read as lines."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Why a head looks there, and where along the layers an answer appears: as text, rows and JSON."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import asdict

@@ -1,7 +1,5 @@
 """What decided the answers to texts: opened, searched and reported."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from functools import partial
 

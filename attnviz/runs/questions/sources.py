@@ -1,7 +1,5 @@
 """Which passage or sentence of a context an answer was made from: read, asked and reported."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable, Iterator, Sequence

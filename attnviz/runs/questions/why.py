@@ -1,7 +1,5 @@
 """Why a head looks where it looks, in one text or many, and where an answer appears."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, replace

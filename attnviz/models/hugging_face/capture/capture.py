@@ -3,8 +3,6 @@
 `capture` reads one text: all of it, a part, or blocks. `capture_many` reads whole texts in a batch.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
@@ -75,25 +73,18 @@ class Captured:
 
 
 def capture(
-    model: Any,
-    inputs: Mapping[str, Any],
-    sides: Sides,
+    model: Any,  # A whole model or its encoder alone
+    inputs: Mapping[str, Any],  # Tensors on the model's device
+    sides: Sides,  # The streams to read, in order of the result
     *,
-    region: Region = ALL_TOKENS,
+    region: Region = ALL_TOKENS,  # The part to read, and how finely
+    # By stream, positions whose links do not count among the strongest
     ignored: Mapping[str, IgnoredPositions] | None = None,
+    # Whether to add the matrices of layers without attention as a stream of their own
     implied: bool = False,
-    grids: Mapping[str, PooledGrid] | None = None,
+    grids: Mapping[str, PooledGrid] | None = None,  # By stream, what to read; replaces `region`
 ) -> list[Captured]:
     """The attention of one forward pass over one text, given as a batch of one.
-
-    Args:
-        model: A whole model or its encoder alone.
-        inputs: Tensors on the model's device.
-        sides: The streams to read, in order of the result.
-        region: The part to read, and how finely.
-        ignored: By stream, positions whose links do not count among the strongest.
-        implied: Whether to add the matrices of layers without attention as a stream of their own.
-        grids: By stream, what to read; replaces `region`.
 
     Returns:
         One item for each run of a stream's layers with equal heads, queries and keys.

@@ -4,8 +4,6 @@ A single weight cannot exceed the mass of its block of keys, which the pooled ma
 computed in order of their largest mass, until no row left can hold a link as strong as those found.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

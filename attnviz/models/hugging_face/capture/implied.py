@@ -8,8 +8,6 @@ this, its scan, is called again with indicators as input, so no family needs a f
 then compared with the layer's output.
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 import sys

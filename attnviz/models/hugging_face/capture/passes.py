@@ -4,8 +4,6 @@ They are read from the kernel that the model runs with. Models that call no kern
 time, eagerly, and return their matrices (`output_attentions`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass

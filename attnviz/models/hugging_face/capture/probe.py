@@ -10,8 +10,6 @@ A pooled weight is the sum over a block's keys and the mean over its queries, so
 the mean sum of its rows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any

@@ -8,8 +8,6 @@ Each pooled tile times the values must be the kernel's output for its queries. I
 call is probed instead.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
