@@ -123,7 +123,7 @@ def _check(first: AttentionMap, second: AttentionMap) -> None:
 
 
 def _over(weights: Weights, rows: list[int | None], columns: list[int | None]) -> Weights:
-    """The weights of some rows over all columns; 0 for a key that this side lacks."""
+    """The weights of some rows over all columns; 0 where this side has no such key."""
     if (rows, columns) == tuple(list(range(length)) for length in weights.shape[2:]):
         return weights
     spread = np.zeros((*weights.shape[:2], len(rows), len(columns)), dtype=np.float32)

@@ -83,7 +83,7 @@ class Trials:
         self.runs = 0
 
     def score(self, changes: Sequence[Intervention], instead: HeadOutputs | None = None) -> Numbers:
-        """Log p of the answer after each change, above that of `against`; −∞: not known."""
+        """Log p of the answer after each change minus that of `against`; −∞ if not known."""
         self.runs += len(changes)
         outputs, found = self.experiment.outputs, []
         for rows in self.experiment.run(changes, instead or self.instead):
@@ -99,11 +99,11 @@ class Trials:
         return float(self.score([Intervention()])[0])
 
     def lost_heads(self, heads: Sequence[HeadAt]) -> Numbers:
-        """What the score falls by without each head; ∞: not known."""
+        """The loss of score without each head; ∞ if the score is not known."""
         return self.full - self.score([Intervention(heads=(at,)) for at in heads])
 
     def lost_tokens(self, tokens: Sequence[TokenAt]) -> Numbers:
-        """What the score falls by where each token is hidden; ∞: a row has no key left."""
+        """The loss of score if each token is hidden; ∞ if a row has no key left."""
         return self.full - self.score([Intervention(tokens=(at,)) for at in tokens])
 
     def chance(self, rows: Any) -> float:
@@ -112,7 +112,7 @@ class Trials:
         return float(np.exp(sum(row[one.number] for row, one in zip(rows, outputs, strict=True))))
 
     def keep(self, heads: Sequence[HeadAt], tokens: Sequence[TokenAt]) -> Intervention:
-        """All other heads and tokens off."""
+        """The intervention that switches off all other heads and hides all other tokens."""
         heads_on, tokens_on = {*heads}, {*tokens}
         return Intervention(
             heads=tuple(one for one in self.heads if one not in heads_on),
@@ -222,7 +222,7 @@ def explain_answer(
 
 
 def known(effect: float) -> float:
-    """An effect, or NaN where a row had no key left."""
+    """A loss as an effect; NaN if a row had no key left."""
     return effect if math.isfinite(effect) else math.nan
 
 
@@ -257,7 +257,7 @@ def estimate_costs(trials: Trials) -> tuple[Numbers, Numbers] | None:
 def count_as_good(
     trials: Trials, heads: Sequence[HeadAt], tokens: Sequence[TokenAt], score: float
 ) -> int:
-    """How many random sets of these sizes have such a score."""
+    """How many random sets of the same sizes reach this score."""
     drawn = np.random.default_rng(0)
 
     def draw(items: Sequence[Item], count: int) -> list[Item]:
@@ -275,7 +275,7 @@ def claim_heads(
     banks: Sequence[HeadOutputs],
     text: WrittenText | None,
 ) -> tuple[HeadClaim, ...]:
-    """What each head of a set does, the largest effect first; of the first ones by which link."""
+    """What each head of a set does, largest effect first; for the first ones also which link."""
     effects = dict(zip(heads, trials.lost_heads(heads).tolist(), strict=True))
     order, again = sorted(heads, key=lambda at: -effects[at]), []
     for seed in SEEDS:
@@ -340,7 +340,7 @@ def _why(text: WrittenText | None, at: HeadAt, link: tuple[int, int] | None) -> 
 def find_idle(
     trials: Trials, heads: Sequence[HeadAt], text: WrittenText | None
 ) -> HeadClaim | None:
-    """The head with the strongest link from the answer's row that has no effect."""
+    """The head with the strongest link from the answer's row among those that have no effect."""
     attention, output = trials.experiment.attention, trials.experiment.outputs[0]
     found = []
     for at in trials.heads:
@@ -362,7 +362,7 @@ def find_idle(
 
 
 def sum_up(answers: Sequence[AnswerReport]) -> AnswersReport:
-    """Which heads are in the sets of several answers."""
+    """Which heads are in the sets of several answers, and in how many."""
     found: dict[HeadAt, list[float]] = {}
     for answer in answers:
         for claim in answer.heads if answer.is_small else ():

@@ -100,7 +100,7 @@ def measure_heads(
 
 
 def _run_measure(name: str, entry: Measure, subject: MeasuredMap) -> HeadMeasure | None:
-    """One measure; None where it says nothing of the map, or fails in another package's code."""
+    """One measure; None if it does not apply to the map, or if a plug-in's code fails."""
     try:
         found: HeadMeasure | None = entry.load()(subject)
     except INTERRUPTIONS:
@@ -158,13 +158,13 @@ class HeadStudy:
                 self._sinks[item.key_tokens[key].text].append(float(fractions[key]))
 
     def add_repeated(self, attention: Attention) -> None:
-        """Measure what is read off a repeated sequence."""
+        """Measure induction and duplicates on a repeated sequence."""
         maps = without_implied(attention).maps
         for place, item in enumerate(maps[: len(self._streams)]):
             self._add(place, item, measure_heads(item, repeated=True))
 
     def add_values(self, name: str, found: Mapping[HeadAt, float], even: float = math.nan) -> None:
-        """Add what is known of heads without a text of the user's; `even`: what chance gives."""
+        """Add a value that was measured on other texts; `even`: its value by chance."""
         for place, stream in enumerate(self._streams):
             values = np.full((len(stream.layers), len(stream.heads)), np.nan)
             for at in np.ndindex(values.shape):
@@ -229,7 +229,7 @@ class HeadStudy:
         return caption + (f" · also {others}" if others else "") + texts_in_words(self.texts)
 
     def _sink_line(self) -> str:
-        """The key that is a sink of most heads, by the threshold of Gu et al. 2024."""
+        """A sentence on the key that is a sink of most heads (threshold of Gu et al. 2024)."""
         key = max(self._sinks, key=lambda text: len(self._sinks[text]))
         fraction = sum(self._sinks[key]) / len(self._sinks[key])
         if not fraction:
@@ -248,7 +248,7 @@ BY_LARGEST = (EFFECT, TASK, "informative")
 
 
 def resting_places(item: AttentionMap) -> dict[str, str]:
-    """The special token that a role is about, by role: the first key, or the only one there is."""
+    """For each resting role the special token that heads rest on."""
     special = [token.text for token in item.key_tokens if token.special]
     places = {"special-token": special[0]} if len({*special}) == 1 else {}
     return places | ({"first-token": special[0]} if item.key_tokens[0].special else {})
@@ -311,12 +311,12 @@ def rows_of(
 
 
 def largest(values: Iterable[float]) -> float:
-    """The largest size of those that are known; 1 where there is none, or all are 0."""
+    """The largest size of the known values; 1 if none is known or all are 0."""
     return max((abs(value) for value in values if not math.isnan(value)), default=0.0) or 1.0
 
 
 def texts_in_words(count: int) -> str:
-    """The end of a caption that says of how many texts a report is the mean."""
+    """The end of a caption: how many texts the report averages."""
     return f" · mean over {count} texts" if count > 1 else ""
 
 

@@ -220,7 +220,7 @@ def _view(attention: Attention, item: AttentionMap, place: int) -> View:
 
 
 def one_picture(item: AttentionMap) -> tuple[AttentionMap, str]:
-    """One matrix out of a map's last layer, and which it is in words."""
+    """One matrix of a map's last layer, and in words which one it is."""
     last = item.part(item.layers[-1:])
     layer = f"layer {last.layers[0]}" if last.layers[0].isdecimal() else f"{last.layers[0]} layer"
     if last.layers[0] in LENSES:
@@ -232,7 +232,7 @@ def one_picture(item: AttentionMap) -> tuple[AttentionMap, str]:
 
 
 def said_looks(item: AttentionMap) -> str:
-    """Who looks, and how much of it goes to the picture, in one line."""
+    """One line: who looks, and which share of its attention goes to the picture."""
     query = item.query_tokens[0]
     within = item.query_side == item.key_side
     who = query.text if query.special else f"patch {query.text}" if within else f"'{query.text}'"

@@ -40,7 +40,7 @@ def head_divergences(item: AttentionMap) -> Square:
 
 
 def plane(divergences: Square) -> tuple[NDArray[np.float64], float]:
-    """Places in a plane whose squared distances come closest to the divergences."""
+    """Points in a plane whose squared distances are as close as possible to the divergences."""
     count = len(divergences)
     # Two heads that were never seen together lie as far apart as two that never agree.
     divergences = np.where(np.isnan(divergences), np.log(2), divergences)

@@ -48,7 +48,7 @@ def second_part(attention: Attention, tokens: Sequence[Token], side: str) -> int
 
 
 def divisions(attention: Attention, item: AttentionMap) -> tuple[int | None, int | None]:
-    """The first row and the first column of the second part, None where there is none."""
+    """The first row and first column of the second text of a pair; None without one."""
     return (
         second_part(attention, item.query_tokens, item.query_side),
         second_part(attention, item.key_tokens, item.key_side),
@@ -203,7 +203,7 @@ def _of_lens(attention: Attention, item: AttentionMap, top: int) -> View:
 def first_focus(
     attention: Attention, item: AttentionMap, *, as_chosen: bool = False
 ) -> Focus | None:
-    """The head of a stream to see first and why: the source's, else the one worth showing."""
+    """The head to show first and why: the source's choice, else the most distinct one."""
     focus = attention.focus.get(item.stream)
     if focus and focus.layer in item.layers:
         return focus if focus.head in item.heads else None
@@ -362,7 +362,7 @@ MOST_SIDE_BY_SIDE = 8  # heads that can be told apart by colour
 
 
 def few_heads(attention: Attention, first: View) -> tuple[AttentionMap, str]:
-    """The main map where it has at most eight heads, else the first view's; and which they are."""
+    """The map whose heads are compared (at most eight), and in words which heads these are."""
     item = attention.main
     layers, heads = item.weights.shape[:2]
     if 1 < layers * heads <= MOST_SIDE_BY_SIDE:

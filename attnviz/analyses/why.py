@@ -54,7 +54,7 @@ def score_of(sides: HeadSides) -> Numbers:
 
 
 def weigh(sides: HeadSides, scores: Any) -> Any:
-    """The weights that scores (…, keys) become in rows with the same visible keys."""
+    """The weights that scores (…, keys) become, in rows that see the same keys."""
     if sides.cap:
         scores = sides.cap * np.tanh(scores / sides.cap)
     scores = np.where(sides.visible, scores, scores.dtype.type(-np.inf))
@@ -67,7 +67,7 @@ def weigh(sides: HeadSides, scores: Any) -> Any:
 
 
 def contrast_of(sides: HeadSides, query: int, key: int, against: int | None = None) -> Numbers:
-    """Factors of scores (queries, keys) that give a score above the mean, or above another key."""
+    """Factors that turn scores (queries, keys) into a score minus the mean or another score."""
     found = np.zeros(sides.visible.shape)
     if against is None:
         found[query] -= sides.visible[query] / sides.visible[query].sum()
@@ -78,7 +78,7 @@ def contrast_of(sides: HeadSides, query: int, key: int, against: int | None = No
 
 
 def mean_contrast(sides: HeadSides) -> Numbers:
-    """Factors of scores whose sum is the score attended to above its row's mean, mean over rows."""
+    """Factors that turn scores into the mean over rows of the attended minus the mean score."""
     rows = sides.visible.sum(axis=-1, keepdims=True)
     usual = sides.visible / np.maximum(rows, 1)
     found: Numbers = (weigh(sides, score_of(sides)) - usual) / max(int((rows > 1).sum()), 1)
@@ -162,7 +162,7 @@ def rank_parts(
 def pair_parts(
     text: WrittenText, at: HeadAt, sides: HeadSides, contrast: Numbers, by_key: Numbers
 ) -> tuple[tuple[str, str, float], ...]:
-    """The largest parts by a writer of the query and one of the key together."""
+    """The largest parts that a writer of the query and a writer of the key make together."""
     found = []
     chosen = [int(n) for n in np.argsort(-np.abs(by_key), kind="stable")[:PAIRED] if by_key[n]]
     keys = text.parts(at.stream, at.layer, "key", chosen)
@@ -178,7 +178,7 @@ def pair_parts(
 def knock_out(
     text: WrittenText, at: HeadAt, sides: HeadSides, link: tuple[int, int], side: Side, writer: int
 ) -> Knockout:
-    """The head's weight on a link without a writer of its query or key."""
+    """The head's weight on a link if its query or key cannot read one writer."""
     (part,) = text.parts(at.stream, at.layer, side, [writer])
     own, query, key = part[at.head].astype(np.float64), sides.query, sides.key
     lost = own @ key.T if side == "query" else query @ own.T
@@ -339,7 +339,7 @@ def explain_head(text: WrittenText, at: HeadAt, notes: Sequence[str] = ()) -> Li
 def arguments_of(
     text: WrittenText, at: HeadAt, sides: HeadSides, cells: Sequence[tuple[int, int, float]]
 ) -> dict[str, Any]:
-    """What links (query, key, weight) argue for, mean over their queries, in a report's fields."""
+    """The report fields on what links (query, key, weight) argue for, as a mean over queries."""
     found: dict[str, Any] = dict.fromkeys(("predicted", "argument", "rank", "logit", "logits"))
     found |= {"arguments": (), "value": (), "value_of": ""}
     outputs: dict[int, Numbers] = {}
@@ -378,7 +378,7 @@ def arguments_of(
 
 
 def list_arguments(text: WrittenText, logits: Numbers) -> tuple[Argument, ...]:
-    """The choices with the largest logits, then those with the lowest, largest first."""
+    """The choices with the largest logits, then those with the lowest."""
     order = np.argsort(-logits, kind="stable")
     most = min(ARGUMENTS, len(order) // 2)
     chosen = [*order[:most], *order[len(order) - most :]]
@@ -386,7 +386,7 @@ def list_arguments(text: WrittenText, logits: Numbers) -> tuple[Argument, ...]:
 
 
 class ArgumentStudy:
-    """The tokens that each head argues for most: its output's logits, mean over rows and texts."""
+    """The tokens that each head argues for most: the mean logits of its output."""
 
     def __init__(self) -> None:
         self._sums: dict[HeadAt, Numbers] = {}
@@ -461,7 +461,7 @@ def mean_reports(reports: Sequence[LinkReport], text: WrittenText) -> LinkReport
 def follow_layers(
     text: WrittenText, row: int, choice: int | None, notes: Sequence[str] = ()
 ) -> LayersReport:
-    """Where along the layers the logit of a choice comes about; None: of what is predicted."""
+    """After which layer the logit of a choice appears; None: of the model's prediction."""
     attention = text.attention
     item = attention.main
     last = text.logits(row)

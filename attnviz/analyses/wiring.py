@@ -50,7 +50,7 @@ def stack_sides(text: WrittenText, places: list[HeadAt]) -> HeadSides:
 
 
 def moved_by(sides: HeadSides, scores: Any, weights: Any, side: Side, part: Any) -> Numbers:
-    """How far each head moves without a part (heads, positions, head size) of one side."""
+    """How far each head moves if one side loses a part (heads, positions, head size)."""
     if side == "value":
         whole, lost = (np.linalg.norm(weights @ one, axis=(1, 2)) for one in (sides.value, part))
         return np.asarray(np.divide(lost, whole, out=np.zeros(len(whole)), where=whole > 0))
@@ -66,7 +66,7 @@ def moved_by(sides: HeadSides, scores: Any, weights: Any, side: Side, part: Any)
 
 
 def wires_of(text: WrittenText) -> dict[Pair, float]:
-    """How far each head moves without each earlier one, by head, side and writer."""
+    """How far each head moves if one side cannot read one earlier head."""
     heads = {n: one for n, one in enumerate(text.writers) if one.kind == "head"}
     found: dict[Pair, float] = {}
     maps = text.attention.maps
@@ -226,7 +226,7 @@ def wire_weights(heads: Sequence[HeadWeights], provenance: Provenance) -> Wiring
 
 
 def circuit_of(head: HeadWeights) -> HeadCircuit:
-    """What the weights of a head alone say."""
+    """What a head's weights say by themselves."""
     copying = None
     if head.embedded is not None:
         # The same eigenvalues, but 0, as of the matrix from every token to every logit.
@@ -243,7 +243,7 @@ def circuit_of(head: HeadWeights) -> HeadCircuit:
 
 
 def copying_of(heads: Sequence[HeadWeights]) -> dict[HeadAt, float]:
-    """How far the weights of each head copy, of those that can."""
+    """How far each head's weights copy, for heads that read tokens."""
     found = {one.head: one.copying for one in map(circuit_of, heads)}
     return {at: n for at, n in found.items() if n is not None}
 

@@ -174,7 +174,7 @@ def timing_errors(
     half = len(true) // 2 if len(true) >= ENOUGH else 0
 
     def distances(scores: NDArray[np.floating]) -> NDArray[np.floating]:
-        """From the true times, shape (paths, words, beginning and end)."""
+        """The distances from the true times, (paths, words, begin and end)."""
         off: NDArray[np.floating] = np.abs(clock.times(scores) - wanted)
         return off
 

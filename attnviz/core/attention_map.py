@@ -191,7 +191,7 @@ class AttentionMap:
     def part(
         self, layers: Sequence[str] | None = None, heads: Sequence[str] | None = None
     ) -> AttentionMap:
-        """Some layers and heads by name, with their exact links; None: all of them."""
+        """The chosen layers and heads, with their exact links; None: all."""
         layers, heads = tuple(layers or self.layers), tuple(heads or self.heads)
         cells = np.ix_([*map(self.layers.index, layers)], [*map(self.heads.index, heads)])
         links = tuple(link for link in self.links if link.layer in layers and link.head in heads)
@@ -272,7 +272,7 @@ class TextParts:
 
 @dataclass(frozen=True, slots=True)
 class Focus:
-    """The layer and head that a reader should see first in a stream, and why."""
+    """The head of a stream that a reader should see first, and why."""
 
     layer: str
     head: str
@@ -407,7 +407,7 @@ class Attention:
 
     @property
     def main(self) -> AttentionMap:
-        """The map to show where only one can be shown."""
+        """The map to show if only one can be shown."""
         return self.maps[0]
 
     @property
@@ -420,7 +420,7 @@ class Attention:
         return tuple(token.text for token in self.main.query_tokens)
 
     def text_of(self, side: str) -> str:
-        """The text that the tokens of a side refer to; empty where it is not known."""
+        """The text of a side's tokens; empty if it is not known."""
         texts = {"text": self.text, "source": self.source, "target": self.target}
         texts["written"] = self.text  # what a model wrote about a picture, behind its prompt
         return texts.get(side) or ""
@@ -435,7 +435,7 @@ class Attention:
         notes: Sequence[str] = (),
         settings: Mapping[str, Any] | None = None,
     ) -> Attention:
-        """Other maps made of these, and a provenance that says how."""
+        """This attention with other maps; its provenance says how they were made."""
         before = self.provenance
         made = replace(
             before,

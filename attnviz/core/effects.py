@@ -98,7 +98,7 @@ class Intervention:
         return [at.head for at in self.heads if (at.stream, at.layer) == (stream, layer)]
 
     def changes(self, stream: str, layer: str, sides: tuple[str, str]) -> bool:
-        """Whether it changes a layer whose queries and keys are of these texts."""
+        """Whether it changes a layer whose queries and keys belong to these texts."""
         cut = any(at.stream == stream and at.layer in (None, layer) for at in self.links)
         hidden = any(at.side == sides[1] for at in self.tokens)
         return cut or hidden or bool(self.heads_of(stream, layer))
@@ -210,7 +210,7 @@ class Experiment(Protocol):
 def replacement_output(
     instead: HeadOutputs | None, place: tuple[str, str], head: int, queries: int
 ) -> NDArray[np.floating] | float:
-    """The output of a head that is off, (queries, head size), or 0."""
+    """The output of a head that is switched off, (queries, head size), or 0."""
     if instead is None:
         return 0.0
     rows = instead[place][head]
@@ -308,7 +308,7 @@ def instead_in_words(by: By, reference: int, effects: Sequence[Effect]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SavedEffects:
-    """The effects of a saved ablation: of each part, and of all together."""
+    """The effects in a saved ablation, of each part and of all together."""
 
     caption: str
     instead: str

@@ -54,13 +54,13 @@ class Role:
 
     @property
     def lift(self) -> float:
-        """How far from uniform attention (0) to nothing else (1) the share lies."""
+        """How far the share lies between uniform attention (0) and all attention (1)."""
         return (self.share - self.uniform) / (1 - self.uniform) if self.uniform < 1 else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """A token that a link argues for or against: what it adds to its logit above the mean."""
+    """A token that a link argues for or against, and what the link adds to its logit."""
 
     token: str
     logit: float
@@ -110,7 +110,7 @@ SIGNED = ("offset", EFFECT, COPYING, TASK)  # measures that can be below 0
 
 
 def about_effects(provenance: Provenance) -> str:
-    """The definition of effects in a run, or an empty text."""
+    """A note on how effects were measured; empty without effects."""
     definition = provenance.settings.get(EFFECT)
     return f"effect: {definition}" if definition else ""
 

@@ -31,7 +31,7 @@ LENS_NAMES = ("raw", *LENSES, "all")  # the values of --lens
 
 
 class InMemory:
-    """What this process has in memory; two are equal where they hold the very same objects."""
+    """An object of this process as an option; two are equal if they hold the same objects."""
 
     def objects(self) -> tuple[Any, ...]:
         raise NotImplementedError
@@ -368,7 +368,7 @@ class Look:
 
     @property
     def given(self) -> dict[str, str]:
-        """The options that were chosen, each with its name in the shell."""
+        """The given options, each with its name in the shell."""
         return {
             item.name: item.metadata["option"].names[0]
             for item in fields(self)
@@ -475,7 +475,7 @@ class Options:
 
 
 def map_options(options: Options, *allowed: str) -> list[str]:
-    """The options that were given of those that choose, draw or show maps, such as "--heatmap"."""
+    """The given options that choose, draw or show maps, such as "--heatmap"."""
     places = ("pictures", "lines", "page")
     return [
         option.names[0]
@@ -531,7 +531,7 @@ def _declarations_of(half: Any) -> dict[str, tuple[Any, Option]]:
 
 
 def _shell_type(annotation: Any) -> Any:
-    """What of a type a shell can give: nothing that lies in Python's memory."""
+    """The part of a type that a shell can give, without objects in memory."""
     parts = get_args(annotation)
     rest = [one for one in parts if not (isinstance(one, type) and issubclass(one, InMemory))]
     return annotation if len(rest) == len(parts) else Union[*rest]

@@ -83,7 +83,7 @@ def error_line(error: BaseException) -> str:
 
 
 def plugin_at_fault(error: BaseException) -> str | None:
-    """The plug-in package whose code raised an error; None: our own code."""
+    """The plug-in package whose code raised an error; None: the error is our own."""
     trace, package = error.__traceback__, None
     while trace is not None:
         name = str(trace.tb_frame.f_globals.get("__name__"))

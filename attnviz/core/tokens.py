@@ -33,7 +33,7 @@ def continues_word(text: str, start: int) -> bool:
 
 
 def text_places(tokens: Sequence[Token]) -> list[int]:
-    """The places of all tokens but special ones."""
+    """The positions of the tokens that are not special."""
     return [place for place, token in enumerate(tokens) if not token.special]
 
 

@@ -84,7 +84,7 @@ class WrittenText(Protocol):
         """Each writer's part of a side of all heads, (heads, positions, head size)."""
 
     def without(self, at: HeadAt, side: Side, writer: int) -> NDArray[np.floating]:
-        """A side if it cannot read a writer, every norm computed anew, (positions, head size)."""
+        """A side recomputed with new norms, if it cannot read a writer, (positions, head size)."""
 
     def predicts(self, stream: str, row: int) -> bool:
         """Whether the model reads logits off a row of a stream."""
@@ -126,7 +126,7 @@ class WriterPart:
 
 @dataclass(frozen=True, slots=True)
 class Knockout:
-    """A head's weight on a link if its query or key cannot read a writer."""
+    """A head's weight on a link if its query or key cannot read one writer."""
 
     side: Side
     writer: str
@@ -136,7 +136,7 @@ class Knockout:
 
 @dataclass(frozen=True, slots=True)
 class LinkReport:
-    """Why a head looks where it looks, and what it brings back."""
+    """Why a head looks at a key, and what that adds to the logits."""
 
     caption: str  # the model, the head and the link, in words
     head: HeadAt
@@ -187,7 +187,7 @@ class LinkReport:
         )
 
     def shown_parts(self, parts: Sequence[WriterPart]) -> list[WriterPart]:
-        """The largest parts of a side, then all others as one, so that they add up."""
+        """The largest parts of a side, then the sum of all others."""
         position = [] if self.position is None else [WriterPart("position", self.position)]
         whole = sorted([*parts, *position], key=lambda one: -abs(one.value))
         found, rest = whole[:LISTED], whole[LISTED:]
@@ -225,7 +225,7 @@ class LayersReport:
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """How far a head moves if one side of it cannot read what an earlier head wrote."""
+    """How far a head moves if its query, key or value cannot read an earlier head."""
 
     head: HeadAt
     side: Side
@@ -238,7 +238,7 @@ class Wire:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HeadWeights:
-    """The maps of one head, with the norms' scales before them (Elhage 2021)."""
+    """The weight matrices of one head, multiplied by the scales of the norms before them."""
 
     at: HeadAt
     # query, key, value: shape (head size, size)
@@ -255,7 +255,7 @@ class HeadWeights:
 
 @dataclass(frozen=True, slots=True)
 class HeadCircuit:
-    """What the weights of a head alone say."""
+    """What the weights of a head say by themselves."""
 
     head: HeadAt
     # the sum of the eigenvalues of its circuit from token to logit over the sum of their sizes, −1
@@ -284,7 +284,7 @@ class WiringReport:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AskedLogits:
-    """A text with what each part wrote, and the choice whose logit is asked for at some rows."""
+    """A recorded text, and the choice whose logit is explained at some rows."""
 
     attention: Attention
     text: WrittenText

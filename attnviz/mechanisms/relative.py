@@ -134,7 +134,7 @@ def alibi(
 
 
 def slopes_of(heads: int) -> Array:
-    """ALiBi's slope of each head; where heads are no power of 2, every other of twice as many."""
+    """ALiBi's slope for each head; other counts take every second slope of twice as many heads."""
     power = 2 ** int(log2(heads))
     slopes = [2 ** (-8 * (number + 1) / power) for number in range(power)]
     slopes += [2 ** (-4 * (2 * number + 1) / power) for number in range(heads - power)]

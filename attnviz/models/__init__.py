@@ -60,7 +60,7 @@ class SupportsGradients(Protocol):
 
 @runtime_checkable
 class Experimenting(Protocol):
-    """A source whose model can be run with parts of it switched off."""
+    """A source whose model can run with parts switched off."""
 
     def experiment(self, query: Query, wanted: str | None = None) -> Experiment:
         """The model with a query; it explains the wanted output, or "all"."""
@@ -83,7 +83,7 @@ class SupportsValues(Protocol):
 
 @runtime_checkable
 class SupportsWriters(Protocol):
-    """A source that tells apart what each part of its model writes."""
+    """A source that knows what each part of its model writes into the residual stream."""
 
     def written(self, query: Query) -> WrittenText:
         """A query with what each part of the model writes."""
@@ -93,10 +93,10 @@ class SupportsWriters(Protocol):
 
 @runtime_checkable
 class SupportsHeadArithmetic(Protocol):
-    """A source that shows the arithmetic of each head."""
+    """A source that gives the intermediate matrices of each head."""
 
     def head_arithmetic(self, query: Query, which: HeadPlace) -> HeadArithmetic:
-        """The numbers of one head, from its layer's input to what it adds to it."""
+        """The matrices of one head, from its layer's input to what it adds to the stream."""
 
 
 def attend_query(source: Source, query: Query) -> Attention:
@@ -108,7 +108,7 @@ def attend_query(source: Source, query: Query) -> Attention:
 
 
 def check_kind(query: Query, *answered: Kind) -> None:
-    """Refuse a query whose kind is none of those that a source answers."""
+    """Refuse a kind of query that a source does not answer."""
     if query.kind not in answered:
         raise UsageError(REFUSALS[query.kind])
 
@@ -126,7 +126,7 @@ def check_device(device: str) -> str:
 
 
 class Predicting(ABC):
-    """Gradients for a source whose model runs experiments."""
+    """Gradients for a source that can open experiments."""
 
     __slots__ = ()
 
@@ -143,7 +143,7 @@ class Predicting(ABC):
 
 
 class UnbatchedSource(ABC):
-    """A source that answers each query by itself."""
+    """A source that answers queries one by one."""
 
     __slots__ = ()
 

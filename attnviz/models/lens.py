@@ -239,7 +239,7 @@ def open_experiment(source: Source, query: Query, wanted: str | None = None) -> 
 
 
 def explained_by(experiment: Experiment) -> AttentionGradients:
-    """The gradients of an experiment's outputs by each weight."""
+    """The gradients of an experiment's outputs by every attention weight."""
     outputs, tokens = experiment.outputs, experiment.attention.main.query_tokens
     return AttentionGradients(
         experiment.attention,
@@ -251,7 +251,7 @@ def explained_by(experiment: Experiment) -> AttentionGradients:
 
 
 def no_model(needs: Needs) -> LensInputs:
-    """The answer where only maps are left: a usage error."""
+    """The error for a lens that needs a model where only maps are given."""
     if needs in PREDICTED:
         raise UsageError(
             f"--lens {NAMES[needs]} needs the model, and saved maps hold its weights only: use "
@@ -261,7 +261,7 @@ def no_model(needs: Needs) -> LensInputs:
 
 
 def refuse_values(others: list[str]) -> UsageError:
-    """The error where the vectors that weights add up are not known."""
+    """The error for a lens that needs value vectors where they are not known."""
     return UsageError(
         "--lens norm needs the vectors that the weights add up, and here are only weights: use "
         f"--lens {in_words(others)}"

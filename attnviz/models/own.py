@@ -151,7 +151,7 @@ class OwnLayer(SeededLayer):
         return {item.stream: Projections(query, key, scale, item.layers, item.heads)}
 
     def _looks(self) -> dict[str, Any]:
-        """The unit of weights that are no shares that sum to 1."""
+        """The unit of weights that do not sum to 1."""
         if self.entry.signed:
             return {"values": "signed", "unit": "implied weight, may be negative"}
         return {"unit": UNITS[self.entry.sums]} if self.entry.sums != "one" else {}
@@ -207,7 +207,7 @@ class OwnCoLayer(SeededLayer):
 
 
 def check_mechanism(name: str, command: Command) -> str:
-    """The name where the command offers that mechanism."""
+    """The name, if the command offers that mechanism."""
     commands = MECHANISMS[name].commands
     if command not in commands:
         raise UsageError(

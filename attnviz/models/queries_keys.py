@@ -161,7 +161,7 @@ class QueriesAndKeys(UnbatchedSource):
     def _layer(
         self, layer: int, grid: Any, count: int, ignored: IgnoredPositions
     ) -> tuple[NDArray[np.float32], list[tuple[str, float, int, int]]]:
-        """The weights of a layer in blocks, (heads, query blocks, key blocks), and links."""
+        """A layer's weights in blocks (heads, query blocks, key blocks), and its links."""
         heads = self.query.shape[1]
         pooled = np.zeros((heads, grid.queries.blocks, grid.keys.blocks), np.float32)
         starts = np.arange(grid.keys.start, grid.keys.stop, grid.keys.length) - grid.keys.start

@@ -130,7 +130,7 @@ def picture_scale(item: AttentionMap) -> Limits:
 
 
 def largest_of(item: AttentionMap) -> float:
-    """The largest size of its weights between words, or of all where those are 0."""
+    """The largest weight between words; of all weights if those are 0."""
     return float(np.nan_to_num(_peaks(item)).max())
 
 

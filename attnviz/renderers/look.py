@@ -26,7 +26,7 @@ _LEAST_RANGE, _MOST_ASKEW = 30.0, 12.0
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """One picture: its look, the notes that say how to read it, and the options it has used."""
+    """One picture: its look, the notes on how to read it, and the options it has used."""
 
     look: Look = field(default_factory=Look)
     notes: tuple[str, ...] = ()
@@ -56,7 +56,7 @@ def drawing(look: Look, notes: Iterable[str] = (), picture: str = "picture") -> 
 
 
 def chosen(name: str) -> Any:
-    """An option of the look, which the picture so makes use of."""
+    """An option of the look; the picture is then known to use it."""
     made = _drawing.get()
     made.used.add(name)
     return getattr(made.look, name)

@@ -77,7 +77,7 @@ class Ablation:
 
     @property
     def joint(self) -> bool:
-        """Whether what was named is also switched off all at once."""
+        """Whether all named parts are also switched off together."""
         return bool(self.heads or self.layer or self.links or self.tokens)
 
 
@@ -121,7 +121,7 @@ def ablate_text(
 
 
 def _words(attention: Attention, parts: Sequence[Part]) -> list[str]:
-    """What a reader must know of words that are several tokens."""
+    """Notes on words that are several tokens."""
     texts = {item.key_side: [token.text for token in item.key_tokens] for item in attention.maps}
     found = []
     for part, change in parts:
@@ -143,7 +143,7 @@ def query_for(text: Text) -> Query:
 
 @dataclass(eq=False)
 class AblationStudy:
-    """The effects over many texts: of parts as they were named, or else of those called alike."""
+    """Effects over many texts: of named parts, else of all parts with the same label."""
 
     found: dict[str | int, list[Effect]] = field(default_factory=lambda: defaultdict(list))
     together: list[Effect] = field(default_factory=list)
@@ -186,7 +186,7 @@ class AblationStudy:
 
 
 def mean_effect(effects: Sequence[Effect]) -> Effect:
-    """The mean of a part's effects over texts, with what of its place is the same in all."""
+    """The mean effect of a part over texts; its place keeps what is the same in all."""
     texts, *numbers = means_over(np.array([one.effect for one in effects]))
     mean, low, high = map(float, numbers)
     interval = (low, high) if texts > 1 else None
@@ -196,7 +196,7 @@ def mean_effect(effects: Sequence[Effect]) -> Effect:
 
 
 def check_reference(asked: Ablation, *, given: bool) -> None:
-    """Refuse a reference that nothing is taken from, and no reference where one is needed."""
+    """Refuse a reference that is not used, and --by resample without one."""
     if given and asked.by == "zero":
         raise UsageError("--reference gives what --by mean and resample put in: add --by mean")
     if asked.by == "resample" and not given:
@@ -242,7 +242,7 @@ def each_text(
     make: Callable[[Text], Made],
     own: tuple[type[AttnvizError], ...] = (AttnvizError,),
 ) -> Iterator[tuple[Record, Made | AttnvizError]]:
-    """Each record with what is made of it, or the error of its `own` why it failed."""
+    """Each record with its result, or with an error of the classes in `own`."""
     for record in records:
         if isinstance(record, BadText):
             yield record, record.error

@@ -158,7 +158,7 @@ class Answers:
             return {"id": question.id, "document": document, "blobs": blobs, "answer": answer}
 
     def ablate(self, question: Question) -> dict[str, Any]:
-        """The effect of each head on log p of the predictions, in nats, beside the parts off."""
+        """The effect of each head on log p of the predictions, in nats; other parts may be off."""
         with self.hooks:
             begun = time.perf_counter()
             read = self._read(question)
@@ -199,7 +199,7 @@ class Answers:
             return {"id": question.id, "report": report, "seconds": seconds}
 
     def _pause_between_layers(self) -> None:
-        """Pause before each module of a torch model, so that a dropped question ends soon."""
+        """Pause before each module, so that an abandoned question stops soon."""
         from torch.nn.modules.module import register_module_forward_pre_hook
 
         self.hooks.callback(register_module_forward_pre_hook(pause).remove)
@@ -395,7 +395,7 @@ def _head(item: AttentionMap, head: str) -> int:
 
 
 def _pieces(experiment: Experiment, row: NDArray[np.float64]) -> list[dict[str, Any]]:
-    """Each output with the gap before it in running text, and its log p."""
+    """Each output with the space before it in running text, and its log p."""
     attention = experiment.attention
     tokens, text = attention.main.query_tokens, attention.text_of(attention.main.query_side)
     found = []

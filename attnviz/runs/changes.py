@@ -48,7 +48,7 @@ class ComparedSide:
 
     @property
     def is_text(self) -> bool:
-        """Whether a model has to read it first."""
+        """Whether a model has to read this side first."""
         return isinstance(self.given, str) and Path(self.given).suffix.lower() not in SAVED
 
 
@@ -178,7 +178,7 @@ def _saved_maps(side: ComparedSide) -> Attention:
 
 
 def _pair_maps(first: Attention, second: Attention) -> tuple[AttentionMap, AttentionMap]:
-    """The main map of A and B's of the same stream; where each has only one, those."""
+    """The main map of A and B's map of the same stream; the only ones, if each has one."""
     wanted = first.main.stream
     same = [item for item in second.maps if item.stream == wanted]
     if same:
@@ -214,7 +214,7 @@ def _difference_data(
     sides = tuple(zip(captions, (first.provenance, second.provenance), strict=True))
 
     def archive() -> bytes:
-        """The difference as an attention of its own, which renders and saves like any other."""
+        """The difference as an attention, which can be drawn and saved as any other."""
         from attnviz.storage.archive import dump_archive
 
         provenance = replace(
@@ -306,7 +306,7 @@ def last_drifts(found: History) -> list[Change]:
 
 
 def _page(found: History, samples: Samples, command: str) -> str:
-    """A page whose streams are the steps, which it has a slider for."""
+    """A page with a slider over the steps: each step is a stream."""
     maps = tuple(
         replace(item, stream=f"step {step} · {item.stream}" if sample.maps[1:] else f"step {step}")
         for step, sample in samples()
@@ -316,7 +316,7 @@ def _page(found: History, samples: Samples, command: str) -> str:
 
 
 def _frames(found: History, samples: Samples) -> Figure:
-    """One head in each sample on one scale: the figure of the last one, with all as its frames."""
+    """One head in each sample on one scale; the last figure carries all as frames."""
     most = int(np.nan_to_num(found.values[DRIFT]).sum(axis=0).argmax())
     _, layer, head = found.heads[most]
     maps = {

@@ -70,7 +70,7 @@ OnFailure = Callable[[Record, AttnvizError], str]
 
 @dataclass(frozen=True, slots=True)
 class ShardResult:
-    """What a shard gave: aggregates, failed records with why, and notes with counts of texts."""
+    """The result of a shard: aggregates, failed records, and notes with counts of texts."""
 
     aggregates: Aggregates
     failures: Sequence[tuple[Record, AttnvizError]]
@@ -79,7 +79,7 @@ class ShardResult:
 
 @dataclass(frozen=True, slots=True)
 class ShardTask:
-    """The work on a shard: it can be pickled, and opens the model in the process where it runs."""
+    """The work on a shard; it can be pickled, and opens the model where it runs."""
 
     attend: AttendChunk
     vocabulary: Vocabulary
@@ -112,7 +112,7 @@ class ShardTask:
         return ShardResult(aggregates, failures, notes)
 
     def _wires_of(self, record: Record, attention: Attention) -> dict[Pair, float]:
-        """How far the heads that are shown move without each earlier one."""
+        """How far each shown head moves if it cannot read an earlier head."""
         assert isinstance(record, Text)
         written = written_of(self.attend.open(), query_of(record, self.attend.command))
         named = ((m.stream, product(m.layers, m.heads)) for m in attention.maps)
@@ -122,7 +122,7 @@ class ShardTask:
 
 @dataclass
 class CorpusState:
-    """What is known of the records that are done."""
+    """The state of a run after the records that are done."""
 
     aggregates: Aggregates
     records: int = 0
@@ -145,7 +145,7 @@ class CorpusState:
         self.records += len(chunk)
 
     def _add_notes(self, notes: Mapping[str, int]) -> None:
-        """Notes that differ in their numbers only become one, with ranges."""
+        """Add notes; those that differ only in numbers become one, with ranges."""
         for text, count in notes.items():
             same = next((one for one in self.notes if kind_of(one) == kind_of(text)), text)
             before = self.notes.pop(same, 0)
@@ -248,7 +248,7 @@ class CorpusRequest:
         check_origin(options.origin, self.command(given))
 
     def question(self, given: TextInput, options: Options) -> dict[str, str]:
-        """Everything that decides the result, by the names that a user knows, for --resume."""
+        """All options that decide the result, by the names that a user knows, for --resume."""
         assert given.file is not None
         found = run_options(f"corpus {self.command(given)}", options, given.file)
         if self.effect:
@@ -392,7 +392,7 @@ def read_twice(given: TextInput) -> tuple[Vocabulary, Iterator[Record], int]:
 
 @contextmanager
 def temporary_file_errors(file: IO[bytes] | None = None) -> Iterator[None]:
-    """Turn what the system says of the temporary file into an OutputError."""
+    """Turn the system's errors about the temporary file into an OutputError."""
     try:
         yield
     except OSError as error:
@@ -415,7 +415,7 @@ def _read_back(file: IO[bytes]) -> Iterator[Record]:
 
 
 def read_frequencies(path: Path) -> Vocabulary:
-    """The frequent words by a file of words and counts, a line each, with a tab between."""
+    """The frequent words from a file: a word, a tab and its count on each line."""
     counts: Counter[str] = Counter()
     try:
         text = read_bytes(path).decode("utf-8-sig")

@@ -73,7 +73,7 @@ ENOUGH = 10  # texts that are split into those that give the order and those of 
 
 @dataclass(frozen=True, slots=True)
 class EffectChunk(AttendChunk):
-    """The attention of a chunk with the exact effect of each head that is seen."""
+    """The attention of a chunk, with the exact effect of each selected head."""
 
     by: Instead = "zero"
     size: ClassVar[int] = 16  # a text takes long, and workers share out chunks
@@ -130,7 +130,7 @@ class EffectChunk(AttendChunk):
 
 @dataclass(frozen=True, slots=True)
 class PruneChunk:
-    """A chunk's losses while heads are switched off in some orders; it can be pickled."""
+    """The losses of a chunk while heads are switched off in some orders; it can be pickled."""
 
     work: EffectChunk
     orders: Sequence[Sequence[HeadAt]]
@@ -158,7 +158,7 @@ class PruneChunk:
 
 
 def keep_for_curve(records: Iterable[Record], kept: list[Record]) -> Iterator[Record]:
-    """The records as they come; those that a curve may be drawn of are kept."""
+    """The records unchanged; those that a pruning curve may need are stored."""
     for number, record in enumerate(records):
         if len(kept) < ENOUGH // 2 + CURVE_TEXTS and (number < ENOUGH or not gives_order(number)):
             kept.append(record)
@@ -253,7 +253,7 @@ def check_effect(order: str, by: Instead, *, effect: bool, writes: bool = False)
 
 
 def check_treebank(others: Mapping[str, object]) -> None:
-    """Refuse the options, by their names, that sentences of a treebank leave no room for."""
+    """Refuse options that contradict --treebank."""
     if given := [name for name, value in others.items() if value]:
         raise UsageError(
             f"--treebank brings its own sentences and scores every head on them: leave {given[0]} "
@@ -304,7 +304,7 @@ def report_heads(
 
 
 def _add_repeated(source: Source, study: HeadStudy, report: RunReport, options: Options) -> None:
-    """Measure what random words said twice show; a model that cannot take them goes without."""
+    """Measure random words said twice, if the model can read them."""
     from attnviz.analyses.measures.shares import repeated_words
 
     text = repeated_words()

@@ -109,7 +109,7 @@ def _lines(path: Path, reading: FileFormat) -> Iterator[bytes]:
 
 
 def _at_least_one(texts: Iterator[Text | BadText], name: str) -> Iterator[Text | BadText]:
-    """The texts; an error if there are none."""
+    """The texts; an InputError if there are none."""
     found = False
     for text in texts:
         found = True

@@ -111,7 +111,7 @@ def read_journal(path: Path) -> Journal | None:
 
 
 def damage_of(path: Path) -> InputError:
-    """What is said of a journal that no run has written so."""
+    """The error for a file that is no complete journal."""
     return InputError(f"the journal '{path}' is damaged: remove it to start again")
 
 
@@ -182,7 +182,7 @@ def checksum_of(*parts: bytes) -> str:
 
 
 def run_options(command: str, options: Options, input_file: Path) -> dict[str, str]:
-    """Everything that decides the bytes of the output, by the names that a user knows."""
+    """All options that decide the bytes of the output, by the names that a user knows."""
     given: dict[str, Any] = {"attnviz": __version__, "command": command, "--input": input_file}
     for half in (options.origin, options.choice, options.many):
         for item in fields(half):

@@ -111,7 +111,7 @@ class AttendChunk(SourceWork):
 
 
 def engine_for(many: Many) -> AbstractContextManager[Engine]:
-    """What shares out the work on many texts."""
+    """The engine that shares the work on many texts."""
     return open_engine(many.engine, many.workers, many.ray_address)
 
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 class Presentable:
-    """What Python gets: results in every form in which the command line could write them."""
+    """Results for Python, in every form in which the command line could write them."""
 
     __slots__ = ()
 
@@ -215,7 +215,7 @@ def draw_difference(found: Comparison, picture: str, subtitle: str) -> Figure:
 
 
 def page_of(item: Item, command: str = "") -> str | None:
-    """The page of one result, which names the command line that makes it; None: it has none."""
+    """The page of one result with the command line that makes it; None: it has no page."""
     if item.page is not None:
         return item.page(command)
     return None if isinstance(item.data, Data) else page_html(item.data, command, shown=item.views)

@@ -84,7 +84,7 @@ def look_through(source: Source, query: Query, choice: Choice, patch: str | None
 
 
 def flow_of_query(attention: Attention, patch: str | None) -> Attention:
-    """The flow to the query that is shown: all pairs of a picture take half an hour."""
+    """The flow to the shown query only: all pairs of a picture take half an hour."""
     from attnviz.analyses.lenses.rollout import MOST_SOLVES, flow
 
     tokens = attention.main.query_tokens
@@ -106,7 +106,7 @@ def sheet_parts(attention: Attention, images: Sequence[Any]) -> dict[str, Any]:
 
 
 def as_jpeg(part: Any, most: int = MOST_PIXELS) -> bytes:
-    """A picture as a file, made smaller where a side has more pixels than a page shows."""
+    """A picture as JPEG, made smaller if a side has more pixels than a page shows."""
     file = BytesIO()
     small = part.copy()
     small.thumbnail((most, most))
@@ -115,7 +115,7 @@ def as_jpeg(part: Any, most: int = MOST_PIXELS) -> bytes:
 
 
 def thumbnails(report: CorpusReport) -> dict[str, bytes]:
-    """Of each picture that an atlas shows, by its file, the part that its patches cover, small."""
+    """A small copy of each picture that an atlas shows, cut to its patches."""
     from PIL import Image
 
     atlases = [stream.atlas for stream in report.streams if stream.atlas is not None]
@@ -239,7 +239,7 @@ def _within_page(attention: Attention) -> Attention:
 def _crop(
     attention: Attention, parts: Mapping[str, Any], stream: str, patch: str | None
 ) -> PictureCrop:
-    """The part of the picture that the patches cover, with the one that looks."""
+    """The part of the picture that the patches cover, with an outline of the query patch."""
     from attnviz.renderers.figures.overlay import PictureCrop
 
     outlined = None
@@ -330,6 +330,6 @@ LOOKS = {
 
 
 def _joined_layers(item: AttentionMap, heads: dict[str, Any]) -> AttentionMap:
-    """A map of all layers, to be named in a title."""
+    """One map for several runs of layers, for a title."""
     weights = np.nan_to_num(heads["weights"]).reshape(*heads["weights"].shape[:2], 1, -1)
     return item.with_weights(weights, layers=heads["layers"], heads=heads["heads"])

@@ -296,7 +296,7 @@ def check_choice(choice: Choice) -> None:
 
 
 def check_kept(origin: Origin, choice: Choice) -> None:
-    """Refuse queries and keys beside what a lens makes: they explain the raw weights only."""
+    """Refuse --keep-qk beside a lens: queries and keys explain raw weights only."""
     if origin.keep_qk and choice.lens != "raw":
         raise UsageError(
             f"--keep-qk explains raw weights, not those of --lens {choice.lens}: leave one out"
@@ -330,7 +330,7 @@ def attend_chunk(
 
 
 def made_of(record: Text | BadText, make: Callable[[Text], Made]) -> Made | InputError:
-    """What is made of a record; of a line of a file that fails, why there is nothing."""
+    """The result of a record; for a bad line of a file the error instead."""
     if isinstance(record, BadText):
         return record.error
     try:
@@ -349,7 +349,7 @@ def attend_one(source: Source, text: Text, choice: Choice, command: Command) -> 
 
 
 def query_of(text: Text, command: Command) -> Query:
-    """What is asked of a source about a text, or about the picture whose file it names."""
+    """The query for a text, or for the picture whose file it names."""
     if command == "picture":
         return Query("", kind="picture", picture=Picture(read_picture(Path(text.text))))
     kind: Kind = "pair" if command == "self" and text.target is not None else command
@@ -384,7 +384,7 @@ def _view_next(
 
 
 def apply_choice(attention: Attention, choice: Choice) -> Result:
-    """Saved attention as chosen, as far as weights are all it takes."""
+    """Saved attention as chosen, as far as weights alone allow."""
     return _choose_from(lambda: attention, no_model, choice, Text(attention.id, ""))
 
 

@@ -82,7 +82,7 @@ class RecordingRequest:
 
 
 def check_speech(origin: Origin) -> None:
-    """Refuse the models inside, none of which hears."""
+    """Refuse the models inside: none of them reads speech."""
     if is_shipped(origin):
         raise UsageError(
             "a recording needs a speech model: --model ID_OR_FOLDER (Whisper, wav2vec 2.0, …)"
@@ -199,7 +199,7 @@ def times_data(words: list[TimedWord], end: float, about: dict[str, Any]) -> Dat
 
 
 def selection_note(count: int) -> str:
-    """What is to be known of the best set of that many words."""
+    """A note on how far the best set of heads can be trusted, by the number of words."""
     if count < ENOUGH:
         return f"no best set of heads is chosen by {count} words: it takes {ENOUGH} at least"
     half = count // 2

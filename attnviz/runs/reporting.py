@@ -35,7 +35,7 @@ class RunReport(Protocol):
         """Take the reason why a record failed; raises it where the run is to stop there."""
 
     def reject(self, lines: bytes, count: int = 1) -> None:
-        """Take the lines of records that failed, also of the run that this one continues."""
+        """Take lines of failed records, also from the run that this one continues."""
 
     def say(self, text: str) -> None:
         """Tell the reader something now."""

@@ -95,7 +95,7 @@ class ResumableSink:
         self._end()
 
     def _end(self) -> None:
-        """Every file is in its place: the journal stays where it has to say that records failed."""
+        """Every file is in its place: keep the journal only if records failed."""
         if self.failed:
             self.journal.save(replace(self.progress, complete=True))
         else:
@@ -103,7 +103,7 @@ class ResumableSink:
         self.complete = True
 
     def _is_there(self, old: Journal) -> bool:
-        """Whether what a run made that came to its end is still as it left it."""
+        """Whether the files of a finished run are unchanged."""
         if old.progress.failed == old.progress.records:
             return True
         if old.shard_size is not None:
@@ -112,7 +112,7 @@ class ResumableSink:
         return bool(files) and files[0].stat().st_size == old.progress.output
 
     def leave(self) -> None:
-        """The run ends early: leave complete records, if there are any to continue from."""
+        """End early: keep complete records, if there are any to continue from."""
         if self.complete or not self.started:
             return
         with suppress(OSError, OutputError):

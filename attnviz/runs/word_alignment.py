@@ -172,7 +172,7 @@ class Aligner:
 
 
 def shift_rows(item: AttentionMap) -> AttentionMap:
-    """The map with each row set against the token that it predicts: the one after it."""
+    """The map with each row set against the token that it predicts: the next one."""
     return item.with_weights(item.weights[:, :, :-1], query_tokens=item.query_tokens[1:])
 
 
@@ -252,7 +252,7 @@ class AlignChunk(SourceWork):
 
 
 def check_alignment(options: Options, how: str | None, against: str) -> AlignChunk:
-    """The work on a chunk, where it is not refused before a model loads."""
+    """The work on a chunk of pairs; wrong options are refused before a model loads."""
     choice = options.choice
     check_choice(choice)
     check_origin(options.origin, "cross")
@@ -294,7 +294,7 @@ MOST_NAMED = 10  # lines that a note names
 
 
 def say_unreliable(records: Sequence[Record], done: int, report: RunReport) -> None:
-    """Name the lines whose links cannot be relied on."""
+    """Name the lines whose links are not reliable."""
     if records:
         file = records[0].where.partition(" of ")[2]
         named = [record.where.partition(" of ")[0] for record in records[:MOST_NAMED]]

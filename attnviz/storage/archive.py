@@ -84,7 +84,7 @@ class ArchiveWriter:
         return self.out.take()
 
     def _open(self, name: str, weights: NDArray[np.float32] | None = None) -> IO[bytes]:
-        """A member to write; dense weights as they are, for deflate would save 6 % of them."""
+        """A new member; dense weights are stored uncompressed, since deflate saves only 6 %."""
         entry = zipfile.ZipInfo(f"{name}.npy")  # of 1980, whenever it is written
         sparse = weights is None or np.count_nonzero(weights) < weights.size * 7 / 8
         entry.compress_type = zipfile.ZIP_DEFLATED if sparse else zipfile.ZIP_STORED
@@ -192,7 +192,7 @@ class _CompressedText:
         self.parts.append(self.packer.compress(text.encode()))
 
     def pieces(self) -> Iterator[str]:
-        """The text in pieces; nothing can be added afterwards."""
+        """The text in pieces; after this nothing can be added."""
         unpacker, decoder = zlib.decompressobj(), codecs.getincrementaldecoder("utf-8")()
         for part in (*self.parts, self.packer.flush()):
             while part:
@@ -202,7 +202,7 @@ class _CompressedText:
 
 
 def _texts(member: IO[bytes]) -> Iterator[str]:
-    """The text in a numpy array in pieces, as it may be larger than memory."""
+    """The text as a numpy array in pieces, since it may be larger than memory."""
     shape, kind = _header(member)
     if shape != () or kind.kind != "U":
         raise ValueError(f"member '{INDEX}' is no text")
@@ -237,7 +237,7 @@ def _lines(texts: Iterator[str]) -> Iterator[str]:
 
 
 class ByteBuffer(io.RawIOBase):
-    """A file in memory for writers that insist on a file; `take` empties it."""
+    """A file in memory for writers that need a file; `take` empties it."""
 
     def __init__(self) -> None:
         self.parts: list[bytes] = []

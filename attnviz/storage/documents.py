@@ -202,7 +202,7 @@ def _token_document(token: Token) -> dict[str, Any]:
 
 
 def _to_json_types(value: Any) -> Any:
-    """Mappings, tuples and numpy scalars as what JSON knows."""
+    """Mappings, tuples and numpy scalars as JSON types."""
     if isinstance(value, Mapping):
         return {str(name): _to_json_types(item) for name, item in value.items()}
     if isinstance(value, list | tuple):

@@ -101,7 +101,7 @@ def _json_names(found: Any) -> list[str]:
 
 
 def _is_json(data: bytes) -> bool:
-    """False for a log whose lines begin with [a date]."""
+    """Whether text is JSON, and no log with [a date] at the start of its lines."""
     try:
         parse_json(data, "")
     except InputError:
@@ -331,7 +331,7 @@ def _tokens(
 
 
 def _refuse_transposed(weights: NDArray[np.float32], where: str) -> None:
-    """Refuse keys as rows and queries as columns, which would read as the opposite."""
+    """Refuse keys as rows: they would be read as queries."""
     rows, columns = (weights.sum(axis=axis, dtype=np.float64) for axis in (-1, -2))
     if np.allclose(columns, 1, atol=1e-2) and not np.allclose(rows, 1, atol=1e-2):
         raise InputError(

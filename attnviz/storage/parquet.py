@@ -46,7 +46,7 @@ class ParquetWriter:
         self.bytes = 0
 
     def add(self, attention: Attention, record: int) -> bytes:
-        """Add a text; returns a row group if that is full now, else nothing."""
+        """Add a text; returns a row group if one is full, else nothing."""
         self.rows.append(_to_row(attention, record))
         self.bytes += sum(item.weights.nbytes for item in attention.maps)
         if len(self.rows) == ROWS or self.bytes >= BYTES:

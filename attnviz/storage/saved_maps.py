@@ -142,7 +142,7 @@ def pick(files: Sequence[Opener], record: str, where: str) -> list[Attention]:
 
 
 def _likely_first(files: Sequence[Opener], record: str) -> Sequence[Opener]:
-    """The shards, first the one that holds this text if ids are numbers from 0."""
+    """The shards, first the one that should hold this text if ids are numbers from 0."""
     if len(files) < 2 or not is_number(record):
         return files
     with files[0]() as saved:
@@ -231,7 +231,7 @@ def holds_attention(data: bytes) -> bool:
 
 
 def _is_archive(file: IO[bytes], *, damaged: bool) -> bool:
-    """Whether this package wrote it; where it is damaged, the answer is `damaged`."""
+    """Whether this package wrote the archive; `damaged` if that cannot be read."""
     try:
         return f"{INDEX}.npy" in zipfile.ZipFile(file).namelist()
     except DAMAGE:

@@ -15,7 +15,7 @@ PARTS = ("partial", *(f"partial-{number}" for number in range(1, 100)))
 
 
 def check_writable(path: Path) -> None:
-    """Find out before the work whether a file can be written; an OutputError where it cannot."""
+    """Test before the work whether a file can be written; else an OutputError."""
     with output_errors(path):
         try:
             mode = path.stat().st_mode
@@ -48,7 +48,7 @@ def place_of(path: Path) -> Path:
 
 
 def beside(path: Path, kind: str) -> Path:
-    """The hidden file of a kind that belongs to a file; a link's lies where the link leads."""
+    """The hidden file of a kind beside a file; of a link, beside its target."""
     place = place_of(path)
     name = place.name
     if len(os.fsencode(name)) > LONGEST:
@@ -96,7 +96,7 @@ class PartialFile(AbstractContextManager["PartialFile"]):
         self.size += len(data)
 
     def truncate(self, size: int) -> None:
-        """Take back everything behind the first bytes."""
+        """Remove everything after the first bytes."""
         os.ftruncate(self.file, size)
         os.lseek(self.file, size, os.SEEK_SET)
         self.size = size
@@ -106,7 +106,7 @@ class PartialFile(AbstractContextManager["PartialFile"]):
             os.fsync(self.file)
 
     def keep(self) -> None:
-        """Move it into place, once the disk has it."""
+        """Move the file into place once the disk has it."""
         self.sync()
         self.move()
 

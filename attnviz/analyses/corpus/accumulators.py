@@ -44,7 +44,7 @@ alone would cost a pass of numpy over all sums for every text."""
 
 
 def gives_order(number: int) -> bool:
-    """Whether the text is in the half of the corpus that orders the heads."""
+    """Whether a text is in the half of the corpus whose effects order the heads for pruning."""
     # Every second text: an order and a loss from the same texts would flatter the order.
     return number % 2 == 0
 
@@ -126,7 +126,7 @@ class Aggregates:
 
 
 def _members(arrays: Arrays, start: str) -> dict[str, NDArray[Any]]:
-    """The arrays whose names begin so, by the rest of their names."""
+    """The arrays whose names begin with a prefix, by the rest of their names."""
     return {
         name.removeprefix(start): array for name, array in arrays.items() if name.startswith(start)
     }

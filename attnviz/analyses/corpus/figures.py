@@ -137,7 +137,7 @@ def by_distance(
 
 
 def _beyond(weights: NDArray[np.float32], of_text: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """The attention to text farther than `REACH`, before and after; shape (2, layers, heads)."""
+    """The attention to text farther away than `REACH`, before and after, (2, layers, heads)."""
     queries, keys = weights.shape[2:]
     found = np.zeros((2, *weights.shape[:2]))
     if max(queries, keys) > REACH:

@@ -150,7 +150,7 @@ def _stream_report(tally: StreamAccumulator, order: str) -> StreamReport:
 
 
 def _shares(total: NDArray[np.float64], vocabulary: Vocabulary) -> dict[str, Any]:
-    """Attention by relative position and by class: every row of every text counts once."""
+    """The mean attention by relative position and by class over all rows of all texts."""
     rows, text_rows = (np.maximum(total[ROWS[name]], 1) for name in ("rows", "text rows"))
     before, after = total[ROWS["beyond"]]
     cells = total[ROWS["cells"]]

@@ -87,7 +87,7 @@ class Samples:
         self.settle()
 
     def settle(self) -> None:
-        """Draw among the texts that wait."""
+        """Draw a sample of the texts that were added since the last draw."""
         if not self._waiting:
             return
         mine = self.drawn.reshape(len(self.drawn), -1, NUMBERS)
@@ -277,7 +277,7 @@ class Strongest:
         self.settle()
 
     def settle(self) -> None:
-        """Keep only the strongest links, and their texts."""
+        """Keep only the strongest links, and the texts that they are in."""
         if not self._waiting:
             return
         links = np.concatenate([self.links, *self._waiting], axis=1)

@@ -42,7 +42,7 @@ def _pattern() -> re.Pattern[str]:
 
 
 def split(text: str) -> Iterator[re.Match[str]]:
-    """The words of a text, and its other single characters, without spaces."""
+    """The words of a text and its punctuation marks, without spaces."""
     return _pattern().finditer(text)
 
 
@@ -185,7 +185,7 @@ class InWords:
 
 
 def in_words(subject: MeasuredMap, queries: WordAxis, keys: WordAxis) -> InWords:
-    """Sum a map over the tokens of each key word, and average over those of each query word."""
+    """A map summed over the tokens of each key word, and averaged over those of each query word."""
     item = subject.item
     weights: NDArray[np.floating] = item.weights.reshape(-1, *item.weights.shape[2:])
     visible = subject.visible.any(axis=0)

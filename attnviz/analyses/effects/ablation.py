@@ -273,14 +273,14 @@ def _sides(attention: Attention) -> dict[str, tuple[Token, ...]]:
 
 
 def _as_one(parts: Sequence[Part], label: str) -> Part:
-    """One part for all tokens of a word, at the place of the first."""
+    """One part for all tokens of a word; it has the place of the first token."""
     if len(parts) == 1:
         return parts[0]
     return replace(parts[0][0], label=label), together(parts)[1]
 
 
 def _places(tokens: Sequence[Token], text: str, name: str) -> list[range]:
-    """Tokens with this spelling, or else runs of tokens that spell it together."""
+    """The tokens with this spelling; where there are none, the runs of tokens that spell it."""
     numbered = _NUMBERED.fullmatch(name)
     for word, wanted in ((name, None), *([(numbered[1], int(numbered[2]))] if numbered else [])):
         spelt = [
@@ -304,7 +304,7 @@ def _source_of(token: Token, text: str) -> str:
 
 
 def _run(tokens: Sequence[Token], text: str, first: int, word: str) -> range | None:
-    """The tokens that spell a word together, from the first on; None if they do not."""
+    """The tokens that together spell a word, from the first one on; None: they do not."""
     for last in range(first + 1, len(tokens)):
         covered = text[tokens[first].start : tokens[last].end].strip()
         if covered == word and not tokens[last].special:

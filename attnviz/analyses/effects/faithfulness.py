@@ -76,7 +76,7 @@ class TokenScores:
         return float(np.mean(known)) if known else float("nan")
 
     def sets_to_hide(self, scores: Numbers) -> list[tuple[TokenAt, ...]]:
-        """The highest-ranked tokens of each share, then for each share all other tokens."""
+        """For each share the tokens that rank highest, then for each share all other tokens."""
         scores, tops = scores.round(DIGITS), []
         for share in LENS_SHARES:
             top = set[int]()
@@ -137,7 +137,7 @@ def _visible_tokens(attention: Attention, last: int) -> list[TokenAt]:
 
 
 def _others(item: AttentionMap, matrix: NDArray[Any]) -> NDArray[Any]:
-    """The cells (…, queries, keys) with 0 for each token's link to itself, which is never cut."""
+    """The cells (…, queries, keys), 0 where a token attends to itself: that is never hidden."""
     if item.query_side != item.key_side:
         return matrix
     own: NDArray[Any] = np.where(np.eye(*matrix.shape[-2:], dtype=np.bool_), 0, matrix)
@@ -150,7 +150,7 @@ def _scores(
     values: Callable[[], ValueVectors],
     written: Callable[[], AskedLogits],
 ) -> Scores:
-    """The best score that a lens has for each token.
+    """The score of each token by one lens.
 
     Effects are summed over all links to the token, which to first order is the effect of hiding it;
     so are parts of logits.
@@ -315,7 +315,7 @@ def _row(lens: str, texts: Sequence[TextFaithfulness]) -> LensRow:
 
 
 def conclusion(rows: Sequence[LensRow], random: LensRow, texts: int) -> str:
-    """The lenses that `RULE` trusts; one text gives only a hint."""
+    """A sentence on which lenses `RULE` trusts; with one text it only hints."""
     known = [row for row in rows if np.isfinite(row.mean[0])]
     if not known:
         return "no lens can be judged: too few tokens can be hidden"

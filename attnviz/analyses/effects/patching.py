@@ -57,14 +57,14 @@ class PatchedRuns:
         return float(scores[self.numbers[0]] - scores[self.numbers[1]])
 
     def restore(self, heads: Sequence[tuple[HeadAt, ...]], outputs: HeadOutputs) -> list[float]:
-        """How far each group of heads, with these outputs, restores the first answer."""
+        """How far each group of heads restores the first answer if it puts out these values."""
         self.runs += len(heads)
         changes = [Intervention(heads=group) for group in heads]
         low, span = self.scores[1], self.scores[0] - self.scores[1]
         return [(self._score(row[0]) - low) / span for row in self.second.run(changes, outputs)]
 
     def at_row(self, row: int) -> HeadOutputs:
-        """The second input's outputs with the first's at one row."""
+        """The second input's head outputs, with the first input's at one row."""
         found = dict[tuple[str, str], "NDArray[np.floating]"]()
         for place, own in self.own.items():
             found[place] = own

@@ -78,7 +78,7 @@ def retrieval_scores(read: Callable[[str], Attention]) -> tuple[Scores, float]:
 
 
 def prompts(*, shuffled: bool = False) -> Iterator[tuple[str, str]]:
-    """Prompts of examples, with the right answer; shuffled: the examples have wrong ones."""
+    """Few-shot prompts with the right answer; if shuffled, their examples have wrong answers."""
     for task in TASKS:
         pairs = [pair.split(" ") for pair in task.split(", ")]
         for seed in range(PROMPTS):

@@ -112,7 +112,7 @@ def fit_heads(
 def effects_of_parts(
     effects: Mapping[Group, Numbers], count: int
 ) -> list[tuple[float, Numbers, Group]]:
-    """The effect of each part and its group; NaN where it was left out with others only."""
+    """The effect of each part, with its group; NaN if it was left out only with others."""
     found = []
     for part in range(count):
         group = next(own for own in effects if part in own)

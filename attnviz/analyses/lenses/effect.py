@@ -38,7 +38,7 @@ def effect(explained: AttentionGradients) -> Attention:
 
 
 def effects_of_maps(explained: AttentionGradients) -> Iterator[NDArray[np.float64]]:
-    """The first-order effects of each map's links in nats, in the shape of its weights."""
+    """The first-order effects of each map's links, in nats, with the shape of its weights."""
     sinks = {} if explained.experiment is None else explained.experiment.sinks
     for item, slopes in zip(explained.attention.maps, explained.gradients, strict=True):
         layers = zip(item.layers, item.weights, slopes, strict=True)

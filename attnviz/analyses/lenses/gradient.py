@@ -111,7 +111,7 @@ def _steps(explained: AttentionGradients) -> dict[str, Matrix]:
 
 
 def _name(explained: AttentionGradients) -> str:
-    """The label of the row: "→ POSITIVE .98", or "→ rouge[3] .92" for a token."""
+    """The label of the explained output: "→ POSITIVE .98", or "→ rouge[3] .92" for a token."""
     output = re.sub(r" \(token (\d+)\)$", r"[\1]", explained.output)
     if explained.probability is None:
         return f"→ {output}"

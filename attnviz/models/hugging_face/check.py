@@ -77,7 +77,7 @@ TOKENS = 12  # of the text that the copy reads
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """The result of trying a model."""
+    """What a trial of a model showed."""
 
     route: str  # "probe", "eager", "implied" (no attention, but layers that mix) or "refused"
     streams: tuple[str, ...] = ()
@@ -88,7 +88,7 @@ class Trial:
 
 
 def try_model(asked: ExperimentRequest) -> Trial:
-    """Capture a model's attention, apply every lens, and switch a head off."""
+    """Capture a model's attention, apply every lens, and switch off a head."""
     from attnviz.models.hugging_face.written import RecordedText
 
     encoded, part = asked.encoded, asked.encoded.part
@@ -134,7 +134,7 @@ def try_model(asked: ExperimentRequest) -> Trial:
 
 
 def _split(text: WrittenText) -> None:
-    """Split the scores of a head of each map by what wrote them."""
+    """Split the scores of one head of each map by writer."""
     for item in text.attention.maps:
         explain_head(text, HeadAt(item.stream, item.layers[-1], 0))
 
@@ -248,7 +248,7 @@ def _attending_part(model: Any) -> Any:
 
 
 def _command_for(model: Any) -> str:
-    """The commands that read a model; "" if only Python can."""
+    """The commands that read a model; "" if only Python can give its inputs."""
     config, reads = model.config, model.main_input_name
     if _reads_pictures(model):
         return "image"

@@ -84,7 +84,7 @@ class ExperimentRequest:
 
 
 def experiment_of(asked: ExperimentRequest) -> ModelExperiment:
-    """The model with its inputs; where a kernel does not show its heads, for gradients only."""
+    """An experiment; without separate heads at the kernel, one that gives gradients only."""
     check_eager(EagerInputs(asked.model, asked.inputs, asked.encoded, asked.what), COPIES)
     try:
         return KernelExperiment(asked)
@@ -93,7 +93,7 @@ def experiment_of(asked: ExperimentRequest) -> ModelExperiment:
 
 
 class _ExplainedOutputs:
-    """The unchanged model's outputs, and their gradients by each weight."""
+    """The outputs of the unchanged model, and their gradients by each attention weight."""
 
     attention: Attention
     slopes: Callable[[Score], tuple[NDArray[np.floating], ...]]
@@ -359,7 +359,7 @@ class KernelExperiment(_ExplainedOutputs):
 
     @cached_property
     def blocks(self) -> list[Block]:
-        """The layers that need not run again; none if the model then gives another answer."""
+        """The layers whose stored output can be reused; none if that changes the answer."""
         import torch
 
         # Later layers may read what earlier ones leave behind, as Gemma 3n does with keys.
@@ -383,7 +383,7 @@ class KernelExperiment(_ExplainedOutputs):
 
     @cached_property
     def remembers(self) -> bool:
-        """Whether the model, given keys and values of a text's start, gives the same answer."""
+        """Whether the model gives the same answer from cached keys and values of a text's start."""
         import torch
 
         inputs = {**self.asked.inputs}
@@ -405,7 +405,7 @@ class KernelExperiment(_ExplainedOutputs):
         return True
 
     def _first_row(self, change: Intervention) -> int:
-        """A row before which a change of a causal text changes nothing, or 0."""
+        """The first row of a causal text that a change can change, or 0."""
         heads = any(change.heads_of(*place) for place in self.places if place)
         if not change.links or change.tokens or heads or not self.remembers:
             return 0
@@ -506,7 +506,7 @@ class EagerExperiment(_ExplainedOutputs):
         return stack_like(self.attention, found)
 
     def _refuse(self, *_: Any, **__: Any) -> Any:
-        """Refuse: this model does not show single heads."""
+        """Refuse: the kernel of this model does not separate its heads."""
         raise AttentionError(self.reason)
 
     run = head_outputs = head_values = output_gradients = changed_maps = write = _refuse
@@ -522,7 +522,7 @@ def _values_of(call: Call) -> Tensor:
 
 
 def _rows_read(last: NDArray[Any]) -> tuple[int, ...]:
-    """The positions that a classifier reads: its score depends on their rows of the last layer."""
+    """The positions that a classifier reads, by the gradients of its last layer."""
     # So nobody has to know whether it reads [CLS], the last token or the mean.
     rows = np.flatnonzero(np.any(last != 0, axis=(0, 2)))
     return tuple(rows.tolist()) or tuple(range(last.shape[1]))

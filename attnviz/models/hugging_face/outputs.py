@@ -21,7 +21,7 @@ MASK, LABEL = "mask:", "label:"
 
 
 def check_head(loaded: LoadedModel, kind: str) -> None:
-    """Refuse a model without a prediction for such a query, or with random logits."""
+    """Refuse a model that predicts nothing for this query, or whose head is untrained."""
     if kind == "self" and loaded.family == "encoder–decoder":
         raise ModelError(
             f"'{loaded.name}' predicts while it writes a target: use 'attnviz cross' for --lens "
@@ -47,7 +47,7 @@ def no_head_weights(name: str) -> UsageError:
 def choose_outputs(
     loaded: LoadedModel, encoded: EncodedQuery, logits: Any, wanted: str | None
 ) -> tuple[PredictedToken, ...]:
-    """The outputs to explain: one, or every token that the earlier ones predict."""
+    """The outputs to explain: one, or every token that earlier tokens predict."""
     if getattr(logits, "ndim", 0) not in (2, 3):
         raise no_head(loaded.name, type(loaded.model).__name__)
     speaks = logits.ndim == 3 and loaded.model.get_output_embeddings() is not None

@@ -1,4 +1,4 @@
-"""What each head and block of a transformers model writes, for any family, by one eager pass.
+"""What each part of a transformers model writes, for any family, from one eager pass.
 
 The pass is made linear around itself: a norm keeps its statistics, and whatever is not linear (an
 activation, a product of two numbers that depend on the text, a head's weighted values) gives a
@@ -55,7 +55,7 @@ HIDDEN = -1e9  # a score below this hides a key
 
 @dataclass(slots=True, eq=False)
 class Leaf:
-    """A tensor that what follows is linear in."""
+    """A tensor of which everything after it is a linear function."""
 
     value: Tensor
     kind: WriterKind
@@ -78,7 +78,7 @@ class AttentionScores:
 
 
 class Places:
-    """Where a pass is: the module that runs, and the layer around it."""
+    """The position in a pass: the running module and its layer."""
 
     def __init__(self, model: Any) -> None:
         self.names = {id(module): name for name, module in model.named_modules()}
@@ -104,7 +104,7 @@ class Places:
 
 
 def is_live(one: Any) -> bool:
-    """Whether a number depends on what a model reads."""
+    """Whether a tensor depends on the model's input."""
     return isinstance(one, torch.Tensor) and one.requires_grad and one.is_floating_point()
 
 
@@ -146,7 +146,7 @@ class LinearPass(TorchFunctionMode):
             self.streams.append((len(self.leaves), inputs[0]))
 
     def _leave(self, _: Any, __: Any, output: Any) -> Any:
-        """What replaces a module's output, or None."""
+        """The tensor that replaces a module's output, or None."""
         # A function with a derivative of its own, such as BLOOM's activation, is not seen inside.
         own = isinstance(output, torch.Tensor) and isinstance(output.grad_fn, BackwardCFunction)
         found = self.cut(output) if own and self.places.layer else None
@@ -166,7 +166,7 @@ class LinearPass(TorchFunctionMode):
         return self.cut(func(*args, **kwargs), kind=kind)
 
     def convolve(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Patches of a picture, or a recording, before the first layer."""
+        """Patches of a picture, or frames of a recording, before the first layer."""
         found = func(*args, **kwargs)
         return found if self.places.begun else self.cut(found)
 
@@ -177,7 +177,7 @@ class LinearPass(TorchFunctionMode):
         return func([self._free(one) for one in args[0]], *args[1:], **kwargs)
 
     def map(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """A linear map; what it makes of a feed-forward part's leaf is the leaf instead."""
+        """A linear map; applied to a feed-forward part's leaf, its result becomes the leaf."""
         given = args[1] if func.__name__ == "addmm" else args[0]
         if not self.places.layer or not is_live(given):
             found = func(*args, **kwargs)
@@ -210,7 +210,7 @@ class LinearPass(TorchFunctionMode):
         return map_tensors(func(*args, **kwargs), lambda one: one.detach())
 
     def bend(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """A function of one input that is not linear."""
+        """A nonlinear function of one input: its result becomes a leaf."""
         name, places = func.__name__, self.places
         power = args[1] if name in ("pow", "__pow__") and len(args) > 1 else None
         falls = isinstance(power, float | int) and power < 0
@@ -225,17 +225,17 @@ class LinearPass(TorchFunctionMode):
         return self.cut(found) if is_live(found) and not self._in_head else found
 
     def multiply(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """A product of numbers; of two that depend on the text it is not linear."""
+        """A product; of two live tensors it is not linear, so it becomes a leaf."""
         found = func(*args, **kwargs)
         return self.cut(found) if sum(map(is_live, args)) > 1 and not self._in_head else found
 
     @property
     def _in_head(self) -> bool:
-        """Whether the model's head runs, whose slope counts where it is not linear."""
+        """Whether the model's output head runs: there only the slope at this point counts."""
         return self.places.begun and not self.places.layer
 
     def cut(self, value: Tensor, call: int | None = None, kind: WriterKind | None = None) -> Tensor:
-        """A new leaf in the place of a result."""
+        """A new leaf with the value of a result."""
         layer = self.places.layer
         usual: WriterKind = "head" if call is not None else "feed-forward"
         made = value.detach().clone().requires_grad_()
@@ -245,16 +245,16 @@ class LinearPass(TorchFunctionMode):
         return shown
 
     def _shown(self, made: Tensor) -> Tensor:
-        """What the pass goes on with."""
+        """The tensor with which the pass continues after a leaf."""
         return made
 
     def _free(self, one: Any) -> Any:
-        """A constant that is added to a stream, outside of the layers: positions, mostly."""
+        """A constant added to a stream outside of the layers, usually positions: a leaf."""
         tensor = isinstance(one, torch.Tensor) and one.is_floating_point() and one.ndim > 1
         return self.cut(one, kind="position") if tensor and not is_live(one) else one
 
     def multiply_matrices(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """AttentionScores, a head's output, or a linear map."""
+        """The scores of an attention, a head's output, or a linear map."""
         adds = func.__name__ == "baddbmm"
         left, right = (args[1:] or (kwargs["batch1"], kwargs["batch2"])) if adds else args[:2]
         if is_live(left) and is_live(right) and not self._in_head:
@@ -518,7 +518,7 @@ class RecordedText:
         yield from (as_array(one).repeat(repeats, 0) for one in found)
 
     def _sides_of(self, number: int, writers: Sequence[int]) -> dict[Side, list[Tensor]]:
-        """What each of many writers is in the three sides of an attention.
+        """Each writer's part of the three sides of an attention.
 
         All go through the layer's maps together, from their parts of the layer's input. Only those
         that also reach a side elsewhere (a decoder's keys) are followed from where they wrote.
@@ -553,7 +553,7 @@ class RecordedText:
     def _pass_on(
         self, targets: Sequence[Tensor], stream: int, writers: Sequence[int]
     ) -> list[list[Tensor]]:
-        """Each writer's part of some tensors, by way of a layer's input if it goes there."""
+        """Each writer's part of some tensors, through the layer's input where possible."""
         known = self._arrived[1]
         routed = [
             {*known} & self._routed(target, stream) if stream >= 0 else set() for target in targets
@@ -574,7 +574,7 @@ class RecordedText:
     def _push(
         self, targets: Sequence[Tensor], stream: int, parts: Sequence[Tensor]
     ) -> list[Sequence[Tensor]]:
-        """What parts of a layer's input are in tensors that are linear in it."""
+        """Parts of a layer's input, mapped to tensors that are linear in it."""
         if not parts:
             return [() for _ in targets]
         with torch.enable_grad():
@@ -594,7 +594,7 @@ class RecordedText:
         return [list(one.detach()) for one in found]
 
     def _routed(self, target: Tensor, stream: int) -> set[int]:
-        """The writers that reach a tensor by way of a layer's input alone, by a random gradient."""
+        """The writers that reach a tensor only through a layer's input, by a random gradient."""
         count, given = self.recording.streams[stream]
         leaves = [leaf.value for leaf in self.recording.leaves[:count]]
         drawn = torch.Generator(target.device).manual_seed(0)
@@ -620,7 +620,7 @@ class RecordedText:
         return found
 
     def _follow(self, whole: Any, writers: Sequence[int]) -> Iterator[Any]:
-        """What each writer is in a tensor that is linear in all: the gradient's own gradient."""
+        """Each writer's part of a tensor that is linear in all of them, by double backward."""
         leaves = [*(leaf.value for leaf in self.recording.leaves), *self.biases]
         with torch.enable_grad():
             ask = torch.zeros_like(whole, requires_grad=True)
@@ -639,7 +639,7 @@ class RecordedText:
                 )[0]
 
     def _leaf_number(self, writer: int) -> tuple[str, str, str]:
-        """What writers of one leaf have in common."""
+        """What identifies the leaf of a writer."""
         one = self.writers[writer]
         return one.kind, one.stream, one.layer
 
@@ -790,7 +790,7 @@ def of_head(one: Any, head: int, call: AttentionScores) -> Any:
 
 
 def slope_of(after: Any, before: Any) -> float:
-    """By what a number is multiplied between two tensors, where one is linear in the other.
+    """The factor between two tensors, one of which is a linear function of the other.
 
     Raises:
         AttentionError: one does not lead to the other.

@@ -223,7 +223,7 @@ class NetworkExperiment:
         return None
 
     def _edit(self, changes: Sequence[Intervention], instead: HeadOutputs | None) -> network.Watch:
-        """The watch that makes each change in its item of a batch."""
+        """A watch that applies each change to its own item of a batch."""
 
         def edit(seen: network.Attended) -> Array:
             place = self.places.get(seen.name)

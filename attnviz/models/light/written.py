@@ -28,7 +28,7 @@ Numbers = NDArray[np.floating]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Update:
-    """What one part of a layer added to the stream."""
+    """What one part of a layer adds to the stream."""
 
     layer: int
     block: LayerPart
@@ -38,7 +38,7 @@ class Update:
 
 
 class RecordedPass(Pass):
-    """A run that keeps what each part adds."""
+    """A forward pass that records what each part adds."""
 
     def __init__(self, weights: Weights, shape: Shape) -> None:
         super().__init__(weights, shape, self._see, None)
@@ -51,7 +51,7 @@ class RecordedPass(Pass):
         return output
 
     def add(self, number: int, block: LayerPart, inputs: Numbers, update: Numbers) -> Numbers:
-        """The inputs and what a part adds to them."""
+        """The inputs plus what a part adds to them."""
         total = inputs + self.refine(number, block, update)
         self.updates.append(Update(number, block, self._attended, update, total))
         self._attended = None
@@ -65,7 +65,7 @@ class RecordedPass(Pass):
         like: Numbers | None = None,
         row: int | None = None,
     ) -> Numbers:
-        """What a part adds after a norm and a scale of its own; see `normalise`."""
+        """What a part adds, after its own norm and scale; see `normalise`."""
         found = self.norm(number, block.within, update, like, row)
         scale = f"{self.shape.layer.format(number)}.{block.scale}"
         return found * self.weights[scale] if block.scale else found
@@ -87,7 +87,7 @@ class RecordedPass(Pass):
 
 
 class Stack:
-    """A stack of layers that has read a text, and what was written into its stream.
+    """A stack of layers that has read a text, and what each part wrote into its stream.
 
     Attributes:
         stream: of its own attention.
@@ -144,7 +144,7 @@ class Stack:
         return found
 
     def bias_of(self, update: Update) -> Numbers | float:
-        """The bias of an attention's output map; a feed-forward's is its own."""
+        """The bias of an attention's output map; a feed-forward part has its bias inside."""
         if update.attended is None:
             return 0.0
         name = f"{update.attended.name}.{update.block.maps[3]}.bias"
@@ -211,7 +211,7 @@ class Stack:
         return self.normalise_last(self.without(len(self.run.updates), writer))
 
     def carry(self, update: int, row: int, fields: Numbers) -> Numbers:
-        """What an update's fields (fields, size) at a row are in the last state there."""
+        """What fields (fields, size) that an update adds at a row become in its last state."""
         for number, one in enumerate(self.run.updates[update:]):
             if not number:
                 like = one.added[row]
@@ -223,7 +223,7 @@ class Stack:
 
 
 def _unshifted(norm: Callable[..., Numbers], layer: int, which: Any, *of: Numbers) -> Numbers:
-    """Fields through a held norm without its shift."""
+    """Fields through a held norm, without the norm's bias."""
     fields, like = of
     return norm(layer, which, np.concatenate([np.zeros_like(fields[:1]), fields]), like, 0)[1:]
 
@@ -272,7 +272,7 @@ class StackedText:
     def _side_parts(
         self, stream: str, layer: str, side: Side, writers: Sequence[int] | None = None
     ) -> tuple[Stack, Numbers]:
-        """The stack that a side reads, and its writers' parts (writers, heads, positions, …)."""
+        """The stack that a side reads, and each writer's part (writers, heads, positions, …)."""
         stack, number, seen = self._call(stream, layer)
         update, which = stack.run.updates[number], SIDES.index(side)
         if which and update.block is stack.shape.cross and stack.memory:
@@ -346,7 +346,7 @@ class StackedText:
 
     @cached_property
     def _unembedding(self) -> NDArray[np.float64]:
-        """What a feature of the last state adds to each logit above the mean, (size, choices)."""
+        """The logits, above their mean, that each feature of the last state adds."""
         size = self.stacks[-1].states.shape[-1]
         found: NDArray[np.float64] = self._logits(np.eye(size)) - self._logits(np.zeros((1, size)))
         found -= found.mean(axis=-1, keepdims=True)

@@ -135,7 +135,7 @@ class PieceExperiment(StoredExperiment):
 def require_place(
     place: Place | None, tokens: Sequence[Token], wanted: str, side: str, first: int
 ) -> Place:
-    """The wanted place; a UsageError lists what is allowed."""
+    """The place, or a UsageError that lists the allowed ones."""
     if place is None:
         also = " nor one piece of the model's vocabulary" if first else ""
         raise UsageError(
@@ -187,7 +187,7 @@ class PocketExperiment(PieceExperiment):
     def _mask_word(
         self, attention: Attention, wanted: str | None
     ) -> tuple[Attention, tuple[PredictedToken, ...]]:
-        """The text with a word masked, and that word."""
+        """The text with one word masked, and the word as the output."""
         tokens = attention.main.query_tokens
         if wanted == ALL_OUTPUTS:
             raise UsageError(

@@ -223,7 +223,7 @@ class PocketModel(StoredModel):
         return inputs, self.weights.place(np.arange(ids.shape[1]) < lengths[:, None, None, None])
 
     def judge(self, texts: Sequence[EncodedText]) -> list[EncodedText]:
-        """The texts; those of short pieces get their loss in the likelier of English and French."""
+        """The texts; short ones get their loss in English or French, whichever is lower."""
         parts = {number: text.beginning() for number, text in enumerate(texts)}
         short = {
             number: part for number, part in parts.items() if len(part.text) < SHORT * len(part.ids)
@@ -272,7 +272,7 @@ class PocketModel(StoredModel):
         return self.write(self.encode_text(text))[0]
 
     def write(self, source: EncodedText) -> tuple[str, str, list[str]]:
-        """A greedy translation, its language, and a note where the source's is a close call."""
+        """A greedy translation, its language, and a note if the source's language is unclear."""
         if self.to:
             language, notes = self.to, list[str]()
         else:

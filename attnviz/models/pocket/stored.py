@@ -62,7 +62,7 @@ class StoredModel(UnbatchedSource, Predicting, Network):
 
     @abstractmethod
     def read(self, query: Query) -> tuple[Any, Attention]:
-        """The argument of `inputs` for a query, and its maps."""
+        """The model's input for a query, and the query's maps."""
 
     def _attend_one(self, query: Query) -> Attention:
         return self.read(query)[1]
@@ -123,14 +123,14 @@ def device_options(device: str, dtype: str | None) -> dict[str, str]:
 
 
 def watch_pass(model: StoredModel, given: Any) -> dict[str, Attended]:
-    """Each attention of a pass over an input, by its name among the weights."""
+    """Each attention of one pass, by its name among the weights."""
     seen = Record()
     model.forward(model.weights, model.inputs(given), seen)
     return {one.name: one for one in seen}
 
 
 def watch_layers(model: StoredModel, given: Any) -> Callable[[AttentionMap], list[Attended]]:
-    """A function from a map to its layers' attentions, from one pass over an input."""
+    """A function that gives a map's layers their attentions, from one pass."""
     found = watch_pass(model, given)
     return lambda item: [found[model.streams[item.stream].format(layer)] for layer in item.layers]
 

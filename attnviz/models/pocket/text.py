@@ -43,11 +43,11 @@ class EncodedText:
 
     @property
     def is_foreign(self) -> bool:
-        """Whether neither English nor French is likely."""
+        """Whether the text is probably neither English nor French."""
         return self.surprise > UNLIKELY
 
     def beginning(self) -> EncodedText:
-        """The part of it that the model reads reliably."""
+        """The part of the text that the model reads reliably."""
         end = self.tokens[:RELIABLE][-1].end
         return EncodedText(self.text[:end], self.ids[:RELIABLE], self.tokens[:RELIABLE])
 

@@ -137,7 +137,7 @@ def page_with_room(
     room: tuple[float, float],
     gap: float = EDGE,
 ) -> tuple[Canvas, float]:
-    """A page with room of a width and height for a drawing with these texts; and the room's top."""
+    """A page with space for a drawing of this size, and the top of that space."""
     face, width = typeface([title, *texts, *notes]), int(room[0])
     head = sheet.title_paragraphs(face, title, reading, width)
     foot = sheet.note_paragraphs(face, [*notes, *sheet.missing_font_note(face)], width)

@@ -69,7 +69,7 @@ FREE = Fit()
 
 
 class TooWide(Exception):  # noqa: N818 - no error: the next try has shorter sides
-    """The drawing would fit the width with this share of its present length."""
+    """The drawing fits the width only if its sides shrink to this share."""
 
     def __init__(self, share: float) -> None:
         self.share = share
@@ -94,13 +94,13 @@ def fit_width(draw: Callable[..., Figure], shown: Any, **words: Any) -> Figure:
 
 
 def page_width(usual: int, edge: int) -> int:
-    """Pixels between the margins of a page: as usual, or what --width leaves between its edges."""
+    """Pixels between the margins of a page: the usual number, or what --width leaves."""
     width: Width | None = chosen("width")
     return usual if width is None else _pixels_of(width) - 2 * edge
 
 
 def no_room(what: str) -> OutputError:
-    """The error that something does not fit the width of the picture."""
+    """The error if something does not fit the width of the picture."""
     width: Width | None = chosen("width")
     if width is None:
         return OutputError(what)
@@ -352,7 +352,7 @@ def height_of(paragraphs: Iterable[Paragraph]) -> int:
 
 
 def flow_lines(widths: Iterable[float], room: float) -> list[tuple[float, int]]:
-    """The start and the line of each of several things, set in lines of that much room."""
+    """The start and the line of several items that are set in lines of this width."""
     places, across, line = list[tuple[float, int]](), 0.0, 0
     for wide in widths:
         if across and across + wide > room:

@@ -35,7 +35,7 @@ _UNDRAWN = dict.fromkeys([0x200C, 0x200D, *range(0xFE00, 0xFE10), *range(0xE0100
 
 @dataclass(frozen=True, slots=True)
 class Typeface:
-    """The font families of one figure, the first first; none draws the `missing` characters."""
+    """The font families of one figure in order; no family draws the `missing` characters."""
 
     families: tuple[str, ...]
     missing: frozenset[str]

@@ -138,7 +138,7 @@ def _at_round_times(columns: TokenAxis, face: Typeface) -> TokenAxis | None:
 
 
 def thinning_notes(rows: TokenAxis, columns: TokenAxis) -> tuple[str, ...]:
-    """A note on the tokens and weights that the picture leaves out."""
+    """A note on the tokens and weights that the picture does not show."""
     notes = []
     if rows.step == columns.step > 1:
         notes.append(f"every {_ordinal(rows.step)} token is named")
@@ -353,7 +353,7 @@ def decimals_of(limits: colors.Limits) -> int:
 
 
 def half_step(limits: colors.Limits) -> float:
-    """Smaller values would be written as 0."""
+    """The size below which a value is written as 0."""
     return float(0.5 * 10.0 ** -decimals_of(limits))
 
 
@@ -387,7 +387,7 @@ def cell_texts(
 
 
 def unwritten_note(values: NDArray[Any], limits: colors.Limits) -> str:
-    """A note on the cells whose numbers would be 0; empty if there is none."""
+    """A note on the cells that would be written as 0; empty if there are none."""
     sizes, half = np.abs(values), half_step(limits)
     if not (sizes < half).any():
         return ""

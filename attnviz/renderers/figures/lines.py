@@ -63,7 +63,7 @@ class _Column:
     step: float  # from one token to the next
 
     def height(self, place: int) -> float:
-        """Pixels from the top to a token."""
+        """Pixels from the top of the column to a token."""
         return (place + 0.5) * self.step
 
 

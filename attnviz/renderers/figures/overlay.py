@@ -259,7 +259,7 @@ def contact_sheet(
 
 
 class _Tile(NamedTuple):
-    """A picture and its weights, at its upper left corner among others."""
+    """A picture with its weights, and the place of its upper left corner."""
 
     top: int
     left: int

@@ -68,7 +68,7 @@ def _link_of(claim: HeadClaim) -> Link:
 
 
 def sentences_of(report: AnswerReport, *, verbose: bool = False) -> Iterator[tuple[str, str, Link]]:
-    """Each claim: what it is about, the sentence, and the link that it is about, if it is."""
+    """Each claim: its subject, its sentence, and its link if it has one."""
     main = report.heads[0].at.stream if report.heads else ""
     streams = {claim.at.stream for claim in report.heads}
     main = main if len(streams) == 1 else ""

@@ -157,13 +157,13 @@ def head_grid(
 
 
 def no_room_note(names: Sequence[str], display: Display) -> list[Text]:
-    """A note on the columns that a grid leaves out; nothing if it has all."""
+    """A note on the columns that did not fit; nothing if all did."""
     note = f"no room for {', '.join(names)}: -f tsv shows them as a table, -f json as data"
     return wrap_text(note, display.width, "dim") if names else []
 
 
 def more_note(count: int, top: int, width: int) -> list[Text]:
-    """How to see the rows that a table leaves out; nothing if it has all."""
+    """A note on how to see the rows that were left out; nothing if there are none."""
     note = f"and {count - top} more: --top {count}, or -f tsv"
     return wrap_text(note, width, "dim") if count > top else []
 

@@ -83,7 +83,7 @@ def measures_table(report: HeadReport, display: Display, keep: str | None = None
 
 
 def _writes_lines(report: HeadReport, display: Display) -> list[Text]:
-    """The tokens that each head argues for, a line a head."""
+    """One line for each head: the tokens that it argues for."""
     title = "tokens that each head argues for: what it adds to their logits, above the mean of all"
     lines = wrap_text(title, display.width, "dim")
     several = len({row.stream for row in report.rows}) > 1

@@ -271,7 +271,7 @@ def _effect_table(attention: Attention, links: Sequence[MeasuredLink]) -> Table:
 
 
 def _ends(attention: Attention, one: MeasuredLink) -> tuple[str, str]:
-    """The names of a link's tokens in their map, or their texts if the map lacks them."""
+    """The names of a link's tokens in their map; their texts if the map has no such tokens."""
     link, streams = one.link, [item.stream for item in attention.maps]
     item = attention.maps[streams.index(one.stream)] if one.stream in streams else attention.main
     rows, columns = name_tokens(item.query_tokens), name_tokens(item.key_tokens)

@@ -23,7 +23,7 @@ EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
 def why_table(report: LinkReport, show: Display) -> str:
-    """The link, why the head looks there, what it brings, and what was checked."""
+    """Where the head looks, why, what that adds to the logits, and the checks."""
     several = report.link is None
     reading = f"mean of the attended scores {signed(report.contrast)} above {report.against}"
     if not several:
@@ -143,7 +143,7 @@ def why_document(report: LinkReport) -> dict[str, Any]:
 
 
 def shown_report(report: LinkReport) -> dict[str, Any]:
-    """What a page shows of a report; its texts neither style nor break it."""
+    """The part of a report that a page shows; its texts neither style nor break it."""
     names = (
         "weight score contrast against query key pairs position at_distance arguments predicted "
         "argument rank logit value value_of checks notes"

@@ -46,7 +46,7 @@ class Engine(Protocol):
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stop the workers, whatever they do."""
+        """Stop the workers at once."""
         return
 
 
@@ -84,7 +84,7 @@ class Answer(Generic[Outcome]):
     error: Exception | None = None
 
     def unpack(self) -> Outcome:
-        """Pass the notices on, then return the outcome or raise its error."""
+        """Send the notices on, then return the result or raise its error."""
         for text in self.notices:
             notify(text)
         if self.error is not None:
@@ -106,7 +106,7 @@ def answer(work: Callable[[Shard], Outcome], shard: Shard) -> Answer[Outcome]:
 
 
 def to_portable(error: Exception) -> Exception:
-    """An error that pickles; an unexpected one gets its traceback as a note."""
+    """An error that pickles; an unexpected one carries its traceback as a note."""
     if not isinstance(error, AttnvizError):
         error.add_note(f"In a worker:\n{''.join(traceback.format_exception(error))}")
     try:

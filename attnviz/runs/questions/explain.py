@@ -44,7 +44,7 @@ class AnswerRequest:
 
 @dataclass(eq=False)
 class Explainer:
-    """A model whose answers are explained, with what its heads put out in other texts."""
+    """A model whose answers are explained, and the mean outputs of its heads."""
 
     source: Source
     asked: AnswerRequest
@@ -91,7 +91,7 @@ class Explainer:
         return source.experiment(query, self.asked.wanted)
 
     def _banks_of(self, kind: Kind) -> tuple[list[HeadOutputs], str]:
-        """What each head puts out in other texts, and which these are; none for other inputs."""
+        """The head outputs in other texts, and in words which; none for other kinds of input."""
         if kind not in self._known:
             self._known[kind] = self._read_banks(kind) if kind in ("self", "cross") else ([], "")
         return self._known[kind]

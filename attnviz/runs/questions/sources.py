@@ -73,7 +73,7 @@ class Context:
     render: Callable[[Sequence[tuple[str, str]]], str] | None = None
 
     def prompt(self, off: Sequence[int] = ()) -> str:
-        """What stands before the answer, without some parts."""
+        """The text before the answer, without some parts."""
         own = [n for n in range(len(self.parts)) if n not in off]
         texts = [self.parts[n][1] for n in own]
         if self.render is None:
@@ -193,7 +193,7 @@ def check_support(found: SourcesReport, least: float | None) -> None:
 
 
 def _continues(source: Source) -> bool:
-    """Whether a model continues a text; others write the target of a pair."""
+    """Whether a model continues a text; otherwise it writes the target of a pair."""
     with suppress(AttnvizError):
         assert isinstance(source, Experimenting)
         item = open_experiment(source, Query("a b")).attention.main
@@ -290,7 +290,7 @@ def _write(source: Source, context: Context) -> str:
 def _open(
     source: Source, context: Context, answer: str, spoken: Sequence[Token], off: Sequence[int] = ()
 ) -> HiddenParts:
-    """The answer after the context, of whose outputs only the answer's are kept."""
+    """An experiment on the answer after the context, with only the answer's outputs."""
     experiment: Experiment = open_experiment(source, context.query(answer, off))
     attention = experiment.attention
     side = attention.main.key_side

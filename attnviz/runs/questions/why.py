@@ -88,7 +88,7 @@ def kind_of_file(name: str) -> Literal["picture", "recording"] | None:
 
 
 def read_file_argument(text: object, target: str | None) -> tuple[TextInput, Asked] | None:
-    """The picture or recording that a text names, if it does, and what reads it."""
+    """The picture or recording that an argument names, and what reads it; else None."""
     kind = kind_of_file(text) if isinstance(text, str) else None
     if not isinstance(text, str) or kind is None or (kind == "picture" and target is not None):
         return None
@@ -105,14 +105,14 @@ def read_texts_or_file(
 
 
 def open_asked(origin: Origin, asked: Asked, *, with_head: WithHead = False) -> Source:
-    """The model that reads texts, a picture or a recording."""
+    """The model for texts, a picture or a recording."""
     if asked == "recording":
         return open_speech_model(origin)
     return open_source(origin, asked, with_head=with_head)
 
 
 def query_of(text: Text) -> Query:
-    """What a model is asked about a text, a pair, or the file that a text names."""
+    """The query for a text, a pair, or the file that a text names."""
     kind = kind_of_file(text.text)
     if kind == "recording":
         from attnviz.models.hugging_face.audio.recordings import read_recording
@@ -182,7 +182,7 @@ def find_link(
 def effect_of(
     source: Source, query: Query, text: WrittenText, link: LinkAt, wanted: str | None
 ) -> tuple[tuple[float, str] | None, list[str]]:
-    """The exact effect of a link on what its row predicts, or a note why it is not known."""
+    """The exact effect of a link on the prediction of its row, or a note why it is unknown."""
     item = text.attention.map_of(link.stream)
     after = link.query + 1
     if wanted is None and text.predicts(link.stream, link.query):

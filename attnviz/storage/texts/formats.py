@@ -83,7 +83,7 @@ ROW_LINES = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Row(Line):
-    """A row of a table: its fields, or why it has none."""
+    """A row of a table: its fields, or the error why it has none."""
 
     fields: tuple[str, ...] = ()
     problem: str = ""

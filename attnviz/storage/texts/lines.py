@@ -34,7 +34,7 @@ class FileFormat:
 
 
 class BrokenFileError(InputError):
-    """A file that can only be read up to some line."""
+    """A file that can be read only up to some line."""
 
     line = 0
 
@@ -68,7 +68,7 @@ class LineReader:
 
     @property
     def ready(self) -> bool:
-        """Whether a complete line is here already."""
+        """Whether a complete line can be read without waiting."""
         return bool(self.complete) or b"\n" in self.start
 
     def __iter__(self) -> Iterator[bytes]:

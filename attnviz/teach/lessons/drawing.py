@@ -206,7 +206,7 @@ def _write_numbers(axes: Axes, values: NDArray[Any], limits: Limits, face: Typef
 
 
 def _thin_labels(labels: Sequence[str], spacing: float) -> list[int]:
-    """The places of the labels to show: every n-th, so that they do not overlap, and none empty."""
+    """The labels to show: every n-th, so that none overlap and none is empty."""
     needed = line_height(NOTE_SIZE)
     step = next((step for step in STEPS if step * spacing >= needed), len(labels))
     return [place for place in range(0, len(labels), step) if labels[place]]

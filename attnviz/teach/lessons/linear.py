@@ -163,7 +163,7 @@ def delta_lesson(length: int = 64, size: int = 32, seed: int = 0) -> Lesson:
 
 
 def _recall_errors(count: int, size: int, seed: int) -> dict[str, Any]:
-    """The error of each mechanism by the age of the pair, the newest first."""
+    """The error of each mechanism by the age of a pair, newest first."""
     random = np.random.default_rng(seed)
     key, value = random.standard_normal((2, DRAWS, count, size))
     key /= np.linalg.norm(key, axis=-1, keepdims=True)

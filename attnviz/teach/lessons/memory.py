@@ -98,7 +98,7 @@ def cache_lesson(length: int = 8192, model: Path | None = None) -> Lesson:
 
 
 def _largest_difference() -> float:
-    """How far outputs differ between computing all positions again and one at a time."""
+    """The largest difference between outputs with and without a cache."""
     query, key, value = np.random.default_rng(0).standard_normal((3, SHOWN, 16))
     again = causal(query, key, value)[0]
     once = [

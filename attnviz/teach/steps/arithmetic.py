@@ -116,7 +116,7 @@ def arithmetic(
 
 
 def operands_of(formula: str, known: Iterable[str]) -> tuple[str, ...]:
-    """The matrices that a formula names."""
+    """The matrices whose names stand in a formula."""
     words = re.findall("[a-z_]+(?![a-z_]| position)", formula)
     return tuple(name for name in known if name in words)
 
@@ -127,7 +127,7 @@ _SIDE = re.compile("(?<![a-z_])(query|key|value)(?![a-z_]| position)")
 
 
 class _Calculation:
-    """The matrices so far, by name; `add` refuses one that overflowed."""
+    """The matrices so far, by name; `add` refuses a matrix that overflowed."""
 
     def __init__(self, given: CalculationInputs, name: str, heads: int) -> None:
         self.given, self.name, self.heads = given, name, heads

@@ -268,7 +268,7 @@ def _sentence(file: str | None, text: str | None) -> str | None:
 
 
 def _exists(name: str) -> bool:
-    """False also for a sentence that is longer than any file's name can be."""
+    """Whether a file exists; False for a text longer than a file name can be."""
     return os.path.exists(name)  # noqa: PTH110 - never fails
 
 

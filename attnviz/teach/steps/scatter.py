@@ -166,7 +166,7 @@ def _label_points(
 
 
 def _freest_box(x: float, y: float, width: float, taken: Sequence[Box]) -> Box:
-    """Of eight boxes around a point, the one that overlaps least with those already taken."""
+    """Of eight boxes around a point, the one that overlaps the others least."""
     height = points(NOTE_SIZE)
     lefts = {"right": x + 9, "middle": x - width / 2, "left": x - 9 - width}
     bottoms = {"above": y + 8, "middle": y - height / 2.6, "below": y - 8 - height}

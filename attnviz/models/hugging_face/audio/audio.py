@@ -53,7 +53,7 @@ Heads = list[tuple[int, int]]  # layers and heads by number
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EncodedRecording:
-    """A recording, encoded."""
+    """A recording as the encoder reads it."""
 
     features: dict[str, Any]  # tensors by input name
     output: Any  # the encoder's
@@ -147,7 +147,7 @@ class AudioModel(LoadedModel, UnbatchedSource):
         return int(self.extractor.sampling_rate)
 
     def cut(self, given: Recording) -> NDArray[np.float32]:
-        """As much of a recording as the model takes at once, at its own rate."""
+        """The part of a recording that the model takes at once, at its own rate."""
         most = getattr(self.extractor, "n_samples", None)
         if self.has_patches:  # the frames of AST are 10 ms apart
             most = self.extractor.max_length * self.rate // 100
@@ -243,14 +243,14 @@ class AudioModel(LoadedModel, UnbatchedSource):
         return encoded.build_attention([self._cut_padding(i, heard) for i in found], sides=sides)
 
     def _cut_padding(self, item: Captured, heard: EncodedRecording) -> Captured:
-        """Weights without the padding that the pass could not leave out."""
+        """Weights without the padding that the pass had to include."""
         if not self.has_patches and item.stream != "cross":
             return item
         weights = item.weights[:, :, heard.kept] if self.has_patches else item.weights
         return replace(item, weights=weights[..., heard.kept], grid=None)
 
     def target(self, query: Query, heard: EncodedRecording) -> DecoderInput:
-        """The spoken text as the decoder reads it: given, or written by the model."""
+        """The spoken text as the decoder reads it; the model writes it if it is not given."""
         assert query.recording is not None
         prompt, options, notes = self.prompt(query.recording, heard)
         mark = self.tokenizer.eos_token_id if query.recording.ended else None
@@ -289,7 +289,7 @@ class AudioModel(LoadedModel, UnbatchedSource):
     def prompt(
         self, given: Recording, heard: EncodedRecording
     ) -> tuple[list[int], dict[str, str], list[str]]:
-        """The ids before the text, the options of `generate` for the same, and notes."""
+        """The ids before the text, `generate` options that give the same ids, and notes."""
         config = self.model.generation_config
         languages = dict(getattr(config, "lang_to_id", None) or {})
         names = ("no_timestamps_token_id", "forced_bos_token_id")

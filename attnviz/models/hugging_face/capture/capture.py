@@ -58,7 +58,7 @@ SECOND_PASS = "this family calls no attention kernel: its weights are those of a
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Captured:
-    """The weights of layers of one shape."""
+    """The weights of neighbouring layers that have one shape."""
 
     stream: str  # "self", "causal", "encoder", "decoder" or "cross"
     layers: tuple[str, ...]  # numbers in the stack
@@ -152,7 +152,7 @@ def _announce(
 
 
 def without_cache(model: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """The inputs, and that the model keeps no keys and values."""
+    """The inputs, with the key-value cache switched off."""
     takes = inspect.signature(model.forward).parameters
     return {**inputs, **({"use_cache": False} if "use_cache" in takes else {})}
 
@@ -160,7 +160,7 @@ def without_cache(model: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
 def check_calls(
     stream: str, layers: Mapping[str, CallWeights], spec: CaptureSpec, model: Any
 ) -> list[Captured]:
-    """A stream's kernel calls, refused if they are no weights."""
+    """A stream's kernel calls; refused if their numbers are no weights."""
     for name, layer in layers.items():
         check_rows(layer.weights[0], name, model, stream)
     projected = {name: layer.projected for name, layer in layers.items() if layer.projected}
@@ -325,14 +325,14 @@ def projections_of(
 
 
 def ignored_positions(tokens: tuple[Token, ...], *, causal: bool) -> IgnoredPositions:
-    """Positions that would fill the strongest links: special tokens, a decoder's first token."""
+    """Positions left out of the strongest links: special tokens and a decoder's first."""
     special = tuple(place for place, token in enumerate(tokens) if token.special)
     keys = tuple(dict.fromkeys((*special, 0))) if causal else special
     return IgnoredPositions(special, keys, itself=True)
 
 
 def with_routes(provenance: Provenance, routes: Iterable[str]) -> Provenance:
-    """The provenance, saying how the weights were read."""
+    """The provenance, with how the weights were read."""
     named = ", ".join(dict.fromkeys(routes))
     return replace(provenance, settings={**provenance.settings, "attention": named})
 
@@ -340,7 +340,7 @@ def with_routes(provenance: Provenance, routes: Iterable[str]) -> Provenance:
 def capture_notes(
     captured: Sequence[Captured], sides: Mapping[str, tuple[int, int]]
 ) -> tuple[str, ...]:
-    """Notes on maps that are pooled, show a part, or come from a second pass."""
+    """Notes on maps that are pooled, partial, or from a second pass."""
     notes = dict[str, None]()
     if any(item.route == EAGER_ROUTE for item in captured):
         notes[SECOND_PASS] = None

@@ -118,7 +118,7 @@ def eager_attention(model: Any) -> Iterator[None]:
 
 
 def can_be_eager(model: Any) -> bool:
-    """Whether a model runs with sdpa now and can switch to eager."""
+    """Whether a model now runs with sdpa and can switch to eager attention."""
     from transformers import PreTrainedModel
 
     parts = [part for part in model.modules() if isinstance(part, PreTrainedModel)]
@@ -196,7 +196,7 @@ def eager_copy(model: Any) -> Any:
 
 
 def copy_modules(model: Any) -> Any:
-    """A copy of a model's modules that shares its numbers and runs eagerly."""
+    """A copy of a model's modules that shares its weights and runs eager attention."""
     from torch import Tensor
     from torch.nn import Parameter
     from transformers import PreTrainedModel

@@ -50,7 +50,7 @@ Sides = Mapping[str, tuple[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class CaptureSpec:
-    """What to read from a call."""
+    """Which part of a call to read, and how."""
 
     grid: PooledGrid
     links: int = 0  # how many of the strongest of each head
@@ -73,7 +73,7 @@ class CallWeights:
 
 
 class StopForward(Exception):  # noqa: N818 - it ends a pass and is no error
-    """All wanted layers of a pass were read."""
+    """Raised when all wanted layers of a pass were read."""
 
 
 def probe_layers(
@@ -100,7 +100,7 @@ def probe_layers(
 
 
 def stream_at(path: str, call: Call, sides: Sides, model: Any, batch: int = 1) -> str | None:
-    """The stream of a call, None if it is not wanted; refuses windows and blocks by their shape."""
+    """The stream of a call; None: not wanted. Windows and blocks are refused."""
     stream = match_stream(stream_of(path), sides)
     seen, heads, queries, _ = call.query.shape
     keys = call.key.shape[2]
@@ -207,7 +207,7 @@ def eager_layers(
 
 
 def _check_memory(model: Any, sides: Sides, batch: int) -> None:
-    """Refuse a text whose matrices would not fit: the model's, and float32 copies for the map."""
+    """Refuse a text whose matrices would not fit: the model's own and float32 copies."""
     heads = {stream: heads_of(model.config, stream) for stream in sides}
     cells = sum(heads[stream] * queries * keys for stream, (queries, keys) in sides.items())
     check_fit(
@@ -260,7 +260,7 @@ def _wrong_shape(
 
 
 def check_rows(array: NDArray[np.float32], number: str, model: Any, stream: str) -> None:
-    """Refuse a layer's numbers, (heads, queries, keys), that are no weights, such as scores."""
+    """Refuse numbers of a layer (heads, queries, keys) that are no weights, such as scores."""
     lowest, largest = float(array.min()), float(array.sum(axis=-1).max())
     if lowest >= 0 and largest <= 1 + 1e-3:
         return

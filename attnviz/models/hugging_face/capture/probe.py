@@ -241,7 +241,7 @@ def _bias_of_heads(bias: Any, text: int, heads: slice) -> Any:
 
 
 def _softmax_rows(call: Call, heads: Any, queries: Any, space: Any = None) -> Any:
-    """As `recompute_rows`, with a column for the sink behind the keys."""
+    """As `recompute_rows`, with a column for the sink after the keys."""
     import torch
 
     options, mask = call.options, call.mask

@@ -75,7 +75,7 @@ def read_tiles(
 
 
 class _Reader:
-    """Reads a call, some heads of a text at a time."""
+    """Reads a call in tiles, some heads of a text at a time."""
 
     def __init__(self, call: Call, grid: PooledGrid, links: int, ignored: IgnoredPositions) -> None:
         import torch
@@ -122,7 +122,7 @@ class _Reader:
             yield from TokenBlocks(first, stop, self.rows).spans
 
     def _pool(self, call: Call, tile: Any, first: int, weights: Any) -> bool:
-        """Add a tile to the weights; False if the kernel disagrees."""
+        """Add a tile to the pooled weights; False if the kernel's output disagrees."""
         import torch
 
         queries, keys = self.grid.queries, self.grid.keys

@@ -241,5 +241,5 @@ def tokenize_pair(tokenizer: Any, first: str, second: str) -> TokenizedText:
 
 
 def join_pair(first: str, second: str) -> str:
-    """Both texts as the one that offsets refer to."""
+    """Both texts as one string, to which token offsets refer."""
     return first + BETWEEN + second

@@ -187,7 +187,7 @@ def continue_text(loaded: LoadedModel, inputs: dict[str, Any]) -> str:
 
 
 def room_after(before: list[int], limit: int | None) -> int:
-    """How many tokens a model writes after a text."""
+    """How many tokens the model can still write after a text."""
     return FEW if limit is None else max(0, min(FEW, limit - len(before)))
 
 

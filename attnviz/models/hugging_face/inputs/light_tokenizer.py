@@ -138,7 +138,7 @@ class LightEncoding(dict[str, Any]):
 
 
 class LightTokenizer:
-    """What `tokenization` asks of a tokenizer of transformers."""
+    """The part of a transformers tokenizer that `tokenization` uses."""
 
     is_fast = True
 

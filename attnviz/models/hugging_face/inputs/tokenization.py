@@ -53,7 +53,7 @@ def align_surfaces(surfaces: Sequence[str | None], text: str) -> list[Span]:
 
 
 def share_gap(spans: list[Span], waiting: list[int], text: str, gap: Span) -> None:
-    """Give each token that was not found a word of the gap; all words if the numbers differ."""
+    """Assign words of a gap to tokens that were not found; all words if the counts differ."""
     words = [
         (gap[0] + match.start(), gap[0] + match.end())
         for match in re.finditer(r"\S+", text[gap[0] : gap[1]])
@@ -97,7 +97,7 @@ class TokenizedText:
 
 
 def tokenizer_errors(tokenizer: Any) -> AbstractContextManager[None]:
-    """Turn errors of a tokenizer into one line: its files may hold anything."""
+    """Turn errors of a tokenizer into one line: its files can contain anything."""
     return library_errors(f"the tokenizer in '{tokenizer.name_or_path}' fails on this text")
 
 

@@ -116,7 +116,7 @@ def check_claims(folder: Path, config: Mapping[str, Any], stored: StoredSize) ->
 
 
 def check_sane(path: Path, config: Mapping[str, Any]) -> None:
-    """Refuse a configuration whose numbers are a hundred times those of any model."""
+    """Refuse a configuration with numbers a hundred times larger than in any known model."""
     for name, number in _numbers_in(config):
         most = next((most for ends, most, _ in CLAIMS if ends.search(name)), number)
         if number > 100 * most:
@@ -208,7 +208,7 @@ class _TokenizerFile(Struct):
 
 
 def check_growth(folder: Path) -> None:
-    """Refuse a tokenizer whose steps, each replacing what the last one put in, fill the memory."""
+    """Refuse a tokenizer whose repeated replacements could fill the memory."""
     for path in sorted(folder.glob("tokenizer*.json")):
         try:
             file = decode(path.read_bytes(), type=_TokenizerFile)
@@ -223,7 +223,7 @@ def check_growth(folder: Path) -> None:
 
 
 def _growth_of(step: Any) -> int:
-    """An upper bound of the characters that a normalizer or a decoder makes of one."""
+    """How many characters a normalizer or decoder can make of one, at most."""
     found = list[tuple[str, int]]()  # what each later step looks for, and how far that grows
     for one in reversed([*_steps_of(step)]):
         put = str(one.get("content") or one.get("prepend") or "")

@@ -18,7 +18,7 @@ BYTES = {"float32": 4, "float16": 2, "bfloat16": 2, "float64": 8}
 
 
 def choose_device(name: str) -> torch.device:
-    """The device of that name; for "auto" the fastest that there is."""
+    """The device of this name; "auto" is the fastest one available."""
     choose(name, DEVICES, "device")
     import torch
 

@@ -83,7 +83,7 @@ class LazyCompiler(ModuleType):
 
 
 def import_transformers() -> None:
-    """Import transformers without work that it does twice or for nothing."""
+    """Import transformers without its duplicate work at start-up."""
     if "transformers" in sys.modules:
         return
     if "torch._dynamo" not in sys.modules:

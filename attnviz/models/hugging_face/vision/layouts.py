@@ -43,7 +43,7 @@ class PicturesRead:
     video: bool = False
 
     def misfit(self, grids: str) -> AttentionError:
-        """The error where tokens do not fit the grids."""
+        """The error if image tokens do not fit the grids."""
         what = "a video" if self.video else f"{len(self.pictures)} picture(s)"
         return AttentionError(
             f"'{self.name}' ({self.config.model_type}) makes {len(self.places)} tokens of {what}, "
@@ -66,7 +66,7 @@ class PicturesRead:
         return -across, -down, width + across, height + down
 
     def split_places(self, counts: Sequence[int], grids: str) -> list[NDArray[np.int64]]:
-        """The image tokens in runs of these lengths, which must use up all."""
+        """The image tokens in runs of these lengths; none may be left."""
         if sum(counts) != len(self.places) or not all(counts):
             raise self.misfit(grids)
         return np.split(self.places, np.cumsum(counts)[:-1].tolist())

@@ -77,7 +77,7 @@ def check_picture_sides(processor: Any) -> None:
 
 
 def seen_box(processor: Any, picture: Image, size: tuple[int, int] | None) -> Box:
-    """The part of a picture that the model sees: all of it, or a crop of its middle."""
+    """The box of the picture that the model sees: all of it, or the middle."""
     width, height = picture.size
     if size is not None or not getattr(processor, "do_center_crop", False):
         return 0.0, 0.0, float(width), float(height)

@@ -118,7 +118,7 @@ class VisionModel(UnbatchedSource, Predicting):
         raise no_head_weights(self.name)
 
     def _picture(self, query: Query) -> Picture:
-        """A query's picture; refused where its lens needs every token to see every other one."""
+        """A query's picture; refused if its lens needs all pairs of tokens."""
         picture = picture_of(query, self.name)
         if picture.lens != "raw" and window_layers(self.model):
             raise AttentionError(
@@ -352,7 +352,7 @@ def window_maps(
 
 
 def _window_row(layer: Windows, at: tuple[int, int] | None, finest: Windows) -> Any:
-    """The row of the patch that holds a patch of the finest layer, (heads, patches)."""
+    """The row of the coarse patch that contains a patch of the finest layer."""
     if at is None:
         return layer.mean()
     row = at[0] * layer.rows // finest.rows
