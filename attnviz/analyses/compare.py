@@ -2,7 +2,7 @@
 
 An edit script (Ratcliff and Obershelp's, as in difflib) pairs the tokens, by their pieces if both
 sides have one vocabulary, else (in saved maps too) by their spelling. Rows are the common queries.
-Columns are the keys of both, so attention to a key that the other text lacks counts as a change.
+Columns are the keys of both, so attention to a key that only one text has counts as a change.
 Heads are compared by the Jensen–Shannon divergence of their rows (Lin 1991).
 """
 

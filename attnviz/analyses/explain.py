@@ -33,12 +33,12 @@ from attnviz.core.writers import LinkReport, WrittenText
 Numbers = NDArray[np.float64]
 
 Item = TypeVar("Item")
-ONE_BY_ONE = 24  # of so many items at most the least needed is taken away, one after another
+ONE_BY_ONE = 24  # with at most this many items, the least needed one is removed each time
 DRAWN = 20  # random sets
 SEEDS = (0, 1)
 RESAMPLED = 8  # heads whose effect is measured again with other replacements
 CARRIERS = 3  # heads whose link is looked for
-LITTLE = 0.05  # an effect below this, in nats, is none
+LITTLE = 0.05  # a smaller effect, in nats, counts as none
 STRONG = 0.5  # the weight of a link from which on it is worth saying that it does nothing
 FLAT = 0.1  # nats that attention has to add to an answer for its parts to be looked for
 HALF = float(np.log(2))  # nats that an answer may lose: half of its p

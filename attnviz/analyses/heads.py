@@ -85,8 +85,8 @@ def measure_heads(
     With `repeated` only what is read off a repeated sequence; where it is False only the others.
 
     Raises:
-        UsageError: a map of signed values, of which no share can be taken.
-        InputError: a map of blocks, in which single tokens cannot be told apart.
+        UsageError: a map of signed values, which are no shares.
+        InputError: a map of blocks of tokens.
     """
     subject = item if isinstance(item, MeasuredMap) else MeasuredMap(item)
     check_measurable(subject.item)
@@ -114,7 +114,7 @@ def _run_measure(name: str, entry: Measure, subject: MeasuredMap) -> HeadMeasure
 
 
 def _effect(item: AttentionMap, effects: HeadEffects) -> HeadMeasure:
-    """The exact effects of a map's heads; of uniform attention there is none."""
+    """The exact effects of a map's heads; uniform attention has none."""
     values = np.array(
         [
             [effects.get((item.stream, layer, head), math.nan) for head in item.heads]

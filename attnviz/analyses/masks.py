@@ -117,7 +117,7 @@ class MeasuredMap:
     def mean(self, per_row: Numbers, rows: NDArray[np.bool_]) -> Numbers:
         """The mean of (layers, heads, queries) over some rows; NaN where no row counts.
 
-        A row of which nothing is known (NaN), having attended to nothing, is left out.
+        A row that attends to nothing (NaN) is left out.
         """
         return known_mean(np.where(rows[:, None], per_row, np.nan))
 
@@ -155,9 +155,9 @@ def without_implied(attention: Attention) -> Attention:
     if not kept or len(kept) == len(attention.maps):
         return attention
     note = f"stream '{IMPLIED}' is left out here: it is signed, and what is measured are shares"
-    told = attention.provenance
-    notes = (*(one for one in told.notes if not one.startswith(f"stream '{IMPLIED}'")), note)
-    return replace(attention, maps=kept, provenance=replace(told, notes=notes))
+    known = attention.provenance
+    notes = (*(one for one in known.notes if not one.startswith(f"stream '{IMPLIED}'")), note)
+    return replace(attention, maps=kept, provenance=replace(known, notes=notes))
 
 
 def refuse_implied(attention: Attention, what: str) -> None:

@@ -358,7 +358,7 @@ def _describe_direction(item: AttentionMap, ends: tuple[str, str], output: str, 
     return f"{query} ({item.query_side}) {verb} to {key}"
 
 
-MOST_SIDE_BY_SIDE = 8  # heads that can be told apart by colour
+MOST_SIDE_BY_SIDE = 8  # heads with colours that the eye can distinguish
 
 
 def few_heads(attention: Attention, first: View) -> tuple[AttentionMap, str]:

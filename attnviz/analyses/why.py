@@ -407,7 +407,7 @@ class ArgumentStudy:
                     self._counts[at] = self._counts.get(at, 0) + 1
 
     def arguments(self, at: HeadAt) -> tuple[Argument, ...]:
-        """The choices that a head argues for most, largest first; empty where nothing is known."""
+        """The choices that a head argues for most, largest first; empty if the head has none."""
         if at not in self._sums or self._text is None:
             return ()
         found = list_arguments(self._text, self._sums[at] / self._counts[at])

@@ -153,7 +153,7 @@ class WireSums:
 
 
 class WiringStudy:
-    """The wiring over texts, each of which counts the same."""
+    """The mean wiring over texts; each text has the same weight."""
 
     def __init__(self) -> None:
         self.texts = 0

@@ -75,7 +75,7 @@ def heads(
         options: those of `attnviz heads`, by name.
 
     Returns:
-        A row a head; pictures "overview" and "scatter".
+        One row for each head; pictures "overview" and "scatter".
     """
     asked = HeadsRequest(
         cross=cross,
@@ -146,8 +146,8 @@ def corpus(
         options: those of `attnviz corpus`, by name.
 
     Returns:
-        A row a head; pictures "overview" and, where it was asked for, "prune_curve"; with `atlas`
-        a page.
+        One row for each head; pictures "overview" and, if it was asked for, "prune_curve"; with
+        `atlas` a page.
     """
     choose(show, SHOWS, "show")
     asked = CorpusRequest(
@@ -228,7 +228,7 @@ def history(
         options: "stream", "layer" and "head", as of `attnviz history`.
 
     Returns:
-        A row a step and head; pictures "plot" and "gif"; a page with a slider over the steps.
+        One row for each step and head; pictures "plot" and "gif"; a page with a slider.
     """
     how = read_options(options)
     check_choice(how.choice)

@@ -108,7 +108,7 @@ class Restored:
     share: float  # 0: the second input's answer stays; 1: the first's is there again
     # the share by the gradient at the second input; None: not to be had
     estimate: float | None = None
-    # the position, with its token, of which alone the weight and value were put in
+    # the only key whose weight and value were put in, with its token
     key: int | None = None
     key_token: str = ""
 

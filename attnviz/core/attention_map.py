@@ -204,7 +204,7 @@ Float = TypeVar("Float", bound=np.floating)
 def known_mean(
     values: NDArray[Float], axis: int | tuple[int, ...] = -1, *, keepdims: bool = False
 ) -> NDArray[Float]:
-    """The mean of the values that are there; NaN where there is none."""
+    """The mean of all values but NaN; NaN if all are."""
     there = ~np.isnan(values)
     counts = there.sum(axis=axis, keepdims=keepdims)
     sums = np.where(there, values, 0).sum(axis=axis, keepdims=keepdims)

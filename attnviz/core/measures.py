@@ -133,7 +133,7 @@ class HeadReport:
     rows: tuple[HeadRow, ...]
     provenance: Provenance
     texts: int = 1
-    sinks: str = ""  # keys on which attention rests, in words; empty where there is none
+    sinks: str = ""  # keys on which attention rests, in words; empty: none
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -164,7 +164,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """One relation of a treebank in so many cases."""
+    """One relation of a treebank, with its number of cases."""
 
     name: str
     count: int

@@ -80,7 +80,7 @@ attention."""
 
 
 def sink_place(item: AttentionMap) -> int | None:
-    """The key of a text's attention to itself that is a sink; None where there is none.
+    """The key that is a sink of a text's self-attention; None: there is no sink.
 
     Uniform attention reaches every key, or where nothing lies above the diagonal those up to the
     query. Of one head alone only the first key can be a sink.

@@ -80,7 +80,7 @@ def every_lens(attention: Attention, ask: Ask, *, insisted: Needs | None = None)
     refuse_implied(attention, "--lens all")
     maps = [replace(attention.main, stream="raw")]
     notes, settings = list[str](), dict[str, Any]()
-    # Ask for what is insisted on first: if it fails, no other lens has worked in vain.
+    # A lens that must work runs first: if it fails, no other lens has run for nothing.
     asked: dict[Needs, LensInputs] = {}
 
     def once(needs: Needs) -> LensInputs:
@@ -180,7 +180,7 @@ def written_of(source: Source, query: Query) -> WrittenText:
     """A query with what each part of the model writes.
 
     Raises:
-        UsageError: the source has no model whose parts could be told apart.
+        UsageError: the source has no model that records what its parts write.
     """
     if not isinstance(source, SupportsWriters):
         raise UsageError(

@@ -127,8 +127,8 @@ def _words(attention: Attention, parts: Sequence[Part]) -> list[str]:
     for part, change in parts:
         if len(change.tokens) > 1:
             pieces = " ".join(texts[at.side][at.position] for at in change.tokens)
-            told = f"{len(change.tokens)} tokens, hidden together: '{pieces}'"
-            found.append(f"'{part.label}' is {told}")
+            count = len(change.tokens)
+            found.append(f"'{part.label}' is {count} tokens, hidden together: '{pieces}'")
         if len(change.links) > 1:
             found.append(
                 f"'{part.label}' is {len(change.links)} links between tokens, cut together"
@@ -222,7 +222,7 @@ def report_ablation(
     source = open_source(options.origin, command, with_head="exact")
     banks = [] if reference is None else reference_banks(source, reference)
     study, lines = AblationStudy(), list[str]()
-    # What was named in vain is a text's own failure: another text may hold the word.
+    # A name that one text does not contain is an error of that text: another may contain it.
     named = asked.links or asked.tokens or asked.wanted
     own = (InputError, UsageError) if named else (InputError,)
     found = each_text(texts.open(), lambda text: ablate_text(source, text, asked, banks), own)

@@ -213,7 +213,7 @@ class CorpusRequest:
     frequencies: Path | None = None
     overview: bool = False  # every head is drawn, which takes texts
     curve: bool = False  # heads are switched off one after another
-    samples: bool = False  # texts are kept in which a head attends strongly, usually and weakly
+    samples: bool = False  # keep texts with strong, usual and weak attention of each head
     wiring: bool = False  # it is measured which heads read which heads, and shown instead of `show`
 
     def __post_init__(self) -> None:
@@ -348,15 +348,15 @@ def study(
             journal.save_state(state)
         advance(len(chunk))
     things = "pictures" if state.aggregates.vocabulary.pictures else "texts"
-    told = [
+    notes = [
         text if count == 1 else f"{text} ({count:,} such {things})"
         for text, count in state.notes.items()
     ]
-    for text in told:
+    for text in notes:
         notify(text)
     if not state.aggregates.texts:
         return None
-    return replace(report_of(state.aggregates, order), notes=tuple(told))
+    return replace(report_of(state.aggregates, order), notes=tuple(notes))
 
 
 def shards(records: Iterable[Record], done: int = 0, size: int = CHUNK_SIZE) -> Iterator[Shard]:

@@ -101,12 +101,12 @@ class EffectChunk(AttendChunk):
             if (name := (at.stream, at.layer, str(at.head))) in shown
         }
         effects = effects_of(experiment, [*heads.values()], instead).sum(axis=1)
-        told = f"log p of {explained}, with the head minus without it (off: {HOW[self.by]})"
+        meaning = f"log p of {explained}, with the head minus without it (off: {HOW[self.by]})"
         before = found.provenance
         provenance = replace(
             before,
             notes=tuple(dict.fromkeys((*before.notes, *experiment.attention.provenance.notes))),
-            settings={**before.settings, "effect": told},
+            settings={**before.settings, "effect": meaning},
         )
         of_heads = dict(zip(heads, effects.tolist(), strict=True))
         return replace(found, provenance=provenance, effects=of_heads)
@@ -204,12 +204,12 @@ def curve_of(
             read += 1
     if not outputs:
         raise InputError("no text is left to draw the curve of")
-    told = f"order of {texts} texts, loss of {read} others"
+    how = f"order of {texts} texts, loss of {read} others"
     if not half:
-        told = f"order and loss of the same {read} texts, which flatters the order by effect"
+        how = f"order and loss of the same {read} texts, which flatters the order by effect"
     about = about_effects(report.provenance)
     losses /= outputs
-    return PruneCurve(report.caption, tuple(names), tuple(orders), off, losses, told, about)
+    return PruneCurve(report.caption, tuple(names), tuple(orders), off, losses, how, about)
 
 
 @dataclass(frozen=True, slots=True)
@@ -413,7 +413,7 @@ def report_relations(file: str, options: Options, report: RunReport) -> None:
 
 
 def read_treebank(file: str) -> list[Sentence]:
-    """The sentences of a file, all of which are read before a model loads."""
+    """All sentences of a file, read before a model loads."""
     if file == "-":
         return list(read_sentences(sys.stdin.buffer, "stdin"))
     return list(read_sentences(io.BytesIO(read_bytes(Path(file))), f"'{file}'"))

@@ -36,7 +36,7 @@ USUAL = Many()  # files are read as their suffixes say
 
 
 def stdin_lines(longest: int = LONGEST) -> Iterator[bytes]:
-    """The lines of stdin as they come, unpacked if they are gzip."""
+    """The lines of stdin as they arrive, unpacked if they are gzip."""
     buffer: Any = sys.stdin.buffer
     lines = open_lines(getattr(buffer, "raw", buffer), "stdin", longest=longest)
     _open[:] = [] if lines.packed else [lines]
@@ -87,7 +87,7 @@ def reading_of(file: str, how: Many, *, pairs: bool, keep_blank: bool = False) -
 
 
 def texts_of_file(file: str, reading: FileFormat) -> Iterator[Text | BadText]:
-    """Texts as they come. A missing file or wrong columns are an error at once."""
+    """Texts as they are read. A missing file or wrong columns are an error at once."""
     if file == "-":
         return _at_least_one(read_texts(stdin_lines(reading.longest), "stdin", reading), "stdin")
     from attnviz.storage.matrices import open_file

@@ -197,9 +197,9 @@ def run_options(command: str, options: Options, input_file: Path) -> dict[str, s
             given[f"the state of {name}'s files"] = checksum_of(repr(state).encode())
     if isinstance(options.origin.model, InMemoryModel):
         given["the weights of --model"] = model_checksum(options.origin.model.model)
-    told = {name: str(value) for name, value in given.items() if value is not None}
+    texts = {name: str(value) for name, value in given.items() if value is not None}
     # The name of a file need not be UTF-8, but JSON must be.
-    return {name: one.encode(errors="backslashreplace").decode() for name, one in told.items()}
+    return {name: one.encode(errors="backslashreplace").decode() for name, one in texts.items()}
 
 
 def check_same_options(before: Mapping[str, str], now: Mapping[str, str], path: Path) -> None:

@@ -51,7 +51,7 @@ class Presentable:
         raise NotImplementedError
 
     def table(self, width: int = 100, rows: int = 0) -> str:
-        """A table for the eye, at most so many columns wide; `rows` at most, 0: all."""
+        """A table to read, at most `width` columns wide and `rows` long; 0: all rows."""
         many = len(self._results()[2]) > 1
         return self.render_as("table", Display(width, many=many, rows=rows)).decode()
 

@@ -312,7 +312,7 @@ def attend_chunk(
 ) -> Iterator[Result | AttnvizError]:
     """Each record's attention in order; a line of a file that fails comes as its error instead.
 
-    The numbers depend on the chunk alone, of which at most `batch_size` texts are read at once;
+    The numbers depend on the chunk alone; at most `batch_size` of its texts are read at once;
     None: as many as fit.
     """
     if command == "picture":  # the pictures of a chunk are not held together
@@ -338,8 +338,8 @@ def made_of(record: Text | BadText, make: Callable[[Text], Made]) -> Made | Inpu
     except InputError as error:
         if not record.where:
             raise
-        told = str(error)
-        return InputError(told if record.where in told else f"{record.where}: {told}")
+        text = str(error)
+        return InputError(text if record.where in text else f"{record.where}: {text}")
 
 
 def attend_one(source: Source, text: Text, choice: Choice, command: Command) -> Result:

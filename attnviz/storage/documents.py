@@ -100,7 +100,7 @@ def read_numbers(
 
 
 def check_room(needed: int, what: str) -> None:
-    """Refuse to read so many bytes of numbers where they would fill the memory."""
+    """Refuse to read this many bytes of numbers if they would fill the memory."""
     if needed < SMALL:
         return
     import psutil
@@ -155,7 +155,7 @@ def to_dataset(attention: Attention) -> dict[str, Any]:
 
 
 def from_dataset(found: Mapping[str, Any]) -> Attention:
-    """The attention of `to_dataset`, also after xarray has had it; an InputError if it is none."""
+    """The attention of `to_dataset`, also from xarray; an InputError for other objects."""
     try:
         document, variables = (
             parse_json(found["attrs"]["attnviz"], "the dataset"),

@@ -43,7 +43,7 @@ from attnviz.core.writers import AskedLogits
 
 DRAWS = 10  # random rankings of a text whose measures are averaged as the baseline
 DIGITS = 5
-"""Scores that agree to so many decimals have one rank: else the rounding of float32 ranks flows."""
+"""Scores equal to this many decimals share a rank, since float32 rounding would order flows."""
 MOST_FLOWS = 10**7  # most maximum-flow problems of one text, times the links of each
 MOST_HIDDEN = 200  # most tokens of one text
 TRUSTED = 0.5  # the rank correlation above which a lens can be trusted
@@ -244,7 +244,7 @@ def faithfulness(found: TokenScores, seed: int = 0) -> TextFaithfulness:
     """Faithfulness of each lens on one text, from one batch of runs with hidden tokens.
 
     Raises:
-        InputError: the text has more than `MOST_HIDDEN` tokens, each of which takes a run.
+        InputError: the text has more than `MOST_HIDDEN` tokens, and each takes a run.
     """
     if len(found.tokens) > MOST_HIDDEN:
         raise InputError(

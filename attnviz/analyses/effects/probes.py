@@ -123,6 +123,6 @@ def task_scores(open_text: Callable[[str], Experiment]) -> Scores:
 def as_array(
     scores: Scores, stream: str, layers: tuple[str, ...], heads: tuple[str, ...]
 ) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
-    """The scores of a stream's heads, shape (layers, heads); NaN where there is none."""
+    """The scores of a stream's heads, shape (layers, heads); NaN for heads without a score."""
     found = [[scores.get(HeadAt(stream, x, int(y)), np.nan) for y in heads] for x in layers]
     return np.array(found, dtype=np.float64)

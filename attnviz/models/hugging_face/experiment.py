@@ -158,7 +158,7 @@ class KernelExperiment(_ExplainedOutputs):
     """A model whose attentions are kernel calls; fulfils `attnviz.core.effects.Experiment`.
 
     Raises:
-        AttentionError: a head of this architecture cannot be told apart at its kernel.
+        AttentionError: the kernel of this architecture does not separate its heads.
     """
 
     def __init__(self, asked: ExperimentRequest) -> None:

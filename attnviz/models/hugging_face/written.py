@@ -55,7 +55,7 @@ HIDDEN = -1e9  # a score below this hides a key
 
 @dataclass(slots=True, eq=False)
 class Leaf:
-    """A tensor of which everything after it is a linear function."""
+    """A tensor; everything after it is a linear function of it."""
 
     value: Tensor
     kind: WriterKind

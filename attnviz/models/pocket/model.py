@@ -210,7 +210,7 @@ class PocketModel(StoredModel):
     def embed_many(self, rows: Sequence[Sequence[int]]) -> tuple[Array, Array | None]:
         """Texts by number, padded behind: (texts, positions, size), and a mask if there is padding.
 
-        The mask has the shape (texts, 1, 1, positions) and is True where there is none.
+        The mask (texts, 1, 1, positions) is True where a position is no padding.
         """
         lengths = np.array([len(row) for row in rows])
         ids = np.full((len(rows), lengths.max()), PAD)

@@ -77,7 +77,7 @@ def split_by_bits(name: str, array: NDArray[Any]) -> list[tuple[NDArray[Any], in
 def quantise(
     array: NDArray[np.float32], bits: int
 ) -> tuple[NDArray[np.float32], NDArray[np.int16]]:
-    """The scale of each row, (rows,), and whole numbers of so many bits, (rows, columns)."""
+    """The scale of each row (rows,), and integers of that many bits (rows, columns)."""
     top = (1 << (bits - 1)) - 1
     scales = np.abs(array).max(axis=1) / np.float32(top)
     divisors = np.where(scales > 0, scales, np.float32(1))

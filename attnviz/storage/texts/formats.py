@@ -78,7 +78,7 @@ def _texts(lines: Iterable[bytes], name: str, reading: FileFormat) -> Iterator[T
 
 SHOWN = 8  # columns of a file that a message names at most
 ROW_LINES = 10_000
-"""Lines of a row at most, so that a quote that is never closed does not swallow the whole file."""
+"""Lines of a row at most: an unclosed quote must not swallow the whole file."""
 
 
 @dataclass(frozen=True, slots=True)

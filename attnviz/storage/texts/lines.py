@@ -16,7 +16,7 @@ from attnviz.storage.texts import BadText, Text, check_text, is_utf8
 
 MAGIC = b"\x1f\x8b"
 CHUNK = 1 << 16
-LONGEST = 64 << 20  # bytes of a line at most, unless --max-line says otherwise
+LONGEST = 64 << 20  # bytes of a line at most, unless --max-line gives another limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Readable(Protocol):
     """A file or a pipe."""
 
     def read(self, size: int, /) -> bytes | None:
-        """At most so many bytes, waiting for one at least; none at the end."""
+        """At most this many bytes; waits for at least one; empty at the end."""
 
 
 class LineReader:

@@ -138,7 +138,7 @@ def _draw_cells(figure: Figure, panel: Heat, room: Room, face: Typeface) -> None
     whole, high = figure.get_size_inches() * DPI
     at, bottom, across, up = (part * DPI for part in room)
     down, columns = panel.values.shape
-    head = 22  # the panel's heading; 84: what is said below
+    head = 22  # the panel's heading; 84: the note below
     cell = (across - left - 70) / columns, (up - head - top - 16 - 84) / down
     wide = min(cell[0], 2.4 * cell[1])
     tall = min(cell[1], 1.6 * wide)

@@ -126,7 +126,7 @@ def temperature_lesson(text: str = SENTENCE, size: int = 16, seed: int = 0) -> L
         ),
         "Hinton 2015 (Distilling the knowledge in a neural network), section 2",
         (
-            Heat("weights, a row a temperature", shares, steps, words),
+            Heat("weights; one row for each temperature", shares, steps, words),
             Curves(
                 "entropy",
                 "temperature",

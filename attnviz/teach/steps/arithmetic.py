@@ -27,7 +27,7 @@ class Matrix:
     """One matrix of the calculation, or one for each head."""
 
     name: str
-    values: NDArray[Any]  # two axes; or three, of which the first is named by `stack`
+    values: NDArray[Any]  # two axes; or three, and `stack` names the first
     formula: str  # how it was computed ("query @ keyᵀ"); empty if it was given
     operands: tuple[str, ...]
     stage: Stage
@@ -282,14 +282,14 @@ class _Calculation:
             shown.insert(0, LOWER)
         if given is None:
             return None
-        told = ", and ".join(shown) if shown != ["as given"] else ""
+        how = ", and ".join(shown) if shown != ["as given"] else ""
         if self.both:
             if not (given == given[0]).all():
                 raise UsageError(f"'{self.name}' takes one mask row, of the second sequence")
-            self.add("second_mask", given[:1], told, "nk")
+            self.add("second_mask", given[:1], how, "nk")
             row: NDArray[np.bool_] = given[0]
             return row
-        self.add("mask", given, told, "qk")
+        self.add("mask", given, how, "qk")
         return given[:1] if (given == given[0]).all() else given
 
     def run(self, options: dict[str, Any], mask: NDArray[np.bool_] | None) -> None:

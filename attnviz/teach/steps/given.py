@@ -92,9 +92,7 @@ class CalculationInputs:
                 self.check_columns("w_query", "w_key")
         shape = tuple(len(self.inputs[name]) for name in self.names)
         if self.mask is not None and self.mask.shape != shape:
-            raise InputError(
-                f"mask has the shape {self.mask.shape}, not {shape}: a row a query, a column a key"
-            )
+            raise InputError(f"mask has the shape {self.mask.shape}, not {shape}: (queries, keys)")
         for name, tokens, inputs in (
             ("query", self.query_tokens, self.names[0]),
             ("key", self.key_tokens, self.names[1]),

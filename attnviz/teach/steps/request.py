@@ -146,7 +146,7 @@ class StepsRequest:
         }
 
     def _sentences(self) -> dict[str, CalculationInputs]:
-        """A sentence, or two, with random vectors; nothing where there is none."""
+        """One or two sentences with random vectors; empty if none was given."""
         from attnviz.storage.texts import check_text
 
         sentence, target = _sentence(self.file, self.text), self.target

@@ -24,7 +24,7 @@ MOST_LABEL = 12
 GAP, GUTTER = 4, 2
 ELISION = "…"
 
-ORIENTATION = "a row a position; in scores, mask and weights rows are queries, columns are keys"
+ORIENTATION = "one row per position; in scores, mask and weights rows are queries, columns keys"
 
 
 def table(steps: Steps, display: Display) -> str:

@@ -29,7 +29,7 @@ from attnviz.models.hugging_face.capture.probe import (
 )
 from attnviz.models.hugging_face.capture.region import PooledGrid, TokenBlocks
 
-TILE = 2**20  # weights of a tile, of which each thread has one
+TILE = 2**20  # weights of a tile; each thread has one tile
 AGREEMENT = 1e-5  # largest error of tiles times values in float32, relative to the largest value
 
 
