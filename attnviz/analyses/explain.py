@@ -7,6 +7,7 @@ set is sufficient if the answer stays, and necessary if it goes without the set 
 import math
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, TypeVar
@@ -202,9 +203,9 @@ def explain_answer(
         next_best=None if several else (experiment.spell(second), float(np.exp(before[0][second]))),
         against=None if against is None else experiment.spell(against),
         span=span,
-        tokens=tuple(replace(trials.labels[one], effect=known(of_token[one])) for one in shown),
+        tokens=tuple(replace(trials.labels[n], effect=loss_as_effect(of_token[n])) for n in shown),
         all_tokens=len(trials.tokens),
-        others=known(full - float(scores[2])),
+        others=loss_as_effect(full - float(scores[2])),
         heads=claim_heads(trials, heads, tokens, banks, text),
         all_heads=len(trials.heads),
         kept=kept,
@@ -221,7 +222,7 @@ def explain_answer(
     )
 
 
-def known(effect: float) -> float:
+def loss_as_effect(effect: float) -> float:
     """A loss as an effect; NaN if a row had no key left."""
     return effect if math.isfinite(effect) else math.nan
 
@@ -280,10 +281,8 @@ def claim_heads(
     order, again = sorted(heads, key=lambda at: -effects[at]), []
     for seed in SEEDS:
         drawn = replacements("resample", banks, trials.experiment.attention, seed)
-        again.append(
-            trials.full
-            - trials.score([Intervention(heads=(at,)) for at in order[:RESAMPLED]], drawn)
-        )
+        off = [Intervention(heads=(at,)) for at in order[:RESAMPLED]]
+        again.append(trials.full - trials.score(off, drawn))
     claims = []
     for number, at in enumerate(order):
         resampled = tuple(float(one[number]) for one in again if number < RESAMPLED)
@@ -328,13 +327,10 @@ def _with_link(
 
 
 def _why(text: WrittenText | None, at: HeadAt, link: tuple[int, int] | None) -> LinkReport | None:
-    """Why a head looks there; None where the model's scores cannot be taken apart."""
-    if text is None or link is None:
-        return None
-    try:
-        return explain_link(text, at, link)
-    except AttentionError:
-        return None
+    """Why a head looks there; None if the parts of the model's scores are not known."""
+    with suppress(AttentionError):
+        return None if text is None or link is None else explain_link(text, at, link)
+    return None
 
 
 def find_idle(

@@ -239,11 +239,7 @@ def explain_link(
     weights = weigh(sides, score_of(sides))
     brought = arguments_of(text, at, sides, [(query, key, float(weights[link]))])
     ends = token_label(item.query_tokens, query), token_label(item.key_tokens, key)
-    if against is None:
-        seen = int(sides.visible[query].sum())
-        than = f"the mean of the {seen} visible keys"
-    else:
-        than = token_label(item.key_tokens, against)
+    than = f"the mean of the {int(sides.visible[query].sum())} visible keys"
     return LinkReport(
         caption=f"{attention.provenance.title} · {at.stream} layer {at.layer} head {at.head} · "
         f"{ends[0]} → {ends[1]}",
@@ -251,11 +247,10 @@ def explain_link(
         link=link,
         ends=ends,
         links=1,
-        texts=1,
         weight=float(weights[link]),
         score=float(score_of(sides)[link]),
         contrast=total,
-        against=than,
+        against=than if against is None else token_label(item.key_tokens, against),
         query=rank_parts(text, by_query, at.stream, roles),
         key=rank_parts(text, by_key, at.stream, roles),
         pairs=pair_parts(text, at, sides, contrast, by_key),
@@ -314,22 +309,14 @@ def explain_head(text: WrittenText, at: HeadAt, notes: Sequence[str] = ()) -> Li
         caption=f"{attention.provenance.title} · {at.stream} layer {at.layer} head {at.head} · "
         f"mean over {len(rows)} rows, weighted by attention",
         head=at,
-        link=None,
-        ends=("", ""),
         links=len(cells),
-        texts=1,
         weight=float((weights[rows] ** 2).sum(axis=-1).mean()) if rows else np.nan,
-        score=np.nan,
         contrast=total,
         against="the mean of each row's visible keys",
         query=rank_parts(text, by_query, at.stream, roles),
         key=rank_parts(text, by_key, at.stream, roles),
         pairs=pair_parts(text, at, sides, contrast, by_key),
         position=position,
-        at_distance=None,
-        checks=(),
-        effect=None,
-        output="",
         notes=(*attention.provenance.notes, *notes),
         provenance=attention.provenance,
         **arguments_of(text, at, sides, cells),
@@ -340,8 +327,7 @@ def arguments_of(
     text: WrittenText, at: HeadAt, sides: HeadSides, cells: Sequence[tuple[int, int, float]]
 ) -> dict[str, Any]:
     """The report fields on what links (query, key, weight) argue for, as a mean over queries."""
-    found: dict[str, Any] = dict.fromkeys(("predicted", "argument", "rank", "logit", "logits"))
-    found |= {"arguments": (), "value": (), "value_of": ""}
+    found = dict[str, Any]()
     outputs: dict[int, Numbers] = {}
     for row, key, weight in cells:
         if text.predicts(at.stream, row):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import nan
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from attnviz.core.effects import HeadAt
@@ -24,9 +25,8 @@ if TYPE_CHECKING:
 Side = Literal["query", "key", "value"]
 SIDES: tuple[Side, ...] = ("query", "key", "value")
 LISTED = 6  # writers of a side that are named
-ALONE = 0.5
-"""Position decides where other rows have this share of a link's weight, and the weight is at ..."""
-LEAST = 0.1  # ... least this.
+# Position decides a link of weight LEAST or more if other rows have the share ALONE of its weight.
+ALONE, LEAST = 0.5, 0.1
 WriterKind = Literal["embedding", "position", "head", "feed-forward", "bias"]
 
 
@@ -35,9 +35,9 @@ class Writer:
     """A part of a model that adds to the residual stream."""
 
     kind: WriterKind
-    stream: str  # of the attention maps; of a block that several streams share, its own
+    stream: str  # as in the maps; a block that several streams share has one of its own
     layer: str = ""  # its layer; empty for embeddings and biases
-    head: int | None = None  # of a head
+    head: int | None = None
 
     @property
     def name(self) -> str:
@@ -49,12 +49,12 @@ class Writer:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HeadSides:
-    """What meets in one head."""
+    """The queries, keys and values of one head, and how it makes scores of them."""
 
-    query: NDArray[np.floating]  # shape (queries, head size)
-    key: NDArray[np.floating]  # (keys, head size), as they meet
-    value: NDArray[np.floating]  # (keys, …)
-    factor: float  # of their products
+    query: NDArray[np.floating]  # (queries, head size), with norms and rotary positions applied
+    key: NDArray[np.floating]  # (keys, head size)
+    value: NDArray[np.floating]  # (keys, value size)
+    factor: float  # by which a product of query and key is multiplied
     visible: NDArray[np.bool_]  # True where a query sees a key, (queries, keys)
     # what position adds to each score, (queries, keys), or None
     position: NDArray[np.floating] | None = None
@@ -134,42 +134,43 @@ class Knockout:
     measured: float  # with every norm computed anew
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LinkReport:
     """Why a head looks at a key, and what that adds to the logits."""
 
     caption: str  # the model, the head and the link, in words
     head: HeadAt
-    link: tuple[int, int] | None
-    ends: tuple[str, str]
+    link: tuple[int, int] | None = None
+    ends: tuple[str, str] = ("", "")
     links: int  # number of links that numbers are means of, weighted by attention; 1: one link
-    texts: int
+    texts: int = 1
     weight: float  # of the link
-    score: float  # before the softmax, of one link
+    score: float = nan  # before the softmax, of one link
     contrast: float  # the score above `against`
     against: str  # what the score is compared with, in words
-    query: tuple[WriterPart, ...]  # each writer's part of the contrast by what the query read
-    key: tuple[WriterPart, ...]  # by what the key did
+    query: tuple[WriterPart, ...]  # each writer's part of the contrast through the query
+    key: tuple[WriterPart, ...]  # and through the key
     # writer of the query, writer of the key and their part, the largest first
     pairs: tuple[tuple[str, str, float], ...]
-    # what position itself adds to the contrast: ALiBi or a relative bias; else None
+    # what ALiBi or a relative bias adds to the contrast; None: the model has neither
     position: float | None
-    # the weight at the link's distance that three quarters of the head's other rows exceed; None:
-    # there are too few
-    at_distance: float | None
-    # the choices with the largest logits by size, largest first; empty: no logits
-    arguments: tuple[Argument, ...]
-    predicted: tuple[str, float] | None  # what the model predicts at the query's row, with its p
-    argument: float | None  # the link's logit for it above the mean of all choices
-    rank: int | None  # its place among the link's arguments
-    logit: float | None  # the model's own
+    # the lower quartile of the head's weights in other rows at the link's distance; None: too few
+    at_distance: float | None = None
+    # the choices that it raises most, then those that it lowers most; empty: no logits
+    arguments: tuple[Argument, ...] = ()
+    predicted: tuple[str, float] | None = (
+        None  # what the model predicts at the query's row, with its p
+    )
+    argument: float | None = None  # the link's logit for it above the mean of all choices
+    rank: int | None = None  # its place among the link's arguments
+    logit: float | None = None  # the whole logit of the prediction
     # each writer's part of the argument for the first choice, by what the value read
-    value: tuple[WriterPart, ...]
-    value_of: str
-    checks: tuple[Knockout, ...]  # the largest writers taken away
+    value: tuple[WriterPart, ...] = ()
+    value_of: str = ""
+    checks: tuple[Knockout, ...] = ()  # the largest writers taken away
     # of the link on log p of `output`, nats; None: nothing is predicted from there
-    effect: float | None
-    output: str
+    effect: float | None = None
+    output: str = ""
     notes: tuple[str, ...]
     provenance: Provenance
     # what the links add to the logit of each choice above the mean; None: no logits

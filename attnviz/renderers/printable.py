@@ -209,6 +209,6 @@ def nats(value: float) -> str:
     return f"{value:+{form}}".replace("-", "−")
 
 
-def signed(value: float) -> str:
+def with_sign(value: float) -> str:
     """A sign and two decimals."""
     return f"{value:+.2f}".replace("-", "−")

@@ -142,11 +142,9 @@ class Answers:
             read = self._read(question)
             answer = self._predictions(question, read)
             self._stage("packing the weights")
+            shown_views = views_of(read.result)
             document, blobs = page_data(
-                read.result,
-                most_weights=MOST_WEIGHTS,
-                picture=read.seen,
-                shown=views_of(read.result),
+                read.result, most_weights=MOST_WEIGHTS, picture=read.seen, shown=shown_views
             )
             for item, shown in zip(read.result.maps, document["maps"], strict=True):
                 for axis, tokens in (("queries", item.query_tokens), ("keys", item.key_tokens)):
@@ -276,14 +274,9 @@ class Answers:
         result, off = read.result, question.off
         direction = str(result.provenance.settings.get("direction", ""))
         language, _, to = direction.partition(" to ")
-        answer: dict[str, Any] = {
-            "language": language or None,
-            "to": to or None,
-            "written": printable(result.target or ""),
-            "pieces": [],
-            "changed": None,
-            "notes": [],
-        }
+        answer: dict[str, Any] = {"language": language or None, "to": to or None}
+        answer |= {"written": printable(result.target or ""), "pieces": [], "changed": None}
+        answer["notes"] = []
         changes = [Intervention()]
         try:
             self._stage("predicting")
@@ -362,14 +355,11 @@ def _change(attention: Attention, off: Off) -> Intervention:
     links = []
     for stream, layer, head, query, key in off.links:
         item = _map(maps, stream, layer)
-        for what, at, tokens in (
-            ("query", query, item.query_tokens),
-            ("key", key, item.key_tokens),
-        ):
+        ends = ("query", query, item.query_tokens), ("key", key, item.key_tokens)
+        for what, at, tokens in ends:
             if at >= len(tokens):
-                raise WrongPlaceError(
-                    f"there is no {what} {at} in stream '{stream}': 0 to {len(tokens) - 1}"
-                )
+                last = len(tokens) - 1
+                raise WrongPlaceError(f"there is no {what} {at} in stream '{stream}': 0 to {last}")
         links.append(LinkAt(stream, query, key, layer, None if head is None else _head(item, head)))
     for side, position in off.tokens:
         if position >= sides.get(side, 0):

@@ -386,7 +386,10 @@ def report_relations(file: str, options: Options, report: RunReport) -> None:
 
     A sentence that the model cannot take is named and left out.
     """
-    sentences = read_treebank(file)
+    # All sentences are read before a model loads.
+    stdin = file == "-"
+    lines = sys.stdin.buffer if stdin else io.BytesIO(read_bytes(Path(file)))
+    sentences = list(read_sentences(lines, "stdin" if stdin else f"'{file}'"))
     source = open_source(options.origin, "self")
     study = TreebankStudy()
 
@@ -410,10 +413,3 @@ def report_relations(file: str, options: Options, report: RunReport) -> None:
         report.say(note)
     report.add(data_of(result, *tables.TREEBANK))
     report.finish(f"{done} sentences")
-
-
-def read_treebank(file: str) -> list[Sentence]:
-    """All sentences of a file, read before a model loads."""
-    if file == "-":
-        return list(read_sentences(sys.stdin.buffer, "stdin"))
-    return list(read_sentences(io.BytesIO(read_bytes(Path(file))), f"'{file}'"))

@@ -140,9 +140,9 @@ def to_dataset(attention: Attention) -> dict[str, Any]:
     """
     document = to_document(attention)
     coords, variables = dict[str, Any](), dict[str, Any]()
-    for name, item, about in zip(
-        _variable_names(attention), attention.maps, document["maps"], strict=True
-    ):
+    streams = [item.stream for item in attention.maps]
+    for number, (item, about) in enumerate(zip(attention.maps, document["maps"], strict=True)):
+        name = item.stream if streams.count(item.stream) == 1 else f"{item.stream}_{number}"
         weights = about.pop("weights")
         tokens = ([token.text for token in side] for side in (item.query_tokens, item.key_tokens))
         dims = tuple(f"{name}_{axis}" for axis in ("layer", "head", "query", "key"))
@@ -165,14 +165,6 @@ def from_dataset(found: Mapping[str, Any]) -> Attention:
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise InputError("the dataset has no 'attrs' with 'attnviz', and 'data_vars'") from error
     return from_document(document, "the dataset", lambda number, *_: arrays[number])
-
-
-def _variable_names(attention: Attention) -> list[str]:
-    streams = [item.stream for item in attention.maps]
-    return [
-        stream if streams.count(stream) == 1 else f"{stream}_{number}"
-        for number, stream in enumerate(streams)
-    ]
 
 
 def _map_document(item: AttentionMap) -> dict[str, Any]:

@@ -222,11 +222,6 @@ def read_arrays(found: Mapping[str, Any], where: str, identity: str = "0") -> Du
     )
 
 
-def token_of(text: str) -> Token:
-    """A token, special if it stands for no text."""
-    return Token(text, special=text in MARKS)
-
-
 def number_tokens(count: int) -> tuple[Token, ...]:
     """Tokens named by their positions."""
     return tuple(Token(str(position)) for position in range(count))
@@ -327,7 +322,7 @@ def _tokens(
         raise InputError(
             f"{where} has attention for {count} {what} tokens, but '{name}' lists {len(words)}"
         )
-    return tuple(map(token_of, words))
+    return tuple(Token(word, special=word in MARKS) for word in words)
 
 
 def _refuse_transposed(weights: NDArray[np.float32], where: str) -> None:

@@ -156,9 +156,9 @@ def contrast_inputs(
         some = [at for at in top if row < len(attention.map_of(at.stream).query_tokens)]
         whole = [own for place, own in groups.items() if row < patches.own[place].shape[1]]
         found = patches.restore([*((at,) for at in some), *map(tuple, whole)], outputs)
-        rows += _restored(patches, [((at,), at.head) for at in some], row, found, guess)
+        rows += _shares_at(patches, [((at,), at.head) for at in some], row, found, guess)
         parts = [(tuple(own), None) for own in whole]
-        layers += _restored(patches, parts, row, found[len(some) :], guess)
+        layers += _shares_at(patches, parts, row, found[len(some) :], guess)
     order = list(groups)
     return ContrastReport(
         caption=f"{attention.provenance.title} · from one text's answer to the other's",
@@ -184,7 +184,7 @@ def _estimate(
     return None if guess is None else guess.of(heads, row)
 
 
-def _restored(
+def _shares_at(
     patches: PatchedRuns,
     groups: Sequence[tuple[tuple[HeadAt, ...], int | None]],
     row: int,

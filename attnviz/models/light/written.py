@@ -125,9 +125,9 @@ class Stack:
     @cached_property
     def written(self) -> list[Numbers]:
         """What the writers of each update wrote, (writers, positions, size)."""
-        return [self._written(update) for update in self.run.updates]
+        return [self._fields_of(update) for update in self.run.updates]
 
-    def _written(self, update: Update) -> Numbers:
+    def _fields_of(self, update: Update) -> Numbers:
         if update.attended is None:
             return update.added[None]
         heads, output = self.shape.heads, update.attended.output
@@ -153,9 +153,9 @@ class Stack:
 
     def parts(self, until: int) -> Numbers:
         """What each writer has in the stream before an update, (writers, positions, size)."""
-        start, parts = self._reached or (0, self._embedded())
+        start, parts = self._reached or (0, self._first_parts())
         if start > until:
-            start, parts = 0, self._embedded()
+            start, parts = 0, self._first_parts()
         for update, first, fields in zip(
             self.run.updates[start:until], self.first[start:until], self.written[start:until],
             strict=True,
@@ -169,7 +169,7 @@ class Stack:
         self._reached = until, parts
         return parts
 
-    def _embedded(self) -> Numbers:
+    def _first_parts(self) -> Numbers:
         parts = np.zeros((len(self.writers), *self.embedded[0].shape), self.embedded[0].dtype)
         parts[0], parts[1 : 1 + len(self.embedded)] = self.bias, self.embedded
         return parts
@@ -206,23 +206,21 @@ class Stack:
             stream = self.run.norm(update.layer, update.block.after, stream)
         return stream
 
-    def last_without(self, writer: int) -> Numbers:
-        """The last states if nothing of a writer were in the stream."""
-        return self.normalise_last(self.without(len(self.run.updates), writer))
-
     def carry(self, update: int, row: int, fields: Numbers) -> Numbers:
         """What fields (fields, size) that an update adds at a row become in its last state."""
         for number, one in enumerate(self.run.updates[update:]):
             if not number:
                 like = one.added[row]
                 fields = fields + 0  # a copy: a norm writes into row 0
-                fields = _unshifted(self.run.refine, one.layer, one.block, fields, like)
-            fields = _unshifted(self.run.norm, one.layer, one.block.after, fields, one.total[row])
+                fields = _without_shift(self.run.refine, one.layer, one.block, fields, like)
+            fields = _without_shift(
+                self.run.norm, one.layer, one.block.after, fields, one.total[row]
+            )
         zero = np.zeros_like(fields[:1])
         return self.normalise_last(np.concatenate([zero, fields]), self.total[row], 0)[1:]
 
 
-def _unshifted(norm: Callable[..., Numbers], layer: int, which: Any, *of: Numbers) -> Numbers:
+def _without_shift(norm: Callable[..., Numbers], layer: int, which: Any, *of: Numbers) -> Numbers:
     """Fields through a held norm, without the norm's bias."""
     fields, like = of
     return norm(layer, which, np.concatenate([np.zeros_like(fields[:1]), fields]), like, 0)[1:]
@@ -326,7 +324,9 @@ class StackedText:
         stack, number, _ = self._call(at.stream, at.layer)
         update, which = stack.run.updates[number], SIDES.index(side)
         if which and update.block is stack.shape.cross and stack.memory:
-            given = stack.memory.last_without(writer - self._before[id(stack.memory)])
+            memory = stack.memory
+            place = writer - self._before[id(memory)]
+            given = memory.normalise_last(memory.without(len(memory.run.updates), place))
         else:
             given = stack.without(number, writer - self._before[id(stack)])
             given = stack.run.norm(update.layer, update.block.before, given)

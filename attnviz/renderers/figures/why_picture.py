@@ -12,7 +12,7 @@ from attnviz.core.writers import LinkReport
 from attnviz.renderers.colors import FAINT, INK, Color, color_of
 from attnviz.renderers.figures import figure as sheet
 from attnviz.renderers.figures.canvas import EDGE, Canvas, page_with_room
-from attnviz.renderers.printable import nats, printable, shorten, signed, two_digits
+from attnviz.renderers.printable import nats, printable, shorten, two_digits, with_sign
 
 READING = "blue raises the score, or the token's logit; orange lowers it; widths are proportional"
 Group: TypeAlias = tuple[str, Sequence[tuple[str, float]]]  # a title, and names with their values
@@ -51,7 +51,7 @@ def why_picture(report: LinkReport) -> Figure:
     height = (rows if narrow else max(rows, 2 * (_TOKENS + 2.2))) * row
     notes = [READING, *filter(None, [report.position_reason])]
     words = [name for name, _ in pairs] + [name for name, _ in sides]
-    above = f"{signed(report.contrast)} above {report.against}"
+    above = f"{with_sign(report.contrast)} above {report.against}"
     below = above if report.link is None else f"score {report.score:.2f}, {above}"
     if report.effect is not None:
         below += f" · without the link log p of {report.output} {nats(-report.effect)} nats"
@@ -83,7 +83,7 @@ def _names(canvas: Canvas, sides: Sequence[Group], top: float, row: float) -> fl
         canvas.text(EDGE, top + 0.5 * row, printable(title), sheet.TEXT_SIZE, INK, bold=True)
         top += 1.8 * row
         for (_, value), name in zip(own, shown, strict=True):
-            canvas.text(start - 12, top, signed(value), sheet.NOTE_SIZE, INK, align="right")
+            canvas.text(start - 12, top, with_sign(value), sheet.NOTE_SIZE, INK, align="right")
             canvas.text(start - number - 30, top, name, sheet.TEXT_SIZE, INK, align="right")
             top += row
         top += 0.4 * row
@@ -164,7 +164,7 @@ def _bars(
             wide = width * abs(value) / largest
             box = (left + room, top - row * 0.3, wide, row * 0.6)
             canvas.boxes([box], _COLORS[value > 0], name)
-            canvas.text(left + room + wide + 10, top, signed(value), sheet.NOTE_SIZE, FAINT)
+            canvas.text(left + room + wide + 10, top, with_sign(value), sheet.NOTE_SIZE, FAINT)
             top += row
         top += 0.4 * row
     return top

@@ -21,7 +21,7 @@ from attnviz.core.answers import (
 )
 from attnviz.core.effects import Effect, HeadAt
 from attnviz.renderers.data.maps import report_json, tsv
-from attnviz.renderers.printable import all_digits, printable, shorten, signed, two_digits
+from attnviz.renderers.printable import all_digits, printable, shorten, two_digits, with_sign
 from attnviz.renderers.text.console import color_cell, introduction, render_parts, wrap_text
 from attnviz.renderers.text.why_table import why_document
 
@@ -84,7 +84,8 @@ def sentences_of(report: AnswerReport, *, verbose: bool = False) -> Iterator[tup
         yield "Decided", f"by no head or token: {line}", None
         return
     if not report.is_small:
-        yield "No small set", _no_set(report), None
+        words = f"of heads and tokens gives this answer: {_kept_words(report)}"
+        yield "No small set", words, None
         if not verbose:
             return
     named = report.tokens if verbose else report.tokens[:LISTED]
@@ -105,7 +106,7 @@ def sentences_of(report: AnswerReport, *, verbose: bool = False) -> Iterator[tup
     if unsure and verbose:
         names = " · ".join(_head(claim.at, main) for claim in unsure)
         yield "Not clear", f"{names}: replacements of their output disagree on the effect", None
-    yield "Kept alone", _kept(report), None
+    yield "Kept alone", _kept_words(report), None
     if report.idle is not None:
         yield "Not involved", _idle(report.idle, main), _link_of(report.idle)
 
@@ -131,16 +132,16 @@ def _carrier(claim: HeadClaim, report: AnswerReport, main: str) -> str:
         first = why.key[0]
         kind = "head " if "." in first.writer else ""
         line += (
-            f" since {kind}{first.writer} wrote {signed(first.value)} of its score of "
-            f"{signed(why.contrast)} into {claim.ends[1]}"
+            f" since {kind}{first.writer} wrote {with_sign(first.value)} of its score of "
+            f"{with_sign(why.contrast)} into {claim.ends[1]}"
         )
     said = why.predicted is not None and why.predicted[0] == report.answer
     if said and why.argument is not None and why.argument > 0:
-        line += f", and says {report.answer} ({signed(why.argument)})"
+        line += f", and says {report.answer} ({with_sign(why.argument)})"
     return line
 
 
-def _kept(report: AnswerReport) -> str:
+def _kept_words(report: AnswerReport) -> str:
     return (
         f"{_parts(report)} keep {_share(report.kept)} of what attention adds to log p (p "
         f"{two_digits(report.chance_kept)}); without them {_share(report.removed)} (p "
@@ -155,10 +156,6 @@ def _parts(report: AnswerReport) -> str:
         f"{heads} head{'s' if heads != 1 else ''} of {report.all_heads} and {tokens} "
         f"token{'s' if tokens != 1 else ''} of {report.all_tokens}"
     )
-
-
-def _no_set(report: AnswerReport) -> str:
-    return f"of heads and tokens gives this answer: {_kept(report)}"
 
 
 def answer_table(report: AnswerReport, show: Display, *, verbose: bool = False) -> str:

@@ -36,9 +36,9 @@ from attnviz.renderers.printable import (
     printable,
     short_paths,
     shorten,
-    signed,
     six_digits,
     two_digits,
+    with_sign,
 )
 from attnviz.renderers.text.console import (
     Column,
@@ -89,7 +89,7 @@ def _writes_lines(report: HeadReport, display: Display) -> list[Text]:
     several = len({row.stream for row in report.rows}) > 1
     for row in report.rows:
         name = f"{row.stream} {row.layer}.{row.head}" if several else f"{row.layer}.{row.head}"
-        words = " · ".join(f"{printable(one.token)} {signed(one.logit)}" for one in row.writes)
+        words = " · ".join(f"{printable(one.token)} {with_sign(one.logit)}" for one in row.writes)
         line = f"{name}  {words or 'nothing: its stream predicts nothing'}"
         lines.append(Text(shorten(line, display.width), no_wrap=True))
     return lines

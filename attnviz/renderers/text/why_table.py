@@ -14,7 +14,14 @@ from attnviz.core.writers import LayersReport, LinkReport, WiringReport, WriterP
 from attnviz.renderers import Display
 from attnviz.renderers.data.corpus_data import npz_bytes
 from attnviz.renderers.data.maps import fields_of, report_json, tsv
-from attnviz.renderers.printable import all_digits, nats, printable, shorten, signed, two_digits
+from attnviz.renderers.printable import (
+    all_digits,
+    nats,
+    printable,
+    shorten,
+    two_digits,
+    with_sign,
+)
 from attnviz.renderers.text.console import introduction, more_note, render_parts, wrap_text
 
 WORDS = 6
@@ -25,11 +32,11 @@ EIGHTHS = " ▏▎▍▌▋▊▉█"
 def why_table(report: LinkReport, show: Display) -> str:
     """Where the head looks, why, what that adds to the logits, and the checks."""
     several = report.link is None
-    reading = f"mean of the attended scores {signed(report.contrast)} above {report.against}"
+    reading = f"mean of the attended scores {with_sign(report.contrast)} above {report.against}"
     if not several:
         reading = (
             f"weight {two_digits(report.weight)} · score {report.score:.2f}, "
-            f"{signed(report.contrast)} above {report.against}"
+            f"{with_sign(report.contrast)} above {report.against}"
         )
     parts = introduction(printable(report.caption), printable(reading), show.width)[:-1]
     if line := report.position_reason:
@@ -47,7 +54,7 @@ def why_table(report: LinkReport, show: Display) -> str:
         ]
         parts += _bars(report.shown_parts(own), report.contrast, most, show)
     if report.pairs:
-        named = " · ".join(f"{q} × {k} {signed(v)}" for q, k, v in report.pairs[:3])
+        named = " · ".join(f"{q} × {k} {with_sign(v)}" for q, k, v in report.pairs[:3])
         parts += wrap_text(f"query × key, the largest: {named}", show.width, "dim")
     parts += [Text(), *_argument_lines(report, show)]
     if report.checks or report.effect is not None:
@@ -65,7 +72,7 @@ def why_table(report: LinkReport, show: Display) -> str:
 def _bars(parts: Sequence[WriterPart], total: float, most: float, show: Display) -> list[Text]:
     labels = [f"{one.writer} {one.role}".rstrip() for one in parts]
     between = [
-        f"{signed(one.interval[0])} to {signed(one.interval[1])}" if one.interval else ""
+        f"{with_sign(one.interval[0])} to {with_sign(one.interval[1])}" if one.interval else ""
         for one in parts
     ]
     wide = max(map(len, between))
@@ -74,13 +81,13 @@ def _bars(parts: Sequence[WriterPart], total: float, most: float, show: Display)
     width = max([*map(cell_len, names), 3])
     lines = []
     for one, name, ends in zip(parts, names, between, strict=True):
-        line = Text(f"  {set_cell_size(name, width)}  {signed(one.value):>7}  ", no_wrap=True)
+        line = Text(f"  {set_cell_size(name, width)}  {with_sign(one.value):>7}  ", no_wrap=True)
         line.append(f"{ends:<{wide}}  " if wide else "", "dim")
         eighths = round(abs(one.value) / (most or 1.0) * BAR * 8)
         bar = "█" * (eighths // 8) + EIGHTHS[eighths % 8].strip()
         line.append(bar, "red" if one.value < 0 else "blue")
         lines.append(line)
-    return [*lines, Text(f"  {set_cell_size('sum', width)}  {signed(total):>7}", "dim")]
+    return [*lines, Text(f"  {set_cell_size('sum', width)}  {with_sign(total):>7}", "dim")]
 
 
 def _argument_lines(report: LinkReport, show: Display) -> list[Text]:
@@ -94,17 +101,18 @@ def _argument_lines(report: LinkReport, show: Display) -> list[Text]:
         return lines
     half = len(report.arguments) // 2
     for name, own in (("for", report.arguments[:half]), ("against", report.arguments[half:][::-1])):
-        words = " · ".join(f"{printable(one.token)} {signed(one.logit)}" for one in own[:WORDS])
+        words = " · ".join(f"{printable(one.token)} {with_sign(one.logit)}" for one in own[:WORDS])
         add(f"{name} {words}")
     if report.predicted is not None and report.argument is not None and report.logits is not None:
         token, chance = report.predicted
+        adds, whole = with_sign(report.argument), with_sign(report.logit or 0.0)
         add(
-            f"the model predicts {printable(token)} ({two_digits(chance)}): the link adds "
-            f"{signed(report.argument)} to its logit of {signed(report.logit or 0.0)}; of what "
-            f"the link argues for it is number {report.rank:,} of {len(report.logits):,}"
+            f"the model predicts {printable(token)} ({two_digits(chance)}): the link adds {adds} "
+            f"to its logit of {whole}; of what the link argues for it is number {report.rank:,} of "
+            f"{len(report.logits):,}"
         )
     if report.value:
-        named = " · ".join(f"{one.writer} {signed(one.value)}" for one in report.value[:3])
+        named = " · ".join(f"{one.writer} {with_sign(one.value)}" for one in report.value[:3])
         add(f"its value argues for {printable(report.value_of)} by what was written by {named}")
     add("logits, above their mean over all choices", "dim")
     return lines
@@ -198,14 +206,16 @@ def layers_table(report: LayersReport, show: Display) -> str:
     heading.stylize("dim")
     parts.append(heading)
     for one in report.rows:
-        adds = (signed(one.attention), signed(one.feed_forward)) if one.layer else ("", "")
+        adds = (with_sign(one.attention), with_sign(one.feed_forward)) if one.layer else ("", "")
         cells = (one.layer or "embedding", nats(one.log_p), f"{one.rank:,}", *adds)
         parts.append(line(*cells, last=shorten(printable(one.likeliest), 24)))
     names = "attention", "feed_forward"
-    sums = [signed(sum(getattr(one, name) for one in report.rows)) for name in names]
+    sums = [with_sign(sum(getattr(one, name) for one in report.rows)) for name in names]
     parts.append(line("sum", "", "", *sums, style="dim"))
-    total = f"with {signed(report.other)} of embeddings and biases: logit {signed(report.logit)}"
-    heads = " · ".join(f"{one.writer} {signed(one.value)}" for one in report.heads[:5])
+    total = (
+        f"with {with_sign(report.other)} of embeddings and biases: logit {with_sign(report.logit)}"
+    )
+    heads = " · ".join(f"{one.writer} {with_sign(one.value)}" for one in report.heads[:5])
     parts += [Text(), *wrap_text(total, show.width)]
     parts += wrap_text(f"heads that add most: {heads}", show.width)
     return render_parts(parts, show)

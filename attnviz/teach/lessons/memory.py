@@ -197,7 +197,7 @@ def groups_lesson(text: str = SENTENCE) -> Lesson:
         pairs = zip(found, seen, strict=True)
         return float(np.mean([norm(one - by.output) / norm(by.output) for one, by in pairs]))
 
-    def shared(count: int) -> list[Any]:
+    def share_by_mean(count: int) -> list[Any]:
         return [
             grouped_query(
                 join_heads(by.query),
@@ -207,7 +207,7 @@ def groups_lesson(text: str = SENTENCE) -> Lesson:
             for by in seen
         ]
 
-    def folded(rank: int) -> list[Any]:
+    def share_by_latent(rank: int) -> list[Any]:
         found = []
         for by in seen:
             names = [f"{by.name}.{name}" for name in ("key", "value")]
@@ -223,9 +223,9 @@ def groups_lesson(text: str = SENTENCE) -> Lesson:
     counts = [count for count in range(heads, 0, -1) if heads % count == 0]
     names = {heads: "multi-head", 1: "multi-query"}
     kept = {count: 2 * size * count // heads for count in counts}
-    changed = [change(shared(count)) for count in counts]
+    changed = [change(share_by_mean(count)) for count in counts]
     ranks = [kept[count] for count in counts[1:]]
-    lost = [change(folded(rank)) for rank in ranks]
+    lost = [change(share_by_latent(rank)) for rank in ranks]
     numbers = [*kept.values(), *ranks]
     reads = np.full((heads, sum(counts) + len(counts) - 1), np.nan)
     columns = list[str]()
@@ -276,8 +276,5 @@ def groups_lesson(text: str = SENTENCE) -> Lesson:
 def _mean_of_groups(inputs: Any, heads: int, count: int) -> Any:
     """Keys or values (positions, size) of `count` groups, each the mean of its heads."""
     positions, size = inputs.shape
-    return (
-        inputs.reshape(positions, count, heads // count, size // heads)
-        .mean(axis=2)
-        .reshape(positions, -1)
-    )
+    by_group = inputs.reshape(positions, count, heads // count, size // heads)
+    return by_group.mean(axis=2).reshape(positions, -1)
