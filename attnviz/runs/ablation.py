@@ -266,18 +266,16 @@ def reference_banks(source: Source, texts: TextInput) -> list[HeadOutputs]:
 
 
 def _effects_data(report: AblationReport, top: int, lines: list[str]) -> Data:
-    pictures, kinds = {"bars": "effect_bars"}, {one.kind for one in report.every}
+    pictures, kinds = {"bars": "effect_bars:effect_bars"}, {one.kind for one in report.every}
     if kinds == {"head"}:
-        pictures["grid"] = "effect_grid"
+        pictures["grid"] = "effect_bars:effect_grid"
     elif kinds == {"token"}:
-        pictures["highlight"] = "effect_words"
+        pictures["highlight"] = "effect_bars:effect_words"
     return data_of(
         *(report, *ABLATION, top),
         lines=lambda: "".join(lines),
         arrays=partial(ablation_npz, report),
-        figures={
-            n: partial(draw_by, f"effect_bars:{name}", report) for n, name in pictures.items()
-        },
+        figures={name: partial(draw_by, function, report) for name, function in pictures.items()},
         notes=report.notes,
     )
 

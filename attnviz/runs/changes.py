@@ -137,9 +137,7 @@ def effect_changes(saved: tuple[SavedEffects, SavedEffects], top: int) -> tuple[
     found = compare_effects(*saved)
     both = ((one, other) for one, other in found.pairs if one and other)
     changes = [(one.label, abs(other.effect - one.effect)) for one, other in both]
-    return data_of(
-        found, tables.effects_table, tables.effects_tsv, tables.effects_json, top
-    ), changes
+    return data_of(found, *tables.EFFECTS, top), changes
 
 
 def map_changes(sides: Sides, top: int) -> tuple[Data, list[Change]]:

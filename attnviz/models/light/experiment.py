@@ -166,11 +166,11 @@ class NetworkExperiment:
     @cached_property
     def starts(self) -> list[Array]:
         """The inputs of each layer of the last stack in the unchanged model."""
-        own = [one.residual for one in self.unchanged_pass if one.memory is one.inputs]
+        own = [one.residual for one in self.unchanged if one.memory is one.inputs]
         return own[-len(self.attention.main.layers) :]
 
     @cached_property
-    def unchanged_pass(self) -> network.Record:
+    def unchanged(self) -> network.Record:
         """Each attention of the unchanged model."""
         seen = network.Record()
         with np.errstate(all="ignore"):
@@ -206,13 +206,13 @@ class NetworkExperiment:
     def head_outputs(self) -> HeadOutputs:
         return {
             self.places[one.name]: as_numpy(split_heads(one.output, one.shares.shape[-3]))
-            for one in self.unchanged_pass
+            for one in self.unchanged
             if one.name in self.places
         }
 
     def head_values(self) -> HeadOutputs:
         found = dict[tuple[str, str], NDArray[np.floating]]()
-        for one in self.unchanged_pass:
+        for one in self.unchanged:
             if one.name in self.places:
                 # Grouped heads share values.
                 again = one.shares.shape[-3] // one.value.shape[-3]
