@@ -89,9 +89,7 @@ class WordClock:
     step: float  # seconds of a frame; the first one begins at `start`
     start: float = 0.0
     width: int = 7  # frames of the median filter, odd
-    # "output" if a row stands for the token that it predicts, as in Whisper's code; "input" if it
-    # stands for the token that it reads, as in transformers, which also uses the weights unchanged
-    # and standardises over the text's tokens alone
+    # "output": a row stands for the token that it predicts (Whisper); "input": for the one it reads
     against: str = "output"
 
     @property

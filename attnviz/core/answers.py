@@ -22,15 +22,12 @@ class HeadClaim:
 
     at: HeadAt
     effect: float  # log p with the head minus log p where it puts out its mean, nats
-    # the same where it puts out what it does at positions drawn by two seeds
-    resampled: tuple[float, ...] = ()
-    # its query and key with the largest effect; None: no link was found
-    link: tuple[int, int] | None = None
+    resampled: tuple[float, ...] = ()  # effects with other outputs, drawn by two seeds
+    link: tuple[int, int] | None = None  # query and key of its strongest effect; None: no link
     ends: tuple[str, str] = ("", "")  # the tokens of the link
     weight: float = 0.0  # its weight
     link_effect: float = 0.0  # log p minus log p where the link is cut in this head
-    # why the head looks there; None: the model's scores cannot be taken apart
-    why: LinkReport | None = None
+    why: LinkReport | None = None  # why the head looks there; None: not known
 
     @property
     def is_sure(self) -> bool:
@@ -54,19 +51,15 @@ class AnswerReport:
     next_best: tuple[str, float] | None  # the next choice and its p
     against: str | None  # the choice that the answer is compared with; None: none
     span: float  # log p of the answer minus log p where all heads put out their mean, nats
-    # the smallest set of tokens that keeps the answer with the set's heads alone, each with the
-    # effect of hiding it alone, the largest first
+    # the smallest set of tokens, each with the effect of hiding it, largest first
     tokens: tuple[Effect, ...]
     all_tokens: int  # how many the text has
     others: float  # what hiding all others together costs, nats
-    # the smallest set of heads that keeps the answer, the largest effect first; empty: attention
-    # does not add to log p
-    heads: tuple[HeadClaim, ...]
+    heads: tuple[HeadClaim, ...]  # the smallest set of heads, largest effect first
     all_heads: int  # how many the model has
     kept: float  # the share of the answer that the set alone keeps
     removed: float  # what is left without it
-    # chance_kept, chance_removed: p of the answer then
-    chance_kept: float
+    chance_kept: float  # p of the answer with the set alone, and below without it
     chance_removed: float
     as_good: int  # the random sets of these sizes that keep as much
     drawn: int  # of how many
@@ -88,8 +81,7 @@ class AnswersReport:
     """Which heads carry the answers of several texts."""
 
     answers: tuple[AnswerReport, ...]  # the report of each text
-    # each head of a set, with the number of texts whose set it is in and its mean effect there, the
-    # most frequent first
+    # head, number of texts whose set holds it, mean effect; most frequent first
     heads: tuple[tuple[HeadAt, int, float], ...]
     small: int  # the number of texts that a small set of parts explains
     notes: tuple[str, ...]
@@ -106,10 +98,8 @@ class Restored:
     position: int | None  # of the row that was put in, with its token; None: every row
     token: str
     share: float  # 0: the second input's answer stays; 1: the first's is there again
-    # the share by the gradient at the second input; None: not to be had
-    estimate: float | None = None
-    # the only key whose weight and value were put in, with its token
-    key: int | None = None
+    estimate: float | None = None  # the share by the gradient; None: not known
+    key: int | None = None  # the only key that was put in, with its token
     key_token: str = ""
 
     def name(self, *, alone: bool = True) -> str:
@@ -126,15 +116,12 @@ class ContrastReport:
     caption: str
     texts: tuple[str, str]
     answers: tuple[str, str]  # the likeliest outputs of the first and of the second input
-    # log p of the first answer minus log p of the second, after each input, nats
-    scores: tuple[float, float]
+    scores: tuple[float, float]  # log p of the first answer minus that of the second, nats
     heads: tuple[Restored, ...]  # every head at all rows, the largest share first
     rows: tuple[Restored, ...]  # the first of these heads at one row each, the largest share first
     layers: tuple[Restored, ...]  # all heads of each layer at each row, in the order of the model
-    # those with the largest estimates, measured, the largest share first
-    links: tuple[Restored, ...]
-    # Spearman's correlation of estimates and shares over heads; None: no estimates
-    agreement: float | None
+    links: tuple[Restored, ...]  # measured links, largest share first
+    agreement: float | None  # Spearman's correlation of estimates and shares; None: no estimates
     runs: int  # how often the model, or a part of it, was run
     notes: tuple[str, ...]
     provenance: Provenance
@@ -152,8 +139,7 @@ class SourcePart:
     file: str  # where it is from
     text: str  # what it says
     tokens: int  # how many it has
-    # log p of the answer minus log p without the part, nats; NaN: measured with others
-    effect: float
+    effect: float  # log p of the answer minus log p without the part, nats; NaN: only with others
     of_sentences: tuple[float, ...]  # the same of each sentence of the answer
     group: tuple[int, ...]  # the parts that were left out together, where it was not left out alone
     estimates: Mapping[str, float]  # its score by cheap estimates, by name
@@ -171,8 +157,7 @@ class SourcesReport:
     log_p: float
     parts: tuple[SourcePart, ...]
     how: str  # what leaving out means, in words
-    # Spearman's correlation of each estimate with the effects; NaN: fewer than three
-    agreement: Mapping[str, float]
+    agreement: Mapping[str, float]  # Spearman's correlation with the effects
     runs: int
     notes: tuple[str, ...]
     provenance: Provenance

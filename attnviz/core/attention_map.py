@@ -337,9 +337,7 @@ class Projections:
     scale: float  # what a product of the two is multiplied by to make the score
     layers: tuple[str, ...]
     heads: tuple[str, ...]
-    # what else makes the weights of the scores ("a position bias"), but for a softmax and a mask;
-    # empty where nothing does
-    besides: str = ""
+    besides: str = ""  # terms of the weights beside scores, softmax and mask ("a position bias")
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Projections) and _alike(self, other, Projections)
@@ -472,12 +470,10 @@ class HeadLine:
     """One head in a line."""
 
     head: str
-    # what each key receives on average, of signed values their sizes, shape (keys,)
-    profile: NDArray[np.float64]
+    profile: NDArray[np.float64]  # what each key receives on average; if signed, sizes
     pattern: str  # what it does in words ("each → the one before"), or its sharpest link
     weight: float  # how much of a row's attention that pattern or link holds
-    # mean over its rows, each made to sum to 1, in nats; 0: every query attends to one key; NaN
-    # where rows and columns are blocks of tokens, or values are signed
+    # mean entropy of its rows, nats; 0: each query attends to one key; NaN: blocks or signed values
     entropy: float
     mass: float = 1.0  # the mean sum of a row; of signed values the sum of all sizes
 
@@ -489,13 +485,10 @@ class View:
     map: AttentionMap  # one layer and one head, shape (1, 1, queries, keys)
     caption: str  # what was run and what of it this is; `run` and `which` are its two halves
     orientation: str  # who attends to whom
-    # a line for each head of the layer; empty where there is only one
-    heads: tuple[HeadLine, ...] = ()
-    # the strongest link over every layer and head of the stream, if any
-    strongest: Link | None = None
+    heads: tuple[HeadLine, ...] = ()  # one line for each head of the layer; empty if there is one
+    strongest: Link | None = None  # of all layers and heads of the stream
     run: str = ""
     which: str = ""
     links: tuple[Link, ...] = ()  # the strongest links of these, strongest first
-    # True for the mean behind the head to see first; a single picture leaves it out
-    second: bool = False
+    second: bool = False  # the mean beside the head to see first; pictures leave it out
     focus: Focus | None = None  # the head that it shows and why, where that is one of several

@@ -51,8 +51,7 @@ class SourceText:
     texts: tuple[str, ...]  # the text; for a pair, both; for a picture, its file
     queries: tuple[str, ...]  # words or patches; so are `keys`
     keys: tuple[str, ...]
-    # the part of a picture that its patches cover: left, top, right, bottom in pixels
-    seen: tuple[float, ...] = ()
+    seen: tuple[float, ...] = ()  # the box of a picture that patches cover, in pixels
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,8 +69,7 @@ class Atlas:
     # texts in which the link's query, or its key, is each of these words, or another word; shape
     # (heads, 2, words + 1)
     ends: NDArray[np.int64]
-    # the most similar heads, and their `distances` from 0 to 1; shape (heads, neighbours)
-    nearest: NDArray[np.intp]
+    nearest: NDArray[np.intp]  # most similar heads, with `distances`; (heads, neighbours)
     distances: NDArray[np.float64]
     # by number; each word begins with the space before it, if any, or with a tab if it is not in
     # the text (special tokens)
@@ -90,16 +88,13 @@ class StreamReport:
     tokens: int  # number of rows in the layer that has most
     measures: tuple[Meaning, ...]
     texts: NDArray[np.int64]  # number of texts with a value, shape (measures, layers, heads)
-    # mean over these texts, or NaN, with its interval from `low` to `high`
-    mean: NDArray[np.float64]
+    mean: NDArray[np.float64]  # mean over these texts, or NaN; interval from `low` to `high`
     deviation: NDArray[np.float64]  # sample standard deviation over these texts
     low: NDArray[np.float64]
     high: NDArray[np.float64]
     uniform: NDArray[np.float64]  # mean for uniform attention to all visible keys
-    # position of the key minus that of the query; for pictures, their rounded distance in patches
-    offsets: tuple[int, ...]
-    # mean weight of links with each offset, without special tokens; shape (offsets, …)
-    by_offset: NDArray[np.float64]
+    offsets: tuple[int, ...]  # key minus query position; in pictures the rounded distance
+    by_offset: NDArray[np.float64]  # mean weight of links by offset, (offsets, …)
     # share of the attention of text tokens to text tokens before all offsets, at each, and after
     # them; shape (offsets + 2, …). The rest goes to special tokens
     offset_shares: NDArray[np.float64]

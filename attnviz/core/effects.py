@@ -53,10 +53,8 @@ class PruneCurve:
     """The loss of a model while its heads are switched off one after another."""
 
     caption: str
-    # the measure of each order, lowest first ("effect", "confidence"), or "chance"
-    names: tuple[str, ...]
-    # all heads of all streams, in the order in which they are switched off
-    orders: tuple[tuple[HeadAt, ...], ...]
+    names: tuple[str, ...]  # each order's measure, lowest first, or "chance"
+    orders: tuple[tuple[HeadAt, ...], ...]  # all heads, as they are switched off
     off: tuple[int, ...]  # number of heads that are off at each point, from none to all
     losses: NDArray[np.float64]  # nats per output, shape (orders, points)
     texts: str  # the texts of the orders and of the losses, in words
@@ -154,8 +152,7 @@ class Intervention:
 class PredictedToken:
     """One token or class that a model predicts."""
 
-    # the position that it is read from; for next-token prediction the one before `position`
-    row: int
+    row: int  # the position that is read; for the next token one before `position`
     number: int  # its number among the choices
     name: str
     position: int | None = None  # the place of the token in the text; None for a class
@@ -234,8 +231,7 @@ class Effect:
 
     label: str  # "layer 2 head 0", "rouge → red"
     kind: str  # "head", "layer", "link", "token" or "together"
-    # stream, layer and head of a head; side and position of a token; …
-    place: Mapping[str, str | int]
+    place: Mapping[str, str | int]  # stream, layer and head; or side and position; …
     effect: float  # the mean over texts; NaN: a row had no key left
     interval: tuple[float, float] | None = None  # the 95 % interval of the mean; None for one text
     texts: int = 1  # number of texts
@@ -262,15 +258,12 @@ class AblationReport:
     by: By  # what replaced the outputs of heads
     effects: tuple[Effect, ...]  # the effect of each part alone
     together: Effect | None  # the effect of all parts at once, if it was measured
-    # for one text, every output before and after all parts are off
-    predictions: tuple[Prediction, ...]
-    # for one text, the text that the model writes before and after, if it writes
-    wrote: tuple[str, str] | None
+    predictions: tuple[Prediction, ...]  # each output before and after, for one text
+    wrote: tuple[str, str] | None  # the written text before and after, for one text
     texts: int  # number of texts
     notes: tuple[str, ...]
     maps: Attention  # for one text, the raw maps of every layer
-    # for one text, the names of the outputs, as in `Effect.of_outputs`
-    explained: tuple[str, ...] = ()
+    explained: tuple[str, ...] = ()  # names of the outputs, for one text
     reference: int = 0  # number of other texts that the replacement came from; 0: this text
 
     @property
@@ -321,8 +314,7 @@ class EffectComparison:
     """Two ablations side by side."""
 
     sides: tuple[SavedEffects, SavedEffects]
-    # each part's effect in A and in B, or None
-    pairs: tuple[tuple[Effect | None, Effect | None], ...]
+    pairs: tuple[tuple[Effect | None, Effect | None], ...]  # effects in A and in B
     correlation: float  # Spearman's correlation over common parts; NaN for fewer than three
 
 
@@ -342,8 +334,7 @@ class LensRow:
 
     lens: str
     mean: tuple[float, ...]
-    # lower ends of the means' 95 % intervals, NaN for one text; `high`: upper ends
-    low: tuple[float, ...]
+    low: tuple[float, ...]  # lower ends of 95 % intervals, NaN for one text; `high`: upper ends
     high: tuple[float, ...]
     texts: int  # number of texts with a rank correlation
     left_out: str = ""  # why it does not apply to some or all texts
@@ -358,6 +349,5 @@ class LensReport:
     conclusion: str  # the lenses that the `rule` trusts
     rule: str
     texts: int
-    # for one text, each token with its knockout effect and its score by each lens
-    tokens: tuple[Mapping[str, str | int | float], ...]
+    tokens: tuple[Mapping[str, str | int | float], ...]  # effect and scores by token
     provenance: Provenance  # that of the first text, with the notes of all

@@ -29,8 +29,7 @@ class AttentionGradients:
     positions: tuple[int, ...]  # queries of the main map that the output is read from, one or more
     output: str  # its name: a class, or the predicted token
     probability: float | None = None  # the output's probability, if the model gives one
-    # the model and text, to cut links in; None if the output is a score
-    experiment: Experiment | None = None
+    experiment: Experiment | None = None  # cuts links; None if the output is a score
 
     def __post_init__(self) -> None:
         for item, found in zip(self.attention.maps, self.gradients, strict=True):
@@ -45,8 +44,7 @@ class ValueVectors:
     attention: Attention  # the raw maps of every layer
     # for each map ⟨fₕ(xⱼ), f₉(xⱼ)⟩ for heads h and g, float64 of shape (layers, keys, heads, heads)
     products: tuple[NDArray[np.float64], ...]
-    # True if f includes the output projection W_O. Else f is the value alone, and products of two
-    # different heads are 0
+    # whether f includes W_O; else f is the value, and products of different heads are 0
     projected: bool
 
     def __post_init__(self) -> None:

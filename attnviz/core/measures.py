@@ -32,8 +32,7 @@ class HeadMeasure:
     low: str  # the meaning of its smallest value; `high`: of its largest
     high: str
     values: NDArray[np.float64]  # float of shape (layers, heads); NaN if it does not apply
-    # the values for uniform attention to all visible keys; None: unknown
-    uniform: NDArray[np.float64] | None = None
+    uniform: NDArray[np.float64] | None = None  # values of uniform attention; None: unknown
     top: float = 1.0  # the largest possible value; for a signed measure the largest size
 
 
@@ -44,8 +43,7 @@ class Role:
     name: str  # "previous-token", "induction", …
     share: float  # how much of its attention goes there
     uniform: float  # how much uniform attention would give
-    # "acts", what it does where it can, or "rests", where it looks when it cannot
-    kind: RoleKind = "acts"
+    kind: RoleKind = "acts"  # "acts": what it does if it can; "rests": where it looks if it cannot
     token: str = ""  # the key it rests on, such as "[CLS]", where that is a known special token
 
     @property
@@ -76,10 +74,8 @@ class HeadRow:
     values: Mapping[str, float]  # a number for each measure, or NaN
     uniform: Mapping[str, float]  # the values for uniform attention under the same mask
     roles: tuple[Role, ...] = ()  # clear roles that act, clearest first, then those that rest
-    # known intervals of means over several texts
-    intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    # the tokens that it argues for most, where this was asked for
-    writes: tuple[Argument, ...] = ()
+    intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # 95 % intervals
+    writes: tuple[Argument, ...] = ()  # the tokens that it argues for most, if asked for
 
     def clearest(self, kind: RoleKind) -> Role | None:
         """Its clearest role of a kind, if it has one."""
@@ -155,8 +151,7 @@ class Finding:
     """How often one attention head finds one relation of a treebank ("nsubj"), 0 to 1."""
 
     relation: str
-    # "head", where the dependent's strongest link is its syntactic head, or "dependent"
-    toward: str
+    toward: str  # "head": links point at the syntactic head; or "dependent"
     layer: str
     head: str
     share: float
@@ -179,8 +174,7 @@ class TreebankReport:
     caption: str
     sentences: int
     relations: tuple[Relation, ...]
-    # every head on every relation in both directions, relation by relation, best first
-    findings: tuple[Finding, ...]
+    findings: tuple[Finding, ...]  # each head on each relation and direction, best first
     provenance: Provenance
     notes: tuple[str, ...] = ()
 
@@ -199,10 +193,8 @@ class Comparison:
     """How attention B differs from attention A."""
 
     map: AttentionMap  # B − A, signed, over the queries that both have and the keys of either
-    # of each layer and head of the map, the layer and head of A and those of B
-    heads: tuple[tuple[tuple[str, str], tuple[str, str]], ...]
-    # means over the rows, shape (layers, heads); NaN where a head has no row to compare
-    divergences: NDArray[np.float64]
+    heads: tuple[tuple[tuple[str, str], tuple[str, str]], ...]  # layer and head of A and of B
+    divergences: NDArray[np.float64]  # means over rows, (layers, heads); NaN: no row to compare
     changes: tuple[HeadChange, ...]  # the links that changed most, the largest first
     notes: tuple[str, ...]  # what was aligned, left out or renormalised
 
@@ -219,9 +211,7 @@ class History:
     caption: str
     steps: tuple[int, ...]
     heads: tuple[tuple[str, str, str], ...]  # stream, layer and head by name
-    # of each step, each head's clearest role; empty where it has none
-    roles: tuple[tuple[str, ...], ...]
-    # each of `HISTORY`, shape (steps, heads); NaN: no value
-    values: Mapping[str, NDArray[np.float64]]
+    roles: tuple[tuple[str, ...], ...]  # each head's clearest role by step, or ""
+    values: Mapping[str, NDArray[np.float64]]  # each of `HISTORY`, (steps, heads)
     provenance: Provenance  # that of the last sample
     notes: tuple[str, ...]

@@ -20,10 +20,8 @@ class Picture:
     """A picture, and how to read it."""
 
     image: Image  # upright, in red, green and blue
-    # height and width in pixels for the model; None: its training size
-    size: tuple[int, int] | None = None
-    # the patch that attends ("ROW,COLUMN"; None: the mean over all). Only a model with windows
-    # needs it, which gives one row; others give all
+    size: tuple[int, int] | None = None  # height and width in pixels; None: as trained
+    # the patch that attends ("ROW,COLUMN") in a model with windows; None: the mean over all
     patch: str | None = None
     lens: str = "raw"  # the lens for the answer; all but "raw" need every row
     more: tuple[Image, ...] = ()  # further pictures, with a text
@@ -42,8 +40,7 @@ class Recording:
     rate: int  # samples per second
     start: float  # the beginning of the part in the file, in seconds; `total`: the file's length
     total: float
-    # True for the attention of the frames to each other, not of a text to them
-    encoder: bool = False
+    encoder: bool = False  # attention of frames to each other, not of a text to them
     ended: bool = False  # whether the decoder also reads the token that ends the text
     language: str | None = None  # code or name of the spoken language; None: the model detects it
     task: str | None = None  # "transcribe" (also None) or "translate" (into English)
@@ -54,17 +51,13 @@ class Recording:
 class Query:
     """One question to a source of attention."""
 
-    # the text; with a target, the source whose tokens are the keys; with a picture, what is read
-    # behind it, empty for a picture alone
-    text: str
-    # the second text; None where there is none, or where the model writes it ("cross")
-    target: str | None = None
+    text: str  # the text; with a target its source (keys); with a picture what follows it, or empty
+    target: str | None = None  # the second text; None: none, or the model writes it ("cross")
     # "self" (a text over itself), "pair" (two texts read as one sequence), "cross" (a target over
     # its source), "co" (two texts over each other), "picture" or "recording" (a picture or a
     # recording over itself, or its text over it)
     kind: Kind = "self"
-    # the picture of a query of that kind; `recording` likewise, with the text that is spoken in it,
-    # empty where the model is to write it
+    # of a query of that kind; `recording` with its spoken text, empty if the model writes it
     picture: Picture | None = None
     recording: Recording | None = None
     rendered: bool = False  # whether the text is a conversation that the chat template has written

@@ -50,8 +50,7 @@ class Entry:
 
     summary: str
     target: str
-    # the package that added the row, of a plug-in; its target is complete
-    package: str = field(default="", kw_only=True)
+    package: str = field(default="", kw_only=True)  # of a plug-in
     room: ClassVar[str] = ""  # what stands before the target of every such row
 
     def load(self) -> Any:
@@ -83,17 +82,14 @@ class Mechanism(Entry):
     commands: tuple[Command, ...] = ("self", "cross")
     projected: bool = True  # False where inputs serve as queries, keys and values as they are
     many_heads: bool = True
-    # the name of its causal form, where a mask alone does not make it causal; its own where it is
-    # always causal
+    # the name of its causal form, if a mask is not enough; its own name if it is always causal
     causal: str | None = None
-    # whether scores are divided by the root of the head size; None where weights are no softmax of
-    # a query times a key
+    # whether scores are divided by √(head size); None: weights are no softmax of query · key
     scaled: bool | None = None
     # what a row of weights sums to: one, less where a sink takes a share, or anything
     sums: Sums = "one"
     signed: bool = False  # True where weights may be negative
-    # how many heads have keys and values of their own: all, half of them, or one
-    groups: Literal["all", "half", "one"] = "all"
+    groups: Literal["all", "half", "one"] = "all"  # heads with own keys and values
     # further parameters by name, with their axes in words: "4 half_head"; "keys heads" and "queries
     # size" are of each position, sigmoid(inputs @ w_NAME)
     learned: Mapping[str, str] = field(default_factory=dict)
@@ -109,11 +105,9 @@ class Format(Entry):
     room = "attnviz.renderers."
     suffix: str = ""
     form: Form = "maps"
-    # where the code is for other data than maps, "module:attribute"; empty: the same
-    report: str = ""
+    report: str = ""  # the code for data other than maps; empty: the same
     binary: bool = False
-    # True where a file is complete after each text, so that a run can continue it
-    grows: bool = False
+    grows: bool = False  # whether a file is complete after each text, so that a run can continue it
 
     def load_report(self) -> Any:
         return replace(self, target=self.report or self.target).load()
@@ -125,10 +119,8 @@ class Measure(Entry):
 
     room = "attnviz.analyses.measures."
     short: str
-    # the kind of role that a head has once it beats uniform attention clearly; None: none
-    role: RoleKind | None = None
-    # of the role, red, green and blue, told apart by the colour-blind too (most are Okabe and
-    # Ito's, 2008)
+    role: RoleKind | None = None  # the kind of role that a head clearly above uniform attention has
+    # of the role; most are Okabe and Ito's (2008), for colour-blind readers
     color: tuple[int, int, int] | None = None
     repeated: bool = False  # True where it is read off a repeated sequence
 

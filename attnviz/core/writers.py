@@ -56,11 +56,9 @@ class HeadSides:
     value: NDArray[np.floating]  # (keys, value size)
     factor: float  # by which a product of query and key is multiplied
     visible: NDArray[np.bool_]  # True where a query sees a key, (queries, keys)
-    # what position adds to each score, (queries, keys), or None
-    position: NDArray[np.floating] | None = None
+    position: NDArray[np.floating] | None = None  # what position adds to each score
     cap: float | None = None  # of scores, before the softmax; None: none
-    # logits that take a share of each row, (queries, sinks), or None
-    sink: NDArray[np.floating] | None = None
+    sink: NDArray[np.floating] | None = None  # logits of sinks, (queries, sinks)
 
 
 class WrittenText(Protocol):
@@ -152,29 +150,23 @@ class LinkReport:
     key: tuple[WriterPart, ...]  # and through the key
     # writer of the query, writer of the key and their part, the largest first
     pairs: tuple[tuple[str, str, float], ...]
-    # what ALiBi or a relative bias adds to the contrast; None: the model has neither
-    position: float | None
-    # the lower quartile of the head's weights in other rows at the link's distance; None: too few
-    at_distance: float | None = None
-    # the choices that it raises most, then those that it lowers most; empty: no logits
-    arguments: tuple[Argument, ...] = ()
+    position: float | None  # what ALiBi or a relative bias adds to the contrast
+    at_distance: float | None = None  # lower quartile of its weights in other rows at this distance
+    arguments: tuple[Argument, ...] = ()  # the choices that it raises most, then lowers most
     predicted: tuple[str, float] | None = (
         None  # what the model predicts at the query's row, with its p
     )
     argument: float | None = None  # the link's logit for it above the mean of all choices
     rank: int | None = None  # its place among the link's arguments
     logit: float | None = None  # the whole logit of the prediction
-    # each writer's part of the argument for the first choice, by what the value read
-    value: tuple[WriterPart, ...] = ()
+    value: tuple[WriterPart, ...] = ()  # each writer's part of the first argument
     value_of: str = ""
     checks: tuple[Knockout, ...] = ()  # the largest writers taken away
-    # of the link on log p of `output`, nats; None: nothing is predicted from there
-    effect: float | None = None
+    effect: float | None = None  # of the link on log p of `output`, nats; None: not known
     output: str = ""
     notes: tuple[str, ...]
     provenance: Provenance
-    # what the links add to the logit of each choice above the mean; None: no logits
-    logits: NDArray[np.float64] | None = None
+    logits: NDArray[np.float64] | None = None  # of all choices, above the mean
 
     @property
     def position_reason(self) -> str:
@@ -248,10 +240,8 @@ class HeadWeights:
     value: NDArray[np.floating]
     output: NDArray[np.floating]  # (size, head size)
     after: tuple[HeadAt, ...]  # the places of the heads that wrote before its queries are read
-    # of those that wrote what its keys and values are read from, None: the same
-    memory: tuple[HeadAt, ...] | None = None
-    # for tokens (size, size): what unembedding and embedding make of a vector, or None
-    embedded: NDArray[np.floating] | None = None
+    memory: tuple[HeadAt, ...] | None = None  # heads before its keys and values; None: the same
+    embedded: NDArray[np.floating] | None = None  # W_U W_E, (size, size), if it reads tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,8 +268,7 @@ class WiringReport:
     texts: int
     notes: tuple[str, ...]
     provenance: Provenance
-    # of a report on weights alone, whose wires are compositions, each head's own
-    circuits: tuple[HeadCircuit, ...] = ()
+    circuits: tuple[HeadCircuit, ...] = ()  # each head's own, if weights alone are compared
     chance: float = 0.0  # the composition of random matrices of the same shapes
 
 

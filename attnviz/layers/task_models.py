@@ -114,8 +114,7 @@ class SummarizerWeights(NamedTuple):
 
     source: tuple[Tensor, ...]  # (…, heads, sources, sources)
     target: tuple[Tensor, ...]  # (…, heads, targets, targets), zero above the diagonal
-    # (…, heads, targets, sources): from what each summary position was written
-    cross: tuple[Tensor, ...]
+    cross: tuple[Tensor, ...]  # (…, heads, targets, sources)
 
 
 class Summarizer(nn.Module):

@@ -40,8 +40,7 @@ class HeadArithmetic(NamedTuple):
     """What one head of a model computed, in order; a part without a formula is the model's own."""
 
     parts: list[Part]
-    # arrays of the model's own pass, by the name of the part that should equal them
-    seen: Mapping[str, Array]
+    seen: Mapping[str, Array]  # arrays of the model's pass, by the part that should equal them
     notes: tuple[str, ...] = ()
 
 

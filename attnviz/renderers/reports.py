@@ -106,8 +106,7 @@ class Item:
     views: Views  # what a reader is shown of maps, worked out once and only if somebody asks
     # its own pictures by name; of maps the usual ones need none
     figures: Mapping[str, Callable[[], Figure]] = field(default_factory=dict)
-    # makes its own page, for the command line that is named on it
-    page: Callable[[str], str] | None = None
+    page: Callable[[str], str] | None = None  # makes its own page, for this command line
 
     @property
     def attention(self) -> Attention:

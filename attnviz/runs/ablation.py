@@ -47,16 +47,13 @@ if TYPE_CHECKING:
 class Ablation:
     """What to switch off, and how."""
 
-    # "2.0" of the main stream, or "encoder.3.5"; "0" and "0-3" are of the layers chosen
-    heads: tuple[str, ...] = ()
-    # "rouge>red" in every head of the main stream, or "encoder:the>cat"
-    links: tuple[str, ...] = ()
+    heads: tuple[str, ...] = ()  # "2.0", "encoder.3.5"; "0" and "0-3" are of `layer`
+    links: tuple[str, ...] = ()  # "rouge>red" in every head, or "encoder:the>cat"
     tokens: tuple[str, ...] = ()  # "red", or "red[3]" where there are several
     layer: str | None = None  # "2", "0-2" or "encoder.2", switched off where no heads are named
     each: Each | None = None  # what to switch off one by one instead
     by: By = "zero"  # what takes the place of a head's output
-    # the output to explain; None: every token that is predicted, else one output
-    wanted: str | None = None
+    wanted: str | None = None  # the output to explain; None: every predicted token, else one output
     seed: int = 0  # of what --by resample draws
 
     def __post_init__(self) -> None:

@@ -41,8 +41,7 @@ Change = tuple[str, float]  # a head or an effect by name, and how much it chang
 class ComparedSide:
     """A or B: a text with its model, maps or effects; and which part of it."""
 
-    # a text, the name of a saved map or of effects, or these themselves
-    given: str | InMemoryMaps | SavedEffects
+    given: str | InMemoryMaps | SavedEffects  # a text, the name of a file, or data
     origin: Origin
     choice: Choice
 

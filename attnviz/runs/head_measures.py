@@ -220,10 +220,8 @@ class HeadsRequest:
     role: str | None = None
     order: str = "role"
     effect: bool = False
-    # find the tokens that each head argues for most, and how far its weights copy
-    writes: bool = False
-    # measure which heads find a needle in random words, and carry the task of examples
-    probe: bool = False
+    writes: bool = False  # find the tokens that each head argues for, and how far it copies
+    probe: bool = False  # measure retrieval and few-shot tasks
     by: Instead = "zero"
     repeat: bool = True  # measure a second run over repeated random words, which induction needs
     similar: bool = False  # report which heads look alike instead

@@ -168,11 +168,9 @@ def files_below(folder: Path) -> list[Path]:
 class TextInput:
     """Texts, pairs or pictures."""
 
-    # reads each of them, or why it cannot be used, from the first
-    open: Callable[[], Iterator[Text | BadText]]
+    open: Callable[[], Iterator[Text | BadText]]  # reads them from the first
     several: bool = True  # whether there may be more than one
-    # counts all of them, good and bad; None if that is not known
-    count: Callable[[], int | None] = lambda: None
+    count: Callable[[], int | None] = lambda: None  # good and bad; None: not known
     ready: Callable[[], bool] | None = None  # whether the next one is there already; None: always
     file: Path | None = None  # what they are read from, if it can be read again
     rereads: bool = True  # whether `open` may be called twice

@@ -69,9 +69,7 @@ class AlignedPair:
     # how sure the links are, from 0 to 1. Read both ways: how far the directions agree, 2 × links
     # of both / (links of one + links of the other). One way: their mean weight
     score: float
-    # False where the directions hardly agree, or the model says that the pair lies outside what it
-    # was trained for
-    reliable: bool
+    reliable: bool  # False: the directions disagree, or the pair is unlike the training data
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,14 +78,12 @@ class Aligner:
 
     source: Source
     backward: Source  # the model for the other direction; the same one unless a language is fixed
-    # a name of SYMMETRIZATIONS; None: what the model is made for, "intersection" where it
-    # translates both ways, else "forward"
+    # a name of SYMMETRIZATIONS; None: "intersection" if it translates both ways, else "forward"
     how: str | None = None
     against: str = "input"
     layer: str | None = None  # layers to read; None: the one in focus, else all. `head` likewise
     head: str | None = None
-    # what the model had to say about the texts so far, each once
-    notes: dict[str, None] = field(default_factory=dict)
+    notes: dict[str, None] = field(default_factory=dict)  # the model's notes so far
 
     def __post_init__(self) -> None:
         if self.how is not None:

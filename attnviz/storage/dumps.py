@@ -188,10 +188,8 @@ _NAME = re.compile(
 class Dump(Attention):
     """Attention that another program saved."""
 
-    # notes on tokens without names; a text that is given later may name them
-    unnamed: tuple[str, ...] = ()
-    # whether the maps may end before the text does, as a list of links does
-    ends_early: bool = False
+    unnamed: tuple[str, ...] = ()  # notes on tokens without names
+    ends_early: bool = False  # whether maps may end before the text
 
 
 def read_arrays(found: Mapping[str, Any], where: str, identity: str = "0") -> Dump:

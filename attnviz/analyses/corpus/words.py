@@ -179,8 +179,7 @@ class InWords:
     queries: WordAxis
     keys: WordAxis
     weights: NDArray[np.floating]  # shape (layers · heads, query words, key words)
-    # True if the query word may attend to the key word in some layer; False for special tokens and
-    # for a word itself; shape (query words, key words)
+    # True if a query word can attend to a key word other than itself, (query words, key words)
     between: NDArray[np.bool_]
 
 

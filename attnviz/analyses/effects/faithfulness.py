@@ -233,8 +233,7 @@ class TextFaithfulness:
     """Faithfulness of the lenses on one text."""
 
     output: str  # the explained output
-    # each token with its knockout effect and its score by each lens
-    tokens: tuple[Mapping[str, str | int | float], ...]
+    tokens: tuple[Mapping[str, str | int | float], ...]  # effect and scores by token
     measures: dict[str, Numbers]  # `LENS_MEASURES` by lens, and of random scores
     left_out: dict[str, str]  # the reason by lens that does not apply
     provenance: Provenance

@@ -75,8 +75,7 @@ class ExperimentRequest:
     model: Any  # the model, with its head
     inputs: Mapping[str, Any]  # tensors, a batch of one
     encoded: EncodedQuery  # the query of these inputs; the maps are those of its part
-    # from the unchanged logits to the outputs to explain
-    outputs: Callable[[Any], tuple[PredictedToken, ...]]
+    outputs: Callable[[Any], tuple[PredictedToken, ...]]  # the outputs, from logits
     spell: Callable[[int], str]  # from a number to the name of a choice
     task: Task | None = None  # of its head
     write: Callable[[], str] | None = None  # generates a text; None: the model writes nothing

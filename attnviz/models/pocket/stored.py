@@ -41,8 +41,7 @@ class StoredModel(UnbatchedSource, Predicting, Network):
 
     name: ClassVar[str]  # its value for `--model`
     file: ClassVar[str] = "model.safetensors"  # its weights
-    # the names of the linear maps for query, key, value and output
-    projections: ClassVar[tuple[str, ...]]
+    projections: ClassVar[tuple[str, ...]]  # names of query, key, value and output maps
     turned: ClassVar[bool] = False  # True where positions turn queries and keys
     decides: ClassVar[bool] = False  # True where it predicts one class, from its first position
     # the names of its embeddings and of the map to its logits, without ".weight"

@@ -52,11 +52,8 @@ class PictureCrop:
 class Overlaying:
     """How weights are drawn over pictures."""
 
-    # "own": each picture up to its own largest weight; "shared": one scale for all, as where
-    # --scale names its ends
-    scale: PictureScale = "own"
-    # True: weights are interpolated between patches instead of filling them evenly
-    smooth: bool = False
+    scale: PictureScale = "own"  # "own": up to its own largest weight; "shared": one scale for all
+    smooth: bool = False  # interpolate weights between patches
 
     @property
     def own(self) -> bool:

@@ -31,11 +31,9 @@ INSIDE = "pocket-lm, the model inside that continues a text, answers: --model: o
 class AnswerRequest:
     """What is asked about an answer."""
 
-    # the output; None: the next token, the masked word, the class or the last token
-    wanted: str | None = None
+    wanted: str | None = None  # the output; None: the next token, masked word, class or last token
     against: str | None = None  # a choice that the answer is compared with
-    # another text, in whose run parts of the first's restore the answer
-    contrast: str | None = None
+    contrast: str | None = None  # a text, in whose run parts of the first's restore the answer
 
     def __post_init__(self) -> None:
         if self.contrast is not None and self.against is not None:

@@ -67,8 +67,7 @@ class Context:
     gap: str
     question: str  # what follows the parts
     pair: bool  # whether the answer is the target of a pair
-    # who says each part of a conversation; empty: the parts stand before the question
-    roles: tuple[str, ...] = ()
+    roles: tuple[str, ...] = ()  # the speaker of each part; empty: no conversation
     # writes a conversation as the model reads it; None: it reads the text as it is
     render: Callable[[Sequence[tuple[str, str]]], str] | None = None
 

@@ -49,8 +49,7 @@ SECONDS = 30  # seconds of a recording that are read
 class Why:
     """What is asked about a head."""
 
-    # "2.3" or "encoder.2.3"; None: the head that `attnviz self` would show first
-    head: str | None = None
+    head: str | None = None  # "2.3" or "encoder.2.3"; None: the one that `attnviz self` shows first
     link: str | None = None  # "likes>dogs"; None: the strongest link of the last row between words
     against: str | None = None  # a key to compare with; None: the mean of the visible keys
     mean: bool = False  # whether to take the mean over all links of the head

@@ -28,8 +28,7 @@ class FileFormat:
     # they stand to the left and right of a tab or |||
     pairs: bool = False
     keep_blank: bool = False  # a blank line is a BadText too, for output that stays line by line
-    # which column of a table, or key of an object, holds what; from `parse_columns`
-    columns: Mapping[str, str] = field(default_factory=dict)
+    columns: Mapping[str, str] = field(default_factory=dict)  # the role of columns or keys
     longest: int = LONGEST  # bytes of a line or row at most
 
 

@@ -34,8 +34,7 @@ class Curves:
     heading: str
     along: str  # label of the horizontal axis; `up` is that of the vertical one
     up: str
-    # (x, y) by name; the legend leaves out names that begin with "_"
-    lines: Mapping[str, tuple[Numbers, Numbers]]
+    lines: Mapping[str, tuple[Numbers, Numbers]]  # (x, y) by name; names with "_" have no legend
     doubling: bool = False  # the x axis is logarithmic to base 2; `tenfold`: the y axis to base 10
     tenfold: bool = False
     top: float | None = None  # the upper end of y
@@ -59,8 +58,7 @@ class Lesson:
     """One thing about attention."""
 
     title: str
-    # the columns by their names in data ("head_size"); a name that ends in _seconds or _bytes has
-    # that unit
+    # columns by name ("head_size"); names in _seconds or _bytes have that unit
     cells: Mapping[str, Sequence[Any] | NDArray[Any]]
     explanation: tuple[str, ...]
     reference: str  # the paper and its section

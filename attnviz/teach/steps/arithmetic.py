@@ -55,8 +55,7 @@ class Steps:
     query_tokens: tuple[str, ...]
     key_tokens: tuple[str, ...]
     notes: tuple[str, ...] = ()
-    # the largest difference of each given result from the computed one
-    compared: Mapping[str, float] = field(default_factory=dict)
+    compared: Mapping[str, float] = field(default_factory=dict)  # largest differences by name
     about: str = ""
     against: str = "what was given"  # what the results were compared with
 

@@ -53,19 +53,14 @@ class CalculationInputs:
 
     title: str
     query_input: Floats  # shape (queries, query features)
-    # shape (keys, key features); None: the same as query_input
-    key_value_input: Floats | None = None
-    # w_query, w_key and w_value by name; empty: naive attention
-    projections: Mapping[str, Floats] = field(default_factory=dict)
-    # boolean, shape (queries, keys), True where a query may look; None: everywhere
-    mask: NDArray[np.bool_] | None = None
+    key_value_input: Floats | None = None  # (keys, key features); None: as query_input
+    projections: Mapping[str, Floats] = field(default_factory=dict)  # by name; empty: naive
+    mask: NDArray[np.bool_] | None = None  # (queries, keys), True: visible
     query_tokens: tuple[str, ...] = ()
     key_tokens: tuple[str, ...] = ()
     origin: str = "given"
-    # given results by name, to be compared with the computed ones
-    claimed: Mapping[str, Floats] = field(default_factory=dict)
-    # further parameters of mechanisms by name; missing ones are drawn with `seed`
-    learned: Mapping[str, Floats] = field(default_factory=dict)
+    claimed: Mapping[str, Floats] = field(default_factory=dict)  # given results by name
+    learned: Mapping[str, Floats] = field(default_factory=dict)  # others are drawn
     seed: int = 0
     padding: int = 0
     about: str = ""

@@ -82,8 +82,7 @@ class StepsRequest:
     mask: str | None = None
     padding: int = 0
     diagram: bool = False
-    # vectors are drawn in three dimensions, which takes one head of one example
-    scatter: bool = False
+    scatter: bool = False  # draw vectors in three dimensions, of one head
 
     @property
     def layer(self) -> MechanismChoice:

@@ -26,8 +26,7 @@ class Sheet:
     picture: int  # the number of its picture or frame
     cells: NDArray[np.int64]  # positions in the sequence, shape (rows, columns)
     box: Box  # the part of the picture that the cells cover, in its pixels
-    # positions of image tokens that are no cell, and their names
-    placeless: Mapping[int, str] = field(default_factory=dict)
+    placeless: Mapping[int, str] = field(default_factory=dict)  # names of tokens without a cell
 
 
 @dataclass(frozen=True, slots=True, eq=False)
