@@ -24,8 +24,7 @@ from attnviz.core.effects import Effect, EffectComparison, SavedEffects
 from attnviz.core.errors import InputError, UsageError
 from attnviz.core.measures import DRIFT, HISTORY, Comparison, HeadChange, History
 
-Pair = tuple[int | None, int | None]
-"""Positions in the first and in the second text; None for no partner."""
+Pair = tuple[int | None, int | None]  # positions in both texts; None: no partner
 Weights = NDArray[np.float32]
 
 

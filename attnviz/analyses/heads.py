@@ -34,8 +34,7 @@ from attnviz.core.registry import MEASURES, Measure
 
 NOWHERE: Mapping[str, str] = MappingProxyType({})
 HeadEffects = Mapping[tuple[str, str, str], float]
-CLEAR = 0.5
-"""A role is named from half of the way on between uniform attention (0) and nothing else (1)."""
+CLEAR = 0.5  # a role is named from half way between uniform attention (0) and all attention (1)
 
 ROLES = tuple(name for name, entry in MEASURES.items() if entry.role)
 ORDERS = ("role", "layer", *MEASURES, EFFECT, COPYING, *PROBES)

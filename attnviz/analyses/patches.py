@@ -90,8 +90,7 @@ def _one_query(item: AttentionMap, patch: str | None) -> AttentionMap:
     return item.with_weights(item.weights[:, :, place : place + 1], query_tokens=(tokens[place],))
 
 
-SINK_TIMES = 5
-"""Times the even share of a grid that a sink gets at least, in more than half of all heads."""
+SINK_TIMES = 5  # a sink gets this many times its even share, in more than half of the heads
 
 
 def with_sinks(attention: Attention) -> Attention:

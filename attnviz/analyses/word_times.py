@@ -20,10 +20,8 @@ from attnviz.core.errors import UsageError
 from attnviz.core.tokens import text_places
 from attnviz.storage.timed_words import TimedWord
 
-MOST_HEADS, CANDIDATES, ENOUGH = 20, 40, 30
-"""Most heads of a best set, most heads to choose them from, and fewest words to choose by."""
-SILENT = frozenset("\"'“”‘’«»¿¡([{)]}-–—.,:;!?…。，！？：；、")
-"""Punctuation, during which nothing is spoken."""
+MOST_HEADS, CANDIDATES, ENOUGH = 20, 40, 30  # most heads, most candidates, fewest words
+SILENT = frozenset("\"'“”‘’«»¿¡([{)]}-–—.,:;!?…。，！？：；、")  # punctuation is not spoken
 _DIAGONAL, _DOWN, _ALONG = range(3)
 Heads = list[tuple[int, int]]  # layers and heads by number
 

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
     from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 
-By = Literal["zero", "mean", "resample"]
-"""What replaces a head's output: zeros, its mean over positions, or its output at random ones."""
+By = Literal["zero", "mean", "resample"]  # what replaces the output of a head that is off
 
 HeadOutputs = Mapping[tuple[str, str], "NDArray[np.floating]"]
 """Each head's output before the output projection, by stream and layer: shape (heads, queries, head
@@ -28,8 +27,7 @@ SinkShares = Mapping[tuple[str, str], "NDArray[np.floating]"]
 """The share of each row that sinks outside the keys take, by stream and layer: shape (heads,
 queries)."""
 
-SINK = 1e-3
-"""If no sink is known, a row whose sum is below 1 by more than this has one; less is rounding."""
+SINK = 1e-3  # a row that sums to less than 1 − SINK has a sink; a smaller gap is rounding
 
 HOW: Mapping[By, str] = {
     "zero": "zeros",

@@ -45,8 +45,7 @@ class WorkerError(AttnvizError):
     """Workers cannot be started, or died over their work."""
 
 
-LONGEST_CAUSE = 300
-"""Most characters to show of another library's error, which may quote a whole file."""
+LONGEST_CAUSE = 300  # most characters of another library's error, which may quote a file
 
 
 def first_line(error: BaseException) -> str:

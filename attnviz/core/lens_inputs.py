@@ -74,8 +74,7 @@ def inner_products(
     return found
 
 
-NEXT = "next:"
-"""The prefix of a word that means a possible next token, even if the text contains the word."""
+NEXT = "next:"  # prefix of a word that means a possible next token, even if the text has it
 _NUMBERED = re.compile(r"(.+)\[(\d{1,9})\]", re.DOTALL)
 
 

@@ -100,8 +100,7 @@ DISTRIBUTIONS = ("entropy", "relative-entropy", "span", "distance", "offset")
 
 EFFECT = "effect"  # the measure that needs a model with predictions
 COPYING = "copying"  # the measure of a head's weights, without a text
-RETRIEVAL, TASK = PROBES = ("retrieval", "function-vector")
-"""Measures of heads in texts made for it, without a text of the user's."""
+RETRIEVAL, TASK = PROBES = ("retrieval", "function-vector")  # measured on texts made for them
 SIGNED = ("offset", EFFECT, COPYING, TASK)  # measures that can be below 0
 
 
@@ -200,8 +199,7 @@ class Comparison:
 
 
 DRIFT = "drift"
-HISTORY = ("entropy", "sink", "previous-token", DRIFT)
-"""What is followed over a training run; drift is each head's divergence from the sample before."""
+HISTORY = ("entropy", "sink", "previous-token", DRIFT)  # what is followed over training
 
 
 @dataclass(frozen=True, slots=True, eq=False)

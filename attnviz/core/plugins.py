@@ -26,8 +26,7 @@ _MODULES: dict[str, str] = {}  # the package of each plug-in's top-level module
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 
-INTERRUPTIONS = (KeyboardInterrupt, GeneratorExit)
-"""The exceptions that are no failure of a plug-in; any other one is, SystemExit too."""
+INTERRUPTIONS = (KeyboardInterrupt, GeneratorExit)  # all others are failures of a plug-in
 
 
 class PluginError(AttnvizError):

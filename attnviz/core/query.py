@@ -11,8 +11,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 Kind = Literal["self", "pair", "cross", "co", "picture", "recording"]
-ALL_OUTPUTS = "all"
-"""The value that explains every token that the model predicts from those before it."""
+ALL_OUTPUTS = "all"  # explains every token that the model predicts from those before it
 
 
 @dataclass(frozen=True, slots=True, eq=False)

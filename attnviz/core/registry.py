@@ -40,8 +40,7 @@ DataKind = Literal[
     "history",
     "listing",
 ]
-RoleKind = Literal["acts", "rests"]
-"""What a role says of a head: what it does where it can, or where it rests when it cannot."""
+RoleKind = Literal["acts", "rests"]  # what a head does if it can, or where it rests
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,8 +182,7 @@ def __getattr__(name: str) -> dict[str, Any]:
 
 
 LARGEST_SEED = 2**64 - 1  # torch takes no larger one
-LARGEST = 10**9
-"""The largest number that an option takes. Memory is checked where an array is made."""
+LARGEST = 10**9  # the largest number of an option; memory is checked where an array is made
 LIMITS = {"heads": (1, LARGEST), "size": (1, LARGEST), "seed": (0, LARGEST_SEED)}
 """What --mechanism takes behind a name, with the least and the largest number."""
 

@@ -37,8 +37,7 @@ def text_places(tokens: Sequence[Token]) -> list[int]:
     return [place for place, token in enumerate(tokens) if not token.special]
 
 
-AVERAGE = Token("mean over patches", special=True)
-"""The query of a picture without a class token: the mean over its patches."""
+AVERAGE = Token("mean over patches", special=True)  # a picture without a class token
 
 
 def patch_name(row: int, column: int) -> str:
@@ -74,9 +73,7 @@ def patch_grid(tokens: Sequence[Token]) -> tuple[int, int]:
     return row + 1, column + 1
 
 
-SINK_SHARE, BEYOND_UNIFORM = 0.3, 1.5
-"""The share of all attention that a sink holds at least, and how many times that of uniform
-attention."""
+SINK_SHARE, BEYOND_UNIFORM = 0.3, 1.5  # least share of a sink, and as a multiple of uniform
 
 
 def sink_place(item: AttentionMap) -> int | None:

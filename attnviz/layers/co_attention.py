@@ -16,8 +16,7 @@ from attnviz.layers.attention import Mask, ProjectedAttention
 from attnviz.mechanisms.co_attention import co_alternating, co_parallel, co_two_stream
 from attnviz.mechanisms.dot_product import size_of_head
 
-_Attended = tuple[tuple[Tensor, Tensor], tuple[Tensor, ...]]
-"""Both sequences' outputs, and the weights."""
+_Attended = tuple[tuple[Tensor, Tensor], tuple[Tensor, ...]]  # both outputs, and the weights
 
 
 class _CoLayer(nn.Module):

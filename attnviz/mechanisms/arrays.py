@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 
 Array = Any  # a numpy array or a torch tensor
 Mask = Array | None  # a boolean array, True where a query may look; None: everywhere
-Dropout = Callable[[Array], Array]
-"""Thins out weights before they are applied; mechanisms return the thinned ones."""
+Dropout = Callable[[Array], Array]  # drops weights; mechanisms return what is left
 
 
 def namespace(array: Array) -> Any:

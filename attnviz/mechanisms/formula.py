@@ -44,8 +44,7 @@ class HeadArithmetic(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-Calculation: TypeAlias = Generator[Part, Array, None]
-"""Yields one part after the other; `send` gives each back, so that a caller can replace it."""
+Calculation: TypeAlias = Generator[Part, Array, None]  # `send` returns each part, or another
 Projected: TypeAlias = Generator[Part, Array, tuple[Array, Array, Array]]
 
 

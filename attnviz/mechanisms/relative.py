@@ -27,8 +27,7 @@ from attnviz.mechanisms.formula import (
     weigh_values,
 )
 
-Pairs = Literal["neighbours", "halves"]
-"""Which two features turn together: 0 and 1 (Su 2021), or 0 and half the head size (Llama)."""
+Pairs = Literal["neighbours", "halves"]  # features 0 and 1 (Su 2021), or 0 and half (Llama)
 
 
 @Formula

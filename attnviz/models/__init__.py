@@ -30,8 +30,7 @@ REFUSALS: dict[Kind, str] = {
 }
 """Messages for queries that a source cannot answer."""
 
-WithHead: TypeAlias = Literal["exact"] | bool
-"""Whether a model should predict; "exact": for exact effects, without gradients."""
+WithHead: TypeAlias = Literal["exact"] | bool  # "exact": exact effects, no gradients
 
 
 class Source(Protocol):

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 MOST_TOKENS = 64  # the most tokens that `--lens all` hides one by one: one batch of runs
 ALL_LENSES = "all"  # the name for every lens side by side
 
-Ask: TypeAlias = "Callable[[Needs], LensInputs]"
-"""Answers with more than weights, or raises an error."""
+Ask: TypeAlias = "Callable[[Needs], LensInputs]"  # more than weights, or an error
 
 
 PREDICTED: tuple[Needs, ...] = ("gradients", "effects", "writers")

@@ -270,8 +270,7 @@ class SeededEmbedding:
 
 
 _WORD = r"[\w&&[^\p{Han}]]+(?:['’][\w&&[^\p{Han}]]+)*"
-_PATTERN = rf"(?:\p{{Han}}|{_WORD}|(?!\s)\X)"
-"""A Chinese character, a word with its inner apostrophes, or one visible sign (an emoji whole)."""
+_PATTERN = rf"(?:\p{{Han}}|{_WORD}|(?!\s)\X)"  # a character, a word or a visible sign
 
 
 def word_tokens(text: str) -> tuple[Token, ...]:

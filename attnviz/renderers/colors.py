@@ -17,8 +17,7 @@ from attnviz.core.registry import MEASURES
 from attnviz.core.tokens import word_cells
 from attnviz.renderers.look import chosen, chosen_scale, chosen_table, relative_luminance
 
-Limits = tuple[float, float]
-"""The values at the two ends of the colour scale: (0, top) or, for signed values, (-top, top)."""
+Limits = tuple[float, float]  # ends of the colour scale: (0, top), or (-top, top) if signed
 Color = tuple[int, int, int]  # red, green and blue, each 0 to 255
 
 BEYOND = "special tokens and sinks beyond the scale are drawn at its end"
@@ -217,8 +216,7 @@ ROLE_COLORS: dict[str, Color] = {
     name: measure.color or OTHER for name, measure in MEASURES.items() if measure.role
 }
 UNNAMED: Color = (238, 240, 243)
-NO_ROLE: Color = (180, 200, 226)
-"""Points and bars of heads without a clear role; tiles of such heads are `UNNAMED`."""
+NO_ROLE: Color = (180, 200, 226)  # points and bars of heads without a clear role
 
 
 def role_color(row: HeadRow, without: Color = NO_ROLE) -> Color:

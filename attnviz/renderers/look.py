@@ -18,8 +18,7 @@ from attnviz.core.notices import notify
 from attnviz.core.options import Look, parse_scale
 
 _STRIDE = 16
-_MOST_SPREAD = 0.45
-"""The standard deviation of the steps in lightness at most, as a share of their mean."""
+_MOST_SPREAD = 0.45  # largest deviation of steps in lightness, as a share of their mean
 _LEAST_RANGE, _MOST_ASKEW = 30.0, 12.0
 """Of L*, which is 0 for black and 100 for white: from end to end, and between the two ends."""
 

@@ -47,8 +47,7 @@ from attnviz.storage.texts import Text, check_text
 
 MOST_CHARACTERS = 8_000  # most characters of a text: about 2,000 tokens
 MOST_TOKENS = 2_000  # most tokens of a text or pair: their weights take a gigabyte before pooling
-MOST_WEIGHTS = 8_000_000
-"""Most weights (12 × 12 heads at 235 tokens) before pooling into blocks of tokens."""
+MOST_WEIGHTS = 8_000_000  # most weights (12 × 12 heads at 235 tokens) before pooling
 MOST_OFF = 10_000  # most heads, links or tokens that are off at once
 MOST_PICTURE = 16 << 20  # most characters of a picture in base64: 12 MB
 PICTURES = ("PNG", "JPEG", "WEBP")  # file formats of pictures, by Pillow's names

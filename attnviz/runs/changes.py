@@ -250,8 +250,7 @@ def check_changes(differences: Sequence[Change], what: str, limit: float | None)
         )
 
 
-Samples = Callable[[], Iterator[tuple[int, Attention]]]
-"""Reads the samples one by one, as often as they are needed: together they may not fit."""
+Samples = Callable[[], Iterator[tuple[int, Attention]]]  # reads samples one by one
 
 
 def sample_files(folder: Path) -> dict[int, Path]:

@@ -36,8 +36,7 @@ Shard = TypeVar("Shard")
 Made = TypeVar("Made")
 
 
-States = Mapping[str, FileFingerprint]
-"""The state on disk of the files of an origin, by option, from `states_of`."""
+States = Mapping[str, FileFingerprint]  # by option: the files that an origin names
 _OPEN: dict[Hashable, tuple[States, Source]] = {}
 _OPENING = RLock()
 

@@ -54,9 +54,7 @@ if TYPE_CHECKING:
 
 ALL = "all"  # the name of every patch
 MOST_PIXELS = 1000  # of a side of the picture on a page
-THUMBNAIL = 96
-"""Pixels of a side of a picture in an atlas at most; fewer where all would take more than
-`MOST_BYTES`."""
+THUMBNAIL = 96  # pixels of a side in an atlas at most; `MOST_BYTES` in all
 MOST_BYTES = 8 * 2**20
 
 

@@ -38,8 +38,7 @@ if TYPE_CHECKING:
     from attnviz.core.writers import LensInputs
     from attnviz.renderers.page.widget import PageWidget
 
-NOTEBOOK_WEIGHTS = 2_500_000
-"""More weights than these (12 × 12 heads at 128 tokens) are pooled in a notebook's cell."""
+NOTEBOOK_WEIGHTS = 2_500_000  # larger maps (12 × 12 heads at 128 tokens) are pooled in notebooks
 
 
 Numbers: TypeAlias = "int | str | Sequence[int]"

@@ -22,8 +22,7 @@ from attnviz.storage.saved_maps import shard_path, shards_of
 from attnviz.storage.writing import PartialFile, beside, check_writable
 
 SECONDS = 0.5  # between two journals at least
-Make = Callable[[int, bool], Renderer]
-"""Makes a renderer from the number of its first record and whether its beginning is written."""
+Make = Callable[[int, bool], Renderer]  # of a first record, and whether its start is written
 
 
 class ResumableSink:

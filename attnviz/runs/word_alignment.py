@@ -51,8 +51,7 @@ from attnviz.storage.texts import BadText, Text, chunks
 _OTHER_LANGUAGE: dict[Language, Language] = {"en": "fr", "fr": "en"}
 """The language that a translation into one comes from."""
 
-AGAINST = ("input", "output")
-"""A decoder's row belongs to the token it has just read, or to the one that it predicts next."""
+AGAINST = ("input", "output")  # a decoder's row stands for the token it has read, or predicts
 
 
 DOUBTFUL = 0.5

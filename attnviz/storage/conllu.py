@@ -84,8 +84,7 @@ def _head(fields: list[str], place: int) -> int | None:
     return int(fields[place]) if is_number(fields[place]) else None
 
 
-Surface = tuple[Any, list[Any]]
-"""A row that stands for written characters, and the words it is made of."""
+Surface = tuple[Any, list[Any]]  # written characters, and their words
 
 
 def _surface(rows: list[Any]) -> Iterator[Surface]:

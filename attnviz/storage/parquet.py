@@ -17,8 +17,7 @@ from attnviz.storage.documents import check_room, dump_json, from_document, pars
 MAGIC = b"PAR1"
 VERSION = 1
 MISSING = "Parquet needs the package pyarrow: pip install 'attnviz[parquet]'"
-ROWS, BYTES = 256, 16 << 20
-"""Texts and bytes of weights in a row group at most, unless a single text has more."""
+ROWS, BYTES = 256, 16 << 20  # texts, and bytes of weights, in a row group at most
 ABOUT = {
     b"attnviz.schema": str(VERSION).encode(),
     b"attnviz.description": (

@@ -32,8 +32,7 @@ from attnviz.storage.documents import dump_json, parse_json
 
 SCHEMA = 8  # of a saved state: a run does not continue one of another schema
 INDEX = "corpus"
-StreamName = tuple[str, tuple[str, ...], tuple[str, ...]]
-"""The names of a stream, of its layers and of its heads."""
+StreamName = tuple[str, tuple[str, ...], tuple[str, ...]]  # of a stream, its layers and its heads
 Arrays = Mapping[str, NDArray[Any]]
 OF_LINES = ("previous-token", "next-token", "same-token", "first-token", "punctuation")
 """Measures of tokens in a line, which patches do not stand in."""

@@ -25,8 +25,7 @@ CLASSES = (
 )
 """Classes of keys: special tokens, punctuation, words by their rank in the corpus (1: the most
 frequent), and anything else (symbols, spaces)."""
-PATCHES = ("special", "corner", "border", "inside")
-"""Classes of a picture's keys: special tokens, and patches by their position."""
+PATCHES = ("special", "corner", "border", "inside")  # classes of keys in pictures
 RANKED = 10_000  # rarer words are one class
 PAIRED = 300  # most frequent words and marks whose pairs are counted, at most
 _RANKS = (10, 100, 1_000, RANKED)

@@ -25,8 +25,7 @@ from attnviz.core.effects import (
 from attnviz.core.errors import InputError, UsageError, did_you_mean
 
 Each = Literal["heads", "layers", "links", "tokens"]
-Part = tuple[Effect, Intervention]
-"""A part with its effect still NaN, and the intervention that switches it off."""
+Part = tuple[Effect, Intervention]  # a part, effect still NaN, and what switches it off
 
 LIKELIEST = 5
 _NUMBERED = re.compile(r"(.+)\[(\d{1,9})\]", re.DOTALL)

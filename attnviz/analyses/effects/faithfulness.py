@@ -42,8 +42,7 @@ from attnviz.core.registry import LENSES
 from attnviz.core.writers import AskedLogits
 
 DRAWS = 10  # random rankings of a text whose measures are averaged as the baseline
-DIGITS = 5
-"""Scores equal to this many decimals share a rank, since float32 rounding would order flows."""
+DIGITS = 5  # scores equal to this many decimals share a rank: the rest is float32 rounding
 MOST_FLOWS = 10**7  # most maximum-flow problems of one text, times the links of each
 MOST_HIDDEN = 200  # most tokens of one text
 TRUSTED = 0.5  # the rank correlation above which a lens can be trusted

@@ -17,8 +17,7 @@ from attnviz.core.effects import Experiment, HeadAt, Intervention
 from attnviz.core.errors import UsageError
 
 Scores = dict[HeadAt, float]
-NEEDLES, NEEDLE, HAY = 6, 4, 36
-"""Texts with a needle, words of a needle, and words that it is hidden in."""
+NEEDLES, NEEDLE, HAY = 6, 4, 36  # texts, words of the needle, words around it
 TASKS = (
     "hot cold, big small, day night, old new, good bad, black white, open close, young old",
     "cat cats, dog dogs, car cars, tree trees, book books, boy boys, girl girls, river rivers",

@@ -17,8 +17,7 @@ from attnviz.core.lens_inputs import AttentionGradients
 
 UNIT = "share of the attribution to the output (gradient)"
 
-Matrix = NDArray[np.float64]
-"""Relevance, shape (positions, positions or keys); or such a matrix for each layer."""
+Matrix = NDArray[np.float64]  # relevance, (positions, positions or keys), maybe by layer
 
 
 def gradient(explained: AttentionGradients) -> Attention:

@@ -21,8 +21,7 @@ from attnviz.models.hugging_face.load.family import check_family
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-Head = str | tuple[int, int] | tuple[str, int, int]
-"""(layer, head), (stream, layer, head), "3.5" or "decoder.3.5"; all counted from 0."""
+Head = str | tuple[int, int] | tuple[str, int, int]  # (3, 5), "3.5" or "decoder.3.5", from 0
 HEADS = ("num_heads", "num_attention_heads", "n_heads", "n_head", "nh", "decoder_attention_heads")
 """Names of the number of heads in attention modules, or in their configurations."""
 

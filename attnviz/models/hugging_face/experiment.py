@@ -62,9 +62,7 @@ if TYPE_CHECKING:
 
 Score = Callable[[Any], Any]  # makes one number of a model's logits, whose gradients are taken
 COPIES = 6  # copies of a matrix while gradients are taken: weights, scores, both gradients, maps
-TOKENS = 1024, 4096
-"""Tokens that go through the model at once, in all runs of a batch together: those of more no
-longer fit a processor's cache, while a GPU (the second) wants many."""
+TOKENS = 1024, 4096  # tokens in one pass, all runs together: a processor's cache, a GPU
 SCORES = 1 << 26  # scores that exist at once, 256 MB of them
 
 

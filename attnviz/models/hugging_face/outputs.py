@@ -16,8 +16,7 @@ from attnviz.models.hugging_face.loaded_model import LoadedModel
 if TYPE_CHECKING:
     from torch import Tensor
 
-MASK, LABEL = "mask:", "label:"
-"""Prefixes of a target: a word in place of a mask; a label that is also a word of the text."""
+MASK, LABEL = "mask:", "label:"  # a word for a mask; a label that is also a word
 
 
 def check_head(loaded: LoadedModel, kind: str) -> None:

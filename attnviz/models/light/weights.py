@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from attnviz.models.light.architectures import Architecture
     from attnviz.models.light.experiment import LanguageHead
 
-DTYPES = {"F16": "<f2", "F32": "<f4", "BF16": "<u2"}
-"""How numbers are stored; numpy has no bfloat16, whose bits are the upper half of a float32."""
+DTYPES = {"F16": "<f2", "F32": "<f4", "BF16": "<u2"}  # bfloat16: upper half of a float32
 
 
 class StoredWeights(Mapping[str, Array]):

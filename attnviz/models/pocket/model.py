@@ -52,8 +52,7 @@ if TYPE_CHECKING:
 
 OTHER = {"en": "fr", "fr": "en"}
 NAMES = {"en": "English", "fr": "French"}
-MOST_WRITTEN = 128
-"""Pieces of a target at most: each is worked out from all before it, at a cost that grows."""
+MOST_WRITTEN = 128  # pieces of a target at most: each is computed from all before it
 MARGIN = 0.3  # nats a piece by which one direction must win for the guess to need no note
 NEVER_WRITTEN = [PAD, UNKNOWN, ENGLISH, FRENCH, MASK]
 

@@ -33,8 +33,7 @@ from attnviz.models.pocket.text import (
 if TYPE_CHECKING:
     from attnviz.models.light.written import Stack
 
-FOLDER = Path(__file__).parent / "files"
-"""A folder that transformers loads as LlamaForCausalLM, and the origin of the weights."""
+FOLDER = Path(__file__).parent / "files"  # loads as LlamaForCausalLM in transformers
 EMBEDDING = "model.embed_tokens.weight"
 FEW = 20  # pieces after a text that are enough to see what the model would write
 

@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from attnviz.core.writers import WriterKind
     from attnviz.models.light.written import Stack
 
-FOLDER = Path(__file__).parent / "files"
-"""A folder that transformers loads as ViTForImageClassification, and the origin of the weights."""
+FOLDER = Path(__file__).parent / "files"  # loads as ViTForImageClassification
 
 
 def load_pocket_vit(

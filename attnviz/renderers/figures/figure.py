@@ -35,8 +35,7 @@ LINE = 1.25  # the height of a line of text as a multiple of the font size
 _EDGE, _EDGE_IN_PAPER = 20, 6
 _BAR_GAP, _BAR_WIDTH, _BAR_TICK = 26, 24, 10
 _NARROWEST, _SHORTEST = 600, 180
-COLUMNS: dict[Width, int] = {"single": 85, "double": 178}
-"""Widths of a paper's columns in millimetres."""
+COLUMNS: dict[Width, int] = {"single": 85, "double": 178}  # widths of columns in millimetres
 _LEAST_SHARE = 0.1
 # A title may repeat a whole text: longer ones are cut.
 _MOST_CELLS = 300

@@ -18,8 +18,7 @@ from attnviz.renderers.look import chosen
 from attnviz.renderers.printable import UNKNOWN, printable, shorten
 
 _LABEL_CELLS = 18
-_PITCH = 1.02
-"""From one label to the next at least, as a multiple of its size: their ink does not touch."""
+_PITCH = 1.02  # least distance of labels as a multiple of their size, so that they do not touch
 _LONGEST = 1500  # pixels of a long side at most; short sides are shorter and have larger cells
 _READABLE = 22  # pixels of a cell with room for a label beside it
 _STRIP = 130  # pixels of a spectrogram above the columns, with the gap below it

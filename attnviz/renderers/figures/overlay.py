@@ -29,8 +29,7 @@ _LONGEST = 700  # pixels of the longer side of a picture that stands alone
 _WIDEST_GRID, _TALLEST_GRID = 1700, 2000
 _LARGEST_TILE, _SMALLEST_TILE = 260, 24
 _GAP, _GRID_GAP = 24, 6
-_OPAQUE, _BEND = 0.9, 0.8
-"""The opacity of the largest weight's colour, and the exponent by which smaller ones fade."""
+_OPAQUE, _BEND = 0.9, 0.8  # opacity of the largest weight, and exponent for smaller ones
 _NOTE = "colours as on the bar; the smaller a weight, the more of the picture shows through"
 _OWN = "each picture on a scale of its own, up to its largest weight, which is written in it"
 _SMOOTH = "weights are smoothed between the middles of patches"

@@ -14,8 +14,7 @@ from attnviz.renderers.figures import figure as sheet
 from attnviz.renderers.figures.canvas import EDGE, Canvas, page_with_room
 from attnviz.renderers.printable import printable
 
-MOST = 8, 14
-"""Lines of each side, the strongest ones: of a model of at most 24 heads, of a larger one."""
+MOST = 8, 14  # strongest lines of each side: in a model of at most 24 heads, in a larger one
 LEAST = 0.02  # weaker ones are not drawn
 COLORS: dict[Side, Color] = {"query": (0, 114, 178), "key": (213, 94, 0), "value": (0, 158, 115)}
 """Okabe and Ito's blue, vermilion and bluish green (2008)."""

@@ -31,8 +31,7 @@ if TYPE_CHECKING:
 LABEL = 14
 LISTED = 6  # tokens and heads that one line names
 LINES = 3  # heads with a line of their own
-Link = tuple[str | int, ...] | None
-"""The stream, layer, head, query and key that a sentence is about."""
+Link = tuple[str | int, ...] | None  # stream, layer, head, query and key of a claim
 
 
 def _nats(value: float) -> str:

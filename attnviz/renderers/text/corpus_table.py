@@ -51,8 +51,7 @@ _FIRST = (
 )
 """The columns that a narrow table keeps first."""
 _SINGLE = [(offset, offset) for offset in range(-4, 5)]
-_SPANS = [(-16, -9), (-8, -5), *_SINGLE, (5, 8), (9, 16)]
-"""The first and the last offset of each column."""
+_SPANS = [(-16, -9), (-8, -5), *_SINGLE, (5, 8), (9, 16)]  # first and last offset of a column
 
 
 def corpus_table(report: CorpusReport, show: str, display: Display) -> str:

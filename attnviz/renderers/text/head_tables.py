@@ -217,8 +217,7 @@ def similarity_json(report: SimilarityReport) -> str:
 
 
 SIMILARITY = similarity_table, similarity_tsv, similarity_json
-FEWEST = 10
-"""The table leaves out relations with fewer cases: with many heads, some are right by luck."""
+FEWEST = 10  # relations with fewer cases are left out: some heads are right by luck
 
 
 def treebank_table(report: TreebankReport, display: Display) -> str:

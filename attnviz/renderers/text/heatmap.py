@@ -108,8 +108,7 @@ def _half_block(above: str | None, below: str | None) -> tuple[str, Style | str]
     return UPPER, Style(color=above, bgcolor=Color.parse(below) if below else None)
 
 
-LARGEST_CELL, TALLEST = 4, 80
-"""Pixels of a cell's side at most; a picture that would be taller has smaller cells."""
+LARGEST_CELL, TALLEST = 4, 80  # pixels of a cell at most; taller pictures get smaller cells
 MOST_ROWS = 240
 MOST_NAMES = 60
 _STEPS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)

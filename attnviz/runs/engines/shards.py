@@ -15,8 +15,7 @@ Ticket = TypeVar("Ticket")
 Shard = TypeVar("Shard")
 Outcome = TypeVar("Outcome")
 TRIES = 3  # tries of a shard whose workers die
-AHEAD = 2
-"""Shards in flight for each worker: one in work and one done or next, so neither side waits."""
+AHEAD = 2  # shards in flight for each worker: one in work, one waiting
 
 
 def shard_name(number: int, shard: object) -> str:

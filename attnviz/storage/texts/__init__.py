@@ -16,8 +16,7 @@ CHUNK_LENGTHS = 1 << 25
 a chunk at once, and long texts have large maps."""
 MEMORY_BUDGET = 2**29  # bytes of maps that are held at once
 
-Lengths = tuple[int, ...]
-"""How many tokens each of a record's texts has: one text, or a source and its target."""
+Lengths = tuple[int, ...]  # tokens of each of a record's texts: one, or source and target
 
 
 @dataclass(frozen=True, slots=True)

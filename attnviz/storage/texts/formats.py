@@ -77,8 +77,7 @@ def _texts(lines: Iterable[bytes], name: str, reading: FileFormat) -> Iterator[T
 
 
 SHOWN = 8  # columns of a file that a message names at most
-ROW_LINES = 10_000
-"""Lines of a row at most: an unclosed quote must not swallow the whole file."""
+ROW_LINES = 10_000  # lines of a row at most: an unclosed quote must not swallow the file
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,8 +43,7 @@ from attnviz.teach.lessons.lesson import Curves, Heat, Lesson, column_heading, f
 WIDE, HIGH = 3.9, 3.3  # inches of a panel
 WIDEST, TALLEST, LARGEST_CELL, ROOMY_CELL = 1200, 800, 60, 44
 LONGEST_LABEL = 16
-Room = tuple[float, float, float, float]
-"""Left, bottom, width and height of a panel with its texts, in inches."""
+Room = tuple[float, float, float, float]  # left, bottom, width and height in inches
 STEPS = (1, 2, 4, 5, 8, 10, 16, 20, 32, 50, 64, 100, 128, 200, 256)
 
 

@@ -120,8 +120,7 @@ def operands_of(formula: str, known: Iterable[str]) -> tuple[str, ...]:
     return tuple(name for name in known if name in words)
 
 
-SCORES = ("qk", "qt", "kk", "kq", "nq", "nk", "tqf", "qkf")
-"""Axes of the matrices between inputs and output."""
+SCORES = ("qk", "qt", "kk", "kq", "nq", "nk", "tqf", "qkf")  # axes between inputs and output
 _SIDE = re.compile("(?<![a-z_])(query|key|value)(?![a-z_]| position)")
 
 
@@ -326,8 +325,7 @@ class _Calculation:
         return Steps(title, matrices, self.queries, self.keys, notes, compared, about)
 
 
-ROUNDED = 1e-3
-"""A smaller difference is rounding of the given result: its three printed digits are right."""
+ROUNDED = 1e-3  # a smaller difference is rounding: three printed digits are right
 KINDS = {"scaled": "scaled dot-product attention", "multi-head": "multi-head attention"}
 KINDS |= {"causal": "causal scaled dot-product attention", "naive": "naive attention"}
 

@@ -64,8 +64,7 @@ def head_steps(attention: Attention, which: HeadPlace, worked: HeadArithmetic) -
     return Steps(title, tuple(matrices), queries, keys, notes, compared, against=against)
 
 
-SIZE = 4
-"""Features of a sentence's vectors: few enough for the eye; size=N of --mechanism gives more."""
+SIZE = 4  # features of a sentence's vectors: few enough for the eye; size=N gives more
 _SUFFIX = re.compile(r"\.[A-Za-z]\w{0,10}$")
 
 

@@ -297,8 +297,7 @@ def _slice(matrix: Matrix, one: Matrix, places: Sequence[Sequence[int]]) -> dict
 
 
 _PLAIN = {"tanh", "sigmoid", "exp", "ln", "row", "of"}  # words of formulas that work cell by cell
-_ALL = re.compile(r"⁻¹|multiplied up|sum of|times")
-"""In such formulas a number may depend on every number of the matrices that they name."""
+_ALL = re.compile(r"⁻¹|multiplied up|sum of|times")  # these use whole matrices
 
 
 def operand_cells(matrix: Matrix, operand: Matrix) -> Iterator[dict[str, str]]:

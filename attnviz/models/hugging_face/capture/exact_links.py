@@ -38,8 +38,7 @@ class Cell:
     weight: float
 
 
-Strongest = tuple[Cell, ...]
-"""A head's strongest links, strongest first; of equal ones earlier queries and keys first."""
+Strongest = tuple[Cell, ...]  # of a head, strongest first, then earlier queries and keys first
 
 
 class Bounds:

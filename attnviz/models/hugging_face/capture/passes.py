@@ -44,8 +44,7 @@ from attnviz.models.hugging_face.load.model_errors import running_errors
 
 TOLERANCE = {"float16": 1e-2, "bfloat16": 2e-2}  # how far above 1 rows may sum; else 1e-3
 NOTHING = IgnoredPositions()
-Sides = Mapping[str, tuple[int, int]]
-"""How many queries and keys each stream has; in a batch those of its longest texts."""
+Sides = Mapping[str, tuple[int, int]]  # numbers of queries and keys by stream
 
 
 @dataclass(frozen=True, slots=True)
