@@ -133,7 +133,7 @@ class MeasuredMap:
         if not counts.any():
             return None
         queries, keys = np.nonzero(targets)
-        # To pick one cell takes as long as to add up many that lie side by side.
+        # Reading one cell takes as long as adding many neighbouring ones.
         many = 32 * len(keys) > targets.size
 
         def mean_share(weights: NDArray[np.floating]) -> Numbers:

@@ -238,7 +238,7 @@ def said_looks(item: AttentionMap) -> str:
     elsewhere = 1 - float(over_picture(item)[-1].sum((-1, -2)).mean())
     output = item.query_side == "output"
     goes = "lies in other tokens" if output else "goes elsewhere"
-    # A flow to each patch is a number of its own: a row of them has no total to take a share of.
+    # Flows to patches are independent numbers: a row has no total, so there are no shares.
     shares = item.unit != FLOW and item.values == "share"
     beside = f"; {elsewhere:.0%} {goes}" if shares and elsewhere >= 0.005 else ""
     if output:

@@ -42,7 +42,7 @@ def head_divergences(item: AttentionMap) -> Square:
 def plane(divergences: Square) -> tuple[NDArray[np.float64], float]:
     """Points in a plane whose squared distances are as close as possible to the divergences."""
     count = len(divergences)
-    # Two heads that were never seen together lie as far apart as two that never agree.
+    # Two heads that no text compares get the largest distance.
     divergences = np.where(np.isnan(divergences), np.log(2), divergences)
     centring = np.eye(count) - 1 / count
     values, vectors = np.linalg.eigh(-centring @ divergences @ centring / 2)

@@ -119,7 +119,7 @@ class WireSums:
     def merge(self, other: WireSums) -> None:
         for pair in other.pairs:
             self.pairs.setdefault(pair, len(self.pairs))
-        # A text may lack a pair, as where a head writes nothing: nothing is added to it then.
+        # If a head writes nothing in a text, the pair is missing there and nothing is added.
         places = np.array([self.pairs[pair] for pair in other.pairs], dtype=np.intp)
         there = moments_of(np.empty((0, len(self.pairs))))
         for name, array in there.items():
@@ -146,7 +146,7 @@ class WireSums:
         for (head, side, writer), texts, mean, low, high in zip(
             self.pairs, count.tolist(), *(one.tolist() for one in numbers), strict=True
         ):
-            # An interval can reach beyond what can be: no share is below 0.
+            # An interval can reach below 0, which no share can: cut it there.
             ends = (max(low, 0.0), high) if texts > 1 else None
             found.append(Wire(head, side, writer, mean, ends))
         return tuple(sorted(found, key=lambda one: -one.moved))
@@ -229,7 +229,7 @@ def circuit_of(head: HeadWeights) -> HeadCircuit:
     """What a head's weights say by themselves."""
     copying = None
     if head.embedded is not None:
-        # The same eigenvalues, but 0, as of the matrix from every token to every logit.
+        # These are the nonzero eigenvalues of the matrix from every token to every logit.
         values = np.linalg.eigvals(head.value @ head.embedded @ head.output)
         copying = float(values.sum().real / np.abs(values).sum())
     scores, outputs = (

@@ -305,7 +305,7 @@ def join_masks(mask: Mask, key_mask: Mask) -> Tensor | None:
 
 def join_head_masks(query: Tensor, mask: Mask, key_mask: Mask) -> Tensor | None:
     """The same with an axis for heads, broadcastable to (…, heads, queries, keys)."""
-    # The axes of the query tell a mask for each item from one for each head.
+    # The number of axes shows whether the mask is one for each item or one for each head.
     if mask is not None and mask.ndim <= query.ndim:
         mask = mask[..., None, :, :]
     return join_masks(mask, None if key_mask is None else key_mask[..., None, :])

@@ -106,7 +106,7 @@ def _ranges(apart: Array, count: int, furthest: int, *, both_ways: bool) -> Arra
     first = count * (apart > 0) if both_ways else 0 * apart
     away = np.abs(apart) if both_ways else np.maximum(-apart, 0)
     single = count // 2
-    # float32, as T5 has it: at powers of the growth a finer number would fall into another range
+    # float32, as in T5: in float64 distances at the borders of ranges would fall into other ranges
     growth = np.log(np.maximum(away, 1).astype(np.float32) / np.float32(single))
     wide = single + (growth / np.float32(log(furthest / single)) * (count - single)).astype(int)
     return first + np.where(away < single, away, np.minimum(wide, count - 1))

@@ -118,7 +118,7 @@ def scores_of(explained: AttentionGradients, ask: Ask) -> TokenScores:
     """Each lens's score of each token."""
     from attnviz.analyses.effects.faithfulness import token_scores
 
-    # The pocket encoder masks a word: its values are those of the masked text.
+    # The pocket encoder masks the explained word, so its values are those of the masked text.
     own = getattr(explained.experiment, "values", None)
     values: Any = own or partial(ask, "values")
     written: Any = partial(ask, "writers")

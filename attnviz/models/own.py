@@ -185,7 +185,7 @@ class OwnCoLayer(SeededLayer):
         options: dict[str, Any] = {"heads": self.heads} if self.entry.many_heads else {}
         options |= {name: self.array(drawn) for name, drawn in learned.items()}
         parts = {part.name: part for part in self.entry.load().parts(*inputs, **options)}
-        # A summary is a query that is no token of either text.
+        # A summary attends, but it is no token of either text.
         summary = (Token("[summary]", special=True),)
         sides = {"q": ("source", first), "k": ("target", second), "n": ("summary", summary)}
         maps = []
@@ -260,10 +260,10 @@ class SeededEmbedding:
         """One of them: a vector of about length 1, or a matrix that keeps lengths."""
         called, along, times = f"parameter {name}", 0 if name.startswith("w_") else -1, 1.0
         if "co" in row.commands:
-            # The names of the first version: others would draw other numbers.
+            # Names of the first version, kept because the random numbers depend on them.
             known = " ".join(name[2:].rsplit("_", 1)) if name.startswith("w_") else name
             called, along, times = f"projection {known}", 0, 2.0 if len(shape) == 1 else 1.0
-            # A smaller affinity matrix keeps tanh off its ends, where every pair would read as ±1.
+            # A smaller affinity matrix keeps tanh away from ±1, where all pairs would look alike.
             times = shape[0] ** -0.5 if name == "w_affinity" else times
         made: NDArray[np.float64] = self.draw(called, *shape) / np.sqrt(shape[along]) * times
         return made

@@ -55,7 +55,7 @@ def even_path(anchors: tuple[tuple[float, float, float], ...], steps: int) -> ND
     """Colours in sRGB along the anchors in steps of equal length in OKLab; shape (steps, 3)."""
     lightness, chroma, hue = np.array(anchors).T
     fine = np.linspace(0, 1, 1024)
-    # An anchor's place follows from its lightness, which so becomes linear along the path.
+    # Anchors are placed by lightness, so lightness rises evenly along the path.
     at = (lightness[0] - lightness) / (lightness[0] - lightness[-1])
     angle = np.radians(np.interp(fine, at, hue))
     strength = np.interp(fine, at, chroma)

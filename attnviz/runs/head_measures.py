@@ -139,7 +139,7 @@ class PruneChunk:
     def __call__(self, chunk: Chunk) -> list[tuple[NDArray[np.float64], int]]:
         """Of each text that can be read the losses, (orders, points), and how many outputs."""
         points = [tuple(order[:count]) for order in self.orders for count in self.off]
-        # Without any head, and with all, the orders are one.
+        # With no head or all heads off, all orders are the same.
         same = {frozenset(heads): Intervention(heads) for heads in points}
         found = []
         for record in chunk:
@@ -291,7 +291,7 @@ def report_heads(
             if asked.compares:
                 similarity.add(shares)
     if study.texts:
-        # These texts are read as they are.
+        # Probe texts are read without a continuation.
         alone = replace(options, origin=replace(options.origin, generate=None))
         if repeat:
             _add_repeated(replace(work, origin=alone.origin).open(), study, report, options)

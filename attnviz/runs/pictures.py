@@ -76,7 +76,7 @@ def look_through(source: Source, query: Query, choice: Choice, patch: str | None
         return with_links(found, experiments[0], choice.check)
     if choice.lens != "norm":
         return found
-    # Heads are summed unless one is asked for, which only the map of their own has.
+    # Heads are summed, unless one is chosen; only the stream with its own map has single heads.
     name = "self" if choice.head is None else "self-by-head"
     return replace(found, maps=(found.map_of(name),))
 
@@ -205,7 +205,7 @@ def look_at_pictures(asked: PictureRequest, images: Sequence[Any], options: Opti
         looks = look_from(attention, patch)
     elif asked.text is not None and not every:
         looks = look_from_token(attention, asked.token)
-    # The lens has been held over it already.
+    # The lens has been applied already.
     choice = replace(choice, lens="raw", explain=None)
     found = apply_choice(looks, choice)
     parts, smooth = sheet_parts(attention, images), asked.smooth

@@ -169,7 +169,7 @@ class Result(Attention, Presentable):
         return PageWidget(self._notebook_page(), self.selection)
 
     def __getstate__(self) -> list[Any]:
-        # What attends or draws again may hold a model, and nothing of the result is in it.
+        # Functions that attend or draw again may hold a model, and they are no part of the result.
         left = ("again", "item")
         return [None if one.name in left else getattr(self, one.name) for one in fields(self)]
 
@@ -193,7 +193,7 @@ class Result(Attention, Presentable):
         return figure_bytes(self.heatmap(), ".png")
 
     def _notebook_page(self) -> str:
-        # What a notebook shows it also saves, so a page in it stays small.
+        # A notebook saves what it shows, so its pages stay small.
         return page_html(self, most_weights=NOTEBOOK_WEIGHTS, shown=self._views)
 
     def _repr_html_(self) -> str:

@@ -47,7 +47,7 @@ class ResumableSink:
         self.rejects: PartialFile | None = None
         self.complete = False
         old = self.journal.read()
-        # The file of a run that has ended is replaced, or it may be another's now, or gone.
+        # The file of a finished run may have been replaced or deleted since.
         gone = old is not None and old.progress.ended and not (resume and self._is_there(old))
         self.old, self.started = None if gone else old, False
         there = shards_of(path) if shard_size is not None else path.exists()
@@ -167,7 +167,7 @@ class ResumableSink:
         place = self._place(progress.records)
         draft = beside(place, "unfinished")
         if self.shard_size is not None and partial and not draft.exists() and place.exists():
-            # The shard was completed, and nothing came after: take it back to the same record.
+            # The shard was complete and nothing followed: cut it back to the same record.
             place.replace(draft)
         if self.rejects_path is not None:
             self.rejects = PartialFile(self.rejects_path, progress.rejects)

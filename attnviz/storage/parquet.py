@@ -37,7 +37,7 @@ class ParquetWriter:
             raise OutputError(MISSING) from error
         self.schema = _schema()
         self.out = ByteBuffer()
-        # Weights hardly repeat, so that a dictionary of them would only cost time.
+        # Weights rarely repeat, so a dictionary would only cost time.
         self.writer = Writer(
             self.out, self.schema, compression="zstd", use_dictionary=False, write_statistics=["id"]
         )

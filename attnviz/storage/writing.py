@@ -26,7 +26,7 @@ def check_writable(path: Path) -> None:
         folder = place_of(path).parent if path.is_symlink() else path.parent
         if not folder.is_dir():
             raise OutputError(f"cannot write '{path}': there is no folder '{folder}'")
-        # It is made beside its place, unless that is a device.
+        # The draft is made in the same folder, unless the target is a device.
         may_replace = os.access(folder, os.W_OK) or (mode and not stat.S_ISREG(mode))
         if not may_replace or (mode and not os.access(path, os.W_OK)):
             raise OutputError(f"cannot write '{path}': permission denied")

@@ -96,7 +96,7 @@ class WordCounts:
     def _close_bucket(self) -> None:
         """Add the words of the bucket; drop those that occurred at most once in each bucket."""
         for word, count in self._new.items():
-            # A word that was dropped may have occurred once in each earlier bucket.
+            # A dropped word may have occurred once in each earlier bucket.
             self._kept[word] = self._kept.get(word, self._buckets) + count
         self._buckets += self._in_bucket // self.bucket
         self._in_bucket = 0

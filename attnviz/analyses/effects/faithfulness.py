@@ -97,7 +97,7 @@ def token_scores(
     written: Callable[[], AskedLogits],
 ) -> TokenScores:
     """Each lens' scores of the tokens, for the outputs that the experiment explains."""
-    # A class may be read from the first row, the last or all: the last layer's gradients tell.
+    # The last layer's gradients show from which rows a class is read: first, last or all.
     last = explained.gradients[0][-1]
     rows = np.flatnonzero(np.any(last != 0, axis=(0, 2))).tolist() or [*range(last.shape[1])]
     explained = replace(explained, positions=tuple(rows))

@@ -89,7 +89,7 @@ def relevance_across(encoder: Matrix, decoder: Matrix, cross: Matrix) -> tuple[M
 
 def normalise_relevance(found: Matrix) -> Matrix:
     """R̄ of rules 8 and 9: the rows of R − I scaled to sum to 1, plus I."""
-    # Where the paper would divide 0 by 0, the row stays a row of I.
+    # Where the paper divides 0 by 0, the row stays that of I.
     return row_shares(_without_self(found)) + np.eye(len(found))
 
 

@@ -85,7 +85,7 @@ def without_keys(
         seen = torch.as_tensor(shown, device=value.device)[:, None, :, None]
         left = call.mix(seen.to(value.dtype).expand(value.shape))[..., :1]
         share = (left + sink) / (whole + sink)
-        # Below its smallest normal number a type has few digits left: count that as nothing.
+        # Numbers below the smallest normal one have few digits: treat them as 0.
         known = share.where(share >= torch.finfo(value.dtype).tiny, torch.nan)
         kept = (call.mix(value * seen) / known).to(value.dtype)
         yield torch.as_tensor(rows, device=value.device), kept

@@ -120,7 +120,7 @@ def _chosen_word(
     position = _default_position(encoded, ahead, mask)
     number = None
     if wanted is not None:
-        # Behind a target with its end, and where nothing is masked, no place is open.
+        # After a complete target, and without a mask, there is no position to predict.
         is_open = not tokens[-1].special if ahead else mask in ids
         name = NEXT if ahead else MASK
         place = name if is_open else "", len(tokens) if ahead else position

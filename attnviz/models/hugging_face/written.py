@@ -587,7 +587,7 @@ class RecordedText:
             )
             if slope is None:
                 return [list(torch.zeros((len(parts), *target.shape))) for target in targets]
-            # The gradient of the gradient: all parts at once go the way that the stream went.
+            # The gradient of the gradient maps all parts at once, as the layer maps the stream.
             found = torch.autograd.grad(
                 *(slope, asks, torch.stack(list(parts))), retain_graph=True, is_grads_batched=True
             )
@@ -627,7 +627,7 @@ class RecordedText:
             slopes = torch.autograd.grad(
                 whole, leaves, ask, retain_graph=True, create_graph=True, allow_unused=True
             )
-            # Writers of one leaf share a way: those of others would go along for nothing.
+            # Writers of one leaf share a backward path; other leaves' writers would only add work.
             for _, some in groupby(writers, self._leaf_number):
                 total = torch.stack([self._total(writer, slopes, whole) for writer in some])
                 if not total.requires_grad:
@@ -681,13 +681,13 @@ class RecordedText:
     def predicts(self, stream: str, row: int) -> bool:
         if self._output is None:
             return False
-        # The decoder predicts, where there is one.
+        # If there is a decoder, it makes the prediction.
         return len(self.asked.encoded.axes) == 1 or stream != "encoder"
 
     def _logits(self, row: int) -> Any:
         row = row if len(self._output) > 1 else 0
         whole, of_row = self.recording.head or (None, self._output.__getitem__)
-        # Gradients of one row need not go through the others, which a large vocabulary makes many.
+        # With a large vocabulary, gradients of one row are much cheaper than those of all rows.
         if whole is not None and whole.ndim == 3 and whole.data_ptr() == self._output.data_ptr():
             return of_row(row)[0]
         return self._output[row]

@@ -214,7 +214,7 @@ class NetworkExperiment:
         found = dict[tuple[str, str], NDArray[np.floating]]()
         for one in self.unchanged:
             if one.name in self.places:
-                # Grouped heads share values.
+                # Heads of a group share values.
                 again = one.shares.shape[-3] // one.value.shape[-3]
                 found[self.places[one.name]] = np.repeat(as_numpy(one.value), again, axis=-3)
         return found

@@ -285,7 +285,7 @@ class StackedText:
             heads = (stack.shape.key_heads if which else 0) or stack.shape.heads
             whole = np.moveaxis(plain.reshape(len(plain), heads, -1), 0, 1)
         if writers is not None:
-            # Row 0 takes the biases, so it goes along and is dropped again.
+            # Row 0 holds the biases: it is needed for the norm, and dropped afterwards.
             parts = parts[[0, *writers]]
         found = stack.run.project(update.layer, update.block, which, parts, like=whole, row=0)
         return source, found if writers is None else found[1:]

@@ -119,7 +119,7 @@ def _unicode_facts() -> dict[str, list[int | str]]:
     ]
     plain = normalizers.NFKD().normalize_str("\n".join(known)).split("\n")
     changed = {old for old, new in zip(known, plain, strict=True) if old != new}
-    # Letters are many and none stands alone, so they are left out.
+    # Letters are left out: there are many, and none is a word of its own.
     signs = "".join(one for one in known if categories[ord(one)] not in ("Lo", "Lu", "Ll"))
     pieces = pre_tokenizers.Punctuation("isolated").pre_tokenize_str(signs)
     alone = {piece for piece, _ in pieces if len(piece) == 1}

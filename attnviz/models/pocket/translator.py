@@ -107,7 +107,7 @@ def attend_batches(
             found[number] = error
     sizes = [map_bytes(model, items.get(number, ())) for number in range(len(queries))]
     for chunk in chunks_by_memory(sizes, MEMORY_BUDGET):
-        # Texts alone and pairs go through different layers; a pair without a target waits.
+        # Single texts and pairs use different layers; a pair without a target is read later.
         for kind, texts in (("self", 1), ("cross", 2)):
             alike = [
                 number
@@ -247,7 +247,7 @@ def build_attention(
     settings = {"direction": " to ".join(directions), "translated": query.translated}
     guided = model.config["guided"]
     beyond = bool(source.notes("") or target.notes(""))
-    # Not "the alignment head": a reader would take it that attention learns alignments by itself.
+    # Not "the alignment head": readers would conclude that attention learns alignment by itself.
     why = "trained to align, but not on such text" if beyond else "trained to align"
     focus = {"cross": Focus(str(guided["layer"]), str(guided["head"]), why)}
     return Attention(

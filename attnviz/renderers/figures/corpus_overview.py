@@ -241,7 +241,7 @@ class MeasurePlots(_Part):
         spread = np.nan_to_num(deviation[order])
         spread_ends = height(mean[order] - spread), height(mean[order] + spread)
         canvas.strokes(_bars(x, *spread_ends), pale, thick)
-        # An interval of no length would not be seen: each end reaches out by 1.5 pixels.
+        # Each end is extended by 1.5 pixels, so that an interval without length is visible.
         ends = height(np.where(np.isfinite(low), low, mean)[order]) + 1.5
         tops = height(np.where(np.isfinite(high), high, mean)[order]) - 1.5
         canvas.strokes(_bars(x, ends, tops), dark, thick)

@@ -91,7 +91,7 @@ def lines(
     roomy = sheet.points(_ROOMY)
     spacing = min(roomy, (_TALLEST_IN_PAPER if fit.width else _TALLEST) / max(map(len, sides)))
     height = int(spacing * max(map(len, sides)))
-    # If the longer side has less than its usual room, the shorter one is spread over the same.
+    # If the longer side is squeezed, the shorter one uses the same height.
     crowded = spacing < roomy
     left, right = (
         _column(name, side, drawn.places[:, axis], height / len(side) if crowded else spacing, face)

@@ -73,7 +73,7 @@ def panels(
         if cells.cell_texts(item.weights[0, 0], scale, *_axes_for(item, rows, columns), face):
             own.append(cells.unwritten_note(item.weights[0, 0], scale))
     below = sheet.note_paragraphs(face, [*filter(None, own), *sheet.missing_font_note(face)], room)
-    # In a row of panels, all begin at the height that the longest heading leaves.
+    # All panels in a row start below the longest heading.
     shares = [heads[start : start + across] for start in range(0, len(maps), across)]
     top, tops = 12 + sheet.height_of(above) + 12, list[tuple[int, int]]()
     for share in shares:

@@ -27,7 +27,7 @@ def wiring_picture(report: WiringReport) -> Figure:
     """Layers from left to right, in each its heads; the strongest lines, three colours."""
     width, line = sheet.page_width(_WIDTH, EDGE), sheet.line_height(sheet.TEXT_SIZE)
     most = MOST[len(report.heads) > 24]
-    # Of each side: what a value loses is no share of attention, so that they have two scales.
+    # By side: a value's loss is no share of attention, so values have a scale of their own.
     every = [[one for one in report.wires if one.side == side][:most] for side in COLORS]
     wires = sorted((w for own in every for w in own if w.moved >= LEAST), key=lambda w: -w.moved)
     columns = _columns(report)

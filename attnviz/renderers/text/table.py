@@ -135,7 +135,7 @@ def _word_matrix(item: AttentionMap, room: int, *, colored: bool) -> list[Text]:
     widths = [max(width, length + 1) for width, length in zip(widths, longest, strict=True)]
     heads = []
     for token, label, width in zip(item.key_tokens, labels, widths, strict=True):
-        # A label that does not fit gives way to the token alone, in the label's style.
+        # If a label does not fit, the token stands alone in the label's style.
         text = label.plain if label.cell_len < width else printable(token.text)
         style = "bold yellow" if token.label else "dim" if token.special else ""
         name = shorten(text, width - 1)

@@ -160,7 +160,7 @@ def report_sources(asked: SourcesRequest, options: Options, report: RunReport) -
     pair = not _continues(source)
     if pair:
         source = open_source(origin, "cross", with_head="exact")
-    # The models inside know no line breaks.
+    # The shipped models have no token for line breaks.
     line = pair or asked.group == "sentences" or is_shipped(origin)
     if origin.chat and not isinstance(source, SupportsChat):
         raise UsageError("--chat needs a model that continues a text by a chat template")

@@ -169,7 +169,7 @@ def find_link(
         shown = np.full(len(item.key_tokens), -1.0)
         shown[words] = weights[row, words]
     else:
-        # What follows the last mark is a text's end, which no model inside a text predicts.
+        # After the last mark the text ends, and the shipped models do not predict that.
         ended = [n for n in words if any(map(str.isalnum, item.query_tokens[n].text))]
         rows = words if item.stream == "causal" else ended or words
         row, which = rows[-1] if rows else len(weights) - 1, "the last word to another word"

@@ -72,7 +72,7 @@ def draw_lesson(lesson: Lesson) -> Figure:
     face = typeface([lesson.title, *labels, *(panel.heading for panel in lesson.panels)])
     if len(lesson.panels) == len(heats) == 1:
         return _draw_alone(lesson.title, heats[0], face)
-    # Two in a row at most: a wider picture is shrunk where it is shown, and its text with it.
+    # At most two in a row: viewers shrink wider pictures together with their text.
     wide, rows = WIDE * min(len(lesson.panels), 2), (len(lesson.panels) + 1) // 2
     title = face.wrap(face.drawable(lesson.title), TITLE_SIZE, (wide - 0.3) * DPI, bold=True)
     high = 0.35 + (HIGH - 0.35) * rows + title.count("\n") * LINE * TITLE_SIZE / 72

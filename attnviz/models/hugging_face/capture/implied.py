@@ -331,7 +331,7 @@ def _watch_lightning(part: Any, mixer: Mixer, look: Look, stack: ExitStack) -> N
 
         look(lambda: Scan(value, lambda _: output, push, heads * len(places)), mixer)
 
-    # Between the two hooks the layer masks padding, which a batch of one has not.
+    # Between the two hooks the layer masks padding; a batch of one has no padding.
     stack.callback(part.act_fn.register_forward_hook(thread_hook(keep)).remove)
     stack.callback(part.norm.register_forward_pre_hook(thread_hook(compare)).remove)
 

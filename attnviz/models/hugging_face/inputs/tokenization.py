@@ -167,7 +167,7 @@ def label_ids(
     """The tokens of ids whose text stands behind the text `before`."""
     with tokenizer_errors(tokenizer):
         pieces = pieces_of(tokenizer, ids)
-    # A number without a piece stands for no text.
+    # An id without a piece has no text.
     nameless = (piece == f"<{number}>" for number, piece in zip(ids, pieces, strict=True))
     added = [
         int(bare or number in tokenizer.all_special_ids)
