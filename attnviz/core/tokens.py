@@ -90,7 +90,7 @@ def sink_place(item: AttentionMap) -> int | None:
     causal = not np.triu(weights, 1).any()
     seen = np.tri(*weights.shape) if causal else np.ones_like(weights)
     place = int(weights.sum(axis=0).argmax())
-    # If only one head attends to a word, that may be about the text, so it is no sink.
+    # In the map of one head a word with much attention may be about the text, so it is no sink.
     if place and len(item.layers) == len(item.heads) == 1 and item.heads[0].isdigit():
         return None
     held = weights[:, place].sum() / weights.sum()

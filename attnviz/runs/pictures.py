@@ -76,7 +76,7 @@ def look_through(source: Source, query: Query, choice: Choice, patch: str | None
         return with_links(found, experiments[0], choice.check)
     if choice.lens != "norm":
         return found
-    # Heads are summed, unless one is chosen; only the stream with its own map has single heads.
+    # Stream "self" sums the heads; a chosen head needs "self-by-head".
     name = "self" if choice.head is None else "self-by-head"
     return replace(found, maps=(found.map_of(name),))
 
