@@ -163,7 +163,7 @@ def report_answers(
 
 
 def _contrast_data(contrast: ContrastReport) -> Data:
-    draw = partial(draw_by, "contrast_picture:contrast_picture", contrast)
+    draw = partial(draw_by, "why_pictures:contrast_picture", contrast)
 
     def page(command: str) -> str:
         from attnviz.renderers.figures.figure import figure_bytes

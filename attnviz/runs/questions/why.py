@@ -283,7 +283,7 @@ def _why_data(report: LinkReport, name: str = "", written: WrittenText | None = 
         *(report, tables.why_table, tables.why_tsv, partial(tables.why_json, name=name)),
         arrays=partial(tables.why_npz, report),
         page=page if written is not None else None,
-        figures={"plot": partial(draw_by, "why_picture:why_picture", report)},
+        figures={"plot": partial(draw_by, "why_pictures:why_picture", report)},
     )
 
 
@@ -315,5 +315,5 @@ def _wiring_data(report: WiringReport, top: int) -> Data:
     return data_of(
         *(report, *tables.WIRING, top),
         arrays=partial(tables.wiring_npz, report),
-        figures={"plot": partial(draw_by, "wiring_picture:wiring_picture", report)},
+        figures={"plot": partial(draw_by, "why_pictures:wiring_picture", report)},
     )
