@@ -415,6 +415,7 @@ class Attention:
 
     @property
     def tokens(self) -> tuple[str, ...]:
+        """The texts of the query tokens of the main map."""
         return tuple(token.text for token in self.main.query_tokens)
 
     def text_of(self, side: str) -> str:
@@ -424,6 +425,7 @@ class Attention:
         return texts.get(side) or ""
 
     def texts_of(self, item: AttentionMap) -> tuple[str, str]:
+        """The texts of a map's rows and of its columns; empty if they are not known."""
         return self.text_of(item.query_side), self.text_of(item.key_side)
 
     def with_maps(
@@ -456,6 +458,7 @@ class Attention:
         return replace(self, measured=measured, idle=idle, decisive=decisive)
 
     def map_of(self, name: str) -> AttentionMap:
+        """The map of one stream; a UsageError if there is none."""
         name = choose(name, [item.stream for item in self.maps], "stream")
         return next(item for item in self.maps if item.stream == name)
 

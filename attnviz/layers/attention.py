@@ -93,6 +93,7 @@ class SelfAttention(ProjectedAttention):
         return output, weights if need_weights else None
 
     def mechanism(self) -> Callable[..., tuple[Tensor, Tensor]]:
+        """The formula between the projections."""
         return scaled if self.scaled else single_head
 
 
@@ -117,6 +118,7 @@ class CausalAttention(SelfAttention):
         self.context_length = context_length
 
     def mechanism(self) -> Callable[..., tuple[Tensor, Tensor]]:
+        """Scaled attention; no weights above the diagonal."""
         return causal
 
 

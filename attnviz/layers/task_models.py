@@ -35,6 +35,7 @@ class TextEncoder(nn.Module):
         self.norm = nn.LayerNorm(size)
 
     def real(self, tokens: Tensor) -> Tensor:
+        """True where a token is no padding."""
         return tokens != self.padding
 
     def forward(

@@ -87,6 +87,7 @@ class Result(Attention, Presentable):
 
     @property
     def notes(self) -> list[str]:
+        """What a reader must know."""
         return list(self.provenance.notes)
 
     @property
@@ -111,6 +112,7 @@ class Result(Attention, Presentable):
         return replace(apply_choice(self, made), again=self.again)
 
     def stream(self, name: str) -> Result:
+        """One of its streams by name."""
         return self.select(stream=name)
 
     def words(self) -> Result:
