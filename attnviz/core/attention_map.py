@@ -436,13 +436,9 @@ class Attention:
         settings: Mapping[str, Any] | None = None,
     ) -> Attention:
         """This attention with other maps; its provenance says how they were made."""
-        before = self.provenance
-        made = replace(
-            before,
-            steps=(*before.steps, *steps),
-            notes=(*before.notes, *notes),
-            settings={**before.settings, **(settings or {})},
-        )
+        before, settings = self.provenance, {**self.provenance.settings, **(settings or {})}
+        steps, notes = (*before.steps, *steps), (*before.notes, *notes)
+        made = replace(before, steps=steps, notes=notes, settings=settings)
         return replace(self, maps=maps, provenance=made)
 
     def with_links(self, kept: Callable[[MeasuredLink], MeasuredLink | None]) -> Attention:

@@ -126,16 +126,16 @@ class QueriesAndKeys(UnbatchedSource):
                 for head, weight, row, column in found
             ),
         )
-        notes = (region_note(grid, sides[kind]), links_note(count, ignored) if count else "")
+        notes: tuple[str, ...] = (
+            region_note(grid, sides[kind]),
+            links_note(count, ignored) if count else "",
+        )
         settings: dict[str, Any] = {"scale": self.scale, "causal": self.causal}
         settings |= {n: x for n, x in self.numbers.items() if n in {"window", "soft_cap"}}
         settings |= {name: "given" for name in ARRAYS if name in self.found}
-        provenance = Provenance(
-            "file",
-            self.path.name,
-            settings={"weights": "computed from queries and keys", **settings},
-            notes=tuple(filter(None, notes)),
-        )
+        settings = {"weights": "computed from queries and keys", **settings}
+        notes = tuple(filter(None, notes))
+        provenance = Provenance("file", self.path.name, settings=settings, notes=notes)
         return Attention((item,), provenance, *query_texts(query))
 
     def _tokens(

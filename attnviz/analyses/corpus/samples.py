@@ -306,13 +306,9 @@ def as_document(texts: Mapping[int, SourceText]) -> list[dict[str, Any]]:
 
 def from_document(texts: list[dict[str, Any]]) -> dict[int, SourceText]:
     """Texts by number from `as_document`."""
-    return {
-        item["number"]: SourceText(
-            item["id"],
-            tuple(item["texts"]),
-            _intern_words(tuple(item["queries"])),
-            _intern_words(tuple(item["keys"])),
-            tuple(item["seen"]),
-        )
-        for item in texts
-    }
+    found = dict[int, SourceText]()
+    for item in texts:
+        words, keys = (_intern_words(tuple(item[side])) for side in ("queries", "keys"))
+        own, seen = tuple(item["texts"]), tuple(item["seen"])
+        found[item["number"]] = SourceText(item["id"], own, words, keys, seen)
+    return found

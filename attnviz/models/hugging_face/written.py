@@ -467,12 +467,8 @@ class RecordedText:
         position = np.where(visible, offset - level, 0)
         sink = shown[:, keys:] - level if shown.shape[1] > keys else None
         close = 1e-5 * max(1.0, float(np.abs(plain).max()))
-        return HeadSides(
-            *(query, key, value, factor, visible),
-            position=None if np.abs(position).max() <= close else position,
-            cap=cap,
-            sink=sink,
-        )
+        moved = None if np.abs(position).max() <= close else position
+        return HeadSides(query, key, value, factor, visible, position=moved, cap=cap, sink=sink)
 
     def _read(self, scalar: Any) -> NDArray[np.float64]:
         """Each writer's part of a number that is linear in all of them."""
@@ -579,12 +575,9 @@ class RecordedText:
             return [() for _ in targets]
         with torch.enable_grad():
             asks = [torch.zeros_like(target, requires_grad=True) for target in targets]
-            (slope,) = torch.autograd.grad(
-                *(targets, self.recording.streams[stream][1], asks),
-                retain_graph=True,
-                create_graph=True,
-                allow_unused=True,
-            )
+            given = self.recording.streams[stream][1]
+            keep: Any = {"retain_graph": True, "create_graph": True, "allow_unused": True}
+            (slope,) = torch.autograd.grad(targets, given, asks, **keep)
             if slope is None:
                 return [list(torch.zeros((len(parts), *target.shape))) for target in targets]
             # The gradient of the gradient maps all parts at once, as the layer maps the stream.
@@ -716,12 +709,9 @@ class RecordedText:
         leaves = {place: self._leaf_of(HeadAt(*place, 0)) for place in self._calls}
         with torch.enable_grad():
             whole = self._logits(row)
-            found = torch.autograd.grad(
-                whole[choice] - whole.mean(),
-                [*leaves.values()],
-                retain_graph=True,
-                allow_unused=True,
-            )
+            above = whole[choice] - whole.mean()
+            keep: Any = {"retain_graph": True, "allow_unused": True}
+            found = torch.autograd.grad(above, [*leaves.values()], **keep)
         return {
             place: as_array(flatten_heads(slope)[:, row]).astype(np.float64)
             for place, slope in zip(leaves, found, strict=True)

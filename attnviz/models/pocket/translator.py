@@ -114,14 +114,8 @@ def attend_batches(
                 for number in chunk
                 if queries[number].kind == kind and len(items.get(number, ())) == texts
             ]
-            plan = batches(
-                alike,
-                lambda number: lengths_of(items[number]),
-                tokens=BATCH_TOKENS,
-                most=batch_size,
-                even=False,
-            )
-            for batch in plan:
+            how: Any = {"tokens": BATCH_TOKENS, "most": batch_size, "even": False}
+            for batch in batches(alike, lambda number: lengths_of(items[number]), **how):
                 encoded = with_languages(model, [items[number] for number in batch])
                 found |= zip(batch, map(finish, encoded, attend_batch(model, encoded)), strict=True)
         for number in chunk:

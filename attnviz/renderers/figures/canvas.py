@@ -89,14 +89,8 @@ class Canvas:
             self.text(middle, above, name, sheet.NOTE_SIZE, FAINT, align="center")
         self.text(left - 10, above, "layer", sheet.NOTE_SIZE, INK, align="right")
         middle = left + width * len(heads) / 2
-        self.text(
-            middle,
-            above - sheet.line_height(sheet.NOTE_SIZE),
-            "head",
-            sheet.NOTE_SIZE,
-            INK,
-            align="center",
-        )
+        higher = above - sheet.line_height(sheet.NOTE_SIZE)
+        self.text(middle, higher, "head", sheet.NOTE_SIZE, INK, align="center")
 
     def name_layers(
         self,

@@ -156,11 +156,6 @@ def _draw_bar(where: Axes, axes: Axes, ticks: Sequence[str], face: Typeface) -> 
         list(image.get_clim()), labels=list(ticks), fontproperties=face.font(sheet.NOTE_SIZE)
     )
     bar.outline.set(linewidth=0.5, edgecolor=sheet.ink((190, 190, 190)))
-    where.tick_params(
-        length=2.5,
-        width=0.5,
-        pad=2,
-        color=sheet.ink(colors.FAINT),
-        labelcolor=sheet.ink(colors.FAINT),
-    )
+    faint = sheet.ink(colors.FAINT)
+    where.tick_params(length=2.5, width=0.5, pad=2, color=faint, labelcolor=faint)
     where.set_label("colour bar")

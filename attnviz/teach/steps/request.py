@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
@@ -133,15 +133,9 @@ class StepsRequest:
             if getattr(options.choice, name) is not None:
                 raise UsageError(f"--{name} chooses a head of a model: add --model ID_OR_FOLDER")
         found = self._sentences() or self._numbers()
-        return {
-            name: arithmetic(
-                self._with_mask(given),
-                mechanism=self.layer.name or None,
-                heads=self.layer.heads or 1,
-                causal=self.causal,
-            )
-            for name, given in found.items()
-        }
+        mechanism, heads = self.layer.name or None, self.layer.heads or 1
+        how: Any = {"mechanism": mechanism, "heads": heads, "causal": self.causal}
+        return {name: arithmetic(self._with_mask(given), **how) for name, given in found.items()}
 
     def _sentences(self) -> dict[str, CalculationInputs]:
         """One or two sentences with random vectors; empty if none was given."""

@@ -111,16 +111,8 @@ def _draw(axes: Axes3D, clouds: Sequence[Cloud], weights: NDArray[Any], face: Ty
         _draw_lines(axes, parts[-1], parts[-2], weights)
         words += "\na line is as dark as its weight"
     for cloud, part in zip(clouds, parts, strict=True):
-        axes.scatter(
-            *part.T,
-            color=ink(cloud.color),
-            marker=cloud.marker,
-            s=26,
-            depthshade=False,
-            label=cloud.name,
-            edgecolors="white",
-            linewidths=0.5,
-        )
+        own = {"color": ink(cloud.color), "marker": cloud.marker, "label": cloud.name, "s": 26}
+        axes.scatter(*part.T, **own, depthshade=False, edgecolors="white", linewidths=0.5)
     _draw_frame(axes, placed)
     if len(placed) <= MOST_LABELS:
         _label_points(axes, clouds, parts, face)

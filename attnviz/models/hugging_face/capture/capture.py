@@ -299,18 +299,11 @@ def _exact_links(
     item: Captured, queries: tuple[Token, ...], keys: tuple[Token, ...]
 ) -> tuple[Link, ...]:
     return tuple(
-        Link(
-            queries[cell.query].text,
-            keys[cell.key].text,
-            cell.weight,
-            layer,
-            str(head),
-            cell.query,
-            cell.key,
-        )
+        Link(queries[row].text, keys[column].text, cell.weight, layer, str(head), row, column)
         for layer, heads in zip(item.layers, item.links, strict=False)
         for head, strongest in enumerate(heads)
         for cell in strongest
+        for row, column in [(cell.query, cell.key)]
     )
 
 

@@ -224,12 +224,9 @@ def load_vision_model(name: str | InMemoryModel, **options: Any) -> VisionModel:
             f"'{name}' ({model.config.model_type}) reads no pictures: it asks for "
             f"'{model.main_input_name}'"
         )
+    made, task = parts.provenance, parts.task
     return VisionModel(
-        name=str(name),
-        model=model,
-        processor=parts.reader,
-        provenance=parts.provenance,
-        task=parts.task,
+        name=str(name), model=model, processor=parts.reader, provenance=made, task=task
     )
 
 
