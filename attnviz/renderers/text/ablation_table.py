@@ -31,7 +31,7 @@ from attnviz.renderers.printable import (
     shorten,
     two_digits,
 )
-from attnviz.renderers.text.console import introduction, more_note, render_parts, wrap_text
+from attnviz.renderers.text.console import bar_of, introduction, more_note, render_parts, wrap_text
 from attnviz.storage.documents import dump_json
 
 READING = (
@@ -39,7 +39,6 @@ READING = (
     "output"
 )
 BAR = 20
-EIGHTHS = " ▏▎▍▌▋▊▉█"
 SLIGHT = 0.05  # outputs that change by fewer nats are not listed
 NO_VALUE = f"{UNKNOWN}: nothing else was left to see"
 WORDS, NUMBERS = ("kind", "label", "stream", "layer", "side"), ("head", "query", "key", "position")
@@ -161,8 +160,7 @@ def _bars(effects: Sequence[Effect], texts: int, show: Display) -> list[Text]:
             continue
         line.append(f"  {nats(one.effect):>7}  ")
         line.append(f"{between:<{wide}}  " if wide else "", "dim")
-        eighths = round(abs(one.effect) / most * max(min(BAR, room - width), 0) * 8)
-        bar = "█" * (eighths // 8) + EIGHTHS[eighths % 8].strip()
+        bar = bar_of(abs(one.effect) / most, max(min(BAR, room - width), 0))
         line.append(bar, "red" if one.effect < 0 else "blue")
     return lines
 

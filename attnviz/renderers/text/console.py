@@ -99,6 +99,12 @@ def shade_text(text: str, share: float, display: Display) -> Text:
     return Text(text) if display.colors is None else color_cell(text, share)
 
 
+def bar_of(share: float, cells: float) -> str:
+    """A bar for a share of some cells, to an eighth of a cell."""
+    eighths = round(share * cells * 8)
+    return "█" * (eighths // 8) + " ▏▎▍▌▋▊▉█"[eighths % 8].strip()
+
+
 def color_cell(text: str, value: float, limits: Limits = (0.0, 1.0)) -> Text:
     """The text on the colour of a value."""
     ground = color_of(value, limits)

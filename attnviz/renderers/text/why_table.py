@@ -22,11 +22,10 @@ from attnviz.renderers.printable import (
     two_digits,
     with_sign,
 )
-from attnviz.renderers.text.console import introduction, more_note, render_parts, wrap_text
+from attnviz.renderers.text.console import bar_of, introduction, more_note, render_parts, wrap_text
 
 WORDS = 6
 BAR = 16
-EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
 def why_table(report: LinkReport, show: Display) -> str:
@@ -83,8 +82,7 @@ def _bars(parts: Sequence[WriterPart], total: float, most: float, show: Display)
     for one, name, ends in zip(parts, names, between, strict=True):
         line = Text(f"  {set_cell_size(name, width)}  {with_sign(one.value):>7}  ", no_wrap=True)
         line.append(f"{ends:<{wide}}  " if wide else "", "dim")
-        eighths = round(abs(one.value) / (most or 1.0) * BAR * 8)
-        bar = "█" * (eighths // 8) + EIGHTHS[eighths % 8].strip()
+        bar = bar_of(abs(one.value) / (most or 1.0), BAR)
         line.append(bar, "red" if one.value < 0 else "blue")
         lines.append(line)
     return [*lines, Text(f"  {set_cell_size('sum', width)}  {with_sign(total):>7}", "dim")]
@@ -279,10 +277,7 @@ def wiring_table(report: WiringReport, top: int, show: Display) -> str:
         line = Text("  ←  ".join(names) + f"  {two_digits(one.moved)}", no_wrap=True)
         if one.interval:
             line.append(" {} to {}".format(*map(two_digits, one.interval)), "dim")
-        eighths = round(one.moved / most * bar * 8)
-        line.append(
-            f"  {'█' * (eighths // 8)}{EIGHTHS[eighths % 8].strip()}", WIRE_STYLES[one.side]
-        )
+        line.append(f"  {bar_of(one.moved / most, bar)}", WIRE_STYLES[one.side])
         parts.append(line)
     parts += more_note(len(report.wires), top, show.width)
     known = [one for one in report.circuits if one.copying is not None]
