@@ -62,7 +62,7 @@ class AnswerReport:
     chance_kept: float  # p of the answer with the set alone, and below without it
     chance_removed: float
     as_good: int  # the random sets of these sizes that keep as much
-    drawn: int  # of how many
+    drawn: int  # the number of random sets
     idle: HeadClaim | None  # a head with a strong link from the answer's row and without an effect
     reference: str  # what heads outside the set put out, in words
     runs: int  # how often the model, or a part of it, was run

@@ -52,7 +52,7 @@ class PruneCurve:
 
     caption: str
     names: tuple[str, ...]  # each order's measure, lowest first, or "chance"
-    orders: tuple[tuple[HeadAt, ...], ...]  # all heads, as they are switched off
+    orders: tuple[tuple[HeadAt, ...], ...]  # all heads, in the order of switching off
     off: tuple[int, ...]  # number of heads that are off at each point, from none to all
     losses: NDArray[np.float64]  # nats per output, shape (orders, points)
     texts: str  # the texts of the orders and of the losses, in words

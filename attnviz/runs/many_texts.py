@@ -36,7 +36,7 @@ Shard = TypeVar("Shard")
 Made = TypeVar("Made")
 
 
-States = Mapping[str, FileFingerprint]  # by option: the files that an origin names
+States = Mapping[str, FileFingerprint]  # files of an origin, by option
 _OPEN: dict[Hashable, tuple[States, Source]] = {}
 _OPENING = RLock()
 

@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 
 Score = Callable[[Any], Any]  # makes one number of a model's logits, whose gradients are taken
 COPIES = 6  # copies of a matrix while gradients are taken: weights, scores, both gradients, maps
-TOKENS = 1024, 4096  # tokens in one pass, all runs together: a processor's cache, a GPU
+TOKENS = 1024, 4096  # tokens in one pass of all runs together: on a processor, on a GPU
 SCORES = 1 << 26  # scores that exist at once, 256 MB of them
 
 
