@@ -14,7 +14,7 @@ from attnviz.core.effects import HeadAt, Intervention, LinkAt, PredictedToken
 from attnviz.core.query import Query
 from attnviz.models.pocket_lm.language_model import load_pocket_lm
 from attnviz.renderers import Display
-from attnviz.renderers.text.explain_table import answer_table
+from attnviz.renderers.text.answer_tables import answer_table
 from tests.invoke import attnviz as run
 
 TEXT = "Tom likes dogs. Mary likes cats. Tom likes"

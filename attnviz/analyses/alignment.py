@@ -121,7 +121,6 @@ class Score:
     sure_found: int = 0
 
     def add(self, links: Links, sure: Links, possible: Links) -> None:
-        """Count one sentence."""
         self.found += len(links)
         self.right += len(links & (sure | possible))
         self.sure += len(sure)
@@ -139,13 +138,11 @@ class Score:
 
     @property
     def error(self) -> float:
-        """The alignment error rate, from 0 to 1; 0 without predicted and sure links."""
         counted = self.found + self.sure
         return 1 - (self.right + self.sure_found) / counted if counted else 0.0
 
 
 def pharaoh(links: Links) -> str:
-    """The links as one line, "0-0 2-1": source word, target word, in the order of the target."""
     ordered = sorted(links, key=lambda link: (link[1], link[0]))
     return " ".join(f"{source}-{target}" for source, target in ordered)
 

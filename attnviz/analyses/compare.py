@@ -2,7 +2,7 @@
 
 An edit script (Ratcliff and Obershelp's, as in difflib) pairs the tokens, by their pieces if both
 sides have one vocabulary, else (in saved maps too) by their spelling. Rows are the common queries.
-Columns are the keys of both, so attention to a key that the other text lacks counts as a change.
+Columns are the keys of both, so attention to a key that only one text has counts as a change.
 Heads are compared by the Jensen–Shannon divergence of their rows (Lin 1991).
 """
 
@@ -24,8 +24,7 @@ from attnviz.core.effects import Effect, EffectComparison, SavedEffects
 from attnviz.core.errors import InputError, UsageError
 from attnviz.core.measures import DRIFT, HISTORY, Comparison, HeadChange, History
 
-Pair = tuple[int | None, int | None]
-"""Positions in the first and in the second text; None for no partner."""
+Pair = tuple[int | None, int | None]  # positions in both texts; None: no partner
 Weights = NDArray[np.float32]
 
 
@@ -123,7 +122,7 @@ def _check(first: AttentionMap, second: AttentionMap) -> None:
 
 
 def _over(weights: Weights, rows: list[int | None], columns: list[int | None]) -> Weights:
-    """The weights of some rows over all columns; 0 for a key that this side lacks."""
+    """The weights of some rows over all columns; 0 where this side has no such key."""
     if (rows, columns) == tuple(list(range(length)) for length in weights.shape[2:]):
         return weights
     spread = np.zeros((*weights.shape[:2], len(rows), len(columns)), dtype=np.float32)
@@ -220,8 +219,7 @@ def pair_tokens(first: Sequence[str], second: Sequence[str]) -> list[Pair]:
     return pairs
 
 
-Head = tuple[str, str, str]
-"""Stream, layer and head by name."""
+Head = tuple[str, str, str]  # stream, layer and head by name
 
 
 class HistoryStudy:

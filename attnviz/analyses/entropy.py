@@ -12,7 +12,7 @@ def row_entropy(weights: NDArray[np.floating]) -> Rows:
     """−Σ p ln p of rows (…, queries, keys), each made to sum to 1, as float64 (…, queries).
 
     From 0, where one key has it all, to ln(keys), where all are equal; NaN of a row that attends to
-    nothing, which is no distribution. Of a row a with the sum s it is ln s − Σ a ln a / s.
+    nothing, which is no distribution. For a row a with the sum s it is ln s − Σ a ln a / s.
     """
     entropies = np.empty(weights.shape[:-1])
     for place in np.ndindex(weights.shape[:-2]):

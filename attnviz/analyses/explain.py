@@ -3,12 +3,10 @@
 A set is sufficient if the answer stays, and necessary if it goes without the set (DeYoung 2020).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -32,23 +30,15 @@ from attnviz.core.effects import (
 )
 from attnviz.core.errors import AttentionError
 from attnviz.core.notices import merge_notices
-
-if TYPE_CHECKING:
-    from attnviz.core.writers import LinkReport, WrittenText
+from attnviz.core.writers import LinkReport, WrittenText
 
 SEEDS = (0, 1)
-RESAMPLED = 8
-"""Heads whose effect is measured again with other replacements."""
-CARRIERS = 3
-"""Heads whose link is looked for."""
-LITTLE = 0.05
-"""An effect below this, in nats, is none."""
-STRONG = 0.5
-"""The weight of a link from which on it is worth saying that it does nothing."""
-FLAT = 0.1
-"""Nats that attention has to add to an answer for its parts to be looked for."""
-HALF = float(np.log(2))
-"""Nats that an answer may lose: half of its p."""
+RESAMPLED = 8  # heads whose effect is measured again with other replacements
+CARRIERS = 3  # heads whose link is looked for
+LITTLE = 0.05  # a smaller effect, in nats, counts as none
+STRONG = 0.5  # the weight of a link from which on it is worth saying that it does nothing
+FLAT = 0.1  # nats that attention has to add to an answer for its parts to be looked for
+HALF = float(np.log(2))  # nats that an answer may lose: half of its p
 REFERENCE = (
     "The cat sat on the mat.",
     "He closed the door and left without a word.",
@@ -125,9 +115,9 @@ def explain_answer(
         next_best=None if several else (experiment.spell(second), float(np.exp(before[0][second]))),
         against=None if against is None else experiment.spell(against),
         span=span,
-        tokens=tuple(replace(trials.labels[one], effect=known(of_token[one])) for one in shown),
+        tokens=tuple(replace(trials.labels[n], effect=loss_as_effect(of_token[n])) for n in shown),
         all_tokens=len(trials.tokens),
-        others=known(full - trials.total(others)),
+        others=loss_as_effect(full - trials.total(others)),
         heads=claim_heads(trials, heads, tokens, banks, text),
         all_heads=len(trials.heads),
         kept=kept,
@@ -145,8 +135,8 @@ def explain_answer(
     )
 
 
-def known(effect: float) -> float:
-    """An effect, or NaN where a row had no key left."""
+def loss_as_effect(effect: float) -> float:
+    """A loss as an effect; NaN if a row had no key left."""
     return effect if math.isfinite(effect) else math.nan
 
 
@@ -157,15 +147,13 @@ def claim_heads(
     banks: Sequence[HeadOutputs],
     text: WrittenText | None,
 ) -> tuple[HeadClaim, ...]:
-    """What each head of a set does, the largest effect first; of the first ones by which link."""
+    """What each head of a set does, largest effect first; for the first ones also which link."""
     effects = dict(zip(heads, trials.lost_heads(heads).tolist(), strict=True))
     order, again = sorted(heads, key=lambda at: -effects[at]), []
     for seed in SEEDS:
         drawn = replacements("resample", banks, trials.experiment.attention, seed)
-        again.append(
-            trials.full
-            - trials.score([Intervention(heads=(at,)) for at in order[:RESAMPLED]], drawn)
-        )
+        off = [Intervention(heads=(at,)) for at in order[:RESAMPLED]]
+        again.append(trials.full - trials.score(off, drawn))
     claims = []
     for number, at in enumerate(order):
         resampled = tuple(float(one[number]) for one in again if number < RESAMPLED)
@@ -177,10 +165,7 @@ def claim_heads(
 
 
 def _with_link(
-    trials: Trials,
-    claim: HeadClaim,
-    tokens: Sequence[TokenAt],
-    text: WrittenText | None,
+    trials: Trials, claim: HeadClaim, tokens: Sequence[TokenAt], text: WrittenText | None
 ) -> HeadClaim:
     """The claim with the head's link that has the largest effect.
 
@@ -213,19 +198,16 @@ def _with_link(
 
 
 def _why(text: WrittenText | None, at: HeadAt, link: tuple[int, int] | None) -> LinkReport | None:
-    """Why a head looks there; None where the model's scores cannot be taken apart."""
-    if text is None or link is None:
-        return None
-    try:
-        return explain_link(text, at, link)
-    except AttentionError:
-        return None
+    """Why a head looks there; None if the parts of the model's scores are not known."""
+    with suppress(AttentionError):
+        return None if text is None or link is None else explain_link(text, at, link)
+    return None
 
 
 def find_idle(
     trials: Trials, heads: Sequence[HeadAt], text: WrittenText | None
 ) -> HeadClaim | None:
-    """The head with the strongest link from the answer's row that has no effect."""
+    """The head with the strongest link from the answer's row among those that have no effect."""
     attention, output = trials.experiment.attention, trials.experiment.outputs[0]
     found = []
     for at in trials.heads:
@@ -247,7 +229,7 @@ def find_idle(
 
 
 def sum_up(answers: Sequence[AnswerReport]) -> AnswersReport:
-    """Which heads are in the sets of several answers."""
+    """Which heads are in the sets of several answers, and in how many."""
     found: dict[HeadAt, list[float]] = {}
     for answer in answers:
         for claim in answer.heads if answer.is_small else ():

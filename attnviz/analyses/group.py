@@ -29,8 +29,7 @@ from attnviz.core.attention_map import Attention, Token
 from attnviz.core.errors import InputError, UsageError, did_you_mean
 from attnviz.core.tokens import split_sentences
 
-Group = str | tuple[int, ...]
-"""A piece of the text, or positions of tokens."""
+Group = str | tuple[int, ...]  # a piece of the text, or positions of tokens
 
 _POSITIONS = re.compile(r"@\s*\d{1,18}(-\d{1,18})?(\s*[,\s]\s*\d{1,18}(-\d{1,18})?)*\s*")
 
@@ -107,7 +106,6 @@ def place_tokens(tokens: tuple[Token, ...], text: str) -> tuple[tuple[Token, ...
 
 
 def group_numbers(tokens: Sequence[Token], text: str, groups: Sequence[Group]) -> list[int | None]:
-    """The number of each token's group, or None."""
     numbers: list[int | None] = [None] * len(tokens)
     cursor = 0
     for number, group in enumerate(groups):
@@ -163,7 +161,6 @@ def _claim(numbers: list[int | None], members: Sequence[int], number: int, name:
 
 
 def read_groups(path: Path) -> list[list[Group]]:
-    """The groups of one text, or of a source and a target."""
     from attnviz.storage.matrices import read_bytes
 
     try:

@@ -34,8 +34,7 @@ from attnviz.core.registry import MEASURES, Measure
 
 NOWHERE: Mapping[str, str] = MappingProxyType({})
 HeadEffects = Mapping[tuple[str, str, str], float]
-CLEAR = 0.5
-"""A role is named from half of the way on between uniform attention (0) and nothing else (1)."""
+CLEAR = 0.5  # a role is named from half way between uniform attention (0) and all attention (1)
 
 ROLES = tuple(name for name, entry in MEASURES.items() if entry.role)
 ORDERS = ("role", "layer", *MEASURES, EFFECT, COPYING, *PROBES)
@@ -85,8 +84,8 @@ def measure_heads(
     With `repeated` only what is read off a repeated sequence; where it is False only the others.
 
     Raises:
-        UsageError: a map of signed values, of which no share can be taken.
-        InputError: a map of blocks, in which single tokens cannot be told apart.
+        UsageError: a map of signed values, which are no shares.
+        InputError: a map of blocks of tokens.
     """
     subject = item if isinstance(item, MeasuredMap) else MeasuredMap(item)
     check_measurable(subject.item)
@@ -100,7 +99,7 @@ def measure_heads(
 
 
 def _run_measure(name: str, entry: Measure, subject: MeasuredMap) -> HeadMeasure | None:
-    """One measure; None where it says nothing of the map, or fails in another package's code."""
+    """One measure; None if it does not apply to the map, or if a plug-in's code fails."""
     try:
         found: HeadMeasure | None = entry.load()(subject)
     except INTERRUPTIONS:
@@ -114,7 +113,7 @@ def _run_measure(name: str, entry: Measure, subject: MeasuredMap) -> HeadMeasure
 
 
 def _effect(item: AttentionMap, effects: HeadEffects) -> HeadMeasure:
-    """The exact effects of a map's heads; of uniform attention there is none."""
+    """The exact effects of a map's heads; uniform attention has none."""
     values = np.array(
         [
             [effects.get((item.stream, layer, head), math.nan) for head in item.heads]
@@ -158,13 +157,13 @@ class HeadStudy:
                 self._sinks[item.key_tokens[key].text].append(float(fractions[key]))
 
     def add_repeated(self, attention: Attention) -> None:
-        """Measure what is read off a repeated sequence."""
+        """Measure induction and duplicates on a repeated sequence."""
         maps = without_implied(attention).maps
         for place, item in enumerate(maps[: len(self._streams)]):
             self._add(place, item, measure_heads(item, repeated=True))
 
     def add_values(self, name: str, found: Mapping[HeadAt, float], even: float = math.nan) -> None:
-        """Add what is known of heads without a text of the user's; `even`: what chance gives."""
+        """Add a value that was measured on other texts; `even`: its value by chance."""
         for place, stream in enumerate(self._streams):
             values = np.full((len(stream.layers), len(stream.heads)), np.nan)
             for at in np.ndindex(values.shape):
@@ -229,7 +228,7 @@ class HeadStudy:
         return caption + (f" · also {others}" if others else "") + texts_in_words(self.texts)
 
     def _sink_line(self) -> str:
-        """The key that is a sink of most heads, by the threshold of Gu et al. 2024."""
+        """A sentence on the key that is a sink of most heads (threshold of Gu et al. 2024)."""
         key = max(self._sinks, key=lambda text: len(self._sinks[text]))
         fraction = sum(self._sinks[key]) / len(self._sinks[key])
         if not fraction:
@@ -248,7 +247,7 @@ BY_LARGEST = (EFFECT, TASK, "informative")
 
 
 def resting_places(item: AttentionMap) -> dict[str, str]:
-    """The special token that a role is about, by role: the first key, or the only one there is."""
+    """For each resting role the special token that heads rest on."""
     special = [token.text for token in item.key_tokens if token.special]
     places = {"special-token": special[0]} if len({*special}) == 1 else {}
     return places | ({"first-token": special[0]} if item.key_tokens[0].special else {})
@@ -311,12 +310,12 @@ def rows_of(
 
 
 def largest(values: Iterable[float]) -> float:
-    """The largest size of those that are known; 1 where there is none, or all are 0."""
+    """The largest size of the known values; 1 if none is known or all are 0."""
     return max((abs(value) for value in values if not math.isnan(value)), default=0.0) or 1.0
 
 
 def texts_in_words(count: int) -> str:
-    """The end of a caption that says of how many texts a report is the mean."""
+    """The end of a caption: how many texts the report averages."""
     return f" · mean over {count} texts" if count > 1 else ""
 
 
@@ -328,7 +327,6 @@ def check_order(order: str, role: str | None) -> None:
 
 
 def in_order(rows: Sequence[HeadRow], order: str) -> list[HeadRow]:
-    """The rows sorted; equal ones stay in the model's order."""
     if order == "layer":
         return list(rows)
     if order == "role":

@@ -30,7 +30,7 @@ def strongest_links(item: AttentionMap, count: int, *, between_words: bool = Tru
 
 
 def cells_between_words(item: AttentionMap) -> NDArray[np.bool_] | None:
-    """True for links between different words, shape (queries, keys); None if there are none."""
+    """True for links between different words, (queries, keys); None if the map has none."""
     allowed = word_cells(item)
     if item.query_side == item.key_side and allowed.shape[0] == allowed.shape[1]:
         allowed = allowed & ~np.eye(len(allowed), dtype=bool)

@@ -48,7 +48,7 @@ class MeasuredMap:
 
     @classmethod
     def of(cls, attention: Attention, item: AttentionMap) -> MeasuredMap:
-        """A map with what its attention says of the text."""
+        """A map with its attention's facts about the text."""
         parts, written = attention.parts, None
         if parts is not None and parts.kind == "prompt and output":
             starts = [token.start >= parts.start and not token.special for token in item.key_tokens]
@@ -65,7 +65,7 @@ class MeasuredMap:
 
     @cached_property
     def words(self) -> MeasuredMap:
-        """The same over words instead of pieces; as it is where sums over keys are no shares."""
+        """The same map with pieces merged into words; unchanged if sums over keys are no shares."""
         if self.sums.max() > 1 + 1e-3:
             return self
         merged = merge_words(self.item, *self.texts)
@@ -110,14 +110,14 @@ class MeasuredMap:
         values: tuple[Numbers, Numbers],
         top: float = 1.0,
     ) -> HeadMeasure:
-        """A measure of values already computed for the heads and for uniform attention."""
+        """One measure for the heads and for uniform attention."""
         found, uniform = values
         return HeadMeasure(name, unit, *ends, found, np.broadcast_to(uniform, found.shape), top)
 
     def mean(self, per_row: Numbers, rows: NDArray[np.bool_]) -> Numbers:
         """The mean of (layers, heads, queries) over some rows; NaN where no row counts.
 
-        A row of which nothing is known (NaN), having attended to nothing, is left out.
+        A row that attends to nothing (NaN) is left out.
         """
         return known_mean(np.where(rows[:, None], per_row, np.nan))
 
@@ -133,7 +133,7 @@ class MeasuredMap:
         if not counts.any():
             return None
         queries, keys = np.nonzero(targets)
-        # To pick one cell takes as long as to add up many that lie side by side.
+        # Reading one cell takes as long as adding many neighbouring ones.
         many = 32 * len(keys) > targets.size
 
         def mean_share(weights: NDArray[np.floating]) -> Numbers:
@@ -150,14 +150,14 @@ class MeasuredMap:
 
 
 def without_implied(attention: Attention) -> Attention:
-    """The attention alone, of a model that has layers with and without it."""
+    """The attention layers alone, of a model that also has layers without attention."""
     kept = tuple(item for item in attention.maps if item.stream != IMPLIED)
     if not kept or len(kept) == len(attention.maps):
         return attention
     note = f"stream '{IMPLIED}' is left out here: it is signed, and what is measured are shares"
-    told = attention.provenance
-    notes = (*(one for one in told.notes if not one.startswith(f"stream '{IMPLIED}'")), note)
-    return replace(attention, maps=kept, provenance=replace(told, notes=notes))
+    known = attention.provenance
+    notes = (*(one for one in known.notes if not one.startswith(f"stream '{IMPLIED}'")), note)
+    return replace(attention, maps=kept, provenance=replace(known, notes=notes))
 
 
 def refuse_implied(attention: Attention, what: str) -> None:
@@ -170,7 +170,7 @@ def refuse_implied(attention: Attention, what: str) -> None:
 
 
 def check_measurable(item: AttentionMap) -> None:
-    """Refuse maps of which the measures would not be true."""
+    """Refuse maps whose measures would not be true."""
     if item.values == "signed":
         raise UsageError(f"stream '{item.stream}' holds signed values: measures are of shares")
     if item.is_pooled:
@@ -182,7 +182,7 @@ def check_measurable(item: AttentionMap) -> None:
 
 
 def within_one_text(item: AttentionMap) -> bool:
-    """True where queries and keys are the same tokens, so that a diagonal means something."""
+    """True if queries and keys are the same tokens, so that a distance between them exists."""
     return item.query_side == item.key_side and len(item.query_tokens) == len(item.key_tokens)
 
 
@@ -229,7 +229,7 @@ def _triangle(item: AttentionMap, seen: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 
 def _window(seen: NDArray[np.bool_], visible: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """A band around the diagonal where one is seen from end to end, else everything."""
+    """A mask for the band of keys that the rows see; a full mask if some row sees all keys."""
     positions = np.arange(len(seen))
     apart = np.abs(np.subtract.outer(positions, positions))
     band = apart <= apart[seen].max(initial=0)

@@ -90,8 +90,7 @@ def _one_query(item: AttentionMap, patch: str | None) -> AttentionMap:
     return item.with_weights(item.weights[:, :, place : place + 1], query_tokens=(tokens[place],))
 
 
-SINK_TIMES = 5
-"""Times the even share of a grid that a sink gets at least, in more than half of all heads."""
+SINK_TIMES = 5  # a sink gets this many times its even share, in more than half of the heads
 
 
 def with_sinks(attention: Attention) -> Attention:
@@ -220,7 +219,7 @@ def _view(attention: Attention, item: AttentionMap, place: int) -> View:
 
 
 def one_picture(item: AttentionMap) -> tuple[AttentionMap, str]:
-    """One matrix out of a map's last layer, and which it is in words."""
+    """One matrix of a map's last layer, and in words which one it is."""
     last = item.part(item.layers[-1:])
     layer = f"layer {last.layers[0]}" if last.layers[0].isdecimal() else f"{last.layers[0]} layer"
     if last.layers[0] in LENSES:
@@ -232,14 +231,14 @@ def one_picture(item: AttentionMap) -> tuple[AttentionMap, str]:
 
 
 def said_looks(item: AttentionMap) -> str:
-    """Who looks, and how much of it goes to the picture, in one line."""
+    """One line: who looks, and which share of its attention goes to the picture."""
     query = item.query_tokens[0]
     within = item.query_side == item.key_side
     who = query.text if query.special else f"patch {query.text}" if within else f"'{query.text}'"
     elsewhere = 1 - float(over_picture(item)[-1].sum((-1, -2)).mean())
     output = item.query_side == "output"
     goes = "lies in other tokens" if output else "goes elsewhere"
-    # A flow to each patch is a number of its own: a row of them has no total to take a share of.
+    # Flows to patches are independent numbers: a row has no total, so there are no shares.
     shares = item.unit != FLOW and item.values == "share"
     beside = f"; {elsewhere:.0%} {goes}" if shares and elsewhere >= 0.005 else ""
     if output:

@@ -130,7 +130,7 @@ def _refuse_missing(maps: Sequence[AttentionMap], what: str, selection: str, mod
 
 
 def _count(names: Sequence[str], what: str) -> str:
-    """Such as "1 layer, 0", "12 layers, 0 to 11" or "2 heads, 2, 5"."""
+    """What there is, such as "1 layer, 0", "12 layers, 0 to 11" or "2 heads, 2, 5"."""
     first = int(names[0]) if is_number(names[0]) else 0
     if len(names) > 2 and list(names) == [str(first + place) for place in range(len(names))]:
         return f"{len(names)} {what}s, {names[0]} to {names[-1]}"
@@ -142,7 +142,7 @@ def _names(item: AttentionMap, what: str) -> tuple[str, ...]:
 
 
 def _numbers(names: tuple[str, ...]) -> Sequence[str]:
-    """What each is chosen by: its name; paths of modules are counted from 0."""
+    """The number by which each one is chosen: its name, or its place where names are paths."""
     named = any(is_number(name) or is_reduced(name) for name in names)
     return names if named else [str(place) for place in range(len(names))]
 

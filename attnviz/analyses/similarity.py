@@ -40,9 +40,9 @@ def head_divergences(item: AttentionMap) -> Square:
 
 
 def plane(divergences: Square) -> tuple[NDArray[np.float64], float]:
-    """Places in a plane whose squared distances come closest to the divergences."""
+    """Points in a plane whose squared distances are as close as possible to the divergences."""
     count = len(divergences)
-    # Two heads that were never seen together lie as far apart as two that never agree.
+    # Two heads that no text compares get the largest distance.
     divergences = np.where(np.isnan(divergences), np.log(2), divergences)
     centring = np.eye(count) - 1 / count
     values, vectors = np.linalg.eigh(-centring @ divergences @ centring / 2)
@@ -66,7 +66,6 @@ class SimilarityStudy:
         self.counts: NDArray[np.int64] | int = 0
 
     def add(self, attention: Attention) -> None:
-        """Compare the heads on one more text."""
         self.first = self.first or attention
         self.texts += 1
         self.notes = merge_notices((*self.notes, *attention.provenance.notes))

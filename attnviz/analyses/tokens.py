@@ -123,7 +123,7 @@ def treat_special(attention: Attention, how: str) -> Attention:
 
 
 def held_by_special(item: AttentionMap) -> float:
-    """The share of text rows' attention that goes to special tokens."""
+    """The share of the text rows' attention that special tokens receive."""
     rows = item.weights[:, :, _text_places(item.query_tokens)]
     return _share(rows, [token.special for token in item.key_tokens])
 
@@ -187,7 +187,7 @@ def _text_places(tokens: Sequence[Token]) -> list[int]:
 
 
 def _notable_share(item: AttentionMap, keys: NDArray[np.bool_]) -> float:
-    """The share of all attention on some columns; 0 if it is small, all, or near chance."""
+    """The share of attention on some columns; 0 if it is small, all of it, or close to chance."""
     held = _share(item.weights, keys)
     uniform = _share(uniform_attention(visible_keys(item))[:, None], keys)
     return held if SINK_SHARE <= held < 1 and held >= BEYOND_UNIFORM * uniform else 0.0

@@ -55,7 +55,6 @@ class TreebankStudy:
         self._lost = 0
 
     def add(self, sentence: Sentence, attention: Attention) -> None:
-        """Score every head on one sentence."""
         check_measurable(attention.main)
         self.first = self.first or attention
         self.notes = merge_notices((*self.notes, *attention.provenance.notes))
@@ -112,14 +111,9 @@ class TreebankStudy:
     def _findings(self, relation: Relation) -> list[Finding]:
         assert self.first is not None
         item = self.first.main
+        shares = self._right[relation.name] / relation.count
         found = [
-            Finding(
-                relation.name,
-                toward,
-                layer,
-                head,
-                float(self._right[relation.name][way, down, across]) / relation.count,
-            )
+            Finding(relation.name, toward, layer, head, float(shares[way, down, across]))
             for way, toward in enumerate(TOWARDS)
             for down, layer in enumerate(item.layers)
             for across, head in enumerate(item.heads)

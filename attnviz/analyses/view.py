@@ -32,8 +32,7 @@ from attnviz.core.attention_map import (
 from attnviz.core.errors import InputError
 from attnviz.core.registry import LENSES, axis_name
 
-PAIR_STREAMS = ("a-to-a", "a-to-b", "b-to-a", "b-to-b")
-"""Which text of a pair attends to which."""
+PAIR_STREAMS = ("a-to-a", "a-to-b", "b-to-a", "b-to-b")  # which text of a pair attends to which
 
 
 def second_part(attention: Attention, tokens: Sequence[Token], side: str) -> int | None:
@@ -49,7 +48,7 @@ def second_part(attention: Attention, tokens: Sequence[Token], side: str) -> int
 
 
 def divisions(attention: Attention, item: AttentionMap) -> tuple[int | None, int | None]:
-    """The first row and the first column of the second part, None where there is none."""
+    """The first row and first column of the second text of a pair; None without one."""
     return (
         second_part(attention, item.query_tokens, item.query_side),
         second_part(attention, item.key_tokens, item.key_side),
@@ -57,7 +56,6 @@ def divisions(attention: Attention, item: AttentionMap) -> tuple[int | None, int
 
 
 def is_pair(attention: Attention) -> bool:
-    """True for two texts that were read as one sequence."""
     return attention.parts is not None and attention.parts.kind == "pair"
 
 
@@ -111,8 +109,7 @@ def _covers(token: Token, start: int) -> bool:
     return not token.special and token.end > token.start >= start
 
 
-CLEAR = 0.5
-"""A pattern is named where it holds at least half of the attention of an average row."""
+CLEAR = 0.5  # a pattern is named where it holds at least half of the attention of an average row
 
 
 def head_lines(item: AttentionMap) -> tuple[HeadLine, ...]:
@@ -206,7 +203,7 @@ def _of_lens(attention: Attention, item: AttentionMap, top: int) -> View:
 def first_focus(
     attention: Attention, item: AttentionMap, *, as_chosen: bool = False
 ) -> Focus | None:
-    """The head of a stream to see first and why: the source's, else the one worth showing."""
+    """The head to show first and why: the source's choice, else the most distinct one."""
     focus = attention.focus.get(item.stream)
     if focus and focus.layer in item.layers:
         return focus if focus.head in item.heads else None
@@ -361,12 +358,11 @@ def _describe_direction(item: AttentionMap, ends: tuple[str, str], output: str, 
     return f"{query} ({item.query_side}) {verb} to {key}"
 
 
-MOST_SIDE_BY_SIDE = 8
-"""Heads that can be told apart by colour."""
+MOST_SIDE_BY_SIDE = 8  # heads with colours that the eye can distinguish
 
 
 def few_heads(attention: Attention, first: View) -> tuple[AttentionMap, str]:
-    """The main map where it has at most eight heads, else the first view's; and which they are."""
+    """The map whose heads are compared (at most eight), and in words which heads these are."""
     item = attention.main
     layers, heads = item.weights.shape[:2]
     if 1 < layers * heads <= MOST_SIDE_BY_SIDE:

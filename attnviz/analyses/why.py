@@ -5,13 +5,12 @@ With each norm's statistics held, a score is a sum over the writers of its query
 their mean over the visible keys, or above another key's.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnviz.analyses.effects.ablation import token_label
 from attnviz.analyses.heads import measure_heads, resting_places, rows_of
@@ -35,15 +34,10 @@ from attnviz.core.writers import (
     WrittenText,
 )
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+Numbers = NDArray[np.float64]
 
-    Numbers = NDArray[np.float64]
-
-NEAR = 1e-4
-"""Parts that miss their sum by more of its size are not shown."""
-PAIRED = 3
-"""Writers of the key whose parts are split by the query's."""
+NEAR = 1e-4  # parts that miss their sum by more of its size are not shown
+PAIRED = 3  # writers of the key whose parts are split by the query's
 CHECKED = 2
 ROWS = 3
 ARGUMENTS = 10
@@ -60,7 +54,7 @@ def score_of(sides: HeadSides) -> Numbers:
 
 
 def weigh(sides: HeadSides, scores: Any) -> Any:
-    """The weights that scores (…, keys) become in rows with the same visible keys."""
+    """The weights that scores (…, keys) become, in rows that see the same keys."""
     if sides.cap:
         scores = sides.cap * np.tanh(scores / sides.cap)
     scores = np.where(sides.visible, scores, scores.dtype.type(-np.inf))
@@ -73,7 +67,7 @@ def weigh(sides: HeadSides, scores: Any) -> Any:
 
 
 def contrast_of(sides: HeadSides, query: int, key: int, against: int | None = None) -> Numbers:
-    """Factors of scores (queries, keys) that give a score above the mean, or above another key."""
+    """Factors that turn scores (queries, keys) into a score minus the mean or another score."""
     found = np.zeros(sides.visible.shape)
     if against is None:
         found[query] -= sides.visible[query] / sides.visible[query].sum()
@@ -84,7 +78,7 @@ def contrast_of(sides: HeadSides, query: int, key: int, against: int | None = No
 
 
 def mean_contrast(sides: HeadSides) -> Numbers:
-    """Factors of scores whose sum is the score attended to above its row's mean, mean over rows."""
+    """Factors that turn scores into the mean over rows of the attended minus the mean score."""
     rows = sides.visible.sum(axis=-1, keepdims=True)
     usual = sides.visible / np.maximum(rows, 1)
     found: Numbers = (weigh(sides, score_of(sides)) - usual) / max(int((rows > 1).sum()), 1)
@@ -110,7 +104,6 @@ def split_score(
 
 
 def adds_up(parts: Numbers, total: float) -> bool:
-    """Whether parts sum to a total."""
     size = max(abs(total), float(np.abs(parts).max()), 1e-3)
     return abs(float(parts.sum()) - total) <= NEAR * size
 
@@ -149,7 +142,6 @@ def role_names(attention: Attention) -> Mapping[tuple[str, str, int], str]:
 
 
 def name_writer(writer: Writer, main: str) -> str:
-    """A writer's name, with its stream where it is another's."""
     return writer.name if writer.stream == main else f"{writer.stream} {writer.name}"
 
 
@@ -170,7 +162,7 @@ def rank_parts(
 def pair_parts(
     text: WrittenText, at: HeadAt, sides: HeadSides, contrast: Numbers, by_key: Numbers
 ) -> tuple[tuple[str, str, float], ...]:
-    """The largest parts by a writer of the query and one of the key together."""
+    """The largest parts that a writer of the query and a writer of the key make together."""
     found = []
     chosen = [int(n) for n in np.argsort(-np.abs(by_key), kind="stable")[:PAIRED] if by_key[n]]
     keys = text.parts(at.stream, at.layer, "key", chosen)
@@ -186,7 +178,7 @@ def pair_parts(
 def knock_out(
     text: WrittenText, at: HeadAt, sides: HeadSides, link: tuple[int, int], side: Side, writer: int
 ) -> Knockout:
-    """The head's weight on a link without a writer of its query or key."""
+    """The head's weight on a link if its query or key cannot read one writer."""
     (part,) = text.parts(at.stream, at.layer, side, [writer])
     own, query, key = part[at.head].astype(np.float64), sides.query, sides.key
     lost = own @ key.T if side == "query" else query @ own.T
@@ -247,11 +239,7 @@ def explain_link(
     weights = weigh(sides, score_of(sides))
     brought = arguments_of(text, at, sides, [(query, key, float(weights[link]))])
     ends = token_label(item.query_tokens, query), token_label(item.key_tokens, key)
-    if against is None:
-        seen = int(sides.visible[query].sum())
-        than = f"the mean of the {seen} visible keys"
-    else:
-        than = token_label(item.key_tokens, against)
+    than = f"the mean of the {int(sides.visible[query].sum())} visible keys"
     return LinkReport(
         caption=f"{attention.provenance.title} · {at.stream} layer {at.layer} head {at.head} · "
         f"{ends[0]} → {ends[1]}",
@@ -259,11 +247,10 @@ def explain_link(
         link=link,
         ends=ends,
         links=1,
-        texts=1,
         weight=float(weights[link]),
         score=float(score_of(sides)[link]),
         contrast=total,
-        against=than,
+        against=than if against is None else token_label(item.key_tokens, against),
         query=rank_parts(text, by_query, at.stream, roles),
         key=rank_parts(text, by_key, at.stream, roles),
         pairs=pair_parts(text, at, sides, contrast, by_key),
@@ -322,22 +309,14 @@ def explain_head(text: WrittenText, at: HeadAt, notes: Sequence[str] = ()) -> Li
         caption=f"{attention.provenance.title} · {at.stream} layer {at.layer} head {at.head} · "
         f"mean over {len(rows)} rows, weighted by attention",
         head=at,
-        link=None,
-        ends=("", ""),
         links=len(cells),
-        texts=1,
         weight=float((weights[rows] ** 2).sum(axis=-1).mean()) if rows else np.nan,
-        score=np.nan,
         contrast=total,
         against="the mean of each row's visible keys",
         query=rank_parts(text, by_query, at.stream, roles),
         key=rank_parts(text, by_key, at.stream, roles),
         pairs=pair_parts(text, at, sides, contrast, by_key),
         position=position,
-        at_distance=None,
-        checks=(),
-        effect=None,
-        output="",
         notes=(*attention.provenance.notes, *notes),
         provenance=attention.provenance,
         **arguments_of(text, at, sides, cells),
@@ -347,9 +326,8 @@ def explain_head(text: WrittenText, at: HeadAt, notes: Sequence[str] = ()) -> Li
 def arguments_of(
     text: WrittenText, at: HeadAt, sides: HeadSides, cells: Sequence[tuple[int, int, float]]
 ) -> dict[str, Any]:
-    """What links (query, key, weight) argue for, mean over their queries, in a report's fields."""
-    found: dict[str, Any] = dict.fromkeys(("predicted", "argument", "rank", "logit", "logits"))
-    found |= {"arguments": (), "value": (), "value_of": ""}
+    """The report fields on what links (query, key, weight) argue for, as a mean over queries."""
+    found = dict[str, Any]()
     outputs: dict[int, Numbers] = {}
     for row, key, weight in cells:
         if text.predicts(at.stream, row):
@@ -386,7 +364,7 @@ def arguments_of(
 
 
 def list_arguments(text: WrittenText, logits: Numbers) -> tuple[Argument, ...]:
-    """The choices with the largest logits, then those with the lowest, largest first."""
+    """The choices with the largest logits, then those with the lowest."""
     order = np.argsort(-logits, kind="stable")
     most = min(ARGUMENTS, len(order) // 2)
     chosen = [*order[:most], *order[len(order) - most :]]
@@ -394,7 +372,7 @@ def list_arguments(text: WrittenText, logits: Numbers) -> tuple[Argument, ...]:
 
 
 class ArgumentStudy:
-    """The tokens that each head argues for most: its output's logits, mean over rows and texts."""
+    """The tokens that each head argues for most: the mean logits of its output."""
 
     def __init__(self) -> None:
         self._sums: dict[HeadAt, Numbers] = {}
@@ -402,7 +380,6 @@ class ArgumentStudy:
         self._text: WrittenText | None = None
 
     def add(self, text: WrittenText) -> None:
-        """Take in one more text."""
         self._text = text
         for item in text.attention.maps:
             places = range(len(item.query_tokens))
@@ -416,7 +393,7 @@ class ArgumentStudy:
                     self._counts[at] = self._counts.get(at, 0) + 1
 
     def arguments(self, at: HeadAt) -> tuple[Argument, ...]:
-        """The choices that a head argues for most, largest first; empty where nothing is known."""
+        """The choices that a head argues for most, largest first; empty if the head has none."""
         if at not in self._sums or self._text is None:
             return ()
         found = list_arguments(self._text, self._sums[at] / self._counts[at])
@@ -470,7 +447,7 @@ def mean_reports(reports: Sequence[LinkReport], text: WrittenText) -> LinkReport
 def follow_layers(
     text: WrittenText, row: int, choice: int | None, notes: Sequence[str] = ()
 ) -> LayersReport:
-    """Where along the layers the logit of a choice comes about; None: of what is predicted."""
+    """After which layer the logit of a choice appears; None: of the model's prediction."""
     attention = text.attention
     item = attention.main
     last = text.logits(row)

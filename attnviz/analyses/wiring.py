@@ -10,14 +10,17 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnviz.analyses.measures.intervals import Moments, means_of, merge_moments, moments_of
 from attnviz.analyses.view import describe_run
 from attnviz.analyses.why import clear_roles, score_of, weigh
+from attnviz.core.attention_map import Attention, Provenance
 from attnviz.core.effects import HeadAt
+from attnviz.core.measures import Role
 from attnviz.core.notices import merge_notices
 from attnviz.core.writers import (
     SIDES,
@@ -30,13 +33,7 @@ from attnviz.core.writers import (
     WrittenText,
 )
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from attnviz.core.attention_map import Attention, Provenance
-    from attnviz.core.measures import Role
-
-    Numbers = NDArray[np.float64]
+Numbers = NDArray[np.float64]
 
 Pair = tuple[HeadAt, Side, HeadAt]
 
@@ -53,7 +50,7 @@ def stack_sides(text: WrittenText, places: list[HeadAt]) -> HeadSides:
 
 
 def moved_by(sides: HeadSides, scores: Any, weights: Any, side: Side, part: Any) -> Numbers:
-    """How far each head moves without a part (heads, positions, head size) of one side."""
+    """How far each head moves if one side loses a part (heads, positions, head size)."""
     if side == "value":
         whole, lost = (np.linalg.norm(weights @ one, axis=(1, 2)) for one in (sides.value, part))
         return np.asarray(np.divide(lost, whole, out=np.zeros(len(whole)), where=whole > 0))
@@ -69,7 +66,7 @@ def moved_by(sides: HeadSides, scores: Any, weights: Any, side: Side, part: Any)
 
 
 def wires_of(text: WrittenText) -> dict[Pair, float]:
-    """How far each head moves without each earlier one, by head, side and writer."""
+    """How far each head moves if one side cannot read one earlier head."""
     heads = {n: one for n, one in enumerate(text.writers) if one.kind == "head"}
     found: dict[Pair, float] = {}
     maps = text.attention.maps
@@ -114,17 +111,15 @@ class WireSums:
         self.sums: Moments = moments_of(np.empty((0, 0)))
 
     def add(self, moved: Mapping[Pair, float]) -> None:
-        """Add one text."""
         one = WireSums()
         one.pairs = {pair: place for place, pair in enumerate(moved)}
         one.sums = moments_of(np.array([list(moved.values())]))
         self.merge(one)
 
     def merge(self, other: WireSums) -> None:
-        """Add the sums of the next texts."""
         for pair in other.pairs:
             self.pairs.setdefault(pair, len(self.pairs))
-        # A text may lack a pair, as where a head writes nothing: nothing is added to it then.
+        # If a head writes nothing in a text, the pair is missing there and nothing is added.
         places = np.array([self.pairs[pair] for pair in other.pairs], dtype=np.intp)
         there = moments_of(np.empty((0, len(self.pairs))))
         for name, array in there.items():
@@ -133,14 +128,12 @@ class WireSums:
         merge_moments(self.sums, there)
 
     def names(self) -> list[list[str | int]]:
-        """The pairs for JSON."""
         return [[*astuple(head), side, *astuple(writer)] for head, side, writer in self.pairs]
 
     @classmethod
     def from_names(
         cls, names: Sequence[Sequence[Any]], sums: Mapping[str, NDArray[Any]]
     ) -> WireSums:
-        """Sums from `names` and their arrays."""
         found = cls()
         for place, one in enumerate(names):
             found.pairs[HeadAt(*one[:3]), one[3], HeadAt(*one[4:])] = place
@@ -148,20 +141,19 @@ class WireSums:
         return found
 
     def wires(self) -> tuple[Wire, ...]:
-        """Every pair, the strongest first, with 95 % intervals over several texts."""
         count, *numbers = means_of(self.sums)
         found = []
         for (head, side, writer), texts, mean, low, high in zip(
             self.pairs, count.tolist(), *(one.tolist() for one in numbers), strict=True
         ):
-            # An interval can reach beyond what can be: no share is below 0.
+            # An interval can reach below 0, which no share can: cut it there.
             ends = (max(low, 0.0), high) if texts > 1 else None
             found.append(Wire(head, side, writer, mean, ends))
         return tuple(sorted(found, key=lambda one: -one.moved))
 
 
 class WiringStudy:
-    """The wiring over texts, each of which counts the same."""
+    """The mean wiring over texts; each text has the same weight."""
 
     def __init__(self) -> None:
         self.texts = 0
@@ -171,7 +163,6 @@ class WiringStudy:
         self._notes: tuple[str, ...] = ()
 
     def add(self, text: WrittenText) -> None:
-        """Take in one more text."""
         self.first = self.first or text.attention
         self.texts += 1
         self._notes = merge_notices((*self._notes, *text.attention.provenance.notes))
@@ -180,7 +171,6 @@ class WiringStudy:
             self._roles[at][role.name].append(role)
 
     def report(self) -> WiringReport:
-        """Every pair, the strongest first, with 95 % intervals over several texts."""
         assert self.first is not None
         attention = self.first
         many = f" · mean over {self.texts} texts" if self.texts > 1 else ""
@@ -236,10 +226,10 @@ def wire_weights(heads: Sequence[HeadWeights], provenance: Provenance) -> Wiring
 
 
 def circuit_of(head: HeadWeights) -> HeadCircuit:
-    """What the weights of a head alone say."""
+    """What a head's weights say by themselves."""
     copying = None
     if head.embedded is not None:
-        # The same eigenvalues, but 0, as of the matrix from every token to every logit.
+        # These are the nonzero eigenvalues of the matrix from every token to every logit.
         values = np.linalg.eigvals(head.value @ head.embedded @ head.output)
         copying = float(values.sum().real / np.abs(values).sum())
     scores, outputs = (
@@ -253,7 +243,7 @@ def circuit_of(head: HeadWeights) -> HeadCircuit:
 
 
 def copying_of(heads: Sequence[HeadWeights]) -> dict[HeadAt, float]:
-    """How far the weights of each head copy, of those that can."""
+    """How far each head's weights copy, for heads that read tokens."""
     found = {one.head: one.copying for one in map(circuit_of, heads)}
     return {at: n for at, n in found.items() if n is not None}
 

@@ -20,13 +20,10 @@ from attnviz.core.errors import UsageError
 from attnviz.core.tokens import text_places
 from attnviz.storage.timed_words import TimedWord
 
-MOST_HEADS, CANDIDATES, ENOUGH = 20, 40, 30
-"""Most heads of a best set, most heads to choose them from, and fewest words to choose by."""
-SILENT = frozenset("\"'“”‘’«»¿¡([{)]}-–—.,:;!?…。，！？：；、")
-"""Punctuation, during which nothing is spoken."""
+MOST_HEADS, CANDIDATES, ENOUGH = 20, 40, 30  # most heads, most candidates, fewest words
+SILENT = frozenset("\"'“”‘’«»¿¡([{)]}-–—.,:;!?…。，！？：；、")  # punctuation is not spoken
 _DIAGONAL, _DOWN, _ALONG = range(3)
-Heads = list[tuple[int, int]]
-"""Layers and heads by number."""
+Heads = list[tuple[int, int]]  # layers and heads by number
 
 
 def smooth_weights(weights: NDArray[np.floating], width: int) -> NDArray[np.float32]:
@@ -83,27 +80,18 @@ def first_frames(scores: NDArray[np.floating]) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WordClock:
-    """A map of a text over a recording, to time its words.
+    """A map of a text over a recording, to time its words."""
 
-    Attributes:
-        item: keys are frames; special tokens stand before the text's.
-        step: seconds of a frame; the first one begins at `start`.
-        width: frames of the median filter, odd.
-        against: "output" if a row stands for the token that it predicts, as in Whisper's code;
-            "input" if it stands for the token that it reads, as in transformers, which also uses
-            the weights unchanged and standardises over the text's tokens alone.
-    """
-
-    item: AttentionMap
+    item: AttentionMap  # keys are frames; special tokens stand before the text's
     text: str
-    step: float
+    step: float  # seconds of a frame; the first one begins at `start`
     start: float = 0.0
-    width: int = 7
+    width: int = 7  # frames of the median filter, odd
+    # "output": a row stands for the token that it predicts (Whisper); "input": for the one it reads
     against: str = "output"
 
     @property
     def end(self) -> float:
-        """Where the last frame ends, in seconds."""
         return self.start + self.step * len(self.item.key_tokens)
 
     def scores(self, heads: Heads) -> NDArray[np.float32]:
@@ -182,7 +170,7 @@ def timing_errors(
     half = len(true) // 2 if len(true) >= ENOUGH else 0
 
     def distances(scores: NDArray[np.floating]) -> NDArray[np.floating]:
-        """From the true times, shape (paths, words, beginning and end)."""
+        """The distances from the true times, (paths, words, begin and end)."""
         off: NDArray[np.floating] = np.abs(clock.times(scores) - wanted)
         return off
 

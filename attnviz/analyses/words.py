@@ -59,7 +59,7 @@ def partition_of(tokens: Sequence[Token], numbers: Sequence[int | None], text: s
 
 
 def members_of(numbers: Sequence[int | None]) -> list[list[int]]:
-    """The positions of each group in the order in which they first appear; None is one alone."""
+    """The positions of each group, in order of first appearance; a None is a group of its own."""
     members: dict[int | tuple[int], list[int]] = {}
     for position, number in enumerate(numbers):
         members.setdefault((position,) if number is None else number, []).append(position)
@@ -67,7 +67,7 @@ def members_of(numbers: Sequence[int | None]) -> list[list[int]]:
 
 
 def _together(tokens: Sequence[Token], text: str) -> Token:
-    """One token for several: the text from the first to the last, and the label they share."""
+    """One token for several: the text from the first to the last, and their common label."""
     if len(tokens) == 1:
         return tokens[0]
     start, end = min(token.start for token in tokens), max(token.end for token in tokens)
@@ -92,7 +92,7 @@ def split_words(text: str) -> tuple[Token, ...]:
 
 
 def split_marks(text: str) -> tuple[Token, ...]:
-    """Words, and the punctuation at their ends as words of its own: "fast." is two, "don't" one."""
+    """Words, with punctuation at their ends as separate words: "fast." becomes two."""
     found: list[Token] = []
     for word in split_words(text):
         kinds = "".join("m" if category(letter)[0] == "P" else "w" for letter in word.text)
@@ -125,7 +125,7 @@ def word_numbers(
 
 
 def first_character(token: Token, text: str) -> int:
-    """Where the token's first character stands that is no space."""
+    """The place of the token's first character that is no space."""
     covered = text[token.start : token.end]
     return token.start + len(covered) - len(covered.lstrip())
 

@@ -1,22 +1,11 @@
 """What Python gives: the keywords that functions share, and how arguments are checked."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import (
-    Annotated,
-    Any,
-    Literal,
-    ParamSpec,
-    TypedDict,
-    TypeVar,
-    get_args,
-    get_type_hints,
-)
+from typing import Annotated, Any, Literal, ParamSpec, TypedDict, TypeVar, get_args, get_type_hints
 
 from attnviz.core.errors import InputError, UsageError, choose, in_short
 from attnviz.core.locks import evaluation_mode, model_lock
@@ -46,8 +35,7 @@ from attnviz.core.values import Range, check_value
 from attnviz.runs.inputs import TextInput, given_texts, texts_of
 from attnviz.storage.texts import BadText, Text, check_text
 
-Which = int | str | Sequence[int] | None
-"""Layers or heads: 3, "0-2", "2.3", [0, 2]."""
+Which = int | str | Sequence[int] | None  # layers or heads: 3, "0-2", "2.3", [0, 2]
 
 
 class ModelOptions(TypedDict, total=False):
@@ -211,8 +199,7 @@ class StepsOptions(ModelOptions, SelectionOptions, total=False):
 
 P = ParamSpec("P")
 Answer = TypeVar("Answer")
-Texts = Iterable[str | tuple[str, str | None] | Text]
-"""Texts, or pairs of a source and its target."""
+Texts = Iterable[str | tuple[str, str | None] | Text]  # texts, or pairs of a source and its target
 
 
 Sentence = Annotated[str, "checked by the function itself"]

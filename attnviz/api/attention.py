@@ -1,7 +1,5 @@
 """The attention of a text or of many, of a picture, of a recording."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path

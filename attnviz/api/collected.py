@@ -1,7 +1,5 @@
 """What a function of Python found, and the report that collects it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
@@ -34,7 +32,6 @@ class Findings(Presentable):
         self.errors: list[AttnvizError] = []
 
     def _results(self) -> tuple[str, DataKind, Sequence[Item]]:
-        """What found it, the kind of its data, and each result."""
         return self.command, self.kind, self.items
 
     @property
@@ -71,7 +68,6 @@ class CollectedReport:
         self.found = Findings(command, kind)
 
     def add(self, result: Attention | Data | Item) -> None:
-        """Keep one result."""
         self.found.items.append(item_of(result, self.options))
 
     add_blank = add

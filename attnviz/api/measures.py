@@ -1,7 +1,5 @@
 """What heads do in texts, corpora, alignments and training runs."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -35,16 +33,10 @@ from attnviz.runs.head_measures import (
 )
 from attnviz.runs.inputs import TextInput, corpus_input
 from attnviz.runs.pipeline import check_choice
-from attnviz.runs.word_alignment import (
-    check_alignment,
-    read_gold_file,
-    report_links,
-    report_scores,
-)
+from attnviz.runs.word_alignment import check_alignment, read_gold_file, report_links, report_scores
 from attnviz.storage.texts import Text
 
-Maps = Attention | Sequence[Attention]
-"""Results of `attend`, or maps that were loaded."""
+Maps = Attention | Sequence[Attention]  # results of `attend`, or maps that were loaded
 
 
 @public
@@ -83,7 +75,7 @@ def heads(
         options: those of `attnviz heads`, by name.
 
     Returns:
-        A row a head; pictures "overview" and "scatter".
+        One row for each head; pictures "overview" and "scatter".
     """
     asked = HeadsRequest(
         cross=cross,
@@ -154,8 +146,8 @@ def corpus(
         options: those of `attnviz corpus`, by name.
 
     Returns:
-        A row a head; pictures "overview" and, where it was asked for, "prune_curve"; with `atlas`
-        a page.
+        One row for each head; pictures "overview" and, if it was asked for, "prune_curve"; with
+        `atlas` a page.
     """
     choose(show, SHOWS, "show")
     asked = CorpusRequest(
@@ -236,7 +228,7 @@ def history(
         options: "stream", "layer" and "head", as of `attnviz history`.
 
     Returns:
-        A row a step and head; pictures "plot" and "gif"; a page with a slider over the steps.
+        One row for each step and head; pictures "plot" and "gif"; a page with a slider.
     """
     how = read_options(options)
     check_choice(how.choice)

@@ -1,7 +1,5 @@
 """Questions: what changes without a part, between two texts or models; and how it is computed."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Unpack
@@ -29,13 +27,7 @@ from attnviz.core.options import InMemoryMaps, Options
 from attnviz.core.registry import LESSONS, Command
 from attnviz.models.open import check_origin
 from attnviz.runs.ablation import Ablation, check_reference, report_ablation, report_lenses
-from attnviz.runs.changes import (
-    check_changes,
-    effect_changes,
-    map_changes,
-    saved_effects,
-    sides_of,
-)
+from attnviz.runs.changes import check_changes, effect_changes, map_changes, saved_effects, sides_of
 from attnviz.runs.inputs import TextInput
 from attnviz.runs.pipeline import Result
 from attnviz.runs.questions.explain import AnswerRequest, report_answers
@@ -118,7 +110,7 @@ def ablate(
         options: those of `attnviz ablate`, by name.
 
     Returns:
-        A row an effect; pictures "bars" and, of every head or token, "grid" or "highlight".
+        One row for each effect; pictures "bars" and, of every head or token, "grid" or "highlight".
     """
     how, texts, command = _read_question("ablate", text, target, input, options)
     asked = Ablation(
@@ -240,7 +232,7 @@ def wiring(
         options: those of `attnviz wiring`, by name.
 
     Returns:
-        A row a pair of heads and side; the picture "plot".
+        One row for each pair of heads and side; the picture "plot".
     """
     if weights_only:
         if text is not None or input is not None:
@@ -292,7 +284,7 @@ def sources(
         options: those of `attnviz sources`, by name.
 
     Returns:
-        A `SourcesReport`: a row a part, with its effect on each sentence of the answer.
+        A `SourcesReport`: one row for each part, with its effect on each sentence.
     """
     how = read_options(options)
     check_text(question)
@@ -372,7 +364,7 @@ def compare(
         options: those of `attnviz compare`, by name.
 
     Returns:
-        A row a head, or an effect; of attention the pictures "heatmap" and "grid".
+        One row for each head or effect; of attention the pictures "heatmap" and "grid".
     """
     how = read_options(options)
     origins = (
@@ -430,8 +422,8 @@ def steps(
         example: a worked example: "self", "cross" or "naive"; of a file with several, one of them.
         mechanism: which attention: "rotary", "rotary:heads=2,size=8,seed=1".
         causal: hide later positions.
-        mask: 1 where a query may look, a row a query: "1 0 1, 1 1 1"; or a file that holds it.
-        padding: hide so many of the last keys.
+        mask: 1 if a query may look; one row for each query: "1 0 1, 1 1 1"; or a file.
+        padding: how many of the last keys to hide.
         diagram: a table is the flow of the data, as Mermaid text.
         options: those of `attnviz steps`, by name.
 

@@ -191,7 +191,7 @@ class AttentionMap:
     def part(
         self, layers: Sequence[str] | None = None, heads: Sequence[str] | None = None
     ) -> AttentionMap:
-        """Some layers and heads by name, with their exact links; None: all of them."""
+        """The chosen layers and heads, with their exact links; None: all."""
         layers, heads = tuple(layers or self.layers), tuple(heads or self.heads)
         cells = np.ix_([*map(self.layers.index, layers)], [*map(self.heads.index, heads)])
         links = tuple(link for link in self.links if link.layer in layers and link.head in heads)
@@ -204,7 +204,7 @@ Float = TypeVar("Float", bound=np.floating)
 def known_mean(
     values: NDArray[Float], axis: int | tuple[int, ...] = -1, *, keepdims: bool = False
 ) -> NDArray[Float]:
-    """The mean of the values that are there; NaN where there is none."""
+    """The mean of all values but NaN; NaN if all are."""
     there = ~np.isnan(values)
     counts = there.sum(axis=axis, keepdims=keepdims)
     sums = np.where(there, values, 0).sum(axis=axis, keepdims=keepdims)
@@ -263,20 +263,16 @@ def check_values(weights: NDArray[np.float32], values: Values, stream: str) -> N
 
 @dataclass(frozen=True, slots=True)
 class TextParts:
-    """A text of two parts that was read as one sequence, and where the second begins.
-
-    Attributes:
-        counts: the tokens of each part, where they were counted.
-    """
+    """A text of two parts that was read as one sequence, and where the second begins."""
 
     kind: Literal["pair", "prompt and output"]
     start: int
-    counts: tuple[int, int] | None = None
+    counts: tuple[int, int] | None = None  # the tokens of each part, where they were counted
 
 
 @dataclass(frozen=True, slots=True)
 class Focus:
-    """The layer and head that a reader should see first in a stream, and why."""
+    """The head of a stream that a reader should see first, and why."""
 
     layer: str
     head: str
@@ -320,7 +316,6 @@ def _short(model: str) -> str:
 
 
 def typed_facts(provenance: Provenance) -> dict[str, Any]:
-    """The fields of an `Attention` that are also facts of its provenance, where they are saved."""
     settings = provenance.settings
     facts: dict[str, Any] = {"decision": str(settings.get(DECISION, ""))}
     facts["two_way"] = (provenance.source, provenance.model) == ("pocket", "pocket")
@@ -335,22 +330,14 @@ def typed_facts(provenance: Provenance) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Projections:
-    """What the scores of a map are products of, kept on request.
+    """What the scores of a map are products of, kept on request."""
 
-    Attributes:
-        query: float of shape (layers, heads, queries, head size).
-        key: float of shape (layers, heads, keys, head size).
-        scale: what a product of the two is multiplied by to make the score.
-        besides: what else makes the weights of the scores ("a position bias"), but for a softmax
-            and a mask; empty where nothing does.
-    """
-
-    query: NDArray[np.float32]
-    key: NDArray[np.float32]
-    scale: float
+    query: NDArray[np.float32]  # float of shape (layers, heads, queries, head size)
+    key: NDArray[np.float32]  # float of shape (layers, heads, keys, head size)
+    scale: float  # what a product of the two is multiplied by to make the score
     layers: tuple[str, ...]
     heads: tuple[str, ...]
-    besides: str = ""
+    besides: str = ""  # terms of the weights beside scores, softmax and mask ("a position bias")
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Projections) and _alike(self, other, Projections)
@@ -418,7 +405,7 @@ class Attention:
 
     @property
     def main(self) -> AttentionMap:
-        """The map to show where only one can be shown."""
+        """The map to show if only one can be shown."""
         return self.maps[0]
 
     @property
@@ -428,17 +415,17 @@ class Attention:
 
     @property
     def tokens(self) -> tuple[str, ...]:
-        """Texts of the main map's query tokens."""
+        """The texts of the query tokens of the main map."""
         return tuple(token.text for token in self.main.query_tokens)
 
     def text_of(self, side: str) -> str:
-        """The text that the tokens of a side refer to; empty where it is not known."""
+        """The text of a side's tokens; empty if it is not known."""
         texts = {"text": self.text, "source": self.source, "target": self.target}
         texts["written"] = self.text  # what a model wrote about a picture, behind its prompt
         return texts.get(side) or ""
 
     def texts_of(self, item: AttentionMap) -> tuple[str, str]:
-        """The texts of a map's rows and of its columns, empty where they are not known."""
+        """The texts of a map's rows and of its columns; empty if they are not known."""
         return self.text_of(item.query_side), self.text_of(item.key_side)
 
     def with_maps(
@@ -448,14 +435,10 @@ class Attention:
         notes: Sequence[str] = (),
         settings: Mapping[str, Any] | None = None,
     ) -> Attention:
-        """Other maps made of these, and a provenance that says how."""
-        before = self.provenance
-        made = replace(
-            before,
-            steps=(*before.steps, *steps),
-            notes=(*before.notes, *notes),
-            settings={**before.settings, **(settings or {})},
-        )
+        """This attention with other maps; its provenance says how they were made."""
+        before, settings = self.provenance, {**self.provenance.settings, **(settings or {})}
+        steps, notes = (*before.steps, *steps), (*before.notes, *notes)
+        made = replace(before, steps=steps, notes=notes, settings=settings)
         return replace(self, maps=maps, provenance=made)
 
     def with_links(self, kept: Callable[[MeasuredLink], MeasuredLink | None]) -> Attention:
@@ -471,7 +454,7 @@ class Attention:
         return replace(self, measured=measured, idle=idle, decisive=decisive)
 
     def map_of(self, name: str) -> AttentionMap:
-        """The map of one stream; a UsageError where there is none."""
+        """The map of one stream; a UsageError if there is none."""
         name = choose(name, [item.stream for item in self.maps], "stream")
         return next(item for item in self.maps if item.stream == name)
 
@@ -483,47 +466,28 @@ class Attention:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HeadLine:
-    """One head in a line.
-
-    Attributes:
-        profile: what each key receives on average, of signed values their sizes, shape (keys,).
-        pattern: what it does in words ("each → the one before"), or its sharpest link.
-        weight: how much of a row's attention that pattern or link holds.
-        entropy: mean over its rows, each made to sum to 1, in nats; 0: every query attends to one
-            key; NaN where rows and columns are blocks of tokens, or values are signed.
-        mass: the mean sum of a row; of signed values the sum of all sizes.
-    """
+    """One head in a line."""
 
     head: str
-    profile: NDArray[np.float64]
-    pattern: str
-    weight: float
+    profile: NDArray[np.float64]  # what each key receives on average; if signed, sizes
+    pattern: str  # what it does in words ("each → the one before"), or its sharpest link
+    weight: float  # how much of a row's attention that pattern or link holds
+    # mean entropy of its rows, nats; 0: each query attends to one key; NaN: blocks or signed values
     entropy: float
-    mass: float = 1.0
+    mass: float = 1.0  # the mean sum of a row; of signed values the sum of all sizes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class View:
-    """One matrix to look at, and the heads behind it so that a mean never hides them.
+    """One matrix to look at, and the heads behind it so that a mean never hides them."""
 
-    Attributes:
-        map: one layer and one head, shape (1, 1, queries, keys).
-        caption: what was run and what of it this is; `run` and `which` are its two halves.
-        orientation: who attends to whom.
-        heads: a line for each head of the layer; empty where there is only one.
-        strongest: the strongest link over every layer and head of the stream, if any.
-        links: the strongest links of these, strongest first.
-        second: True for the mean behind the head to see first; a single picture leaves it out.
-        focus: the head that it shows and why, where that is one of several.
-    """
-
-    map: AttentionMap
-    caption: str
-    orientation: str
-    heads: tuple[HeadLine, ...] = ()
-    strongest: Link | None = None
+    map: AttentionMap  # one layer and one head, shape (1, 1, queries, keys)
+    caption: str  # what was run and what of it this is; `run` and `which` are its two halves
+    orientation: str  # who attends to whom
+    heads: tuple[HeadLine, ...] = ()  # one line for each head of the layer; empty if there is one
+    strongest: Link | None = None  # of all layers and heads of the stream
     run: str = ""
     which: str = ""
-    links: tuple[Link, ...] = ()
-    second: bool = False
-    focus: Focus | None = None
+    links: tuple[Link, ...] = ()  # the strongest links of these, strongest first
+    second: bool = False  # the mean beside the head to see first; pictures leave it out
+    focus: Focus | None = None  # the head that it shows and why, where that is one of several

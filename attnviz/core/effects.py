@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
     from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 
-By = Literal["zero", "mean", "resample"]
-"""What replaces a head's output: zeros, its mean over positions, or its output at random ones."""
+By = Literal["zero", "mean", "resample"]  # what replaces the output of a head that is off
 
 HeadOutputs = Mapping[tuple[str, str], "NDArray[np.floating]"]
 """Each head's output before the output projection, by stream and layer: shape (heads, queries, head
@@ -28,8 +27,7 @@ SinkShares = Mapping[tuple[str, str], "NDArray[np.floating]"]
 """The share of each row that sinks outside the keys take, by stream and layer: shape (heads,
 queries)."""
 
-SINK = 1e-3
-"""If no sink is known, a row whose sum is below 1 by more than this has one; less is rounding."""
+SINK = 1e-3  # a row that sums to less than 1 − SINK has a sink; a smaller gap is rounding
 
 HOW: Mapping[By, str] = {
     "zero": "zeros",
@@ -50,24 +48,15 @@ class HeadAt:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PruneCurve:
-    """The loss of a model while its heads are switched off one after another.
-
-    Attributes:
-        names: the measure of each order, lowest first ("effect", "confidence"), or "chance".
-        orders: all heads of all streams, in the order in which they are switched off.
-        off: number of heads that are off at each point, from none to all.
-        losses: nats per output, shape (orders, points).
-        texts: the texts of the orders and of the losses, in words.
-        about: the output that effects are measured on, in words.
-    """
+    """The loss of a model while its heads are switched off one after another."""
 
     caption: str
-    names: tuple[str, ...]
-    orders: tuple[tuple[HeadAt, ...], ...]
-    off: tuple[int, ...]
-    losses: NDArray[np.float64]
-    texts: str
-    about: str
+    names: tuple[str, ...]  # each order's measure, lowest first, or "chance"
+    orders: tuple[tuple[HeadAt, ...], ...]  # all heads, in the order of switching off
+    off: tuple[int, ...]  # number of heads that are off at each point, from none to all
+    losses: NDArray[np.float64]  # nats per output, shape (orders, points)
+    texts: str  # the texts of the orders and of the losses, in words
+    about: str  # the output that effects are measured on, in words
 
     def losses_by(self, name: str) -> NDArray[np.float64]:
         """The losses of the orders with this name."""
@@ -120,7 +109,7 @@ class Intervention:
         return [*heads, *rows]
 
     def changes(self, stream: str, layer: str, sides: tuple[str, str]) -> bool:
-        """Whether it changes a layer whose queries and keys are of these texts."""
+        """Whether it changes a layer whose queries and keys belong to these texts."""
         cut = any(at.stream == stream and at.layer in (None, layer) for at in self.links)
         hidden = any(at.side == sides[1] for at in self.tokens)
         return cut or hidden or bool(self.outputs_off(stream, layer))
@@ -175,22 +164,15 @@ class Intervention:
 
 @dataclass(frozen=True, slots=True)
 class PredictedToken:
-    """One token or class that a model predicts.
+    """One token or class that a model predicts."""
 
-    Attributes:
-        row: the position that it is read from; for next-token prediction the one before `position`.
-        number: its number among the choices.
-        position: the place of the token in the text; None for a class.
-    """
-
-    row: int
-    number: int
+    row: int  # the position that is read; for the next token one before `position`
+    number: int  # its number among the choices
     name: str
-    position: int | None = None
+    position: int | None = None  # the place of the token in the text; None for a class
 
 
 def label_of(output: PredictedToken, tokens: Sequence[Token]) -> str:
-    """The name of an output with its place among the tokens: "dogs (token 3)"."""
     if output.position is None:
         return output.name
     place = f"token {output.position}" if output.position < len(tokens) else "next token"
@@ -199,20 +181,13 @@ def label_of(output: PredictedToken, tokens: Sequence[Token]) -> str:
 
 
 class Experiment(Protocol):
-    """A model with its text, to run with parts switched off.
+    """A model with its text, to run with parts switched off."""
 
-    Attributes:
-        attention: the raw maps of every layer of the unchanged model.
-        outputs: the outputs to explain.
-    """
-
-    attention: Attention
-    outputs: tuple[PredictedToken, ...]
+    attention: Attention  # the raw maps of every layer of the unchanged model
+    outputs: tuple[PredictedToken, ...]  # the outputs to explain
 
     @property
-    def sinks(self) -> SinkShares:
-        """The shares of sinks, for layers that have them."""
-        ...
+    def sinks(self) -> SinkShares: ...
 
     def run(
         self, changes: Sequence[Intervention], instead: HeadOutputs | None = None
@@ -222,41 +197,31 @@ class Experiment(Protocol):
         `instead`, of shape (heads, queries or 1, head size), replaces the output of heads that are
         off; None: zeros. A row without any key left makes the outputs NaN.
         """
-        ...
 
     def changed_maps(self, change: Intervention) -> Attention:
         """The maps after a change; a head that is off keeps its weights."""
-        ...
 
     def gradients(self) -> tuple[NDArray[np.floating], ...]:
         """For each map, the gradient of the sum of the outputs' log-probabilities."""
-        ...
 
-    def head_outputs(self) -> HeadOutputs:
-        """The output of each head of the unchanged model."""
-        ...
+    def head_outputs(self) -> HeadOutputs: ...
 
     def head_values(self) -> HeadOutputs:
         """The values that each head of the unchanged model weighs, (heads, keys, head size)."""
-        ...
 
     def output_gradients(self) -> HeadOutputs:
         """The gradient of the sum of the outputs' log-probabilities by each head's output."""
-        ...
 
-    def spell(self, number: int) -> str:
-        """The name of a choice."""
-        ...
+    def spell(self, number: int) -> str: ...
 
     def write(self, change: Intervention, instead: HeadOutputs | None = None) -> str | None:
         """The text that the model writes after a change; None for a model that does not write."""
-        ...
 
 
 def replacement_output(
     instead: HeadOutputs | None, place: tuple[str, str], head: int, queries: int
 ) -> NDArray[np.floating] | float:
-    """The output of a head that is off, (queries, head size), or 0."""
+    """The output of a head that is switched off, (queries, head size), or 0."""
     if instead is None:
         return 0.0
     rows = instead[place][head]
@@ -276,25 +241,15 @@ def log_probabilities(
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """The effect of one part on log p, in nats, summed over all outputs.
+    """The effect of one part on log p, in nats, summed over all outputs."""
 
-    Attributes:
-        label: "layer 2 head 0", "rouge → red".
-        kind: "head", "layer", "link", "token" or "together".
-        place: stream, layer and head of a head; side and position of a token; ….
-        effect: the mean over texts; NaN: a row had no key left.
-        interval: the 95 % interval of the mean; None for one text.
-        texts: number of texts.
-        of_outputs: for one text, the effect on each output.
-    """
-
-    label: str
-    kind: str
-    place: Mapping[str, str | int]
-    effect: float
-    interval: tuple[float, float] | None = None
-    texts: int = 1
-    of_outputs: tuple[float, ...] = ()
+    label: str  # "layer 2 head 0", "rouge → red"
+    kind: str  # "head", "layer", "link", "token" or "together"
+    place: Mapping[str, str | int]  # stream, layer and head; or side and position; …
+    effect: float  # the mean over texts; NaN: a row had no key left
+    interval: tuple[float, float] | None = None  # the 95 % interval of the mean; None for one text
+    texts: int = 1  # number of texts
+    of_outputs: tuple[float, ...] = ()  # for one text, the effect on each output
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,35 +266,26 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True)
 class AblationReport:
-    """The changes when parts of a model are switched off.
-
-    Attributes:
-        by: what replaced the outputs of heads.
-        effects: the effect of each part alone.
-        together: the effect of all parts at once, if it was measured.
-        predictions: for one text, every output before and after all parts are off.
-        wrote: for one text, the text that the model writes before and after, if it writes.
-        texts: number of texts.
-        maps: for one text, the raw maps of every layer.
-        explained: for one text, the names of the outputs, as in `Effect.of_outputs`.
-        reference: number of other texts that the replacement came from; 0: this text.
-    """
+    """The changes when parts of a model are switched off."""
 
     caption: str
-    by: By
-    effects: tuple[Effect, ...]
-    together: Effect | None
-    predictions: tuple[Prediction, ...]
-    wrote: tuple[str, str] | None
-    texts: int
+    by: By  # what replaced the outputs of heads
+    effects: tuple[Effect, ...]  # the effect of each part alone
+    together: Effect | None  # the effect of all parts at once, if it was measured
+    predictions: tuple[Prediction, ...]  # each output before and after, for one text
+    wrote: tuple[str, str] | None  # the written text before and after, for one text
+    texts: int  # number of texts
     notes: tuple[str, ...]
-    maps: Attention
-    explained: tuple[str, ...] = ()
-    reference: int = 0
+    maps: Attention  # for one text, the raw maps of every layer
+    explained: tuple[str, ...] = ()  # names of the outputs, for one text
+    reference: int = 0  # number of other texts that the replacement came from; 0: this text
+
+    @property
+    def provenance(self) -> Provenance:
+        return self.maps.provenance
 
     @property
     def every(self) -> tuple[Effect, ...]:
-        """The effect of each part, then of all together if it was measured."""
         return self.effects if self.together is None else (*self.effects, self.together)
 
     @property
@@ -369,7 +315,7 @@ def instead_in_words(by: By, reference: int, effects: Sequence[Effect]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SavedEffects:
-    """The effects of a saved ablation: of each part, and of all together."""
+    """The effects in a saved ablation, of each part and of all together."""
 
     caption: str
     instead: str
@@ -379,22 +325,15 @@ class SavedEffects:
 
 @dataclass(frozen=True, slots=True)
 class EffectComparison:
-    """Two ablations side by side.
-
-    Attributes:
-        pairs: each part's effect in A and in B, or None.
-        correlation: Spearman's correlation over common parts; NaN for fewer than three.
-    """
+    """Two ablations side by side."""
 
     sides: tuple[SavedEffects, SavedEffects]
-    pairs: tuple[tuple[Effect | None, Effect | None], ...]
-    correlation: float
+    pairs: tuple[tuple[Effect | None, Effect | None], ...]  # effects in A and in B
+    correlation: float  # Spearman's correlation over common parts; NaN for fewer than three
 
 
-RANDOM = "random"
-"""The name of random scores, beside those of the lenses."""
-LENS_SHARES = (10, 20, 50)
-"""Per cent of a side's tokens to hide, or to keep."""
+RANDOM = "random"  # the name of random scores, beside those of the lenses
+LENS_SHARES = (10, 20, 50)  # per cent of a side's tokens to hide, or to keep
 LENS_MEASURES = (
     "rank_correlation",
     *(f"comprehensiveness_{share}" for share in LENS_SHARES),
@@ -405,37 +344,24 @@ LENS_MEASURES = (
 
 @dataclass(frozen=True, slots=True)
 class LensRow:
-    """Faithfulness of a lens: the mean over texts of each of `LENS_MEASURES`, or NaN.
-
-    Attributes:
-        low: lower ends of the means' 95 % intervals, NaN for one text; `high`: upper ends.
-        texts: number of texts with a rank correlation.
-        left_out: why it does not apply to some or all texts.
-    """
+    """Faithfulness of a lens: the mean over texts of each of `LENS_MEASURES`, or NaN."""
 
     lens: str
     mean: tuple[float, ...]
-    low: tuple[float, ...]
+    low: tuple[float, ...]  # lower ends of 95 % intervals, NaN for one text; `high`: upper ends
     high: tuple[float, ...]
-    texts: int
-    left_out: str = ""
+    texts: int  # number of texts with a rank correlation
+    left_out: str = ""  # why it does not apply to some or all texts
 
 
 @dataclass(frozen=True, slots=True)
 class LensReport:
-    """Faithfulness of each lens for a model and texts.
-
-    Attributes:
-        rows: one for each lens, then random scores.
-        conclusion: the lenses that the `rule` trusts.
-        tokens: for one text, each token with its knockout effect and its score by each lens.
-        provenance: that of the first text, with the notes of all.
-    """
+    """Faithfulness of each lens for a model and texts."""
 
     caption: str
-    rows: tuple[LensRow, ...]
-    conclusion: str
+    rows: tuple[LensRow, ...]  # one for each lens, then random scores
+    conclusion: str  # the lenses that the `rule` trusts
     rule: str
     texts: int
-    tokens: tuple[Mapping[str, str | int | float], ...]
-    provenance: Provenance
+    tokens: tuple[Mapping[str, str | int | float], ...]  # effect and scores by token
+    provenance: Provenance  # that of the first text, with the notes of all

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 
 class AttnvizError(Exception):
-    """An error that the user can mend; shown as one line without a traceback."""
+    """An error that the user can correct; shown as one line without a traceback."""
 
     status = 1
 
@@ -20,7 +20,7 @@ class InputError(AttnvizError):
 
 
 class NotFiniteError(InputError):
-    """Attention of one text is NaN or infinite."""
+    """A text has attention that is NaN or infinite."""
 
 
 class ModelError(AttnvizError):
@@ -28,7 +28,7 @@ class ModelError(AttnvizError):
 
 
 class AttentionError(AttnvizError):
-    """A model ran, but does not give its attention as weights."""
+    """A model runs but does not give its attention as weights."""
 
 
 class OutputError(AttnvizError):
@@ -36,7 +36,7 @@ class OutputError(AttnvizError):
 
 
 class UnsupportedError(AttnvizError):
-    """A sentence of an answer that no part of its context supports."""
+    """No part of the context supports a sentence of the answer."""
 
     status = 3
 
@@ -45,8 +45,7 @@ class WorkerError(AttnvizError):
     """Workers cannot be started, or died over their work."""
 
 
-LONGEST_CAUSE = 300
-"""Most characters to show of another library's error, which may quote a whole file."""
+LONGEST_CAUSE = 300  # most characters of another library's error, which may quote a file
 
 
 def first_line(error: BaseException) -> str:
@@ -64,7 +63,7 @@ def first_line(error: BaseException) -> str:
 
 
 def reason_of(error: BaseException) -> str:
-    """An error in one line: its message, with its class in front if it is not ours."""
+    """An error as one line: its message; the class first if the error is not ours."""
     line, kind = first_line(error), type(error).__name__
     return line if isinstance(error, AttnvizError) or line == kind else f"{kind}: {line}"
 

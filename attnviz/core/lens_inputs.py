@@ -17,29 +17,19 @@ if TYPE_CHECKING:
 
     from attnviz.core.effects import Experiment
 
-BLOCK = 256
-"""Keys whose vectors are in memory at once: all would take heads × keys × size numbers."""
+BLOCK = 256  # keys whose vectors are in memory at once: all would take heads × keys × size numbers
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AttentionGradients:
-    """One output of a model, and its gradient for each attention weight.
+    """One output of a model, and its gradient for each attention weight."""
 
-    Attributes:
-        attention: the raw maps of every layer.
-        gradients: ∂output/∂weight, one array for each map.
-        positions: queries of the main map that the output is read from, one or more.
-        output: its name: a class, or the predicted token.
-        probability: the output's probability, if the model gives one.
-        experiment: the model and text, to cut links in; None if the output is a score.
-    """
-
-    attention: Attention
-    gradients: tuple[NDArray[np.floating[Any]], ...]
-    positions: tuple[int, ...]
-    output: str
-    probability: float | None = None
-    experiment: Experiment | None = None
+    attention: Attention  # the raw maps of every layer
+    gradients: tuple[NDArray[np.floating[Any]], ...]  # ∂output/∂weight, one array for each map
+    positions: tuple[int, ...]  # queries of the main map that the output is read from, one or more
+    output: str  # its name: a class, or the predicted token
+    probability: float | None = None  # the output's probability, if the model gives one
+    experiment: Experiment | None = None  # cuts links; None if the output is a score
 
     def __post_init__(self) -> None:
         for item, found in zip(self.attention.maps, self.gradients, strict=True):
@@ -49,18 +39,12 @@ class AttentionGradients:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ValueVectors:
-    """Inner products of the vectors fₕ(xⱼ) that weights scale, for heads h and keys j.
+    """Inner products of the vectors fₕ(xⱼ) that weights scale, for heads h and keys j."""
 
-    Attributes:
-        attention: the raw maps of every layer.
-        products: for each map ⟨fₕ(xⱼ), f₉(xⱼ)⟩ for heads h and g, float64 of shape (layers, keys,
-            heads, heads).
-        projected: True if f includes the output projection W_O. Else f is the value alone, and
-            products of two different heads are 0.
-    """
-
-    attention: Attention
+    attention: Attention  # the raw maps of every layer
+    # for each map ⟨fₕ(xⱼ), f₉(xⱼ)⟩ for heads h and g, float64 of shape (layers, keys, heads, heads)
     products: tuple[NDArray[np.float64], ...]
+    # whether f includes W_O; else f is the value, and products of different heads are 0
     projected: bool
 
     def __post_init__(self) -> None:
@@ -90,8 +74,7 @@ def inner_products(
     return found
 
 
-NEXT = "next:"
-"""The prefix of a word that means a possible next token, even if the text contains the word."""
+NEXT = "next:"  # prefix of a word that means a possible next token, even if the text has it
 _NUMBERED = re.compile(r"(.+)\[(\d{1,9})\]", re.DOTALL)
 
 

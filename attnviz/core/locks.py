@@ -29,7 +29,6 @@ def model_lock(model: Any) -> Iterator[None]:
 
 
 def is_module(model: object) -> bool:
-    """Whether an object has parameters and modules, as a torch module; False for classes."""
     return hasattr(type(model), "parameters") and hasattr(type(model), "modules")
 
 
@@ -47,7 +46,7 @@ def evaluation_mode(model: Any) -> Iterator[None]:
 
 
 def thread_hook(look: Callable[..., Any]) -> Any:
-    """A hook that runs only in this thread; eager copies of a model do not copy it."""
+    """A hook that runs only in this thread, so that copies of a model do not inherit it."""
     thread = get_ident()
 
     def hook(*args: Any, **named: Any) -> Any:
@@ -58,7 +57,7 @@ def thread_hook(look: Callable[..., Any]) -> Any:
 
 
 class SharedSetting:
-    """A setting of the process: the first block to enter makes it, the last to exit undoes it."""
+    """A setting of the process: the first block sets it, the last one restores it."""
 
     def __init__(self, make: Callable[[], AbstractContextManager[Any]]) -> None:
         self.make, self.lock, self.inside = make, RLock(), 0

@@ -25,56 +25,40 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HeadMeasure:
-    """A number for each head.
-
-    Attributes:
-        unit: "nats", "share", ….
-        low: the meaning of its smallest value; `high`: of its largest.
-        values: float of shape (layers, heads); NaN if it does not apply.
-        uniform: the values for uniform attention to all visible keys; None: unknown.
-        top: the largest possible value; for a signed measure the largest size.
-    """
+    """A number for each head."""
 
     name: str
-    unit: str
-    low: str
+    unit: str  # "nats", "share", …
+    low: str  # the meaning of its smallest value; `high`: of its largest
     high: str
-    values: NDArray[np.float64]
-    uniform: NDArray[np.float64] | None = None
-    top: float = 1.0
+    values: NDArray[np.float64]  # float of shape (layers, heads); NaN if it does not apply
+    uniform: NDArray[np.float64] | None = None  # values of uniform attention; None: unknown
+    top: float = 1.0  # the largest possible value; for a signed measure the largest size
 
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """A role of a head.
+    """A role of a head."""
 
-    Attributes:
-        name: "previous-token", "induction", ….
-        share: how much of its attention goes there; uniform: how much uniform attention would give.
-        kind: "acts", what it does where it can, or "rests", where it looks when it cannot.
-        token: the key it rests on, such as "[CLS]", where that is a known special token.
-    """
-
-    name: str
-    share: float
-    uniform: float
-    kind: RoleKind = "acts"
-    token: str = ""
+    name: str  # "previous-token", "induction", …
+    share: float  # how much of its attention goes there
+    uniform: float  # how much uniform attention would give
+    kind: RoleKind = "acts"  # "acts": what it does if it can; "rests": where it looks if it cannot
+    token: str = ""  # the key it rests on, such as "[CLS]", where that is a known special token
 
     @property
     def label(self) -> str:
-        """What tables and pictures call it: its name, or "rests on [CLS]"."""
         return f"rests on {self.token}" if self.token else self.name
 
     @property
     def lift(self) -> float:
-        """How far from uniform attention (0) to nothing else (1) the share lies."""
+        """How far the share lies between uniform attention (0) and all attention (1)."""
         return (self.share - self.uniform) / (1 - self.uniform) if self.uniform < 1 else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """A token that a link argues for or against: what it adds to its logit above the mean."""
+    """A token that a link argues for or against, and what the link adds to its logit."""
 
     token: str
     logit: float
@@ -82,24 +66,16 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class HeadRow:
-    """One head with everything measured on it.
-
-    Attributes:
-        values: a number for each measure, or NaN.
-        uniform: the values for uniform attention under the same mask.
-        roles: clear roles that act, clearest first, then those that rest.
-        intervals: known intervals of means over several texts.
-        writes: the tokens that it argues for most, where this was asked for.
-    """
+    """One head with everything measured on it."""
 
     stream: str
     layer: str
     head: str
-    values: Mapping[str, float]
-    uniform: Mapping[str, float]
-    roles: tuple[Role, ...] = ()
-    intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    writes: tuple[Argument, ...] = ()
+    values: Mapping[str, float]  # a number for each measure, or NaN
+    uniform: Mapping[str, float]  # the values for uniform attention under the same mask
+    roles: tuple[Role, ...] = ()  # clear roles that act, clearest first, then those that rest
+    intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # 95 % intervals
+    writes: tuple[Argument, ...] = ()  # the tokens that it argues for most, if asked for
 
     def clearest(self, kind: RoleKind) -> Role | None:
         """Its clearest role of a kind, if it has one."""
@@ -122,24 +98,19 @@ DISTRIBUTIONS = ("entropy", "relative-entropy", "span", "distance", "offset")
 """Measures of a row as a distribution, scaled to sum to 1."""
 
 
-EFFECT = "effect"
-"""The measure that needs a model with predictions."""
-COPYING = "copying"
-"""The measure of a head's weights, without a text."""
-RETRIEVAL, TASK = PROBES = ("retrieval", "function-vector")
-"""Measures of heads in texts made for it, without a text of the user's."""
-SIGNED = ("offset", EFFECT, COPYING, TASK)
-"""Measures that can be below 0."""
+EFFECT = "effect"  # the measure that needs a model with predictions
+COPYING = "copying"  # the measure of a head's weights, without a text
+RETRIEVAL, TASK = PROBES = ("retrieval", "function-vector")  # measured on texts made for them
+SIGNED = ("offset", EFFECT, COPYING, TASK)  # measures that can be below 0
 
 
 def about_effects(provenance: Provenance) -> str:
-    """The definition of effects in a run, or an empty text."""
+    """A note on how effects were measured; empty without effects."""
     definition = provenance.settings.get(EFFECT)
     return f"effect: {definition}" if definition else ""
 
 
 def mass_note(measures: Iterable[Meaning | HeadMeasure]) -> str:
-    """A note if rows do not sum to 1, or an empty text."""
     names = [meaning.name for meaning in measures]
     if "mass" not in names:
         return ""
@@ -150,51 +121,36 @@ def mass_note(measures: Iterable[Meaning | HeadMeasure]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class HeadReport:
-    """Every head of a run, as sorted.
-
-    Attributes:
-        sinks: keys on which attention rests, in words; empty where there is none.
-    """
+    """Every head of a run, as sorted."""
 
     caption: str
     measures: tuple[Meaning, ...]
     rows: tuple[HeadRow, ...]
     provenance: Provenance
     texts: int = 1
-    sinks: str = ""
+    sinks: str = ""  # keys on which attention rests, in words; empty: none
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SimilarityReport:
-    """Which heads look alike.
-
-    Attributes:
-        heads: layer and head by name, in the order of the axes.
-        divergences: means, shape (heads, heads).
-        places: of the heads in a plane, shape (heads, 2).
-        shown: the share of all spread that the plane shows.
-    """
+    """Which heads look alike."""
 
     caption: str
     stream: str
-    heads: tuple[tuple[str, str], ...]
-    divergences: NDArray[np.float64]
-    places: NDArray[np.float64]
-    shown: float
+    heads: tuple[tuple[str, str], ...]  # layer and head by name, in the order of the axes
+    divergences: NDArray[np.float64]  # means, shape (heads, heads)
+    places: NDArray[np.float64]  # of the heads in a plane, shape (heads, 2)
+    shown: float  # the share of all spread that the plane shows
     provenance: Provenance
     texts: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """How often one attention head finds one relation of a treebank ("nsubj"), 0 to 1.
-
-    Attributes:
-        toward: "head", where the dependent's strongest link is its syntactic head, or "dependent".
-    """
+    """How often one attention head finds one relation of a treebank ("nsubj"), 0 to 1."""
 
     relation: str
-    toward: str
+    toward: str  # "head": links point at the syntactic head; or "dependent"
     layer: str
     head: str
     share: float
@@ -202,31 +158,22 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """One relation of a treebank in so many cases.
-
-    Attributes:
-        offset: the most frequent distance from dependent to head.
-        by_offset: its share of all cases.
-    """
+    """One relation of a treebank, with its number of cases."""
 
     name: str
     count: int
-    offset: int
-    by_offset: float
+    offset: int  # the most frequent distance from dependent to head
+    by_offset: float  # its share of all cases
 
 
 @dataclass(frozen=True, slots=True)
 class TreebankReport:
-    """Which head finds which relation, the most frequent first.
-
-    Attributes:
-        findings: every head on every relation in both directions, relation by relation, best first.
-    """
+    """Which head finds which relation, the most frequent first."""
 
     caption: str
     sentences: int
     relations: tuple[Relation, ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[Finding, ...]  # each head on each relation and direction, best first
     provenance: Provenance
     notes: tuple[str, ...] = ()
 
@@ -242,44 +189,27 @@ class HeadChange:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Comparison:
-    """How attention B differs from attention A.
+    """How attention B differs from attention A."""
 
-    Attributes:
-        map: B − A, signed, over the queries that both have and the keys of either.
-        heads: of each layer and head of the map, the layer and head of A and those of B.
-        divergences: means over the rows, shape (layers, heads); NaN where a head has no row to
-            compare.
-        changes: the links that changed most, the largest first.
-        notes: what was aligned, left out or renormalised.
-    """
-
-    map: AttentionMap
-    heads: tuple[tuple[tuple[str, str], tuple[str, str]], ...]
-    divergences: NDArray[np.float64]
-    changes: tuple[HeadChange, ...]
-    notes: tuple[str, ...]
+    map: AttentionMap  # B − A, signed, over the queries that both have and the keys of either
+    heads: tuple[tuple[tuple[str, str], tuple[str, str]], ...]  # layer and head of A and of B
+    divergences: NDArray[np.float64]  # means over rows, (layers, heads); NaN: no row to compare
+    changes: tuple[HeadChange, ...]  # the links that changed most, the largest first
+    notes: tuple[str, ...]  # what was aligned, left out or renormalised
 
 
 DRIFT = "drift"
-HISTORY = ("entropy", "sink", "previous-token", DRIFT)
-"""What is followed over a training run; drift is each head's divergence from the sample before."""
+HISTORY = ("entropy", "sink", "previous-token", DRIFT)  # what is followed over training
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class History:
-    """What each head did at each sampled step of a training run.
-
-    Attributes:
-        heads: stream, layer and head by name.
-        roles: of each step, each head's clearest role; empty where it has none.
-        values: each of `HISTORY`, shape (steps, heads); NaN: no value.
-        provenance: that of the last sample.
-    """
+    """What each head did at each sampled step of a training run."""
 
     caption: str
     steps: tuple[int, ...]
-    heads: tuple[tuple[str, str, str], ...]
-    roles: tuple[tuple[str, ...], ...]
-    values: Mapping[str, NDArray[np.float64]]
-    provenance: Provenance
+    heads: tuple[tuple[str, str, str], ...]  # stream, layer and head by name
+    roles: tuple[tuple[str, ...], ...]  # each head's clearest role by step, or ""
+    values: Mapping[str, NDArray[np.float64]]  # each of `HISTORY`, (steps, heads)
+    provenance: Provenance  # that of the last sample
     notes: tuple[str, ...]

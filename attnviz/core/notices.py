@@ -39,7 +39,7 @@ _detail: ContextVar[Listener | None] = ContextVar("detail", default=None)
 
 
 def explain(text: str) -> None:
-    """Send what only a user who asks for every step should know."""
+    """Send a detail that only --verbose shows."""
     listener = _detail.get()
     if listener is not None:
         listener(text)
@@ -54,14 +54,14 @@ _pause: ContextVar[Callable[[], None] | None] = ContextVar("pause", default=None
 
 
 def pause(*_: object) -> None:
-    """A step of long work is done: whoever runs it may end it here, by raising."""
+    """Marks a step of long work: a listener may raise here to stop it."""
     ask = _pause.get()
     if ask is not None:
         ask()
 
 
 def ask_at_pauses(ask: Callable[[], None]) -> AbstractContextManager[None]:
-    """Ask at every pause of the block whether its work is still wanted."""
+    """Call a function at every pause of the block; it may raise to stop the work."""
     return _set_during(_pause, ask)
 
 
@@ -70,7 +70,7 @@ _TOLD = re.compile(rf"{_NUMBER}(?:–{_NUMBER})?|'.*'")
 
 
 def kind_of(text: str) -> str:
-    """A notice without its numbers and quoted names: such notices say the same."""
+    """A notice without numbers and quoted names; notices of one kind are merged."""
     return _TOLD.sub("", text)
 
 
@@ -84,7 +84,7 @@ def join_notices(text: str, other: str) -> str:
 
 
 def hold(held: dict[str, str], text: str) -> None:
-    """Add a notice to those of several texts, by kind: there it becomes one with its like."""
+    """Add a notice to those of several texts; notices of one kind become one."""
     kind = kind_of(text)
     held[kind] = join_notices(held.get(kind, text), text)
 

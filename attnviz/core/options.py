@@ -27,15 +27,13 @@ Width = Literal["single", "double"]
 PictureScale = Literal["own", "shared"]
 CellValues = Literal["auto", "yes", "no"]
 
-LENS_NAMES = ("raw", *LENSES, "all")
-"""The values of --lens."""
+LENS_NAMES = ("raw", *LENSES, "all")  # the values of --lens
 
 
 class InMemory:
-    """What this process has in memory; two are equal where they hold the very same objects."""
+    """An object of this process as an option; two are equal if they hold the same objects."""
 
     def objects(self) -> tuple[Any, ...]:
-        """What it holds."""
         raise NotImplementedError
 
     def __eq__(self, other: object) -> bool:
@@ -60,7 +58,6 @@ class InMemoryModel(InMemory):
     reader: Any = None
 
     def objects(self) -> tuple[Any, ...]:
-        """The model and its reader."""
         return self.model, self.reader
 
     def __str__(self) -> str:
@@ -74,7 +71,6 @@ class InMemoryMaps(InMemory):
     maps: tuple[Any, ...]
 
     def objects(self) -> tuple[Any, ...]:
-        """The attention of each text."""
         return self.maps
 
     def __str__(self) -> str:
@@ -83,35 +79,24 @@ class InMemoryMaps(InMemory):
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """How the command line spells and explains an option.
+    """How the command line spells and explains an option."""
 
-    Attributes:
-        group: commands take options by group; for a command's own option, the panel of the help.
-        usage: its names and metavar, "--format -f NAME"; a flag has no metavar.
-        help: "{choices}" stands for the values that the type allows.
-        min: the least number.
-        choices: the values, if they are names of a table and not of a Literal type.
-        suggested: values that the shell completes; others are allowed too.
-        rare: --help only names it, and --help-all explains it.
-    """
-
-    group: str
-    usage: str
-    help: str
-    min: int | None = None
+    group: str  # commands take options by group; for a command's own option, the panel of the help
+    usage: str  # its names and metavar, "--format -f NAME"; a flag has no metavar
+    help: str  # "{choices}" stands for the values that the type allows
+    min: int | None = None  # the least number
     max: int | None = None
+    # the values, if they are names of a table and not of a Literal type
     choices: tuple[str, ...] = ()
-    suggested: tuple[str, ...] = ()
-    rare: bool = False
+    suggested: tuple[str, ...] = ()  # values that the shell completes; others are allowed too
+    rare: bool = False  # --help only names it, and --help-all explains it
 
     @property
     def names(self) -> list[str]:
-        """The long and the short name."""
         return [word for word in self.usage.split() if word.startswith("-")]
 
     @property
     def metavar(self) -> str | None:
-        """The placeholder for its value; None for a flag."""
         return self.usage.removeprefix(" ".join(self.names)).strip() or None
 
 
@@ -237,7 +222,6 @@ class Origin:
 
     @property
     def layer(self) -> MechanismChoice | None:
-        """The untrained layer that --mechanism names."""
         return None if self.mechanism is None else parse_mechanism(self.mechanism)
 
 
@@ -384,7 +368,7 @@ class Look:
 
     @property
     def given(self) -> dict[str, str]:
-        """The options that were chosen, each with its name in the shell."""
+        """The given options, each with its name in the shell."""
         return {
             item.name: item.metadata["option"].names[0]
             for item in fields(self)
@@ -478,24 +462,20 @@ class Many:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The values of all shared options.
-
-    Attributes:
-        given: arguments and options that may name a file to read, each with its parameter's name.
-        collect: takes the results in Python; None prints them.
-    """
+    """The values of all shared options."""
 
     origin: Origin = field(default_factory=Origin)
     choice: Choice = field(default_factory=Choice)
     output: Output = field(default_factory=Output)
     many: Many = field(default_factory=Many)
     look: Look = field(default_factory=Look)
+    # arguments and options that may name a file to read, each with its parameter's name
     given: tuple[tuple[str, str], ...] = ()
-    collect: Any = None
+    collect: Any = None  # takes the results in Python; None prints them
 
 
 def map_options(options: Options, *allowed: str) -> list[str]:
-    """The options that were given of those that choose, draw or show maps, such as "--heatmap"."""
+    """The given options that choose, draw or show maps, such as "--heatmap"."""
     places = ("pictures", "lines", "page")
     return [
         option.names[0]
@@ -551,7 +531,7 @@ def _declarations_of(half: Any) -> dict[str, tuple[Any, Option]]:
 
 
 def _shell_type(annotation: Any) -> Any:
-    """What of a type a shell can give: nothing that lies in Python's memory."""
+    """The part of a type that a shell can give, without objects in memory."""
     parts = get_args(annotation)
     rest = [one for one in parts if not (isinstance(one, type) and issubclass(one, InMemory))]
     return annotation if len(rest) == len(parts) else Union[*rest]

@@ -21,15 +21,12 @@ from attnviz.core.errors import AttnvizError
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-BROKEN: list[str] = []
-"""One line for each plug-in that could not be added, with the reason."""
-_MODULES: dict[str, str] = {}
-"""The package of each plug-in's top-level module."""
+BROKEN: list[str] = []  # one line for each plug-in that could not be added, with the reason
+_MODULES: dict[str, str] = {}  # the package of each plug-in's top-level module
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 
-INTERRUPTIONS = (KeyboardInterrupt, GeneratorExit)
-"""The exceptions that are no failure of a plug-in; any other one is, SystemExit too."""
+INTERRUPTIONS = (KeyboardInterrupt, GeneratorExit)  # all others are failures of a plug-in
 
 
 class PluginError(AttnvizError):
@@ -41,7 +38,7 @@ def add_rows(tables: Mapping[str, tuple[dict[str, Any], type]]) -> None:
 
     A row that cannot be imported, has a taken name or is of another kind goes to `BROKEN`.
     """
-    # Reading all metadata by importlib costs a tenth of a whole run, nearly always for nothing.
+    # Reading all metadata by importlib takes a tenth of a run, and most users have no plug-in.
     places = dict.fromkeys(sys.path)
     if not any(b"[attnviz." in text for place in places for text in _declarations(place)):
         return
@@ -85,7 +82,7 @@ def error_line(error: BaseException) -> str:
 
 
 def plugin_at_fault(error: BaseException) -> str | None:
-    """The plug-in package whose code raised an error; None: our own code."""
+    """The plug-in package whose code raised an error; None: the error is our own."""
     trace, package = error.__traceback__, None
     while trace is not None:
         name = str(trace.tb_frame.f_globals.get("__name__"))

@@ -15,8 +15,7 @@ from attnviz.core.errors import UsageError, choose, did_you_mean
 from attnviz.core.plugins import INTERRUPTIONS, PluginError, add_rows, error_line
 
 Command = Literal["self", "cross", "co", "picture"]
-SourceKind = Literal[Command, "picture-text"]
-"""What a source is opened for."""
+SourceKind = Literal[Command, "picture-text"]  # what a source is opened for
 Sums = Literal["one", "less", "any"]
 Needs = Literal["weights", "gradients", "values", "effects", "writers"]
 Form = Literal["text", "document", "rows", "arrays", "maps", "links", "textgrid", "vtt", "nothing"]
@@ -41,23 +40,17 @@ DataKind = Literal[
     "history",
     "listing",
 ]
-RoleKind = Literal["acts", "rests"]
-"""What a role says of a head: what it does where it can, or where it rests when it cannot."""
+RoleKind = Literal["acts", "rests"]  # what a head does if it can, or where it rests
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A name's summary (the first line of its docstring) and where its code is.
-
-    Attributes:
-        package: the package that added the row, of a plug-in; its target is complete.
-    """
+    """A name's summary (the first line of its docstring) and where its code is."""
 
     summary: str
     target: str
-    package: str = field(default="", kw_only=True)
-    room: ClassVar[str] = ""
-    """What stands before the target of every such row."""
+    package: str = field(default="", kw_only=True)  # of a plug-in
+    room: ClassVar[str] = ""  # what stands before the target of every such row
 
     def load(self) -> Any:
         """The object that the target "module:attribute" names.
@@ -82,74 +75,53 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Mechanism(Entry):
-    """A formula, offered by some commands, and what an own layer needs around it.
-
-    Attributes:
-        projected: False where inputs serve as queries, keys and values as they are.
-        causal: the name of its causal form, where a mask alone does not make it causal; its own
-            where it is always causal.
-        scaled: whether scores are divided by the root of the head size; None where weights are no
-            softmax of a query times a key.
-        sums: what a row of weights sums to: one, less where a sink takes a share, or anything.
-        signed: True where weights may be negative.
-        groups: how many heads have keys and values of their own: all, half of them, or one.
-        learned: further parameters by name, with their axes in words: "4 half_head"; "keys heads"
-            and "queries size" are of each position, sigmoid(inputs @ w_NAME).
-        streams: of co-attention, the part that each stream of `attnviz co` shows.
-        module: the class of `attnviz.layers.co_attention` that `CoAttention` builds for it.
-    """
+    """A formula, offered by some commands, and what an own layer needs around it."""
 
     room = "attnviz.mechanisms."
     commands: tuple[Command, ...] = ("self", "cross")
-    projected: bool = True
+    projected: bool = True  # False where inputs serve as queries, keys and values as they are
     many_heads: bool = True
+    # the name of its causal form, if a mask is not enough; its own name if it is always causal
     causal: str | None = None
+    # whether scores are divided by √(head size); None: weights are no softmax of query · key
     scaled: bool | None = None
+    # what a row of weights sums to: one, less where a sink takes a share, or anything
     sums: Sums = "one"
-    signed: bool = False
-    groups: Literal["all", "half", "one"] = "all"
+    signed: bool = False  # True where weights may be negative
+    groups: Literal["all", "half", "one"] = "all"  # heads with own keys and values
+    # further parameters by name, with their axes in words: "4 half_head"; "keys heads" and "queries
+    # size" are of each position, sigmoid(inputs @ w_NAME)
     learned: Mapping[str, str] = field(default_factory=dict)
+    # of co-attention, the part that each stream of `attnviz co` shows
     streams: Mapping[str, str] = field(default_factory=dict)
-    module: str = ""
+    module: str = ""  # the class of `attnviz.layers.co_attention` that `CoAttention` builds for it
 
 
 @dataclass(frozen=True, slots=True)
 class Format(Entry):
-    """A data format.
-
-    Attributes:
-        report: where the code is for other data than maps, "module:attribute"; empty: the same.
-        grows: True where a file is complete after each text, so that a run can continue it.
-    """
+    """A data format."""
 
     room = "attnviz.renderers."
     suffix: str = ""
     form: Form = "maps"
-    report: str = ""
+    report: str = ""  # the code for data other than maps; empty: the same
     binary: bool = False
-    grows: bool = False
+    grows: bool = False  # whether a file is complete after each text, so that a run can continue it
 
     def load_report(self) -> Any:
-        """The object that `report` names."""
         return replace(self, target=self.report or self.target).load()
 
 
 @dataclass(frozen=True, slots=True)
 class Measure(Entry):
-    """A number for each head.
-
-    Attributes:
-        role: the kind of role that a head has once it beats uniform attention clearly; None: none.
-        color: of the role, red, green and blue, told apart by the colour-blind too (most are Okabe
-            and Ito's, 2008).
-        repeated: True where it is read off a repeated sequence.
-    """
+    """A number for each head."""
 
     room = "attnviz.analyses.measures."
     short: str
-    role: RoleKind | None = None
+    role: RoleKind | None = None  # the kind of role that a head clearly above uniform attention has
+    # of the role; most are Okabe and Ito's (2008), for colour-blind readers
     color: tuple[int, int, int] | None = None
-    repeated: bool = False
+    repeated: bool = False  # True where it is read off a repeated sequence
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +167,6 @@ _TABLES: dict[str, dict[str, Any]] = {}
 
 
 def tables() -> dict[str, dict[str, Any]]:
-    """Every table by its name, with the rows of plug-ins."""
     if not _TABLES:
         # Filled before plug-ins are imported, for these may ask for a table themselves.
         _TABLES.update((name, getattr(import_module(room), name)) for name, room in ROOMS.items())
@@ -211,8 +182,7 @@ def __getattr__(name: str) -> dict[str, Any]:
 
 
 LARGEST_SEED = 2**64 - 1  # torch takes no larger one
-LARGEST = 10**9
-"""The largest number that an option takes. Memory is checked where an array is made."""
+LARGEST = 10**9  # the largest number of an option; memory is checked where an array is made
 LIMITS = {"heads": (1, LARGEST), "size": (1, LARGEST), "seed": (0, LARGEST_SEED)}
 """What --mechanism takes behind a name, with the least and the largest number."""
 

@@ -33,12 +33,11 @@ def continues_word(text: str, start: int) -> bool:
 
 
 def text_places(tokens: Sequence[Token]) -> list[int]:
-    """The places of all tokens but special ones."""
+    """The positions of the tokens that are not special."""
     return [place for place, token in enumerate(tokens) if not token.special]
 
 
-AVERAGE = Token("mean over patches", special=True)
-"""The query of a picture without a class token: the mean over its patches."""
+AVERAGE = Token("mean over patches", special=True)  # a picture without a class token
 
 
 def patch_name(row: int, column: int) -> str:
@@ -52,7 +51,6 @@ def patch_tokens(rows: int, columns: int) -> tuple[Token, ...]:
 
 
 def parse_patch(text: str) -> tuple[int, int]:
-    """Row and column of "3,5", or a UsageError."""
     row, comma, column = (part.strip() for part in text.partition(","))
     if not comma or not is_number(row) or not is_number(column):
         raise UsageError(f"--patch '{text}' is no patch: write ROW,COLUMN, both from 0 (3,5)")
@@ -71,18 +69,15 @@ def check_patch(text: str, rows: int, columns: int) -> tuple[int, int]:
 
 
 def patch_grid(tokens: Sequence[Token]) -> tuple[int, int]:
-    """The numbers of rows and of columns of the patches at the end of an axis."""
     row, column = parse_patch(tokens[-1].text)
     return row + 1, column + 1
 
 
-SINK_SHARE, BEYOND_UNIFORM = 0.3, 1.5
-"""The share of all attention that a sink holds at least, and how many times that of uniform
-attention."""
+SINK_SHARE, BEYOND_UNIFORM = 0.3, 1.5  # least share of a sink, and as a multiple of uniform
 
 
 def sink_place(item: AttentionMap) -> int | None:
-    """The key of a text's attention to itself that is a sink; None where there is none.
+    """The key that is a sink of a text's self-attention; None: there is no sink.
 
     Uniform attention reaches every key, or where nothing lies above the diagonal those up to the
     query. Of one head alone only the first key can be a sink.
@@ -95,7 +90,7 @@ def sink_place(item: AttentionMap) -> int | None:
     causal = not np.triu(weights, 1).any()
     seen = np.tri(*weights.shape) if causal else np.ones_like(weights)
     place = int(weights.sum(axis=0).argmax())
-    # A word that takes the attention of one head alone may be what this head says of the text.
+    # In the map of one head a word with much attention may be about the text, so it is no sink.
     if place and len(item.layers) == len(item.heads) == 1 and item.heads[0].isdigit():
         return None
     held = weights[:, place].sum() / weights.sum()

@@ -27,8 +27,7 @@ FITS: dict[Any, Any] = {
     Path: (str, Path),
 }
 """What may be given for an option of a type."""
-SEVERAL = (Sequence[str], tuple[int, int])
-"""Types of several values, which msgspec checks."""
+SEVERAL = (Sequence[str], tuple[int, int])  # types of several values, which msgspec checks
 
 
 def check_value(name: str, value: Any, annotation: Any, about: Any = None) -> Any:
@@ -64,7 +63,7 @@ def check_value(name: str, value: Any, annotation: Any, about: Any = None) -> An
 
 
 def _convert(kind: Any, value: Any, name: str) -> Any:
-    """The value as one of the types that it may be; None: it is none of it."""
+    """The value as the first type that fits; None: no type fits."""
     if get_origin(kind) is Literal:
         return choose(value, get_args(kind), name) if isinstance(value, str) else None
     if kind in SEVERAL:
@@ -93,7 +92,7 @@ def _names_file(value: str | Path) -> bool:
 
 
 def check_range(name: str, value: float, about: Any) -> float:
-    """The number itself, if it is not below the `min` and above the `max` of `about`."""
+    """The number, or an error if it lies outside the `min` and `max` of `about`."""
     least, most = getattr(about, "min", None), getattr(about, "max", None)
     if (least is not None and value < least) or (most is not None and value > most):
         ends = f"at least {least}" if most is None else f"{least} to {most}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import nan
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from attnviz.core.effects import HeadAt
@@ -23,28 +24,19 @@ if TYPE_CHECKING:
 
 Side = Literal["query", "key", "value"]
 SIDES: tuple[Side, ...] = ("query", "key", "value")
-LISTED = 6
-"""Writers of a side that are named."""
-ALONE = 0.5
-"""Position decides where other rows have this share of a link's weight, and the weight is at ..."""
-LEAST = 0.1
-"""... least this."""
+LISTED = 6  # writers of a side that are named
+# Position decides a link of weight LEAST or more if other rows have the share ALONE of its weight.
+ALONE, LEAST = 0.5, 0.1
 WriterKind = Literal["embedding", "position", "head", "feed-forward", "bias"]
 
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """A part of a model that adds to the residual stream.
-
-    Attributes:
-        stream: of the attention maps; of a block that several streams share, its own.
-        layer: its layer; empty for embeddings and biases.
-        head: of a head.
-    """
+    """A part of a model that adds to the residual stream."""
 
     kind: WriterKind
-    stream: str
-    layer: str = ""
+    stream: str  # as in the maps; a block that several streams share has one of its own
+    layer: str = ""  # its layer; empty for embeddings and biases
     head: int | None = None
 
     @property
@@ -57,176 +49,124 @@ class Writer:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HeadSides:
-    """What meets in one head.
+    """The queries, keys and values of one head, and how it makes scores of them."""
 
-    Attributes:
-        query: shape (queries, head size); key: (keys, head size), as they meet; value: (keys, …).
-        factor: of their products.
-        position: what position adds to each score, (queries, keys), or None.
-        cap: of scores, before the softmax; None: none.
-        sink: logits that take a share of each row, (queries, sinks), or None.
-        visible: True where a query sees a key, (queries, keys).
-    """
-
-    query: NDArray[np.floating]
-    key: NDArray[np.floating]
-    value: NDArray[np.floating]
-    factor: float
-    visible: NDArray[np.bool_]
-    position: NDArray[np.floating] | None = None
-    cap: float | None = None
-    sink: NDArray[np.floating] | None = None
+    query: NDArray[np.floating]  # (queries, head size), with norms and rotary positions applied
+    key: NDArray[np.floating]  # (keys, head size)
+    value: NDArray[np.floating]  # (keys, value size)
+    factor: float  # by which a product of query and key is multiplied
+    visible: NDArray[np.bool_]  # True where a query sees a key, (queries, keys)
+    position: NDArray[np.floating] | None = None  # what position adds to each score
+    cap: float | None = None  # of scores, before the softmax; None: none
+    sink: NDArray[np.floating] | None = None  # logits of sinks, (queries, sinks)
 
 
 class WrittenText(Protocol):
-    """A text that a model has read, with what each writer wrote.
+    """A text that a model has read, with what each writer wrote."""
 
-    Attributes:
-        attention: the raw maps of every layer.
-        writers: all of them; every array over writers has their order.
-    """
-
-    attention: Attention
-    writers: tuple[Writer, ...]
+    attention: Attention  # the raw maps of every layer
+    writers: tuple[Writer, ...]  # all of them; every array over writers has their order
 
     def sides(self, at: HeadAt) -> HeadSides:
         """The queries, keys and values of a head."""
-        ...
 
     def read(self, at: HeadAt, side: Side, direction: NDArray[np.floating]) -> NDArray[np.float64]:
         """The sum over positions of each writer's part of a side times a direction.
 
         The direction has the shape (positions, head size), the answer (writers,).
         """
-        ...
 
     def parts(
         self, stream: str, layer: str, side: Side, writers: Sequence[int]
     ) -> Iterator[NDArray[np.floating]]:
         """Each writer's part of a side of all heads, (heads, positions, head size)."""
-        ...
 
     def without(self, at: HeadAt, side: Side, writer: int) -> NDArray[np.floating]:
-        """A side if it cannot read a writer, every norm computed anew, (positions, head size)."""
-        ...
+        """A side recomputed with new norms, if it cannot read a writer, (positions, head size)."""
 
     def predicts(self, stream: str, row: int) -> bool:
         """Whether the model reads logits off a row of a stream."""
-        ...
 
     def spell(self, choice: int) -> str:
         """The name of a choice."""
-        ...
 
     def argue(self, at: HeadAt, outputs: Mapping[int, NDArray[np.floating]]) -> NDArray[np.float64]:
         """What a head's outputs (head size,) at some rows add to the logits there, (choices,).
 
         The sum over the rows, above the mean of all choices.
         """
-        ...
 
     def slopes(self, row: int, choice: int) -> Mapping[tuple[str, str], NDArray[np.float64]]:
         """By how much each head's output at a row raises a choice's logit over the mean of all.
 
         An array (heads, head size) for each stream and layer that reaches the logits.
         """
-        ...
 
     def logits(self, row: int) -> NDArray[np.float64]:
         """The logits at a row, (choices,)."""
-        ...
 
     def layer_logits(self, row: int) -> Sequence[NDArray[np.float64]]:
         """The logits at a row if the model ended after the embeddings, and after each layer."""
-        ...
 
     def logit_parts(self, row: int, choice: int) -> NDArray[np.float64]:
         """What each writer adds to a choice's logit above the mean of all choices, (writers,)."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
 class WriterPart:
-    """What one writer adds to a sum.
-
-    Attributes:
-        role: of a head that has a clear one, such as "previous-token .98".
-        interval: the 95 % interval of a mean over texts.
-    """
+    """What one writer adds to a sum."""
 
     writer: str
     value: float
-    role: str = ""
-    interval: tuple[float, float] | None = None
+    role: str = ""  # of a head that has a clear one, such as "previous-token .98"
+    interval: tuple[float, float] | None = None  # the 95 % interval of a mean over texts
 
 
 @dataclass(frozen=True, slots=True)
 class Knockout:
-    """A head's weight on a link if its query or key cannot read a writer.
-
-    Attributes:
-        expected: the weight at held norms; measured: with every norm computed anew.
-    """
+    """A head's weight on a link if its query or key cannot read one writer."""
 
     side: Side
     writer: str
-    expected: float
-    measured: float
+    expected: float  # the weight at held norms
+    measured: float  # with every norm computed anew
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LinkReport:
-    """Why a head looks where it looks, and what it brings back.
+    """Why a head looks at a key, and what that adds to the logits."""
 
-    Attributes:
-        caption: the model, the head and the link, in words.
-        links: number of links that numbers are means of, weighted by attention; 1: one link.
-        weight: of the link; score: before the softmax, of one link.
-        contrast: the score above `against`.
-        against: what the score is compared with, in words.
-        query: each writer's part of the contrast by what the query read; key: by what the key did.
-        pairs: writer of the query, writer of the key and their part, the largest first.
-        position: what position itself adds to the contrast: ALiBi or a relative bias; else None.
-        at_distance: the weight at the link's distance that three quarters of the head's other rows
-            exceed; None: there are too few.
-        arguments: the choices with the largest logits by size, largest first; empty: no logits.
-        predicted: what the model predicts at the query's row, with its p; argument: the link's
-            logit for it above the mean of all choices; rank: its place among the link's arguments;
-            logit: the model's own.
-        value: each writer's part of the argument for the first choice, by what the value read.
-        checks: the largest writers taken away.
-        effect: of the link on log p of `output`, nats; None: nothing is predicted from there.
-        logits: what the links add to the logit of each choice above the mean; None: no logits.
-    """
-
-    caption: str
+    caption: str  # the model, the head and the link, in words
     head: HeadAt
-    link: tuple[int, int] | None
-    ends: tuple[str, str]
-    links: int
-    texts: int
-    weight: float
-    score: float
-    contrast: float
-    against: str
-    query: tuple[WriterPart, ...]
-    key: tuple[WriterPart, ...]
+    link: tuple[int, int] | None = None
+    ends: tuple[str, str] = ("", "")
+    links: int  # number of links that numbers are means of, weighted by attention; 1: one link
+    texts: int = 1
+    weight: float  # of the link
+    score: float = nan  # before the softmax, of one link
+    contrast: float  # the score above `against`
+    against: str  # what the score is compared with, in words
+    query: tuple[WriterPart, ...]  # each writer's part of the contrast through the query
+    key: tuple[WriterPart, ...]  # and through the key
+    # writer of the query, writer of the key and their part, the largest first
     pairs: tuple[tuple[str, str, float], ...]
-    position: float | None
-    at_distance: float | None
-    arguments: tuple[Argument, ...]
-    predicted: tuple[str, float] | None
-    argument: float | None
-    rank: int | None
-    logit: float | None
-    value: tuple[WriterPart, ...]
-    value_of: str
-    checks: tuple[Knockout, ...]
-    effect: float | None
-    output: str
+    position: float | None  # what ALiBi or a relative bias adds to the contrast
+    at_distance: float | None = None  # lower quartile of its weights in other rows at this distance
+    arguments: tuple[Argument, ...] = ()  # the choices that it raises most, then lowers most
+    predicted: tuple[str, float] | None = (
+        None  # what the model predicts at the query's row, with its p
+    )
+    argument: float | None = None  # the link's logit for it above the mean of all choices
+    rank: int | None = None  # its place among the link's arguments
+    logit: float | None = None  # the whole logit of the prediction
+    value: tuple[WriterPart, ...] = ()  # each writer's part of the first argument
+    value_of: str = ""
+    checks: tuple[Knockout, ...] = ()  # the largest writers taken away
+    effect: float | None = None  # of the link on log p of `output`, nats; None: not known
+    output: str = ""
     notes: tuple[str, ...]
     provenance: Provenance
-    logits: NDArray[np.float64] | None = None
+    logits: NDArray[np.float64] | None = None  # of all choices, above the mean
 
     @property
     def position_reason(self) -> str:
@@ -240,7 +180,7 @@ class LinkReport:
         )
 
     def shown_parts(self, parts: Sequence[WriterPart]) -> list[WriterPart]:
-        """The largest parts of a side, then all others as one, so that they add up."""
+        """The largest parts of a side, then the sum of all others."""
         position = [] if self.position is None else [WriterPart("position", self.position)]
         whole = sorted([*parts, *position], key=lambda one: -abs(one.value))
         found, rest = whole[:LISTED], whole[LISTED:]
@@ -251,124 +191,90 @@ class LinkReport:
 
 @dataclass(frozen=True, slots=True)
 class LayerRow:
-    """What one layer adds to a logit, and what could be predicted after it (the logit lens).
+    """What one layer adds to a logit, and what could be predicted after it (the logit lens)."""
 
-    Attributes:
-        layer: its name; empty: the embeddings.
-        attention: what its heads add to the logit above the mean of all choices; feed_forward: its
-            feed-forward part; both with the last norm's statistics held.
-        log_p: of the choice, nats, if the stream went through the last norm here; rank: its place.
-        likeliest: the choice that would be predicted here.
-    """
-
-    layer: str
-    attention: float
-    feed_forward: float
-    log_p: float
-    rank: int
-    likeliest: str
+    layer: str  # its name; empty: the embeddings
+    attention: float  # what its heads add to the logit above the mean of all choices
+    feed_forward: float  # its feed-forward part; both with the last norm's statistics held
+    log_p: float  # of the choice, nats, if the stream went through the last norm here
+    rank: int  # its place
+    likeliest: str  # the choice that would be predicted here
 
 
 @dataclass(frozen=True, slots=True)
 class LayersReport:
-    """Where along the layers an answer appears (nostalgebraist 2020).
-
-    Attributes:
-        choice: what is predicted, or asked for, from a position.
-        other: what embeddings, positions and biases add to its logit.
-        logit: of the choice above the mean of all; what all rows and `other` sum to.
-        heads: the heads that add most to it, by name.
-    """
+    """Where along the layers an answer appears (nostalgebraist 2020)."""
 
     caption: str
-    choice: str
+    choice: str  # what is predicted, or asked for, from a position
     position: str
     rows: tuple[LayerRow, ...]
-    other: float
-    logit: float
-    heads: tuple[WriterPart, ...]
+    other: float  # what embeddings, positions and biases add to its logit
+    logit: float  # of the choice above the mean of all; what all rows and `other` sum to
+    heads: tuple[WriterPart, ...]  # the heads that add most to it, by name
     notes: tuple[str, ...]
     provenance: Provenance
 
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """How far a head moves if one side of it cannot read what an earlier head wrote.
-
-    Attributes:
-        moved: the share of attention that moves, ½ Σ |a − a′| as a mean over rows, where the side
-            is the query or the key; of a value, the size of the lost part over that of the output.
-    """
+    """How far a head moves if its query, key or value cannot read an earlier head."""
 
     head: HeadAt
     side: Side
     writer: HeadAt
+    # the share of attention that moves, ½ Σ |a − a′| as a mean over rows, where the side is the
+    # query or the key; of a value, the size of the lost part over that of the output
     moved: float
     interval: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HeadWeights:
-    """The maps of one head, with the norms' scales before them (Elhage 2021).
-
-    Attributes:
-        query, key, value: shape (head size, size); output: (size, head size).
-        after: the places of the heads that wrote before its queries are read; memory: of those
-            that wrote what its keys and values are read from, None: the same.
-        embedded: for tokens (size, size): what unembedding and embedding make of a vector, or None.
-    """
+    """The weight matrices of one head, multiplied by the scales of the norms before them."""
 
     at: HeadAt
+    # query, key, value: shape (head size, size)
     query: NDArray[np.floating]
     key: NDArray[np.floating]
     value: NDArray[np.floating]
-    output: NDArray[np.floating]
-    after: tuple[HeadAt, ...]
-    memory: tuple[HeadAt, ...] | None = None
-    embedded: NDArray[np.floating] | None = None
+    output: NDArray[np.floating]  # (size, head size)
+    after: tuple[HeadAt, ...]  # the places of the heads that wrote before its queries are read
+    memory: tuple[HeadAt, ...] | None = None  # heads before its keys and values; None: the same
+    embedded: NDArray[np.floating] | None = None  # W_U W_E, (size, size), if it reads tokens
 
 
 @dataclass(frozen=True, slots=True)
 class HeadCircuit:
-    """What the weights of a head alone say.
-
-    Attributes:
-        copying: the sum of the eigenvalues of its circuit from token to logit over the sum of their
-            sizes, −1 to 1: at 1 it raises the tokens that it looks at; None: no tokens meet it.
-        scores, outputs: the singular values of its W_QᵀW_K and of its W_O W_V, largest first.
-    """
+    """What the weights of a head say by themselves."""
 
     head: HeadAt
+    # the sum of the eigenvalues of its circuit from token to logit over the sum of their sizes, −1
+    # to 1: at 1 it raises the tokens that it looks at; None: no tokens meet it
     copying: float | None
+    # scores, outputs: the singular values of its W_QᵀW_K and of its W_O W_V, largest first
     scores: tuple[float, ...]
     outputs: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WiringReport:
-    """Which heads read which heads.
-
-    Attributes:
-        wires: all of them, the strongest first.
-        heads: every head, in the model's order; roles: the clear roles, by head.
-        circuits: of a report on weights alone, whose wires are compositions, each head's own;
-            chance: the composition of random matrices of the same shapes.
-    """
+    """Which heads read which heads."""
 
     caption: str
-    wires: tuple[Wire, ...]
-    heads: tuple[HeadAt, ...]
-    roles: Mapping[HeadAt, Role]
+    wires: tuple[Wire, ...]  # all of them, the strongest first
+    heads: tuple[HeadAt, ...]  # every head, in the model's order
+    roles: Mapping[HeadAt, Role]  # the clear roles, by head
     texts: int
     notes: tuple[str, ...]
     provenance: Provenance
-    circuits: tuple[HeadCircuit, ...] = ()
-    chance: float = 0.0
+    circuits: tuple[HeadCircuit, ...] = ()  # each head's own, if weights alone are compared
+    chance: float = 0.0  # the composition of random matrices of the same shapes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AskedLogits:
-    """A text with what each part wrote, and the choice whose logit is asked for at some rows."""
+    """A recorded text, and the choice whose logit is explained at some rows."""
 
     attention: Attention
     text: WrittenText

@@ -3,8 +3,6 @@
 `attnviz.layers` describes the arguments and results that every layer shares.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch
@@ -24,10 +22,8 @@ from attnviz.mechanisms.dot_product import (
 )
 from attnviz.mechanisms.linear import causal_linear, linear
 
-Mask = Tensor | None
-"""Boolean, True where a query may look; None: everywhere."""
-Attended = tuple[Tensor, Tensor | None]
-"""The output, and the weights where they were asked for."""
+Mask = Tensor | None  # boolean, True where a query may look; None: everywhere
+Attended = tuple[Tensor, Tensor | None]  # the output, and the weights where they were asked for
 
 
 class ProjectedAttention(nn.Module):
@@ -311,7 +307,7 @@ def join_masks(mask: Mask, key_mask: Mask) -> Tensor | None:
 
 def join_head_masks(query: Tensor, mask: Mask, key_mask: Mask) -> Tensor | None:
     """The same with an axis for heads, broadcastable to (…, heads, queries, keys)."""
-    # The axes of the query tell a mask for each item from one for each head.
+    # The number of axes shows whether the mask is one for each item or one for each head.
     if mask is not None and mask.ndim <= query.ndim:
         mask = mask[..., None, :, :]
     return join_masks(mask, None if key_mask is None else key_mask[..., None, :])

@@ -1,7 +1,5 @@
 """Blocks of transformers and their parts: positions, feed-forward, patches, encoder, decoder."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

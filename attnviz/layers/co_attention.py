@@ -5,8 +5,6 @@ the same), `hidden_size` those in which the two meet (None: the first size); `fi
 `second_mask` are boolean (…, positions), False for padding. `attnviz.layers` describes the rest.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch
@@ -18,8 +16,7 @@ from attnviz.layers.attention import Mask, ProjectedAttention
 from attnviz.mechanisms.co_attention import co_alternating, co_parallel, co_two_stream
 from attnviz.mechanisms.dot_product import size_of_head
 
-_Attended = tuple[tuple[Tensor, Tensor], tuple[Tensor, ...]]
-"""Both sequences' outputs, and the weights."""
+_Attended = tuple[tuple[Tensor, Tensor], tuple[Tensor, ...]]  # both outputs, and the weights
 
 
 class _CoLayer(nn.Module):

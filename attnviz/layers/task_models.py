@@ -1,7 +1,5 @@
 """Small task models: a text encoder, classifiers of tokens and of texts, and a summarizer."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from torch import Tensor, nn
@@ -113,17 +111,11 @@ class SequenceClassifier(_Classifier):
 
 
 class SummarizerWeights(NamedTuple):
-    """Weights of all three attentions, one matrix a layer.
+    """Weights of all three attentions, one matrix a layer."""
 
-    Attributes:
-        source: (…, heads, sources, sources).
-        target: (…, heads, targets, targets), zero above the diagonal.
-        cross: (…, heads, targets, sources): from what each summary position was written.
-    """
-
-    source: tuple[Tensor, ...]
-    target: tuple[Tensor, ...]
-    cross: tuple[Tensor, ...]
+    source: tuple[Tensor, ...]  # (…, heads, sources, sources)
+    target: tuple[Tensor, ...]  # (…, heads, targets, targets), zero above the diagonal
+    cross: tuple[Tensor, ...]  # (…, heads, targets, sources)
 
 
 class Summarizer(nn.Module):

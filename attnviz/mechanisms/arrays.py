@@ -6,12 +6,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Array = Any
-"""A numpy array or a torch tensor."""
-Mask = Array | None
-"""A boolean array, True where a query may look; None: everywhere."""
-Dropout = Callable[[Array], Array]
-"""Thins out weights before they are applied; mechanisms return the thinned ones."""
+Array = Any  # a numpy array or a torch tensor
+Mask = Array | None  # a boolean array, True where a query may look; None: everywhere
+Dropout = Callable[[Array], Array]  # drops weights; mechanisms return what is left
 
 
 def namespace(array: Array) -> Any:

@@ -12,10 +12,8 @@ from attnviz.mechanisms.arrays import Array, Dropout, Mask, namespace, softmax, 
 from attnviz.mechanisms.dot_product import cross
 from attnviz.mechanisms.formula import Arguments, Calculation, Formula, Part
 
-AXES = {"first": "qf", "second": "kf"}
-"""Axes of arrays with a row for each position: the first sequence makes an affinity's rows."""
-Projected = tuple[Array, Array, Array]
-"""query, key and value of one stream."""
+AXES = {"first": "qf", "second": "kf"}  # the first sequence makes an affinity's rows
+Projected = tuple[Array, Array, Array]  # query, key and value of one stream
 
 
 class CoFormula(Formula[Arguments]):

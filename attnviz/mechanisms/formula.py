@@ -18,18 +18,13 @@ Arguments = ParamSpec("Arguments")
 
 
 class Part(NamedTuple):
-    """One array of a calculation.
-
-    Attributes:
-        value: the array, or a function that makes it where only `parts` needs it.
-        formula: how it is computed, from other parts by name: "query @ keyᵀ".
-        axes: its last axes: q(ueries), k(eys), f(eatures), t(iles), g(roups of heads), n (other
-            numbers). Axes before them are heads.
-    """
+    """One array of a calculation."""
 
     name: str
-    value: Array
-    formula: str
+    value: Array  # the array, or a function that makes it where only `parts` needs it
+    formula: str  # how it is computed, from other parts by name: "query @ keyᵀ"
+    # its last axes: q(ueries), k(eys), f(eatures), t(iles), g(roups of heads), n (other numbers).
+    # Axes before them are heads
     axes: str = "qk"
 
 
@@ -42,19 +37,14 @@ class HeadPlace(NamedTuple):
 
 
 class HeadArithmetic(NamedTuple):
-    """What one head of a model computed, in order. A part without a formula comes from the model.
-
-    Attributes:
-        seen: arrays of the model's own pass, by the name of the part that should equal them.
-    """
+    """What one head of a model computed, in order; a part without a formula is the model's own."""
 
     parts: list[Part]
-    seen: Mapping[str, Array]
+    seen: Mapping[str, Array]  # arrays of the model's pass, by the part that should equal them
     notes: tuple[str, ...] = ()
 
 
-Calculation: TypeAlias = Generator[Part, Array, None]
-"""Yields one part after the other; `send` gives each back, so that a caller can replace it."""
+Calculation: TypeAlias = Generator[Part, Array, None]  # `send` returns each part, or another
 Projected: TypeAlias = Generator[Part, Array, tuple[Array, Array, Array]]
 
 
@@ -111,8 +101,7 @@ def shapes_of(
     }
 
 
-SIDES = ("queries", "keys")
-"""The first axis of parameters that have a row for each position."""
+SIDES = ("queries", "keys")  # the first axis of parameters that have a row for each position
 
 
 def example_parts(row: Mechanism, positions: int, size: int, heads: int) -> Iterator[Part]:
@@ -131,7 +120,6 @@ def groups_of(row: Mechanism, heads: int) -> int:
 
 
 def size_of_head(size: int, heads: int) -> int:
-    """How many of the features belong to each head."""
     if heads < 1 or size % heads:
         raise UsageError(f"a size of {size} cannot be split into {heads} heads of equal size")
     return size // heads

@@ -32,7 +32,7 @@ def implied_weights(query: Array, key: Array, mask: Mask = None) -> Array:
 
 
 def _shares(sums: Array, total: Array) -> Array:
-    """Sums over a total, 0 where the total is."""
+    """Parts divided by their total; 0 if the total is 0."""
     xp = namespace(sums)
     return sums / xp.where(total > 0, total, xp.ones_like(total))
 

@@ -27,8 +27,7 @@ from attnviz.mechanisms.formula import (
     weigh_values,
 )
 
-Pairs = Literal["neighbours", "halves"]
-"""Which two features turn together: 0 and 1 (Su 2021), or 0 and half the head size (Llama)."""
+Pairs = Literal["neighbours", "halves"]  # features 0 and 1 (Su 2021), or 0 and half (Llama)
 
 
 @Formula
@@ -107,7 +106,7 @@ def _ranges(apart: Array, count: int, furthest: int, *, both_ways: bool) -> Arra
     first = count * (apart > 0) if both_ways else 0 * apart
     away = np.abs(apart) if both_ways else np.maximum(-apart, 0)
     single = count // 2
-    # float32, as T5 has it: at powers of the growth a finer number would fall into another range
+    # float32, as in T5: in float64 distances at the borders of ranges would fall into other ranges
     growth = np.log(np.maximum(away, 1).astype(np.float32) / np.float32(single))
     wide = single + (growth / np.float32(log(furthest / single)) * (count - single)).astype(int)
     return first + np.where(away < single, away, np.minimum(wide, count - 1))
@@ -134,7 +133,7 @@ def alibi(
 
 
 def slopes_of(heads: int) -> Array:
-    """ALiBi's slope of each head; where heads are no power of 2, every other of twice as many."""
+    """ALiBi's slope for each head; other counts take every second slope of twice as many heads."""
     power = 2 ** int(log2(heads))
     slopes = [2 ** (-8 * (number + 1) / power) for number in range(power)]
     slopes += [2 ** (-4 * (2 * number + 1) / power) for number in range(heads - power)]

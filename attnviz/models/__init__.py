@@ -30,8 +30,7 @@ REFUSALS: dict[Kind, str] = {
 }
 """Messages for queries that a source cannot answer."""
 
-WithHead: TypeAlias = Literal["exact"] | bool
-"""Whether a model should predict; "exact": for exact effects, without gradients."""
+WithHead: TypeAlias = Literal["exact"] | bool  # "exact": exact effects, no gradients
 
 
 class Source(Protocol):
@@ -49,25 +48,21 @@ class Source(Protocol):
             UsageError: a kind of query that the source cannot answer.
             AttnvizError: what would fail for every query.
         """
-        ...
 
 
 @runtime_checkable
 class SupportsGradients(Protocol):
     """A source whose model predicts something."""
 
-    def gradients(self, query: Query, wanted: str | None = None) -> AttentionGradients:
-        """The gradients of the prediction, or of the wanted output, by every weight."""
-        ...
+    def gradients(self, query: Query, wanted: str | None = None) -> AttentionGradients: ...
 
 
 @runtime_checkable
 class Experimenting(Protocol):
-    """A source whose model can be run with parts of it switched off."""
+    """A source whose model can run with parts switched off."""
 
     def experiment(self, query: Query, wanted: str | None = None) -> Experiment:
         """The model with a query; it explains the wanted output, or "all"."""
-        ...
 
 
 @runtime_checkable
@@ -76,38 +71,31 @@ class SupportsChat(Protocol):
 
     def render(self, messages: Sequence[tuple[str, str]]) -> str:
         """A conversation of roles and texts up to where the model answers."""
-        ...
 
 
 @runtime_checkable
 class SupportsValues(Protocol):
     """A source that knows its value vectors."""
 
-    def values(self, query: Query) -> ValueVectors:
-        """The value vectors of each head."""
-        ...
+    def values(self, query: Query) -> ValueVectors: ...
 
 
 @runtime_checkable
 class SupportsWriters(Protocol):
-    """A source that tells apart what each part of its model writes."""
+    """A source that knows what each part of its model writes into the residual stream."""
 
     def written(self, query: Query) -> WrittenText:
         """A query with what each part of the model writes."""
-        ...
 
-    def head_weights(self) -> tuple[list[HeadWeights], Provenance]:
-        """The maps of each head, without a text, and where they come from."""
-        ...
+    def head_weights(self) -> tuple[list[HeadWeights], Provenance]: ...
 
 
 @runtime_checkable
 class SupportsHeadArithmetic(Protocol):
-    """A source that shows the arithmetic of each head."""
+    """A source that gives the intermediate matrices of each head."""
 
     def head_arithmetic(self, query: Query, which: HeadPlace) -> HeadArithmetic:
-        """The numbers of one head, from its layer's input to what it adds to it."""
-        ...
+        """The matrices of one head, from its layer's input to what it adds to the stream."""
 
 
 def attend_query(source: Source, query: Query) -> Attention:
@@ -119,7 +107,7 @@ def attend_query(source: Source, query: Query) -> Attention:
 
 
 def check_kind(query: Query, *answered: Kind) -> None:
-    """Refuse a query whose kind is none of those that a source answers."""
+    """Refuse a kind of query that a source does not answer."""
     if query.kind not in answered:
         raise UsageError(REFUSALS[query.kind])
 
@@ -137,7 +125,7 @@ def check_device(device: str) -> str:
 
 
 class Predicting(ABC):
-    """Gradients for a source whose model runs experiments."""
+    """Gradients for a source that can open experiments."""
 
     __slots__ = ()
 
@@ -149,20 +137,18 @@ class Predicting(ABC):
         """
 
     def gradients(self, query: Query, wanted: str | None = None) -> AttentionGradients:
-        """The gradients of the model's prediction, or of the wanted output."""
         found: AttentionGradients = self.experiment(query, wanted).explain_first()
         return found
 
 
 class UnbatchedSource(ABC):
-    """A source that answers each query by itself."""
+    """A source that answers queries one by one."""
 
     __slots__ = ()
 
     def attend(
         self, queries: Sequence[Query], *, batch_size: int | None = None
     ) -> Iterator[Attention | InputError]:
-        """The maps of each query in order, or why it has none."""
         for query in queries:
             try:
                 yield self._attend_one(query)

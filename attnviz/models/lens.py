@@ -15,25 +15,16 @@ from attnviz.core.plugins import INTERRUPTIONS
 from attnviz.core.query import ALL_OUTPUTS, Query
 from attnviz.core.registry import LENSES, Needs
 from attnviz.core.writers import AskedLogits, LensInputs, WrittenText
-from attnviz.models import (
-    Experimenting,
-    Source,
-    SupportsGradients,
-    SupportsValues,
-    SupportsWriters,
-)
+from attnviz.models import Experimenting, Source, SupportsGradients, SupportsValues, SupportsWriters
 
 if TYPE_CHECKING:
     from attnviz.analyses.effects.faithfulness import TokenScores
     from attnviz.core.effects import Experiment
 
-MOST_TOKENS = 64
-"""The most tokens that `--lens all` hides one by one: one batch of runs."""
-ALL_LENSES = "all"
-"""The name for every lens side by side."""
+MOST_TOKENS = 64  # the most tokens that `--lens all` hides one by one: one batch of runs
+ALL_LENSES = "all"  # the name for every lens side by side
 
-Ask: TypeAlias = "Callable[[Needs], LensInputs]"
-"""Answers with more than weights, or raises an error."""
+Ask: TypeAlias = "Callable[[Needs], LensInputs]"  # more than weights, or an error
 
 
 PREDICTED: tuple[Needs, ...] = ("gradients", "effects", "writers")
@@ -88,7 +79,7 @@ def every_lens(attention: Attention, ask: Ask, *, insisted: Needs | None = None)
     refuse_implied(attention, "--lens all")
     maps = [replace(attention.main, stream="raw")]
     notes, settings = list[str](), dict[str, Any]()
-    # Ask for what is insisted on first: if it fails, no other lens has worked in vain.
+    # A lens that must work runs first: if it fails, no other lens has run for nothing.
     asked: dict[Needs, LensInputs] = {}
 
     def once(needs: Needs) -> LensInputs:
@@ -127,7 +118,7 @@ def scores_of(explained: AttentionGradients, ask: Ask) -> TokenScores:
     """Each lens's score of each token."""
     from attnviz.analyses.effects.faithfulness import token_scores
 
-    # The pocket encoder masks a word: its values are those of the masked text.
+    # The pocket encoder masks the explained word, so its values are those of the masked text.
     own = getattr(explained.experiment, "values", None)
     values: Any = own or partial(ask, "values")
     written: Any = partial(ask, "writers")
@@ -188,7 +179,7 @@ def written_of(source: Source, query: Query) -> WrittenText:
     """A query with what each part of the model writes.
 
     Raises:
-        UsageError: the source has no model whose parts could be told apart.
+        UsageError: the source has no model that records what its parts write.
     """
     if not isinstance(source, SupportsWriters):
         raise UsageError(
@@ -212,11 +203,7 @@ def ask_logits(source: Source, query: Query, wanted: str | None = None) -> Asked
 
 
 def likeliest_choices(text: WrittenText) -> AskedLogits:
-    """What each row of a text predicts.
-
-    Raises:
-        UsageError: the model predicts nothing here.
-    """
+    """What each row of a text predicts; a UsageError if the model predicts nothing here."""
     main = text.attention.main
     rows = [row for row in range(len(main.query_tokens)) if text.predicts(main.stream, row)]
     if not rows:
@@ -251,7 +238,7 @@ def open_experiment(source: Source, query: Query, wanted: str | None = None) -> 
 
 
 def explained_by(experiment: Experiment) -> AttentionGradients:
-    """The gradients of an experiment's outputs by each weight."""
+    """The gradients of an experiment's outputs by every attention weight."""
     outputs, tokens = experiment.outputs, experiment.attention.main.query_tokens
     return AttentionGradients(
         experiment.attention,
@@ -263,7 +250,7 @@ def explained_by(experiment: Experiment) -> AttentionGradients:
 
 
 def no_model(needs: Needs) -> LensInputs:
-    """The answer where only maps are left: a usage error."""
+    """The error for a lens that needs a model where only maps are given."""
     if needs in PREDICTED:
         raise UsageError(
             f"--lens {NAMES[needs]} needs the model, and saved maps hold its weights only: use "
@@ -273,7 +260,7 @@ def no_model(needs: Needs) -> LensInputs:
 
 
 def refuse_values(others: list[str]) -> UsageError:
-    """The error where the vectors that weights add up are not known."""
+    """The error for a lens that needs value vectors where they are not known."""
     return UsageError(
         "--lens norm needs the vectors that the weights add up, and here are only weights: use "
         f"--lens {in_words(others)}"

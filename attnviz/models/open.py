@@ -31,8 +31,7 @@ dtype. The first is the default for texts."""
 LOADING = ("device", "dtype", "revision", "allow_pickle", "allow_code", "device_map", "adapter")
 """The fields of an origin that say how to load a model."""
 NO_LIGHT = "--arithmetic light cannot do this"
-VISION = "pocket-vit"
-"""The default model of pictures."""
+VISION = "pocket-vit"  # the default model of pictures
 
 
 def is_shipped(origin: Origin) -> bool:
@@ -101,7 +100,7 @@ def check_origin(origin: Origin, command: Command) -> None:
 
 
 def _check_loading(origin: Origin, named: list[str]) -> None:
-    """Refuse what only a model of Hugging Face has, where there is none."""
+    """Refuse Hugging Face options if no such model is opened."""
     uses = {
         "--adapter": (origin.adapter, "changes a Hugging Face model"),
         "--device-map": (origin.device_map, "is for large models"),
@@ -121,17 +120,16 @@ def _check_loading(origin: Origin, named: list[str]) -> None:
 
 
 def _model_instead(named: list[str]) -> str:
-    """What to do where an option is for models of Hugging Face."""
+    """Advice for an option that only Hugging Face models have."""
     return "--model ID_OR_FOLDER" if named in ([], ["--model"]) else f"leave {named[0]} out"
 
 
 def brings_tokens(origin: Origin) -> bool:
-    """True of a file that can name its tokens, so that it needs no text."""
+    """Whether a file can name its own tokens, so that no text is needed."""
     return origin.weights is not None or origin.qk is not None
 
 
 def name_of(origin: Origin) -> str | InMemoryModel:
-    """The Hugging Face model: itself, its name, or that which an adapter names."""
     if origin.model is not None:
         return origin.model
     from attnviz.models.hugging_face.load.adapters import base_of
@@ -140,7 +138,7 @@ def name_of(origin: Origin) -> str | InMemoryModel:
 
 
 def states_of(origin: Origin) -> dict[str, FileFingerprint]:
-    """The state on disk of the files that an origin names, by option."""
+    """The size and time of the files that an origin names, by option."""
     files = {"--weights": origin.weights, "--qk": origin.qk}
     found = {name: fingerprint_files([one]) for name, one in files.items() if isinstance(one, Path)}
     if is_shipped(origin) or origin.qk is not None or isinstance(origin.model, InMemoryModel):
@@ -231,7 +229,7 @@ def open_source(origin: Origin, kind: SourceKind, *, with_head: WithHead = False
 def _open_in_numpy(
     origin: Origin, name: str | InMemoryModel, kind: SourceKind, whole: Any, *, with_head: WithHead
 ) -> Any:
-    """A model that numpy runs; None: torch has to."""
+    """A model that numpy can run; None: torch is needed."""
     if isinstance(name, InMemoryModel):
         check_torch(origin, "models in memory")
         return None
@@ -259,7 +257,7 @@ def _open_in_numpy(
 
 
 def loading_of(origin: Origin) -> dict[str, Any]:
-    """The fields of an origin that say how to load a model."""
+    """The fields of an origin that `LoadOptions` needs."""
     return {term: getattr(origin, term) for term in LOADING}
 
 
@@ -277,7 +275,7 @@ def _load_by_transformers(origin: Origin, kind: SourceKind, *, with_head: bool =
 
 
 def check_torch(origin: Origin, what: str) -> None:
-    """Refuse that numpy calculates what needs torch."""
+    """Refuse --arithmetic numpy for what only torch computes."""
     if origin.arithmetic == "light":
         raise UsageError(f"{NO_LIGHT}, since {what} need torch: leave it out")
 

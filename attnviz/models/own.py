@@ -30,8 +30,7 @@ from attnviz.models import UnbatchedSource, check_device, check_kind, query_text
 
 # `check_finite` refuses an overflow by name; numpy need not warn too.
 overflowing = np.errstate(over="ignore", invalid="ignore")
-HEADS, SIZE = 4, 64
-"""Of a layer without numbers of its own."""
+HEADS, SIZE = 4, 64  # of a layer without numbers of its own
 DTYPES = ("float32", "float64", "float16", "bfloat16")
 UNITS = {"less": "share of a row's attention; the sink has the rest"}
 UNITS["any"] = "weight from 0 to 1; rows sum to anything"
@@ -96,7 +95,6 @@ class OwnLayer(SeededLayer):
         super().__init__(name, origin)
 
     def values(self, query: Query) -> ValueVectors:
-        """The values of each head; an own layer has no output projection."""
         if self.entry.learned or self.entry.groups != "all":
             raise UsageError(
                 f"--lens norm adds up values, and mechanism '{self.name}' does more: use --lens raw"
@@ -153,7 +151,7 @@ class OwnLayer(SeededLayer):
         return {item.stream: Projections(query, key, scale, item.layers, item.heads)}
 
     def _looks(self) -> dict[str, Any]:
-        """The unit of weights that are no shares that sum to 1."""
+        """The unit of weights that do not sum to 1."""
         if self.entry.signed:
             return {"values": "signed", "unit": "implied weight, may be negative"}
         return {"unit": UNITS[self.entry.sums]} if self.entry.sums != "one" else {}
@@ -187,7 +185,7 @@ class OwnCoLayer(SeededLayer):
         options: dict[str, Any] = {"heads": self.heads} if self.entry.many_heads else {}
         options |= {name: self.array(drawn) for name, drawn in learned.items()}
         parts = {part.name: part for part in self.entry.load().parts(*inputs, **options)}
-        # A summary is a query that is no token of either text.
+        # A summary attends, but it is no token of either text.
         summary = (Token("[summary]", special=True),)
         sides = {"q": ("source", first), "k": ("target", second), "n": ("summary", summary)}
         maps = []
@@ -209,7 +207,7 @@ class OwnCoLayer(SeededLayer):
 
 
 def check_mechanism(name: str, command: Command) -> str:
-    """The name where the command offers that mechanism."""
+    """The name, if the command offers that mechanism."""
     commands = MECHANISMS[name].commands
     if command not in commands:
         raise UsageError(
@@ -262,18 +260,17 @@ class SeededEmbedding:
         """One of them: a vector of about length 1, or a matrix that keeps lengths."""
         called, along, times = f"parameter {name}", 0 if name.startswith("w_") else -1, 1.0
         if "co" in row.commands:
-            # The names of the first version: others would draw other numbers.
+            # Names of the first version, kept because the random numbers depend on them.
             known = " ".join(name[2:].rsplit("_", 1)) if name.startswith("w_") else name
             called, along, times = f"projection {known}", 0, 2.0 if len(shape) == 1 else 1.0
-            # A smaller affinity matrix keeps tanh off its ends, where every pair would read as ±1.
+            # A smaller affinity matrix keeps tanh away from ±1, where all pairs would look alike.
             times = shape[0] ** -0.5 if name == "w_affinity" else times
         made: NDArray[np.float64] = self.draw(called, *shape) / np.sqrt(shape[along]) * times
         return made
 
 
 _WORD = r"[\w&&[^\p{Han}]]+(?:['’][\w&&[^\p{Han}]]+)*"
-_PATTERN = rf"(?:\p{{Han}}|{_WORD}|(?!\s)\X)"
-"""A Chinese character, a word with its inner apostrophes, or one visible sign (an emoji whole)."""
+_PATTERN = rf"(?:\p{{Han}}|{_WORD}|(?!\s)\X)"  # a character, a word or a visible sign
 
 
 def word_tokens(text: str) -> tuple[Token, ...]:

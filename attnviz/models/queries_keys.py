@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 SETTINGS = ("scale", "causal", "window", "soft_cap", "heads", "groups")
 """Single numbers that a file may hold."""
 ARRAYS = ("sinks", "bias")
-TILE = 1 << 24
-"""Scores that exist at once, 128 MB of them."""
+TILE = 1 << 24  # scores that exist at once, 128 MB of them
 
 
 class QueriesAndKeys(UnbatchedSource):
@@ -127,16 +126,16 @@ class QueriesAndKeys(UnbatchedSource):
                 for head, weight, row, column in found
             ),
         )
-        notes = (region_note(grid, sides[kind]), links_note(count, ignored) if count else "")
+        notes: tuple[str, ...] = (
+            region_note(grid, sides[kind]),
+            links_note(count, ignored) if count else "",
+        )
         settings: dict[str, Any] = {"scale": self.scale, "causal": self.causal}
         settings |= {n: x for n, x in self.numbers.items() if n in {"window", "soft_cap"}}
         settings |= {name: "given" for name in ARRAYS if name in self.found}
-        provenance = Provenance(
-            "file",
-            self.path.name,
-            settings={"weights": "computed from queries and keys", **settings},
-            notes=tuple(filter(None, notes)),
-        )
+        settings = {"weights": "computed from queries and keys", **settings}
+        notes = tuple(filter(None, notes))
+        provenance = Provenance("file", self.path.name, settings=settings, notes=notes)
         return Attention((item,), provenance, *query_texts(query))
 
     def _tokens(
@@ -162,7 +161,7 @@ class QueriesAndKeys(UnbatchedSource):
     def _layer(
         self, layer: int, grid: Any, count: int, ignored: IgnoredPositions
     ) -> tuple[NDArray[np.float32], list[tuple[str, float, int, int]]]:
-        """The weights of a layer in blocks, (heads, query blocks, key blocks), and links."""
+        """A layer's weights in blocks (heads, query blocks, key blocks), and its links."""
         heads = self.query.shape[1]
         pooled = np.zeros((heads, grid.queries.blocks, grid.keys.blocks), np.float32)
         starts = np.arange(grid.keys.start, grid.keys.stop, grid.keys.length) - grid.keys.start

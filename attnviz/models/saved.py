@@ -206,7 +206,7 @@ class DumpedTexts(UnbatchedSource):
     def _side(
         self, words: Sequence[Token], tokens: Sequence[Token], *, may_grow: bool
     ) -> tuple[Token, ...]:
-        """The words, and an end mark where the file has one position more."""
+        """The words of a side, with an end mark if the file has one more position."""
         if len(tokens) == len(words) + 1:
             end = words[-1].end
             words = (*words, Token(END, end, end, special=True))

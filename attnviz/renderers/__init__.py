@@ -16,8 +16,7 @@ if TYPE_CHECKING:  # they import numpy, and `attnviz models` must start without 
     from attnviz.core.attention_map import Attention
     from attnviz.core.measures import View
 
-Views = Callable[[], "Sequence[View]"]
-"""The views of a text, computed only if a renderer calls it."""
+Views = Callable[[], "Sequence[View]"]  # the views of a text, computed only if a renderer calls it
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +47,9 @@ class Renderer(Protocol):
 
     def add(self, attention: Attention, views: Views) -> str | bytes:
         """What to write for one more text."""
-        ...
 
     def finish(self) -> str | bytes:
         """What to write after the last text."""
-        ...
 
 
 @runtime_checkable
@@ -61,7 +58,6 @@ class Numbering(Protocol):
 
     def skip(self) -> None:
         """Count a record that yielded no attention."""
-        ...
 
 
 FORMATS: dict[str, Format] = {

@@ -17,10 +17,8 @@ from attnviz.core.registry import MEASURES
 from attnviz.core.tokens import word_cells
 from attnviz.renderers.look import chosen, chosen_scale, chosen_table, relative_luminance
 
-Limits = tuple[float, float]
-"""The values at the two ends of the colour scale: (0, top) or, for signed values, (-top, top)."""
-Color = tuple[int, int, int]
-"""Red, green and blue, each 0 to 255."""
+Limits = tuple[float, float]  # ends of the colour scale: (0, top), or (-top, top) if signed
+Color = tuple[int, int, int]  # red, green and blue, each 0 to 255
 
 BEYOND = "special tokens and sinks beyond the scale are drawn at its end"
 BEYOND_CHOSEN = "weights beyond the scale are drawn at its ends"
@@ -57,7 +55,7 @@ def even_path(anchors: tuple[tuple[float, float, float], ...], steps: int) -> ND
     """Colours in sRGB along the anchors in steps of equal length in OKLab; shape (steps, 3)."""
     lightness, chroma, hue = np.array(anchors).T
     fine = np.linspace(0, 1, 1024)
-    # An anchor's place follows from its lightness, which so becomes linear along the path.
+    # Anchors are placed by lightness, so lightness rises evenly along the path.
     at = (lightness[0] - lightness) / (lightness[0] - lightness[-1])
     angle = np.radians(np.interp(fine, at, hue))
     strength = np.interp(fine, at, chroma)
@@ -79,8 +77,7 @@ def diverging_path(
     return np.concatenate([even_path(down, 129)[:0:-1], even_path(up, 129)])
 
 
-SHADES = even_path(_BLUES, 256)
-"""From 0, nearly white, to the top of the scale; shape (256, 3)."""
+SHADES = even_path(_BLUES, 256)  # from 0, nearly white, to the top of the scale; shape (256, 3)
 SIGNED_SHADES = diverging_path(_ORANGES, _BLUES_OF_SIGNED)
 """From the most negative over 0, in the middle, to the most positive; shape (257, 3)."""
 GLOW = even_path(((0.30, 0.14, 310), (0.50, 0.21, 355), (0.72, 0.19, 410), (0.95, 0.15, 465)), 256)
@@ -132,7 +129,7 @@ def picture_scale(item: AttentionMap) -> Limits:
 
 
 def largest_of(item: AttentionMap) -> float:
-    """The largest size of its weights between words, or of all where those are 0."""
+    """The largest weight between words; of all weights if those are 0."""
     return float(np.nan_to_num(_peaks(item)).max())
 
 
@@ -191,7 +188,6 @@ def color_of(value: float, limits: Limits = (0.0, 1.0)) -> Color:
 
 
 def hex_of(color: Color) -> str:
-    """The colour in the notation of CSS: #rrggbb."""
     return "#" + bytes(color).hex()
 
 
@@ -215,14 +211,12 @@ HEAD_COLORS = _colors("026aaf b74700 009e73 be5a96 6690fc c28b00 282828 703f17")
 """One colour for each head where a few are shown together."""
 HEAD_COLORS_ON_DARK = _colors("5cedff ff8a3d 2fc59a d291bf 8fb2ff f1c51a e4e1da c4b771")
 """The same heads on dark ground."""
-OTHER: Color = (120, 120, 120)
-"""The colour of a role that names none."""
+OTHER: Color = (120, 120, 120)  # the colour of a role that names none
 ROLE_COLORS: dict[str, Color] = {
     name: measure.color or OTHER for name, measure in MEASURES.items() if measure.role
 }
 UNNAMED: Color = (238, 240, 243)
-NO_ROLE: Color = (180, 200, 226)
-"""Points and bars of heads without a clear role; tiles of such heads are `UNNAMED`."""
+NO_ROLE: Color = (180, 200, 226)  # points and bars of heads without a clear role
 
 
 def role_color(row: HeadRow, without: Color = NO_ROLE) -> Color:

@@ -4,8 +4,6 @@ Whoever draws a picture wraps that in `drawing`, as matplotlib's users do with `
 functions that write a title, choose colours or measure a text ask `chosen` for an option.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -20,15 +18,14 @@ from attnviz.core.notices import notify
 from attnviz.core.options import Look, parse_scale
 
 _STRIDE = 16
-_MOST_SPREAD = 0.45
-"""The standard deviation of the steps in lightness at most, as a share of their mean."""
+_MOST_SPREAD = 0.45  # largest deviation of steps in lightness, as a share of their mean
 _LEAST_RANGE, _MOST_ASKEW = 30.0, 12.0
 """Of L*, which is 0 for black and 100 for white: from end to end, and between the two ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """One picture: its look, the notes that say how to read it, and the options it has used."""
+    """One picture: its look, the notes on how to read it, and the options it has used."""
 
     look: Look = field(default_factory=Look)
     notes: tuple[str, ...] = ()
@@ -58,7 +55,7 @@ def drawing(look: Look, notes: Iterable[str] = (), picture: str = "picture") -> 
 
 
 def chosen(name: str) -> Any:
-    """An option of the look, which the picture so makes use of."""
+    """An option of the look; the picture is then known to use it."""
     made = _drawing.get()
     made.used.add(name)
     return getattr(made.look, name)

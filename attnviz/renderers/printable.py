@@ -120,7 +120,7 @@ def _show_character(text: str, index: int, *, blank: bool) -> str:
 
 
 def _has_effect(text: str, index: int) -> bool:
-    """True for a format character that fonts draw or that joins its two neighbours."""
+    """True for a format character that changes how its neighbours are drawn."""
     character = text[index]
     if character in _DRAWN_FORMATS:
         return True
@@ -209,6 +209,6 @@ def nats(value: float) -> str:
     return f"{value:+{form}}".replace("-", "−")
 
 
-def signed(value: float) -> str:
+def with_sign(value: float) -> str:
     """A sign and two decimals."""
     return f"{value:+.2f}".replace("-", "−")

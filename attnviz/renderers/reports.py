@@ -8,8 +8,9 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +33,6 @@ def formats_of(kind: DataKind) -> dict[str, Format]:
 
 
 def format_of(path: Path, kind: DataKind = "maps") -> str:
-    """The format of a file, by its suffix, among those that can hold a kind of data."""
     formats = formats_of(kind)
     for name, entry in formats.items():
         if entry.suffix and entry.suffix == path.suffix.lower():
@@ -45,7 +45,6 @@ def format_of(path: Path, kind: DataKind = "maps") -> str:
 
 
 def make_renderer(name: str, display: Display, kind: DataKind = "maps") -> Renderer:
-    """A new renderer of a kind of data in a format."""
     entry = FORMATS[choose(name, FORMATS, "format")]
     if kind == "maps":
         return entry.load()(display)  # type: ignore[no-any-return]
@@ -101,18 +100,13 @@ class Data:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One result, in every form that a place may ask for.
-
-    Attributes:
-        views: what a reader is shown of maps, worked out once and only if somebody asks.
-        figures: its own pictures by name; of maps the usual ones need none.
-        page: makes its own page, for the command line that is named on it.
-    """
+    """One result, in every form that a place may ask for."""
 
     data: Attention | Data
-    views: Views
+    views: Views  # what a reader is shown of maps, worked out once and only if somebody asks
+    # its own pictures by name; of maps the usual ones need none
     figures: Mapping[str, Callable[[], Figure]] = field(default_factory=dict)
-    page: Callable[[str], str] | None = None
+    page: Callable[[str], str] | None = None  # makes its own page, for this command line
 
     @property
     def attention(self) -> Attention:
@@ -131,7 +125,19 @@ def data_of(
 ) -> Data:
     """A value as data, by what writes it in each form; the table takes what is `chosen`, too."""
     more |= {"rows": partial(rows, value), "document": partial(document, value)}
+    if "about" not in more and hasattr(value, "provenance"):
+        from attnviz.storage.documents import dump_json
+
+        more["about"] = dump_json(asdict(value.provenance))
     return Data(text=partial(table, value, *chosen), value=value, **more)
+
+
+def draw_by(name: str, *values: Any) -> Figure:
+    """What "module:function" of `renderers.figures` draws; matplotlib is loaded only now."""
+    module, _, function = name.partition(":")
+    found = import_module(f"attnviz.renderers.figures.{module}")
+    draw: Callable[..., Figure] = getattr(found, function)
+    return draw(*values)
 
 
 def listing(
@@ -180,12 +186,10 @@ class TextReport:
         self.display, self.form, self.count = display, form, 0
 
     def add(self, data: Any, views: Views) -> str | bytes:
-        """The form of one more report."""
         self.count += 1
         return self._join(self._write(data))  # type: ignore[no-any-return]
 
     def finish(self) -> str:
-        """Nothing more."""
         return ""
 
     def _write(self, data: Any) -> Any:
@@ -208,7 +212,6 @@ class JsonReport(TextReport):
         return ("[" if self.count == 1 else ",\n") + written.rstrip("\n")
 
     def finish(self) -> str:
-        """The end of the list."""
         if not self.display.many:
             return ""
         return "]\n" if self.count else "[]\n"
@@ -218,7 +221,6 @@ class JsonLinesReport(TextReport):
     """One document a line."""
 
     def add(self, data: Data, views: Views) -> str:
-        """The document on one line; or a line for each of its texts."""
         if data.lines is not None:
             return data.lines()
         import json

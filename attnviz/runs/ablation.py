@@ -1,10 +1,10 @@
-"""One text or many with parts of a model switched off, and lenses agreement_of by hiding tokens."""
+"""One text or many with parts of a model switched off; and how far lenses agree with that."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -23,14 +23,7 @@ from attnviz.analyses.effects.ablation import (
 )
 from attnviz.analyses.effects.faithfulness import TextFaithfulness, faithfulness, lens_report
 from attnviz.analyses.measures.intervals import means_over
-from attnviz.core.effects import (
-    AblationReport,
-    By,
-    Effect,
-    HeadOutputs,
-    Intervention,
-    label_of,
-)
+from attnviz.core.effects import AblationReport, By, Effect, HeadOutputs, Intervention, label_of
 from attnviz.core.errors import AttnvizError, InputError, UsageError
 from attnviz.core.notices import merge_notices
 from attnviz.core.options import Options
@@ -39,51 +32,29 @@ from attnviz.core.registry import Command
 from attnviz.models import Source
 from attnviz.models.lens import ask_source, explained_by, open_experiment, scores_of
 from attnviz.models.open import open_source
-from attnviz.renderers.reports import Data, data_of
-from attnviz.renderers.text.ablation_table import (
-    ablation_json,
-    ablation_npz,
-    ablation_table,
-    ablation_tsv,
-    lenses_json,
-    lenses_table,
-    lenses_tsv,
-)
+from attnviz.renderers.reports import Data, data_of, draw_by
+from attnviz.renderers.text.ablation_table import ABLATION, LENSES, ablation_json, ablation_npz
 from attnviz.runs.inputs import TextInput
 from attnviz.runs.many_texts import Made, Record
 from attnviz.runs.reporting import RunReport, good_results
-from attnviz.storage.documents import dump_json
 from attnviz.storage.texts import BadText, Text
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from attnviz.core.attention_map import Attention
 
 
 @dataclass(frozen=True, slots=True)
 class Ablation:
-    """What to switch off, and how.
+    """What to switch off, and how."""
 
-    Attributes:
-        heads: "2.0" of the main stream, or "encoder.3.5"; "0" and "0-3" are of the layers chosen.
-        links: "rouge>red" in every head of the main stream, or "encoder:the>cat".
-        tokens: "red", or "red[3]" where there are several.
-        layer: "2", "0-2" or "encoder.2", switched off where no heads are named.
-        each: what to switch off one by one instead.
-        by: what takes the place of a head's output.
-        wanted: the output to explain; None: every token that is predicted, else one output.
-        seed: of what --by resample draws.
-    """
-
-    heads: tuple[str, ...] = ()
-    links: tuple[str, ...] = ()
-    tokens: tuple[str, ...] = ()
-    layer: str | None = None
-    each: Each | None = None
-    by: By = "zero"
-    wanted: str | None = None
-    seed: int = 0
+    heads: tuple[str, ...] = ()  # "2.0", "encoder.3.5"; "0" and "0-3" are of `layer`
+    links: tuple[str, ...] = ()  # "rouge>red" in every head, or "encoder:the>cat"
+    tokens: tuple[str, ...] = ()  # "red", or "red[3]" where there are several
+    layer: str | None = None  # "2", "0-2" or "encoder.2", switched off where no heads are named
+    each: Each | None = None  # what to switch off one by one instead
+    by: By = "zero"  # what takes the place of a head's output
+    wanted: str | None = None  # the output to explain; None: every predicted token, else one output
+    seed: int = 0  # of what --by resample draws
 
     def __post_init__(self) -> None:
         head_places(self.heads, self.layer)
@@ -103,7 +74,7 @@ class Ablation:
 
     @property
     def joint(self) -> bool:
-        """Whether what was named is also switched off all at once."""
+        """Whether all named parts are also switched off together."""
         return bool(self.heads or self.layer or self.links or self.tokens)
 
 
@@ -147,14 +118,14 @@ def ablate_text(
 
 
 def _words(attention: Attention, parts: Sequence[Part]) -> list[str]:
-    """What a reader must know of words that are several tokens."""
+    """Notes on words that are several tokens."""
     texts = {item.key_side: [token.text for token in item.key_tokens] for item in attention.maps}
     found = []
     for part, change in parts:
         if len(change.tokens) > 1:
             pieces = " ".join(texts[at.side][at.position] for at in change.tokens)
-            told = f"{len(change.tokens)} tokens, hidden together: '{pieces}'"
-            found.append(f"'{part.label}' is {told}")
+            count = len(change.tokens)
+            found.append(f"'{part.label}' is {count} tokens, hidden together: '{pieces}'")
         if len(change.links) > 1:
             found.append(
                 f"'{part.label}' is {len(change.links)} links between tokens, cut together"
@@ -169,7 +140,7 @@ def query_for(text: Text) -> Query:
 
 @dataclass(eq=False)
 class AblationStudy:
-    """The effects over many texts: of parts as they were named, or else of those called alike."""
+    """Effects over many texts: of named parts, else of all parts with the same label."""
 
     found: dict[str | int, list[Effect]] = field(default_factory=lambda: defaultdict(list))
     together: list[Effect] = field(default_factory=list)
@@ -178,7 +149,6 @@ class AblationStudy:
     notes: tuple[str, ...] = ()
 
     def add(self, report: AblationReport) -> None:
-        """Take in the report of one text."""
         self.first = self.first or report
         self.texts += 1
         self.notes = merge_notices((*self.notes, *report.notes))
@@ -213,7 +183,7 @@ class AblationStudy:
 
 
 def mean_effect(effects: Sequence[Effect]) -> Effect:
-    """The mean of a part's effects over texts, with what of its place is the same in all."""
+    """The mean effect of a part over texts; its place keeps what is the same in all."""
     texts, *numbers = means_over(np.array([one.effect for one in effects]))
     mean, low, high = map(float, numbers)
     interval = (low, high) if texts > 1 else None
@@ -223,7 +193,7 @@ def mean_effect(effects: Sequence[Effect]) -> Effect:
 
 
 def check_reference(asked: Ablation, *, given: bool) -> None:
-    """Refuse a reference that nothing is taken from, and no reference where one is needed."""
+    """Refuse a reference that is not used, and --by resample without one."""
     if given and asked.by == "zero":
         raise UsageError("--reference gives what --by mean and resample put in: add --by mean")
     if asked.by == "resample" and not given:
@@ -249,7 +219,7 @@ def report_ablation(
     source = open_source(options.origin, command, with_head="exact")
     banks = [] if reference is None else reference_banks(source, reference)
     study, lines = AblationStudy(), list[str]()
-    # What was named in vain is a text's own failure: another text may hold the word.
+    # A name that one text does not contain is an error of that text: another may contain it.
     named = asked.links or asked.tokens or asked.wanted
     own = (InputError, UsageError) if named else (InputError,)
     found = each_text(texts.open(), lambda text: ablate_text(source, text, asked, banks), own)
@@ -269,7 +239,7 @@ def each_text(
     make: Callable[[Text], Made],
     own: tuple[type[AttnvizError], ...] = (AttnvizError,),
 ) -> Iterator[tuple[Record, Made | AttnvizError]]:
-    """Each record with what is made of it, or the error of its `own` why it failed."""
+    """Each record with its result, or with an error of the classes in `own`."""
     for record in records:
         if isinstance(record, BadText):
             yield record, record.error
@@ -293,20 +263,16 @@ def reference_banks(source: Source, texts: TextInput) -> list[HeadOutputs]:
 
 
 def _effects_data(report: AblationReport, top: int, lines: list[str]) -> Data:
-    def draw(name: str) -> Figure:
-        from attnviz.renderers.figures.effect_bars import effect_bars, effect_grid, effect_words
-
-        return {"bars": effect_bars, "grid": effect_grid, "highlight": effect_words}[name](report)
-
-    kinds = {one.kind for one in report.every}
-    shows = {"grid": {"head"}, "highlight": {"token"}}  # every part of a kind
-    pictures = ["bars", *(name for name, shown in shows.items() if kinds == shown)]
+    pictures, kinds = {"bars": "effect_bars:effect_bars"}, {one.kind for one in report.every}
+    if kinds == {"head"}:
+        pictures["grid"] = "effect_bars:effect_grid"
+    elif kinds == {"token"}:
+        pictures["highlight"] = "effect_bars:effect_words"
     return data_of(
-        *(report, ablation_table, ablation_tsv, ablation_json, top),
+        *(report, *ABLATION, top),
         lines=lambda: "".join(lines),
         arrays=partial(ablation_npz, report),
-        figures={name: partial(draw, name) for name in pictures},
-        about=dump_json(asdict(report.maps.provenance)),
+        figures={name: partial(draw_by, function, report) for name, function in pictures.items()},
         notes=report.notes,
     )
 
@@ -327,7 +293,7 @@ def report_lenses(
     found = [one for _, one in good_results(results, report, texts.total)]
     if found:
         result = lens_report(found)
-        report.add(data_of(result, lenses_table, lenses_tsv, lenses_json))
+        report.add(data_of(result, *LENSES))
         for note in result.provenance.notes:
             report.say(note)
     report.finish(f"{len(found)} text{'s' if len(found) != 1 else ''}")

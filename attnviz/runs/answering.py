@@ -45,20 +45,13 @@ from attnviz.runs.pipeline import Result, apply_choice, attend_one, query_of
 from attnviz.storage.pictures import upright_picture
 from attnviz.storage.texts import Text, check_text
 
-MOST_CHARACTERS = 8_000
-"""Most characters of a text: about 2,000 tokens."""
-MOST_TOKENS = 2_000
-"""Most tokens of a text or pair: their weights take a gigabyte before pooling."""
-MOST_WEIGHTS = 8_000_000
-"""Most weights (12 × 12 heads at 235 tokens) before pooling into blocks of tokens."""
-MOST_OFF = 10_000
-"""Most heads, links or tokens that are off at once."""
-MOST_PICTURE = 16 << 20
-"""Most characters of a picture in base64: 12 MB."""
-PICTURES = ("PNG", "JPEG", "WEBP")
-"""File formats of pictures, by Pillow's names."""
-PICTURES_BY = "pocket-vit"
-"""The shipped model that reads pictures."""
+MOST_CHARACTERS = 8_000  # most characters of a text: about 2,000 tokens
+MOST_TOKENS = 2_000  # most tokens of a text or pair: their weights take a gigabyte before pooling
+MOST_WEIGHTS = 8_000_000  # most weights (12 × 12 heads at 235 tokens) before pooling
+MOST_OFF = 10_000  # most heads, links or tokens that are off at once
+MOST_PICTURE = 16 << 20  # most characters of a picture in base64: 12 MB
+PICTURES = ("PNG", "JPEG", "WEBP")  # file formats of pictures, by Pillow's names
+PICTURES_BY = "pocket-vit"  # the shipped model that reads pictures
 
 
 Words = Annotated[str, Meta(max_length=MOST_CHARACTERS)]
@@ -148,11 +141,9 @@ class Answers:
             read = self._read(question)
             answer = self._predictions(question, read)
             self._stage("packing the weights")
+            shown_views = views_of(read.result)
             document, blobs = page_data(
-                read.result,
-                most_weights=MOST_WEIGHTS,
-                picture=read.seen,
-                shown=views_of(read.result),
+                read.result, most_weights=MOST_WEIGHTS, picture=read.seen, shown=shown_views
             )
             for item, shown in zip(read.result.maps, document["maps"], strict=True):
                 for axis, tokens in (("queries", item.query_tokens), ("keys", item.key_tokens)):
@@ -164,7 +155,7 @@ class Answers:
             return {"id": question.id, "document": document, "blobs": blobs, "answer": answer}
 
     def ablate(self, question: Question) -> dict[str, Any]:
-        """The effect of each head on log p of the predictions, in nats, beside the parts off."""
+        """The effect of each head on log p of the predictions, in nats; other parts may be off."""
         with self.hooks:
             begun = time.perf_counter()
             read = self._read(question)
@@ -205,7 +196,7 @@ class Answers:
             return {"id": question.id, "report": report, "seconds": seconds}
 
     def _pause_between_layers(self) -> None:
-        """Pause before each module of a torch model, so that a dropped question ends soon."""
+        """Pause before each module, so that an abandoned question stops soon."""
         from torch.nn.modules.module import register_module_forward_pre_hook
 
         self.hooks.callback(register_module_forward_pre_hook(pause).remove)
@@ -282,14 +273,9 @@ class Answers:
         result, off = read.result, question.off
         direction = str(result.provenance.settings.get("direction", ""))
         language, _, to = direction.partition(" to ")
-        answer: dict[str, Any] = {
-            "language": language or None,
-            "to": to or None,
-            "written": printable(result.target or ""),
-            "pieces": [],
-            "changed": None,
-            "notes": [],
-        }
+        answer: dict[str, Any] = {"language": language or None, "to": to or None}
+        answer |= {"written": printable(result.target or ""), "pieces": [], "changed": None}
+        answer["notes"] = []
         changes = [Intervention()]
         try:
             self._stage("predicting")
@@ -368,14 +354,11 @@ def _change(attention: Attention, off: Off) -> Intervention:
     links = []
     for stream, layer, head, query, key in off.links:
         item = _map(maps, stream, layer)
-        for what, at, tokens in (
-            ("query", query, item.query_tokens),
-            ("key", key, item.key_tokens),
-        ):
+        ends = ("query", query, item.query_tokens), ("key", key, item.key_tokens)
+        for what, at, tokens in ends:
             if at >= len(tokens):
-                raise WrongPlaceError(
-                    f"there is no {what} {at} in stream '{stream}': 0 to {len(tokens) - 1}"
-                )
+                last = len(tokens) - 1
+                raise WrongPlaceError(f"there is no {what} {at} in stream '{stream}': 0 to {last}")
         links.append(LinkAt(stream, query, key, layer, None if head is None else _head(item, head)))
     for side, position in off.tokens:
         if position >= sides.get(side, 0):
@@ -401,7 +384,7 @@ def _head(item: AttentionMap, head: str) -> int:
 
 
 def _pieces(experiment: Experiment, row: NDArray[np.float64]) -> list[dict[str, Any]]:
-    """Each output with the gap before it in running text, and its log p."""
+    """Each output with the space before it in running text, and its log p."""
     attention = experiment.attention
     tokens, text = attention.main.query_tokens, attention.text_of(attention.main.query_side)
     found = []

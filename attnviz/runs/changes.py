@@ -20,16 +20,8 @@ from attnviz.core.measures import DRIFT, Comparison, History
 from attnviz.core.notices import notify
 from attnviz.core.options import Choice, InMemoryMaps, Options, Origin, map_options
 from attnviz.models.open import check_origin, open_source
-from attnviz.renderers.reports import Data, Item, data_of
-from attnviz.renderers.text.comparison import (
-    comparison_json,
-    comparison_table,
-    comparison_tsv,
-    effects_json,
-    effects_table,
-    effects_tsv,
-    head_name,
-)
+from attnviz.renderers.reports import Data, Item, data_of, draw_by
+from attnviz.renderers.text import comparison as tables
 from attnviz.renderers.text.head_tables import history_json, history_table, history_tsv
 from attnviz.runs.outputs import draw_difference, page_html
 from attnviz.runs.pipeline import Result, apply_choice, attend_one, check_choice
@@ -41,27 +33,21 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SAVED = (".npz", ".json", ".jsonl", ".safetensors")
-NAMED = 8
-"""Heads and effects that a failure names."""
-Change = tuple[str, float]
-"""A head or an effect by name, and how much it changed."""
+NAMED = 8  # heads and effects that a failure names
+Change = tuple[str, float]  # a head or an effect by name, and how much it changed
 
 
 @dataclass(frozen=True, slots=True)
 class ComparedSide:
-    """A or B: a text with its model, maps or effects; and which part of it.
+    """A or B: a text with its model, maps or effects; and which part of it."""
 
-    Attributes:
-        given: a text, the name of a saved map or of effects, or these themselves.
-    """
-
-    given: str | InMemoryMaps | SavedEffects
+    given: str | InMemoryMaps | SavedEffects  # a text, the name of a file, or data
     origin: Origin
     choice: Choice
 
     @property
     def is_text(self) -> bool:
-        """Whether a model has to read it first."""
+        """Whether a model has to read this side first."""
         return isinstance(self.given, str) and Path(self.given).suffix.lower() not in SAVED
 
 
@@ -150,7 +136,7 @@ def effect_changes(saved: tuple[SavedEffects, SavedEffects], top: int) -> tuple[
     found = compare_effects(*saved)
     both = ((one, other) for one, other in found.pairs if one and other)
     changes = [(one.label, abs(other.effect - one.effect)) for one, other in both]
-    return data_of(found, effects_table, effects_tsv, effects_json, top), changes
+    return data_of(found, *tables.EFFECTS, top), changes
 
 
 def map_changes(sides: Sides, top: int) -> tuple[Data, list[Change]]:
@@ -170,7 +156,7 @@ def map_changes(sides: Sides, top: int) -> tuple[Data, list[Change]]:
     for text in notes:
         notify(text)
     sizes = enumerate(found.divergences.ravel().tolist())
-    changes = [(head_name(found, place), size) for place, size in sizes]
+    changes = [(tables.head_name(found, place), size) for place, size in sizes]
     return _difference_data((first, second), maps, found, notes, top), changes
 
 
@@ -189,7 +175,7 @@ def _saved_maps(side: ComparedSide) -> Attention:
 
 
 def _pair_maps(first: Attention, second: Attention) -> tuple[AttentionMap, AttentionMap]:
-    """The main map of A and B's of the same stream; where each has only one, those."""
+    """The main map of A and B's map of the same stream; the only ones, if each has one."""
     wanted = first.main.stream
     same = [item for item in second.maps if item.stream == wanted]
     if same:
@@ -225,7 +211,7 @@ def _difference_data(
     sides = tuple(zip(captions, (first.provenance, second.provenance), strict=True))
 
     def archive() -> bytes:
-        """The difference as an attention of its own, which renders and saves like any other."""
+        """The difference as an attention, which can be drawn and saved as any other."""
         from attnviz.storage.archive import dump_archive
 
         provenance = replace(
@@ -239,9 +225,9 @@ def _difference_data(
         return dump_archive([Attention((found.map,), provenance, *texts, id=first.id)])
 
     return Data(
-        text=lambda display: comparison_table(found, captions, top, display),
-        rows=lambda: comparison_tsv(found),
-        document=lambda: comparison_json(found, sides),
+        text=lambda display: tables.comparison_table(found, captions, top, display),
+        rows=lambda: tables.comparison_tsv(found),
+        document=lambda: tables.comparison_json(found, sides),
         arrays=archive,
         figures={
             name: partial(draw_difference, found, name, under) for name in ("heatmap", "grid")
@@ -264,8 +250,7 @@ def check_changes(differences: Sequence[Change], what: str, limit: float | None)
         )
 
 
-Samples = Callable[[], Iterator[tuple[int, Attention]]]
-"""Reads the samples one by one, as often as they are needed: together they may not fit."""
+Samples = Callable[[], Iterator[tuple[int, Attention]]]  # reads samples one by one
 
 
 def sample_files(folder: Path) -> dict[int, Path]:
@@ -275,11 +260,7 @@ def sample_files(folder: Path) -> dict[int, Path]:
 
 
 def read_sample(path: Path) -> Attention:
-    """The maps of one sample.
-
-    Raises:
-        InputError: the file holds something else.
-    """
+    """The maps of one sample; an InputError if the file holds something else."""
     found = list(read_any(read_bytes(path), f"'{path}'"))
     if len(found) != 1:
         raise InputError(f"'{path}' holds {len(found)} texts: a sample is one")
@@ -308,7 +289,8 @@ def training_history(folder: str | Path, choice: Choice) -> tuple[Item, History]
     found = study.report()
     for note in (*found.provenance.notes, *found.notes):
         notify(note)
-    figures = {"plot": partial(_plot, found), "gif": partial(_frames, found, samples)}
+    plot = partial(draw_by, "head_history:history_figure", found)
+    figures = {"plot": plot, "gif": partial(_frames, found, samples)}
     data = data_of(found, history_table, history_tsv, history_json, figures=figures)
     return Item(data, tuple, figures, partial(_page, found, samples)), found
 
@@ -320,7 +302,7 @@ def last_drifts(found: History) -> list[Change]:
 
 
 def _page(found: History, samples: Samples, command: str) -> str:
-    """A page whose streams are the steps, which it has a slider for."""
+    """A page with a slider over the steps: each step is a stream."""
     maps = tuple(
         replace(item, stream=f"step {step} · {item.stream}" if sample.maps[1:] else f"step {step}")
         for step, sample in samples()
@@ -329,16 +311,8 @@ def _page(found: History, samples: Samples, command: str) -> str:
     return page_html(Attention(maps, found.provenance), command)
 
 
-def _plot(found: History) -> Figure:
-    from attnviz.renderers.figures.head_history import history_figure
-
-    return history_figure(found)
-
-
 def _frames(found: History, samples: Samples) -> Figure:
-    """One head in each sample on one scale: the figure of the last one, with all as its frames."""
-    from attnviz.renderers.figures.head_history import head_frames
-
+    """One head in each sample on one scale; the last figure carries all as frames."""
     most = int(np.nan_to_num(found.values[DRIFT]).sum(axis=0).argmax())
     _, layer, head = found.heads[most]
     maps = {
@@ -350,4 +324,4 @@ def _frames(found: History, samples: Samples) -> Figure:
     which = f"layer {layer} head {head}"
     if len(found.heads) > 1:
         which += f", which drifted most of {len(found.heads)}"
-    return head_frames(maps, found.provenance.title, which)
+    return draw_by("head_history:head_frames", maps, found.provenance.title, which)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -35,7 +36,7 @@ from attnviz.core.options import Options
 from attnviz.core.registry import Command
 from attnviz.models.lens import written_of
 from attnviz.models.open import check_origin, check_vision
-from attnviz.renderers.reports import Data
+from attnviz.renderers.reports import Data, draw_by
 from attnviz.runs.engines.shards import Engine
 from attnviz.runs.head_measures import EffectChunk, Instead, check_effect, curve_of, keep_for_curve
 from attnviz.runs.inputs import TextInput
@@ -58,22 +59,17 @@ from attnviz.storage.matrices import read_bytes
 from attnviz.storage.texts import CHUNK_SIZE, Text, chunks
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from attnviz.renderers import Display
 
-SECONDS = 2.0
-"""Between two journals at least."""
+SECONDS = 2.0  # between two journals at least
 _MEMBER = "notes"
-Shard = tuple[int, Chunk]
-"""A chunk of records and the number of its first in the corpus, from 0."""
-OnFailure = Callable[[Record, AttnvizError], str]
-"""Takes a record that failed, and returns its line in the file of rejects, if there is one."""
+Shard = tuple[int, Chunk]  # a chunk of records and the number of its first in the corpus, from 0
+OnFailure = Callable[[Record, AttnvizError], str]  # the line of --rejects for a failed record
 
 
 @dataclass(frozen=True, slots=True)
 class ShardResult:
-    """What a shard gave: aggregates, failed records with why, and notes with counts of texts."""
+    """The result of a shard: aggregates, failed records, and notes with counts of texts."""
 
     aggregates: Aggregates
     failures: Sequence[tuple[Record, AttnvizError]]
@@ -82,7 +78,7 @@ class ShardResult:
 
 @dataclass(frozen=True, slots=True)
 class ShardTask:
-    """The work on a shard: it can be pickled, and opens the model in the process where it runs."""
+    """The work on a shard; it can be pickled, and opens the model where it runs."""
 
     attend: AttendChunk
     vocabulary: Vocabulary
@@ -90,7 +86,6 @@ class ShardTask:
     wiring: bool = False
 
     def empty(self) -> Aggregates:
-        """Aggregates of no text, to merge others into."""
         return Aggregates(self.vocabulary, samples=self.samples)
 
     def __call__(self, shard: Shard) -> ShardResult:
@@ -116,21 +111,17 @@ class ShardTask:
         return ShardResult(aggregates, failures, notes)
 
     def _wires_of(self, record: Record, attention: Attention) -> dict[Pair, float]:
-        """How far the heads that are shown move without each earlier one."""
+        """How far each shown head moves if it cannot read an earlier head."""
         assert isinstance(record, Text)
         written = written_of(self.attend.open(), query_of(record, self.attend.command))
-        shown = {
-            HeadAt(item.stream, layer, int(head))
-            for item in attention.maps
-            for layer in item.layers
-            for head in item.heads
-        }
+        named = ((m.stream, product(m.layers, m.heads)) for m in attention.maps)
+        shown = {HeadAt(stream, layer, int(head)) for stream, of in named for layer, head in of}
         return {pair: moved for pair, moved in wires_of(written).items() if pair[0] in shown}
 
 
 @dataclass
 class CorpusState:
-    """What is known of the records that are done."""
+    """The state of a run after the records that are done."""
 
     aggregates: Aggregates
     records: int = 0
@@ -153,7 +144,7 @@ class CorpusState:
         self.records += len(chunk)
 
     def _add_notes(self, notes: Mapping[str, int]) -> None:
-        """Notes that differ in their numbers only become one, with ranges."""
+        """Add notes; those that differ only in numbers become one, with ranges."""
         for text, count in notes.items():
             same = next((one for one in self.notes if kind_of(one) == kind_of(text)), text)
             before = self.notes.pop(same, 0)
@@ -174,7 +165,6 @@ class CorpusJournal(RunJournal):
         super().__init__(path, options, SECONDS)
 
     def restore(self, old: Journal, task: ShardTask) -> CorpusState:
-        """The state that an earlier run has left."""
         try:
             with np.load(io.BytesIO(old.payload), allow_pickle=False) as archive:
                 arrays = dict(archive)
@@ -186,7 +176,6 @@ class CorpusJournal(RunJournal):
         return CorpusState(aggregates, done.records, done.failed, found.rejects, found.notes)
 
     def save_state(self, state: CorpusState) -> None:
-        """Save the run's state, unless that was just done."""
         if not self.is_due:
             return
         arrays: dict[str, Any] = state.aggregates.to_arrays()
@@ -197,7 +186,6 @@ class CorpusJournal(RunJournal):
 
     @contextmanager
     def until_done(self, say: Callable[[str], None]) -> Iterator[None]:
-        """Remove the journal when the work is done, or say where it ends early."""
         try:
             yield
         except BaseException:
@@ -206,23 +194,14 @@ class CorpusJournal(RunJournal):
         self.remove()
 
 
-SHOWS = ("measures", "positions", "classes", "pairs", "links")
-"""What tables and rows may hold."""
+SHOWS = ("measures", "positions", "classes", "pairs", "links")  # what tables and rows may hold
 SHOWN_WIRES = 20
-PICTURES = 32
-"""Pictures in a chunk: each takes as long as many sentences."""
+PICTURES = 32  # pictures in a chunk: each takes as long as many sentences
 
 
 @dataclass(frozen=True, slots=True)
 class CorpusRequest:
-    """What is measured over a corpus, and shown; `attnviz.corpus` explains most fields.
-
-    Attributes:
-        overview: every head is drawn, which takes texts.
-        curve: heads are switched off one after another.
-        samples: texts are kept in which a head attends strongly, usually and weakly.
-        wiring: it is measured which heads read which heads, and shown instead of `show`.
-    """
+    """What is measured over a corpus, and shown; `attnviz.corpus` explains most fields."""
 
     cross: bool = False
     order: str = "role"
@@ -231,10 +210,10 @@ class CorpusRequest:
     show: str = "measures"
     top: int | None = None
     frequencies: Path | None = None
-    overview: bool = False
-    curve: bool = False
-    samples: bool = False
-    wiring: bool = False
+    overview: bool = False  # every head is drawn, which takes texts
+    curve: bool = False  # heads are switched off one after another
+    samples: bool = False  # keep texts with strong, usual and weak attention of each head
+    wiring: bool = False  # it is measured which heads read which heads, and shown instead of `show`
 
     def __post_init__(self) -> None:
         check_order(self.order, None)
@@ -245,7 +224,6 @@ class CorpusRequest:
             raise UsageError("--wiring and --show contradict each other: give one of them")
 
     def command(self, given: TextInput) -> Command:
-        """The command whose models can read the corpus."""
         return "picture" if given.pictures else "cross" if self.cross else "self"
 
     def check(self, given: TextInput, options: Options) -> None:
@@ -269,7 +247,7 @@ class CorpusRequest:
         check_origin(options.origin, self.command(given))
 
     def question(self, given: TextInput, options: Options) -> dict[str, str]:
-        """Everything that decides the result, by the names that a user knows, for --resume."""
+        """All options that decide the result, by the names that a user knows, for --resume."""
         assert given.file is not None
         found = run_options(f"corpus {self.command(given)}", options, given.file)
         if self.effect:
@@ -300,10 +278,8 @@ def report_corpus(
     vocabulary, texts, total = _read(asked, given)
     what = options.origin, options.choice, asked.command(given), options.many.batch_size
     attend = EffectChunk(*what, asked.by) if asked.effect else AttendChunk(*what)
-    task, kept = (
-        ShardTask(attend, vocabulary, samples=asked.samples, wiring=asked.wiring),
-        list[Record](),
-    )
+    task = ShardTask(attend, vocabulary, samples=asked.samples, wiring=asked.wiring)
+    kept = list[Record]()
     state = CorpusState(task.empty())
     if journal is not None:
         old = journal.resume(journal.read(), report.say, resume=options.many.resume)
@@ -371,15 +347,15 @@ def study(
             journal.save_state(state)
         advance(len(chunk))
     things = "pictures" if state.aggregates.vocabulary.pictures else "texts"
-    told = [
+    notes = [
         text if count == 1 else f"{text} ({count:,} such {things})"
         for text, count in state.notes.items()
     ]
-    for text in told:
+    for text in notes:
         notify(text)
     if not state.aggregates.texts:
         return None
-    return replace(report_of(state.aggregates, order), notes=tuple(told))
+    return replace(report_of(state.aggregates, order), notes=tuple(notes))
 
 
 def shards(records: Iterable[Record], done: int = 0, size: int = CHUNK_SIZE) -> Iterator[Shard]:
@@ -393,9 +369,7 @@ def shards(records: Iterable[Record], done: int = 0, size: int = CHUNK_SIZE) -> 
         raise InputError(f"the unfinished run has {done} records, its input {number}: start again")
 
 
-def read_twice(
-    given: TextInput,
-) -> tuple[Vocabulary, Iterator[Record], int]:
+def read_twice(given: TextInput) -> tuple[Vocabulary, Iterator[Record], int]:
     """The frequent words of a corpus, its texts, and how many of them, good and bad, there are.
 
     Input that can be read only once, such as stdin, is kept in a temporary file.
@@ -417,7 +391,7 @@ def read_twice(
 
 @contextmanager
 def temporary_file_errors(file: IO[bytes] | None = None) -> Iterator[None]:
-    """Turn what the system says of the temporary file into an OutputError."""
+    """Turn the system's errors about the temporary file into an OutputError."""
     try:
         yield
     except OSError as error:
@@ -440,7 +414,7 @@ def _read_back(file: IO[bytes]) -> Iterator[Record]:
 
 
 def read_frequencies(path: Path) -> Vocabulary:
-    """The frequent words by a file of words and counts, a line each, with a tab between."""
+    """The frequent words from a file: a word, a tab and its count on each line."""
     counts: Counter[str] = Counter()
     try:
         text = read_bytes(path).decode("utf-8-sig")
@@ -464,16 +438,9 @@ def _corpus_data(report: CorpusReport, asked: CorpusRequest) -> Data:
     streams = (replace(stream, rows=stream.rows[: asked.top]) for stream in report.streams)
     first = replace(report, streams=tuple(streams))
 
-    def overview() -> Figure:
-        from attnviz.renderers.figures.corpus_overview import corpus_overview
-
-        return corpus_overview(report)
-
-    def curve() -> Figure:
-        from attnviz.renderers.figures.effect_bars import prune_curve
-
-        assert report.curve is not None
-        return prune_curve(report.curve)
+    figures = {"overview": partial(draw_by, "corpus_overview:corpus_overview", report)}
+    if report.curve:
+        figures["prune_curve"] = partial(draw_by, "effect_bars:prune_curve", report.curve)
 
     def page(command: str) -> str:
         from attnviz.renderers.page.atlas import atlas_page
@@ -492,7 +459,7 @@ def _corpus_data(report: CorpusReport, asked: CorpusRequest) -> Data:
         rows=lambda: wiring_tsv(wiring) if wiring else data.corpus_tsv(first, asked.show),
         document=lambda: data.corpus_json(report),
         arrays=lambda: data.corpus_npz(report),
-        figures={"overview": overview} | ({"prune_curve": curve} if report.curve else {}),
+        figures=figures,
         page=page if asked.samples else None,
         about=dump_json(asdict(report.provenance)),
         value=report,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -41,18 +41,8 @@ from attnviz.core.registry import Command
 from attnviz.models import Experimenting, Source, SupportsWriters
 from attnviz.models.lens import open_experiment, written_of
 from attnviz.models.open import brings_tokens, check_origin, open_source
-from attnviz.renderers.reports import Data, data_of
-from attnviz.renderers.text.head_tables import (
-    measures_json,
-    measures_table,
-    measures_tsv,
-    similarity_json,
-    similarity_table,
-    similarity_tsv,
-    treebank_json,
-    treebank_table,
-    treebank_tsv,
-)
+from attnviz.renderers.reports import Data, data_of, draw_by
+from attnviz.renderers.text import head_tables as tables
 from attnviz.runs.engines.shards import Engine
 from attnviz.runs.inputs import TextInput
 from attnviz.runs.many_texts import (
@@ -68,34 +58,27 @@ from attnviz.runs.many_texts import (
 from attnviz.runs.pipeline import Result, attend_one, check_choice, made_of, query_of
 from attnviz.runs.reporting import RunReport, good_results
 from attnviz.storage.conllu import Sentence, read_sentences
-from attnviz.storage.documents import dump_json
 from attnviz.storage.matrices import read_bytes
 from attnviz.storage.texts import Text, chunks
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Instead = Literal["zero", "mean"]
-"""What heads put out that are off."""
-POINTS = 24
-"""Steps of a curve from no head to all."""
-SHUFFLES = 5
-"""Orders by chance."""
-CURVE_TEXTS = 100
-"""Texts that a curve is drawn of at most."""
-ENOUGH = 10
-"""Texts that are split into those that give the order and those of the curve."""
+Instead = Literal["zero", "mean"]  # what heads put out that are off
+POINTS = 24  # steps of a curve from no head to all
+SHUFFLES = 5  # orders by chance
+CURVE_TEXTS = 100  # texts that a curve is drawn of at most
+ENOUGH = 10  # texts that are split into those that give the order and those of the curve
 
 
 @dataclass(frozen=True, slots=True)
 class EffectChunk(AttendChunk):
-    """The attention of a chunk with the exact effect of each head that is seen."""
+    """The attention of a chunk, with the exact effect of each selected head."""
 
     by: Instead = "zero"
     size: ClassVar[int] = 16  # a text takes long, and workers share out chunks
 
     def open(self) -> Source:
-        """The source with what predicts."""
         return self.source_for(self.command, with_head="exact")
 
     def __call__(self, chunk: Chunk) -> Iterator[Outcome]:
@@ -118,12 +101,12 @@ class EffectChunk(AttendChunk):
             if (name := (at.stream, at.layer, str(at.head))) in shown
         }
         effects = effects_of(experiment, [*heads.values()], instead).sum(axis=1)
-        told = f"log p of {explained}, with the head minus without it (off: {HOW[self.by]})"
+        meaning = f"log p of {explained}, with the head minus without it (off: {HOW[self.by]})"
         before = found.provenance
         provenance = replace(
             before,
             notes=tuple(dict.fromkeys((*before.notes, *experiment.attention.provenance.notes))),
-            settings={**before.settings, "effect": told},
+            settings={**before.settings, "effect": meaning},
         )
         of_heads = dict(zip(heads, effects.tolist(), strict=True))
         return replace(found, provenance=provenance, effects=of_heads)
@@ -147,7 +130,7 @@ class EffectChunk(AttendChunk):
 
 @dataclass(frozen=True, slots=True)
 class PruneChunk:
-    """A chunk's losses while heads are switched off in some orders; it can be pickled."""
+    """The losses of a chunk while heads are switched off in some orders; it can be pickled."""
 
     work: EffectChunk
     orders: Sequence[Sequence[HeadAt]]
@@ -156,7 +139,7 @@ class PruneChunk:
     def __call__(self, chunk: Chunk) -> list[tuple[NDArray[np.float64], int]]:
         """Of each text that can be read the losses, (orders, points), and how many outputs."""
         points = [tuple(order[:count]) for order in self.orders for count in self.off]
-        # Without any head, and with all, the orders are one.
+        # With no head or all heads off, all orders are the same.
         same = {frozenset(heads): Intervention(heads) for heads in points}
         found = []
         for record in chunk:
@@ -175,7 +158,7 @@ class PruneChunk:
 
 
 def keep_for_curve(records: Iterable[Record], kept: list[Record]) -> Iterator[Record]:
-    """The records as they come; those that a curve may be drawn of are kept."""
+    """The records unchanged; those that a pruning curve may need are stored."""
     for number, record in enumerate(records):
         if len(kept) < ENOUGH // 2 + CURVE_TEXTS and (number < ENOUGH or not gives_order(number)):
             kept.append(record)
@@ -221,36 +204,28 @@ def curve_of(
             read += 1
     if not outputs:
         raise InputError("no text is left to draw the curve of")
-    told = f"order of {texts} texts, loss of {read} others"
+    how = f"order of {texts} texts, loss of {read} others"
     if not half:
-        told = f"order and loss of the same {read} texts, which flatters the order by effect"
+        how = f"order and loss of the same {read} texts, which flatters the order by effect"
     about = about_effects(report.provenance)
     losses /= outputs
-    return PruneCurve(report.caption, tuple(names), tuple(orders), off, losses, told, about)
+    return PruneCurve(report.caption, tuple(names), tuple(orders), off, losses, how, about)
 
 
 @dataclass(frozen=True, slots=True)
 class HeadsRequest:
-    """Which measures of heads are wanted, and in which order.
-
-    Attributes:
-        repeat: measure a second run over repeated random words, which induction needs.
-        similar: report which heads look alike instead.
-        compares: measure which heads look alike, for a report or a picture.
-        writes: find the tokens that each head argues for most, and how far its weights copy.
-        probe: measure which heads find a needle in random words, and carry the task of examples.
-    """
+    """Which measures of heads are wanted, and in which order."""
 
     cross: bool = False
     role: str | None = None
     order: str = "role"
     effect: bool = False
-    writes: bool = False
-    probe: bool = False
+    writes: bool = False  # find the tokens that each head argues for, and how far it copies
+    probe: bool = False  # measure retrieval and few-shot tasks
     by: Instead = "zero"
-    repeat: bool = True
-    similar: bool = False
-    compares: bool = False
+    repeat: bool = True  # measure a second run over repeated random words, which induction needs
+    similar: bool = False  # report which heads look alike instead
+    compares: bool = False  # measure which heads look alike, for a report or a picture
 
     def __post_init__(self) -> None:
         check_order(self.order, self.role)
@@ -265,12 +240,10 @@ class HeadsRequest:
 
     @property
     def command(self) -> Command:
-        """The command whose models can read the texts."""
         return "cross" if self.cross else "self"
 
 
 def check_effect(order: str, by: Instead, *, effect: bool, writes: bool = False) -> None:
-    """Refuse what only effects, or what heads write, can tell where it is not asked for."""
     if order == COPYING and not writes:
         raise UsageError("--sort copying needs attnviz heads --writes")
     if not effect and (order == EFFECT or by != "zero"):
@@ -278,7 +251,7 @@ def check_effect(order: str, by: Instead, *, effect: bool, writes: bool = False)
 
 
 def check_treebank(others: Mapping[str, object]) -> None:
-    """Refuse the options, by their names, that sentences of a treebank leave no room for."""
+    """Refuse options that contradict --treebank."""
     if given := [name for name, value in others.items() if value]:
         raise UsageError(
             f"--treebank brings its own sentences and scores every head on them: leave {given[0]} "
@@ -287,7 +260,6 @@ def check_treebank(others: Mapping[str, object]) -> None:
 
 
 def check_heads(options: Options, command: Command) -> None:
-    """Refuse what contradicts itself before a model loads."""
     check_choice(options.choice)
     check_origin(options.origin, command)
 
@@ -295,7 +267,6 @@ def check_heads(options: Options, command: Command) -> None:
 def report_heads(
     asked: HeadsRequest, texts: TextInput, options: Options, report: RunReport
 ) -> None:
-    """Measure every head in each text, and report the means."""
     study, similarity = HeadStudy(), SimilarityStudy()
     what = options.origin, options.choice, asked.command, options.many.batch_size
     arguments = ArgumentStudy()
@@ -320,7 +291,7 @@ def report_heads(
             if asked.compares:
                 similarity.add(shares)
     if study.texts:
-        # These texts are read as they are.
+        # Probe texts are read without a continuation.
         alone = replace(options, origin=replace(options.origin, generate=None))
         if repeat:
             _add_repeated(replace(work, origin=alone.origin).open(), study, report, options)
@@ -331,7 +302,7 @@ def report_heads(
 
 
 def _add_repeated(source: Source, study: HeadStudy, report: RunReport, options: Options) -> None:
-    """Measure what random words said twice show; a model that cannot take them goes without."""
+    """Measure random words said twice, if the model can read them."""
     from attnviz.analyses.measures.shares import repeated_words
 
     text = repeated_words()
@@ -395,23 +366,17 @@ def _measures_data(
         )
 
     def overview() -> Figure:
-        from attnviz.renderers.figures.head_overview import head_overview
-
-        return head_overview(study.report("layer"))
+        return draw_by("head_overview:head_overview", study.report("layer"))
 
     def scatter() -> Figure:
-        from attnviz.renderers.figures.head_plane import head_plane
+        return draw_by("head_plane:head_plane", similarity.report(), study.report("layer").rows)
 
-        return head_plane(similarity.report(), study.report("layer").rows)
-
-    about = dump_json(asdict(found.provenance))
-    more: dict[str, Any] = {"figures": {"overview": overview, "scatter": scatter}, "about": about}
+    more: dict[str, Any] = {"figures": {"overview": overview, "scatter": scatter}}
     more["notes"] = found.provenance.notes
     if asked.similar:
-        alike = similarity.report()
-        return data_of(alike, similarity_table, similarity_tsv, similarity_json, **more)
-    table = partial(measures_table, keep=asked.order)
-    return data_of(found, table, measures_tsv, measures_json, **more)
+        return data_of(similarity.report(), *tables.SIMILARITY, **more)
+    table = partial(tables.measures_table, keep=asked.order)
+    return data_of(found, table, tables.measures_tsv, tables.measures_json, **more)
 
 
 def report_relations(file: str, options: Options, report: RunReport) -> None:
@@ -419,7 +384,10 @@ def report_relations(file: str, options: Options, report: RunReport) -> None:
 
     A sentence that the model cannot take is named and left out.
     """
-    sentences = read_treebank(file)
+    # All sentences are read before a model loads.
+    stdin = file == "-"
+    lines = sys.stdin.buffer if stdin else io.BytesIO(read_bytes(Path(file)))
+    sentences = list(read_sentences(lines, "stdin" if stdin else f"'{file}'"))
     source = open_source(options.origin, "self")
     study = TreebankStudy()
 
@@ -441,12 +409,5 @@ def report_relations(file: str, options: Options, report: RunReport) -> None:
     result = study.report()
     for note in result.notes:
         report.say(note)
-    report.add(data_of(result, treebank_table, treebank_tsv, treebank_json))
+    report.add(data_of(result, *tables.TREEBANK))
     report.finish(f"{done} sentences")
-
-
-def read_treebank(file: str) -> list[Sentence]:
-    """The sentences of a file, all of which are read before a model loads."""
-    if file == "-":
-        return list(read_sentences(sys.stdin.buffer, "stdin"))
-    return list(read_sentences(io.BytesIO(read_bytes(Path(file))), f"'{file}'"))

@@ -31,14 +31,12 @@ from attnviz.storage.texts.lines import (
     whole_lines,
 )
 
-_open: list[LineReader] = []
-"""The reader of stdin, once it is open."""
-USUAL = Many()
-"""Files are read as their suffixes say."""
+_open: list[LineReader] = []  # the reader of stdin, once it is open
+USUAL = Many()  # files are read as their suffixes say
 
 
 def stdin_lines(longest: int = LONGEST) -> Iterator[bytes]:
-    """The lines of stdin as they come, unpacked if they are gzip."""
+    """The lines of stdin as they arrive, unpacked if they are gzip."""
     buffer: Any = sys.stdin.buffer
     lines = open_lines(getattr(buffer, "raw", buffer), "stdin", longest=longest)
     _open[:] = [] if lines.packed else [lines]
@@ -89,7 +87,7 @@ def reading_of(file: str, how: Many, *, pairs: bool, keep_blank: bool = False) -
 
 
 def texts_of_file(file: str, reading: FileFormat) -> Iterator[Text | BadText]:
-    """Texts as they come. A missing file or wrong columns are an error at once."""
+    """Texts as they are read. A missing file or wrong columns are an error at once."""
     if file == "-":
         return _at_least_one(read_texts(stdin_lines(reading.longest), "stdin", reading), "stdin")
     from attnviz.storage.matrices import open_file
@@ -111,7 +109,7 @@ def _lines(path: Path, reading: FileFormat) -> Iterator[bytes]:
 
 
 def _at_least_one(texts: Iterator[Text | BadText], name: str) -> Iterator[Text | BadText]:
-    """The texts; an error if there are none."""
+    """The texts; an InputError if there are none."""
     found = False
     for text in texts:
         found = True
@@ -168,31 +166,19 @@ def files_below(folder: Path) -> list[Path]:
 
 @dataclass(frozen=True, slots=True)
 class TextInput:
-    """Texts, pairs or pictures.
+    """Texts, pairs or pictures."""
 
-    Attributes:
-        open: reads each of them, or why it cannot be used, from the first.
-        several: whether there may be more than one.
-        count: counts all of them, good and bad; None if that is not known.
-        ready: whether the next one is there already; None: always.
-        file: what they are read from, if it can be read again.
-        rereads: whether `open` may be called twice.
-        pictures: the files, if they are pictures.
-        others: how many files beside the pictures are none.
-    """
-
-    open: Callable[[], Iterator[Text | BadText]]
-    several: bool = True
-    count: Callable[[], int | None] = lambda: None
-    ready: Callable[[], bool] | None = None
-    file: Path | None = None
-    rereads: bool = True
-    pictures: Sequence[Path] = ()
-    others: int = 0
+    open: Callable[[], Iterator[Text | BadText]]  # reads them from the first
+    several: bool = True  # whether there may be more than one
+    count: Callable[[], int | None] = lambda: None  # good and bad; None: not known
+    ready: Callable[[], bool] | None = None  # whether the next one is there already; None: always
+    file: Path | None = None  # what they are read from, if it can be read again
+    rereads: bool = True  # whether `open` may be called twice
+    pictures: Sequence[Path] = ()  # the files, if they are pictures
+    others: int = 0  # how many files beside the pictures are none
 
     @property
     def total(self) -> Callable[[], int | None] | None:
-        """What counts them; None for a single text, which needs no progress bar."""
         return self.count if self.several else None
 
 

@@ -27,30 +27,22 @@ from attnviz.storage.saved_maps import shard_path, shards_of
 from attnviz.storage.writing import beside, write_file
 
 SCHEMA = 1
-LONGEST = 1 << 20
-"""Bytes of a journal at most: it holds the options of one command line."""
-SAMPLE = 1 << 20
-"""Bytes at both ends of an input file that go into its checksum."""
+LONGEST = 1 << 20  # bytes of a journal at most: it holds the options of one command line
+SAMPLE = 1 << 20  # bytes at both ends of an input file that go into its checksum
 DECIDING = ("columns", "input_format", "max_line", "batch_size", "shard_size", "rejects")
 """The options of `Many` that decide what a file holds; how the work is shared does not."""
 Count = Annotated[int, Meta(ge=0, le=1 << 53)]  # JSON holds whole numbers exactly so far
 
 
 class Progress(Struct, frozen=True):
-    """A place between two records.
-
-    Attributes:
-        output: bytes of the unfinished data file, or of the shard that is being written.
-        ended: whether all records are done.
-        complete: whether every file is in its place, too.
-    """
+    """A place between two records."""
 
     records: Count = 0
     failed: Count = 0
-    output: Count = 0
+    output: Count = 0  # bytes of the unfinished data file, or of the shard that is being written
     rejects: Count = 0
-    ended: bool = False
-    complete: bool = False
+    ended: bool = False  # whether all records are done
+    complete: bool = False  # whether every file is in its place, too
 
 
 class SavedProgress(Progress, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -84,7 +76,6 @@ class Journal:
         return [one for one in shards_of(path) if (len(one.name), one.name) <= (len(last), last)]
 
     def write(self, path: Path) -> None:
-        """Replace the journal at a path as a whole."""
         document = {"schema": SCHEMA, "question": {**self.options}, **asdict(self.progress)}
         document["payload"] = len(self.payload)
         document["checksum"] = checksum_of(dump_json(document).encode(), self.payload)
@@ -120,7 +111,7 @@ def read_journal(path: Path) -> Journal | None:
 
 
 def damage_of(path: Path) -> InputError:
-    """What is said of a journal that no run has written so."""
+    """The error for a file that is no complete journal."""
     return InputError(f"the journal '{path}' is damaged: remove it to start again")
 
 
@@ -140,7 +131,6 @@ class RunJournal:
         self.saved, self.saved_at = Progress(), time.monotonic()
 
     def read(self) -> Journal | None:
-        """What an earlier run left."""
         return None if self.options is None else read_journal(self.place)
 
     def resume(
@@ -167,11 +157,9 @@ class RunJournal:
 
     @property
     def is_due(self) -> bool:
-        """Whether the last save was long ago."""
         return time.monotonic() - self.saved_at >= self.seconds
 
     def save(self, progress: Progress, payload: bytes = b"") -> None:
-        """Replace the journal."""
         if self.options is not None:
             Journal(self.options, progress, payload).write(self.place)
         self.saved, self.saved_at = progress, time.monotonic()
@@ -182,7 +170,6 @@ class RunJournal:
             say(f"{self.saved.records} records are done: continue with --resume")
 
     def remove(self) -> None:
-        """The run is complete, and no record failed."""
         self.place.unlink(missing_ok=True)
 
 
@@ -195,7 +182,7 @@ def checksum_of(*parts: bytes) -> str:
 
 
 def run_options(command: str, options: Options, input_file: Path) -> dict[str, str]:
-    """Everything that decides the bytes of the output, by the names that a user knows."""
+    """All options that decide the bytes of the output, by the names that a user knows."""
     given: dict[str, Any] = {"attnviz": __version__, "command": command, "--input": input_file}
     for half in (options.origin, options.choice, options.many):
         for item in fields(half):
@@ -210,9 +197,9 @@ def run_options(command: str, options: Options, input_file: Path) -> dict[str, s
             given[f"the state of {name}'s files"] = checksum_of(repr(state).encode())
     if isinstance(options.origin.model, InMemoryModel):
         given["the weights of --model"] = model_checksum(options.origin.model.model)
-    told = {name: str(value) for name, value in given.items() if value is not None}
+    texts = {name: str(value) for name, value in given.items() if value is not None}
     # The name of a file need not be UTF-8, but JSON must be.
-    return {name: one.encode(errors="backslashreplace").decode() for name, one in told.items()}
+    return {name: one.encode(errors="backslashreplace").decode() for name, one in texts.items()}
 
 
 def check_same_options(before: Mapping[str, str], now: Mapping[str, str], path: Path) -> None:

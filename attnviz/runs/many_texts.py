@@ -27,8 +27,7 @@ from attnviz.runs.engines.shards import Engine
 from attnviz.runs.pipeline import Result, attend_chunk
 from attnviz.storage.texts import CHUNK_SIZE, BadText, Text
 
-KEPT = 2
-"""Models that stay loaded for further texts."""
+KEPT = 2  # models that stay loaded for further texts
 
 Record = Text | BadText
 Outcome = Result | AttnvizError
@@ -37,8 +36,7 @@ Shard = TypeVar("Shard")
 Made = TypeVar("Made")
 
 
-States = Mapping[str, FileFingerprint]
-"""The state on disk of the files of an origin, by option, from `states_of`."""
+States = Mapping[str, FileFingerprint]  # files of an origin, by option
 _OPEN: dict[Hashable, tuple[States, Source]] = {}
 _OPENING = RLock()
 
@@ -69,7 +67,6 @@ def source_for(
 
 
 def close_sources() -> None:
-    """Close the sources that stay open."""
     with _OPENING:
         _OPEN.clear()
 
@@ -113,7 +110,7 @@ class AttendChunk(SourceWork):
 
 
 def engine_for(many: Many) -> AbstractContextManager[Engine]:
-    """What shares out the work on many texts."""
+    """The engine that shares the work on many texts."""
     return open_engine(many.engine, many.workers, many.ray_address)
 
 

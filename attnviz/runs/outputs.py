@@ -43,16 +43,15 @@ if TYPE_CHECKING:
 
 
 class Presentable:
-    """What Python gets: results in every form in which the command line could write them."""
+    """Results for Python, in every form in which the command line could write them."""
 
     __slots__ = ()
 
     def _results(self) -> tuple[str, DataKind, Sequence[Item]]:
-        """What found it, the kind of its data, and each result."""
         raise NotImplementedError
 
     def table(self, width: int = 100, rows: int = 0) -> str:
-        """A table for the eye, at most so many columns wide; `rows` at most, 0: all."""
+        """A table to read, at most `width` columns wide and `rows` long; 0: all rows."""
         many = len(self._results()[2]) > 1
         return self.render_as("table", Display(width, many=many, rows=rows)).decode()
 
@@ -66,11 +65,7 @@ class Presentable:
         return [dict(zip(header, row, strict=True)) for row in rows]
 
     def to_pandas(self) -> DataFrame:
-        """The rows as a data frame, numbers as numbers.
-
-        Raises:
-            UsageError: pandas is not installed.
-        """
+        """The rows as a data frame, numbers as numbers; a UsageError if pandas is not installed."""
         try:
             import pandas
         except ImportError as error:
@@ -187,21 +182,12 @@ def draw_side_by_side(attention: Attention, shown: Sequence[View]) -> Figure:
     from attnviz.renderers.figures.figure import fit_width
     from attnviz.renderers.figures.panels import panels
 
-    return fit_width(
-        panels,
-        [view.map for view in shown],
-        title=f"{attention.provenance.title} · every lens side by side",
-        subtitle=orientation(attention.main),
-        headings=[
-            "\n".join(
-                (
-                    view.which.replace(f", {AGREEMENT}", "\nrank correlation with hiding tokens"),
-                    view.map.unit,
-                )
-            )
-            for view in shown
-        ],
-    )
+    correlation = "\nrank correlation with hiding tokens"
+    whiches = (view.which.replace(f", {AGREEMENT}", correlation) for view in shown)
+    headings = [f"{which}\n{view.map.unit}" for which, view in zip(whiches, shown, strict=True)]
+    title = f"{attention.provenance.title} · every lens side by side"
+    words = {"title": title, "subtitle": orientation(attention.main)}
+    return fit_width(panels, [view.map for view in shown], **words, headings=headings)
 
 
 def draw_difference(found: Comparison, picture: str, subtitle: str) -> Figure:
@@ -220,7 +206,7 @@ def draw_difference(found: Comparison, picture: str, subtitle: str) -> Figure:
 
 
 def page_of(item: Item, command: str = "") -> str | None:
-    """The page of one result, which names the command line that makes it; None: it has none."""
+    """The page of one result with the command line that makes it; None: it has no page."""
     if item.page is not None:
         return item.page(command)
     return None if isinstance(item.data, Data) else page_html(item.data, command, shown=item.views)
@@ -249,13 +235,10 @@ def why_page(
 
     document, blobs = page_data(attention, command)
     document["claims"] = [{"text": printable(text), "link": link} for text, link in claims]
-    document["why"] = [
-        {
-            "link": [one.head.stream, one.head.layer, str(one.head.head), *(one.link or ())],
-            "report": shown_report(one),
-        }
-        for one in reports
-    ]
+    document["why"] = []
+    for one in reports:
+        link = [one.head.stream, one.head.layer, str(one.head.head), *(one.link or ())]
+        document["why"].append({"link": link, "report": shown_report(one)})
     return assemble(document, blobs, "why")
 
 
@@ -277,38 +260,25 @@ def page_data(
     from attnviz.analyses.words import split_marks, word_numbers
     from attnviz.renderers.page import MOST_WEIGHTS, page_parts
 
-    provenance = attention.provenance
-
+    parts: dict[str, dict[int, Any]]
+    parts = {name: {} for name in ("measures", "words", "projections", "patches")}
+    for number, item in enumerate(attention.maps):
+        if item.values == "share" and not item.is_pooled:
+            found = measure_heads(MeasuredMap.of(attention, item), repeated=False)
+            parts["measures"][number] = list(found.values())
+        sides = zip((item.query_tokens, item.key_tokens), attention.texts_of(item), strict=True)
+        parts["words"][number] = tuple(word_numbers(t, s, split_marks(s)) for t, s in sides)
+        kept = attention.projections.get(item.stream)
+        if kept is not None and (own := kept.of(item)) is not None:
+            parts["projections"][number] = own
+        if picture and item.stream in picture:
+            parts["patches"][number] = _patches(picture[item.stream], item)
     return page_parts(
         _with_focus(attention, (shown or views_of(attention))()),
-        title=" · ".join([provenance.title, *provenance.steps]),
+        title=" · ".join([attention.provenance.title, *attention.provenance.steps]),
         command=command,
-        measures={
-            number: list(measure_heads(subject, repeated=False).values())
-            for number, item in enumerate(attention.maps)
-            if item.values == "share" and not item.is_pooled
-            for subject in [MeasuredMap.of(attention, item)]
-        },
-        words={
-            number: (
-                word_numbers(item.query_tokens, one, split_marks(one)),
-                word_numbers(item.key_tokens, other, split_marks(other)),
-            )
-            for number, item in enumerate(attention.maps)
-            for one, other in [attention.texts_of(item)]
-        },
-        projections={
-            number: kept
-            for number, item in enumerate(attention.maps)
-            if item.stream in attention.projections
-            and (kept := attention.projections[item.stream].of(item)) is not None
-        },
-        patches={
-            number: _patches(picture[item.stream], item)
-            for number, item in enumerate(attention.maps)
-            if picture and item.stream in picture
-        },
         most_weights=most_weights or MOST_WEIGHTS,
+        **parts,
     )
 
 

@@ -52,13 +52,9 @@ if TYPE_CHECKING:
     from attnviz.core.effects import Experiment
     from attnviz.renderers.figures.overlay import PictureCrop
 
-ALL = "all"
-"""The name of every patch."""
-MOST_PIXELS = 1000
-"""Of a side of the picture on a page."""
-THUMBNAIL = 96
-"""Pixels of a side of a picture in an atlas at most; fewer where all would take more than
-`MOST_BYTES`."""
+ALL = "all"  # the name of every patch
+MOST_PIXELS = 1000  # of a side of the picture on a page
+THUMBNAIL = 96  # pixels of a side in an atlas at most; `MOST_BYTES` in all
 MOST_BYTES = 8 * 2**20
 
 
@@ -80,13 +76,13 @@ def look_through(source: Source, query: Query, choice: Choice, patch: str | None
         return with_links(found, experiments[0], choice.check)
     if choice.lens != "norm":
         return found
-    # Heads are summed unless one is asked for, which only the map of their own has.
+    # Stream "self" sums the heads; a chosen head needs "self-by-head".
     name = "self" if choice.head is None else "self-by-head"
     return replace(found, maps=(found.map_of(name),))
 
 
 def flow_of_query(attention: Attention, patch: str | None) -> Attention:
-    """The flow to the query that is shown: all pairs of a picture take half an hour."""
+    """The flow to the shown query only: all pairs of a picture take half an hour."""
     from attnviz.analyses.lenses.rollout import MOST_SOLVES, flow
 
     tokens = attention.main.query_tokens
@@ -108,7 +104,7 @@ def sheet_parts(attention: Attention, images: Sequence[Any]) -> dict[str, Any]:
 
 
 def as_jpeg(part: Any, most: int = MOST_PIXELS) -> bytes:
-    """A picture as a file, made smaller where a side has more pixels than a page shows."""
+    """A picture as JPEG, made smaller if a side has more pixels than a page shows."""
     file = BytesIO()
     small = part.copy()
     small.thumbnail((most, most))
@@ -117,7 +113,7 @@ def as_jpeg(part: Any, most: int = MOST_PIXELS) -> bytes:
 
 
 def thumbnails(report: CorpusReport) -> dict[str, bytes]:
-    """Of each picture that an atlas shows, by its file, the part that its patches cover, small."""
+    """A small copy of each picture that an atlas shows, cut to its patches."""
     from PIL import Image
 
     atlases = [stream.atlas for stream in report.streams if stream.atlas is not None]
@@ -138,11 +134,7 @@ def thumbnails(report: CorpusReport) -> dict[str, bytes]:
 
 @dataclass(frozen=True, slots=True)
 class PictureRequest:
-    """The pictures, what looks at them, and how that is drawn; `attnviz.image` explains each field.
-
-    Attributes:
-        shown: the option that shows one patch to a person; empty if the result is data.
-    """
+    """What looks at which pictures, and how that is drawn; `attnviz.image` explains each field."""
 
     files: tuple[Path, ...]
     patch: str | None = None
@@ -152,10 +144,9 @@ class PictureRequest:
     token: str | None = None
     lens: str = "raw"
     smooth: bool = False
-    shown: str = ""
+    shown: str = ""  # the option that shows one patch to a person; empty if the result is data
 
     def check(self, options: Options) -> None:
-        """Refuse what cannot be done before a model loads."""
         origin = options.origin
         check_vision(origin)
         named = origin.model or VISION
@@ -189,7 +180,6 @@ class PictureRequest:
         check_text(self.text)
 
     def read(self) -> list[Any]:
-        """The pictures, or the frames of a video."""
         return [*(read_frames(self.files) if self.video else map(read_picture, self.files))]
 
 
@@ -215,7 +205,7 @@ def look_at_pictures(asked: PictureRequest, images: Sequence[Any], options: Opti
         looks = look_from(attention, patch)
     elif asked.text is not None and not every:
         looks = look_from_token(attention, asked.token)
-    # The lens has been held over it already.
+    # The lens has been applied already.
     choice = replace(choice, lens="raw", explain=None)
     found = apply_choice(looks, choice)
     parts, smooth = sheet_parts(attention, images), asked.smooth
@@ -247,7 +237,7 @@ def _within_page(attention: Attention) -> Attention:
 def _crop(
     attention: Attention, parts: Mapping[str, Any], stream: str, patch: str | None
 ) -> PictureCrop:
-    """The part of the picture that the patches cover, with the one that looks."""
+    """The part of the picture that the patches cover, with an outline of the query patch."""
     from attnviz.renderers.figures.overlay import PictureCrop
 
     outlined = None
@@ -338,6 +328,6 @@ LOOKS = {
 
 
 def _joined_layers(item: AttentionMap, heads: dict[str, Any]) -> AttentionMap:
-    """A map of all layers, to be named in a title."""
+    """One map for several runs of layers, for a title."""
     weights = np.nan_to_num(heads["weights"]).reshape(*heads["weights"].shape[:2], 1, -1)
     return item.with_weights(weights, layers=heads["layers"], heads=heads["heads"])

@@ -38,8 +38,7 @@ if TYPE_CHECKING:
     from attnviz.core.writers import LensInputs
     from attnviz.renderers.page.widget import PageWidget
 
-NOTEBOOK_WEIGHTS = 2_500_000
-"""More weights than these (12 × 12 heads at 128 tokens) are pooled in a notebook's cell."""
+NOTEBOOK_WEIGHTS = 2_500_000  # larger maps (12 × 12 heads at 128 tokens) are pooled in notebooks
 
 
 Numbers: TypeAlias = "int | str | Sequence[int]"
@@ -78,14 +77,12 @@ class Result(Attention, Presentable):
     item: Item | None = None
 
     def _results(self) -> tuple[str, DataKind, Sequence[Item]]:
-        """What found it, the kind of its data, and itself in every form."""
         usual = {name: partial(draw, self, name, self._views) for name in PICTURES}
         item = Item(self, self._views, usual) if self.item is None else self.item
         return "attend", "maps", [replace(item, data=self)]
 
     @property
     def value(self) -> Result:
-        """Itself."""
         return self
 
     @property
@@ -174,7 +171,7 @@ class Result(Attention, Presentable):
         return PageWidget(self._notebook_page(), self.selection)
 
     def __getstate__(self) -> list[Any]:
-        # What attends or draws again may hold a model, and nothing of the result is in it.
+        # Functions that attend or draw again may hold a model, and they are no part of the result.
         left = ("again", "item")
         return [None if one.name in left else getattr(self, one.name) for one in fields(self)]
 
@@ -198,7 +195,7 @@ class Result(Attention, Presentable):
         return figure_bytes(self.heatmap(), ".png")
 
     def _notebook_page(self) -> str:
-        # What a notebook shows it also saves, so a page in it stays small.
+        # A notebook saves what it shows, so its pages stay small.
         return page_html(self, most_weights=NOTEBOOK_WEIGHTS, shown=self._views)
 
     def _repr_html_(self) -> str:
@@ -300,7 +297,7 @@ def check_choice(choice: Choice) -> None:
 
 
 def check_kept(origin: Origin, choice: Choice) -> None:
-    """Refuse queries and keys beside what a lens makes: they explain the raw weights only."""
+    """Refuse --keep-qk beside a lens: queries and keys explain raw weights only."""
     if origin.keep_qk and choice.lens != "raw":
         raise UsageError(
             f"--keep-qk explains raw weights, not those of --lens {choice.lens}: leave one out"
@@ -316,7 +313,7 @@ def attend_chunk(
 ) -> Iterator[Result | AttnvizError]:
     """Each record's attention in order; a line of a file that fails comes as its error instead.
 
-    The numbers depend on the chunk alone, of which at most `batch_size` texts are read at once;
+    The numbers depend on the chunk alone; at most `batch_size` of its texts are read at once;
     None: as many as fit.
     """
     if command == "picture":  # the pictures of a chunk are not held together
@@ -334,7 +331,7 @@ def attend_chunk(
 
 
 def made_of(record: Text | BadText, make: Callable[[Text], Made]) -> Made | InputError:
-    """What is made of a record; of a line of a file that fails, why there is nothing."""
+    """The result of a record; for a bad line of a file the error instead."""
     if isinstance(record, BadText):
         return record.error
     try:
@@ -342,8 +339,8 @@ def made_of(record: Text | BadText, make: Callable[[Text], Made]) -> Made | Inpu
     except InputError as error:
         if not record.where:
             raise
-        told = str(error)
-        return InputError(told if record.where in told else f"{record.where}: {told}")
+        text = str(error)
+        return InputError(text if record.where in text else f"{record.where}: {text}")
 
 
 def attend_one(source: Source, text: Text, choice: Choice, command: Command) -> Result:
@@ -353,7 +350,7 @@ def attend_one(source: Source, text: Text, choice: Choice, command: Command) -> 
 
 
 def query_of(text: Text, command: Command) -> Query:
-    """What is asked of a source about a text, or about the picture whose file it names."""
+    """The query for a text, or for the picture whose file it names."""
     if command == "picture":
         return Query("", kind="picture", picture=Picture(read_picture(Path(text.text))))
     kind: Kind = "pair" if command == "self" and text.target is not None else command
@@ -388,7 +385,7 @@ def _view_next(
 
 
 def apply_choice(attention: Attention, choice: Choice) -> Result:
-    """Saved attention as chosen, as far as weights are all it takes."""
+    """Saved attention as chosen, as far as weights alone allow."""
     return _choose_from(lambda: attention, no_model, choice, Text(attention.id, ""))
 
 

@@ -35,17 +35,12 @@ if TYPE_CHECKING:
     from attnviz.core.query import Recording
     from attnviz.models.hugging_face.audio.audio import AudioModel
 
-TIMED = ("textgrid", "vtt")
-"""Formats of words with times."""
+TIMED = ("textgrid", "vtt")  # formats of words with times
 
 
 @dataclass(frozen=True, slots=True)
 class RecordingRequest:
-    """What of a recording is read, and what is asked; `attnviz.audio` explains each field.
-
-    Attributes:
-        timing_heads: the heads that time words, "2.0,3.1".
-    """
+    """What of a recording is read, and what is asked; `attnviz.audio` explains each field."""
 
     file: Path
     text: str | None = None
@@ -55,7 +50,7 @@ class RecordingRequest:
     seconds: int = 30
     word_times: bool = False
     times: Path | None = None
-    timing_heads: str | None = None
+    timing_heads: str | None = None  # the heads that time words, "2.0,3.1"
     against: str = "output"
 
     @property
@@ -64,7 +59,6 @@ class RecordingRequest:
         return "scores" if self.times else "times" if self.word_times else "maps"
 
     def check(self, options: Options) -> None:
-        """Refuse what cannot be done before a model loads."""
         check_speech(options.origin)
         if not self.start < 1e6:
             raise UsageError(f"--start {self.start:g} is no second of a recording")
@@ -88,7 +82,7 @@ class RecordingRequest:
 
 
 def check_speech(origin: Origin) -> None:
-    """Refuse the models inside, none of which hears."""
+    """Refuse the models inside: none of them reads speech."""
     if is_shipped(origin):
         raise UsageError(
             "a recording needs a speech model: --model ID_OR_FOLDER (Whisper, wav2vec 2.0, …)"
@@ -182,7 +176,6 @@ def _times_data(
 
 
 def parse_heads(text: str) -> Heads:
-    """Layers and heads of "2.0,3.1"."""
     if not re.fullmatch(r"\d{1,4}\.\d{1,4}(,\d{1,4}\.\d{1,4})*", text):
         raise UsageError(f"--timing-heads '{text}' names no heads: write 2.0 or 2.0,3.1")
     pairs = (part.split(".") for part in text.split(","))
@@ -206,7 +199,7 @@ def times_data(words: list[TimedWord], end: float, about: dict[str, Any]) -> Dat
 
 
 def selection_note(count: int) -> str:
-    """What is to be known of the best set of that many words."""
+    """A note on how far the best set of heads can be trusted, by the number of words."""
     if count < ENOUGH:
         return f"no best set of heads is chosen by {count} words: it takes {ENOUGH} at least"
     half = count // 2

@@ -35,7 +35,7 @@ class RunReport(Protocol):
         """Take the reason why a record failed; raises it where the run is to stop there."""
 
     def reject(self, lines: bytes, count: int = 1) -> None:
-        """Take the lines of records that failed, also of the run that this one continues."""
+        """Take lines of failed records, also from the run that this one continues."""
 
     def say(self, text: str) -> None:
         """Tell the reader something now."""
@@ -47,7 +47,6 @@ class RunReport(Protocol):
         self, total: Callable[[], int | None] | None
     ) -> AbstractContextManager[Callable[[int], None]]:
         """A function to call with the number of further records that are done."""
-        ...
 
     def finish(self, done: str = "") -> None:
         """Complete everything; `done` says what was done."""

@@ -21,10 +21,8 @@ from attnviz.runs.journal import Journal, Progress, RunJournal
 from attnviz.storage.saved_maps import shard_path, shards_of
 from attnviz.storage.writing import PartialFile, beside, check_writable
 
-SECONDS = 0.5
-"""Between two journals at least."""
-Make = Callable[[int, bool], Renderer]
-"""Makes a renderer from the number of its first record and whether its beginning is written."""
+SECONDS = 0.5  # between two journals at least
+Make = Callable[[int, bool], Renderer]  # of a first record, and whether its start is written
 
 
 class ResumableSink:
@@ -49,7 +47,7 @@ class ResumableSink:
         self.rejects: PartialFile | None = None
         self.complete = False
         old = self.journal.read()
-        # The file of a run that has ended is replaced, or it may be another's now, or gone.
+        # The file of a finished run may have been replaced or deleted since.
         gone = old is not None and old.progress.ended and not (resume and self._is_there(old))
         self.old, self.started = None if gone else old, False
         there = shards_of(path) if shard_size is not None else path.exists()
@@ -96,7 +94,7 @@ class ResumableSink:
         self._end()
 
     def _end(self) -> None:
-        """Every file is in its place: the journal stays where it has to say that records failed."""
+        """Every file is in its place: keep the journal only if records failed."""
         if self.failed:
             self.journal.save(replace(self.progress, complete=True))
         else:
@@ -104,7 +102,7 @@ class ResumableSink:
         self.complete = True
 
     def _is_there(self, old: Journal) -> bool:
-        """Whether what a run made that came to its end is still as it left it."""
+        """Whether the files of a finished run are unchanged."""
         if old.progress.failed == old.progress.records:
             return True
         if old.shard_size is not None:
@@ -113,7 +111,7 @@ class ResumableSink:
         return bool(files) and files[0].stat().st_size == old.progress.output
 
     def leave(self) -> None:
-        """The run ends early: leave complete records, if there are any to continue from."""
+        """End early: keep complete records, if there are any to continue from."""
         if self.complete or not self.started:
             return
         with suppress(OSError, OutputError):
@@ -169,7 +167,7 @@ class ResumableSink:
         place = self._place(progress.records)
         draft = beside(place, "unfinished")
         if self.shard_size is not None and partial and not draft.exists() and place.exists():
-            # The shard was completed, and nothing came after: take it back to the same record.
+            # The shard was complete and nothing followed: cut it back to the same record.
             place.replace(draft)
         if self.rejects_path is not None:
             self.rejects = PartialFile(self.rejects_path, progress.rejects)

@@ -51,8 +51,7 @@ from attnviz.storage.texts import BadText, Text, chunks
 _OTHER_LANGUAGE: dict[Language, Language] = {"en": "fr", "fr": "en"}
 """The language that a translation into one comes from."""
 
-AGAINST = ("input", "output")
-"""A decoder's row belongs to the token it has just read, or to the one that it predicts next."""
+AGAINST = ("input", "output")  # a decoder's row stands for the token it has read, or predicts
 
 
 DOUBTFUL = 0.5
@@ -62,40 +61,28 @@ words, those pairs have an alignment error of 65 % and more, and pairs above 0.8
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AlignedPair:
-    """A pair's links, and the target's attention over the source, in words.
-
-    Attributes:
-        score: how sure the links are, from 0 to 1. Read both ways: how far the directions agree,
-            2 × links of both / (links of one + links of the other). One way: their mean weight.
-        reliable: False where the directions hardly agree, or the model says that the pair lies
-            outside what it was trained for.
-    """
+    """A pair's links, and the target's attention over the source, in words."""
 
     links: Links
     forward: Attention
+    # how sure the links are, from 0 to 1. Read both ways: how far the directions agree, 2 × links
+    # of both / (links of one + links of the other). One way: their mean weight
     score: float
-    reliable: bool
+    reliable: bool  # False: the directions disagree, or the pair is unlike the training data
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Aligner:
-    """A model as a word aligner.
-
-    Attributes:
-        backward: the model for the other direction; the same one unless a language is fixed.
-        how: a name of SYMMETRIZATIONS; None: what the model is made for, "intersection" where it
-            translates both ways, else "forward".
-        layer: layers to read; None: the one in focus, else all. `head` likewise.
-        notes: what the model had to say about the texts so far, each once.
-    """
+    """A model as a word aligner."""
 
     source: Source
-    backward: Source
+    backward: Source  # the model for the other direction; the same one unless a language is fixed
+    # a name of SYMMETRIZATIONS; None: "intersection" if it translates both ways, else "forward"
     how: str | None = None
     against: str = "input"
-    layer: str | None = None
+    layer: str | None = None  # layers to read; None: the one in focus, else all. `head` likewise
     head: str | None = None
-    notes: dict[str, None] = field(default_factory=dict)
+    notes: dict[str, None] = field(default_factory=dict)  # the model's notes so far
 
     def __post_init__(self) -> None:
         if self.how is not None:
@@ -110,7 +97,6 @@ class Aligner:
         return found.links
 
     def attend(self, pair: Text) -> Attention:
-        """The target's attention over the source, in words, each row set against its token."""
         (found,) = self._read(self.source, [pair])
         if isinstance(found, InputError):
             raise found
@@ -119,7 +105,6 @@ class Aligner:
     def align(
         self, pairs: Sequence[Text], batch_size: int | None = None
     ) -> Iterator[AlignedPair | InputError]:
-        """The links of each pair in order, or why it has none."""
         turned = [
             pair if pair.target is None else replace(pair, text=pair.target, target=pair.text)
             for pair in pairs
@@ -182,7 +167,7 @@ class Aligner:
 
 
 def shift_rows(item: AttentionMap) -> AttentionMap:
-    """The map with each row set against the token that it predicts: the one after it."""
+    """The map with each row set against the token that it predicts: the next one."""
     return item.with_weights(item.weights[:, :, :-1], query_tokens=item.query_tokens[1:])
 
 
@@ -262,7 +247,7 @@ class AlignChunk(SourceWork):
 
 
 def check_alignment(options: Options, how: str | None, against: str) -> AlignChunk:
-    """The work on a chunk, where it is not refused before a model loads."""
+    """The work on a chunk of pairs; wrong options are refused before a model loads."""
     choice = options.choice
     check_choice(choice)
     check_origin(options.origin, "cross")
@@ -300,12 +285,11 @@ def report_links(work: AlignChunk, texts: TextInput, options: Options, report: R
 
 
 COLUMNS = ("id", "source_position", "source_word", "target_position", "target_word", "score")
-MOST_NAMED = 10
-"""Lines that a note names."""
+MOST_NAMED = 10  # lines that a note names
 
 
 def say_unreliable(records: Sequence[Record], done: int, report: RunReport) -> None:
-    """Name the lines whose links cannot be relied on."""
+    """Name the lines whose links are not reliable."""
     if records:
         file = records[0].where.partition(" of ")[2]
         named = [record.where.partition(" of ")[0] for record in records[:MOST_NAMED]]

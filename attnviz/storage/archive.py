@@ -34,13 +34,11 @@ from attnviz.storage.documents import (
     to_document,
 )
 
-ZIP = b"PK\x03\x04"
-"""How every .npz begins."""
+ZIP = b"PK\x03\x04"  # how every .npz begins
 INDEX = "attnviz"
 ENCODINGS = {"<": "utf-32-le", ">": "utf-32-be"}
 CHUNK = 1 << 18
-LONGEST = 64 << 20
-"""The most characters of a text's document without its weights."""
+LONGEST = 64 << 20  # the most characters of a text's document without its weights
 DAMAGE = (
     *(zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError),
     *(ValueError, LookupError, TypeError, AttributeError),
@@ -86,7 +84,7 @@ class ArchiveWriter:
         return self.out.take()
 
     def _open(self, name: str, weights: NDArray[np.float32] | None = None) -> IO[bytes]:
-        """A member to write; dense weights as they are, for deflate would save 6 % of them."""
+        """A new member; dense weights are stored uncompressed, since deflate saves only 6 %."""
         entry = zipfile.ZipInfo(f"{name}.npy")  # of 1980, whenever it is written
         sparse = weights is None or np.count_nonzero(weights) < weights.size * 7 / 8
         entry.compress_type = zipfile.ZIP_DEFLATED if sparse else zipfile.ZIP_STORED
@@ -110,14 +108,12 @@ class ArchiveReader:
             raise self._damage_error(error) from error
 
     def ids(self) -> Iterator[str]:
-        """The texts' ids in order."""
         return map(identity_of, self.documents())
 
     def __iter__(self) -> Iterator[Attention]:
         return itertools.starmap(self._read, enumerate(self.documents()))
 
     def at(self, wanted: int) -> Attention:
-        """The attention of the text at a place, counted from 0."""
         return self._read(wanted, next(itertools.islice(self.documents(), wanted, None)))
 
     def documents(self) -> Iterator[bytes]:
@@ -196,7 +192,7 @@ class _CompressedText:
         self.parts.append(self.packer.compress(text.encode()))
 
     def pieces(self) -> Iterator[str]:
-        """The text in pieces; nothing can be added afterwards."""
+        """The text in pieces; after this nothing can be added."""
         unpacker, decoder = zlib.decompressobj(), codecs.getincrementaldecoder("utf-8")()
         for part in (*self.parts, self.packer.flush()):
             while part:
@@ -206,7 +202,7 @@ class _CompressedText:
 
 
 def _texts(member: IO[bytes]) -> Iterator[str]:
-    """The text in a numpy array in pieces, as it may be larger than memory."""
+    """The text as a numpy array in pieces, since it may be larger than memory."""
     shape, kind = _header(member)
     if shape != () or kind.kind != "U":
         raise ValueError(f"member '{INDEX}' is no text")
@@ -241,25 +237,22 @@ def _lines(texts: Iterator[str]) -> Iterator[str]:
 
 
 class ByteBuffer(io.RawIOBase):
-    """A file in memory for writers that insist on a file; `take` empties it."""
+    """A file in memory for writers that need a file; `take` empties it."""
 
     def __init__(self) -> None:
         self.parts: list[bytes] = []
         self.place = 0
 
     def writable(self) -> bool:
-        """Always."""
         return True
 
     def write(self, data: Any) -> int:
-        """Append bytes; answers how many."""
         part = bytes(data)
         self.parts.append(part)
         self.place += len(part)
         return len(part)
 
     def tell(self) -> int:
-        """How many bytes have been written since the beginning."""
         return self.place
 
     def take(self) -> bytes:

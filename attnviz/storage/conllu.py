@@ -18,19 +18,14 @@ ROOT = -1  # the format's 0: words count from 0 here
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """One sentence of a treebank.
-
-    Attributes:
-        words: syntactic words with their places in the text; the place is empty where a word is not
-            written as such, as in French "du" = "de le".
-        heads: the index of the word that each word depends on, -1 for the root.
-        relations: the relation of each word to its head ("nsubj").
-    """
+    """One sentence of a treebank."""
 
     text: str
+    # syntactic words with their places in the text; the place is empty where a word is not written
+    # as such, as in French "du" = "de le"
     words: tuple[Token, ...]
-    heads: tuple[int, ...]
-    relations: tuple[str, ...]
+    heads: tuple[int, ...]  # the index of the word that each word depends on, -1 for the root
+    relations: tuple[str, ...]  # the relation of each word to its head ("nsubj")
     where: str
 
 
@@ -89,8 +84,7 @@ def _head(fields: list[str], place: int) -> int | None:
     return int(fields[place]) if is_number(fields[place]) else None
 
 
-Surface = tuple[Any, list[Any]]
-"""A row that stands for written characters, and the words it is made of."""
+Surface = tuple[Any, list[Any]]  # written characters, and their words
 
 
 def _surface(rows: list[Any]) -> Iterator[Surface]:

@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 Shape = tuple[int | None, int | None, int, int]
-SMALL = 1 << 26
-"""Bytes that fit into any memory."""
+SMALL = 1 << 26  # bytes that fit into any memory
 WeightsReader = Callable[[int, str, Shape], Any]
 HIDDEN = "\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"
 """Control, direction and invisible characters as a range for a regular expression. Data escapes
@@ -101,7 +100,7 @@ def read_numbers(
 
 
 def check_room(needed: int, what: str) -> None:
-    """Refuse to read so many bytes of numbers where they would fill the memory."""
+    """Refuse to read this many bytes of numbers if they would fill the memory."""
     if needed < SMALL:
         return
     import psutil
@@ -141,9 +140,9 @@ def to_dataset(attention: Attention) -> dict[str, Any]:
     """
     document = to_document(attention)
     coords, variables = dict[str, Any](), dict[str, Any]()
-    for name, item, about in zip(
-        _variable_names(attention), attention.maps, document["maps"], strict=True
-    ):
+    streams = [item.stream for item in attention.maps]
+    for number, (item, about) in enumerate(zip(attention.maps, document["maps"], strict=True)):
+        name = item.stream if streams.count(item.stream) == 1 else f"{item.stream}_{number}"
         weights = about.pop("weights")
         tokens = ([token.text for token in side] for side in (item.query_tokens, item.key_tokens))
         dims = tuple(f"{name}_{axis}" for axis in ("layer", "head", "query", "key"))
@@ -156,11 +155,7 @@ def to_dataset(attention: Attention) -> dict[str, Any]:
 
 
 def from_dataset(found: Mapping[str, Any]) -> Attention:
-    """The attention of `to_dataset`, also after xarray has had it.
-
-    Raises:
-        InputError: it is none.
-    """
+    """The attention of `to_dataset`, also from xarray; an InputError for other objects."""
     try:
         document, variables = (
             parse_json(found["attrs"]["attnviz"], "the dataset"),
@@ -170,14 +165,6 @@ def from_dataset(found: Mapping[str, Any]) -> Attention:
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise InputError("the dataset has no 'attrs' with 'attnviz', and 'data_vars'") from error
     return from_document(document, "the dataset", lambda number, *_: arrays[number])
-
-
-def _variable_names(attention: Attention) -> list[str]:
-    streams = [item.stream for item in attention.maps]
-    return [
-        stream if streams.count(stream) == 1 else f"{stream}_{number}"
-        for number, stream in enumerate(streams)
-    ]
 
 
 def _map_document(item: AttentionMap) -> dict[str, Any]:
@@ -207,7 +194,7 @@ def _token_document(token: Token) -> dict[str, Any]:
 
 
 def _to_json_types(value: Any) -> Any:
-    """Mappings, tuples and numpy scalars as what JSON knows."""
+    """Mappings, tuples and numpy scalars as JSON types."""
     if isinstance(value, Mapping):
         return {str(name): _to_json_types(item) for name, item in value.items()}
     if isinstance(value, list | tuple):

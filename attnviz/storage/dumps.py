@@ -39,8 +39,7 @@ _PROBABILITY = r"(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 _LINK = rf"\d{{1,18}}-\d{{1,18}}(?::{_PROBABILITY})?"
 PHARAOH = re.compile(rf"\s*{_LINK}(?:\s+{_LINK})*\s*")
 END = "</s>"
-LONGEST = 100_000
-"""Tokens of a sentence at most: a larger number is no position."""
+LONGEST = 100_000  # tokens of a sentence at most: a larger number is no position
 
 
 def read_dump(data: bytes, where: str) -> Iterator[Dump]:
@@ -102,7 +101,7 @@ def _json_names(found: Any) -> list[str]:
 
 
 def _is_json(data: bytes) -> bool:
-    """False for a log whose lines begin with [a date]."""
+    """Whether text is JSON, and no log with [a date] at the start of its lines."""
     try:
         parse_json(data, "")
     except InputError:
@@ -187,15 +186,10 @@ _NAME = re.compile(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Dump(Attention):
-    """Attention that another program saved.
+    """Attention that another program saved."""
 
-    Attributes:
-        unnamed: notes on tokens without names; a text that is given later may name them.
-        ends_early: whether the maps may end before the text does, as a list of links does.
-    """
-
-    unnamed: tuple[str, ...] = ()
-    ends_early: bool = False
+    unnamed: tuple[str, ...] = ()  # notes on tokens without names
+    ends_early: bool = False  # whether maps may end before the text
 
 
 def read_arrays(found: Mapping[str, Any], where: str, identity: str = "0") -> Dump:
@@ -224,11 +218,6 @@ def read_arrays(found: Mapping[str, Any], where: str, identity: str = "0") -> Du
         where,
         identity,
     )
-
-
-def token_of(text: str) -> Token:
-    """A token, special if it stands for no text."""
-    return Token(text, special=text in MARKS)
 
 
 def number_tokens(count: int) -> tuple[Token, ...]:
@@ -331,11 +320,11 @@ def _tokens(
         raise InputError(
             f"{where} has attention for {count} {what} tokens, but '{name}' lists {len(words)}"
         )
-    return tuple(map(token_of, words))
+    return tuple(Token(word, special=word in MARKS) for word in words)
 
 
 def _refuse_transposed(weights: NDArray[np.float32], where: str) -> None:
-    """Refuse keys as rows and queries as columns, which would read as the opposite."""
+    """Refuse keys as rows: they would be read as queries."""
     rows, columns = (weights.sum(axis=axis, dtype=np.float64) for axis in (-1, -2))
     if np.allclose(columns, 1, atol=1e-2) and not np.allclose(rows, 1, atol=1e-2):
         raise InputError(

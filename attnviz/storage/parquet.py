@@ -12,19 +12,12 @@ from typing import IO, Any
 from attnviz.core.attention_map import LINK_LISTS, Attention
 from attnviz.core.errors import InputError, OutputError
 from attnviz.storage.archive import ByteBuffer
-from attnviz.storage.documents import (
-    check_room,
-    dump_json,
-    from_document,
-    parse_json,
-    to_document,
-)
+from attnviz.storage.documents import check_room, dump_json, from_document, parse_json, to_document
 
 MAGIC = b"PAR1"
 VERSION = 1
 MISSING = "Parquet needs the package pyarrow: pip install 'attnviz[parquet]'"
-ROWS, BYTES = 256, 16 << 20
-"""Texts and bytes of weights in a row group at most, unless a single text has more."""
+ROWS, BYTES = 256, 16 << 20  # texts, and bytes of weights, in a row group at most
 ABOUT = {
     b"attnviz.schema": str(VERSION).encode(),
     b"attnviz.description": (
@@ -44,7 +37,7 @@ class ParquetWriter:
             raise OutputError(MISSING) from error
         self.schema = _schema()
         self.out = ByteBuffer()
-        # Weights hardly repeat, so that a dictionary of them would only cost time.
+        # Weights rarely repeat, so a dictionary would only cost time.
         self.writer = Writer(
             self.out, self.schema, compression="zstd", use_dictionary=False, write_statistics=["id"]
         )
@@ -52,7 +45,7 @@ class ParquetWriter:
         self.bytes = 0
 
     def add(self, attention: Attention, record: int) -> bytes:
-        """Add a text; returns a row group if that is full now, else nothing."""
+        """Add a text; returns a row group if one is full, else nothing."""
         self.rows.append(_to_row(attention, record))
         self.bytes += sum(item.weights.nbytes for item in attention.maps)
         if len(self.rows) == ROWS or self.bytes >= BYTES:
@@ -97,7 +90,6 @@ class ParquetReader:
             )
 
     def ids(self) -> Iterator[str]:
-        """The texts' ids in order."""
         for number in range(self.file.num_row_groups):
             for row in self._group(number, ["id"]):
                 yield str(row.get("id"))
@@ -109,7 +101,6 @@ class ParquetReader:
                 yield self._read(next(place), row)
 
     def at(self, wanted: int) -> Attention:
-        """The attention of the text at a place, counted from 0."""
         left = wanted
         for number in range(self.file.num_row_groups):
             count = self.file.metadata.row_group(number).num_rows

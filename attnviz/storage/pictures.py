@@ -15,10 +15,8 @@ if TYPE_CHECKING:
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "AVIF", "JPEG2000")
 """The formats that are read, whatever a file's name. Others of Pillow's start a program (EPS runs
 Ghostscript) or read further files."""
-MOST_PIXELS = 1 << 26
-"""Pixels of a picture at most; in colours they take 256 MiB."""
-MOST_FRAMES = 64
-"""Frames of a video at most: each has hundreds of patches."""
+MOST_PIXELS = 1 << 26  # pixels of a picture at most; in colours they take 256 MiB
+MOST_FRAMES = 64  # frames of a video at most: each has hundreds of patches
 
 
 @contextmanager

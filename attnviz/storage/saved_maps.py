@@ -25,21 +25,18 @@ from attnviz.storage.dumps import is_dump, read_dump
 from attnviz.storage.matrices import open_file
 from attnviz.storage.parquet import MAGIC, ParquetReader
 
-LISTED = 200
-"""Characters of ids that a message lists."""
+LISTED = 200  # characters of ids that a message lists
 
 
 class SavedFile(Protocol):
     """The attention of a file's texts in order."""
 
     def ids(self) -> Iterator[str]:
-        """Their ids in order."""
         return (attention.id for attention in self)
 
     def __iter__(self) -> Iterator[Attention]: ...
 
     def at(self, wanted: int) -> Attention:
-        """The attention of the text at a place, counted from 0."""
         return next(itertools.islice(self, wanted, None))
 
 
@@ -54,14 +51,12 @@ class SavedLines:
     where: str
 
     def ids(self) -> Iterator[str]:
-        """The texts' ids in order."""
         return (identity_of(line) for _, line in self._lines())
 
     def __iter__(self) -> Iterator[Attention]:
         return itertools.starmap(self._read, self._lines())
 
     def at(self, wanted: int) -> Attention:
-        """The attention of the text at a place, counted from 0."""
         return self._read(*next(itertools.islice(self._lines(), wanted, None)))
 
     def _lines(self) -> Iterator[tuple[int, bytes]]:
@@ -147,7 +142,7 @@ def pick(files: Sequence[Opener], record: str, where: str) -> list[Attention]:
 
 
 def _likely_first(files: Sequence[Opener], record: str) -> Sequence[Opener]:
-    """The shards, first the one that holds this text if ids are numbers from 0."""
+    """The shards, first the one that should hold this text if ids are numbers from 0."""
     if len(files) < 2 or not is_number(record):
         return files
     with files[0]() as saved:
@@ -236,7 +231,7 @@ def holds_attention(data: bytes) -> bool:
 
 
 def _is_archive(file: IO[bytes], *, damaged: bool) -> bool:
-    """Whether this package wrote it; where it is damaged, the answer is `damaged`."""
+    """Whether this package wrote the archive; `damaged` if that cannot be read."""
     try:
         return f"{INDEX}.npy" in zipfile.ZipFile(file).namelist()
     except DAMAGE:

@@ -126,7 +126,7 @@ def fit_provenance(found: Any, where: str) -> Provenance:
     """The provenance in a document; what is missing stays unknown."""
     known = {"source": "file", "model": "unknown", **fit(found, dict[str, Any], where)}
     place = "provenance"
-    # Deep values could not be written again, nor shown.
+    # Deeply nested values could be neither written again nor shown.
     fit(known.get("settings", {}), Facts, where, f"{place}.settings")
     return fit(known, Provenance, where, place)
 

@@ -28,7 +28,7 @@ def read_timed_words(path: Path) -> list[TimedWord]:
     """The words of a file in order.
 
     Raises:
-        InputError: it is none of the three, or its words overlap.
+        InputError: it has another format, or its words overlap.
     """
     reader = READERS.get(path.suffix.lower())
     if reader is None:

@@ -9,14 +9,13 @@ from pathlib import Path
 
 from attnviz.core.errors import OutputError
 
-LONGEST = 230
-"""Bytes of a file's name, with room left for a prefix and a suffix."""
+LONGEST = 230  # bytes of a file's name, with room left for a prefix and a suffix
 PARTS = ("partial", *(f"partial-{number}" for number in range(1, 100)))
 """The kinds of a draft. Each further run that writes the same file meanwhile takes the next."""
 
 
 def check_writable(path: Path) -> None:
-    """Find out before the work whether a file can be written; an OutputError where it cannot."""
+    """Test before the work whether a file can be written; else an OutputError."""
     with output_errors(path):
         try:
             mode = path.stat().st_mode
@@ -27,7 +26,7 @@ def check_writable(path: Path) -> None:
         folder = place_of(path).parent if path.is_symlink() else path.parent
         if not folder.is_dir():
             raise OutputError(f"cannot write '{path}': there is no folder '{folder}'")
-        # It is made beside its place, unless that is a device.
+        # The draft is made in the same folder, unless the target is a device.
         may_replace = os.access(folder, os.W_OK) or (mode and not stat.S_ISREG(mode))
         if not may_replace or (mode and not os.access(path, os.W_OK)):
             raise OutputError(f"cannot write '{path}': permission denied")
@@ -49,7 +48,7 @@ def place_of(path: Path) -> Path:
 
 
 def beside(path: Path, kind: str) -> Path:
-    """The hidden file of a kind that belongs to a file; a link's lies where the link leads."""
+    """The hidden file of a kind beside a file; of a link, beside its target."""
     place = place_of(path)
     name = place.name
     if len(os.fsencode(name)) > LONGEST:
@@ -97,18 +96,17 @@ class PartialFile(AbstractContextManager["PartialFile"]):
         self.size += len(data)
 
     def truncate(self, size: int) -> None:
-        """Take back everything behind the first bytes."""
+        """Remove everything after the first bytes."""
         os.ftruncate(self.file, size)
         os.lseek(self.file, size, os.SEEK_SET)
         self.size = size
 
     def sync(self) -> None:
-        """Wait until the disk has it."""
         with output_errors(self.path):
             os.fsync(self.file)
 
     def keep(self) -> None:
-        """Move it into place, once the disk has it."""
+        """Move the file into place once the disk has it."""
         self.sync()
         self.move()
 
@@ -120,7 +118,6 @@ class PartialFile(AbstractContextManager["PartialFile"]):
             self.close()
 
     def discard(self) -> None:
-        """Remove it, unless it is closed."""
         if self.draft is not None and self.file >= 0:
             self.draft.unlink(missing_ok=True)
         self.close()
@@ -140,7 +137,7 @@ class PartialFile(AbstractContextManager["PartialFile"]):
 def open_alone(path: Path, mode: int = 0o666) -> int | None:
     """A file that nobody else has open so; None where somebody has.
 
-    Where there is none it is made with that mode, less what the umask takes away.
+    If there is none, it is made with that mode, minus the umask.
     """
     # No link is followed: in a folder that all may write to, somebody could have put one there.
     flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)

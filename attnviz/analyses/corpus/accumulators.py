@@ -32,8 +32,7 @@ from attnviz.storage.documents import dump_json, parse_json
 
 SCHEMA = 8  # of a saved state: a run does not continue one of another schema
 INDEX = "corpus"
-StreamName = tuple[str, tuple[str, ...], tuple[str, ...]]
-"""The names of a stream, of its layers and of its heads."""
+StreamName = tuple[str, tuple[str, ...], tuple[str, ...]]  # of a stream, its layers and its heads
 Arrays = Mapping[str, NDArray[Any]]
 OF_LINES = ("previous-token", "next-token", "same-token", "first-token", "punctuation")
 """Measures of tokens in a line, which patches do not stand in."""
@@ -44,7 +43,7 @@ alone would cost a pass of numpy over all sums for every text."""
 
 
 def gives_order(number: int) -> bool:
-    """Whether the text is in the half of the corpus that orders the heads."""
+    """Whether a text is in the half of the corpus whose effects order the heads for pruning."""
     # Every second text: an order and a loss from the same texts would flatter the order.
     return number % 2 == 0
 
@@ -60,7 +59,6 @@ class Aggregates:
         self.streams: dict[StreamName, StreamAccumulator] = {}
 
     def add(self, attention: Attention, number: int) -> None:
-        """Add the text with this number; refuse maps of signed values or of blocks."""
         for item in attention.maps:
             check_measurable(item)
         self.texts += 1
@@ -77,7 +75,6 @@ class Aggregates:
             self._stream((item.stream, item.layers, item.heads)).add(number, item, attention)
 
     def merge(self, other: Aggregates) -> None:
-        """Add the statistics of the next texts of the same corpus."""
         self.texts += other.texts
         self.failed += other.failed
         self.first = self.first or other.first
@@ -128,7 +125,7 @@ class Aggregates:
 
 
 def _members(arrays: Arrays, start: str) -> dict[str, NDArray[Any]]:
-    """The arrays whose names begin so, by the rest of their names."""
+    """The arrays whose names begin with a prefix, by the rest of their names."""
     return {
         name.removeprefix(start): array for name, array in arrays.items() if name.startswith(start)
     }
@@ -149,7 +146,6 @@ class StreamAccumulator:
         self.samples = Samples(self.pairs.words, heads) if samples else None
 
     def add(self, number: int, item: AttentionMap, attention: Attention) -> None:
-        """Take a map of the text of that number."""
         subject = MeasuredMap.of(attention, item)
         measures = measure_heads(subject, repeated=False, effects=attention.effects)
         if self.vocabulary.pictures:
@@ -177,7 +173,6 @@ class StreamAccumulator:
             self.rests_on = dict(before.items() & found.items())
 
     def merge(self, other: StreamAccumulator) -> None:
-        """Add the statistics of the next texts."""
         other.sums.settle()
         self.sums.merge(other.sums.sums)
         self.pairs.merge(*other.pairs.arrays().values())
@@ -189,7 +184,6 @@ class StreamAccumulator:
         self._rest(other.rests_on)
 
     def document(self) -> dict[str, Any]:
-        """Everything but the arrays, for JSON."""
         self.strongest.settle()
         samples = {} if self.samples is None else self.samples.document()
         return {
@@ -203,7 +197,6 @@ class StreamAccumulator:
         }
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """All numbers by name."""
         self.sums.settle()
         self.strongest.settle()
         samples = {} if self.samples is None else self.samples.arrays()
@@ -211,7 +204,6 @@ class StreamAccumulator:
         return {**self.sums.sums, **self.pairs.arrays(), **links, **samples}
 
     def restore(self, document: Mapping[str, Any], arrays: Arrays) -> None:
-        """Fill an empty accumulator from `document` and `arrays`."""
         self.meanings = {name: tuple(of) for name, of in document["meanings"].items()}
         self.rests_on = document["rests on"]
         self.sums.merge(arrays)
@@ -242,18 +234,15 @@ class StreamSums:
         self._waiting: list[NDArray[np.float64]] = []
 
     def add(self, figures: NDArray[np.float64]) -> None:
-        """Add one text."""
         self._waiting.append(figures)
         if len(self._waiting) >= min(_BLOCK, max(_BLOCK_NUMBERS // figures.size, 1)):
             self.settle()
 
     def settle(self) -> None:
-        """Sum the texts of the open block."""
         if not self._waiting:
             return
         figures, self._waiting = np.stack(self._waiting), []
         self.merge(moments_of(figures, ROWS["value"]))
 
     def merge(self, others: Arrays) -> None:
-        """Add the sums of other texts."""
         merge_moments(self.sums, others, ROWS["value"])

@@ -17,16 +17,12 @@ from attnviz.analyses.measures.distance import patch_places
 from attnviz.core.measures import EFFECT, HeadMeasure
 from attnviz.core.registry import MEASURES
 
-WORD_BYTES = 32 * 2**20
-"""Largest table of pairs for each stream."""
+WORD_BYTES = 32 * 2**20  # largest table of pairs for each stream
 
 MEASURED = (*(name for name, entry in MEASURES.items() if not entry.repeated), EFFECT)
-ORDERING = (EFFECT, "confidence")
-"""The measures that order heads for pruning, lowest first."""
-REACH = 16
-"""Largest distance with a row of its own, in tokens on either side, or in patches."""
-OFFSETS = tuple(range(-REACH, REACH + 1))
-"""Position of the key minus that of the query."""
+ORDERING = (EFFECT, "confidence")  # the measures that order heads for pruning, lowest first
+REACH = 16  # largest distance with a row of its own, in tokens on either side, or in patches
+OFFSETS = tuple(range(-REACH, REACH + 1))  # position of the key minus that of the query
 
 _LENGTHS = {
     "value": len(MEASURED),
@@ -141,7 +137,7 @@ def by_distance(
 
 
 def _beyond(weights: NDArray[np.float32], of_text: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """The attention to text farther than `REACH`, before and after; shape (2, layers, heads)."""
+    """The attention to text farther away than `REACH`, before and after, (2, layers, heads)."""
     queries, keys = weights.shape[2:]
     found = np.zeros((2, *weights.shape[:2]))
     if max(queries, keys) > REACH:
@@ -168,7 +164,6 @@ class PairTable:
         self.counts = np.zeros(len(self.words) ** 2, dtype=np.int64)
 
     def add(self, item: InWords) -> None:
-        """Add the pairs of one text."""
         queries, keys = (
             np.array([self._places.get(word, -1) for word in axis.words])
             for axis in (item.queries, item.keys)

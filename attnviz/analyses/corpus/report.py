@@ -19,12 +19,10 @@ from attnviz.core.measures import SIGNED, Meaning, Role
 from attnviz.core.writers import WiringReport
 
 SHOWN = 10
-FEWEST = 5
-"""Occurrences of a pair of words below which it is left out."""
+FEWEST = 5  # occurrences of a pair of words below which it is left out
 
 
 def report_of(aggregates: Aggregates, order: str = "role") -> CorpusReport:
-    """The report on a corpus."""
     first = aggregates.first
     assert first is not None
     from attnviz.storage.schema import fit_provenance
@@ -152,7 +150,7 @@ def _stream_report(tally: StreamAccumulator, order: str) -> StreamReport:
 
 
 def _shares(total: NDArray[np.float64], vocabulary: Vocabulary) -> dict[str, Any]:
-    """Attention by relative position and by class: every row of every text counts once."""
+    """The mean attention by relative position and by class over all rows of all texts."""
     rows, text_rows = (np.maximum(total[ROWS[name]], 1) for name in ("rows", "text rows"))
     before, after = total[ROWS["beyond"]]
     cells = total[ROWS["cells"]]

@@ -20,12 +20,9 @@ from attnviz.core.attention_map import Attention
 from attnviz.core.corpus_report import Atlas, SourceText, StreamReport
 
 SEED = 0
-BUCKETS = 10
-"""Buckets of weights: up to .1, up to .2, …, from .9 on."""
-KEPT = 4
-"""Texts in each bucket, and strongest texts."""
-SHOWN_KEYS = 6
-"""Keys to keep for the link's query: the link's own, then the strongest others."""
+BUCKETS = 10  # buckets of weights: up to .1, up to .2, …, from .9 on
+KEPT = 4  # texts in each bucket, and strongest texts
+SHOWN_KEYS = 6  # keys to keep for the link's query: the link's own, then the strongest others
 NUMBERS = 3 + 2 * SHOWN_KEYS
 NEIGHBOURS = 6
 RULE = (
@@ -82,7 +79,6 @@ class Samples:
             self.settle()
 
     def merge(self, others: Mapping[str, NDArray[Any]], texts: Mapping[int, SourceText]) -> None:
-        """Add the `arrays` and texts of other samples."""
         self.counts += others["drawn counts"]
         self.ends += others["drawn ends"]
         drawn = others["drawn"]
@@ -91,7 +87,7 @@ class Samples:
         self.settle()
 
     def settle(self) -> None:
-        """Draw among the texts that wait."""
+        """Draw a sample of the texts that were added since the last draw."""
         if not self._waiting:
             return
         mine = self.drawn.reshape(len(self.drawn), -1, NUMBERS)
@@ -140,12 +136,10 @@ class Samples:
         return np.where(numbers >= 0, hashes, _LAST)
 
     def document(self) -> dict[str, Any]:
-        """The texts for JSON."""
         self.settle()
         return {"drawn texts": as_document(self.texts)}
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """All numbers by name."""
         self.settle()
         return {"drawn": self.drawn, "drawn counts": self.counts, "drawn ends": self.ends}
 
@@ -221,8 +215,7 @@ def nearest_heads(report: StreamReport) -> tuple[NDArray[np.intp], NDArray[np.fl
     return nearest, distances
 
 
-STRONGEST = 10
-"""Texts of each head in which it attends most strongly."""
+STRONGEST = 10  # texts of each head in which it attends most strongly
 
 
 def source_text(attention: Attention, item: InWords) -> SourceText:
@@ -279,13 +272,12 @@ class Strongest:
         return found[:, 0]
 
     def merge(self, links: NDArray[np.float64], texts: Mapping[int, SourceText]) -> None:
-        """Add the strongest links of other texts."""
         self._waiting.append(links)
         self.texts.update(texts)
         self.settle()
 
     def settle(self) -> None:
-        """Keep only the strongest links, and their texts."""
+        """Keep only the strongest links, and the texts that they are in."""
         if not self._waiting:
             return
         links = np.concatenate([self.links, *self._waiting], axis=1)
@@ -314,13 +306,9 @@ def as_document(texts: Mapping[int, SourceText]) -> list[dict[str, Any]]:
 
 def from_document(texts: list[dict[str, Any]]) -> dict[int, SourceText]:
     """Texts by number from `as_document`."""
-    return {
-        item["number"]: SourceText(
-            item["id"],
-            tuple(item["texts"]),
-            _intern_words(tuple(item["queries"])),
-            _intern_words(tuple(item["keys"])),
-            tuple(item["seen"]),
-        )
-        for item in texts
-    }
+    found = dict[int, SourceText]()
+    for item in texts:
+        words, keys = (_intern_words(tuple(item[side])) for side in ("queries", "keys"))
+        own, seen = tuple(item["texts"]), tuple(item["seen"])
+        found[item["number"]] = SourceText(item["id"], own, words, keys, seen)
+    return found

@@ -25,11 +25,9 @@ CLASSES = (
 )
 """Classes of keys: special tokens, punctuation, words by their rank in the corpus (1: the most
 frequent), and anything else (symbols, spaces)."""
-PATCHES = ("special", "corner", "border", "inside")
-"""Classes of a picture's keys: special tokens, and patches by their position."""
+PATCHES = ("special", "corner", "border", "inside")  # classes of keys in pictures
 RANKED = 10_000  # rarer words are one class
-PAIRED = 300
-"""Most frequent words and marks whose pairs are counted, at most."""
+PAIRED = 300  # most frequent words and marks whose pairs are counted, at most
 _RANKS = (10, 100, 1_000, RANKED)
 _FIRST_RANK = CLASSES.index("rank 1-10")
 BUCKET = 1_000_000
@@ -43,12 +41,11 @@ def _pattern() -> re.Pattern[str]:
 
 
 def split(text: str) -> Iterator[re.Match[str]]:
-    """The words of a text, and its other single characters, without spaces."""
+    """The words of a text and its punctuation marks, without spaces."""
     return _pattern().finditer(text)
 
 
 def is_word(text: str) -> bool:
-    """True for a word, False for any other character."""
     return bool(text) and (text[0].isalnum() or unicodedata.category(text[0])[0] == "M")
 
 
@@ -99,7 +96,7 @@ class WordCounts:
     def _close_bucket(self) -> None:
         """Add the words of the bucket; drop those that occurred at most once in each bucket."""
         for word, count in self._new.items():
-            # A word that was dropped may have occurred once in each earlier bucket.
+            # A dropped word may have occurred once in each earlier bucket.
             self._kept[word] = self._kept.get(word, self._buckets) + count
         self._buckets += self._in_bucket // self.bucket
         self._in_bucket = 0
@@ -176,22 +173,17 @@ def classes_of(axis: WordAxis, vocabulary: Vocabulary) -> NDArray[np.intp]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class InWords:
-    """A map over the words of its two axes.
-
-    Attributes:
-        weights: shape (layers · heads, query words, key words).
-        between: True if the query word may attend to the key word in some layer; False for special
-            tokens and for a word itself; shape (query words, key words).
-    """
+    """A map over the words of its two axes."""
 
     queries: WordAxis
     keys: WordAxis
-    weights: NDArray[np.floating]
+    weights: NDArray[np.floating]  # shape (layers · heads, query words, key words)
+    # True if a query word can attend to a key word other than itself, (query words, key words)
     between: NDArray[np.bool_]
 
 
 def in_words(subject: MeasuredMap, queries: WordAxis, keys: WordAxis) -> InWords:
-    """Sum a map over the tokens of each key word, and average over those of each query word."""
+    """A map summed over the tokens of each key word, and averaged over those of each query word."""
     item = subject.item
     weights: NDArray[np.floating] = item.weights.reshape(-1, *item.weights.shape[2:])
     visible = subject.visible.any(axis=0)

@@ -25,8 +25,7 @@ from attnviz.core.effects import (
 from attnviz.core.errors import InputError, UsageError, did_you_mean
 
 Each = Literal["heads", "layers", "links", "tokens"]
-Part = tuple[Effect, Intervention]
-"""A part with its effect still NaN, and the intervention that switches it off."""
+Part = tuple[Effect, Intervention]  # a part, effect still NaN, and what switches it off
 
 LIKELIEST = 5
 _NUMBERED = re.compile(r"(.+)\[(\d{1,9})\]", re.DOTALL)
@@ -99,20 +98,17 @@ def each_part(attention: Attention, each: Each) -> list[Part]:
 
 
 def head_part(item: AttentionMap, layer: str, head: int) -> Part:
-    """One head."""
     label, change = f"{item.stream} layer {layer} head {head}", HeadAt(item.stream, layer, head)
     return _part("head", label, Intervention((change,)), stream=item.stream, layer=layer, head=head)
 
 
 def layer_part(item: AttentionMap, layer: str) -> Part:
-    """Every head of a layer."""
     label = f"{item.stream} layer {layer}"
     heads = tuple(HeadAt(item.stream, layer, head) for head in range(len(item.heads)))
     return _part("layer", label, Intervention(heads), stream=item.stream, layer=layer)
 
 
 def link_part(item: AttentionMap, query: int, key: int) -> Part:
-    """A link in every head of a stream."""
     ends = token_label(item.query_tokens, query), token_label(item.key_tokens, key)
     change = Intervention(links=(LinkAt(item.stream, query, key),))
     label = f"{ends[0]} → {ends[1]} ({item.stream})"
@@ -156,7 +152,6 @@ def together(parts: Sequence[Part], label: str = "all of them together") -> Part
 def predictions(
     experiment: Experiment, change: Intervention, instead: HeadOutputs | None = None
 ) -> tuple[Prediction, ...]:
-    """Every output before and after a change."""
     before, after = experiment.run([Intervention(), change], instead)
     return tuple(
         Prediction(
@@ -277,14 +272,14 @@ def _sides(attention: Attention) -> dict[str, tuple[Token, ...]]:
 
 
 def _as_one(parts: Sequence[Part], label: str) -> Part:
-    """One part for all tokens of a word, at the place of the first."""
+    """One part for all tokens of a word; it has the place of the first token."""
     if len(parts) == 1:
         return parts[0]
     return replace(parts[0][0], label=label), together(parts)[1]
 
 
 def _places(tokens: Sequence[Token], text: str, name: str) -> list[range]:
-    """Tokens with this spelling, or else runs of tokens that spell it together."""
+    """The tokens with this spelling; where there are none, the runs of tokens that spell it."""
     numbered = _NUMBERED.fullmatch(name)
     for word, wanted in ((name, None), *([(numbered[1], int(numbered[2]))] if numbered else [])):
         spelt = [
@@ -308,7 +303,7 @@ def _source_of(token: Token, text: str) -> str:
 
 
 def _run(tokens: Sequence[Token], text: str, first: int, word: str) -> range | None:
-    """The tokens that spell a word together, from the first on; None if they do not."""
+    """The tokens that together spell a word, from the first one on; None: they do not."""
     for last in range(first + 1, len(tokens)):
         covered = text[tokens[first].start : tokens[last].end].strip()
         if covered == word and not tokens[last].special:

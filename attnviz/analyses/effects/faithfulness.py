@@ -41,16 +41,11 @@ from attnviz.core.plugins import INTERRUPTIONS
 from attnviz.core.registry import LENSES
 from attnviz.core.writers import AskedLogits
 
-DRAWS = 10
-"""Random rankings of a text whose measures are averaged as the baseline."""
-DIGITS = 5
-"""Scores that agree to so many decimals have one rank: else the rounding of float32 ranks flows."""
-MOST_FLOWS = 10**7
-"""Most maximum-flow problems of one text, times the links of each."""
-MOST_HIDDEN = 200
-"""Most tokens of one text."""
-TRUSTED = 0.5
-"""The rank correlation above which a lens can be trusted."""
+DRAWS = 10  # random rankings of a text whose measures are averaged as the baseline
+DIGITS = 5  # scores equal to this many decimals share a rank: the rest is float32 rounding
+MOST_FLOWS = 10**7  # most maximum-flow problems of one text, times the links of each
+MOST_HIDDEN = 200  # most tokens of one text
+TRUSTED = 0.5  # the rank correlation above which a lens can be trusted
 RULE = (
     f"trusted: the interval of the rank correlation lies above {TRUSTED} and above that of random "
     "scores; not: it lies below, or is not above that of random scores; else these texts do not "
@@ -58,23 +53,17 @@ RULE = (
 )
 
 Numbers = NDArray[np.float64]
-Scores = dict[str, Numbers]
-"""A number for each token, by side."""
+Scores = dict[str, Numbers]  # a number for each token, by side
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TokenScores:
-    """Each lens' scores of the tokens that can be hidden.
-
-    Attributes:
-        scores: scores by lens, shape (tokens,); a signed lens has scores below 0.
-        left_out: the reason by lens that does not apply.
-    """
+    """Each lens' scores of the tokens that can be hidden."""
 
     explained: AttentionGradients
     tokens: tuple[TokenAt, ...]
-    scores: dict[str, Numbers]
-    left_out: dict[str, str]
+    scores: dict[str, Numbers]  # scores by lens, shape (tokens,); a signed lens has scores below 0
+    left_out: dict[str, str]  # the reason by lens that does not apply
 
     def correlation(self, scores: Numbers, losses: Numbers) -> float:
         """The mean over sides of the rank correlation of sizes."""
@@ -86,7 +75,7 @@ class TokenScores:
         return float(np.mean(known)) if known else float("nan")
 
     def sets_to_hide(self, scores: Numbers) -> list[tuple[TokenAt, ...]]:
-        """The highest-ranked tokens of each share, then for each share all other tokens."""
+        """For each share the tokens that rank highest, then for each share all other tokens."""
         scores, tops = scores.round(DIGITS), []
         for share in LENS_SHARES:
             top = set[int]()
@@ -108,7 +97,7 @@ def token_scores(
     written: Callable[[], AskedLogits],
 ) -> TokenScores:
     """Each lens' scores of the tokens, for the outputs that the experiment explains."""
-    # A class may be read from the first row, the last or all: the last layer's gradients tell.
+    # The last layer's gradients show from which rows a class is read: first, last or all.
     last = explained.gradients[0][-1]
     rows = np.flatnonzero(np.any(last != 0, axis=(0, 2))).tolist() or [*range(last.shape[1])]
     explained = replace(explained, positions=tuple(rows))
@@ -147,7 +136,7 @@ def _visible_tokens(attention: Attention, last: int) -> list[TokenAt]:
 
 
 def _others(item: AttentionMap, matrix: NDArray[Any]) -> NDArray[Any]:
-    """The cells (…, queries, keys) with 0 for each token's link to itself, which is never cut."""
+    """The cells (…, queries, keys), 0 where a token attends to itself: that is never hidden."""
     if item.query_side != item.key_side:
         return matrix
     own: NDArray[Any] = np.where(np.eye(*matrix.shape[-2:], dtype=np.bool_), 0, matrix)
@@ -160,7 +149,7 @@ def _scores(
     values: Callable[[], ValueVectors],
     written: Callable[[], AskedLogits],
 ) -> Scores:
-    """The best score that a lens has for each token.
+    """The score of each token by one lens.
 
     Effects are summed over all links to the token, which to first order is the effect of hiding it;
     so are parts of logits.
@@ -240,19 +229,12 @@ def _losses(found: TokenScores, sets: Sequence[tuple[TokenAt, ...]]) -> Numbers:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TextFaithfulness:
-    """Faithfulness of the lenses on one text.
+    """Faithfulness of the lenses on one text."""
 
-    Attributes:
-        output: the explained output.
-        tokens: each token with its knockout effect and its score by each lens.
-        measures: `LENS_MEASURES` by lens, and of random scores.
-        left_out: the reason by lens that does not apply.
-    """
-
-    output: str
-    tokens: tuple[Mapping[str, str | int | float], ...]
-    measures: dict[str, Numbers]
-    left_out: dict[str, str]
+    output: str  # the explained output
+    tokens: tuple[Mapping[str, str | int | float], ...]  # effect and scores by token
+    measures: dict[str, Numbers]  # `LENS_MEASURES` by lens, and of random scores
+    left_out: dict[str, str]  # the reason by lens that does not apply
     provenance: Provenance
 
 
@@ -260,7 +242,7 @@ def faithfulness(found: TokenScores, seed: int = 0) -> TextFaithfulness:
     """Faithfulness of each lens on one text, from one batch of runs with hidden tokens.
 
     Raises:
-        InputError: the text has more than `MOST_HIDDEN` tokens, each of which takes a run.
+        InputError: the text has more than `MOST_HIDDEN` tokens, and each takes a run.
     """
     if len(found.tokens) > MOST_HIDDEN:
         raise InputError(
@@ -331,7 +313,7 @@ def _row(lens: str, texts: Sequence[TextFaithfulness]) -> LensRow:
 
 
 def conclusion(rows: Sequence[LensRow], random: LensRow, texts: int) -> str:
-    """The lenses that `RULE` trusts; one text gives only a hint."""
+    """A sentence on which lenses `RULE` trusts; with one text it only hints."""
     known = [row for row in rows if np.isfinite(row.mean[0])]
     if not known:
         return "no lens can be judged: too few tokens can be hidden"

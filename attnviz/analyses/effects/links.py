@@ -19,8 +19,7 @@ from attnviz.core.attention_map import (
 from attnviz.core.effects import Experiment, HeadOutputs, Intervention, LinkAt, log_probabilities
 from attnviz.core.errors import AttentionError
 
-LISTED = 10
-"""Most links in a list of contrasts."""
+LISTED = 10  # most links in a list of contrasts
 
 
 def effects_of(
@@ -126,7 +125,7 @@ def with_contrasts(estimated: Attention, raw: Attention) -> Attention:
 def _largest(
     item: AttentionMap, weights: NDArray[np.floating], order: NDArray[np.floating]
 ) -> list[MeasuredLink]:
-    """The cells with the largest `order` above 0."""
+    """The cells with the largest positive `order`."""
     places = np.argsort(-order, axis=None, kind="stable")[:LISTED]
     cells = [np.unravel_index(place, order.shape) for place in places if order.flat[place]]
     return [

@@ -8,13 +8,11 @@ is put in (attribution patching, Nanda 2023). Queries and keys are not linearise
 correction for saturated attention (Kramár 2024): the weights of both runs are exact.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnviz.analyses.effects.ablation import each_part, token_label
 from attnviz.analyses.effects.links import rank_correlation
@@ -22,17 +20,10 @@ from attnviz.core.answers import ContrastReport, Restored
 from attnviz.core.effects import Experiment, HeadAt, HeadOutputs, Intervention
 from attnviz.core.errors import AttnvizError, UsageError, first_line
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-BY_ROW = 3
-"""Heads that are put in row by row."""
-ALIKE = 0.1
-"""Nats by which the answers have to differ."""
-MEASURED = 256
-"""Heads that are measured; of more, those with the largest estimates."""
-LINKS = 10
-"""Links that are measured: those with the largest estimates."""
+BY_ROW = 3  # heads that are put in row by row
+ALIKE = 0.1  # nats by which the answers have to differ
+MEASURED = 256  # heads that are measured; of more, those with the largest estimates
+LINKS = 10  # links that are measured: those with the largest estimates
 
 
 class PatchedRuns:
@@ -66,14 +57,14 @@ class PatchedRuns:
         return float(scores[self.numbers[0]] - scores[self.numbers[1]])
 
     def restore(self, heads: Sequence[tuple[HeadAt, ...]], outputs: HeadOutputs) -> list[float]:
-        """How far each group of heads, with these outputs, restores the first answer."""
+        """How far each group of heads restores the first answer if it puts out these values."""
         self.runs += len(heads)
         changes = [Intervention(heads=group) for group in heads]
         low, span = self.scores[1], self.scores[0] - self.scores[1]
         return [(self._score(row[0]) - low) / span for row in self.second.run(changes, outputs)]
 
     def at_row(self, row: int) -> HeadOutputs:
-        """The second input's outputs with the first's at one row."""
+        """The second input's head outputs, with the first input's at one row."""
         found = dict[tuple[str, str], "NDArray[np.floating]"]()
         for place, own in self.own.items():
             found[place] = own
@@ -165,9 +156,9 @@ def contrast_inputs(
         some = [at for at in top if row < len(attention.map_of(at.stream).query_tokens)]
         whole = [own for place, own in groups.items() if row < patches.own[place].shape[1]]
         found = patches.restore([*((at,) for at in some), *map(tuple, whole)], outputs)
-        rows += _restored(patches, [((at,), at.head) for at in some], row, found, guess)
+        rows += _shares_at(patches, [((at,), at.head) for at in some], row, found, guess)
         parts = [(tuple(own), None) for own in whole]
-        layers += _restored(patches, parts, row, found[len(some) :], guess)
+        layers += _shares_at(patches, parts, row, found[len(some) :], guess)
     order = list(groups)
     return ContrastReport(
         caption=f"{attention.provenance.title} · from one text's answer to the other's",
@@ -193,7 +184,7 @@ def _estimate(
     return None if guess is None else guess.of(heads, row)
 
 
-def _restored(
+def _shares_at(
     patches: PatchedRuns,
     groups: Sequence[tuple[tuple[HeadAt, ...], int | None]],
     row: int,

@@ -17,16 +17,14 @@ from attnviz.core.effects import Experiment, HeadAt, Intervention
 from attnviz.core.errors import UsageError
 
 Scores = dict[HeadAt, float]
-NEEDLES, NEEDLE, HAY = 6, 4, 36
-"""Texts with a needle, words of a needle, and words that it is hidden in."""
+NEEDLES, NEEDLE, HAY = 6, 4, 36  # texts, words of the needle, words around it
 TASKS = (
     "hot cold, big small, day night, old new, good bad, black white, open close, young old",
     "cat cats, dog dogs, car cars, tree trees, book books, boy boys, girl girls, river rivers",
     "one two, two three, three four, four five, five six, six seven, seven eight, eight nine",
 )
 """Pairs of opposites, of singulars and plurals, of numbers and the next."""
-SHOTS, PROMPTS = 4, 2
-"""Examples in a prompt, and prompts for each task."""
+SHOTS, PROMPTS = 4, 2  # examples in a prompt, and prompts for each task
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +77,7 @@ def retrieval_scores(read: Callable[[str], Attention]) -> tuple[Scores, float]:
 
 
 def prompts(*, shuffled: bool = False) -> Iterator[tuple[str, str]]:
-    """Prompts of examples, with the right answer; shuffled: the examples have wrong ones."""
+    """Few-shot prompts with the right answer; if shuffled, their examples have wrong answers."""
     for task in TASKS:
         pairs = [pair.split(" ") for pair in task.split(", ")]
         for seed in range(PROMPTS):
@@ -124,6 +122,6 @@ def task_scores(open_text: Callable[[str], Experiment]) -> Scores:
 def as_array(
     scores: Scores, stream: str, layers: tuple[str, ...], heads: tuple[str, ...]
 ) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
-    """The scores of a stream's heads, shape (layers, heads); NaN where there is none."""
+    """The scores of a stream's heads, shape (layers, heads); NaN for heads without a score."""
     found = [[scores.get(HeadAt(stream, x, int(y)), np.nan) for y in heads] for x in layers]
     return np.array(found, dtype=np.float64)

@@ -32,12 +32,9 @@ if TYPE_CHECKING:
     Numbers = NDArray[np.float64]
 
 Item = TypeVar("Item")
-ONE_BY_ONE = 24
-"""Of so many items at most those that are not needed are taken away, starting from all."""
-DRAWN = 20
-"""Random sets; half as many for a model of many heads."""
-SIZES = (1, 2, 4, 8, 16)
-"""Sizes that a set of the most needed items is tried with first."""
+ONE_BY_ONE = 24  # with at most this many items, the least needed are removed each time
+DRAWN = 20  # random sets; half as many for a model of many heads
+SIZES = (1, 2, 4, 8, 16)  # sizes that a set of the most needed items is tried with first
 
 
 class Trials:

@@ -4,23 +4,17 @@ Leaving a part out hides its tokens in every layer while positions stay. With fe
 halves are left out first and the half with the larger effect is divided (AttriBoT, Liu 2024).
 """
 
-from __future__ import annotations
-
 import heapq
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
+from attnviz.core.attention_map import AttentionMap
 from attnviz.core.effects import Experiment, Intervention, TokenAt
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from attnviz.core.attention_map import AttentionMap
-
-    Numbers = NDArray[np.float64]
+Numbers = NDArray[np.float64]
 
 Group = tuple[int, ...]
 LeaveOut = Callable[[Sequence[Group]], "Numbers"]
@@ -118,7 +112,7 @@ def fit_heads(
 def effects_of_parts(
     effects: Mapping[Group, Numbers], count: int
 ) -> list[tuple[float, Numbers, Group]]:
-    """The effect of each part and its group; NaN where it was left out with others only."""
+    """The effect of each part, with its group; NaN if it was left out only with others."""
     found = []
     for part in range(count):
         group = next(own for own in effects if part in own)

@@ -18,8 +18,7 @@ from attnviz.core.attention_map import Attention
 from attnviz.core.lens_inputs import AttentionGradients
 
 UNIT = "effect on log p of the output, nats (first order)"
-SINK = 1e-5
-"""A row whose sum is below 1 by more than this has a sink, if none is known."""
+SINK = 1e-5  # a row whose sum is below 1 by more than this has a sink, if none is known
 
 
 def effect(explained: AttentionGradients) -> Attention:
@@ -39,7 +38,7 @@ def effect(explained: AttentionGradients) -> Attention:
 
 
 def effects_of_maps(explained: AttentionGradients) -> Iterator[NDArray[np.float64]]:
-    """The first-order effects of each map's links in nats, in the shape of its weights."""
+    """The first-order effects of each map's links, in nats, with the shape of its weights."""
     sinks = {} if explained.experiment is None else explained.experiment.sinks
     for item, slopes in zip(explained.attention.maps, explained.gradients, strict=True):
         layers = zip(item.layers, item.weights, slopes, strict=True)

@@ -17,8 +17,7 @@ from attnviz.core.lens_inputs import AttentionGradients
 
 UNIT = "share of the attribution to the output (gradient)"
 
-Matrix = NDArray[np.float64]
-"""Relevance, shape (positions, positions or keys); or such a matrix for each layer."""
+Matrix = NDArray[np.float64]  # relevance, (positions, positions or keys), maybe by layer
 
 
 def gradient(explained: AttentionGradients) -> Attention:
@@ -90,7 +89,7 @@ def relevance_across(encoder: Matrix, decoder: Matrix, cross: Matrix) -> tuple[M
 
 def normalise_relevance(found: Matrix) -> Matrix:
     """R̄ of rules 8 and 9: the rows of R − I scaled to sum to 1, plus I."""
-    # Where the paper would divide 0 by 0, the row stays a row of I.
+    # Where the paper divides 0 by 0, the row stays that of I.
     return row_shares(_without_self(found)) + np.eye(len(found))
 
 
@@ -111,7 +110,7 @@ def _steps(explained: AttentionGradients) -> dict[str, Matrix]:
 
 
 def _name(explained: AttentionGradients) -> str:
-    """The label of the row: "→ POSITIVE .98", or "→ rouge[3] .92" for a token."""
+    """The label of the explained output: "→ POSITIVE .98", or "→ rouge[3] .92" for a token."""
     output = re.sub(r" \(token (\d+)\)$", r"[\1]", explained.output)
     if explained.probability is None:
         return f"→ {output}"

@@ -10,11 +10,9 @@ from attnviz.analyses.masks import refuse_implied, without_implied
 from attnviz.core.attention_map import IMPLIED, Attention, AttentionMap, check_single_tokens
 from attnviz.core.errors import UsageError
 
-Steps = NDArray[np.float64]
-"""Mixing matrices, first layer first, shape (layers, positions, positions); rows sum to 1."""
+Steps = NDArray[np.float64]  # mixing matrices (layers, positions, positions); rows sum to 1
 
-WITHIN = ("self", "causal", "encoder", "decoder")
-"""Streams in which a sequence attends to itself, layer upon layer."""
+WITHIN = ("self", "causal", "encoder", "decoder")  # streams of self-attention
 
 BEYOND = {"causal": "causal decoders", "decoder": "causal decoders", "cross": "cross-attention"}
 """Streams that the papers on rollout and flow do not treat."""

@@ -7,8 +7,7 @@ from attnviz.core.attention_map import Attention
 from attnviz.core.effects import HeadAt
 from attnviz.core.writers import AskedLogits
 
-NEAR = 1e-3
-"""Parts that miss the logit by more of its size are said to."""
+NEAR = 1e-3  # a note is given if the parts miss the logit by more, relative to its size
 UNIT = "logit of what is predicted, above the mean of all choices"
 
 

@@ -78,11 +78,9 @@ def _as_map(item: AttentionMap, depths: NDArray[np.float64]) -> AttentionMap:
 
 
 FLOW_UNIT = "largest flow from an input"
-MOST_SOLVES = 10_000
-"""Most pairs of positions: each is a maximum-flow problem."""
+MOST_SOLVES = 10_000  # most pairs of positions: each is a maximum-flow problem
 
-Node = tuple[str, int, int]
-"""Sequence, layer (0: the input) and position."""
+Node = tuple[str, int, int]  # sequence, layer (0: the input) and position
 
 
 def flow(

@@ -21,8 +21,7 @@ from attnviz.models.hugging_face.load.family import check_family
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-Head = str | tuple[int, int] | tuple[str, int, int]
-"""(layer, head), (stream, layer, head), "3.5" or "decoder.3.5"; all counted from 0."""
+Head = str | tuple[int, int] | tuple[str, int, int]  # (3, 5), "3.5" or "decoder.3.5", from 0
 HEADS = ("num_heads", "num_attention_heads", "n_heads", "n_head", "nh", "decoder_attention_heads")
 """Names of the number of heads in attention modules, or in their configurations."""
 
@@ -87,7 +86,7 @@ def ablated(
 
 
 def _transformer(model: nn.Module) -> Any:
-    """The one transformers model that a module is, or holds."""
+    """The single transformers model that a module is or contains."""
     from torch.nn import Module
     from transformers import PreTrainedModel
 
@@ -172,14 +171,14 @@ def _check_head(head: int, count: int) -> None:
 
 
 class _Positions:
-    """The query positions that are text and no padding, by the masks of the pass."""
+    """The query positions of a pass that are text and no padding."""
 
     def __init__(self, streams: dict[Any, str]) -> None:
         self.streams = streams
         self.of_target: Tensor | None = None
 
     def of(self, call: Call) -> Tensor | None:
-        """Ones where a query is text, (batch, queries, 1, 1); None: a kernel of another model."""
+        """1 where a query is text, (batch, queries, 1, 1); None: a kernel of another model."""
         import torch
 
         stream = self.streams.get(call.module)

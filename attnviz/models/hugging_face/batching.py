@@ -43,14 +43,14 @@ FALL_BACK: dict[Grouping, Grouping] = {"padded": "even", "even": "none"}
 
 @dataclass(frozen=True, slots=True)
 class BatchMode:
-    """How a batch is read."""
+    """A way to read a batch."""
 
     grouping: Grouping  # with padding, or of equal lengths
     eager: bool  # else by the model's kernel
 
 
 class BatchCompatibility:
-    """What is known about a model's passes over several texts."""
+    """What is known so far about how a model reads several texts at once."""
 
     def __init__(self, device: str) -> None:
         self.grouping: Grouping = "padded"
@@ -71,7 +71,6 @@ Read = tuple[list[Captured], Any]  # one text's weights, and its logits (a batch
 
 
 def read_one(loaded: LoadedModel, encoded: EncodedQuery) -> Attention:
-    """The maps of one pass over one query."""
     with record_logits(loaded.model) as logits:
         captured = capture(
             encoded.part,
@@ -85,7 +84,7 @@ def read_one(loaded: LoadedModel, encoded: EncodedQuery) -> Attention:
 
 
 class BatchRunner:
-    """Reads some encoded queries in batches."""
+    """Reads encoded queries in batches."""
 
     def __init__(
         self, loaded: LoadedModel, items: Mapping[int, EncodedQuery], most: int | None
@@ -125,7 +124,7 @@ class BatchRunner:
         return found
 
     def _attempt(self, batch: Sequence[EncodedQuery]) -> list[Attention] | None:
-        """The attention of each text; []: read each alone, None: plan new batches."""
+        """The attention of each text; []: read each one alone; None: make new batches."""
         mode = self._mode_of(batch)
         proven = mode in self.compatibility.calls
         try:
@@ -175,7 +174,7 @@ class BatchRunner:
         ]
 
     def _compare(self, item: EncodedQuery, batched: Read, mode: BatchMode) -> float:
-        """How far a text's numbers differ in a batch; also records what a pass has to read."""
+        """How far a text's numbers differ in a batch; also notes what a pass has to read."""
         alone = self.read_alone(item)
         layers = sum(len(found.layers) for found in alone[0])
         if alone[0][0].route == EAGER_ROUTE:
@@ -189,7 +188,7 @@ class BatchRunner:
         return self._run([item], BatchMode("even", eager=False))[0]
 
     def distance(self, one: Read, other: Read) -> float:
-        """The largest difference of two readings of a text, in weights and relative logits."""
+        """The largest difference between two readings of a text, in weights and relative logits."""
         off = max(
             float(np.abs(mine.weights - its.weights).max())
             for mine, its in zip(one[0], other[0], strict=True)
@@ -200,7 +199,7 @@ class BatchRunner:
         return max(off, float((one[1] - other[1]).abs().max()) / scale)
 
     def tolerance_for(self, item: EncodedQuery, off: float) -> float:
-        """How far a text's numbers may differ in a batch, given that they differ by `off`."""
+        """The allowed difference of a batched reading, if rounding alone changes it by `off`."""
         limit = TOLERANCE.get(dtype_of(self.loaded.model), 1e-5)
         if not limit < off <= LEAK:
             return limit
@@ -273,7 +272,7 @@ def _logits_of(logits: Any, number: int, length: int) -> Any:
 
 @contextmanager
 def perturb_embeddings(model: Any) -> Iterator[None]:
-    """Change each number of a model's embeddings by one rounding, at random up or down."""
+    """Change each number of the embeddings by one rounding step, up or down at random."""
     import torch
 
     def round_off(module: Any, given: Any, output: Any) -> Any:
@@ -289,7 +288,6 @@ def perturb_embeddings(model: Any) -> Iterator[None]:
 
 
 def map_bytes(encoded: EncodedQuery, heads: dict[str, int]) -> int:
-    """Bytes of a text's maps."""
     size = 0
     for stream, (queries, keys) in encoded.sides.items():
         if stream not in heads:
@@ -299,7 +297,7 @@ def map_bytes(encoded: EncodedQuery, heads: dict[str, int]) -> int:
 
 
 def memory_budget() -> int:
-    """Bytes of maps that are held at once; of two sizes, so that most machines batch alike."""
+    """The bytes of maps held at once: one of two sizes, so that most machines batch alike."""
     import torch
 
     scarce = free_bytes(torch.device("cpu")) <= 4 * MEMORY_BUDGET

@@ -13,6 +13,8 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from attnviz.analyses.masks import without_implied
 from attnviz.analyses.why import explain_head
 from attnviz.core.attention_map import IMPLIED, Attention, Provenance, Token
@@ -75,7 +77,7 @@ TOKENS = 12  # of the text that the copy reads
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """The result of trying a model."""
+    """What a trial of a model showed."""
 
     route: str  # "probe", "eager", "implied" (no attention, but layers that mix) or "refused"
     streams: tuple[str, ...] = ()
@@ -86,7 +88,7 @@ class Trial:
 
 
 def try_model(asked: ExperimentRequest) -> Trial:
-    """Capture a model's attention, apply every lens, and switch a head off."""
+    """Capture a model's attention, apply every lens, and switch off a head."""
     from attnviz.models.hugging_face.written import RecordedText
 
     encoded, part = asked.encoded, asked.encoded.part
@@ -132,7 +134,7 @@ def try_model(asked: ExperimentRequest) -> Trial:
 
 
 def _split(text: WrittenText) -> None:
-    """Split the scores of a head of each map by what wrote them."""
+    """Split the scores of one head of each map by writer."""
     for item in text.attention.maps:
         explain_head(text, HeadAt(item.stream, item.layers[-1], 0))
 
@@ -154,8 +156,6 @@ def check_model(name: str) -> dict[str, Any]:
         ModelError: the model cannot be loaded.
         AttentionError: the model has no attention weights and no layers that imply any.
     """
-    import torch
-
     folder, names = find_files(name)
     weights = next((file for file in WEIGHT_NAMES if file in names), "")
     # Weights that are not on this machine are known by name only: they cannot be checked.
@@ -248,7 +248,7 @@ def _attending_part(model: Any) -> Any:
 
 
 def _command_for(model: Any) -> str:
-    """The commands that read a model; "" if only Python can."""
+    """The commands that read a model; "" if only Python can give its inputs."""
     config, reads = model.config, model.main_input_name
     if _reads_pictures(model):
         return "image"
@@ -262,8 +262,6 @@ def _command_for(model: Any) -> str:
 
 def _try_small_copy(made_by: Any, config: Any) -> tuple[Trial, str]:
     """The trial of the smallest copy that can be built and run, and the copy in words."""
-    import torch
-
     reason = ""
     width = getattr(config.get_text_config(), "hidden_size", None) or NARROWED[0] * NARROWEST
     widths = [by for by in NARROWED if by == 1 or width >= by * NARROWEST]
@@ -328,8 +326,6 @@ def _shrink_number(name: str, one: Any, by: int, layers: int) -> Any:
 
 def _example_request(model: Any) -> ExperimentRequest:
     """A request to a small model about an example of what it reads: text, picture or sound."""
-    import torch
-
     part, config, name = _attending_part(model), model.config, model.main_input_name
     ids = torch.arange(5, 5 + TOKENS)[None]
     if _reads_pictures(model):
@@ -362,8 +358,6 @@ def _example_request(model: Any) -> ExperimentRequest:
 
 
 def _count_keys(part: Any, inputs: Mapping[str, Any]) -> int:
-    import torch
-
     seen = list[int]()
     taken = {name: one for name, one in inputs.items() if name in input_names(part)}
     with torch.no_grad(), watch_kernels(lambda call: seen.append(call.key.shape[2])):

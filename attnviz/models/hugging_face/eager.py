@@ -44,7 +44,6 @@ class EagerInputs:
 
     @property
     def kind(self) -> str:
-        """The architecture's name."""
         return str(self.part.config.model_type)
 
 
@@ -56,7 +55,7 @@ def eager_inputs(loaded: LoadedModel, encoded: EncodedQuery) -> EagerInputs:
 
 
 def check_eager(eager: EagerInputs, copies: int) -> None:
-    """Refuse inputs whose matrices would not fit or are no weights between tokens."""
+    """Refuse inputs whose matrices would not fit, or that no attention weights relate."""
     sides = eager.encoded.sides.values()
     longest = max(map(max, sides))
     check_family(eager.part.config, longest)
@@ -93,7 +92,7 @@ def run_eager(eager: EagerInputs) -> tuple[Any, Attention, list[tuple[str, Tenso
 
 
 def stack_like(attention: Attention, layers: Iterable[NDArray[Any]]) -> tuple[NDArray[Any], ...]:
-    """Stack arrays of layers as the layers of the maps are stacked."""
+    """Arrays of single layers, stacked like the layers of the maps."""
     rest = iter(layers)
     return tuple(np.stack([next(rest) for _ in item.layers]) for item in attention.maps)
 

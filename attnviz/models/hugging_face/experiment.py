@@ -60,44 +60,28 @@ if TYPE_CHECKING:
 
     from attnviz.core.attention_map import Attention
 
-Score = Callable[[Any], Any]
-"""Makes one number of a model's logits, whose gradients are taken."""
-COPIES = 6
-"""Copies of a matrix while gradients are taken: weights, scores, both gradients, maps."""
-TOKENS = 1024, 4096
-"""Tokens that go through the model at once, in all runs of a batch together: those of more no
-longer fit a processor's cache, while a GPU (the second) wants many."""
-SCORES = 1 << 26
-"""Scores that exist at once, 256 MB of them."""
+Score = Callable[[Any], Any]  # makes one number of a model's logits, whose gradients are taken
+COPIES = 6  # copies of a matrix while gradients are taken: weights, scores, both gradients, maps
+TOKENS = 1024, 4096  # tokens in one pass of all runs together: on a processor, on a GPU
+SCORES = 1 << 26  # scores that exist at once, 256 MB of them
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExperimentRequest:
-    """A model, its inputs and what to explain.
+    """A model, its inputs and what to explain."""
 
-    Attributes:
-        model: the model, with its head.
-        inputs: tensors, a batch of one.
-        encoded: the query of these inputs; the maps are those of its part.
-        outputs: from the unchanged logits to the outputs to explain.
-        spell: from a number to the name of a choice.
-        task: of its head.
-        write: generates a text; None: the model writes nothing.
-        what: "text" or "picture".
-    """
-
-    model: Any
-    inputs: Mapping[str, Any]
-    encoded: EncodedQuery
-    outputs: Callable[[Any], tuple[PredictedToken, ...]]
-    spell: Callable[[int], str]
-    task: Task | None = None
-    write: Callable[[], str] | None = None
-    what: str = "text"
+    model: Any  # the model, with its head
+    inputs: Mapping[str, Any]  # tensors, a batch of one
+    encoded: EncodedQuery  # the query of these inputs; the maps are those of its part
+    outputs: Callable[[Any], tuple[PredictedToken, ...]]  # the outputs, from logits
+    spell: Callable[[int], str]  # from a number to the name of a choice
+    task: Task | None = None  # of its head
+    write: Callable[[], str] | None = None  # generates a text; None: the model writes nothing
+    what: str = "text"  # "text" or "picture"
 
 
 def experiment_of(asked: ExperimentRequest) -> ModelExperiment:
-    """The model with its inputs; where a kernel does not show its heads, for gradients only."""
+    """An experiment; without separate heads at the kernel, one that gives gradients only."""
     check_eager(EagerInputs(asked.model, asked.inputs, asked.encoded, asked.what), COPIES)
     try:
         return KernelExperiment(asked)
@@ -106,7 +90,7 @@ def experiment_of(asked: ExperimentRequest) -> ModelExperiment:
 
 
 class _ExplainedOutputs:
-    """The unchanged model's outputs, and their gradients by each weight."""
+    """The outputs of the unchanged model, and their gradients by each attention weight."""
 
     attention: Attention
     slopes: Callable[[Score], tuple[NDArray[np.floating], ...]]
@@ -138,7 +122,6 @@ class _ExplainedOutputs:
         return functional.logsigmoid(rows) if tags else rows.log_softmax(-1)
 
     def gradients(self) -> tuple[NDArray[np.floating], ...]:
-        """The gradients of the outputs' summed log p by each weight of each map."""
         return self.slopes(self._log_p)
 
     def _log_p(self, logits: Any) -> Any:
@@ -146,7 +129,6 @@ class _ExplainedOutputs:
         return self.chances(self.rows_of(logits))[0][places].sum()
 
     def explain_first(self) -> AttentionGradients:
-        """The gradients of the first output's logit by each weight."""
         output = self.outputs[0]
         gradients = self.slopes(lambda logits: self.rows_of(logits)[0, 0, output.number])
         rows = _rows_read(gradients[-1][-1]) if output.position is None else (output.row,)
@@ -157,7 +139,6 @@ class _ExplainedOutputs:
         return AttentionGradients(self.attention, gradients, rows, label, chance)
 
     def spell(self, number: int) -> str:
-        """The name of a choice."""
         return self.asked.spell(number)
 
 
@@ -174,7 +155,7 @@ class KernelExperiment(_ExplainedOutputs):
     """A model whose attentions are kernel calls; fulfils `attnviz.core.effects.Experiment`.
 
     Raises:
-        AttentionError: a head of this architecture cannot be told apart at its kernel.
+        AttentionError: the kernel of this architecture does not separate its heads.
     """
 
     def __init__(self, asked: ExperimentRequest) -> None:
@@ -220,7 +201,6 @@ class KernelExperiment(_ExplainedOutputs):
         return (found[number] for number in range(len(changes)))
 
     def changed_maps(self, change: Intervention) -> Attention:
-        """The maps with something switched off; a head that is off still weighs its keys."""
         import torch
 
         calls, edit = list[Call](), self._edit([change], None)
@@ -236,7 +216,6 @@ class KernelExperiment(_ExplainedOutputs):
         return attention.with_maps(tuple(change.apply_to(item, sinks) for item in attention.maps))
 
     def slopes(self, score: Score) -> tuple[NDArray[np.floating], ...]:
-        """The gradients of a score of the logits by each weight of each map."""
         # A head's output is its weights times its values, so ∂score / ∂wᵢⱼ = ∂score / ∂oᵢ · vⱼ: the
         # graph needs no matrix of weights.
         slopes = self._output_slopes(score)
@@ -247,7 +226,6 @@ class KernelExperiment(_ExplainedOutputs):
         )
 
     def output_gradients(self) -> HeadOutputs:
-        """The gradients of the outputs' summed log p by each head's output."""
         return {
             place: slope.cpu().numpy()
             for place, _, slope in self._output_slopes(self._log_p)
@@ -268,7 +246,6 @@ class KernelExperiment(_ExplainedOutputs):
             yield place, call, upcast_half(moved[0]).transpose(0, 1)
 
     def head_outputs(self) -> HeadOutputs:
-        """The output of each head in the unchanged model."""
         _, calls, _ = self.passed or self._pass()
         return {
             place: upcast_half(call.output.detach()[0]).transpose(0, 1).cpu().numpy()
@@ -277,7 +254,6 @@ class KernelExperiment(_ExplainedOutputs):
         }
 
     def head_values(self) -> HeadOutputs:
-        """The values that each head of the unchanged model weighs."""
         _, calls, _ = self.passed or self._pass()
         return {
             place: _values_of(call).cpu().numpy()
@@ -286,7 +262,6 @@ class KernelExperiment(_ExplainedOutputs):
         }
 
     def write(self, change: Intervention, instead: HeadOutputs | None = None) -> str | None:
-        """The model's text with parts switched off; None: it writes nothing."""
         if self.asked.write is None:
             return None
         with self._run_guarded(), watch_kernels(self._edit([change], instead)):
@@ -381,7 +356,7 @@ class KernelExperiment(_ExplainedOutputs):
 
     @cached_property
     def blocks(self) -> list[Block]:
-        """The layers that need not run again; none if the model then gives another answer."""
+        """The layers whose stored output can be reused; none if that changes the answer."""
         import torch
 
         # Later layers may read what earlier ones leave behind, as Gemma 3n does with keys.
@@ -405,7 +380,7 @@ class KernelExperiment(_ExplainedOutputs):
 
     @cached_property
     def remembers(self) -> bool:
-        """Whether the model, given keys and values of a text's start, gives the same answer."""
+        """Whether the model gives the same answer from cached keys and values of a text's start."""
         import torch
 
         inputs = {**self.asked.inputs}
@@ -522,14 +497,13 @@ class EagerExperiment(_ExplainedOutputs):
         super().__init__(asked, self.logits)
 
     def slopes(self, score: Score) -> tuple[NDArray[np.floating], ...]:
-        """The gradients of a score of the logits by each weight of each map."""
         with quiet(), running_errors(self.asked.model, self.asked.what):
             layers = [layer for _, layer in self.layers]
             found = layer_gradients(score(self.logits), layers, self.eager.kind)
         return stack_like(self.attention, found)
 
     def _refuse(self, *_: Any, **__: Any) -> Any:
-        """Refuse: this model does not show single heads."""
+        """Refuse: the kernel of this model does not separate its heads."""
         raise AttentionError(self.reason)
 
     run = head_outputs = head_values = output_gradients = changed_maps = write = _refuse
@@ -545,7 +519,7 @@ def _values_of(call: Call) -> Tensor:
 
 
 def _rows_read(last: NDArray[Any]) -> tuple[int, ...]:
-    """The positions that a classifier reads: its score depends on their rows of the last layer."""
+    """The positions that a classifier reads, by the gradients of its last layer."""
     # So nobody has to know whether it reads [CLS], the last token or the mean.
     rows = np.flatnonzero(np.any(last != 0, axis=(0, 2)))
     return tuple(rows.tolist()) or tuple(range(last.shape[1]))

@@ -190,7 +190,7 @@ class _Head:
         return side
 
     def _source(self, inputs: Tensor, name: str, axes: str) -> str:
-        """The name of a linear map's input; adds a part where there is none yet."""
+        """The name of a linear map's input; adds it to the parts if it is new."""
         for part in self.parts:
             if (
                 part.axes in ("qf", "kf")
@@ -227,7 +227,7 @@ class _Head:
 
 
 def _nearness(numbers: Tensor) -> float:
-    """The tolerance of equality, relative to the largest number."""
+    """The tolerance for equality, relative to the largest number."""
     return DRIFT.get(dtype_of(numbers), 1e-4)
 
 

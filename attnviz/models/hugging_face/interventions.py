@@ -128,7 +128,7 @@ def _known_share(left: Any, whole: Any) -> Any:
 
 @contextmanager
 def skip_module(module: Any, value: Any) -> Iterator[None]:
-    """Let a module return a value without computing it, in a block of code."""
+    """Let a module return a given value without computing it, in a block of code."""
     own = vars(module).get("forward")
     module.forward = lambda *_, **__: value
     try:

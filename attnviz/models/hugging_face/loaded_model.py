@@ -29,7 +29,6 @@ class LoadedModel:
 
     @property
     def vocabulary(self) -> int:
-        """How many tokens the model has embeddings for."""
         return len(self.model.get_input_embeddings().weight)
 
     def tensors(self, inputs: Mapping[str, Sequence[int]], part: Any) -> dict[str, Any]:

@@ -16,12 +16,11 @@ from attnviz.models.hugging_face.loaded_model import LoadedModel
 if TYPE_CHECKING:
     from torch import Tensor
 
-MASK, LABEL = "mask:", "label:"
-"""Prefixes of a target: a word in place of a mask; a label that is also a word of the text."""
+MASK, LABEL = "mask:", "label:"  # a word for a mask; a label that is also a word
 
 
 def check_head(loaded: LoadedModel, kind: str) -> None:
-    """Refuse a model without a prediction for such a query, or with random logits."""
+    """Refuse a model that predicts nothing for this query, or whose head is untrained."""
     if kind == "self" and loaded.family == "encoder–decoder":
         raise ModelError(
             f"'{loaded.name}' predicts while it writes a target: use 'attnviz cross' for --lens "
@@ -47,7 +46,7 @@ def no_head_weights(name: str) -> UsageError:
 def choose_outputs(
     loaded: LoadedModel, encoded: EncodedQuery, logits: Any, wanted: str | None
 ) -> tuple[PredictedToken, ...]:
-    """The outputs to explain: one, or every token that the earlier ones predict."""
+    """The outputs to explain: one, or every token that earlier tokens predict."""
     if getattr(logits, "ndim", 0) not in (2, 3):
         raise no_head(loaded.name, type(loaded.model).__name__)
     speaks = logits.ndim == 3 and loaded.model.get_output_embeddings() is not None
@@ -121,7 +120,7 @@ def _chosen_word(
     position = _default_position(encoded, ahead, mask)
     number = None
     if wanted is not None:
-        # Behind a target with its end, and where nothing is masked, no place is open.
+        # After a complete target, and without a mask, there is no position to predict.
         is_open = not tokens[-1].special if ahead else mask in ids
         name = NEXT if ahead else MASK
         place = name if is_open else "", len(tokens) if ahead else position
@@ -164,7 +163,6 @@ def _vocabulary_number(loaded: LoadedModel, wanted: str) -> int | None:
 
 
 def spell_piece(loaded: LoadedModel, number: int) -> str:
-    """A piece of the vocabulary as it is written."""
     text = str(loaded.tokenizer.decode([number])).strip()
     if text and "\ufffd" not in text:  # a part of a character
         return text
@@ -172,7 +170,6 @@ def spell_piece(loaded: LoadedModel, number: int) -> str:
 
 
 def class_name(config: Any, number: int) -> str:
-    """The name of a class."""
     return str((config.id2label or {}).get(number, f"LABEL_{number}"))
 
 

@@ -86,7 +86,6 @@ class HuggingFaceModel(LoadedModel, Predicting):
                 yield found.pop(number) if number in found else self._attend_one(queries[number])
 
     def experiment(self, query: Query, wanted: str | None = None) -> ModelExperiment:
-        """The model and a query, to run with parts of the model switched off."""
         check_head(self, query.kind)
         encoded = self._encode_whole(query)
         inputs = self.tensors(encoded.inputs, self.model)
@@ -103,17 +102,14 @@ class HuggingFaceModel(LoadedModel, Predicting):
         )
 
     def render(self, messages: Sequence[tuple[str, str]]) -> str:
-        """A conversation of roles and texts up to where the model answers."""
         turns = [{"role": role, "content": text} for role, text in messages]
         return render_messages(self.tokenizer, turns, self.name)
 
     def values(self, query: Query) -> ValueVectors:
-        """What each head adds for each token of a query."""
         with quiet():
             return value_vectors(eager_inputs(self, self._encode_whole(query)))
 
     def written(self, query: Query) -> WrittenText:
-        """A query with what each part of the model writes."""
         from attnviz.models.hugging_face.written import RecordedText
 
         asked, spell = eager_inputs(self, self._encode_whole(query)), None
@@ -128,7 +124,6 @@ class HuggingFaceModel(LoadedModel, Predicting):
         raise no_head_weights(self.name)
 
     def head_arithmetic(self, query: Query, which: HeadPlace) -> HeadArithmetic:
-        """The numbers of one head, from its layer's input to what it adds to it."""
         from attnviz.models.hugging_face.head_arithmetic import record_head
 
         encoded = self._encode_whole(query)
@@ -204,7 +199,6 @@ def load_model(
     with_head: bool = False,
     **options: Any,
 ) -> HuggingFaceModel:
-    """Load a model that reads texts; further options are the fields of `LoadOptions`."""
     terms = LoadOptions(**options)
 
     def kind_of(config: Any) -> Any:

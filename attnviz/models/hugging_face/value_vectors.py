@@ -42,7 +42,6 @@ class _Values:
 
 
 def value_vectors(eager: EagerInputs) -> ValueVectors:
-    """What each head adds for each token of a text or a picture, from one pass."""
     import torch
 
     check_eager(eager, COPIES)

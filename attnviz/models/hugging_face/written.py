@@ -1,4 +1,4 @@
-"""What each head and block of a transformers model writes, for any family, by one eager pass.
+"""What each part of a transformers model writes, for any family, from one eager pass.
 
 The pass is made linear around itself: a norm keeps its statistics, and whatever is not linear (an
 activation, a product of two numbers that depend on the text, a head's weighted values) gives a
@@ -6,16 +6,16 @@ leaf. The gradient of a query, a key or a logit by a leaf, times the leaf, is th
 parts sum to the whole, or the model is refused.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
 from torch.autograd.function import BackwardCFunction
 from torch.overrides import TorchFunctionMode
 
@@ -34,10 +34,6 @@ from attnviz.models.hugging_face.eager import EagerInputs, run_eager
 from attnviz.models.hugging_face.interventions import layers_of, map_tensors, skip_module
 from attnviz.models.hugging_face.load.model_errors import running_errors
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-    from torch import Tensor
-
 STATISTICS = {
     *("rsqrt", "sqrt", "var", "std", "norm", "max", "amax", "reciprocal", "var_mean"),
     *("vector_norm", "topk", "sort", "argmax", "logsumexp"),
@@ -54,13 +50,12 @@ PRODUCTS = {"mul", "__mul__", "__rmul__", "mul_", "__imul__", "div", "__truediv_
 MATRICES = {"matmul", "__matmul__", "bmm", "baddbmm"}
 SUMS = {"add", "__add__", "__radd__", "add_", "__iadd__"}
 JOINS = {"cat", "concat", "concatenate"}
-HIDDEN = -1e9
-"""A score below this hides a key."""
+HIDDEN = -1e9  # a score below this hides a key
 
 
 @dataclass(slots=True, eq=False)
 class Leaf:
-    """A tensor that what follows is linear in."""
+    """A tensor; everything after it is a linear function of it."""
 
     value: Tensor
     kind: WriterKind
@@ -83,7 +78,7 @@ class AttentionScores:
 
 
 class Places:
-    """Where a pass is: the module that runs, and the layer around it."""
+    """The position in a pass: the running module and its layer."""
 
     def __init__(self, model: Any) -> None:
         self.names = {id(module): name for name, module in model.named_modules()}
@@ -94,12 +89,10 @@ class Places:
 
     @property
     def path(self) -> str:
-        """The path of the innermost module."""
         return self.stack[-1] if self.stack else ""
 
     @property
     def layer(self) -> str:
-        """The path of the layer around it, or an empty text."""
         return next((one for one in self.stack if one in self.layers), "")
 
     def enter(self, module: Any) -> bool:
@@ -111,7 +104,7 @@ class Places:
 
 
 def is_live(one: Any) -> bool:
-    """Whether a number depends on what a model reads."""
+    """Whether a tensor depends on the model's input."""
     return isinstance(one, torch.Tensor) and one.requires_grad and one.is_floating_point()
 
 
@@ -153,7 +146,7 @@ class LinearPass(TorchFunctionMode):
             self.streams.append((len(self.leaves), inputs[0]))
 
     def _leave(self, _: Any, __: Any, output: Any) -> Any:
-        """What replaces a module's output, or None."""
+        """The tensor that replaces a module's output, or None."""
         # A function with a derivative of its own, such as BLOOM's activation, is not seen inside.
         own = isinstance(output, torch.Tensor) and isinstance(output.grad_fn, BackwardCFunction)
         found = self.cut(output) if own and self.places.layer else None
@@ -173,7 +166,7 @@ class LinearPass(TorchFunctionMode):
         return self.cut(func(*args, **kwargs), kind=kind)
 
     def convolve(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Patches of a picture, or a recording, before the first layer."""
+        """Patches of a picture, or frames of a recording, before the first layer."""
         found = func(*args, **kwargs)
         return found if self.places.begun else self.cut(found)
 
@@ -184,7 +177,7 @@ class LinearPass(TorchFunctionMode):
         return func([self._free(one) for one in args[0]], *args[1:], **kwargs)
 
     def map(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """A linear map; what it makes of a feed-forward part's leaf is the leaf instead."""
+        """A linear map; applied to a feed-forward part's leaf, its result becomes the leaf."""
         given = args[1] if func.__name__ == "addmm" else args[0]
         if not self.places.layer or not is_live(given):
             found = func(*args, **kwargs)
@@ -207,11 +200,9 @@ class LinearPass(TorchFunctionMode):
         return func(*args, **kwargs)
 
     def hold_layer_norm(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """A layer norm by the variance that its input has."""
         return hold_layer_norm(*args, **kwargs) if is_live(args[0]) else func(*args, **kwargs)
 
     def hold_rms_norm(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """A norm by the root mean square that its input has."""
         return hold_rms_norm(*args, **kwargs) if is_live(args[0]) else func(*args, **kwargs)
 
     def hold(self, func: Any, args: Any, kwargs: Any) -> Any:
@@ -219,7 +210,7 @@ class LinearPass(TorchFunctionMode):
         return map_tensors(func(*args, **kwargs), lambda one: one.detach())
 
     def bend(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """A function of one input that is not linear."""
+        """A nonlinear function of one input: its result becomes a leaf."""
         name, places = func.__name__, self.places
         power = args[1] if name in ("pow", "__pow__") and len(args) > 1 else None
         falls = isinstance(power, float | int) and power < 0
@@ -234,17 +225,17 @@ class LinearPass(TorchFunctionMode):
         return self.cut(found) if is_live(found) and not self._in_head else found
 
     def multiply(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """A product of numbers; of two that depend on the text it is not linear."""
+        """A product; of two live tensors it is not linear, so it becomes a leaf."""
         found = func(*args, **kwargs)
         return self.cut(found) if sum(map(is_live, args)) > 1 and not self._in_head else found
 
     @property
     def _in_head(self) -> bool:
-        """Whether the model's head runs, whose slope counts where it is not linear."""
+        """Whether the model's output head runs: there only the slope at this point counts."""
         return self.places.begun and not self.places.layer
 
     def cut(self, value: Tensor, call: int | None = None, kind: WriterKind | None = None) -> Tensor:
-        """A new leaf in the place of a result."""
+        """A new leaf with the value of a result."""
         layer = self.places.layer
         usual: WriterKind = "head" if call is not None else "feed-forward"
         made = value.detach().clone().requires_grad_()
@@ -254,16 +245,16 @@ class LinearPass(TorchFunctionMode):
         return shown
 
     def _shown(self, made: Tensor) -> Tensor:
-        """What the pass goes on with."""
+        """The tensor with which the pass continues after a leaf."""
         return made
 
     def _free(self, one: Any) -> Any:
-        """A constant that is added to a stream, outside of the layers: positions, mostly."""
+        """A constant added to a stream outside of the layers, usually positions: a leaf."""
         tensor = isinstance(one, torch.Tensor) and one.is_floating_point() and one.ndim > 1
         return self.cut(one, kind="position") if tensor and not is_live(one) else one
 
     def multiply_matrices(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """AttentionScores, a head's output, or a linear map."""
+        """The scores of an attention, a head's output, or a linear map."""
         adds = func.__name__ == "baddbmm"
         left, right = (args[1:] or (kwargs["batch1"], kwargs["batch2"])) if adds else args[:2]
         if is_live(left) and is_live(right) and not self._in_head:
@@ -317,7 +308,6 @@ RULES: dict[str, Callable[[LinearPass, Any, Any, Any], Any]] = {
 def hold_layer_norm(
     given: Tensor, shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5
 ) -> Tensor:
-    """A layer norm by the variance that its input has."""
     dims = tuple(range(-len(shape), 0))
     centred = given - given.mean(dims, keepdim=True)
     scale = (centred.detach().square().mean(dims, keepdim=True) + eps).rsqrt()
@@ -328,7 +318,6 @@ def hold_layer_norm(
 def hold_rms_norm(
     given: Tensor, shape: Any, weight: Any = None, eps: float | None = None
 ) -> Tensor:
-    """A norm by the root mean square that its input has."""
     dims = tuple(range(-len(shape), 0))
     square = given.detach().square().mean(dims, keepdim=True)
     scale = (square + (torch.finfo(given.dtype).eps if eps is None else eps)).rsqrt()
@@ -457,7 +446,6 @@ class RecordedText:
         return self.recording.calls[self._calls[at.stream, at.layer]]
 
     def sides(self, at: HeadAt) -> HeadSides:
-        """The queries, keys and values of a head."""
         call = self._call(at)
         cap = None
         if call.capped is None:
@@ -479,12 +467,8 @@ class RecordedText:
         position = np.where(visible, offset - level, 0)
         sink = shown[:, keys:] - level if shown.shape[1] > keys else None
         close = 1e-5 * max(1.0, float(np.abs(plain).max()))
-        return HeadSides(
-            *(query, key, value, factor, visible),
-            position=None if np.abs(position).max() <= close else position,
-            cap=cap,
-            sink=sink,
-        )
+        moved = None if np.abs(position).max() <= close else position
+        return HeadSides(query, key, value, factor, visible, position=moved, cap=cap, sink=sink)
 
     def _read(self, scalar: Any) -> NDArray[np.float64]:
         """Each writer's part of a number that is linear in all of them."""
@@ -512,7 +496,6 @@ class RecordedText:
         return of_head(getattr(call, side), at.head, call)
 
     def read(self, at: HeadAt, side: Side, direction: NDArray[Any]) -> NDArray[np.float64]:
-        """The sum over positions of each writer's part of a side times a direction."""
         with torch.enable_grad():
             given = self._side(at, side)
             return self._read((given * torch.as_tensor(direction).to(given)).sum())
@@ -520,7 +503,6 @@ class RecordedText:
     def parts(
         self, stream: str, layer: str, side: Side, writers: Sequence[int]
     ) -> Iterator[NDArray[Any]]:
-        """Each writer's part of a side of all heads, (heads, positions, head size)."""
         call = self.recording.calls[self._calls[stream, layer]]
         with torch.enable_grad():
             whole = flatten_heads(getattr(call, side))
@@ -532,7 +514,7 @@ class RecordedText:
         yield from (as_array(one).repeat(repeats, 0) for one in found)
 
     def _sides_of(self, number: int, writers: Sequence[int]) -> dict[Side, list[Tensor]]:
-        """What each of many writers is in the three sides of an attention.
+        """Each writer's part of the three sides of an attention.
 
         All go through the layer's maps together, from their parts of the layer's input. Only those
         that also reach a side elsewhere (a decoder's keys) are followed from where they wrote.
@@ -567,7 +549,7 @@ class RecordedText:
     def _pass_on(
         self, targets: Sequence[Tensor], stream: int, writers: Sequence[int]
     ) -> list[list[Tensor]]:
-        """Each writer's part of some tensors, by way of a layer's input if it goes there."""
+        """Each writer's part of some tensors, through the layer's input where possible."""
         known = self._arrived[1]
         routed = [
             {*known} & self._routed(target, stream) if stream >= 0 else set() for target in targets
@@ -588,27 +570,24 @@ class RecordedText:
     def _push(
         self, targets: Sequence[Tensor], stream: int, parts: Sequence[Tensor]
     ) -> list[Sequence[Tensor]]:
-        """What parts of a layer's input are in tensors that are linear in it."""
+        """Parts of a layer's input, mapped to tensors that are linear in it."""
         if not parts:
             return [() for _ in targets]
         with torch.enable_grad():
             asks = [torch.zeros_like(target, requires_grad=True) for target in targets]
-            (slope,) = torch.autograd.grad(
-                *(targets, self.recording.streams[stream][1], asks),
-                retain_graph=True,
-                create_graph=True,
-                allow_unused=True,
-            )
+            given = self.recording.streams[stream][1]
+            keep: Any = {"retain_graph": True, "create_graph": True, "allow_unused": True}
+            (slope,) = torch.autograd.grad(targets, given, asks, **keep)
             if slope is None:
                 return [list(torch.zeros((len(parts), *target.shape))) for target in targets]
-            # The gradient of the gradient: all parts at once go the way that the stream went.
+            # The gradient of the gradient maps all parts at once, as the layer maps the stream.
             found = torch.autograd.grad(
                 *(slope, asks, torch.stack(list(parts))), retain_graph=True, is_grads_batched=True
             )
         return [list(one.detach()) for one in found]
 
     def _routed(self, target: Tensor, stream: int) -> set[int]:
-        """The writers that reach a tensor by way of a layer's input alone, by a random gradient."""
+        """The writers that reach a tensor only through a layer's input, by a random gradient."""
         count, given = self.recording.streams[stream]
         leaves = [leaf.value for leaf in self.recording.leaves[:count]]
         drawn = torch.Generator(target.device).manual_seed(0)
@@ -634,14 +613,14 @@ class RecordedText:
         return found
 
     def _follow(self, whole: Any, writers: Sequence[int]) -> Iterator[Any]:
-        """What each writer is in a tensor that is linear in all: the gradient's own gradient."""
+        """Each writer's part of a tensor that is linear in all of them, by double backward."""
         leaves = [*(leaf.value for leaf in self.recording.leaves), *self.biases]
         with torch.enable_grad():
             ask = torch.zeros_like(whole, requires_grad=True)
             slopes = torch.autograd.grad(
                 whole, leaves, ask, retain_graph=True, create_graph=True, allow_unused=True
             )
-            # Writers of one leaf share a way: those of others would go along for nothing.
+            # Writers of one leaf share a backward path; other leaves' writers would only add work.
             for _, some in groupby(writers, self._leaf_number):
                 total = torch.stack([self._total(writer, slopes, whole) for writer in some])
                 if not total.requires_grad:
@@ -653,7 +632,7 @@ class RecordedText:
                 )[0]
 
     def _leaf_number(self, writer: int) -> tuple[str, str, str]:
-        """What writers of one leaf have in common."""
+        """What identifies the leaf of a writer."""
         one = self.writers[writer]
         return one.kind, one.stream, one.layer
 
@@ -678,7 +657,6 @@ class RecordedText:
                 yield flatten_heads(slope)[own], flatten_heads(leaf.value)[own]
 
     def without(self, at: HeadAt, side: Side, writer: int) -> NDArray[Any]:
-        """A side if it cannot read a writer, every norm computed anew."""
         off, head = [], 0
         for leaf, first in zip(self.recording.leaves, self.of_leaf, strict=True):
             count = 1 if leaf.call is None else len(flatten_heads(leaf.value))
@@ -694,22 +672,20 @@ class RecordedText:
         return as_array(of_head(getattr(call, side), at.head, call))
 
     def predicts(self, stream: str, row: int) -> bool:
-        """Whether the model reads logits off a row of a stream."""
         if self._output is None:
             return False
-        # The decoder predicts, where there is one.
+        # If there is a decoder, it makes the prediction.
         return len(self.asked.encoded.axes) == 1 or stream != "encoder"
 
     def _logits(self, row: int) -> Any:
         row = row if len(self._output) > 1 else 0
         whole, of_row = self.recording.head or (None, self._output.__getitem__)
-        # Gradients of one row need not go through the others, which a large vocabulary makes many.
+        # With a large vocabulary, gradients of one row are much cheaper than those of all rows.
         if whole is not None and whole.ndim == 3 and whole.data_ptr() == self._output.data_ptr():
             return of_row(row)[0]
         return self._output[row]
 
     def argue(self, at: HeadAt, outputs: Mapping[int, NDArray[Any]]) -> NDArray[np.float64]:
-        """What a head's outputs (head size,) at some rows add to the logits there, (choices,)."""
         leaf = self._leaf_of(at)
         with torch.enable_grad():
             # A head's output at a row reaches the logits of this row alone.
@@ -730,16 +706,12 @@ class RecordedText:
         return logits
 
     def slopes(self, row: int, choice: int) -> dict[tuple[str, str], NDArray[np.float64]]:
-        """By how much each head's output at a row raises a choice's logit over the mean of all."""
         leaves = {place: self._leaf_of(HeadAt(*place, 0)) for place in self._calls}
         with torch.enable_grad():
             whole = self._logits(row)
-            found = torch.autograd.grad(
-                whole[choice] - whole.mean(),
-                [*leaves.values()],
-                retain_graph=True,
-                allow_unused=True,
-            )
+            above = whole[choice] - whole.mean()
+            keep: Any = {"retain_graph": True, "allow_unused": True}
+            found = torch.autograd.grad(above, [*leaves.values()], **keep)
         return {
             place: as_array(flatten_heads(slope)[:, row]).astype(np.float64)
             for place, slope in zip(leaves, found, strict=True)
@@ -751,11 +723,9 @@ class RecordedText:
         return next(leaf.value for leaf in self.recording.leaves if leaf.call == number)
 
     def logits(self, row: int) -> NDArray[np.float64]:
-        """The logits at a row, (choices,)."""
         return as_array(self._logits(row)).astype(np.float64)
 
     def layer_logits(self, row: int) -> Sequence[NDArray[np.float64]]:
-        """The logits at a row if the model ended after the embeddings, and after each layer."""
         sides = [one for one in self.asked.encoded.axes if one != "cross"]
         names = {id(module): name for name, module in self.part.named_modules()}
         own = [
@@ -793,7 +763,6 @@ class RecordedText:
         return [one.astype(np.float64) for one in found]
 
     def logit_parts(self, row: int, choice: int) -> NDArray[np.float64]:
-        """What each writer adds to a choice's logit above the mean of all choices, (writers,)."""
         with torch.enable_grad():
             whole = self._logits(row)
             return self._read(whole[choice] - whole.mean())
@@ -811,7 +780,7 @@ def of_head(one: Any, head: int, call: AttentionScores) -> Any:
 
 
 def slope_of(after: Any, before: Any) -> float:
-    """By what a number is multiplied between two tensors, where one is linear in the other.
+    """The factor between two tensors, one of which is a linear function of the other.
 
     Raises:
         AttentionError: one does not lead to the other.

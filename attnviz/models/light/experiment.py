@@ -4,8 +4,6 @@ Parts are switched off between the weights and the output projection, where head
 The layers below the first changed one are not run again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -26,24 +24,10 @@ from attnviz.core.effects import (
 )
 from attnviz.mechanisms.arrays import Array, namespace, to_numpy
 from attnviz.mechanisms.dot_product import join_heads, split_heads
-from attnviz.models.light.network import (
-    ACTIVATIONS,
-    Attended,
-    Network,
-    Record,
-    Shape,
-    Stacks,
-    UnknownArchitecture,
-    Watch,
-    Weights,
-    linear_map,
-    normalise,
-)
+from attnviz.models.light import network
 
-SCORES = 1 << 24
-"""Scores of choices that exist at once, 64 MB of them."""
-POSITIONS = 2048
-"""Positions that go through the layers at once."""
+SCORES = 1 << 24  # scores of choices that exist at once, 64 MB of them
+POSITIONS = 2048  # positions that go through the layers at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,17 +46,17 @@ class LanguageHead:
         """Whether scores are a linear map of the last states."""
         return self.cap is None and " " not in self.maps
 
-    def predict(self, weights: Weights, shape: Shape, states: Array) -> Array:
+    def predict(self, weights: network.Weights, shape: network.Shape, states: Array) -> Array:
         """Scores of every token (…, vocabulary), for the last states (…, size)."""
         output, *before = self.maps.split()
         if before:
-            activate = ACTIVATIONS[self.activation or shape.activation]
-            states = activate(linear_map(weights, before[0], states))
-            states = normalise(weights, shape, before[1], states)
-        scores = linear_map(weights, output, states)
+            activate = network.ACTIVATIONS[self.activation or shape.activation]
+            states = activate(network.linear_map(weights, before[0], states))
+            states = network.normalise(weights, shape, before[1], states)
+        scores = network.linear_map(weights, output, states)
         return self.cap * namespace(scores).tanh(scores / self.cap) if self.cap else scores
 
-    def expected(self, shape: Shape, width: int) -> Iterator[tuple[str, tuple[int, ...]]]:
+    def expected(self, shape: network.Shape, width: int) -> Iterator[tuple[str, tuple[int, ...]]]:
         """Every weight that it reads, and its shape; embeddings have a width."""
         output, *before = self.maps.split()
         yield f"{output}.weight", (shape.vocabulary, width)
@@ -126,11 +110,11 @@ def head_of(config: Mapping[str, Any], bare: str) -> LanguageHead | None:
     if named == bare:
         return None
     if head is None or head.model != named:
-        raise UnknownArchitecture(f"the network inside has no head of a {named}")
+        raise network.UnknownArchitecture(f"the network inside has no head of a {named}")
     tied = config.get("tie_word_embeddings", head.tied)
     cap = config.get("final_logit_softcapping", head.cap)
     if not isinstance(tied, bool) or not isinstance(cap, float | int | None):
-        raise UnknownArchitecture("its configuration does not say how it predicts")
+        raise network.UnknownArchitecture("its configuration does not say how it predicts")
     return replace(head, tied=tied, cap=cap)
 
 
@@ -140,7 +124,7 @@ class NetworkExperiment:
     outputs: tuple[PredictedToken, ...]
     sinks: SinkShares = MappingProxyType({})  # no such network has any
 
-    def __init__(self, model: Network, given: Any, attention: Attention) -> None:
+    def __init__(self, model: network.Network, given: Any, attention: Attention) -> None:
         self.model: Any = model
         self.given, self.attention = given, attention
         self.places = {
@@ -174,9 +158,9 @@ class NetworkExperiment:
                 yield from found
 
     @cached_property
-    def inputs(self) -> Stacks:
+    def inputs(self) -> network.Stacks:
         """The embedded inputs of each stack."""
-        found: Stacks = self.model.inputs(self.given)
+        found: network.Stacks = self.model.inputs(self.given)
         return found
 
     @cached_property
@@ -186,9 +170,9 @@ class NetworkExperiment:
         return own[-len(self.attention.main.layers) :]
 
     @cached_property
-    def unchanged(self) -> Record:
+    def unchanged(self) -> network.Record:
         """Each attention of the unchanged model."""
-        seen = Record()
+        seen = network.Record()
         with np.errstate(all="ignore"):
             self.model.forward(self.model.weights, self.inputs, seen)
         return seen
@@ -205,10 +189,9 @@ class NetworkExperiment:
 
     @np.errstate(all="ignore")
     def changed_maps(self, change: Intervention) -> Attention:
-        """The maps with something switched off; a head that is off still weighs its keys."""
         edit, seen = self._edit([change], None), dict[tuple[str, str], NDArray[np.floating]]()
 
-        def look(one: Attended) -> Array:
+        def look(one: network.Attended) -> Array:
             if place := self.places.get(one.name):
                 seen[place] = as_numpy(one.shares[0])
             return edit(one)
@@ -221,7 +204,6 @@ class NetworkExperiment:
         return self.attention.with_maps(tuple(change.apply_to(item, self.sinks) for item in maps))
 
     def head_outputs(self) -> HeadOutputs:
-        """The output of each head, (heads, positions, head size)."""
         return {
             self.places[one.name]: as_numpy(split_heads(one.output, one.shares.shape[-3]))
             for one in self.unchanged
@@ -229,23 +211,21 @@ class NetworkExperiment:
         }
 
     def head_values(self) -> HeadOutputs:
-        """The values that each head weighs, (heads, keys, head size)."""
         found = dict[tuple[str, str], NDArray[np.floating]]()
         for one in self.unchanged:
             if one.name in self.places:
-                # Grouped heads share values.
+                # Heads of a group share values.
                 again = one.shares.shape[-3] // one.value.shape[-3]
                 found[self.places[one.name]] = np.repeat(as_numpy(one.value), again, axis=-3)
         return found
 
     def write(self, change: Intervention, instead: HeadOutputs | None = None) -> str | None:
-        """The model's text with parts switched off; None: it writes nothing."""
         return None
 
-    def _edit(self, changes: Sequence[Intervention], instead: HeadOutputs | None) -> Watch:
-        """The watch that makes each change in its item of a batch."""
+    def _edit(self, changes: Sequence[Intervention], instead: HeadOutputs | None) -> network.Watch:
+        """A watch that applies each change to its own item of a batch."""
 
-        def edit(seen: Attended) -> Array:
+        def edit(seen: network.Attended) -> Array:
             place = self.places.get(seen.name)
             if place is None:
                 return seen.output

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from attnviz.models.light.architectures import Architecture
     from attnviz.models.light.experiment import LanguageHead
 
-DTYPES = {"F16": "<f2", "F32": "<f4", "BF16": "<u2"}
-"""How numbers are stored; numpy has no bfloat16, whose bits are the upper half of a float32."""
+DTYPES = {"F16": "<f2", "F32": "<f4", "BF16": "<u2"}  # bfloat16: upper half of a float32
 
 
 class StoredWeights(Mapping[str, Array]):
@@ -64,14 +63,12 @@ class StoredWeights(Mapping[str, Array]):
         return len(self.contents)
 
     def raw(self, name: str) -> NDArray[Any]:
-        """The array as the file stores it."""
         entry = self.contents[name]
         start, end = entry["data_offsets"]
         found: NDArray[Any] = self.stored[name][start:end].view(DTYPES[entry["dtype"]])
         return found.reshape(entry["shape"])
 
     def rows(self, name: str, numbers: NDArray[np.int64]) -> Array:
-        """Some rows of an array, without converting the others."""
         if name in self.converted:
             return self.converted[name][numbers]
         return self.convert(self.raw(name)[numbers])
@@ -130,7 +127,6 @@ class CheckpointWeights(StoredWeights):
         return self._find(str(name))[0] in self.contents
 
     def raw(self, name: str) -> NDArray[Any]:
-        """The array, or its part of the one that the file stores for three."""
         stored, part = self._find(name)
         found = super().raw(stored)
         if self.architecture.transposed and found.ndim == 2 and stored.endswith(".weight"):

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from attnviz.core.attention_map import Attention
 from attnviz.core.effects import HeadAt
 from attnviz.core.writers import SIDES, HeadSides, HeadWeights, Side, Writer, WriterKind
 from attnviz.models.light.network import (
@@ -21,17 +23,12 @@ from attnviz.models.light.network import (
     normalise,
 )
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from attnviz.core.attention_map import Attention
-
-    Numbers = NDArray[np.floating]
+Numbers = NDArray[np.floating]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Update:
-    """What one part of a layer added to the stream."""
+    """What one part of a layer adds to the stream."""
 
     layer: int
     block: LayerPart
@@ -41,7 +38,7 @@ class Update:
 
 
 class RecordedPass(Pass):
-    """A run that keeps what each part adds."""
+    """A forward pass that records what each part adds."""
 
     def __init__(self, weights: Weights, shape: Shape) -> None:
         super().__init__(weights, shape, self._see, None)
@@ -54,7 +51,7 @@ class RecordedPass(Pass):
         return output
 
     def add(self, number: int, block: LayerPart, inputs: Numbers, update: Numbers) -> Numbers:
-        """The inputs and what a part adds to them."""
+        """The inputs plus what a part adds to them."""
         total = inputs + self.refine(number, block, update)
         self.updates.append(Update(number, block, self._attended, update, total))
         self._attended = None
@@ -68,7 +65,7 @@ class RecordedPass(Pass):
         like: Numbers | None = None,
         row: int | None = None,
     ) -> Numbers:
-        """What a part adds after a norm and a scale of its own; see `normalise`."""
+        """What a part adds, after its own norm and scale; see `normalise`."""
         found = self.norm(number, block.within, update, like, row)
         scale = f"{self.shape.layer.format(number)}.{block.scale}"
         return found * self.weights[scale] if block.scale else found
@@ -90,7 +87,7 @@ class RecordedPass(Pass):
 
 
 class Stack:
-    """A stack of layers that has read a text, and what was written into its stream.
+    """A stack of layers that has read a text, and what each part wrote into its stream.
 
     Attributes:
         stream: of its own attention.
@@ -128,9 +125,9 @@ class Stack:
     @cached_property
     def written(self) -> list[Numbers]:
         """What the writers of each update wrote, (writers, positions, size)."""
-        return [self._written(update) for update in self.run.updates]
+        return [self._fields_of(update) for update in self.run.updates]
 
-    def _written(self, update: Update) -> Numbers:
+    def _fields_of(self, update: Update) -> Numbers:
         if update.attended is None:
             return update.added[None]
         heads, output = self.shape.heads, update.attended.output
@@ -140,7 +137,6 @@ class Stack:
         return found
 
     def output_map(self, number: int) -> Numbers:
-        """An attention's output projection by head, (heads, head size, size)."""
         update = self.run.updates[number]
         assert update.attended is not None
         matrix = self.weights[f"{update.attended.name}.{update.block.maps[3]}.weight"]
@@ -148,7 +144,7 @@ class Stack:
         return found
 
     def bias_of(self, update: Update) -> Numbers | float:
-        """The bias of an attention's output map; a feed-forward's is its own."""
+        """The bias of an attention's output map; a feed-forward part has its bias inside."""
         if update.attended is None:
             return 0.0
         name = f"{update.attended.name}.{update.block.maps[3]}.bias"
@@ -157,9 +153,9 @@ class Stack:
 
     def parts(self, until: int) -> Numbers:
         """What each writer has in the stream before an update, (writers, positions, size)."""
-        start, parts = self._reached or (0, self._embedded())
+        start, parts = self._reached or (0, self._first_parts())
         if start > until:
-            start, parts = 0, self._embedded()
+            start, parts = 0, self._first_parts()
         for update, first, fields in zip(
             self.run.updates[start:until], self.first[start:until], self.written[start:until],
             strict=True,
@@ -173,7 +169,7 @@ class Stack:
         self._reached = until, parts
         return parts
 
-    def _embedded(self) -> Numbers:
+    def _first_parts(self) -> Numbers:
         parts = np.zeros((len(self.writers), *self.embedded[0].shape), self.embedded[0].dtype)
         parts[0], parts[1 : 1 + len(self.embedded)] = self.bias, self.embedded
         return parts
@@ -210,24 +206,22 @@ class Stack:
             stream = self.run.norm(update.layer, update.block.after, stream)
         return stream
 
-    def last_without(self, writer: int) -> Numbers:
-        """The last states if nothing of a writer were in the stream."""
-        return self.normalise_last(self.without(len(self.run.updates), writer))
-
     def carry(self, update: int, row: int, fields: Numbers) -> Numbers:
-        """What an update's fields (fields, size) at a row are in the last state there."""
+        """What fields (fields, size) that an update adds at a row become in its last state."""
         for number, one in enumerate(self.run.updates[update:]):
             if not number:
                 like = one.added[row]
                 fields = fields + 0  # a copy: a norm writes into row 0
-                fields = _unshifted(self.run.refine, one.layer, one.block, fields, like)
-            fields = _unshifted(self.run.norm, one.layer, one.block.after, fields, one.total[row])
+                fields = _without_shift(self.run.refine, one.layer, one.block, fields, like)
+            fields = _without_shift(
+                self.run.norm, one.layer, one.block.after, fields, one.total[row]
+            )
         zero = np.zeros_like(fields[:1])
         return self.normalise_last(np.concatenate([zero, fields]), self.total[row], 0)[1:]
 
 
-def _unshifted(norm: Callable[..., Numbers], layer: int, which: Any, *of: Numbers) -> Numbers:
-    """Fields through a held norm without its shift."""
+def _without_shift(norm: Callable[..., Numbers], layer: int, which: Any, *of: Numbers) -> Numbers:
+    """Fields through a held norm, without the norm's bias."""
     fields, like = of
     return norm(layer, which, np.concatenate([np.zeros_like(fields[:1]), fields]), like, 0)[1:]
 
@@ -261,7 +255,6 @@ class StackedText:
         raise KeyError(stream, layer)
 
     def sides(self, at: HeadAt) -> HeadSides:
-        """The queries, keys and values of a head."""
         stack, _, seen = self._call(at.stream, at.layer)
         shape = stack.shape
         query, key, value = (getattr(seen, side)[at.head] for side in SIDES)
@@ -277,7 +270,7 @@ class StackedText:
     def _side_parts(
         self, stream: str, layer: str, side: Side, writers: Sequence[int] | None = None
     ) -> tuple[Stack, Numbers]:
-        """The stack that a side reads, and its writers' parts (writers, heads, positions, …)."""
+        """The stack that a side reads, and each writer's part (writers, heads, positions, …)."""
         stack, number, seen = self._call(stream, layer)
         update, which = stack.run.updates[number], SIDES.index(side)
         if which and update.block is stack.shape.cross and stack.memory:
@@ -292,7 +285,7 @@ class StackedText:
             heads = (stack.shape.key_heads if which else 0) or stack.shape.heads
             whole = np.moveaxis(plain.reshape(len(plain), heads, -1), 0, 1)
         if writers is not None:
-            # Row 0 takes the biases, so it goes along and is dropped again.
+            # Row 0 holds the biases: it is needed for the norm, and dropped afterwards.
             parts = parts[[0, *writers]]
         found = stack.run.project(update.layer, update.block, which, parts, like=whole, row=0)
         return source, found if writers is None else found[1:]
@@ -303,7 +296,6 @@ class StackedText:
         return at.head * groups // stack.shape.heads if groups else at.head
 
     def read(self, at: HeadAt, side: Side, direction: Numbers) -> NDArray[np.float64]:
-        """The sum over positions of each writer's part of a side times a direction."""
         source, parts = self._side_parts(at.stream, at.layer, side)
         found = np.zeros(len(self.writers))
         first = self._before[id(source)]
@@ -314,7 +306,6 @@ class StackedText:
     def parts(
         self, stream: str, layer: str, side: Side, writers: Sequence[int]
     ) -> Iterator[Numbers]:
-        """Each writer's part of a side of all heads, (heads, positions, head size)."""
         stack, _, _ = self._call(stream, layer)
         source = stack.memory if side != "query" and stream == stack.cross else stack
         assert source is not None
@@ -333,7 +324,9 @@ class StackedText:
         stack, number, _ = self._call(at.stream, at.layer)
         update, which = stack.run.updates[number], SIDES.index(side)
         if which and update.block is stack.shape.cross and stack.memory:
-            given = stack.memory.last_without(writer - self._before[id(stack.memory)])
+            memory = stack.memory
+            place = writer - self._before[id(memory)]
+            given = memory.normalise_last(memory.without(len(memory.run.updates), place))
         else:
             given = stack.without(number, writer - self._before[id(stack)])
             given = stack.run.norm(update.layer, update.block.before, given)
@@ -342,7 +335,6 @@ class StackedText:
         return own
 
     def predicts(self, stream: str, row: int) -> bool:
-        """Whether the model reads logits off a row of a stream."""
         last = self.stacks[-1]
         inside = self._scores is not None and stream in (last.stream, last.cross)
         return inside and (row == 0 or not self._first)
@@ -354,14 +346,13 @@ class StackedText:
 
     @cached_property
     def _unembedding(self) -> NDArray[np.float64]:
-        """What a feature of the last state adds to each logit above the mean, (size, choices)."""
+        """The logits, above their mean, that each feature of the last state adds."""
         size = self.stacks[-1].states.shape[-1]
         found: NDArray[np.float64] = self._logits(np.eye(size)) - self._logits(np.zeros((1, size)))
         found -= found.mean(axis=-1, keepdims=True)
         return found
 
     def argue(self, at: HeadAt, outputs: Mapping[int, Numbers]) -> NDArray[np.float64]:
-        """What a head's outputs (head size,) at some rows add to the logits there, (choices,)."""
         stack, number, _ = self._call(at.stream, at.layer)
         matrix = stack.output_map(number)[at.head].T
         states = [stack.carry(number, row, (matrix @ one)[None])[0] for row, one in outputs.items()]
@@ -369,7 +360,6 @@ class StackedText:
         return found
 
     def slopes(self, row: int, choice: int) -> dict[tuple[str, str], NDArray[np.float64]]:
-        """By how much each head's output at a row raises a choice's logit over the mean of all."""
         stack = self.stacks[-1]
         found: dict[tuple[str, str], NDArray[np.float64]] = {}
         basis = np.eye(stack.states.shape[-1])
@@ -381,13 +371,11 @@ class StackedText:
         return found
 
     def logits(self, row: int) -> NDArray[np.float64]:
-        """The logits at a row, (choices,)."""
         state = self.stacks[-1].states[0 if self._first else row]
         found: NDArray[np.float64] = self._logits(state[None])[0]
         return found
 
     def layer_logits(self, row: int) -> Sequence[NDArray[np.float64]]:
-        """The logits at a row if the model ended after the embeddings, and after each layer."""
         last = self.stacks[-1]
         updates = last.run.updates
         ends = [n for n, one in enumerate(updates) if one.attended is None]
@@ -399,7 +387,6 @@ class StackedText:
         return [self._logits(last.normalise_last(one)[place][None])[0] for one in streams]
 
     def logit_parts(self, row: int, choice: int) -> NDArray[np.float64]:
-        """What each writer adds to a choice's logit above the mean of all choices, (writers,)."""
         last, parts = self.stacks[-1], np.zeros(len(self.writers))
         zero = self._logits(np.zeros_like(last.states[:1]))[0]
         found = last.last_parts()[:, row] @ self._unembedding[:, choice]

@@ -7,8 +7,7 @@ from typing import Any
 
 from attnviz.core.errors import ModelError
 
-FOLDER = Path(__file__).parent / "files"
-"""The folder of weights, tokenizer, configuration and origin."""
+FOLDER = Path(__file__).parent / "files"  # weights, tokenizer, configuration, origin
 CARDS = {"pocket": FOLDER} | {
     f"pocket-{kind}": FOLDER.parents[1] / f"pocket_{kind}" / "files" for kind in ("lm", "vit")
 }

@@ -1,7 +1,5 @@
 """A shipped model with its input before it: what changes its predictions, and by how much."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -37,7 +35,6 @@ class StoredExperiment(NetworkExperiment):
     """A shipped model and its input, with gradients by torch."""
 
     def gradients(self) -> tuple[NDArray[np.floating], ...]:
-        """The gradients of the outputs' summed log p by each weight of each map."""
         return self.slopes(log=True)[0]
 
     def explain_first(self) -> AttentionGradients:
@@ -49,7 +46,6 @@ class StoredExperiment(NetworkExperiment):
         return AttentionGradients(attention, gradients, (output.row,), label, probability)
 
     def output_gradients(self) -> HeadOutputs:
-        """The gradients of the outputs' summed log p by each head's output."""
         import torch
 
         seen = Record()
@@ -65,7 +61,6 @@ class StoredExperiment(NetworkExperiment):
         }
 
     def slopes(self, *, log: bool) -> tuple[tuple[NDArray[np.floating], ...], float]:
-        """Gradients by each map's weights of the outputs' log p or scores, and the first's p."""
         import torch
 
         maps = self.attention.maps
@@ -95,7 +90,6 @@ class PieceExperiment(StoredExperiment):
     model: Any
 
     def spell(self, number: int) -> str:
-        """A piece as it is written, or the name of a special one."""
         return str(self.model.spell(number))
 
     def piece_of(self, word: str) -> int | None:
@@ -141,7 +135,7 @@ class PieceExperiment(StoredExperiment):
 def require_place(
     place: Place | None, tokens: Sequence[Token], wanted: str, side: str, first: int
 ) -> Place:
-    """The wanted place; a UsageError lists what is allowed."""
+    """The place, or a UsageError that lists the allowed ones."""
     if place is None:
         also = " nor one piece of the model's vocabulary" if first else ""
         raise UsageError(
@@ -179,7 +173,6 @@ class PocketExperiment(PieceExperiment):
             self.outputs = self.choose_pieces(tokens, ids, wanted, side, usual)
 
     def values(self) -> ValueVectors:
-        """The value vectors of each head, for the text with its mask."""
         return stored_values(self.model, self.given, self.attention)
 
     def write(self, change: Intervention, instead: HeadOutputs | None = None) -> str | None:
@@ -194,7 +187,7 @@ class PocketExperiment(PieceExperiment):
     def _mask_word(
         self, attention: Attention, wanted: str | None
     ) -> tuple[Attention, tuple[PredictedToken, ...]]:
-        """The text with a word masked, and that word."""
+        """The text with one word masked, and the word as the output."""
         tokens = attention.main.query_tokens
         if wanted == ALL_OUTPUTS:
             raise UsageError(

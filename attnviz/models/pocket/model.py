@@ -52,10 +52,8 @@ if TYPE_CHECKING:
 
 OTHER = {"en": "fr", "fr": "en"}
 NAMES = {"en": "English", "fr": "French"}
-MOST_WRITTEN = 128
-"""Pieces of a target at most: each is worked out from all before it, at a cost that grows."""
-MARGIN = 0.3
-"""Nats a piece by which one direction must win for the guess to need no note."""
+MOST_WRITTEN = 128  # pieces of a target at most: each is computed from all before it
+MARGIN = 0.3  # nats a piece by which one direction must win for the guess to need no note
 NEVER_WRITTEN = [PAD, UNKNOWN, ENGLISH, FRENCH, MASK]
 
 
@@ -76,7 +74,6 @@ class TranslatorSizes:
 
     @property
     def encoder(self) -> Shape:
-        """The encoder's shape."""
         return Shape(
             "encoder.{}",
             LayerPart("self_attention", MAPS, before="self_attention_norm"),
@@ -89,7 +86,6 @@ class TranslatorSizes:
 
     @property
     def decoder(self) -> Shape:
-        """The decoder's shape."""
         return replace(
             self.encoder,
             layer="decoder.{}",
@@ -153,7 +149,6 @@ class PocketModel(StoredModel):
         self.causal, self.to = causal, to
 
     def inputs(self, given: PocketInputs) -> Stacks:
-        """The pieces that the encoder reads, and those that the decoder does."""
         sides = (given.source_ids, given.target_ids) if given.target else (given.source_ids,)
         return tuple(map(self.embed, sides))
 
@@ -170,11 +165,9 @@ class PocketModel(StoredModel):
         return states, {"encoder": encoder, "cross": cross, "decoder": own, "causal": own}
 
     def scores(self, weights: Weights, states: Array) -> Array:
-        """Scores of every piece."""
         return predict_pieces(weights, states)
 
     def stacks(self, given: PocketInputs) -> list[Stack]:
-        """The encoder, and the decoder where it reads something."""
         from attnviz.models.light.written import Stack
 
         def embed(ids: list[int]) -> dict[WriterKind, Array]:
@@ -189,7 +182,6 @@ class PocketModel(StoredModel):
         return [encoder, Stack(self.weights, sizes.decoder, own, read, encoder, "cross")]
 
     def head_weights(self) -> tuple[list[HeadWeights], Provenance]:
-        """The maps of each head, without a text, and where they come from."""
         from attnviz.models.light.written import head_weights
 
         sizes, tokens = self.sizes, ("embedding", "embedding")
@@ -204,7 +196,6 @@ class PocketModel(StoredModel):
         return [*encoder, *decoder], self.provenance((), {})
 
     def spell(self, number: int) -> str:
-        """A piece as it is written, or the name of a special one."""
         return spell_piece(self.tokenizer, number)
 
     def encode_text(self, text: str, what: str = "text") -> EncodedText:
@@ -218,7 +209,7 @@ class PocketModel(StoredModel):
     def embed_many(self, rows: Sequence[Sequence[int]]) -> tuple[Array, Array | None]:
         """Texts by number, padded behind: (texts, positions, size), and a mask if there is padding.
 
-        The mask has the shape (texts, 1, 1, positions) and is True where there is none.
+        The mask (texts, 1, 1, positions) is True where a position is no padding.
         """
         lengths = np.array([len(row) for row in rows])
         ids = np.full((len(rows), lengths.max()), PAD)
@@ -231,7 +222,7 @@ class PocketModel(StoredModel):
         return inputs, self.weights.place(np.arange(ids.shape[1]) < lengths[:, None, None, None])
 
     def judge(self, texts: Sequence[EncodedText]) -> list[EncodedText]:
-        """The texts; those of short pieces get their loss in the likelier of English and French."""
+        """The texts; short ones get their loss in English or French, whichever is lower."""
         parts = {number: text.beginning() for number, text in enumerate(texts)}
         short = {
             number: part for number, part in parts.items() if len(part.text) < SHORT * len(part.ids)
@@ -280,7 +271,7 @@ class PocketModel(StoredModel):
         return self.write(self.encode_text(text))[0]
 
     def write(self, source: EncodedText) -> tuple[str, str, list[str]]:
-        """A greedy translation, its language, and a note where the source's is a close call."""
+        """A greedy translation, its language, and a note if the source's language is unclear."""
         if self.to:
             language, notes = self.to, list[str]()
         else:

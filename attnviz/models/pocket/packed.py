@@ -20,8 +20,7 @@ from attnviz.models.light.weights import StoredWeights
 from attnviz.models.pocket.card import FOLDER, read_model_file
 from attnviz.models.pocket.text import SPECIALS
 
-FREQUENT = 2000
-"""Pieces that merge first, so that they are the most frequent."""
+FREQUENT = 2000  # pieces that merge first, so that they are the most frequent
 BITS: tuple[tuple[str, int], ...] = (
     ("encoder.*.query.*", 10),
     ("encoder.*.key.*", 10),
@@ -31,8 +30,7 @@ BITS: tuple[tuple[str, int], ...] = (
 )
 """Bits of a weight, by the first pattern that fits its matrix. The embedding has 12 and 10."""
 LAST = 0x110000  # one past the last code point of Unicode
-SWAPPED = "\u0334", "\u0315"
-"""Marks of the combining classes 1 and 232."""
+SWAPPED = "\u0334", "\u0315"  # marks of the combining classes 1 and 232
 
 
 def pack_model(folder: Path = FOLDER) -> bytes:
@@ -79,7 +77,7 @@ def split_by_bits(name: str, array: NDArray[Any]) -> list[tuple[NDArray[Any], in
 def quantise(
     array: NDArray[np.float32], bits: int
 ) -> tuple[NDArray[np.float32], NDArray[np.int16]]:
-    """The scale of each row, (rows,), and whole numbers of so many bits, (rows, columns)."""
+    """The scale of each row (rows,), and integers of that many bits (rows, columns)."""
     top = (1 << (bits - 1)) - 1
     scales = np.abs(array).max(axis=1) / np.float32(top)
     divisors = np.where(scales > 0, scales, np.float32(1))
@@ -121,7 +119,7 @@ def _unicode_facts() -> dict[str, list[int | str]]:
     ]
     plain = normalizers.NFKD().normalize_str("\n".join(known)).split("\n")
     changed = {old for old, new in zip(known, plain, strict=True) if old != new}
-    # Letters are many and none stands alone, so they are left out.
+    # Letters are left out: there are many, and none is a word of its own.
     signs = "".join(one for one in known if categories[ord(one)] not in ("Lo", "Lu", "Ll"))
     pieces = pre_tokenizers.Punctuation("isolated").pre_tokenize_str(signs)
     alone = {piece for piece, _ in pieces if len(piece) == 1}

@@ -36,22 +36,17 @@ class StoredModel(UnbatchedSource, Predicting, Network):
     Its folder holds weights, a configuration, and their origin.
 
     Attributes:
-        name: its value for `--model`.
-        file: its weights.
-        projections: the names of the linear maps for query, key, value and output.
-        turned: True where positions turn queries and keys.
-        tokens: the names of its embeddings and of the map to its logits, without ".weight".
-        decides: True where it predicts one class, from its first position.
-        normalised: the formula of a layer's norm, in words.
         sizes: at least the `size` of a position and the `heads` that share it.
     """
 
-    name: ClassVar[str]
-    file: ClassVar[str] = "model.safetensors"
-    projections: ClassVar[tuple[str, ...]]
-    turned: ClassVar[bool] = False
-    decides: ClassVar[bool] = False
+    name: ClassVar[str]  # its value for `--model`
+    file: ClassVar[str] = "model.safetensors"  # its weights
+    projections: ClassVar[tuple[str, ...]]  # names of query, key, value and output maps
+    turned: ClassVar[bool] = False  # True where positions turn queries and keys
+    decides: ClassVar[bool] = False  # True where it predicts one class, from its first position
+    # the names of its embeddings and of the map to its logits, without ".weight"
     tokens: ClassVar[tuple[str, str] | None] = None
+    # the formula of a layer's norm, in words
     normalised: ClassVar[str] = "layer_input with mean 0 and variance 1, scaled"
 
     def __init__(self, folder: Path, device: str = "cpu", dtype: str = "float32") -> None:
@@ -66,21 +61,18 @@ class StoredModel(UnbatchedSource, Predicting, Network):
 
     @abstractmethod
     def read(self, query: Query) -> tuple[Any, Attention]:
-        """The argument of `inputs` for a query, and its maps."""
+        """The model's input for a query, and the query's maps."""
 
     def _attend_one(self, query: Query) -> Attention:
         return self.read(query)[1]
 
     def values(self, query: Query) -> ValueVectors:
-        """The values at each position, through each head's slice of the output projection."""
         return stored_values(self, *self.read(query))
 
     def head_arithmetic(self, query: Query, which: HeadPlace) -> HeadArithmetic:
-        """The numbers of one head, from its layer's input to what it adds to it."""
         return stored_head_arithmetic(self, self.read(query)[0], which)
 
     def written(self, query: Query) -> StackedText:
-        """A query with what each part of the model writes, on the processor."""
         from attnviz.models.light.written import StackedText
 
         given, attention = self.read(query)
@@ -93,7 +85,6 @@ class StoredModel(UnbatchedSource, Predicting, Network):
         return StackedText(attention, model.stacks(given), scores, model.spell, first=model.decides)
 
     def head_weights(self) -> tuple[list[HeadWeights], Provenance]:
-        """The maps of each head, without a text, and where they come from."""
         from attnviz.models.light.written import head_weights
 
         ((stream, _),) = self.streams.items()
@@ -106,7 +97,7 @@ class StoredModel(UnbatchedSource, Predicting, Network):
 
     @abstractmethod
     def spell(self, number: int) -> str:
-        """The name of a choice."""
+        pass
 
     def provenance(self, notes: tuple[str, ...], settings: dict[str, Any]) -> Provenance:
         """The origin of maps of this model, with notes for the reader."""
@@ -131,14 +122,14 @@ def device_options(device: str, dtype: str | None) -> dict[str, str]:
 
 
 def watch_pass(model: StoredModel, given: Any) -> dict[str, Attended]:
-    """Each attention of a pass over an input, by its name among the weights."""
+    """Each attention of one pass, by its name among the weights."""
     seen = Record()
     model.forward(model.weights, model.inputs(given), seen)
     return {one.name: one for one in seen}
 
 
 def watch_layers(model: StoredModel, given: Any) -> Callable[[AttentionMap], list[Attended]]:
-    """A function from a map to its layers' attentions, from one pass over an input."""
+    """A function that gives a map's layers their attentions, from one pass."""
     found = watch_pass(model, given)
     return lambda item: [found[model.streams[item.stream].format(layer)] for layer in item.layers]
 

@@ -12,13 +12,11 @@ from attnviz.core.attention_map import Token
 from attnviz.core.errors import InputError
 from attnviz.core.tokens import continues_word
 
-PAD, UNKNOWN, END, ENGLISH, FRENCH, MASK = range(6)
-"""The ids of the special pieces."""
+PAD, UNKNOWN, END, ENGLISH, FRENCH, MASK = range(6)  # the ids of the special pieces
 SPECIALS = ("<pad>", "<unk>", "<eos>", "<en>", "<fr>", "<mask>")
 LANGUAGE = {"en": ENGLISH, "fr": FRENCH}
 
-LONGEST = 4096
-"""Pieces of the longest text that is read: its maps hold 24 × 4096² weights."""
+LONGEST = 4096  # pieces of the longest text that is read: its maps hold 24 × 4096² weights
 RELIABLE = 50
 """Positions at which heads keep their roles: later, the next and the previous word get less than
 half of their weight at the beginning (benchmarks/pocket_limits.py)."""
@@ -28,8 +26,7 @@ have longer ones, and 84 % of English and French ones."""
 UNLIKELY = 2.2
 """Nats a character above which a text is neither English nor French: 0.3 % of unseen sentences in
 them have more, and at least 99 % of those in German, Czech, Spanish and Italian."""
-END_SIZE = 5
-"""Characters that the end of a text counts as, by its loss; short texts are mostly end."""
+END_SIZE = 5  # characters that the end of a text counts as, by its loss; short texts are mostly end
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,20 +43,18 @@ class EncodedText:
 
     @property
     def is_foreign(self) -> bool:
-        """Whether neither English nor French is likely."""
+        """Whether the text is probably neither English nor French."""
         return self.surprise > UNLIKELY
 
     def beginning(self) -> EncodedText:
-        """The part of it that the model reads reliably."""
+        """The part of the text that the model reads reliably."""
         end = self.tokens[:RELIABLE][-1].end
         return EncodedText(self.text[:end], self.ids[:RELIABLE], self.tokens[:RELIABLE])
 
     def with_end(self) -> tuple[list[int], tuple[Token, ...]]:
-        """The encoder's input: the pieces, then <eos>."""
         return [*self.ids, END], (*self.tokens, special(END, len(self.text)))
 
     def with_tag(self, language: str) -> tuple[list[int], tuple[Token, ...]]:
-        """The decoder's input: the language's tag, then the pieces."""
         return [LANGUAGE[language], *self.ids], (special(LANGUAGE[language], 0), *self.tokens)
 
     def notes(self, name: str, model: str = "pocket", reliable: int = RELIABLE) -> list[str]:
@@ -89,12 +84,10 @@ class PocketInputs:
 
     @property
     def source_ids(self) -> list[int]:
-        """The encoder's pieces."""
         return self.source.with_end()[0] if self.source else [END]
 
     @property
     def target_ids(self) -> list[int]:
-        """The decoder's pieces, the language's tag first; empty where only the encoder runs."""
         return self.target.with_tag(self.language)[0] if self.target else []
 
 

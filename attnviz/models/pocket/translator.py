@@ -23,13 +23,10 @@ if TYPE_CHECKING:
 
     from attnviz.models.pocket.experiment import PocketExperiment
 
-CACHED = 4
-"""Encoded queries that are kept: a lens asks about the same text again."""
-BATCH_TOKENS = 1024
-"""Pieces of a batch at most, padding counted."""
+CACHED = 4  # encoded queries that are kept: a lens asks about the same text again
+BATCH_TOKENS = 1024  # pieces of a batch at most, padding counted
 
-Texts = tuple[EncodedText, ...]
-"""One text, or a source and its target."""
+Texts = tuple[EncodedText, ...]  # one text, or a source and its target
 
 
 def load_pocket(
@@ -64,13 +61,11 @@ class Pocket(PocketModel):
     def attend(
         self, queries: Sequence[Query], *, batch_size: int | None = None
     ) -> Iterator[Attention | InputError]:
-        """The maps of each "self" or "cross" query in order, or why it has none."""
         if len(queries) == 1 or batch_size == 1:
             return super().attend(queries)
         return attend_batches(self, queries, batch_size, self._finish)
 
     def experiment(self, query: Query, wanted: str | None = None) -> PocketExperiment:
-        """The model with a text before it, to be run with parts of it switched off."""
         from attnviz.models.pocket.experiment import PocketExperiment
 
         return PocketExperiment(self, *self.read(query), wanted)
@@ -112,21 +107,15 @@ def attend_batches(
             found[number] = error
     sizes = [map_bytes(model, items.get(number, ())) for number in range(len(queries))]
     for chunk in chunks_by_memory(sizes, MEMORY_BUDGET):
-        # Texts alone and pairs go through different layers; a pair without a target waits.
+        # Single texts and pairs use different layers; a pair without a target is read later.
         for kind, texts in (("self", 1), ("cross", 2)):
             alike = [
                 number
                 for number in chunk
                 if queries[number].kind == kind and len(items.get(number, ())) == texts
             ]
-            plan = batches(
-                alike,
-                lambda number: lengths_of(items[number]),
-                tokens=BATCH_TOKENS,
-                most=batch_size,
-                even=False,
-            )
-            for batch in plan:
+            how: Any = {"tokens": BATCH_TOKENS, "most": batch_size, "even": False}
+            for batch in batches(alike, lambda number: lengths_of(items[number]), **how):
                 encoded = with_languages(model, [items[number] for number in batch])
                 found |= zip(batch, map(finish, encoded, attend_batch(model, encoded)), strict=True)
         for number in chunk:
@@ -252,7 +241,7 @@ def build_attention(
     settings = {"direction": " to ".join(directions), "translated": query.translated}
     guided = model.config["guided"]
     beyond = bool(source.notes("") or target.notes(""))
-    # Not "the alignment head": a reader would take it that attention learns alignments by itself.
+    # Not "the alignment head": readers would conclude that attention learns alignment by itself.
     why = "trained to align, but not on such text" if beyond else "trained to align"
     focus = {"cross": Focus(str(guided["layer"]), str(guided["head"]), why)}
     return Attention(
@@ -272,7 +261,6 @@ def lengths_of(texts: Texts) -> tuple[int, ...]:
 
 
 def map_bytes(model: PocketModel, texts: Texts) -> int:
-    """The memory of the maps of a text or a pair."""
     sizes = model.sizes
     keys, queries = (*lengths_of(texts), 0, 0)[:2]
     cells = sizes.encoder_layers * keys**2 + sizes.decoder_layers * queries * (keys + queries)

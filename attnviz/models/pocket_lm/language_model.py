@@ -33,11 +33,9 @@ from attnviz.models.pocket.text import (
 if TYPE_CHECKING:
     from attnviz.models.light.written import Stack
 
-FOLDER = Path(__file__).parent / "files"
-"""A folder that transformers loads as LlamaForCausalLM, and the origin of the weights."""
+FOLDER = Path(__file__).parent / "files"  # loads as LlamaForCausalLM in transformers
 EMBEDDING = "model.embed_tokens.weight"
-FEW = 20
-"""Pieces after a text that are enough to see what the model would write."""
+FEW = 20  # pieces after a text that are enough to see what the model would write
 
 
 def load_pocket_lm(
@@ -83,25 +81,20 @@ class CausalPocket(StoredModel):
         self.keep_qk, self.generate = keep_qk, generate
 
     def inputs(self, given: list[int]) -> tuple[Array]:
-        """Pieces by number, embedded."""
         return (self.weights.rows(EMBEDDING, np.array(given)),)
 
     def scores(self, weights: Weights, states: Array) -> Array:
-        """Scores of every piece, by the transposed embedding."""
         return predict_pieces(weights, states, EMBEDDING.removesuffix(".weight"))
 
     def stacks(self, given: list[int]) -> list[Stack]:
-        """Its one stack after it has read a text."""
         from attnviz.models.light.written import Stack
 
         return [Stack(self.weights, self.sizes, "causal", {"embedding": self.inputs(given)[0]})]
 
     def spell(self, number: int) -> str:
-        """A piece as it is written, or the name of a special one."""
         return spell_piece(self.tokenizer, number)
 
     def experiment(self, query: Query, wanted: str | None = None) -> CausalExperiment:
-        """The model with a text before it, to be run with parts of it switched off."""
         return CausalExperiment(self, *self.read(query), wanted)
 
     def read(self, query: Query) -> tuple[list[int], Attention]:
@@ -162,7 +155,6 @@ class CausalPocket(StoredModel):
         return EncodedText(text, ids, tuple(tokens)), settings, notes
 
     def write(self, read: list[int], most: int, watch: Watch | None = None) -> list[int]:
-        """The likeliest next pieces, one by one, up to the end of the sentence."""
         # A watch may change what earlier positions compute, so a cache would be stale.
         cache, new = None if watch else Cache(), list[int]()
         while len(new) < most:
@@ -198,6 +190,5 @@ class CausalExperiment(PieceExperiment):
         self.outputs = self.choose_pieces(tokens, ids, wanted, "text", len(ids))
 
     def write(self, change: Intervention, instead: HeadOutputs | None = None) -> str | None:
-        """The model's continuation of the text."""
         new = self.model.write(self.given, FEW, self._edit([change], instead))
         return "".join(map(self.model.piece, new)).replace("▁", " ")

@@ -19,12 +19,7 @@ from attnviz.models.hugging_face.load.tasks import likeliest_class
 from attnviz.models.hugging_face.outputs import chosen_class
 from attnviz.models.hugging_face.vision.pictures import SIDE, over_patches, picture_of
 from attnviz.models.light.architectures import VIT, VIT_ROW, with_prefix
-from attnviz.models.light.network import (
-    Shape,
-    Weights,
-    embed_patches,
-    linear_map,
-)
+from attnviz.models.light.network import Shape, Weights, embed_patches, linear_map
 from attnviz.models.pocket.experiment import StoredExperiment, stack_layers
 from attnviz.models.pocket.stored import StoredModel, device_options
 from attnviz.models.pocket.text import outside_note
@@ -35,8 +30,7 @@ if TYPE_CHECKING:
     from attnviz.core.writers import WriterKind
     from attnviz.models.light.written import Stack
 
-FOLDER = Path(__file__).parent / "files"
-"""A folder that transformers loads as ViTForImageClassification, and the origin of the weights."""
+FOLDER = Path(__file__).parent / "files"  # loads as ViTForImageClassification
 
 
 def load_pocket_vit(
@@ -73,16 +67,13 @@ class PicturePocket(StoredModel):
         self.labels = tuple(names[str(number)] for number in range(len(names)))
 
     def inputs(self, given: NDArray[np.float32]) -> tuple[Array]:
-        """Pixels as a class token and patches, embedded."""
         pixels = self.weights.convert(given)[None]
         return (embed_patches(self.weights, self.sizes, pixels, EMBEDDINGS)[0],)
 
     def scores(self, weights: Weights, states: Array) -> Array:
-        """Scores of every class."""
         return linear_map(weights, "classifier", states)
 
     def stacks(self, given: NDArray[np.float32]) -> list[Stack]:
-        """Its one stack after it has seen a picture."""
         from attnviz.models.light.written import Stack
 
         whole, position = self.inputs(given)[0], self.weights[f"{EMBEDDINGS}.position_embeddings"]
@@ -90,11 +81,9 @@ class PicturePocket(StoredModel):
         return [Stack(self.weights, self.sizes, "self", embedded | {"position": position[0]})]
 
     def spell(self, number: int) -> str:
-        """A class."""
         return str(self.labels[number])
 
     def experiment(self, query: Query, wanted: str | None = None) -> PictureExperiment:
-        """The model with a picture before it, to be run with parts of it switched off."""
         return PictureExperiment(self, *self.read(query), wanted)
 
     def read(self, query: Query) -> tuple[NDArray[np.float32], Attention]:
@@ -155,5 +144,4 @@ class PictureExperiment(StoredExperiment):
         self.outputs = (chosen_class(config, scores, wanted),)
 
     def spell(self, number: int) -> str:
-        """A class."""
         return str(self.model.spell(number))

@@ -3,7 +3,6 @@
 import io
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict
 from typing import Any, TypeVar
 
 import numpy as np
@@ -11,7 +10,7 @@ import numpy as np
 from attnviz.core.corpus_report import CorpusReport, Pair, StreamReport, TopExample
 from attnviz.core.effects import PruneCurve
 from attnviz.core.measures import mass_note
-from attnviz.renderers.data.maps import SCHEMA, tsv
+from attnviz.renderers.data.maps import SCHEMA, fields_of, tsv
 from attnviz.renderers.printable import six_digits
 from attnviz.storage.documents import dump_json
 
@@ -107,7 +106,7 @@ def corpus_json(report: CorpusReport) -> str:
 
 def _wires(report: CorpusReport) -> dict[str, Any]:
     wiring = report.wiring
-    return {} if wiring is None else {"wires": [asdict(one) for one in wiring.wires]}
+    return {} if wiring is None else {"wires": wiring.wires}
 
 
 def _curve(curve: PruneCurve | None) -> dict[str, Any]:
@@ -122,25 +121,14 @@ def _curve(curve: PruneCurve | None) -> dict[str, Any]:
 
 
 def _head(report: CorpusReport) -> dict[str, Any]:
-    return {
-        "schema": SCHEMA,
-        "kind": "corpus",
-        "caption": report.caption,
-        "texts": report.texts,
-        "failed": report.failed,
-        "interval": report.interval,
-        "fewest": report.fewest,
-        "provenance": asdict(report.provenance),
-        "notes": report.notes,
-    }
+    names = "caption texts failed interval fewest provenance notes"
+    return {"schema": SCHEMA, "kind": "corpus", **fields_of(report, names)}
 
 
 def _stream_document(stream: StreamReport) -> dict[str, Any]:
     heads: dict[tuple[str, str], dict[str, Any]] = {
         (row.layer, row.head): {
-            "layer": row.layer,
-            "head": row.head,
-            "roles": [asdict(role) for role in row.roles],
+            **fields_of(row, "layer head roles"),
             **{show: [] for show in SHOWS},
         }
         for row in stream.rows
@@ -148,14 +136,8 @@ def _stream_document(stream: StreamReport) -> dict[str, Any]:
     for show, (names, rows_of) in SHOWS.items():
         for layer, head, *values in rows_of(stream):
             heads[layer, head][show].append(dict(zip(names, values, strict=True)))
-    return {
-        "stream": stream.stream,
-        "tokens": stream.tokens,
-        "paired": stream.paired,
-        "measures": [asdict(meaning) for meaning in stream.measures],
-        "note": mass_note(stream.measures),
-        "heads": list(heads.values()),
-    }
+    found = fields_of(stream, "stream tokens paired measures")
+    return found | {"note": mass_note(stream.measures), "heads": list(heads.values())}
 
 
 _OF_MEASURES = ("mean", "deviation", "low", "high", "uniform", "texts")
@@ -172,11 +154,8 @@ def corpus_npz(report: CorpusReport) -> bytes:
     streams = []
     for number, stream in enumerate(report.streams):
         members |= {f"{number}/{name}": getattr(stream, name) for name in ARRAYS}
-        axes = ("stream", "layers", "heads", "tokens", "offsets", "classes", "paired")
-        lists = ("measures", "pairs", "firings")
-        document = {name: getattr(stream, name) for name in axes}
-        document |= {name: [asdict(item) for item in getattr(stream, name)] for name in lists}
-        streams.append(document)
+        axes = "stream layers heads tokens offsets classes paired"
+        streams.append(fields_of(stream, f"{axes} measures pairs firings"))
     about = dump_json({**_head(report), **_wires(report), "streams": streams})
     return npz_bytes(**members, attnviz=np.array(about))
 

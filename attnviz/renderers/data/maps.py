@@ -18,8 +18,7 @@ from attnviz.storage.archive import ArchiveWriter
 from attnviz.storage.documents import HIDDEN, dump_json, dump_line, to_document
 from attnviz.storage.parquet import ParquetWriter
 
-SCHEMA = 1
-"""The version of the JSON documents of reports."""
+SCHEMA = 1  # the version of the JSON documents of reports
 _CELL = ("query_position", "query_token", "key_position", "key_token", "weight")
 COLUMNS = ("id", "stream", "layer", "head", *_CELL)
 _ESCAPED = re.compile(rf"[\\\x00-\x1f{HIDDEN}]")
@@ -34,6 +33,11 @@ def escape(text: str) -> str:
 def tsv(lines: Iterable[Iterable[str]]) -> str:
     """Lines of fields, tab-separated."""
     return "".join("\t".join(map(escape, line)) + "\n" for line in lines)
+
+
+def fields_of(value: Any, names: str) -> dict[str, Any]:
+    """Some fields of a report by name, for a document."""
+    return {name: getattr(value, name) for name in names.split()}
 
 
 def report_json(kind: str, **parts: Any) -> str:
@@ -66,11 +70,9 @@ class TsvRenderer:
         self.started = display.begun
 
     def add(self, attention: Attention, views: Views) -> str:
-        """The text's rows, under the header if they are the first."""
         return self.finish() + self._join(weight_rows(attention))
 
     def finish(self) -> str:
-        """The header, unless it has been written."""
         started, self.started = self.started, True
         return "" if started else self._join([COLUMNS])
 
@@ -91,11 +93,9 @@ class NoRenderer:
     def __init__(self, display: Display) -> None: ...
 
     def add(self, attention: Attention, views: Views) -> str | bytes:
-        """Nothing."""
         return ""
 
     def finish(self) -> str | bytes:
-        """Nothing."""
         return ""
 
 
@@ -103,7 +103,6 @@ class JsonLinesRenderer(NoRenderer):
     """One document a line for each text."""
 
     def add(self, attention: Attention, views: Views) -> bytes:
-        """The text's line."""
         return dump_line(to_document(attention))
 
 
@@ -121,11 +120,9 @@ class NpzRenderer:
         self.writer = ArchiveWriter()
 
     def add(self, attention: Attention, views: Views) -> bytes:
-        """The text's weights."""
         return self.writer.add(attention)
 
     def finish(self) -> bytes:
-        """The list of texts and the archive's end."""
         return self.writer.finish()
 
 
@@ -137,14 +134,11 @@ class ParquetRenderer:
         self.record = display.first
 
     def add(self, attention: Attention, views: Views) -> bytes:
-        """A group of rows if the text completes one."""
         self.record += 1
         return self.writer.add(attention, self.record - 1)
 
     def skip(self) -> None:
-        """Count a record that yielded no attention."""
         self.record += 1
 
     def finish(self) -> bytes:
-        """The last rows and the end of the file."""
         return self.writer.finish()

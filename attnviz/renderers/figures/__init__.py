@@ -4,8 +4,6 @@ This module loads matplotlib before any other of the package, so that a reader's
 (matplotlibrc, MPLBACKEND) stop no picture.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import sys

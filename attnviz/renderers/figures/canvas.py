@@ -1,7 +1,5 @@
 """A picture drawn by pixel: boxes, lines and words on one surface."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any, cast
@@ -13,25 +11,11 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from attnviz.renderers.colors import FAINT, INK, Color
-from attnviz.renderers.figures.figure import (
-    NOTE_SIZE,
-    Paragraph,
-    blank_page,
-    height_of,
-    ink,
-    line_height,
-    missing_font_note,
-    note_paragraphs,
-    points,
-    title_paragraphs,
-    write,
-)
+from attnviz.renderers.figures import figure as sheet
 from attnviz.renderers.figures.fonts import Typeface, typeface
 
-Box = tuple[float, float, float, float]
-"""Left, top, width and height."""
-EDGE = 24
-"""Pixels of margin around a page."""
+Box = tuple[float, float, float, float]  # left, top, width and height
+EDGE = 24  # pixels of margin around a page
 
 
 class Canvas:
@@ -44,7 +28,6 @@ class Canvas:
 
     @property
     def figure(self) -> Figure:
-        """The figure that is drawn on."""
         return cast("Figure", self.axes.figure)
 
     def boxes(
@@ -58,16 +41,15 @@ class Canvas:
         corners = [(left, top), (right, top), (right, bottom), (left, bottom)]
         vertices = np.array(corners).transpose(2, 0, 1)
         each = [colors] * len(boxes) if isinstance(colors[0], int) else colors
-        faces = [ink(color) for color in each]  # type: ignore[arg-type]
+        faces = [sheet.ink(color) for color in each]  # type: ignore[arg-type]
         looks = {"linewidths": 0, "antialiaseds": False, "label": label, **looks}
         self.axes.add_collection(PolyCollection(list(vertices), facecolors=faces, **looks))
 
     def strokes(
         self, ends: NDArray[np.float64], colors: Sequence[Color] | Color, width: float, **looks: Any
     ) -> None:
-        """Draw straight lines."""
         each = [colors] if isinstance(colors[0], int) else colors
-        shown = [ink(color) for color in each]  # type: ignore[arg-type]
+        shown = [sheet.ink(color) for color in each]  # type: ignore[arg-type]
         looks = {"capstyle": "butt", **looks}
         lines = LineCollection(list(ends), colors=shown, linewidths=width, **looks)
         self.axes.add_collection(lines)
@@ -86,7 +68,7 @@ class Canvas:
         """Write words, vertically centred on y; returns their width."""
         shown = self.face.drawable(text)
         looks: dict[str, Any] = {"bold": bold, "ha": align, "va": "center_baseline"}
-        write(self.axes, (x, y), shown, self.face, size, color, **looks)
+        sheet.write(self.axes, (x, y), shown, self.face, size, color, **looks)
         return self.face.width(shown, size, bold=bold)
 
     def name_heads(
@@ -98,16 +80,17 @@ class Canvas:
     ) -> None:
         """Write layers beside a grid of heads and heads above it, thinned to fit."""
         (layers, heads), (left, top), (width, height) = names, corner, cell
-        self.name_layers(layers, corner, height, NOTE_SIZE, gap)
-        widest = max(self.face.width(name, NOTE_SIZE) for name in heads) + 10
-        above = top - points(0.7 * NOTE_SIZE)
+        self.name_layers(layers, corner, height, sheet.NOTE_SIZE, gap)
+        widest = max(self.face.width(name, sheet.NOTE_SIZE) for name in heads) + 10
+        above = top - sheet.points(0.7 * sheet.NOTE_SIZE)
         step = math.ceil(widest / width)
         for place, name in list(enumerate(heads))[::step]:
             middle = left + (place + 0.5) * width - gap / 2
-            self.text(middle, above, name, NOTE_SIZE, FAINT, align="center")
-        self.text(left - 10, above, "layer", NOTE_SIZE, INK, align="right")
+            self.text(middle, above, name, sheet.NOTE_SIZE, FAINT, align="center")
+        self.text(left - 10, above, "layer", sheet.NOTE_SIZE, INK, align="right")
         middle = left + width * len(heads) / 2
-        self.text(middle, above - line_height(NOTE_SIZE), "head", NOTE_SIZE, INK, align="center")
+        higher = above - sheet.line_height(sheet.NOTE_SIZE)
+        self.text(middle, higher, "head", sheet.NOTE_SIZE, INK, align="center")
 
     def name_layers(
         self,
@@ -118,18 +101,22 @@ class Canvas:
         gap: float = 0,
     ) -> None:
         """Write layers beside a grid, thinned to fit."""
-        step = math.ceil(line_height(size) / height)
+        step = math.ceil(sheet.line_height(size) / height)
         for place, name in list(enumerate(layers))[::step]:
             middle = corner[1] + (place + 0.5) * height - gap / 2
             self.text(corner[0] - 10, middle, name, size, FAINT, align="right")
 
 
 def full_canvas(
-    face: Typeface, width: int, head: list[Paragraph], foot: list[Paragraph], bottom: int
+    face: Typeface,
+    width: int,
+    head: list[sheet.Paragraph],
+    foot: list[sheet.Paragraph],
+    bottom: int,
 ) -> Canvas:
     """A page under a heading, `width` between its margins, with notes from `bottom` on."""
-    height, full = bottom + height_of(foot) + EDGE, width + 2 * EDGE
-    page = blank_page(full, height)
+    height, full = bottom + sheet.height_of(foot) + EDGE, width + 2 * EDGE
+    page = sheet.blank_page(full, height)
     canvas = Canvas(page.axes(0, 0, full, height), full, height, face)
     page.stack(head, EDGE, EDGE, face, canvas.axes)
     page.stack(foot, EDGE, bottom, face)
@@ -144,9 +131,9 @@ def page_with_room(
     room: tuple[float, float],
     gap: float = EDGE,
 ) -> tuple[Canvas, float]:
-    """A page with room of a width and height for a drawing with these texts; and the room's top."""
+    """A page with space for a drawing of this size, and the top of that space."""
     face, width = typeface([title, *texts, *notes]), int(room[0])
-    head = title_paragraphs(face, title, reading, width)
-    foot = note_paragraphs(face, [*notes, *missing_font_note(face)], width)
-    top = EDGE + height_of(head) + gap
+    head = sheet.title_paragraphs(face, title, reading, width)
+    foot = sheet.note_paragraphs(face, [*notes, *sheet.missing_font_note(face)], width)
+    top = EDGE + sheet.height_of(head) + gap
     return full_canvas(face, width, head, foot, int(top + room[1])), top

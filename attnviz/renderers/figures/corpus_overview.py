@@ -1,7 +1,5 @@
 """A corpus in one picture: where heads look, what layers attend to, measures with intervals."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Sequence
@@ -25,34 +23,20 @@ from attnviz.renderers.colors import (
     role_color,
     round_up,
 )
+from attnviz.renderers.figures import figure as sheet
 from attnviz.renderers.figures.canvas import EDGE, Box, Canvas, full_canvas
-from attnviz.renderers.figures.figure import (
-    NOTE_SIZE,
-    SMALLEST,
-    TEXT_SIZE,
-    flow_lines,
-    height_of,
-    line_height,
-    note_paragraphs,
-    own_settings,
-    page_width,
-    paragraph,
-    points,
-    title_paragraphs,
-)
 from attnviz.renderers.figures.fonts import typeface
 from attnviz.renderers.printable import printable, two_digits
 
 _GAP, _WIDTH, _LEGEND = 44, 1560, 300
-_NAMES = 70
-"""Pixels beside the heads for the names of layers."""
+_NAMES = 70  # pixels beside the heads for the names of layers
 _HOW = (
     "each head: its attention between words by position, key minus query (height: square root of "
     "the share; the outermost bars: all beyond); the strip: the classes of its keys"
 )
 
 
-@own_settings()
+@sheet.own_settings()
 def corpus_overview(report: CorpusReport) -> Figure:
     """The first stream of a corpus of at least one text."""
     stream = report.streams[0]
@@ -60,14 +44,14 @@ def corpus_overview(report: CorpusReport) -> Figure:
     notes = _notes(report)
     words = [report.caption, size, _HOW, *notes, *stream.layers, *stream.heads]
     face = typeface([*words, *_CLASS_NAMES.values(), "−+"])
-    width = page_width(_WIDTH, EDGE)
+    width = sheet.page_width(_WIDTH, EDGE)
     head = [
-        *title_paragraphs(face, report.caption, size, width),
-        paragraph(face, _HOW, NOTE_SIZE, False, FAINT, width),
+        *sheet.title_paragraphs(face, report.caption, size, width),
+        sheet.paragraph(face, _HOW, sheet.NOTE_SIZE, False, FAINT, width),
     ]
-    foot = note_paragraphs(face, notes, width)
-    names = int(2 * line_height(NOTE_SIZE)) + 16
-    top = EDGE + height_of(head) + names
+    foot = sheet.note_paragraphs(face, notes, width)
+    names = int(2 * sheet.line_height(sheet.NOTE_SIZE)) + 16
+    top = EDGE + sheet.height_of(head) + names
     profiles = Profiles(stream, EDGE + _NAMES, top, width - _NAMES)
     middle = top + profiles.height + _GAP
     beside = _LEGEND + _GAP if width >= 3 * _LEGEND else 0
@@ -142,11 +126,9 @@ class Profiles(_Part):
 
     @property
     def height(self) -> int:
-        """Of the grid and the words under it."""
-        return self.cell[1] * len(self.stream.layers) + int(line_height(SMALLEST)) + 6
+        return self.cell[1] * len(self.stream.layers) + int(sheet.line_height(sheet.SMALLEST)) + 6
 
     def draw(self, canvas: Canvas) -> None:
-        """Draw every head and the names around them."""
         rows = {(row.layer, row.head): row for row in self.stream.rows}
         places = list(np.ndindex(len(self.stream.layers), len(self.stream.heads)))
         boxes = [self._box(*place) for place in places]
@@ -182,8 +164,8 @@ class Profiles(_Part):
         canvas.boxes(parts, _class_colors(self.stream.classes), f"classes {row.layer} {row.head}")
         if row.roles and width >= 70 and height >= 44:
             share = two_digits(row.roles[0].share)
-            high = top + points(0.85 * SMALLEST)
-            canvas.text(left + width - 5, high, share, SMALLEST, FAINT, align="right")
+            high = top + sheet.points(0.85 * sheet.SMALLEST)
+            canvas.text(left + width - 5, high, share, sheet.SMALLEST, FAINT, align="right")
 
     def _write_names(self, canvas: Canvas) -> None:
         across, down = self.cell
@@ -191,13 +173,13 @@ class Profiles(_Part):
         canvas.name_heads(names, (self.left, self.top), (across, down), self._SPACE)
         if across < 110:
             return
-        low = self.top + len(self.stream.layers) * down + points(0.5 * SMALLEST)
+        low = self.top + len(self.stream.layers) * down + sheet.points(0.5 * sheet.SMALLEST)
         first = f"{self.stream.offsets[0]}".replace("-", "−")
         last = f"+{self.stream.offsets[-1]}"
         for head in range(len(self.stream.heads)):
             left, _, width, _ = self._box(0, head)
             for at, text, align in ((0, first, "left"), (0.5, "0", "center"), (1, last, "right")):
-                canvas.text(left + at * width, low, text, SMALLEST, FAINT, align=align)
+                canvas.text(left + at * width, low, text, sheet.SMALLEST, FAINT, align=align)
 
 
 class MeasurePlots(_Part):
@@ -212,15 +194,13 @@ class MeasurePlots(_Part):
 
     @property
     def height(self) -> int:
-        """Of all plots."""
         return -(-len(self.stream.measures) // self._columns) * self._pitch
 
     @property
     def _pitch(self) -> int:
-        return self._PLOT + int(line_height(TEXT_SIZE)) + 34
+        return self._PLOT + int(sheet.line_height(sheet.TEXT_SIZE)) + 34
 
     def draw(self, canvas: Canvas) -> None:
-        """Draw one plot after the other."""
         span = (self.width + self._SPACE) / self._columns
         for place, meaning in enumerate(self.stream.measures):
             row, column = divmod(place, self._columns)
@@ -234,10 +214,10 @@ class MeasurePlots(_Part):
         arrays = (self.stream.mean, self.stream.deviation, self.stream.low, self.stream.high)
         mean, deviation, low, high = (array[place].ravel() for array in arrays)
         uniform = self.stream.uniform[place].ravel()
-        line = line_height(TEXT_SIZE)
-        title = canvas.text(left, top + line / 2, meaning.name, TEXT_SIZE, INK)
+        line = sheet.line_height(sheet.TEXT_SIZE)
+        title = canvas.text(left, top + line / 2, meaning.name, sheet.TEXT_SIZE, INK)
         unit = "" if meaning.unit == "share" else meaning.unit
-        canvas.text(left + title + 12, top + line / 2, unit, SMALLEST, FAINT)
+        canvas.text(left + title + 12, top + line / 2, unit, sheet.SMALLEST, FAINT)
         order = np.argsort(mean, kind="stable")
         order = order[np.isfinite(mean[order])]
         floor, roof = _limits(mean, deviation, uniform, meaning)
@@ -251,7 +231,7 @@ class MeasurePlots(_Part):
             y = float(height(np.array(value)))
             canvas.strokes(np.array([[(left, y), (left + width, y)]]), self._RULE, 0.5)
             text = f"{value:.3g}".replace("-", "−")
-            canvas.text(left - 6, y, text, SMALLEST, FAINT, align="right")
+            canvas.text(left - 6, y, text, sheet.SMALLEST, FAINT, align="right")
         x = left + (np.arange(len(order)) + 0.5) * width / max(len(order), 1)
         rows = {(row.layer, row.head): row for row in self.stream.rows}
         colors = [role_color(rows[at]) for at in product(self.stream.layers, self.stream.heads)]
@@ -261,7 +241,7 @@ class MeasurePlots(_Part):
         spread = np.nan_to_num(deviation[order])
         spread_ends = height(mean[order] - spread), height(mean[order] + spread)
         canvas.strokes(_bars(x, *spread_ends), pale, thick)
-        # An interval of no length would not be seen: each end reaches out by 1.5 pixels.
+        # Each end is extended by 1.5 pixels, so that an interval without length is visible.
         ends = height(np.where(np.isfinite(low), low, mean)[order]) + 1.5
         tops = height(np.where(np.isfinite(high), high, mean)[order]) - 1.5
         canvas.strokes(_bars(x, ends, tops), dark, thick)
@@ -309,15 +289,13 @@ class ClassBars(_Part):
 
     @property
     def height(self) -> int:
-        """Of the heading, the legend and the bars."""
-        words = line_height(TEXT_SIZE) + 2 * line_height(NOTE_SIZE) + 12
+        words = sheet.line_height(sheet.TEXT_SIZE) + 2 * sheet.line_height(sheet.NOTE_SIZE) + 12
         return int(words + (self._bar + 4) * (len(self.stream.layers) + 1) + 8)
 
     def draw(self, canvas: Canvas) -> None:
-        """Draw the heading, the legend and the bars."""
-        line = line_height(NOTE_SIZE)
-        y = self.top + points(0.6 * TEXT_SIZE)
-        canvas.text(self.left, y, "attention by class of key", TEXT_SIZE, INK)
+        line = sheet.line_height(sheet.NOTE_SIZE)
+        y = self.top + sheet.points(0.6 * sheet.TEXT_SIZE)
+        canvas.text(self.left, y, "attention by class of key", sheet.TEXT_SIZE, INK)
         self._draw_legend(canvas, y + 1.2 * line, line)
         start = y + 3.2 * line
         step = self._bar + 4
@@ -330,32 +308,32 @@ class ClassBars(_Part):
             top = start + place * step + (6 if last else 0)
             if place % thin == 0 or last:
                 middle = top + self._bar / 2
-                canvas.text(self.left - 10, middle, name, NOTE_SIZE, FAINT, align="right")
+                canvas.text(self.left - 10, middle, name, sheet.NOTE_SIZE, FAINT, align="right")
             self._draw_bar(canvas, top, of_layer)
 
     def _draw_bar(self, canvas: Canvas, top: float, shares: NDArray[np.float64]) -> None:
         boxes = _share_boxes(shares, self.left, top, self.width, self._bar)
         colors = _class_colors(self.stream.classes)
         canvas.boxes(boxes, colors, "class shares")
-        if self._bar < points(1.1 * SMALLEST):
+        if self._bar < sheet.points(1.1 * sheet.SMALLEST):
             return
         for (left, _, width, _), color, share in zip(boxes, colors, shares, strict=True):
             text = f"{share:.0%}"
-            if width > canvas.face.width(text, SMALLEST) + 8:
+            if width > canvas.face.width(text, sheet.SMALLEST) + 8:
                 middle = left + width / 2, top + self._bar / 2
-                canvas.text(*middle, text, SMALLEST, ink_on(color), align="center")
+                canvas.text(*middle, text, sheet.SMALLEST, ink_on(color), align="center")
 
     def _draw_legend(self, canvas: Canvas, y: float, line: float) -> None:
         side, classes = line * 0.62, self.stream.classes
         colored = zip(classes, _class_colors(classes), self.stream.class_even, strict=True)
         shown = [(name, color) for name, color, even in colored if even.any()]
         texts = [_CLASS_NAMES.get(name, name) for name, _ in shown]
-        widths = (side + 30 + canvas.face.width(text, NOTE_SIZE) for text in texts)
-        places = flow_lines(widths, self.width)
+        widths = (side + 30 + canvas.face.width(text, sheet.NOTE_SIZE) for text in texts)
+        places = sheet.flow_lines(widths, self.width)
         for (name, color), text, (across, down) in zip(shown, texts, places, strict=True):
             x, middle = self.left + across, y + down * line
             canvas.boxes([(x, middle - side / 2, side, side)], color, f"legend {name}")
-            canvas.text(x + side + 8, middle, text, NOTE_SIZE, FAINT)
+            canvas.text(x + side + 8, middle, text, sheet.NOTE_SIZE, FAINT)
 
 
 class RoleLegend(_Part):
@@ -374,15 +352,13 @@ class RoleLegend(_Part):
 
     @property
     def height(self) -> int:
-        """Of the heading and the entries."""
-        return int(line_height(TEXT_SIZE) * (1 + len(self.entries)) + 12)
+        return int(sheet.line_height(sheet.TEXT_SIZE) * (1 + len(self.entries)) + 12)
 
     def draw(self, canvas: Canvas) -> None:
-        """Draw a line for each role."""
-        y = self.top + points(0.6 * TEXT_SIZE)
-        canvas.text(self.left, y, "heads by role", TEXT_SIZE, INK)
-        line = line_height(TEXT_SIZE)
+        y = self.top + sheet.points(0.6 * sheet.TEXT_SIZE)
+        canvas.text(self.left, y, "heads by role", sheet.TEXT_SIZE, INK)
+        line = sheet.line_height(sheet.TEXT_SIZE)
         for place, (name, color, count) in enumerate(self.entries, 1):
             middle = y + place * line + 4
             canvas.boxes([(self.left, middle - 8, 26, 16)], color, f"legend {name}")
-            canvas.text(self.left + 38, middle, f"{name}  {count}", NOTE_SIZE, INK)
+            canvas.text(self.left + 38, middle, f"{name}  {count}", sheet.NOTE_SIZE, INK)

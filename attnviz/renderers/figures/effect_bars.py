@@ -1,7 +1,5 @@
 """Effects of switching parts off: as bars, as a grid of heads, as a coloured text, as a curve."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 
@@ -22,17 +20,9 @@ from attnviz.renderers.colors import (
     ink_on,
     round_up,
 )
+from attnviz.renderers.figures import figure as sheet
 from attnviz.renderers.figures.canvas import EDGE, Box, Canvas, page_with_room
-from attnviz.renderers.figures.figure import (
-    NOTE_SIZE,
-    SMALLEST,
-    TEXT_SIZE,
-    ink,
-    line_height,
-    own_settings,
-    page_width,
-    points,
-)
+from attnviz.renderers.figures.figure import ink
 from attnviz.renderers.figures.fonts import typeface
 from attnviz.renderers.printable import nats, shorten
 
@@ -40,14 +30,12 @@ READING = (
     "log p of the output with it minus log p without it, in nats: blue supports the output, "
     "orange hinders it"
 )
-MOST = 60
-"""The most bars of a picture, the largest effects first."""
+MOST = 60  # the most bars of a picture, the largest effects first
 _NAMED = 5
 _WIDTH, _NARROWEST = 1500, 760
 _CELL = (96, 52)
 _LONGEST_NAME = 44
-ROOM = 0.1
-"""The note names the share of heads that cost so many nats per output at most."""
+ROOM = 0.1  # the note names the share of heads that cost so many nats per output at most
 _CURVE_WIDTH, _CURVE_HEIGHT, _LEFT = 1100, 520, 90
 _RULE: Color = (222, 226, 231)
 _LOOKS: dict[str, tuple[str, Color]] = {
@@ -57,12 +45,12 @@ _LOOKS: dict[str, tuple[str, Color]] = {
 }
 
 
-@own_settings()
+@sheet.own_settings()
 def effect_bars(report: AblationReport) -> Figure:
     """Every effect as a bar, the largest first, with its interval over texts."""
     known = [one for one in (*report.every, *report.effect_sum) if not math.isnan(one.effect)]
     shown = sorted(known, key=lambda one: -abs(one.effect))[:MOST]
-    width = page_width(_WIDTH, EDGE)
+    width = sheet.page_width(_WIDTH, EDGE)
     names = [shorten(one.label, min(_LONGEST_NAME, width // 26)) for one in shown]
     notes = [READING]
     if len(shown) < len(known):
@@ -71,7 +59,7 @@ def effect_bars(report: AblationReport) -> Figure:
         notes.append("lines: 95 % intervals of the means")
     if without := len(report.every) + len(report.effect_sum) - len(known):
         notes.append(f"without a value, as nothing else was left to see: {without}")
-    row = points(1.7 * TEXT_SIZE)
+    row = sheet.points(1.7 * sheet.TEXT_SIZE)
     room = width, row * len(shown) + EDGE
     reading = [report.instead]
     if len(shown) > _NAMED:  # more than a reader takes in at once
@@ -81,7 +69,7 @@ def effect_bars(report: AblationReport) -> Figure:
         reading.append(f"largest: {', '.join(largest)}")
     below = "\n".join(filter(None, reading))
     canvas, top = page_with_room(report.caption, below, names, notes, room)
-    left = EDGE + max((canvas.face.width(name, TEXT_SIZE) for name in names), default=0) + 24
+    left = EDGE + max((canvas.face.width(name, sheet.TEXT_SIZE) for name in names), default=0) + 24
     ends = [end for one in shown for end in (one.effect, *(one.interval or ()))]
     low, high = min([0.0, *ends]), max([0.0, *ends])
     beside = 90 if low < 0 else 20
@@ -91,7 +79,7 @@ def effect_bars(report: AblationReport) -> Figure:
     for place, (one, name) in enumerate(zip(shown, names, strict=True)):
         middle = top + (place + 0.5) * row
         bold = one.kind == "together"
-        canvas.text(left - 14, middle, name, TEXT_SIZE, INK, align="right", bold=bold)
+        canvas.text(left - 14, middle, name, sheet.TEXT_SIZE, INK, align="right", bold=bold)
         start, end = sorted((zero, zero + one.effect * scale))
         box = (start, middle - row * 0.3, end - start, row * 0.6)
         canvas.boxes([box], colors[one.effect > 0], one.label)
@@ -100,12 +88,12 @@ def effect_bars(report: AblationReport) -> Figure:
             canvas.strokes(line, INK, 1.2)
         side, align, far = (10, "left", max) if one.effect >= 0 else (-10, "right", min)
         at = zero + far(one.effect, *(one.interval or (one.effect,))) * scale + side
-        canvas.text(at, middle, nats(one.effect), NOTE_SIZE, FAINT, align=align)
+        canvas.text(at, middle, nats(one.effect), sheet.NOTE_SIZE, FAINT, align=align)
     canvas.strokes(np.array([[(zero, top), (zero, top + row * len(shown))]]), FAINT, 0.6)
     return canvas.figure
 
 
-@own_settings()
+@sheet.own_settings()
 def effect_grid(report: AblationReport) -> Figure:
     """Every head of every stream, coloured by its effect."""
     heads: dict[str, dict[tuple[str, int], Effect]] = {}
@@ -114,16 +102,16 @@ def effect_grid(report: AblationReport) -> Figure:
             key = str(one.place["layer"]), int(one.place["head"])
             heads.setdefault(str(one.place["stream"]), {})[key] = one
     limits = _limits(report.effects)
-    line = line_height(TEXT_SIZE)
+    line = sheet.line_height(sheet.TEXT_SIZE)
     rows = {stream: list(dict.fromkeys(layer for layer, _ in own)) for stream, own in heads.items()}
     across = max(1 + max(head for _, head in own) for own in heads.values())
-    width = min(_CELL[0], (page_width(_WIDTH, EDGE) - 120) / across)
+    width = min(_CELL[0], (sheet.page_width(_WIDTH, EDGE) - 120) / across)
     height = min(_CELL[1], max(width, 8))
     down = sum(3.6 * line + height * len(layers) for layers in rows.values()) + 2 * line
-    room = page_width(int(max(110 + width * across, _NARROWEST)), EDGE), down + EDGE
+    room = sheet.page_width(int(max(110 + width * across, _NARROWEST)), EDGE), down + EDGE
     canvas, top = page_with_room(report.caption, report.instead, [*heads], [READING], room)
     for stream, layers in rows.items():
-        canvas.text(EDGE, top + 0.5 * line, stream, TEXT_SIZE, INK, bold=True)
+        canvas.text(EDGE, top + 0.5 * line, stream, sheet.TEXT_SIZE, INK, bold=True)
         left, upper = EDGE + 110, top + 2.9 * line
         names = [str(head) for head in range(across)]
         canvas.name_heads((layers, names), (left, upper), (width, height))
@@ -135,7 +123,7 @@ def effect_grid(report: AblationReport) -> Figure:
     return canvas.figure
 
 
-@own_settings()
+@sheet.own_settings()
 def effect_words(report: AblationReport) -> Figure:
     """The text, each token on the colour of its effect."""
     sides: dict[str, list[Effect]] = {}
@@ -143,7 +131,7 @@ def effect_words(report: AblationReport) -> Figure:
         if one.kind == "token":
             sides.setdefault(str(one.place["side"]), []).append(one)
     texts = {item.key_side: [token.text for token in item.key_tokens] for item in report.maps.maps}
-    line, limits = points(2.9 * TEXT_SIZE), _limits(report.effects)
+    line, limits = sheet.points(2.9 * sheet.TEXT_SIZE), _limits(report.effects)
     face = typeface([word for words in texts.values() for word in words])
     placed: list[tuple[Effect, str, float, float, float]] = []
     titles: list[tuple[str, float]] = []
@@ -153,26 +141,26 @@ def effect_words(report: AblationReport) -> Figure:
         x, y = 0.0, y + line * 0.8
         for one in own:
             word = face.drawable(shorten(texts[side][int(one.place["position"])], 40))
-            wide = max(face.width(word, TEXT_SIZE), face.width("+0.00", SMALLEST)) + 20
-            if x + wide > page_width(_WIDTH, EDGE):
+            wide = max(face.width(word, sheet.TEXT_SIZE), face.width("+0.00", sheet.SMALLEST)) + 20
+            if x + wide > sheet.page_width(_WIDTH, EDGE):
                 x, y = 0.0, y + line
             placed.append((one, word, x, y, wide))
             x += wide + 4
         y += line * 1.3
     words = [*(word for _, word, *_ in placed), *sides]
     widest = int(max(*(x + size for _, _, x, _, size in placed), _NARROWEST))
-    room = page_width(widest, EDGE), y + 60 + EDGE
+    room = sheet.page_width(widest, EDGE), y + 60 + EDGE
     canvas, top = page_with_room(report.caption, report.instead, words, [READING], room)
     for side, at in titles:
-        canvas.text(EDGE, top + at, side, NOTE_SIZE, FAINT)
+        canvas.text(EDGE, top + at, side, sheet.NOTE_SIZE, FAINT)
     for one, word, x, at, wide in placed:
         box = (EDGE + x, top + at, wide, line - 8)
         ground = _color(one, limits)
         canvas.boxes([box], ground, one.label)
         middle = EDGE + x + wide / 2
         ink, effect = ink_on(ground), nats(one.effect)
-        canvas.text(middle, top + at + line * 0.27, word, TEXT_SIZE, ink, align="center")
-        canvas.text(middle, top + at + line * 0.63, effect, SMALLEST, ink, align="center")
+        canvas.text(middle, top + at + line * 0.27, word, sheet.TEXT_SIZE, ink, align="center")
+        canvas.text(middle, top + at + line * 0.63, effect, sheet.SMALLEST, ink, align="center")
     _ramp(canvas, EDGE, top + y + 20, limits)
     return canvas.figure
 
@@ -191,16 +179,18 @@ def _cell(canvas: Canvas, box: Box, one: Effect, limits: Limits) -> None:
     ground = _color(one, limits)
     canvas.boxes([box], ground, one.label)
     effect = nats(one.effect)
-    if canvas.face.width(effect, NOTE_SIZE) + 8 < box[2] and box[3] > points(NOTE_SIZE):
+    if canvas.face.width(effect, sheet.NOTE_SIZE) + 8 < box[2] and box[3] > sheet.points(
+        sheet.NOTE_SIZE
+    ):
         middle = box[0] + box[2] / 2, box[1] + box[3] / 2
-        canvas.text(*middle, effect, NOTE_SIZE, ink_on(ground), align="center")
+        canvas.text(*middle, effect, sheet.NOTE_SIZE, ink_on(ground), align="center")
 
 
 def _ramp(canvas: Canvas, left: float, middle: float, limits: Limits) -> None:
-    height, unit = points(NOTE_SIZE), f"{nats(limits[1])} nats"
+    height, unit = sheet.points(sheet.NOTE_SIZE), f"{nats(limits[1])} nats"
     values = np.linspace(*limits, len(SIGNED_SHADES) // 2, dtype=np.float32)
-    start = left + canvas.text(left, middle, nats(limits[0]), NOTE_SIZE, FAINT) + 12
-    room = canvas.axes.get_xlim()[1] - EDGE - start - 12 - canvas.face.width(unit, NOTE_SIZE)
+    start = left + canvas.text(left, middle, nats(limits[0]), sheet.NOTE_SIZE, FAINT) + 12
+    room = canvas.axes.get_xlim()[1] - EDGE - start - 12 - canvas.face.width(unit, sheet.NOTE_SIZE)
     wide = min(3, room / len(values))
     boxes: list[Box] = [
         (start + place * wide, middle - height / 2, wide + 1, height)
@@ -209,10 +199,10 @@ def _ramp(canvas: Canvas, left: float, middle: float, limits: Limits) -> None:
     colors = [(int(r), int(g), int(b)) for r, g, b in colors_of(values, limits)]
     canvas.boxes(boxes, colors, "scale")
     end = start + len(values) * wide + 12
-    canvas.text(end, middle, unit, NOTE_SIZE, FAINT)
+    canvas.text(end, middle, unit, sheet.NOTE_SIZE, FAINT)
 
 
-@own_settings()
+@sheet.own_settings()
 def prune_curve(curve: PruneCurve) -> Figure:
     """The loss over the share of heads that are off (Michel et al. 2019), a line for each order."""
     count = len(curve.orders[0])
@@ -223,8 +213,8 @@ def prune_curve(curve: PruneCurve) -> Figure:
         f"heads that can go before the loss has risen by {ROOM} nats: {_format_shares(curve)}",
     ]
     names = {name: text.format(curve.names.count(name)) for name, (text, _) in _LOOKS.items()}
-    line = line_height(NOTE_SIZE)
-    full = page_width(_CURVE_WIDTH, EDGE)
+    line = sheet.line_height(sheet.NOTE_SIZE)
+    full = sheet.page_width(_CURVE_WIDTH, EDGE)
     texts, room = [reading, *names.values(), "0123456789.%"], (full, _CURVE_HEIGHT + 3.6 * line)
     canvas, top = page_with_room(curve.caption, reading, texts, notes, room, 1.6 * line)
     left, width = EDGE + _LEFT, full - _LEFT - 30
@@ -246,28 +236,30 @@ def prune_curve(curve: PruneCurve) -> Figure:
     for name, (_, color) in _LOOKS.items():
         rule = np.array([[(left + 16, y + 1.15 * line), (left + 52, y + 1.15 * line)]])
         canvas.strokes(rule, color, 2.0)
-        for part in canvas.face.wrap(names[name], NOTE_SIZE, width - 62).split("\n"):
+        for part in canvas.face.wrap(names[name], sheet.NOTE_SIZE, width - 62).split("\n"):
             y += 1.15 * line
-            canvas.text(left + 62, y, part, NOTE_SIZE, INK)
+            canvas.text(left + 62, y, part, sheet.NOTE_SIZE, INK)
     return canvas.figure
 
 
 def _scales(canvas: Canvas, at: tuple[float, float, float], roof: float) -> None:
     left, top, width = at
-    line = line_height(NOTE_SIZE)
+    line = sheet.line_height(sheet.NOTE_SIZE)
     digit = round(roof / 10 ** np.floor(np.log10(roof)), 1)
     steps = int(digit) if digit in (3, 4, 5, 6, 7) else 4 if digit in (2, 8) else 5
     for step in range(steps + 1):
         y = top + _CURVE_HEIGHT * (1 - step / steps)
         canvas.strokes(np.array([[(left, y), (left + width, y)]]), _RULE, 0.6)
-        canvas.text(left - 12, y, f"{roof * step / steps:.3g}", NOTE_SIZE, FAINT, align="right")
+        canvas.text(
+            left - 12, y, f"{roof * step / steps:.3g}", sheet.NOTE_SIZE, FAINT, align="right"
+        )
     for step in range(6):
         x = left + width * step / 5
         y = top + _CURVE_HEIGHT + 0.8 * line
-        canvas.text(x, y, f"{step * 20}%", NOTE_SIZE, FAINT, align="center")
-    canvas.text(left - 12, top - 0.9 * line, "loss", TEXT_SIZE, INK, align="right")
+        canvas.text(x, y, f"{step * 20}%", sheet.NOTE_SIZE, FAINT, align="center")
+    canvas.text(left - 12, top - 0.9 * line, "loss", sheet.TEXT_SIZE, INK, align="right")
     middle = left + width / 2, top + _CURVE_HEIGHT + 2.1 * line
-    canvas.text(*middle, "heads that are off", TEXT_SIZE, INK, align="center")
+    canvas.text(*middle, "heads that are off", sheet.TEXT_SIZE, INK, align="center")
 
 
 def _format_shares(curve: PruneCurve) -> str:

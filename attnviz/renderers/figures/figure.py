@@ -31,13 +31,11 @@ from attnviz.renderers.look import chosen, reading_notes
 from attnviz.renderers.printable import printable, shorten
 
 TITLE_SIZE, TEXT_SIZE, NOTE_SIZE, SMALLEST = 9.0, 7.5, 6.5, 6.0
-LINE = 1.25
-"""The height of a line of text as a multiple of the font size."""
+LINE = 1.25  # the height of a line of text as a multiple of the font size
 _EDGE, _EDGE_IN_PAPER = 20, 6
 _BAR_GAP, _BAR_WIDTH, _BAR_TICK = 26, 24, 10
 _NARROWEST, _SHORTEST = 600, 180
-COLUMNS: dict[Width, int] = {"single": 85, "double": 178}
-"""Widths of a paper's columns in millimetres."""
+COLUMNS: dict[Width, int] = {"single": 85, "double": 178}  # widths of columns in millimetres
 _LEAST_SHARE = 0.1
 # A title may repeat a whole text: longer ones are cut.
 _MOST_CELLS = 300
@@ -70,7 +68,7 @@ FREE = Fit()
 
 
 class TooWide(Exception):  # noqa: N818 - no error: the next try has shorter sides
-    """The drawing would fit the width with this share of its present length."""
+    """The drawing fits the width only if its sides shrink to this share."""
 
     def __init__(self, share: float) -> None:
         self.share = share
@@ -95,13 +93,13 @@ def fit_width(draw: Callable[..., Figure], shown: Any, **words: Any) -> Figure:
 
 
 def page_width(usual: int, edge: int) -> int:
-    """Pixels between the margins of a page: as usual, or what --width leaves between its edges."""
+    """Pixels between the margins of a page: the usual number, or what --width leaves."""
     width: Width | None = chosen("width")
     return usual if width is None else _pixels_of(width) - 2 * edge
 
 
 def no_room(what: str) -> OutputError:
-    """The error that something does not fit the width of the picture."""
+    """The error if something does not fit the width of the picture."""
     width: Width | None = chosen("width")
     if width is None:
         return OutputError(what)
@@ -131,7 +129,6 @@ class Frame:
 
 
 def points(size: float) -> float:
-    """Pixels of a length in points, which grows with --font-size as all texts do."""
     return size * font_share() * DPI / 72
 
 
@@ -235,13 +232,9 @@ def missing_font_note(face: Typeface) -> tuple[str, ...]:
 
 
 class ShownFigure(Figure):
-    """A figure that a notebook shows as the value of a cell.
+    """A figure that a notebook shows as the value of a cell."""
 
-    Attributes:
-        frames: the figures of its .gif; none: itself.
-    """
-
-    frames: Sequence[Figure] = ()
+    frames: Sequence[Figure] = ()  # the figures of its .gif; none: itself
 
     def _repr_png_(self) -> bytes:
         return figure_bytes(self, ".png")
@@ -358,7 +351,7 @@ def height_of(paragraphs: Iterable[Paragraph]) -> int:
 
 
 def flow_lines(widths: Iterable[float], room: float) -> list[tuple[float, int]]:
-    """The start and the line of each of several things, set in lines of that much room."""
+    """The start and the line of several items that are set in lines of this width."""
     places, across, line = list[tuple[float, int]](), 0.0, 0
     for wide in widths:
         if across and across + wide > room:

@@ -1,7 +1,5 @@
 """The fonts of a figure's texts, the width of texts, and characters that no font draws."""
 
-from __future__ import annotations
-
 import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -15,8 +13,7 @@ from matplotlib.ft2font import FT2Font
 from attnviz.renderers.look import chosen, reading_notes
 from attnviz.renderers.printable import code_point, printable
 
-DPI = 200
-"""Pixels to the inch in which every picture is laid out."""
+DPI = 200  # pixels to the inch in which every picture is laid out
 _USUAL_SIZE = 7.5
 _FIRST = "DejaVu Sans"
 # Preferred in this order, so that a figure looks alike on all machines that have them.
@@ -38,7 +35,7 @@ _UNDRAWN = dict.fromkeys([0x200C, 0x200D, *range(0xFE00, 0xFE10), *range(0xE0100
 
 @dataclass(frozen=True, slots=True)
 class Typeface:
-    """The font families of one figure, the first first; none draws the `missing` characters."""
+    """The font families of one figure in order; no family draws the `missing` characters."""
 
     families: tuple[str, ...]
     missing: frozenset[str]

@@ -1,7 +1,5 @@
 """Every head of every layer side by side on one scale, as one image."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,29 +11,8 @@ from matplotlib.patheffects import withStroke
 from numpy.typing import NDArray
 
 from attnviz.core.attention_map import AttentionMap
-from attnviz.renderers.colors import (
-    INK,
-    PAPER,
-    Limits,
-    beyond_note,
-    block_peaks,
-    largest_of,
-    no_value_note,
-    picture_scale,
-)
-from attnviz.renderers.figures.figure import (
-    FREE,
-    NOTE_SIZE,
-    TEXT_SIZE,
-    Fit,
-    Frame,
-    frame_image,
-    ink,
-    line_height,
-    own_settings,
-    points,
-    write,
-)
+from attnviz.renderers import colors
+from attnviz.renderers.figures import figure as sheet
 from attnviz.renderers.figures.fonts import Typeface, typeface
 from attnviz.renderers.look import chosen
 from attnviz.renderers.printable import shorten
@@ -43,8 +20,7 @@ from attnviz.renderers.printable import shorten
 _LONGEST = 1620
 _LARGEST_TILE = 360
 _NAME_CELLS = 18
-_ROOM_FOR_NUMBER = 21.6
-"""Points of the narrowest tile with its largest weight written in it."""
+_ROOM_FOR_NUMBER = 21.6  # points of the narrowest tile with its largest weight written in it
 OWN_UNIT = "share of the head's largest weight"
 
 
@@ -60,18 +36,18 @@ class GridSide:
 
     @property
     def pixels(self) -> int:
-        """The length of the side."""
         return self.tiles * (self.tile + self.gap) - self.gap
 
     @property
     def middles(self) -> NDArray[np.float64]:
-        """The middle of each tile."""
         starts = np.arange(self.tiles, dtype=np.float64) * (self.tile + self.gap)
         return starts + self.tile / 2 - 0.5
 
 
-@own_settings()
-def grid(attention_map: AttentionMap, *, title: str, subtitle: str = "", fit: Fit = FREE) -> Figure:
+@sheet.own_settings()
+def grid(
+    attention_map: AttentionMap, *, title: str, subtitle: str = "", fit: sheet.Fit = sheet.FREE
+) -> Figure:
     """Every head of every layer side by side on one scale (see `colors.scale_of`).
 
     One scale lets heads be compared; with --scale own each ends at the head's largest weight.
@@ -86,21 +62,27 @@ def grid(attention_map: AttentionMap, *, title: str, subtitle: str = "", fit: Fi
     notes = [f"in each tile rows are {the}{queries} queries, columns {the}{keys} keys"]
     if max(down.block, across.block) > 1:
         notes.append(f"each pixel shows the strongest of {down.block} × {across.block} weights")
-    limits, unit, weights = picture_scale(attention_map), attention_map.unit, attention_map.weights
-    notes += filter(None, (beyond_note(attention_map, limits), no_value_note(attention_map)))
+    limits, unit, weights = (
+        colors.picture_scale(attention_map),
+        attention_map.unit,
+        attention_map.weights,
+    )
+    notes += filter(
+        None, (colors.beyond_note(attention_map, limits), colors.no_value_note(attention_map))
+    )
     place = tile_room(attention_map.layers, face)
     tops = np.full((layers, heads), limits[1])
     if chosen("scale") == "own":
         for layer, head in np.ndindex(layers, heads):
             one = weights[layer : layer + 1, head : head + 1]
             item = attention_map.with_weights(one, layers=("",), heads=("",))
-            tops[layer, head] = largest_of(item) or 1
+            tops[layer, head] = colors.largest_of(item) or 1
         weights, unit = weights / tops[..., None, None], OWN_UNIT
         limits = (-1.0 if limits[0] < 0 else 0.0), 1.0
         notes.append("each head on a scale of its own")
-    frame = Frame(title, subtitle, ("; ".join(notes),), unit, limits, face, *place, fit=fit)
+    frame = sheet.Frame(title, subtitle, ("; ".join(notes),), unit, limits, face, *place, fit=fit)
     image = _composite(weights, down, across, limits)
-    figure, axes = frame_image(image, across.pixels, down.pixels, frame)
+    figure, axes = sheet.frame_image(image, across.pixels, down.pixels, frame)
     name_tiles(axes, down, attention_map.layers, across, attention_map.heads, face)
     if unit == OWN_UNIT and chosen("values") != "no":
         high, wide = down.tile + down.gap, across.tile + across.gap
@@ -119,13 +101,15 @@ def write_largest(
     face: Typeface,
 ) -> None:
     """Write each tile's largest weight into its lower left corner, where it has room."""
-    if width < points(_ROOM_FOR_NUMBER):
+    if width < sheet.points(_ROOM_FOR_NUMBER):
         return
-    outline = [withStroke(linewidth=1.6, foreground=ink(INK))]
+    outline = [withStroke(linewidth=1.6, foreground=sheet.ink(colors.INK))]
     looks: dict[str, Any] = {"gid": "largest", "va": "bottom", "path_effects": outline}
     for (left, bottom), value in zip(corners, values, strict=True):
         number = f"{value:.2g}".removeprefix("0") or "0"
-        write(axes, (left + 3, bottom - 3), number, face, NOTE_SIZE, PAPER, **looks)
+        sheet.write(
+            axes, (left + 3, bottom - 3), number, face, sheet.NOTE_SIZE, colors.PAPER, **looks
+        )
 
 
 def _sides(
@@ -154,7 +138,7 @@ def _sides(
 
 
 def _composite(
-    weights: NDArray[np.float32], down: GridSide, across: GridSide, limits: Limits
+    weights: NDArray[np.float32], down: GridSide, across: GridSide, limits: colors.Limits
 ) -> NDArray[np.float32]:
     """All heads in one image, one value for each pixel."""
     low, high = limits
@@ -162,7 +146,7 @@ def _composite(
     image = np.full((down.pixels, across.pixels), low - (high - low), dtype=np.float32)
     for layer, heads in enumerate(weights):
         top = layer * (down.tile + down.gap)
-        for head, tile in enumerate(block_peaks(heads, down.block, across.block)):
+        for head, tile in enumerate(colors.block_peaks(heads, down.block, across.block)):
             left = head * (across.tile + across.gap)
             room = image[top : top + down.tile, left : left + across.tile]
             # As (rows, pixels a row, columns, pixels a column) each weight fills its cell.
@@ -173,8 +157,8 @@ def _composite(
 
 def tile_room(layers: Sequence[str], face: Typeface) -> tuple[int, int]:
     """Pixels that the names take on the left of the tiles and above them."""
-    line = int(line_height(TEXT_SIZE)) + 8
-    widest = max(face.width(_shorten_name(name, face), TEXT_SIZE) for name in layers)
+    line = int(sheet.line_height(sheet.TEXT_SIZE)) + 8
+    widest = max(face.width(_shorten_name(name, face), sheet.TEXT_SIZE) for name in layers)
     return int(widest) + 14 + line, 2 * line
 
 
@@ -200,9 +184,11 @@ def name_tiles(
     """Write names of layers on the left and of heads on top, thinned where they would touch."""
     side_names = [_shorten_name(name, face) for name in layers]
     top_names = [_shorten_name(name, face) for name in heads]
-    font = face.font(TEXT_SIZE)
-    line = line_height(TEXT_SIZE)
-    widest = max(face.width(name, TEXT_SIZE) for name in top_names) + points(0.6 * TEXT_SIZE)
+    font = face.font(sheet.TEXT_SIZE)
+    line = sheet.line_height(sheet.TEXT_SIZE)
+    widest = max(face.width(name, sheet.TEXT_SIZE) for name in top_names) + sheet.points(
+        0.6 * sheet.TEXT_SIZE
+    )
     axes.xaxis.tick_top()
     axes.xaxis.set_label_position("top")
     for set_ticks, side, names, room in (
@@ -211,7 +197,7 @@ def name_tiles(
     ):
         step = int(-(-room // (side.tile + side.gap)))
         set_ticks(side.middles[::step], names[::step], fontproperties=font, parse_math=False)
-    axes.tick_params(length=0, pad=3, labelcolor=ink(INK))
+    axes.tick_params(length=0, pad=3, labelcolor=sheet.ink(colors.INK))
     axes.spines[:].set_visible(False)
-    axes.set_ylabel("layer", fontproperties=font, color=ink(INK), labelpad=3)
-    axes.set_xlabel("head", fontproperties=font, color=ink(INK), labelpad=3)
+    axes.set_ylabel("layer", fontproperties=font, color=sheet.ink(colors.INK), labelpad=3)
+    axes.set_xlabel("head", fontproperties=font, color=sheet.ink(colors.INK), labelpad=3)

@@ -1,7 +1,5 @@
 """Every head over the steps of a training run: a small picture of entropy, drift and role."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from itertools import pairwise
 
@@ -11,19 +9,8 @@ from matplotlib.figure import Figure
 from attnviz.core.attention_map import AttentionMap
 from attnviz.core.measures import DRIFT, History
 from attnviz.renderers.colors import FAINT, INK, ROLE_COLORS, UNNAMED, Color, round_up, scale_of
+from attnviz.renderers.figures import figure as sheet
 from attnviz.renderers.figures.canvas import EDGE, Box, Canvas, full_canvas
-from attnviz.renderers.figures.figure import (
-    NOTE_SIZE,
-    ShownFigure,
-    flow_lines,
-    height_of,
-    line_height,
-    no_room,
-    note_paragraphs,
-    own_settings,
-    page_width,
-    title_paragraphs,
-)
 from attnviz.renderers.figures.fonts import typeface
 from attnviz.renderers.figures.heatmap import heatmap
 from attnviz.renderers.printable import printable, short_paths, shorten
@@ -36,7 +23,7 @@ _WIDEST, _NARROWEST, _ALL = 300, 110, 2200
 _LONGEST_NAME = 28
 
 
-@own_settings()
+@sheet.own_settings()
 def history_figure(found: History) -> Figure:
     """Small multiples: layers run down, heads across, steps from left to right in each."""
     rows = list(dict.fromkeys((stream, layer) for stream, layer, _ in found.heads))
@@ -57,20 +44,22 @@ def history_figure(found: History) -> Figure:
     notes = ["the band under each: the head's clearest role at a sample", *found.notes]
     texts = [found.caption, reading, *notes, *named, *heads, *words.values(), *shown, *ends, "no…"]
     face = typeface(texts)
-    line = line_height(NOTE_SIZE)
-    names = max(face.width(name, NOTE_SIZE) for name in [*named, "layer"]) + 14
+    line = sheet.line_height(sheet.NOTE_SIZE)
+    names = max(face.width(name, sheet.NOTE_SIZE) for name in [*named, "layer"]) + 14
     usual = min(max(_ALL // len(heads), _NARROWEST), _WIDEST) + _GAP
-    width = page_width(int(max(names + len(heads) * usual, 1000)), EDGE)
+    width = sheet.page_width(int(max(names + len(heads) * usual, 1000)), EDGE)
     cell = min(usual, int((width - names) / len(heads))) - _GAP
     if cell < _GAP:
-        raise no_room(f"{len(heads)} heads have no room")
+        raise sheet.no_room(f"{len(heads)} heads have no room")
     tall = int(0.62 * cell)
     legend = [*((words[name], color) for name, color in _LINES.items())]
     legend += [(role, ROLE_COLORS[role]) for role in shown] + [("no role", UNNAMED)]
-    places = flow_lines((40 + face.width(text, NOTE_SIZE) + 26 for text, _ in legend), width)
-    head = title_paragraphs(face, found.caption, reading, width)
-    foot = note_paragraphs(face, notes, width)
-    start = EDGE + height_of(head) + 0.8 * line
+    places = sheet.flow_lines(
+        (40 + face.width(text, sheet.NOTE_SIZE) + 26 for text, _ in legend), width
+    )
+    head = sheet.title_paragraphs(face, found.caption, reading, width)
+    foot = sheet.note_paragraphs(face, notes, width)
+    start = EDGE + sheet.height_of(head) + 0.8 * line
     top = start + (places[-1][1] + 3.6) * line
     high = tall + _BAND + _GAP
     canvas = full_canvas(face, width, head, foot, int(top + len(rows) * high + 2.2 * line))
@@ -78,7 +67,7 @@ def history_figure(found: History) -> Figure:
         middle = start + down * line
         thick = 5 if number < len(_LINES) else 18
         canvas.boxes([(EDGE + x, middle - thick / 2, 30, thick)], color, text)
-        canvas.text(EDGE + x + 40, middle, text, NOTE_SIZE, INK)
+        canvas.text(EDGE + x + 40, middle, text, sheet.NOTE_SIZE, INK)
     left = EDGE + names
     canvas.name_heads((named, heads), (left, top), (cell + _GAP, high), gap=_GAP + _BAND)
     for number, (stream, layer, name) in enumerate(found.heads):
@@ -86,8 +75,8 @@ def history_figure(found: History) -> Figure:
         y = top + rows.index((stream, layer)) * high
         _draw_head(canvas, found, number, (x, y, cell, tall), roof)
     below = top + len(rows) * high - _GAP + 0.9 * line
-    canvas.text(left, below, f"step {ends[0]}", NOTE_SIZE, FAINT)
-    canvas.text(left + cell, below, ends[1], NOTE_SIZE, FAINT, align="right")
+    canvas.text(left, below, f"step {ends[0]}", sheet.NOTE_SIZE, FAINT)
+    canvas.text(left + cell, below, ends[1], sheet.NOTE_SIZE, FAINT, align="right")
     return canvas.figure
 
 
@@ -112,11 +101,11 @@ def _draw_head(
             canvas.boxes([(*(way[0] - 4), 8, 8)], color, measure)
 
 
-@own_settings()
+@sheet.own_settings()
 def head_frames(maps: Mapping[int, AttentionMap], model: str, which: str) -> Figure:
     """One head at each step as a heat map, all on one scale; the last has all as its frames."""
     limits = max((scale_of(item) for item in maps.values()), key=lambda one: one[1])
-    last = ShownFigure()
+    last = sheet.ShownFigure()
     made = []
     for step, item in maps.items():
         title = f"{model} · step {step:,}"

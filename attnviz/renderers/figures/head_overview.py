@@ -1,7 +1,5 @@
 """All heads of a model in one picture, layers by heads: by role, and by each measure."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Sequence
@@ -24,27 +22,14 @@ from attnviz.renderers.colors import (
     ink_on,
     role_color,
 )
+from attnviz.renderers.figures import figure as sheet
 from attnviz.renderers.figures.canvas import EDGE, Canvas, full_canvas
-from attnviz.renderers.figures.figure import (
-    NOTE_SIZE,
-    SMALLEST,
-    TEXT_SIZE,
-    height_of,
-    ink,
-    line_height,
-    note_paragraphs,
-    own_settings,
-    page_width,
-    points,
-    title_paragraphs,
-)
 from attnviz.renderers.figures.fonts import typeface
 from attnviz.renderers.printable import format_measure, printable, two_digits
 
 _GAP = 44
 _WIDTH = 1560
-_NAMES = 70
-"""Pixels beside a panel for the names of its layers."""
+_NAMES = 70  # pixels beside a panel for the names of its layers
 _LARGEST_CELL, _ROW = 92, 40
 _TILE_CELL = 40
 _RAMP = 44
@@ -79,7 +64,7 @@ class _Heads:
         return low if low == high else f"{low} to {high}"
 
 
-@own_settings()
+@sheet.own_settings()
 def head_overview(report: HeadReport) -> Figure:
     """Every head of the first stream: its role on top, then its measures.
 
@@ -98,10 +83,10 @@ def head_overview(report: HeadReport) -> Figure:
     counts = Counter(row.roles[0].name if row.roles else NO_ROLE for row in rows.values())
     notes = _notes(report)
     face = typeface([report.caption, _SUBTITLE, *notes, *heads.layers, *heads.heads])
-    width = page_width(_WIDTH, EDGE)
-    head = title_paragraphs(face, report.caption, _SUBTITLE, width)
-    foot = note_paragraphs(face, notes, width)
-    top = EDGE + height_of(head)
+    width = sheet.page_width(_WIDTH, EDGE)
+    head = sheet.title_paragraphs(face, report.caption, _SUBTITLE, width)
+    foot = sheet.note_paragraphs(face, notes, width)
+    top = EDGE + sheet.height_of(head)
     layout = _lay_out(heads, measures, len({*counts, NO_ROLE}), top)
     canvas = full_canvas(face, width, head, foot, layout.bottom + _RAMP)
     canvas.axes.set_label("heads")
@@ -123,9 +108,9 @@ class _Layout:
 
 
 def _lay_out(heads: _Heads, measures: Sequence[Meaning], entries: int, top: int) -> _Layout:
-    line = int(line_height(TEXT_SIZE))
+    line = int(sheet.line_height(sheet.TEXT_SIZE))
     layers, across = len(heads.layers), len(heads.heads)
-    width = page_width(_WIDTH, EDGE)
+    width = sheet.page_width(_WIDTH, EDGE)
     room = width - _NAMES
     cell = (max(min(_LARGEST_CELL, (room - 300) // across), 4), max(min(_ROW, 1000 // layers), 4))
     legend = (EDGE + _NAMES + cell[0] * across + _GAP, top + 2 * line + 12)
@@ -154,19 +139,19 @@ def _draw_roles(canvas: Canvas, heads: _Heads, layout: _Layout, counts: Counter[
         if row.roles and width >= 44 and height >= 24:
             middle = left + (place[1] + 0.5) * width, top + (place[0] + 0.5) * height
             share, color = two_digits(row.roles[0].share), ink_on(role_color(row))
-            canvas.text(*middle, share, NOTE_SIZE, color, align="center")
+            canvas.text(*middle, share, sheet.NOTE_SIZE, color, align="center")
     _draw_cells(canvas, colors, (left, top), (width, height))
     canvas.name_heads(names, (left, top), (width, height))
     left, top = layout.legend
-    line = line_height(TEXT_SIZE)
+    line = sheet.line_height(sheet.TEXT_SIZE)
     entries = {name: color for name, color in ROLE_COLORS.items() if name in counts}
     roles = (role for row in heads.rows.values() for role in row.roles)
     labels = {role.name: printable(role.label) for role in roles}
     for row_number, (name, color) in enumerate({**entries, NO_ROLE: UNNAMED}.items()):
         box = (left, top + row_number * line), 26, line * 0.72
-        canvas.axes.add_patch(Rectangle(*box, facecolor=ink(color), edgecolor="none"))
+        canvas.axes.add_patch(Rectangle(*box, facecolor=sheet.ink(color), edgecolor="none"))
         y = top + (row_number + 0.36) * line
-        canvas.text(left + 38, y, f"{labels.get(name, name)}  {counts[name]}", NOTE_SIZE, INK)
+        canvas.text(left + 38, y, f"{labels.get(name, name)}  {counts[name]}", sheet.NOTE_SIZE, INK)
 
 
 def _draw_tile(
@@ -177,23 +162,23 @@ def _draw_tile(
     colors = colors_of(np.nan_to_num(values / meaning.top).astype(np.float32), limits)
     colors[np.isnan(values)] = 255
     _draw_cells(canvas, colors, at, cell)
-    canvas.name_layers(heads.layers, at, cell[1], SMALLEST)
-    line = at[1] - points(0.75 * TEXT_SIZE)
-    after = at[0] + canvas.text(at[0], line, meaning.name, TEXT_SIZE, INK) + 14
+    canvas.name_layers(heads.layers, at, cell[1], sheet.SMALLEST)
+    line = at[1] - sheet.points(0.75 * sheet.TEXT_SIZE)
+    after = at[0] + canvas.text(at[0], line, meaning.name, sheet.TEXT_SIZE, INK) + 14
     uniform = heads.uniform(meaning).replace("-", "−")
     notes = [f"uniform {uniform}"] if uniform else []
     if meaning.unit != "share":
         notes.append(f"scale to {format_measure(meaning.top, meaning)}")
-    canvas.text(after, line, ", ".join(notes), SMALLEST, FAINT)
+    canvas.text(after, line, ", ".join(notes), sheet.SMALLEST, FAINT)
 
 
 def _draw_ramp(canvas: Canvas, left: float, top: float) -> None:
-    height = points(NOTE_SIZE)
+    height = sheet.points(sheet.NOTE_SIZE)
     steps = colors_of(np.linspace(0, 1, 128, dtype=np.float32)[None])
     _draw_cells(canvas, steps, (left + 24, top), (2, height))
     middle = top + height / 2
-    canvas.text(left, middle, "0", NOTE_SIZE, FAINT)
-    canvas.text(left + 292, middle, "1, or the number after 'scale to'", NOTE_SIZE, FAINT)
+    canvas.text(left, middle, "0", sheet.NOTE_SIZE, FAINT)
+    canvas.text(left + 292, middle, "1, or the number after 'scale to'", sheet.NOTE_SIZE, FAINT)
 
 
 def _draw_cells(

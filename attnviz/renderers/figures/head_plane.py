@@ -1,7 +1,5 @@
 """Heads in a plane, near one another if they look alike, in the colours of their roles."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,23 +10,7 @@ from numpy.typing import NDArray
 
 from attnviz.core.measures import HeadRow, SimilarityReport
 from attnviz.renderers.colors import FAINT, INK, NO_ROLE, ROLE_COLORS
-from attnviz.renderers.figures.figure import (
-    LINE,
-    NOTE_SIZE,
-    SMALLEST,
-    blank_page,
-    height_of,
-    ink,
-    line_height,
-    missing_font_note,
-    note_paragraphs,
-    overlap_area,
-    own_settings,
-    page_width,
-    points,
-    title_paragraphs,
-    write,
-)
+from attnviz.renderers.figures import figure as sheet
 from attnviz.renderers.figures.fonts import Typeface, typeface
 from attnviz.renderers.printable import printable
 
@@ -37,7 +19,7 @@ _MARGIN = 60
 _DOT = 5.0
 
 
-@own_settings()
+@sheet.own_settings()
 def head_plane(report: SimilarityReport, rows: Sequence[HeadRow]) -> Figure:
     """Each head as a point, with its name (layer.head) where there is room.
 
@@ -54,24 +36,24 @@ def head_plane(report: SimilarityReport, rows: Sequence[HeadRow]) -> Figure:
         "they lie apart"
     )
     face = typeface([report.caption, subtitle, *names])
-    width = page_width(_WIDTH, _EDGE)
-    head = title_paragraphs(face, report.caption, subtitle, width)
-    foot = note_paragraphs(face, missing_font_note(face), width)
-    top = _EDGE + height_of(head) + 12
+    width = sheet.page_width(_WIDTH, _EDGE)
+    head = sheet.title_paragraphs(face, report.caption, subtitle, width)
+    foot = sheet.note_paragraphs(face, sheet.missing_font_note(face), width)
+    top = _EDGE + sheet.height_of(head) + 12
     roles = [named[place].name if place in named else "" for place in report.heads]
     labels = {role.name: printable(role.label) for role in named.values()}
     beside = width >= 3 * _LEGEND
-    legend = 0 if beside else int(line_height(NOTE_SIZE) * (len({*roles}) + 1))
+    legend = 0 if beside else int(sheet.line_height(sheet.NOTE_SIZE) * (len({*roles}) + 1))
     places, size = _pixels(report.places, width - _LEGEND * beside)
     bottom = top + size[1] + 12 + legend
-    page = blank_page(width + 2 * _EDGE, bottom + height_of(foot) + _EDGE)
+    page = sheet.blank_page(width + 2 * _EDGE, bottom + sheet.height_of(foot) + _EDGE)
     axes = page.axes(_EDGE, top, *size)
     page.stack(head, _EDGE, _EDGE, face, axes)
     page.stack(foot, _EDGE, bottom, face)
     across, down = places.T
     axes.set(xlim=(0, size[0]), ylim=(size[1], 0), xticks=[], yticks=[], label="plane")
-    axes.spines[:].set(linewidth=0.5, color=ink((190, 190, 190)))
-    colors = [ink(ROLE_COLORS.get(role, NO_ROLE)) for role in roles]
+    axes.spines[:].set(linewidth=0.5, color=sheet.ink((190, 190, 190)))
+    colors = [sheet.ink(ROLE_COLORS.get(role, NO_ROLE)) for role in roles]
     axes.scatter(across, down, s=_DOT**2, c=colors, linewidths=0.4, edgecolors="white", zorder=2)
     _label(axes, places, names, roles, face)
     _legend(axes, roles, labels, face, (1.01, 1.0) if beside else (0.0, -10 / size[1]))
@@ -96,12 +78,12 @@ def _label(
     roles: Sequence[str],
     face: Typeface,
 ) -> None:
-    dot = points(_DOT) / 2
+    dot = sheet.points(_DOT) / 2
     taken = [(x - dot, y - dot, x + dot, y + dot) for x, y in places.tolist()]
-    line = points(SMALLEST)
+    line = sheet.points(sheet.SMALLEST)
     for place in sorted(range(len(names)), key=lambda place: not roles[place]):
         x, y = places[place].tolist()
-        width = face.width(names[place], SMALLEST)
+        width = face.width(names[place], sheet.SMALLEST)
         for left, middle in (
             (x + dot + 2, y),
             (x - dot - 2 - width, y),
@@ -109,10 +91,12 @@ def _label(
             (x - width / 2, y + dot + line / 2 + 1),
         ):
             box = (left, middle - line / 2, left + width, middle + line / 2)
-            if not any(overlap_area(box, other) for other in taken):
+            if not any(sheet.overlap_area(box, other) for other in taken):
                 taken.append(box)
                 name, color = face.drawable(names[place]), INK if roles[place] else FAINT
-                write(axes, (left, middle), name, face, SMALLEST, color, va="center_baseline")
+                sheet.write(
+                    axes, (left, middle), name, face, sheet.SMALLEST, color, va="center_baseline"
+                )
                 break
 
 
@@ -126,7 +110,9 @@ def _legend(
     shown = [(labels[name], color) for name, color in ROLE_COLORS.items() if name in roles]
     shown += [("no clear role", NO_ROLE)] if "" in roles else []
     handles = [
-        Line2D([], [], marker="o", linestyle="", markersize=_DOT, color=ink(color), label=name)
+        Line2D(
+            [], [], marker="o", linestyle="", markersize=_DOT, color=sheet.ink(color), label=name
+        )
         for name, color in shown
     ]
     axes.legend(
@@ -135,8 +121,8 @@ def _legend(
         bbox_to_anchor=corner,
         borderaxespad=0.0,
         frameon=False,
-        prop=face.font(NOTE_SIZE),
-        labelcolor=ink(INK),
-        labelspacing=LINE - 0.9,
+        prop=face.font(sheet.NOTE_SIZE),
+        labelcolor=sheet.ink(INK),
+        labelspacing=sheet.LINE - 0.9,
         handletextpad=0.2,
     )

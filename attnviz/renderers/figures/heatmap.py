@@ -1,7 +1,5 @@
 """One matrix of weights as a heat map: rows are queries, columns are keys."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -13,47 +11,17 @@ from matplotlib.font_manager import FontProperties
 from numpy.typing import NDArray
 
 from attnviz.core.attention_map import IMPLIED, AttentionMap, Token
-from attnviz.renderers.colors import (
-    INK,
-    LABELLED,
-    PAPER,
-    SPECIAL,
-    Limits,
-    beyond_note,
-    block_peaks,
-    color_of,
-    ink_on,
-    no_value_note,
-    picture_scale,
-)
-from attnviz.renderers.figures.figure import (
-    FREE,
-    SMALLEST,
-    TEXT_SIZE,
-    Fit,
-    Frame,
-    draw_image,
-    frame_image,
-    ink,
-    line_height,
-    no_room,
-    own_settings,
-    points,
-    size_of,
-)
+from attnviz.renderers import colors
+from attnviz.renderers.figures import figure as sheet
 from attnviz.renderers.figures.fonts import DPI, Typeface, typeface
 from attnviz.renderers.look import chosen
 from attnviz.renderers.printable import UNKNOWN, printable, shorten
 
 _LABEL_CELLS = 18
-_PITCH = 1.02
-"""From one label to the next at least, as a multiple of its size: their ink does not touch."""
-_LONGEST = 1500
-"""Pixels of a long side at most; short sides are shorter and have larger cells."""
-_READABLE = 22
-"""Pixels of a cell with room for a label beside it."""
-_STRIP = 130
-"""Pixels of a spectrogram above the columns, with the gap below it."""
+_PITCH = 1.02  # least distance of labels as a multiple of their size, so that they do not touch
+_LONGEST = 1500  # pixels of a long side at most; short sides are shorter and have larger cells
+_READABLE = 22  # pixels of a cell with room for a label beside it
+_STRIP = 130  # pixels of a spectrogram above the columns, with the gap below it
 _SECONDS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 60, 120, 300, 600)
 _STEPS = (1, 2, 3, 4, 5, 10, 15, 20, 25, 50, 100, 200, 250, 500)
 
@@ -72,12 +40,10 @@ class TokenAxis:
 
     @property
     def pixels(self) -> int:
-        """The length of the side."""
         return -(-len(self.tokens) // self.block) * self.cell
 
     @property
     def spacing(self) -> float:
-        """Pixels from one token to the next."""
         return self.cell / self.block
 
     @property
@@ -86,7 +52,6 @@ class TokenAxis:
         return 8 if self.step == 1 else 16
 
     def widest(self, face: Typeface) -> float:
-        """Pixels of the longest label."""
         return max(
             face.width(self.texts[i], self.size, bold=self.tokens[i].label is not None)
             for i in self.shown
@@ -118,8 +83,8 @@ def axes_of(
 
 def _axis(tokens: tuple[Token, ...], block: int, cell: int, face: Typeface) -> TokenAxis:
     spacing = cell / block
-    size = min(TEXT_SIZE, max(SMALLEST, size_of(0.8 * spacing)))
-    line = points(_PITCH * size)
+    size = min(sheet.TEXT_SIZE, max(sheet.SMALLEST, sheet.size_of(0.8 * spacing)))
+    line = sheet.points(_PITCH * size)
     step = next((step for step in _STEPS if step * spacing >= line), len(tokens))
     texts = tuple(axis_label(token, face) for token in tokens)
     return TokenAxis(
@@ -142,15 +107,15 @@ def _labelled_positions(tokens: tuple[Token, ...], step: int, apart: float) -> t
 def label_angle(columns: TokenAxis, face: Typeface) -> int:
     """The angle of column labels: 0 if they fit, 45 if their lines do, else 90."""
     spacing = columns.step * columns.spacing
-    if columns.widest(face) + points(0.5 * columns.size) <= spacing:
+    if columns.widest(face) + sheet.points(0.5 * columns.size) <= spacing:
         return 0
-    return 45 if spacing >= line_height(columns.size) * 1.3 else 90
+    return 45 if spacing >= sheet.line_height(columns.size) * 1.3 else 90
 
 
 def label_room(columns: TokenAxis, angle: int, face: Typeface) -> tuple[int, int]:
     """Pixels that turned labels take above the columns, and beyond the last one."""
     turn, widest = np.radians(angle), columns.widest(face)
-    height = widest * np.sin(turn) + line_height(columns.size) * np.cos(turn)
+    height = widest * np.sin(turn) + sheet.line_height(columns.size) * np.cos(turn)
     return int(height) + columns.pad, int(widest * np.cos(turn)) if angle else 0
 
 
@@ -163,16 +128,16 @@ def _at_round_times(columns: TokenAxis, face: Typeface) -> TokenAxis | None:
     for step in _SECONDS:
         marks, first = np.unique(np.floor(times / step + 1e-6), return_index=True)
         shown = dict(zip(first.tolist(), (f"{mark * step:.4g}" for mark in marks), strict=True))
-        widest = max(face.width(text, TEXT_SIZE) for text in shown.values())
+        widest = max(face.width(text, sheet.TEXT_SIZE) for text in shown.values())
         room = columns.spacing * np.diff(first).min(initial=len(times))
-        if room >= widest + points(TEXT_SIZE):
+        if room >= widest + sheet.points(sheet.TEXT_SIZE):
             break
     texts = tuple(shown.get(place, "") for place in range(len(times)))
-    return replace(columns, texts=texts, size=TEXT_SIZE, step=1, shown=tuple(shown))
+    return replace(columns, texts=texts, size=sheet.TEXT_SIZE, step=1, shown=tuple(shown))
 
 
 def thinning_notes(rows: TokenAxis, columns: TokenAxis) -> tuple[str, ...]:
-    """A note on the tokens and weights that the picture leaves out."""
+    """A note on the tokens and weights that the picture does not show."""
     notes = []
     if rows.step == columns.step > 1:
         notes.append(f"every {_ordinal(rows.step)} token is named")
@@ -203,15 +168,15 @@ def axis_names(item: AttentionMap) -> tuple[str, str]:
     return OUTPUT_AXES if item.query_side == "output" else (QUERY_AXIS, KEY_AXIS)
 
 
-@own_settings()
+@sheet.own_settings()
 def heatmap(
     attention_map: AttentionMap,
     *,
     title: str,
     subtitle: str = "",
     divided: tuple[int | None, int | None] = (None, None),
-    limits: Limits | None = None,
-    fit: Fit = FREE,
+    limits: colors.Limits | None = None,
+    fit: sheet.Fit = sheet.FREE,
     above: NDArray[np.float32] | None = None,
 ) -> Figure:
     """One matrix of weights as a heat map, with numbers in the cells if they fit.
@@ -233,21 +198,23 @@ def heatmap(
     face = typeface([title, subtitle, attention_map.unit, *words])
     longest = int(_LONGEST * fit.share)
     if chosen("values") == "yes" and not fit.width:
-        longest = max(longest, min((max(map(len, sides)) + 13) * int(points(13)), 4 * _LONGEST))
+        longest = max(
+            longest, min((max(map(len, sides)) + 13) * int(sheet.points(13)), 4 * _LONGEST)
+        )
     rows, columns = axes_of(*sides, face, longest)
     timed = None if above is None else _at_round_times(columns, face)
     columns = timed or columns
     angle = 0 if timed else label_angle(columns, face)
     labels, overhang = label_room(columns, angle, face)
-    name_room = int(line_height(TEXT_SIZE)) + 8
+    name_room = int(sheet.line_height(sheet.TEXT_SIZE)) + 8
     strip = 0 if above is None else _STRIP
-    limits = limits or picture_scale(attention_map)
+    limits = limits or colors.picture_scale(attention_map)
     numbers = cell_texts(weights, limits, rows, columns, face)
     marks = (
-        *(beyond_note(attention_map, limits), no_value_note(attention_map)),
+        *(colors.beyond_note(attention_map, limits), colors.no_value_note(attention_map)),
         unwritten_note(weights, limits) if numbers else "",
     )
-    frame = Frame(
+    frame = sheet.Frame(
         title,
         subtitle,
         (*thinning_notes(rows, columns), *filter(None, marks)),
@@ -259,8 +226,8 @@ def heatmap(
         right=overhang,
         fit=fit,
     )
-    image = np.clip(block_peaks(weights, rows.block, columns.block), *limits)
-    figure, axes = frame_image(image, columns.pixels, rows.pixels, frame)
+    image = np.clip(colors.block_peaks(weights, rows.block, columns.block), *limits)
+    figure, axes = sheet.frame_image(image, columns.pixels, rows.pixels, frame)
     axes.images[0].set_extent((-0.5, len(sides[1]) - 0.5, len(sides[0]) - 0.5, -0.5))
     label_axes(axes, rows, columns, angle, face)
     if above is not None:
@@ -286,7 +253,7 @@ def _draw_above(axes: Axes, bands: NDArray[np.float32], height: int) -> None:
         (place.x0, place.y1 + gap * pixel, place.width, (_STRIP - gap) * pixel), label="spectrogram"
     )
     loudness = float(bands.min()), float(bands.max())
-    draw_image(strip, bands, loudness, cmap="Greys", origin="lower")
+    sheet.draw_image(strip, bands, loudness, cmap="Greys", origin="lower")
 
 
 def cell_number(value: float, digits: int) -> str:
@@ -321,23 +288,38 @@ def label_axes(axes: Axes, rows: TokenAxis, columns: TokenAxis, angle: int, face
     for which, axis in sides:
         mark = 0.0 if axis.step == 1 else 2.5
         gap = axis.pad * 72 / DPI - mark
-        axes.tick_params(axis=which, length=mark, width=0.5, pad=gap, color=ink(SPECIAL))
+        axes.tick_params(
+            axis=which, length=mark, width=0.5, pad=gap, color=sheet.ink(colors.SPECIAL)
+        )
         texts = axes.get_yticklabels() if which == "y" else axes.get_xticklabels()
         for text, position in zip(texts, axis.shown, strict=True):
             token = axis.tokens[position]
-            text.set_color(ink(LABELLED if token.label else SPECIAL if token.special else INK))
+            text.set_color(
+                sheet.ink(
+                    colors.LABELLED
+                    if token.label
+                    else colors.SPECIAL
+                    if token.special
+                    else colors.INK
+                )
+            )
             if token.label:
                 text.set_fontweight("bold")
 
 
 def name_axes(
-    axes: Axes, names: tuple[str, str], frame: Frame, size: tuple[int, int], gap: int = 2
+    axes: Axes, names: tuple[str, str], frame: sheet.Frame, size: tuple[int, int], gap: int = 2
 ) -> None:
     """Name the rows and the columns of an image of so many pixels, beyond their labels."""
-    looks: dict[str, Any] = {"fontproperties": frame.face.font(TEXT_SIZE), "color": ink(INK)}
+    looks: dict[str, Any] = {
+        "fontproperties": frame.face.font(sheet.TEXT_SIZE),
+        "color": sheet.ink(colors.INK),
+    }
     axes.xaxis.set_label_position("top")
     axes.set_ylabel(names[0], rotation=90, ha="center", va="center", **looks)
-    axes.yaxis.set_label_coords((gap + points(TEXT_SIZE) / 2 - frame.left) / size[0], 0.5)
+    axes.yaxis.set_label_coords(
+        (gap + sheet.points(sheet.TEXT_SIZE) / 2 - frame.left) / size[0], 0.5
+    )
     axes.set_xlabel(names[1], va="top", **looks)
     axes.xaxis.set_label_coords(0.5, 1 + (frame.top - gap) / size[1])
 
@@ -346,7 +328,7 @@ def draw_borders(axes: Axes, rows: TokenAxis, columns: TokenAxis) -> None:
     """Draw thin white lines between cells, unless these are too small."""
     if min(rows.spacing, columns.spacing) < 16:
         return
-    looks: dict[str, Any] = {"colors": ink(PAPER), "linewidth": 0.5}
+    looks: dict[str, Any] = {"colors": sheet.ink(colors.PAPER), "linewidth": 0.5}
     edges = [np.arange(1, len(axis.tokens)) - 0.5 for axis in (rows, columns)]
     axes.hlines(edges[0], -0.5, len(columns.tokens) - 0.5, **looks)
     axes.vlines(edges[1], -0.5, len(rows.tokens) - 0.5, **looks)
@@ -355,7 +337,7 @@ def draw_borders(axes: Axes, rows: TokenAxis, columns: TokenAxis) -> None:
 def _draw_divisions(
     axes: Axes, rows: TokenAxis, columns: TokenAxis, divided: tuple[int | None, int | None]
 ) -> None:
-    looks: dict[str, Any] = {"color": ink(INK), "linewidth": 0.8, "clip_on": False}
+    looks: dict[str, Any] = {"color": sheet.ink(colors.INK), "linewidth": 0.8, "clip_on": False}
     row, column = divided
     if row:
         axes.hlines(row - 0.5, -0.5, len(columns.tokens) - 0.5, gid="division", **looks)
@@ -363,19 +345,19 @@ def _draw_divisions(
         axes.vlines(column - 0.5, -0.5, len(rows.tokens) - 0.5, gid="division", **looks)
 
 
-def decimals_of(limits: Limits) -> int:
+def decimals_of(limits: colors.Limits) -> int:
     """Decimals that show two digits of the largest value of a scale; of shares up to 1 also two."""
     top = max(map(abs, limits))
     return 2 if top == 1 else max(1 - math.floor(math.log10(top)), 0)
 
 
-def half_step(limits: Limits) -> float:
-    """Smaller values would be written as 0."""
+def half_step(limits: colors.Limits) -> float:
+    """The size below which a value is written as 0."""
     return float(0.5 * 10.0 ** -decimals_of(limits))
 
 
 def cell_texts(
-    values: NDArray[Any], limits: Limits, rows: TokenAxis, columns: TokenAxis, face: Typeface
+    values: NDArray[Any], limits: colors.Limits, rows: TokenAxis, columns: TokenAxis, face: Typeface
 ) -> tuple[list[list[str]], float] | None:
     """What stands in each cell, and its size in points; None where that would tell nothing apart.
 
@@ -394,17 +376,17 @@ def cell_texts(
         for row in values.tolist()
     ]
     widest = max((face.width(text, _LARGEST_NUMBER) for row in texts for text in row), default=0)
-    room = _LARGEST_NUMBER * 0.86 * columns.cell / max(widest, 1), size_of(0.8 * rows.cell)
+    room = _LARGEST_NUMBER * 0.86 * columns.cell / max(widest, 1), sheet.size_of(0.8 * rows.cell)
     size = min(_LARGEST_NUMBER, *room)
-    if size >= SMALLEST:
+    if size >= sheet.SMALLEST:
         return texts, size
     if wanted == "auto":
         return None
-    raise no_room("--values yes: the numbers do not fit their cells")
+    raise sheet.no_room("--values yes: the numbers do not fit their cells")
 
 
-def unwritten_note(values: NDArray[Any], limits: Limits) -> str:
-    """A note on the cells whose numbers would be 0; empty if there is none."""
+def unwritten_note(values: NDArray[Any], limits: colors.Limits) -> str:
+    """A note on the cells that would be written as 0; empty if there are none."""
     sizes, half = np.abs(values), half_step(limits)
     if not (sizes < half).any():
         return ""
@@ -413,10 +395,16 @@ def unwritten_note(values: NDArray[Any], limits: Limits) -> str:
 
 
 def write_cells(
-    axes: Axes, values: NDArray[Any], texts: list[list[str]], limits: Limits, font: FontProperties
+    axes: Axes,
+    values: NDArray[Any],
+    texts: list[list[str]],
+    limits: colors.Limits,
+    font: FontProperties,
 ) -> None:
     """Write a text in each cell, in the ink that is easiest to read on its colour."""
     looks: dict[str, Any] = {"fontproperties": font, "ha": "center", "va": "center_baseline"}
     for (i, j), value in np.ndenumerate(values):
         if text := texts[i][j]:
-            axes.text(j, i, text, color=ink(ink_on(color_of(value, limits))), **looks)
+            axes.text(
+                j, i, text, color=sheet.ink(colors.ink_on(colors.color_of(value, limits))), **looks
+            )

@@ -4,8 +4,6 @@ This bipartite picture is that of Vig 2019, "A Multiscale Visualization of Atten
 Transformer Model". Here only the strongest links are drawn, and a note gives the rule.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,34 +24,14 @@ from attnviz.renderers.colors import (
     color_of,
     picture_scale,
 )
-from attnviz.renderers.figures.figure import (
-    FREE,
-    NOTE_SIZE,
-    SMALLEST,
-    TEXT_SIZE,
-    Fit,
-    TooWide,
-    blank_page,
-    flow_lines,
-    height_of,
-    ink,
-    line_height,
-    missing_font_note,
-    note_paragraphs,
-    own_settings,
-    points,
-    size_of,
-    title_paragraphs,
-    write,
-)
+from attnviz.renderers.figures import figure as sheet
 from attnviz.renderers.figures.fonts import DPI, Typeface, typeface
 from attnviz.renderers.figures.heatmap import axis_label, axis_names, label_words
 from attnviz.renderers.printable import two_digits
 
 MOST_HEADS = len(HEAD_COLORS)
 LINES_A_QUERY, FEWEST_LINES, MOST_LINES = 3, 20, 400
-FAINTEST = 0.05
-"""Weaker links, as a share of the scale, are not drawn."""
+FAINTEST = 0.05  # weaker links, as a share of the scale, are not drawn
 PALE: Color = (205, 205, 205)
 
 _EDGE, _GAP, _BETWEEN, _TALLEST, _ROOMY = 20, 12, 620, 2600, 11.5
@@ -85,13 +63,13 @@ class _Column:
     step: float  # from one token to the next
 
     def height(self, place: int) -> float:
-        """Pixels from the top to a token."""
+        """Pixels from the top of the column to a token."""
         return (place + 0.5) * self.step
 
 
-@own_settings()
+@sheet.own_settings()
 def lines(
-    attention_map: AttentionMap, *, title: str, subtitle: str = "", fit: Fit = FREE
+    attention_map: AttentionMap, *, title: str, subtitle: str = "", fit: sheet.Fit = sheet.FREE
 ) -> Figure:
     """Queries on the left, keys on the right, and a line for each strong link.
 
@@ -110,10 +88,10 @@ def lines(
     words = (word for side in sides for token in side for word in label_words(token))
     legend = _legend(attention_map)
     face = typeface([title, subtitle, *words, *(name for name, _ in legend)])
-    roomy = points(_ROOMY)
+    roomy = sheet.points(_ROOMY)
     spacing = min(roomy, (_TALLEST_IN_PAPER if fit.width else _TALLEST) / max(map(len, sides)))
     height = int(spacing * max(map(len, sides)))
-    # If the longer side has less than its usual room, the shorter one is spread over the same.
+    # If the longer side is squeezed, the shorter one uses the same height.
     crowded = spacing < roomy
     left, right = (
         _column(name, side, drawn.places[:, axis], height / len(side) if crowded else spacing, face)
@@ -127,11 +105,11 @@ def lines(
     ]
     if thinned:
         notes.append(f"named: {' and '.join(thinned)}, those of the strongest links first")
-    notes += missing_font_note(face)
+    notes += sheet.missing_font_note(face)
     around = int(left.room + right.room) + 2 * (_EDGE + _GAP)
     width = fit.width or around + _BETWEEN
     if width < around + _LEAST_BETWEEN:
-        raise TooWide(0)
+        raise sheet.TooWide(0)
     figure, axes = _frame_lines(width, height, (title, subtitle), notes, legend, face)
     axes.set(xlim=(0, width), ylim=(height, 0))
     start, end = _EDGE + left.room + _GAP, width - _EDGE - right.room - _GAP
@@ -179,8 +157,8 @@ def _column(
     name: str, tokens: tuple[Token, ...], linked: NDArray[np.intp], step: float, face: Typeface
 ) -> _Column:
     texts = tuple(axis_label(token, face) for token in tokens)
-    size = min(TEXT_SIZE, max(SMALLEST, size_of(0.8 * step)))
-    apart = line_height(size) * 0.92 / step
+    size = min(sheet.TEXT_SIZE, max(sheet.SMALLEST, sheet.size_of(0.8 * step)))
+    apart = sheet.line_height(size) * 0.92 / step
     if apart <= 1:
         named: list[int] = list(range(len(tokens)))
     else:
@@ -206,7 +184,7 @@ def _legend(item: AttentionMap) -> list[tuple[str, dict[str, Any]]]:
                 f"layer {layer} {axis_name('head', head)}"
                 if layers > 1
                 else axis_name("head", head),
-                {"color": ink(HEAD_COLORS[row * heads + column]), "linewidth": 2.5},
+                {"color": sheet.ink(HEAD_COLORS[row * heads + column]), "linewidth": 2.5},
             )
             for row, layer in enumerate(item.layers)
             for column, head in enumerate(item.heads)
@@ -225,7 +203,7 @@ def _legend(item: AttentionMap) -> list[tuple[str, dict[str, Any]]]:
 def _color(item: AttentionMap, weight: float) -> tuple[float, float, float]:
     limits = picture_scale(item)
     least = 0.45 * limits[1]
-    return ink(color_of(np.copysign(max(abs(weight), least), weight).item(), limits))
+    return sheet.ink(color_of(np.copysign(max(abs(weight), least), weight).item(), limits))
 
 
 def _line_width(share: float, widest: float = _WIDEST) -> float:
@@ -241,15 +219,18 @@ def _frame_lines(
     face: Typeface,
 ) -> tuple[Figure, Any]:
     room = width - 2 * _EDGE
-    above, below = title_paragraphs(face, *head, room), note_paragraphs(face, notes, room)
+    above, below = (
+        sheet.title_paragraphs(face, *head, room),
+        sheet.note_paragraphs(face, notes, room),
+    )
     names = [face.drawable(name) for name, _ in legend]
-    places = flow_lines((44 + face.width(name, NOTE_SIZE) + 28 for name in names), room)
-    line = int(line_height(NOTE_SIZE)) + 6
+    places = sheet.flow_lines((44 + face.width(name, sheet.NOTE_SIZE) + 28 for name in names), room)
+    line = int(sheet.line_height(sheet.NOTE_SIZE)) + 6
     lines = line * (places[-1][1] + 1)
-    top = _EDGE + height_of(above) + 14 + int(line_height(TEXT_SIZE))
+    top = _EDGE + sheet.height_of(above) + 14 + int(sheet.line_height(sheet.TEXT_SIZE))
     foot = top + height + 16
-    full = foot + lines + 8 + height_of(below) + _EDGE
-    page = blank_page(width, full)
+    full = foot + lines + 8 + sheet.height_of(below) + _EDGE
+    page = sheet.blank_page(width, full)
     axes = page.axes(0, top, width, height)
     axes.axis("off")
     axes.set_label("links")
@@ -261,7 +242,9 @@ def _frame_lines(
     for (across, number), name, (_, looks) in zip(places, names, legend, strict=True):
         left, middle = _EDGE + across, line * (number + 0.5)
         key.plot([left, left + 36], [middle, middle], solid_capstyle="butt", **looks)
-        write(key, (left + 44, middle), name, face, NOTE_SIZE, FAINT, va="center_baseline")
+        sheet.write(
+            key, (left + 44, middle), name, face, sheet.NOTE_SIZE, FAINT, va="center_baseline"
+        )
     return page.figure, axes
 
 
@@ -291,8 +274,8 @@ def _draw(
         thin = 0.5 if drawn.pale[number] else 1.0
         thick = _line_width(share, widest) * thin * min(1.0, spacing / 16 + 0.3)
         widths.append(min(thick, 0.75 * spacing * 72 / DPI))  # neighbours stay apart
-        own = ink(HEAD_COLORS[layer * heads + head]) if several else _color(item, weight)
-        color = ink(PALE) if drawn.pale[number] else own
+        own = sheet.ink(HEAD_COLORS[layer * heads + head]) if several else _color(item, weight)
+        color = sheet.ink(PALE) if drawn.pale[number] else own
         colors.append((*color, 0.5 + 0.45 * min(share, 1.0)))
         styles.append("--" if several and weight < 0 else "-")
     looks: dict[str, Any] = {"linewidths": widths, "colors": colors, "linestyles": styles}
@@ -302,10 +285,10 @@ def _draw(
 def _write_tokens(axes: Any, column: _Column, place: float, side: str, face: Typeface) -> None:
     looks: dict[str, Any] = {"ha": side}
     where = place, -6.0
-    write(axes, where, column.name, face, column.size, FAINT, va="bottom", **looks)
+    sheet.write(axes, where, column.name, face, column.size, FAINT, va="bottom", **looks)
     looks |= {"va": "center_baseline", "gid": "token"}
     for number in column.named:
         token, text = column.tokens[number], column.texts[number]
         color = LABELLED if token.label else SPECIAL if token.special else INK
         where = place, column.height(number)
-        write(axes, where, text, face, column.size, color, bold=bool(token.label), **looks)
+        sheet.write(axes, where, text, face, column.size, color, bold=bool(token.label), **looks)

@@ -1,7 +1,5 @@
 """Attention drawn over the picture it attends to: one head, every head, or one tile per word."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isqrt
@@ -20,30 +18,18 @@ from attnviz.core.attention_map import Values
 from attnviz.core.errors import UsageError
 from attnviz.core.options import PictureScale
 from attnviz.renderers.colors import GLOW, LABELLED, PAPER, Limits, colors_of, limits_of
-from attnviz.renderers.figures.figure import (
-    FREE,
-    TEXT_SIZE,
-    Fit,
-    Frame,
-    frame_image,
-    ink,
-    line_height,
-    own_settings,
-    write,
-)
+from attnviz.renderers.figures import figure as sheet
 from attnviz.renderers.figures.fonts import Typeface, typeface
 from attnviz.renderers.figures.grid import GridSide, name_tiles, tile_room, write_largest
 from attnviz.renderers.look import chosen, chosen_scale, chosen_table
 from attnviz.renderers.printable import printable
 from attnviz.storage.pictures import read_picture
 
-_LONGEST = 700
-"""Pixels of the longer side of a picture that stands alone."""
+_LONGEST = 700  # pixels of the longer side of a picture that stands alone
 _WIDEST_GRID, _TALLEST_GRID = 1700, 2000
 _LARGEST_TILE, _SMALLEST_TILE = 260, 24
 _GAP, _GRID_GAP = 24, 6
-_OPAQUE, _BEND = 0.9, 0.8
-"""The opacity of the largest weight's colour, and the exponent by which smaller ones fade."""
+_OPAQUE, _BEND = 0.9, 0.8  # opacity of the largest weight, and exponent for smaller ones
 _NOTE = "colours as on the bar; the smaller a weight, the more of the picture shows through"
 _OWN = "each picture on a scale of its own, up to its largest weight, which is written in it"
 _SMOOTH = "weights are smoothed between the middles of patches"
@@ -63,16 +49,10 @@ class PictureCrop:
 
 @dataclass(frozen=True, slots=True)
 class Overlaying:
-    """How weights are drawn over pictures.
+    """How weights are drawn over pictures."""
 
-    Attributes:
-        scale: "own": each picture up to its own largest weight; "shared": one scale for all, as
-            where --scale names its ends.
-        smooth: True: weights are interpolated between patches instead of filling them evenly.
-    """
-
-    scale: PictureScale = "own"
-    smooth: bool = False
+    scale: PictureScale = "own"  # "own": up to its own largest weight; "shared": one scale for all
+    smooth: bool = False  # interpolate weights between patches
 
     @property
     def own(self) -> bool:
@@ -122,7 +102,7 @@ def picture_crop(picture: Any) -> PictureCrop:
     return PictureCrop(np.asarray(picture))
 
 
-@own_settings()
+@sheet.own_settings()
 def overlay(
     seen: PictureCrop,
     weights: NDArray[np.float32],
@@ -132,7 +112,7 @@ def overlay(
     unit: str,
     values: Values = "share",
     how: Overlaying = PLAIN,
-    fit: Fit = FREE,
+    fit: sheet.Fit = sheet.FREE,
 ) -> Figure:
     """The picture, and beside it the picture under one head's weights, shape (rows, columns).
 
@@ -150,8 +130,8 @@ def overlay(
     both = over if seen.blank else np.concatenate([picture, gap, over], axis=1)
     notes = how.notes(several=False, blank=seen.blank)
     table = _table(limits, blank=seen.blank)
-    frame = Frame(title, subtitle, notes, unit, limits, face, fit=fit, table=table)
-    figure, axes = frame_image(both, both.shape[1], height, frame)
+    frame = sheet.Frame(title, subtitle, notes, unit, limits, face, fit=fit, table=table)
+    figure, axes = sheet.frame_image(both, both.shape[1], height, frame)
     axes.spines[:].set_visible(False)
     if seen.outlined is not None:
         for left in (0, width + _GAP):
@@ -159,7 +139,7 @@ def overlay(
     return figure
 
 
-@own_settings()
+@sheet.own_settings()
 def overlay_grid(  # noqa: PLR0913 - all of them by name
     seen: PictureCrop,
     weights: NDArray[np.float32],
@@ -172,7 +152,7 @@ def overlay_grid(  # noqa: PLR0913 - all of them by name
     values: Values = "share",
     columns: str = "head",
     how: Overlaying = PLAIN,
-    fit: Fit = FREE,
+    fit: sheet.Fit = sheet.FREE,
 ) -> Figure:
     """Every head of every layer over the picture.
 
@@ -196,8 +176,8 @@ def overlay_grid(  # noqa: PLR0913 - all of them by name
     image = _paste_tiles((down.pixels, across.pixels), tiles, limits, how, blank=seen.blank)
     notes, place = how.notes(several=True, blank=seen.blank), tile_room(layers, face)
     table = _table(limits, blank=seen.blank)
-    frame = Frame(title, subtitle, notes, unit, limits, face, *place, fit=fit, table=table)
-    figure, axes = frame_image(image, across.pixels, down.pixels, frame)
+    frame = sheet.Frame(title, subtitle, notes, unit, limits, face, *place, fit=fit, table=table)
+    figure, axes = sheet.frame_image(image, across.pixels, down.pixels, frame)
     _write_largest(axes, tiles, tile.shape[1], how, face)
     name_tiles(axes, down, layers, across, heads, face)
     axes.xaxis.label.set_text(columns)
@@ -207,7 +187,7 @@ def overlay_grid(  # noqa: PLR0913 - all of them by name
     return figure
 
 
-@own_settings()
+@sheet.own_settings()
 def contact_sheet(
     tiles: Sequence[Sequence[tuple[PictureCrop, NDArray[np.float32]]]],
     words: Sequence[str],
@@ -217,7 +197,7 @@ def contact_sheet(
     subtitle: str = "",
     unit: str,
     how: Overlaying = PLAIN,
-    fit: Fit = FREE,
+    fit: sheet.Fit = sheet.FREE,
 ) -> Figure:
     """A small overlay for each word, under its word.
 
@@ -228,7 +208,7 @@ def contact_sheet(
     every = np.concatenate([shares.ravel() for _, shares in flat])
     limits, unit = how.scale_of(every, "share", unit)
     face = typeface([title, subtitle, unit, *words, *columns])
-    in_rows, line = len(columns) > 1, int(line_height(TEXT_SIZE)) + 8
+    in_rows, line = len(columns) > 1, int(sheet.line_height(sheet.TEXT_SIZE)) + 8
     across = len(columns) if in_rows else min(len(flat), max(4, isqrt(2 * len(flat))))
     room = (
         min(int(_WIDEST_GRID * fit.share) // across, 3 * _TALLEST_GRID * across // len(flat)) - _GAP
@@ -238,7 +218,7 @@ def contact_sheet(
     wide = max(picture.shape[1] for picture in small) + _GAP
 
     def cut(name: str, room: int) -> str:
-        first, *more = face.wrap(face.drawable(printable(name)), TEXT_SIZE, room).split("\n")
+        first, *more = face.wrap(face.drawable(printable(name)), sheet.TEXT_SIZE, room).split("\n")
         return f"{first}…" if more else first
 
     left_names = [cut(word, _LARGEST_TILE) for word in words] if in_rows else []
@@ -248,30 +228,34 @@ def contact_sheet(
         tops.append(bottom if in_rows and first else bottom + line)
         high = max(picture.shape[0] for picture in small[first : first + across])
         bottom = tops[-1] + high + _GRID_GAP
-    beside = max((face.width(name, TEXT_SIZE) + 14 for name in left_names), default=0)
+    beside = max((face.width(name, sheet.TEXT_SIZE) + 14 for name in left_names), default=0)
     pasted = [
         _Tile(tops[n // across], n % across * wide, picture, shares)
         for n, (picture, (_, shares)) in enumerate(zip(small, flat, strict=True))
     ]
     image = _paste_tiles((bottom - _GRID_GAP, across * wide - _GAP), pasted, limits, how)
     notes = how.notes(several=True)
-    frame = Frame(
+    frame = sheet.Frame(
         title, subtitle, notes, unit, limits, face, int(beside), fit=fit, table=_table(limits)
     )
-    figure, axes = frame_image(image, image.shape[1], image.shape[0], frame)
+    figure, axes = sheet.frame_image(image, image.shape[1], image.shape[0], frame)
     _write_largest(axes, pasted, wide, how, face)
     axes.spines[:].set_visible(False)
     looks: dict[str, Any] = {"gid": "word", "clip_on": False}
     for one, name in zip(pasted, top_names, strict=False):
-        write(axes, (one.left - 0.5, one.top - 6), name, face, TEXT_SIZE, va="bottom", **looks)
+        sheet.write(
+            axes, (one.left - 0.5, one.top - 6), name, face, sheet.TEXT_SIZE, va="bottom", **looks
+        )
     for top, name, picture in zip(tops, left_names, small[::across], strict=bool(left_names)):
         middle = top + picture.shape[0] / 2
-        write(axes, (-10, middle), name, face, TEXT_SIZE, ha="right", va="center", **looks)
+        sheet.write(
+            axes, (-10, middle), name, face, sheet.TEXT_SIZE, ha="right", va="center", **looks
+        )
     return figure
 
 
 class _Tile(NamedTuple):
-    """A picture and its weights, at its upper left corner among others."""
+    """A picture with its weights, and the place of its upper left corner."""
 
     top: int
     left: int
@@ -363,5 +347,5 @@ def _outline(
     high, wide = size[0] / rows, size[1] / columns
     place = (corner[1] + column * wide - 0.5, corner[0] + row * high - 0.5)
     looks: dict[str, Any] = {"fill": False, "gid": "looking patch"}
-    for color, width in ((ink(PAPER), 2 * line), (ink(LABELLED), line)):
+    for color, width in ((sheet.ink(PAPER), 2 * line), (sheet.ink(LABELLED), line)):
         axes.add_patch(Rectangle(place, wide, high, edgecolor=color, linewidth=width, **looks))

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict
 from itertools import chain, zip_longest
 from typing import Any
 
@@ -22,7 +21,7 @@ from attnviz.core.effects import (
 )
 from attnviz.renderers import Display
 from attnviz.renderers.data.corpus_data import npz_bytes
-from attnviz.renderers.data.maps import SCHEMA, report_json, tsv
+from attnviz.renderers.data.maps import SCHEMA, fields_of, report_json, tsv
 from attnviz.renderers.printable import (
     UNKNOWN,
     all_digits,
@@ -32,7 +31,7 @@ from attnviz.renderers.printable import (
     shorten,
     two_digits,
 )
-from attnviz.renderers.text.console import introduction, more_note, render_parts, wrap_text
+from attnviz.renderers.text.console import bar_of, introduction, more_note, render_parts, wrap_text
 from attnviz.storage.documents import dump_json
 
 READING = (
@@ -40,9 +39,7 @@ READING = (
     "output"
 )
 BAR = 20
-EIGHTHS = " ▏▎▍▌▋▊▉█"
-SLIGHT = 0.05
-"""Outputs that change by fewer nats are not listed."""
+SLIGHT = 0.05  # outputs that change by fewer nats are not listed
 NO_VALUE = f"{UNKNOWN}: nothing else was left to see"
 WORDS, NUMBERS = ("kind", "label", "stream", "layer", "side"), ("head", "query", "key", "position")
 """The fields that name the part of an effect: texts, then whole numbers."""
@@ -83,7 +80,6 @@ def ablation_tsv(report: AblationReport) -> str:
 
 
 def ablation_json(report: AblationReport) -> str:
-    """One document with every effect, every output before and after, and what was written."""
     return dump_json(_document(report)) + "\n"
 
 
@@ -132,16 +128,10 @@ def _document(report: AblationReport) -> dict[str, Any]:
         **{name: text for name, text in texts.items() if report.texts == 1 and text is not None},
         "caption": report.caption,
         "unit": "nats",
-        "by": report.by,
-        "reference": report.reference,
-        "texts": report.texts,
-        "explained": list(report.explained),
-        "effects": [asdict(effect) for effect in report.effects],
-        "together": report.together and asdict(report.together),
-        "outputs": [asdict(one) for one in report.predictions],
+        **fields_of(report, "by reference texts explained effects together"),
+        "outputs": report.predictions,
         "wrote": report.wrote and dict(zip(("before", "after"), report.wrote, strict=True)),
-        "notes": list(report.notes),
-        "provenance": asdict(maps.provenance),
+        **fields_of(report, "notes provenance"),
     }
 
 
@@ -170,8 +160,7 @@ def _bars(effects: Sequence[Effect], texts: int, show: Display) -> list[Text]:
             continue
         line.append(f"  {nats(one.effect):>7}  ")
         line.append(f"{between:<{wide}}  " if wide else "", "dim")
-        eighths = round(abs(one.effect) / most * max(min(BAR, room - width), 0) * 8)
-        bar = "█" * (eighths // 8) + EIGHTHS[eighths % 8].strip()
+        bar = bar_of(abs(one.effect) / most, max(min(BAR, room - width), 0))
         line.append(bar, "red" if one.effect < 0 else "blue")
     return lines
 
@@ -202,6 +191,7 @@ def _predictions(every: Sequence[Prediction], show: Display) -> list[Text]:
     return lines
 
 
+ABLATION = ablation_table, ablation_tsv, ablation_json
 LENS_READING = (
     "rank correlation of each lens' scores of tokens, by size, with what hiding the token from all "
     "others changes in log p; comprehensiveness: nats lost where the tokens that it ranks highest "
@@ -255,17 +245,12 @@ def lenses_tsv(report: LensReport) -> str:
 
 def lenses_json(report: LensReport) -> str:
     """One document: each lens, the conclusion and, of a single text, its tokens."""
-    return report_json(
-        "lenses",
-        caption=report.caption,
-        unit="nats",
-        texts=report.texts,
-        lenses=[_lens(row) for row in report.rows],
-        conclusion=report.conclusion,
-        rule=report.rule,
-        tokens=[*report.tokens],
-        provenance=asdict(report.provenance),
-    )
+    about = {"caption": report.caption, "unit": "nats", "texts": report.texts}
+    about["lenses"] = [_lens(row) for row in report.rows]
+    return report_json("lenses", **about, **fields_of(report, "conclusion rule tokens provenance"))
+
+
+LENSES = lenses_table, lenses_tsv, lenses_json
 
 
 def _lens(row: LensRow) -> dict[str, Any]:

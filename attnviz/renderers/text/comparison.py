@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from attnviz.core.attention_map import Provenance
 from attnviz.core.effects import EffectComparison
 from attnviz.core.measures import Comparison, HeadChange
 from attnviz.renderers import Display
-from attnviz.renderers.data.maps import report_json, tsv
+from attnviz.renderers.data.maps import fields_of, report_json, tsv
 from attnviz.renderers.printable import all_digits, nats, printable, shorten
 from attnviz.renderers.text.console import column_widths, more_note, render_parts, wrap_text
 from attnviz.renderers.text.link_list import format_weight, name_tokens, place_of
@@ -47,7 +46,6 @@ def comparison_table(found: Comparison, captions: tuple[str, str], top: int, sho
 
 
 def comparison_tsv(found: Comparison) -> str:
-    """A line for each head, in the order of the map."""
     lines = [("layer_a", "head_a", "layer_b", "head_b", "divergence_nats")]
     for (a, b), value in zip(found.heads, found.divergences.ravel().tolist(), strict=True):
         lines.append((*a, *b, all_digits(value)))
@@ -56,28 +54,18 @@ def comparison_tsv(found: Comparison) -> str:
 
 def comparison_json(found: Comparison, sides: tuple[tuple[str, Provenance], ...]) -> str:
     """One document: both sides, a divergence for each head, and the links that changed most."""
-    heads = [
-        {
-            "a": {"layer": a[0], "head": a[1]},
-            "b": {"layer": b[0], "head": b[1]},
-            "divergence": value,
-        }
-        for (a, b), value in zip(found.heads, found.divergences.ravel().tolist(), strict=True)
-    ]
-    return report_json(
-        "comparison",
-        **_sides(sides),
-        stream=found.map.stream,
-        unit="nats",
-        heads=heads,
-        links=[_link(change) for change in found.changes],
-        notes=list(found.notes),
-    )
+    heads = []
+    for (a, b), value in zip(found.heads, found.divergences.ravel().tolist(), strict=True):
+        ends = ({"layer": layer, "head": head} for layer, head in (a, b))
+        heads.append({**dict(zip("ab", ends, strict=True)), "divergence": value})
+    about = {**_sides(sides), "stream": found.map.stream, "unit": "nats", "heads": heads}
+    links = [_link(change) for change in found.changes]
+    return report_json("comparison", **about, links=links, notes=found.notes)
 
 
 def _sides(sides: Sequence[tuple[str, Provenance]]) -> dict[str, Any]:
     return {
-        name: {"caption": caption, "provenance": asdict(provenance)}
+        name: {"caption": caption, "provenance": provenance}
         for name, (caption, provenance) in zip("ab", sides, strict=True)
     }
 
@@ -131,6 +119,9 @@ def effects_json(found: EffectComparison) -> str:
     )
 
 
+EFFECTS = effects_table, effects_tsv, effects_json
+
+
 def _effect_rows(found: EffectComparison) -> list[tuple[str, str, float, float, float]]:
     """Kind, label, the effect in A and in B, and the change; NaN where there is none."""
     rows = []
@@ -165,6 +156,5 @@ def _link_lines(found: Comparison) -> list[Text]:
 
 
 def _link(change: HeadChange) -> dict[str, Any]:
-    fields = ("query", "query_position", "key", "key_position", "layer", "head")
-    link = {name: getattr(change.link, name) for name in fields}
+    link = fields_of(change.link, "query query_position key key_position layer head")
     return {**link, "a": change.before, "b": change.after, "change": change.link.weight}

@@ -35,11 +35,9 @@ class TextRenderer:
         return console_text(console)
 
     def parts(self, attention: Attention, views: Views) -> Iterable[Iterable[RenderableType]]:
-        """The lines of each part of one text."""
         raise NotImplementedError
 
     def finish(self) -> str:
-        """Nothing more."""
         return ""
 
 
@@ -101,6 +99,12 @@ def shade_text(text: str, share: float, display: Display) -> Text:
     return Text(text) if display.colors is None else color_cell(text, share)
 
 
+def bar_of(share: float, cells: float) -> str:
+    """A bar for a share of some cells, to an eighth of a cell."""
+    eighths = round(share * cells * 8)
+    return "█" * (eighths // 8) + " ▏▎▍▌▋▊▉█"[eighths % 8].strip()
+
+
 def color_cell(text: str, value: float, limits: Limits = (0.0, 1.0)) -> Text:
     """The text on the colour of a value."""
     ground = color_of(value, limits)
@@ -159,13 +163,13 @@ def head_grid(
 
 
 def no_room_note(names: Sequence[str], display: Display) -> list[Text]:
-    """A note on the columns that a grid leaves out; nothing if it has all."""
+    """A note on the columns that did not fit; nothing if all did."""
     note = f"no room for {', '.join(names)}: -f tsv shows them as a table, -f json as data"
     return wrap_text(note, display.width, "dim") if names else []
 
 
 def more_note(count: int, top: int, width: int) -> list[Text]:
-    """How to see the rows that a table leaves out; nothing if it has all."""
+    """A note on how to see the rows that were left out; nothing if there are none."""
     note = f"and {count - top} more: --top {count}, or -f tsv"
     return wrap_text(note, width, "dim") if count > top else []
 

@@ -51,8 +51,7 @@ _FIRST = (
 )
 """The columns that a narrow table keeps first."""
 _SINGLE = [(offset, offset) for offset in range(-4, 5)]
-_SPANS = [(-16, -9), (-8, -5), *_SINGLE, (5, 8), (9, 16)]
-"""The first and the last offset of each column."""
+_SPANS = [(-16, -9), (-8, -5), *_SINGLE, (5, 8), (9, 16)]  # first and last offset of a column
 
 
 def corpus_table(report: CorpusReport, show: str, display: Display) -> str:
@@ -219,9 +218,7 @@ def _arrow(item: Pair | TopExample) -> str:
 
 
 def _head_lines(
-    stream: StreamReport,
-    display: Display,
-    format_head: Callable[[tuple[str, str], int], str],
+    stream: StreamReport, display: Display, format_head: Callable[[tuple[str, str], int], str]
 ) -> Iterator[Text]:
     names = [("layer", "head"), *_names(stream)]
     widths = column_widths(names)

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterable
-from dataclasses import asdict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +28,7 @@ from attnviz.core.measures import (
     mass_note,
 )
 from attnviz.renderers import Display
-from attnviz.renderers.data.maps import report_json, tsv
+from attnviz.renderers.data.maps import fields_of, report_json, tsv
 from attnviz.renderers.printable import (
     UNKNOWN,
     decimals,
@@ -37,9 +36,9 @@ from attnviz.renderers.printable import (
     printable,
     short_paths,
     shorten,
-    signed,
     six_digits,
     two_digits,
+    with_sign,
 )
 from attnviz.renderers.text.console import (
     Column,
@@ -84,13 +83,13 @@ def measures_table(report: HeadReport, display: Display, keep: str | None = None
 
 
 def _writes_lines(report: HeadReport, display: Display) -> list[Text]:
-    """The tokens that each head argues for, a line a head."""
+    """One line for each head: the tokens that it argues for."""
     title = "tokens that each head argues for: what it adds to their logits, above the mean of all"
     lines = wrap_text(title, display.width, "dim")
     several = len({row.stream for row in report.rows}) > 1
     for row in report.rows:
         name = f"{row.stream} {row.layer}.{row.head}" if several else f"{row.layer}.{row.head}"
-        words = " · ".join(f"{printable(one.token)} {signed(one.logit)}" for one in row.writes)
+        words = " · ".join(f"{printable(one.token)} {with_sign(one.logit)}" for one in row.writes)
         line = f"{name}  {words or 'nothing: its stream predicts nothing'}"
         lines.append(Text(shorten(line, display.width), no_wrap=True))
     return lines
@@ -165,29 +164,11 @@ def _role_fields(role: Role | None) -> tuple[str, str]:
 
 def measures_json(report: HeadReport) -> str:
     """One document: the measures, and for each head its roles, values and uniform values."""
-    heads = [
-        {
-            "stream": row.stream,
-            "layer": row.layer,
-            "head": row.head,
-            "roles": [asdict(role) for role in row.roles],
-            "values": row.values,
-            "uniform": row.uniform,
-            "intervals": row.intervals,
-            **({"writes": [asdict(one) for one in row.writes]} if row.writes else {}),
-        }
-        for row in report.rows
-    ]
-    return report_json(
-        "heads",
-        caption=report.caption,
-        texts=report.texts,
-        sinks=report.sinks,
-        note=mass_note(report.measures),
-        measures=[asdict(meaning) for meaning in report.measures],
-        heads=heads,
-        provenance=asdict(report.provenance),
-    )
+    usual = "stream layer head roles values uniform intervals"
+    heads = [fields_of(row, f"{usual} writes" if row.writes else usual) for row in report.rows]
+    about = fields_of(report, "caption texts sinks") | {"note": mass_note(report.measures)}
+    about |= {"measures": report.measures, "heads": heads, "provenance": report.provenance}
+    return report_json("heads", **about)
 
 
 _READING = (
@@ -216,7 +197,6 @@ def similarity_table(report: SimilarityReport, display: Display) -> str:
 
 
 def similarity_tsv(report: SimilarityReport) -> str:
-    """A line for each pair of heads."""
     lines = [("stream", "layer", "head", "other_layer", "other_head", "divergence")]
     for place, (layer, head) in enumerate(report.heads):
         for other in range(place + 1, len(report.heads)):
@@ -231,21 +211,13 @@ def similarity_json(report: SimilarityReport) -> str:
         {"layer": layer, "head": head, "place": place}
         for (layer, head), place in zip(report.heads, report.places.tolist(), strict=True)
     ]
-    return report_json(
-        "similarity",
-        caption=report.caption,
-        stream=report.stream,
-        texts=report.texts,
-        unit="nats",
-        heads=heads,
-        divergences=report.divergences.tolist(),
-        plane_shows=report.shown,
-        provenance=asdict(report.provenance),
-    )
+    about = fields_of(report, "caption stream texts") | {"unit": "nats", "heads": heads}
+    about |= {"divergences": report.divergences, "plane_shows": report.shown}
+    return report_json("similarity", **about, provenance=report.provenance)
 
 
-FEWEST = 10
-"""The table leaves out relations with fewer cases: with many heads, some are right by luck."""
+SIMILARITY = similarity_table, similarity_tsv, similarity_json
+FEWEST = 10  # relations with fewer cases are left out: some heads are right by luck
 
 
 def treebank_table(report: TreebankReport, display: Display) -> str:
@@ -292,15 +264,11 @@ def treebank_tsv(report: TreebankReport) -> str:
 
 def treebank_json(report: TreebankReport) -> str:
     """One document: the relations, and each head's share of right cases in each direction."""
-    return report_json(
-        "treebank",
-        caption=report.caption,
-        sentences=report.sentences,
-        relations=[asdict(relation) for relation in report.relations],
-        findings=[asdict(finding) for finding in report.findings],
-        provenance=asdict(report.provenance),
-        notes=list(report.notes),
-    )
+    names = "caption sentences relations findings provenance notes"
+    return report_json("treebank", **fields_of(report, names))
+
+
+TREEBANK = treebank_table, treebank_tsv, treebank_json
 
 
 def _best_findings(report: TreebankReport, toward: str) -> dict[str, Finding]:
@@ -329,8 +297,7 @@ READING = (
     "first sample→last; role at the last; entropy in nats, sink and previous token as shares of "
     "attention; drift: divergence from the sample before, in nats, over the steps and at the last"
 )
-SHORTEST_NAME = 10
-"""Characters of a layer's name that a narrow table keeps at least."""
+SHORTEST_NAME = 10  # characters of a layer's name that a narrow table keeps at least
 BARS = 10
 
 
@@ -378,21 +345,13 @@ def history_tsv(found: History) -> str:
 
 def history_json(found: History) -> str:
     """One document: the steps, and for each head its roles and measures at each step."""
-    return report_json(
-        "history",
-        caption=found.caption,
-        steps=found.steps,
-        heads=[
-            {
-                **dict(zip(("stream", "layer", "head"), head, strict=True)),
-                "roles": [of_step[number] or None for of_step in found.roles],
-                **{
-                    name: [None if np.isnan(one) else one for one in values[:, number].tolist()]
-                    for name, values in found.values.items()
-                },
-            }
-            for number, head in enumerate(found.heads)
-        ],
-        notes=found.notes,
-        provenance=asdict(found.provenance),
-    )
+    heads = [
+        {
+            **dict(zip(("stream", "layer", "head"), head, strict=True)),
+            "roles": [of_step[number] or None for of_step in found.roles],
+            **{name: values[:, number].tolist() for name, values in found.values.items()},
+        }
+        for number, head in enumerate(found.heads)
+    ]
+    about = fields_of(found, "caption steps") | {"heads": heads}
+    return report_json("history", **about, **fields_of(found, "notes provenance"))

@@ -36,8 +36,7 @@ from attnviz.renderers.text.table import (
 )
 
 UPPER = "▀"
-GAP = "│"
-"""Drawn without colours where no cell is, which images mark by infinity."""
+GAP = "│"  # drawn without colours where no cell is, which images mark by infinity
 RAMP_WIDTH = 16
 # For terminals with 16 colours: light to dark, and warm colours below 0.
 _SHARES = ("bright_white", "bright_cyan", "bright_blue", "blue", "black")
@@ -109,8 +108,7 @@ def _half_block(above: str | None, below: str | None) -> tuple[str, Style | str]
     return UPPER, Style(color=above, bgcolor=Color.parse(below) if below else None)
 
 
-LARGEST_CELL, TALLEST = 4, 80
-"""Pixels of a cell's side at most; a picture that would be taller has smaller cells."""
+LARGEST_CELL, TALLEST = 4, 80  # pixels of a cell at most; taller pictures get smaller cells
 MOST_ROWS = 240
 MOST_NAMES = 60
 _STEPS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
@@ -134,7 +132,6 @@ class TerminalHeatmap(TextRenderer):
     """The views of a text as heat maps."""
 
     def parts(self, attention: Attention, views: Views) -> Iterator[list[Text]]:
-        """Each view of the text."""
         return (view_picture(view, self.display) for view in views() if not view.second)
 
 
@@ -218,8 +215,7 @@ def _short_name(token: Token) -> str:
     return text if cell_len(text) else "?"
 
 
-SMALLEST, LARGEST = 8, 16
-"""Columns of a thumbnail; fewer would show nothing but a head's sinks."""
+SMALLEST, LARGEST = 8, 16  # columns of a thumbnail; fewer would show nothing but a head's sinks
 NAME_WIDTH = 6
 
 
@@ -227,7 +223,6 @@ class TerminalGrid(TextRenderer):
     """All heads of a text's main map."""
 
     def parts(self, attention: Attention, views: Views) -> Iterator[list[Text]]:
-        """The thumbnails under a line that says what was run."""
         run = wrap_text(printable(views()[0].run), self.display.width, "bold", between=" · ")
         yield [*run, *head_thumbnails(attention.main, self.display)]
 

@@ -41,8 +41,7 @@ LONGEST_LINK = 18  # an arrow, ten cells of a word, two digits
 LISTED = 10
 SHADES = " ░▒▓█"
 NEGATIVE_SHADES = " ▁▃▅▇"
-SHADE_STEPS = (0.05, 0.2, 0.4, 0.7)
-"""Shares of the scale where the next shade begins."""
+SHADE_STEPS = (0.05, 0.2, 0.4, 0.7)  # shares of the scale where the next shade begins
 
 
 def matrix(item: AttentionMap, width: int, *, colored: bool) -> list[RenderableType]:
@@ -136,7 +135,7 @@ def _word_matrix(item: AttentionMap, room: int, *, colored: bool) -> list[Text]:
     widths = [max(width, length + 1) for width, length in zip(widths, longest, strict=True)]
     heads = []
     for token, label, width in zip(item.key_tokens, labels, widths, strict=True):
-        # A label that does not fit gives way to the token alone, in the label's style.
+        # If a label does not fit, the token stands alone in the label's style.
         text = label.plain if label.cell_len < width else printable(token.text)
         style = "bold yellow" if token.label else "dim" if token.special else ""
         name = shorten(text, width - 1)
@@ -243,7 +242,6 @@ class TableRenderer(TextRenderer):
     """Tables as text, with colour where the display has it."""
 
     def parts(self, attention: Attention, views: Views) -> Iterator[list[RenderableType]]:
-        """Each view of the text."""
         for view in views():
             yield _view_lines(view, self.display)
         for name, title in LINK_LISTS.items():
@@ -273,7 +271,7 @@ def _effect_table(attention: Attention, links: Sequence[MeasuredLink]) -> Table:
 
 
 def _ends(attention: Attention, one: MeasuredLink) -> tuple[str, str]:
-    """The names of a link's tokens in their map, or their texts if the map lacks them."""
+    """The names of a link's tokens in their map; their texts if the map has no such tokens."""
     link, streams = one.link, [item.stream for item in attention.maps]
     item = attention.maps[streams.index(one.stream)] if one.stream in streams else attention.main
     rows, columns = name_tokens(item.query_tokens), name_tokens(item.key_tokens)

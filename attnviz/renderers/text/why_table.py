@@ -1,7 +1,5 @@
 """Why a head looks there, and where along the layers an answer appears: as text, rows and JSON."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -15,23 +13,29 @@ from attnviz.core.effects import HeadAt
 from attnviz.core.writers import LayersReport, LinkReport, WiringReport, WriterPart
 from attnviz.renderers import Display
 from attnviz.renderers.data.corpus_data import npz_bytes
-from attnviz.renderers.data.maps import report_json, tsv
-from attnviz.renderers.printable import all_digits, nats, printable, shorten, signed, two_digits
-from attnviz.renderers.text.console import introduction, more_note, render_parts, wrap_text
+from attnviz.renderers.data.maps import fields_of, report_json, tsv
+from attnviz.renderers.printable import (
+    all_digits,
+    nats,
+    printable,
+    shorten,
+    two_digits,
+    with_sign,
+)
+from attnviz.renderers.text.console import bar_of, introduction, more_note, render_parts, wrap_text
 
 WORDS = 6
 BAR = 16
-EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
 def why_table(report: LinkReport, show: Display) -> str:
-    """The link, why the head looks there, what it brings, and what was checked."""
+    """Where the head looks, why, what that adds to the logits, and the checks."""
     several = report.link is None
-    reading = f"mean of the attended scores {signed(report.contrast)} above {report.against}"
+    reading = f"mean of the attended scores {with_sign(report.contrast)} above {report.against}"
     if not several:
         reading = (
             f"weight {two_digits(report.weight)} · score {report.score:.2f}, "
-            f"{signed(report.contrast)} above {report.against}"
+            f"{with_sign(report.contrast)} above {report.against}"
         )
     parts = introduction(printable(report.caption), printable(reading), show.width)[:-1]
     if line := report.position_reason:
@@ -49,7 +53,7 @@ def why_table(report: LinkReport, show: Display) -> str:
         ]
         parts += _bars(report.shown_parts(own), report.contrast, most, show)
     if report.pairs:
-        named = " · ".join(f"{q} × {k} {signed(v)}" for q, k, v in report.pairs[:3])
+        named = " · ".join(f"{q} × {k} {with_sign(v)}" for q, k, v in report.pairs[:3])
         parts += wrap_text(f"query × key, the largest: {named}", show.width, "dim")
     parts += [Text(), *_argument_lines(report, show)]
     if report.checks or report.effect is not None:
@@ -67,7 +71,7 @@ def why_table(report: LinkReport, show: Display) -> str:
 def _bars(parts: Sequence[WriterPart], total: float, most: float, show: Display) -> list[Text]:
     labels = [f"{one.writer} {one.role}".rstrip() for one in parts]
     between = [
-        f"{signed(one.interval[0])} to {signed(one.interval[1])}" if one.interval else ""
+        f"{with_sign(one.interval[0])} to {with_sign(one.interval[1])}" if one.interval else ""
         for one in parts
     ]
     wide = max(map(len, between))
@@ -76,13 +80,12 @@ def _bars(parts: Sequence[WriterPart], total: float, most: float, show: Display)
     width = max([*map(cell_len, names), 3])
     lines = []
     for one, name, ends in zip(parts, names, between, strict=True):
-        line = Text(f"  {set_cell_size(name, width)}  {signed(one.value):>7}  ", no_wrap=True)
+        line = Text(f"  {set_cell_size(name, width)}  {with_sign(one.value):>7}  ", no_wrap=True)
         line.append(f"{ends:<{wide}}  " if wide else "", "dim")
-        eighths = round(abs(one.value) / (most or 1.0) * BAR * 8)
-        bar = "█" * (eighths // 8) + EIGHTHS[eighths % 8].strip()
+        bar = bar_of(abs(one.value) / (most or 1.0), BAR)
         line.append(bar, "red" if one.value < 0 else "blue")
         lines.append(line)
-    return [*lines, Text(f"  {set_cell_size('sum', width)}  {signed(total):>7}", "dim")]
+    return [*lines, Text(f"  {set_cell_size('sum', width)}  {with_sign(total):>7}", "dim")]
 
 
 def _argument_lines(report: LinkReport, show: Display) -> list[Text]:
@@ -95,21 +98,19 @@ def _argument_lines(report: LinkReport, show: Display) -> list[Text]:
         add("the model predicts nothing from this position", "dim")
         return lines
     half = len(report.arguments) // 2
-    for name, own in (
-        ("for", report.arguments[:half]),
-        ("against", report.arguments[half:][::-1]),
-    ):
-        words = " · ".join(f"{printable(one.token)} {signed(one.logit)}" for one in own[:WORDS])
+    for name, own in (("for", report.arguments[:half]), ("against", report.arguments[half:][::-1])):
+        words = " · ".join(f"{printable(one.token)} {with_sign(one.logit)}" for one in own[:WORDS])
         add(f"{name} {words}")
     if report.predicted is not None and report.argument is not None and report.logits is not None:
         token, chance = report.predicted
+        adds, whole = with_sign(report.argument), with_sign(report.logit or 0.0)
         add(
-            f"the model predicts {printable(token)} ({two_digits(chance)}): the link adds "
-            f"{signed(report.argument)} to its logit of {signed(report.logit or 0.0)}; of what "
-            f"the link argues for it is number {report.rank:,} of {len(report.logits):,}"
+            f"the model predicts {printable(token)} ({two_digits(chance)}): the link adds {adds} "
+            f"to its logit of {whole}; of what the link argues for it is number {report.rank:,} of "
+            f"{len(report.logits):,}"
         )
     if report.value:
-        named = " · ".join(f"{one.writer} {signed(one.value)}" for one in report.value[:3])
+        named = " · ".join(f"{one.writer} {with_sign(one.value)}" for one in report.value[:3])
         add(f"its value argues for {printable(report.value_of)} by what was written by {named}")
     add("logits, above their mean over all choices", "dim")
     return lines
@@ -140,7 +141,6 @@ def why_tsv(report: LinkReport) -> str:
 
 
 def why_document(report: LinkReport) -> dict[str, Any]:
-    """The report as a JSON object."""
     found = {name: value for name, value in asdict(report).items() if name != "logits"}
     found["pairs"] = [
         dict(zip(("query", "key", "value"), one, strict=True)) for one in report.pairs
@@ -148,27 +148,14 @@ def why_document(report: LinkReport) -> dict[str, Any]:
     return found
 
 
-REPORTED = (
-    *("weight", "score", "contrast", "against", "query", "key", "pairs", "position", "at_distance"),
-    *(
-        "arguments",
-        "predicted",
-        "argument",
-        "rank",
-        "logit",
-        "value",
-        "value_of",
-        "checks",
-        "notes",
-    ),
-)
-"""Fields of a link's report that are sent."""
-
-
 def shown_report(report: LinkReport) -> dict[str, Any]:
-    """What a page shows of a report; its texts neither style nor break it."""
+    """The part of a report that a page shows; its texts neither style nor break it."""
+    names = (
+        "weight score contrast against query key pairs position at_distance arguments predicted "
+        "argument rank logit value value_of checks notes"
+    )
     found = why_document(report)
-    return {name: _as_printable(found[name]) for name in REPORTED}
+    return {name: _as_printable(found[name]) for name in names.split()}
 
 
 def _as_printable(value: Any) -> Any:
@@ -181,7 +168,6 @@ def _as_printable(value: Any) -> Any:
 
 
 def why_json(report: LinkReport, name: str = "") -> str:
-    """One document with every part."""
     return report_json("why", **({"id": name} if name else {}), **why_document(report))
 
 
@@ -218,14 +204,16 @@ def layers_table(report: LayersReport, show: Display) -> str:
     heading.stylize("dim")
     parts.append(heading)
     for one in report.rows:
-        adds = (signed(one.attention), signed(one.feed_forward)) if one.layer else ("", "")
+        adds = (with_sign(one.attention), with_sign(one.feed_forward)) if one.layer else ("", "")
         cells = (one.layer or "embedding", nats(one.log_p), f"{one.rank:,}", *adds)
         parts.append(line(*cells, last=shorten(printable(one.likeliest), 24)))
     names = "attention", "feed_forward"
-    sums = [signed(sum(getattr(one, name) for one in report.rows)) for name in names]
+    sums = [with_sign(sum(getattr(one, name) for one in report.rows)) for name in names]
     parts.append(line("sum", "", "", *sums, style="dim"))
-    total = f"with {signed(report.other)} of embeddings and biases: logit {signed(report.logit)}"
-    heads = " · ".join(f"{one.writer} {signed(one.value)}" for one in report.heads[:5])
+    total = (
+        f"with {with_sign(report.other)} of embeddings and biases: logit {with_sign(report.logit)}"
+    )
+    heads = " · ".join(f"{one.writer} {with_sign(one.value)}" for one in report.heads[:5])
     parts += [Text(), *wrap_text(total, show.width)]
     parts += wrap_text(f"heads that add most: {heads}", show.width)
     return render_parts(parts, show)
@@ -243,8 +231,10 @@ def layers_tsv(report: LayersReport) -> str:
 
 
 def layers_json(report: LayersReport) -> str:
-    """One document with every layer."""
     return report_json("layers", unit="logits above the mean of all choices", **asdict(report))
+
+
+LAYERS = layers_table, layers_tsv, layers_json
 
 
 WIRING_READING = (
@@ -287,10 +277,7 @@ def wiring_table(report: WiringReport, top: int, show: Display) -> str:
         line = Text("  ←  ".join(names) + f"  {two_digits(one.moved)}", no_wrap=True)
         if one.interval:
             line.append(" {} to {}".format(*map(two_digits, one.interval)), "dim")
-        eighths = round(one.moved / most * bar * 8)
-        line.append(
-            f"  {'█' * (eighths // 8)}{EIGHTHS[eighths % 8].strip()}", WIRE_STYLES[one.side]
-        )
+        line.append(f"  {bar_of(one.moved / most, bar)}", WIRE_STYLES[one.side])
         parts.append(line)
     parts += more_note(len(report.wires), top, show.width)
     known = [one for one in report.circuits if one.copying is not None]
@@ -302,7 +289,6 @@ def wiring_table(report: WiringReport, top: int, show: Display) -> str:
 
 
 def wiring_tsv(report: WiringReport) -> str:
-    """A line for each pair of heads and side."""
     names = "stream layer head side writer_stream writer_layer writer_head moved low high"
     lines: list[tuple[str, ...]] = [tuple(names.split())]
     for one in report.wires:
@@ -314,17 +300,12 @@ def wiring_tsv(report: WiringReport) -> str:
 
 def wiring_json(report: WiringReport) -> str:
     """One document with every pair, and the clear role of each head."""
-    return report_json(
-        "wiring",
-        caption=report.caption,
-        texts=report.texts,
-        wires=[asdict(one) for one in report.wires],
-        **({"chance": report.chance} if report.circuits else {}),
-        circuits=[asdict(one) for one in report.circuits],
-        roles=[{**asdict(at), "role": asdict(role)} for at, role in report.roles.items()],
-        notes=list(report.notes),
-        provenance=asdict(report.provenance),
-    )
+    about = fields_of(report, f"caption texts wires{' chance' if report.circuits else ''} circuits")
+    about["roles"] = [{**asdict(at), "role": role} for at, role in report.roles.items()]
+    return report_json("wiring", **about, **fields_of(report, "notes provenance"))
+
+
+WIRING = wiring_table, wiring_tsv, wiring_json
 
 
 def wiring_npz(report: WiringReport) -> bytes:

@@ -164,7 +164,6 @@ class Worker:
         return self.pipe.recv_bytes()
 
     def stop(self) -> str:
-        """Stop the process; return how it ended."""
         self.process.kill()
         self.process.join()
         self.pipe.close()
@@ -181,7 +180,7 @@ def to_bytes(item: Any) -> bytes:
 
 
 def block_interrupts() -> None:
-    """Block Ctrl-C and SIGTERM in this thread and its processes: the main thread handles them."""
+    """Block Ctrl-C and SIGTERM in this thread and its processes; the main thread answers them."""
     if sys.platform == "win32":
         return
     from multiprocessing import resource_tracker
@@ -240,7 +239,7 @@ def serve(pipe: Connection, work: bytes) -> None:
 
 
 def exit_with_parent() -> None:
-    """End this process when its parent has ended, for whatever reason."""
+    """End this process when its parent has ended for any reason."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()

@@ -31,8 +31,7 @@ from attnviz.runs.engines.shards import (
     shard_name,
 )
 
-TIMEOUT = 5.0
-"""Seconds to wait for a cluster; Ray alone would wait two minutes."""
+TIMEOUT = 5.0  # seconds to wait for a cluster; Ray alone would wait two minutes
 
 
 class RayCluster(Engine):
@@ -137,7 +136,6 @@ def start_or_join(workers: int | None, address: str | None) -> None:
 
 
 def check_reachable(address: str) -> None:
-    """Refuse an address HOST:PORT that does not answer within `TIMEOUT`."""
     host, colon, port = address.removeprefix("ray://").rpartition(":")
     if not colon or not port.isdecimal():
         return
@@ -166,8 +164,7 @@ def share(
     return workers, needs
 
 
-_works: dict[str, Callable[[Any], Any]] = {}
-"""In a worker: its current work, fetched once."""
+_works: dict[str, Callable[[Any], Any]] = {}  # in a worker: its current work, fetched once
 
 
 def in_worker(key: str, held: list[Any], shard: Any) -> Answer[Any]:

@@ -14,10 +14,8 @@ from attnviz.core.notices import notices_to, notify
 Ticket = TypeVar("Ticket")
 Shard = TypeVar("Shard")
 Outcome = TypeVar("Outcome")
-TRIES = 3
-"""Tries of a shard whose workers die."""
-AHEAD = 2
-"""Shards in flight for each worker: one in work and one done or next, so neither side waits."""
+TRIES = 3  # tries of a shard whose workers die
+AHEAD = 2  # shards in flight for each worker: one in work, one waiting
 
 
 def shard_name(number: int, shard: object) -> str:
@@ -47,7 +45,7 @@ class Engine(Protocol):
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stop the workers, whatever they do."""
+        """Stop the workers at once."""
         return
 
 
@@ -85,7 +83,7 @@ class Answer(Generic[Outcome]):
     error: Exception | None = None
 
     def unpack(self) -> Outcome:
-        """Pass the notices on, then return the outcome or raise its error."""
+        """Send the notices on, then return the result or raise its error."""
         for text in self.notices:
             notify(text)
         if self.error is not None:
@@ -107,7 +105,7 @@ def answer(work: Callable[[Shard], Outcome], shard: Shard) -> Answer[Outcome]:
 
 
 def to_portable(error: Exception) -> Exception:
-    """An error that pickles; an unexpected one gets its traceback as a note."""
+    """An error that pickles; an unexpected one carries its traceback as a note."""
     if not isinstance(error, AttnvizError):
         error.add_note(f"In a worker:\n{''.join(traceback.format_exception(error))}")
     try:

@@ -1,10 +1,7 @@
 """What decided the answers to texts: opened, searched and reported."""
 
-from __future__ import annotations
-
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 from attnviz.analyses.effects.patching import contrast_inputs
 from attnviz.analyses.explain import REFERENCE, explain_answer, sum_up
@@ -12,57 +9,31 @@ from attnviz.analyses.why import follow_circuit
 from attnviz.core.answers import AnswerReport, ContrastReport
 from attnviz.core.effects import Experiment, HeadOutputs, Intervention
 from attnviz.core.errors import AttnvizError, UsageError, first_line
-from attnviz.core.options import Options
+from attnviz.core.options import Options, Origin
 from attnviz.core.query import Kind, Query
+from attnviz.core.writers import WrittenText
 from attnviz.models import Experimenting, Source, SupportsWriters
 from attnviz.models.lens import open_experiment
 from attnviz.models.open import is_shipped
-from attnviz.renderers.reports import Data, data_of
-from attnviz.renderers.text.contrast_table import (
-    contrast_json,
-    contrast_lines,
-    contrast_table,
-    contrast_tsv,
-)
-from attnviz.renderers.text.explain_table import (
-    answer_json,
-    answer_table,
-    answer_tsv,
-    answers_json,
-    answers_table,
-    answers_tsv,
-    sentences_of,
-)
+from attnviz.renderers.reports import Data, data_of, draw_by
+from attnviz.renderers.text import answer_tables as tables
 from attnviz.runs.ablation import each_text, reference_banks
 from attnviz.runs.inputs import TextInput
 from attnviz.runs.outputs import why_page
 from attnviz.runs.questions.why import PAGE_LINKS, Asked, kind_of_file, open_asked, query_of
 from attnviz.runs.reporting import RunReport, good_results
-from attnviz.storage.documents import dump_json
 from attnviz.storage.texts import Text, check_text
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from attnviz.core.writers import WrittenText
-
 
 INSIDE = "pocket-lm, the model inside that continues a text, answers: --model: others"
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerRequest:
-    """What is asked about an answer.
+    """What is asked about an answer."""
 
-    Attributes:
-        wanted: the output; None: the next token, the masked word, the class or the last token.
-        against: a choice that the answer is compared with.
-        contrast: another text, in whose run parts of the first's restore the answer.
-    """
-
-    wanted: str | None = None
-    against: str | None = None
-    contrast: str | None = None
+    wanted: str | None = None  # the output; None: the next token, masked word, class or last token
+    against: str | None = None  # a choice that the answer is compared with
+    contrast: str | None = None  # a text, in whose run parts of the first's restore the answer
 
     def __post_init__(self) -> None:
         if self.contrast is not None and self.against is not None:
@@ -71,7 +42,7 @@ class AnswerRequest:
 
 @dataclass(eq=False)
 class Explainer:
-    """A model whose answers are explained, with what its heads put out in other texts."""
+    """A model whose answers are explained, and the mean outputs of its heads."""
 
     source: Source
     asked: AnswerRequest
@@ -118,7 +89,7 @@ class Explainer:
         return source.experiment(query, self.asked.wanted)
 
     def _banks_of(self, kind: Kind) -> tuple[list[HeadOutputs], str]:
-        """What each head puts out in other texts, and which these are; none for other inputs."""
+        """The head outputs in other texts, and in words which; none for other kinds of input."""
         if kind not in self._known:
             self._known[kind] = self._read_banks(kind) if kind in ("self", "cross") else ([], "")
         return self._known[kind]
@@ -137,16 +108,20 @@ class Explainer:
 
 
 def find_choice(experiment: Experiment, name: str) -> int:
-    """The number of the choice of this name.
-
-    Raises:
-        UsageError: there is none.
-    """
+    """The number of the choice of this name; a UsageError if there is none."""
     ((scores, *_),) = experiment.run([Intervention()])
     for number in range(len(scores)):
         if experiment.spell(number) == name:
             return number
     raise UsageError(f"--against '{name}' is none of the {len(scores):,} choices of the model")
+
+
+def by_decoder(origin: Origin, report: RunReport) -> Origin:
+    """The origin, with the model inside that continues a text where no other is named."""
+    if origin.model is not None or not is_shipped(origin):
+        return origin
+    report.say(INSIDE)
+    return replace(origin, model="pocket-lm")
 
 
 def report_answers(
@@ -158,10 +133,7 @@ def report_answers(
     others: TextInput | None = None,
 ) -> None:
     """Report what decided the answer to one text, or which heads carry those to many."""
-    origin = options.origin
-    if kind == "self" and origin.model is None and is_shipped(origin):
-        report.say(INSIDE)
-        origin = replace(origin, model="pocket-lm")
+    origin = by_decoder(options.origin, report) if kind == "self" else options.origin
     explainer = Explainer(open_asked(origin, kind, with_head="exact"), asked, others)
     if asked.contrast is not None:
         other = asked.contrast
@@ -178,43 +150,28 @@ def report_answers(
         for note in answer.notes:
             report.hold(note)
         found.append(answer)
-        lines.append(answer_json(answer))
+        lines.append(tables.answer_json(answer))
         last = written
     if len(found) == 1 and not texts.several:
         report.add(_answer_data(found[0], last, verbose=options.output.verbose))
     elif found:
         several = sum_up(found)
-        report.add(
-            data_of(
-                *(several, answers_table, answers_tsv, answers_json),
-                lines=lambda: "".join(lines),
-                about=dump_json(asdict(several.provenance)),
-            )
-        )
+        report.add(data_of(several, *tables.ANSWERS, lines=lambda: "".join(lines)))
     report.finish(f"{len(found)} text{'s' if len(found) != 1 else ''}")
 
 
 def _contrast_data(contrast: ContrastReport) -> Data:
-    def draw() -> Figure:
-        from attnviz.renderers.figures.contrast_picture import contrast_picture
-
-        return contrast_picture(contrast)
+    draw = partial(draw_by, "why_pictures:contrast_picture", contrast)
 
     def page(command: str) -> str:
         from attnviz.renderers.figures.figure import figure_bytes
         from attnviz.renderers.page.reports import contrast_page
 
-        return contrast_page(
-            contrast, contrast_lines(contrast), figure_bytes(draw(), ".svg"), command
-        )
+        lines = tables.contrast_lines(contrast)
+        return contrast_page(contrast, lines, figure_bytes(draw(), ".svg"), command)
 
-    return data_of(
-        *(contrast, contrast_table, contrast_tsv, contrast_json),
-        figures={"plot": draw},
-        page=page,
-        about=dump_json(asdict(contrast.provenance)),
-        notes=contrast.notes,
-    )
+    notes = contrast.notes
+    return data_of(contrast, *tables.CONTRAST, figures={"plot": draw}, page=page, notes=notes)
 
 
 def _answer_data(answer: AnswerReport, written: WrittenText | None, *, verbose: bool) -> Data:
@@ -224,11 +181,10 @@ def _answer_data(answer: AnswerReport, written: WrittenText | None, *, verbose: 
         reports = [claim.why for claim in claims if claim.why is not None]
         room = PAGE_LINKS - len(reports)
         more = follow_circuit(written, reports[0], room)[1:] if reports else []
-        shown = [(f"{label}: {words}", link) for label, words, link in sentences_of(answer)]
+        claims_in_words = tables.sentences_of(answer)
+        shown = [(f"{label}: {words}", link) for label, words, link in claims_in_words]
         return why_page([*reports, *more], written.attention, command, shown)
 
-    return data_of(
-        *(answer, partial(answer_table, verbose=verbose), answer_tsv, answer_json),
-        page=page if written is not None else None,
-        about=dump_json(asdict(answer.provenance)),
-    )
+    table = partial(tables.answer_table, verbose=verbose)
+    shown_page = page if written is not None else None
+    return data_of(answer, table, tables.answer_tsv, tables.answer_json, page=shown_page)

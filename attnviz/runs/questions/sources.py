@@ -1,16 +1,15 @@
 """Which passage or sentence of a context an answer was made from: read, asked and reported."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnviz.analyses.effects.links import rank_correlation
 from attnviz.analyses.effects.sources import (
@@ -22,6 +21,7 @@ from attnviz.analyses.effects.sources import (
     leave_out_parts,
 )
 from attnviz.core.answers import SourcePart, SourcesReport
+from attnviz.core.attention_map import Token
 from attnviz.core.effects import Experiment, Intervention
 from attnviz.core.errors import AttnvizError, InputError, UnsupportedError, UsageError, first_line
 from attnviz.core.options import Options
@@ -30,23 +30,16 @@ from attnviz.core.tokens import split_sentences
 from attnviz.models import Experimenting, Source, SupportsChat
 from attnviz.models.lens import open_experiment
 from attnviz.models.open import is_shipped, open_source
-from attnviz.renderers.reports import Data, data_of
-from attnviz.renderers.text.sources_table import sources_json, sources_table, sources_tsv
-from attnviz.runs.questions.explain import INSIDE
+from attnviz.renderers.reports import data_of
+from attnviz.renderers.text.answer_tables import SOURCES
+from attnviz.runs.questions.explain import by_decoder
 from attnviz.runs.reporting import RunReport
-from attnviz.storage.documents import dump_json
 from attnviz.storage.matrices import read_bytes
 from attnviz.storage.texts import check_text
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from attnviz.core.attention_map import Token
-
 Grouping = Literal["passages", "sentences", "messages"]
 Without = Literal["hide", "remove"]
-PRIVATE = 0xF0000
-"""The first of 65,534 characters that mean nothing."""
+PRIVATE = 0xF0000  # the first of 65,534 characters that mean nothing
 HOW: dict[Without, str] = {
     "hide": "its tokens hidden in every layer, positions kept",
     "remove": "its text deleted",
@@ -68,25 +61,18 @@ class SourcesRequest:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The parts of some files and the text that a model reads.
+    """The parts of some files and the text that a model reads."""
 
-    Attributes:
-        parts: file and text of each part; between them stands `gap`.
-        question: what follows the parts.
-        pair: whether the answer is the target of a pair.
-        roles: who says each part of a conversation; empty: the parts stand before the question.
-        render: writes a conversation as the model reads it; None: it reads the text as it is.
-    """
-
-    parts: tuple[tuple[str, str], ...]
+    parts: tuple[tuple[str, str], ...]  # file and text of each part; between them stands `gap`
     gap: str
-    question: str
-    pair: bool
-    roles: tuple[str, ...] = ()
+    question: str  # what follows the parts
+    pair: bool  # whether the answer is the target of a pair
+    roles: tuple[str, ...] = ()  # the speaker of each part; empty: no conversation
+    # writes a conversation as the model reads it; None: it reads the text as it is
     render: Callable[[Sequence[tuple[str, str]]], str] | None = None
 
     def prompt(self, off: Sequence[int] = ()) -> str:
-        """What stands before the answer, without some parts."""
+        """The text before the answer, without some parts."""
         own = [n for n in range(len(self.parts)) if n not in off]
         texts = [self.parts[n][1] for n in own]
         if self.render is None:
@@ -97,7 +83,6 @@ class Context:
         return self.render([*turns, ("user", self.question)])
 
     def query(self, answer: str | None, off: Sequence[int] = ()) -> Query:
-        """What the model is asked; without an answer, to write one."""
         if self.pair:
             return Query(self.prompt(off), answer, "cross")
         return Query(self.prompt(off) + (answer or ""), rendered=self.render is not None)
@@ -167,18 +152,15 @@ def _read_messages(path: Path, text: str) -> Iterator[tuple[str, str]]:
 
 
 def report_sources(asked: SourcesRequest, options: Options, report: RunReport) -> SourcesReport:
-    """Report how far the answer depends on each part."""
     (parts, roles), origin = read_parts(asked), options.origin
     if asked.group == "messages" and not origin.chat:
         raise UsageError("--group messages reads a conversation: add --chat")
-    if origin.model is None and is_shipped(origin):
-        report.say(INSIDE)
-        origin = replace(origin, model="pocket-lm")
+    origin = by_decoder(origin, report)
     source = open_source(origin, "self", with_head="exact")
     pair = not _continues(source)
     if pair:
         source = open_source(origin, "cross", with_head="exact")
-    # The models inside know no line breaks.
+    # The shipped models have no token for line breaks.
     line = pair or asked.group == "sentences" or is_shipped(origin)
     if origin.chat and not isinstance(source, SupportsChat):
         raise UsageError("--chat needs a model that continues a text by a chat template")
@@ -188,13 +170,18 @@ def report_sources(asked: SourcesRequest, options: Options, report: RunReport) -
     found = _measure(asked, source, context, report)
     for note in found.notes:
         report.hold(note)
-    report.add(_sources_data(found))
+
+    def page(command: str) -> str:
+        from attnviz.renderers.page.reports import sources_page
+
+        return sources_page(found, command)
+
+    report.add(data_of(found, *SOURCES, page=page))
     report.finish(f"{found.runs} runs")
     return found
 
 
 def check_support(found: SourcesReport, least: float | None) -> None:
-    """Fail where no part has such an effect on a sentence, and name the sentence."""
     pairs = zip(found.sentences, found.support, strict=True)
     weak = [text for text, most in pairs if least is not None and not most >= least]
     if weak:
@@ -205,7 +192,7 @@ def check_support(found: SourcesReport, least: float | None) -> None:
 
 
 def _continues(source: Source) -> bool:
-    """Whether a model continues a text; others write the target of a pair."""
+    """Whether a model continues a text; otherwise it writes the target of a pair."""
     with suppress(AttnvizError):
         assert isinstance(source, Experimenting)
         item = open_experiment(source, Query("a b")).attention.main
@@ -300,13 +287,9 @@ def _write(source: Source, context: Context) -> str:
 
 
 def _open(
-    source: Source,
-    context: Context,
-    answer: str,
-    spoken: Sequence[Token],
-    off: Sequence[int] = (),
+    source: Source, context: Context, answer: str, spoken: Sequence[Token], off: Sequence[int] = ()
 ) -> HiddenParts:
-    """The answer after the context, of whose outputs only the answer's are kept."""
+    """An experiment on the answer after the context, with only the answer's outputs."""
     experiment: Experiment = open_experiment(source, context.query(answer, off))
     attention = experiment.attention
     side = attention.main.key_side
@@ -348,16 +331,3 @@ def _gradient_estimate(trial: HiddenParts) -> NDArray[np.float64]:
         experiment.outputs = every
     columns = (item.weights * slopes).sum(axis=(0, 1, 2), dtype=np.float64)
     return np.array([columns[list(own)].sum() for own in trial.places])
-
-
-def _sources_data(found: SourcesReport) -> Data:
-    def page(command: str) -> str:
-        from attnviz.renderers.page.reports import sources_page
-
-        return sources_page(found, command)
-
-    return data_of(
-        *(found, sources_table, sources_tsv, sources_json),
-        page=page,
-        about=dump_json(asdict(found.provenance)),
-    )

@@ -1,13 +1,11 @@
 """Why a head looks where it looks, in one text or many, and where an answer appears."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -22,7 +20,7 @@ from attnviz.analyses.why import (
     mean_reports,
 )
 from attnviz.analyses.wiring import WiringStudy, wire_weights
-from attnviz.core.attention_map import Attention, AttentionMap
+from attnviz.core.attention_map import Attention
 from attnviz.core.effects import Effect, HeadAt, Intervention, LinkAt, label_of
 from attnviz.core.errors import AttnvizError, UsageError, first_line
 from attnviz.core.lens_inputs import find_token
@@ -34,58 +32,30 @@ from attnviz.core.writers import LayersReport, LinkReport, WiringReport, Written
 from attnviz.models import Experimenting, Source, SupportsWriters, WithHead
 from attnviz.models.lens import written_of
 from attnviz.models.open import open_source
-from attnviz.renderers.reports import Data, data_of
-from attnviz.renderers.text.why_table import (
-    layers_json,
-    layers_table,
-    layers_tsv,
-    why_json,
-    why_npz,
-    why_table,
-    why_tsv,
-    wiring_json,
-    wiring_npz,
-    wiring_table,
-    wiring_tsv,
-)
+from attnviz.renderers.reports import Data, data_of, draw_by
+from attnviz.renderers.text import why_table as tables
 from attnviz.runs.ablation import each_text, query_for
 from attnviz.runs.inputs import PICTURES, RECORDINGS, TextInput, given_texts, texts_or_pairs
 from attnviz.runs.outputs import why_page
 from attnviz.runs.recordings import open_speech_model
 from attnviz.runs.reporting import RunReport, good_results
-from attnviz.storage.documents import dump_json
 from attnviz.storage.texts import Text
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-PAGE_LINKS = 120
-"""Links that a page explains."""
-SECONDS = 30
-"""Seconds of a recording that are read."""
+PAGE_LINKS = 120  # links that a page explains
+SECONDS = 30  # seconds of a recording that are read
 
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """What is asked about a head.
+    """What is asked about a head."""
 
-    Attributes:
-        head: "2.3" or "encoder.2.3"; None: the head that `attnviz self` would show first.
-        link: "likes>dogs"; None: the strongest link of the last row between words.
-        against: a key to compare with; None: the mean of the visible keys.
-        mean: whether to take the mean over all links of the head.
-        layers: whether to follow a prediction along the layers instead.
-        wanted: the output whose change is measured, or whose logit is followed.
-        html: whether a page is made.
-    """
-
-    head: str | None = None
-    link: str | None = None
-    against: str | None = None
-    mean: bool = False
-    layers: bool = False
-    wanted: str | None = None
-    html: bool = False
+    head: str | None = None  # "2.3" or "encoder.2.3"; None: the one that `attnviz self` shows first
+    link: str | None = None  # "likes>dogs"; None: the strongest link of the last row between words
+    against: str | None = None  # a key to compare with; None: the mean of the visible keys
+    mean: bool = False  # whether to take the mean over all links of the head
+    layers: bool = False  # whether to follow a prediction along the layers instead
+    wanted: str | None = None  # the output whose change is measured, or whose logit is followed
+    html: bool = False  # whether a page is made
 
     def __post_init__(self) -> None:
         chosen = {"--head": self.head, "--link": self.link, "--against": self.against}
@@ -102,27 +72,22 @@ class Why:
             raise UsageError("--mean explains one head: name it by --head L.H")
 
 
-Asked = SourceKind | Literal["recording"]
-"""What a model is opened for."""
+Asked = SourceKind | Literal["recording"]  # what a model is opened for
 
 
 def kind_of_file(name: str) -> Literal["picture", "recording"] | None:
     """Whether a text names the file of a picture or of a recording."""
-    for kind, suffixes in _SUFFIXES.items():
+    suffixes: dict[Literal["picture", "recording"], tuple[str, ...]]
+    suffixes = {"picture": PICTURES, "recording": RECORDINGS}
+    for kind, ends in suffixes.items():
         # os.path, since Path.is_file() raises where a text is longer than a name can be.
-        if name.lower().endswith(suffixes) and os.path.isfile(name):  # noqa: PTH113
+        if name.lower().endswith(ends) and os.path.isfile(name):  # noqa: PTH113
             return kind
     return None
 
 
-_SUFFIXES: dict[Literal["picture", "recording"], tuple[str, ...]] = {
-    "picture": PICTURES,
-    "recording": RECORDINGS,
-}
-
-
 def read_file_argument(text: object, target: str | None) -> tuple[TextInput, Asked] | None:
-    """The picture or recording that a text names, if it does, and what reads it."""
+    """The picture or recording that an argument names, and what reads it; else None."""
     kind = kind_of_file(text) if isinstance(text, str) else None
     if not isinstance(text, str) or kind is None or (kind == "picture" and target is not None):
         return None
@@ -139,14 +104,14 @@ def read_texts_or_file(
 
 
 def open_asked(origin: Origin, asked: Asked, *, with_head: WithHead = False) -> Source:
-    """The model that reads texts, a picture or a recording."""
+    """The model for texts, a picture or a recording."""
     if asked == "recording":
         return open_speech_model(origin)
     return open_source(origin, asked, with_head=with_head)
 
 
 def query_of(text: Text) -> Query:
-    """What a model is asked about a text, a pair, or the file that a text names."""
+    """The query for a text, a pair, or the file that a text names."""
     kind = kind_of_file(text.text)
     if kind == "recording":
         from attnviz.models.hugging_face.audio.recordings import read_recording
@@ -163,7 +128,6 @@ def query_of(text: Text) -> Query:
 
 
 def find_head(attention: Attention, name: str | None) -> tuple[HeadAt, list[str]]:
-    """The head of this name, or the one to see first, and a note that says so."""
     if name is None:
         item = attention.main
         focus = first_focus(attention, item)
@@ -186,7 +150,6 @@ def find_head(attention: Attention, name: str | None) -> tuple[HeadAt, list[str]
 def find_link(
     attention: Attention, at: HeadAt, name: str | None
 ) -> tuple[tuple[int, int], list[str]]:
-    """The link of this name, or the strongest of the last row between words, and notes on it."""
     item = attention.map_of(at.stream)
     weights = item.weights[item.layers.index(at.layer), at.head]
     if name is not None:
@@ -206,7 +169,7 @@ def find_link(
         shown = np.full(len(item.key_tokens), -1.0)
         shown[words] = weights[row, words]
     else:
-        # What follows the last mark is a text's end, which no model inside a text predicts.
+        # After the last mark the text ends, and the shipped models do not predict that.
         ended = [n for n in words if any(map(str.isalnum, item.query_tokens[n].text))]
         rows = words if item.stream == "causal" else ended or words
         row, which = rows[-1] if rows else len(weights) - 1, "the last word to another word"
@@ -218,11 +181,12 @@ def find_link(
 def effect_of(
     source: Source, query: Query, text: WrittenText, link: LinkAt, wanted: str | None
 ) -> tuple[tuple[float, str] | None, list[str]]:
-    """The exact effect of a link on what its row predicts, or a note why it is not known."""
+    """The exact effect of a link on the prediction of its row, or a note why it is unknown."""
     item = text.attention.map_of(link.stream)
     after = link.query + 1
     if wanted is None and text.predicts(link.stream, link.query):
-        wanted = str(after) if _reads_ahead(item) and after < len(item.query_tokens) else None
+        ahead = item.stream in ("causal", "decoder", "cross")  # a row predicts the token after it
+        wanted = str(after) if ahead and after < len(item.query_tokens) else None
     try:
         if not isinstance(source, Experimenting):
             raise UsageError("no link of this model can be taken away alone")
@@ -235,11 +199,6 @@ def effect_of(
     change = Intervention(links=(link,))
     (found,) = measure_parts(experiment, [(Effect("", "link", {}, np.nan), change)])
     return (found.effect, label_of(experiment.outputs[0], own)), []
-
-
-def _reads_ahead(item: AttentionMap) -> bool:
-    """Whether each row of a map predicts the token after it."""
-    return item.stream in ("causal", "decoder", "cross")
 
 
 def why_of_text(source: Source, text: Text, asked: Why) -> tuple[LinkReport, WrittenText]:
@@ -286,9 +245,9 @@ def report_why(
     """Report on each text, or the mean over several."""
     source = open_asked(options.origin, command, with_head="exact")
     if asked.layers:
-        made: Iterable[Any] = each_text(texts.open(), partial(_layers, source, asked))
-        for _, (layers, _written) in good_results(made, report, texts.total):
-            _add(report, layers.notes, _layers_data(layers))
+        made = each_text(texts.open(), lambda text: layers_of_text(source, text, asked))
+        for _, layers in good_results(made, report, texts.total):
+            _add(report, layers.notes, data_of(layers, *tables.LAYERS))
         report.finish("text")
         return
     found: list[LinkReport] = []
@@ -314,34 +273,17 @@ def _add(report: RunReport, notes: Iterable[str], data: Data) -> None:
     report.add(data)
 
 
-def _layers(source: Source, asked: Why, text: Text) -> tuple[LayersReport, None]:
-    return layers_of_text(source, text, asked), None
-
-
 def _why_data(report: LinkReport, name: str = "", written: WrittenText | None = None) -> Data:
-    def draw() -> Figure:
-        from attnviz.renderers.figures.why_picture import why_picture
-
-        return why_picture(report)
-
     def page(command: str) -> str:
         assert written is not None
         circuit = follow_circuit(written, report, PAGE_LINKS)
         return why_page(circuit, written.attention, command)
 
     return data_of(
-        *(report, why_table, why_tsv, partial(why_json, name=name)),
-        arrays=partial(why_npz, report),
+        *(report, tables.why_table, tables.why_tsv, partial(tables.why_json, name=name)),
+        arrays=partial(tables.why_npz, report),
         page=page if written is not None else None,
-        figures={"plot": draw},
-        about=dump_json(asdict(report.provenance)),
-    )
-
-
-def _layers_data(report: LayersReport) -> Data:
-    return data_of(
-        *(report, layers_table, layers_tsv, layers_json),
-        about=dump_json(asdict(report.provenance)),
+        figures={"plot": partial(draw_by, "why_pictures:why_picture", report)},
     )
 
 
@@ -370,14 +312,8 @@ def report_wiring(
 
 
 def _wiring_data(report: WiringReport, top: int) -> Data:
-    def draw() -> Figure:
-        from attnviz.renderers.figures.wiring_picture import wiring_picture
-
-        return wiring_picture(report)
-
     return data_of(
-        *(report, wiring_table, wiring_tsv, wiring_json, top),
-        arrays=partial(wiring_npz, report),
-        figures={"plot": draw},
-        about=dump_json(asdict(report.provenance)),
+        *(report, *tables.WIRING, top),
+        arrays=partial(tables.wiring_npz, report),
+        figures={"plot": partial(draw_by, "why_pictures:wiring_picture", report)},
     )

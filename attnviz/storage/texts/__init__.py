@@ -14,34 +14,22 @@ CHUNK_SIZE = 1024
 CHUNK_LENGTHS = 1 << 25
 """The sum of squared lengths, in characters, at which a chunk is full: a worker returns all maps of
 a chunk at once, and long texts have large maps."""
-MEMORY_BUDGET = 2**29
-"""Bytes of maps that are held at once."""
+MEMORY_BUDGET = 2**29  # bytes of maps that are held at once
 
-Lengths = tuple[int, ...]
-"""How many tokens each of a record's texts has: one text, or a source and its target."""
+Lengths = tuple[int, ...]  # tokens of each of a record's texts: one, or source and target
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """One text, or one pair of texts, to attend to.
+    """One text, or one pair of texts, to attend to."""
 
-    Attributes:
-        id: its own name, or its number in the input counted from 0.
-        text: the text; of a pair, the source.
-        target: of a pair, the target; None where the model writes it.
-        labels: a label for each token, if given.
-        where: its name in a message ("line 3 of 'a.jsonl'"); empty for an argument.
-        line: where it begins in its file, from 1; 0 for an argument.
-        raw: what stands there, without the line's end, for rejects.
-    """
-
-    id: str
-    text: str
-    target: str | None = None
-    labels: tuple[str, ...] | None = None
-    where: str = ""
-    line: int = 0
-    raw: str = ""
+    id: str  # its own name, or its number in the input counted from 0
+    text: str  # the text; of a pair, the source
+    target: str | None = None  # of a pair, the target; None where the model writes it
+    labels: tuple[str, ...] | None = None  # a label for each token, if given
+    where: str = ""  # its name in a message ("line 3 of 'a.jsonl'"); empty for an argument
+    line: int = 0  # where it begins in its file, from 1; 0 for an argument
+    raw: str = ""  # what stands there, without the line's end, for rejects
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +66,7 @@ def is_utf8(text: str) -> bool:
 
 
 def chunks(
-    texts: Iterable[Text | BadText],
-    size: int = CHUNK_SIZE,
-    ready: Callable[[], bool] | None = None,
+    texts: Iterable[Text | BadText], size: int = CHUNK_SIZE, ready: Callable[[], bool] | None = None
 ) -> Iterator[list[Text | BadText]]:
     """Consecutive records, at most `size` at a time, and fewer where they are long.
 

@@ -76,15 +76,13 @@ def _texts(lines: Iterable[bytes], name: str, reading: FileFormat) -> Iterator[T
     return make_texts(number_lines(lines, name), make, keep_blank=reading.keep_blank)
 
 
-SHOWN = 8
-"""Columns of a file that a message names at most."""
-ROW_LINES = 10_000
-"""Lines of a row at most, so that a quote that is never closed does not swallow the whole file."""
+SHOWN = 8  # columns of a file that a message names at most
+ROW_LINES = 10_000  # lines of a row at most: an unclosed quote must not swallow the file
 
 
 @dataclass(frozen=True, slots=True)
 class Row(Line):
-    """A row of a table: its fields, or why it has none."""
+    """A row of a table: its fields, or the error why it has none."""
 
     fields: tuple[str, ...] = ()
     problem: str = ""
@@ -270,7 +268,6 @@ def _by_name(
 
 
 def count(number: int, what: str) -> str:
-    """The number with its noun."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 

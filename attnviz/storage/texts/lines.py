@@ -16,31 +16,24 @@ from attnviz.storage.texts import BadText, Text, check_text, is_utf8
 
 MAGIC = b"\x1f\x8b"
 CHUNK = 1 << 16
-LONGEST = 64 << 20
-"""Bytes of a line at most, unless --max-line says otherwise."""
+LONGEST = 64 << 20  # bytes of a line at most, unless --max-line gives another limit
 
 
 @dataclass(frozen=True, slots=True)
 class FileFormat:
-    """How a file of texts is read.
-
-    Attributes:
-        pairs: source and target are wanted rather than single texts; in .txt, and in .tsv without a
-            header, they stand to the left and right of a tab or |||.
-        keep_blank: a blank line is a BadText too, for output that stays line by line.
-        columns: which column of a table, or key of an object, holds what; from `parse_columns`.
-        longest: bytes of a line or row at most.
-    """
+    """How a file of texts is read."""
 
     input_format: str = "txt"
+    # source and target are wanted rather than single texts; in .txt, and in .tsv without a header,
+    # they stand to the left and right of a tab or |||
     pairs: bool = False
-    keep_blank: bool = False
-    columns: Mapping[str, str] = field(default_factory=dict)
-    longest: int = LONGEST
+    keep_blank: bool = False  # a blank line is a BadText too, for output that stays line by line
+    columns: Mapping[str, str] = field(default_factory=dict)  # the role of columns or keys
+    longest: int = LONGEST  # bytes of a line or row at most
 
 
 class BrokenFileError(InputError):
-    """A file that can only be read up to some line."""
+    """A file that can be read only up to some line."""
 
     line = 0
 
@@ -56,8 +49,7 @@ class Readable(Protocol):
     """A file or a pipe."""
 
     def read(self, size: int, /) -> bytes | None:
-        """At most so many bytes, waiting for one at least; none at the end."""
-        ...
+        """At most this many bytes; waits for at least one; empty at the end."""
 
 
 class LineReader:
@@ -75,7 +67,7 @@ class LineReader:
 
     @property
     def ready(self) -> bool:
-        """Whether a complete line is here already."""
+        """Whether a complete line can be read without waiting."""
         return bool(self.complete) or b"\n" in self.start
 
     def __iter__(self) -> Iterator[bytes]:
@@ -173,31 +165,22 @@ def read_file(
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line as it stands in a file, or a row of a table, which may go over several.
+    """A line as it stands in a file, or a row of a table, which may go over several."""
 
-    Attributes:
-        number: its place among the records, from 0; the id of a text without one.
-        line: where it begins in the file, from 1.
-        raw: what stands there, without the line's end; bytes that are no UTF-8 are surrogates.
-    """
-
-    number: int
-    line: int
-    raw: str
+    number: int  # its place among the records, from 0; the id of a text without one
+    line: int  # where it begins in the file, from 1
+    raw: str  # what stands there, without the line's end; bytes that are no UTF-8 are surrogates
     name: str
 
     @property
     def where(self) -> str:
-        """How a message names it."""
         return f"line {self.line} of {self.name}"
 
     @property
     def blank(self) -> bool:
-        """Whether there is nothing but spaces."""
         return not self.raw or self.raw.isspace()
 
     def text(self, identity: object, text: str, **more: Any) -> Text:
-        """The text of this line."""
         return Text(str(identity), text, where=self.where, line=self.line, raw=self.raw, **more)
 
 

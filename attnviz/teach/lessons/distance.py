@@ -19,8 +19,7 @@ from attnviz.teach.lessons.lesson import Curves, Heat, Lesson, check_range, name
 Vector = NDArray[np.float64]
 MOST = 2048
 BASES = (10_000.0, 500_000.0)  # of RoPE's paper, and of Llama 3
-FAR = 1000
-"""Both positions are shifted by this many, to show that only their distance matters."""
+FAR = 1000  # both positions are shifted by this many, to show that only their distance matters
 RANGES = 32  # T5's own number
 
 

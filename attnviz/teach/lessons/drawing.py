@@ -40,12 +40,10 @@ from attnviz.renderers.page.document import plain_page
 from attnviz.renderers.printable import printable, shorten
 from attnviz.teach.lessons.lesson import Curves, Heat, Lesson, column_heading, format_cell
 
-WIDE, HIGH = 3.9, 3.3
-"""Inches of a panel."""
+WIDE, HIGH = 3.9, 3.3  # inches of a panel
 WIDEST, TALLEST, LARGEST_CELL, ROOMY_CELL = 1200, 800, 60, 44
 LONGEST_LABEL = 16
-Room = tuple[float, float, float, float]
-"""Left, bottom, width and height of a panel with its texts, in inches."""
+Room = tuple[float, float, float, float]  # left, bottom, width and height in inches
 STEPS = (1, 2, 4, 5, 8, 10, 16, 20, 32, 50, 64, 100, 128, 200, 256)
 
 
@@ -69,13 +67,12 @@ def titled_figure(
 
 @own_settings()
 def draw_lesson(lesson: Lesson) -> Figure:
-    """Draw the picture of a lesson."""
     heats = [panel for panel in lesson.panels if isinstance(panel, Heat)]
     labels = [label for panel in heats for label in (*panel.rows, *panel.columns)]
     face = typeface([lesson.title, *labels, *(panel.heading for panel in lesson.panels)])
     if len(lesson.panels) == len(heats) == 1:
         return _draw_alone(lesson.title, heats[0], face)
-    # Two in a row at most: a wider picture is shrunk where it is shown, and its text with it.
+    # At most two in a row: viewers shrink wider pictures together with their text.
     wide, rows = WIDE * min(len(lesson.panels), 2), (len(lesson.panels) + 1) // 2
     title = face.wrap(face.drawable(lesson.title), TITLE_SIZE, (wide - 0.3) * DPI, bold=True)
     high = 0.35 + (HIGH - 0.35) * rows + title.count("\n") * LINE * TITLE_SIZE / 72
@@ -140,7 +137,7 @@ def _draw_cells(figure: Figure, panel: Heat, room: Room, face: Typeface) -> None
     whole, high = figure.get_size_inches() * DPI
     at, bottom, across, up = (part * DPI for part in room)
     down, columns = panel.values.shape
-    head = 22  # the panel's heading; 84: what is said below
+    head = 22  # the panel's heading; 84: the note below
     cell = (across - left - 70) / columns, (up - head - top - 16 - 84) / down
     wide = min(cell[0], 2.4 * cell[1])
     tall = min(cell[1], 1.6 * wide)
@@ -208,7 +205,7 @@ def _write_numbers(axes: Axes, values: NDArray[Any], limits: Limits, face: Typef
 
 
 def _thin_labels(labels: Sequence[str], spacing: float) -> list[int]:
-    """The places of the labels to show: every n-th, so that they do not overlap, and none empty."""
+    """The labels to show: every n-th, so that none overlap and none is empty."""
     needed = line_height(NOTE_SIZE)
     step = next((step for step in STEPS if step * spacing >= needed), len(labels))
     return [place for place in range(0, len(labels), step) if labels[place]]

@@ -29,24 +29,16 @@ SENTENCE = "The professor who supervised the student published the paper"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Curves:
-    """A panel of lines.
-
-    Attributes:
-        along: label of the horizontal axis; `up` is that of the vertical one.
-        lines: (x, y) by name; the legend leaves out names that begin with "_".
-        doubling: the x axis is logarithmic to base 2; `tenfold`: the y axis to base 10.
-        top: the upper end of y.
-        level: a value of y to mark with a dashed line, and its label.
-    """
+    """A panel of lines."""
 
     heading: str
-    along: str
+    along: str  # label of the horizontal axis; `up` is that of the vertical one
     up: str
-    lines: Mapping[str, tuple[Numbers, Numbers]]
-    doubling: bool = False
+    lines: Mapping[str, tuple[Numbers, Numbers]]  # (x, y) by name; names with "_" have no legend
+    doubling: bool = False  # the x axis is logarithmic to base 2; `tenfold`: the y axis to base 10
     tenfold: bool = False
-    top: float | None = None
-    level: tuple[float, str] | None = None
+    top: float | None = None  # the upper end of y
+    level: tuple[float, str] | None = None  # a value of y to mark with a dashed line, and its label
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,24 +55,17 @@ class Heat:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lesson:
-    """One thing about attention.
-
-    Attributes:
-        cells: the columns by their names in data ("head_size"); a name that ends in _seconds or
-            _bytes has that unit.
-        reference: the paper and its section.
-        panels: what `drawing.draw_lesson` draws side by side.
-    """
+    """One thing about attention."""
 
     title: str
+    # columns by name ("head_size"); names in _seconds or _bytes have that unit
     cells: Mapping[str, Sequence[Any] | NDArray[Any]]
     explanation: tuple[str, ...]
-    reference: str
-    panels: tuple[Curves | Heat, ...]
+    reference: str  # the paper and its section
+    panels: tuple[Curves | Heat, ...]  # what `drawing.draw_lesson` draws side by side
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The names of the columns."""
         return tuple(self.cells)
 
     @property
@@ -148,7 +133,6 @@ class Lesson:
 
 
 def column_heading(name: str) -> str:
-    """A column's name in words: "cache_bytes" is "cache"."""
     return name.removesuffix("_seconds").removesuffix("_bytes").replace("_", " ")
 
 

@@ -16,8 +16,7 @@ from attnviz.teach.lessons.lesson import Curves, Lesson, check_range
 SHORTEST, LONGEST = 64, 16384
 REPEATS = 3
 KEEP = 0.9
-DRAWS = 8
-"""Errors are means over this many sets of random pairs."""
+DRAWS = 8  # errors are means over this many sets of random pairs
 
 
 def linear_lesson(length: int = 4096, size: int = 64, seed: int = 0) -> Lesson:
@@ -164,7 +163,7 @@ def delta_lesson(length: int = 64, size: int = 32, seed: int = 0) -> Lesson:
 
 
 def _recall_errors(count: int, size: int, seed: int) -> dict[str, Any]:
-    """The error of each mechanism by the age of the pair, the newest first."""
+    """The error of each mechanism by the age of a pair, newest first."""
     random = np.random.default_rng(seed)
     key, value = random.standard_normal((2, DRAWS, count, size))
     key /= np.linalg.norm(key, axis=-1, keepdims=True)

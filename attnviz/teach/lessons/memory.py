@@ -10,25 +10,18 @@ from attnviz.mechanisms.dot_product import causal, join_heads, multi_head
 from attnviz.mechanisms.grouped import grouped_query
 from attnviz.teach.lessons.lesson import SENTENCE, Curves, Heat, Lesson, byte_size, check_range
 
-SHOWN = 8
-"""Steps that are drawn, and computed with and without a cache."""
+SHOWN = 8  # steps that are drawn, and computed with and without a cache
 LONGEST = 1 << 24
 LLAMA_3 = "32 layers, 8 key-value heads of 128 (the shape of Llama 3 8B)"
 
 
 class CacheShape(NamedTuple):
-    """The cache of some layers of one kind.
-
-    Attributes:
-        numbers: how many numbers one layer keeps for a position.
-        window: the most positions it keeps; 0: all.
-        unshared: how many numbers it would keep if every head had its own keys and values.
-    """
+    """The cache of some layers of one kind."""
 
     layers: int
-    numbers: int
-    window: int
-    unshared: int
+    numbers: int  # how many numbers one layer keeps for a position
+    window: int  # the most positions it keeps; 0: all
+    unshared: int  # how many numbers it would keep if every head had its own keys and values
     how: str
 
 
@@ -105,7 +98,7 @@ def cache_lesson(length: int = 8192, model: Path | None = None) -> Lesson:
 
 
 def _largest_difference() -> float:
-    """How far outputs differ between computing all positions again and one at a time."""
+    """The largest difference between outputs with and without a cache."""
     query, key, value = np.random.default_rng(0).standard_normal((3, SHOWN, 16))
     again = causal(query, key, value)[0]
     once = [
@@ -204,7 +197,7 @@ def groups_lesson(text: str = SENTENCE) -> Lesson:
         pairs = zip(found, seen, strict=True)
         return float(np.mean([norm(one - by.output) / norm(by.output) for one, by in pairs]))
 
-    def shared(count: int) -> list[Any]:
+    def share_by_mean(count: int) -> list[Any]:
         return [
             grouped_query(
                 join_heads(by.query),
@@ -214,7 +207,7 @@ def groups_lesson(text: str = SENTENCE) -> Lesson:
             for by in seen
         ]
 
-    def folded(rank: int) -> list[Any]:
+    def share_by_latent(rank: int) -> list[Any]:
         found = []
         for by in seen:
             names = [f"{by.name}.{name}" for name in ("key", "value")]
@@ -230,9 +223,9 @@ def groups_lesson(text: str = SENTENCE) -> Lesson:
     counts = [count for count in range(heads, 0, -1) if heads % count == 0]
     names = {heads: "multi-head", 1: "multi-query"}
     kept = {count: 2 * size * count // heads for count in counts}
-    changed = [change(shared(count)) for count in counts]
+    changed = [change(share_by_mean(count)) for count in counts]
     ranks = [kept[count] for count in counts[1:]]
-    lost = [change(folded(rank)) for rank in ranks]
+    lost = [change(share_by_latent(rank)) for rank in ranks]
     numbers = [*kept.values(), *ranks]
     reads = np.full((heads, sum(counts) + len(counts) - 1), np.nan)
     columns = list[str]()
@@ -283,8 +276,5 @@ def groups_lesson(text: str = SENTENCE) -> Lesson:
 def _mean_of_groups(inputs: Any, heads: int, count: int) -> Any:
     """Keys or values (positions, size) of `count` groups, each the mean of its heads."""
     positions, size = inputs.shape
-    return (
-        inputs.reshape(positions, count, heads // count, size // heads)
-        .mean(axis=2)
-        .reshape(positions, -1)
-    )
+    by_group = inputs.reshape(positions, count, heads // count, size // heads)
+    return by_group.mean(axis=2).reshape(positions, -1)

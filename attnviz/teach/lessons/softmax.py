@@ -24,8 +24,7 @@ HEAD_SIZES = tuple(2**power for power in range(11))
 TEMPERATURES = tuple(2.0**power for power in range(-4, 5))
 TILE = 4
 SINK_SCORES = (-8, -4, -2, 0, 1, 2, 3, 4, 6)
-FLOAT16 = float(np.log(np.finfo(np.float16).max))
-"""The largest score whose exponential float16 can hold."""
+FLOAT16 = float(np.log(np.finfo(np.float16).max))  # largest score that float16 can exponentiate
 
 
 def scaling_lesson(seed: int = 0) -> Lesson:
@@ -126,7 +125,7 @@ def temperature_lesson(text: str = SENTENCE, size: int = 16, seed: int = 0) -> L
         ),
         "Hinton 2015 (Distilling the knowledge in a neural network), section 2",
         (
-            Heat("weights, a row a temperature", shares, steps, words),
+            Heat("weights; one row for each temperature", shares, steps, words),
             Curves(
                 "entropy",
                 "temperature",

@@ -37,8 +37,6 @@ def teach(name: str, given: Mapping[str, Any]) -> Lesson:
 
 
 def lesson_data(result: Lesson) -> Data:
-    """A lesson in every form."""
-
     def draw() -> Figure:
         from attnviz.teach.lessons.drawing import draw_lesson
 

@@ -293,7 +293,7 @@ class _Run(NamedTuple):
 def _read_twice(
     model: CausalPocket, draws: list[list[int]], cut: tuple[int, int] | None = None
 ) -> _Run:
-    """Run the model over each draw and its repetition, with one head switched off or none."""
+    """Run the model over each sequence twice in a row, with one head off or none."""
     size, name = model.sizes.size // model.sizes.heads, ""
     if cut is not None:
         name = model.streams["causal"].format(cut[0])

@@ -24,27 +24,18 @@ Stage = Literal["inputs", "projections", "projected", "scores", "output"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Matrix:
-    """One matrix of the calculation, or one for each head.
-
-    Attributes:
-        values: two axes; or three, of which the first is named by `stack`.
-        formula: how it was computed ("query @ keyᵀ"); empty if it was given.
-        rows: a name for each row; empty if rows are features.
-        stack: names along the first of three axes: "head 0", …
-        axes: its last axes, as in `attnviz.mechanisms.formula.Part`.
-        origin: where it comes from, if no formula made it.
-    """
+    """One matrix of the calculation, or one for each head."""
 
     name: str
-    values: NDArray[Any]
-    formula: str
+    values: NDArray[Any]  # two axes; or three, and `stack` names the first
+    formula: str  # how it was computed ("query @ keyᵀ"); empty if it was given
     operands: tuple[str, ...]
     stage: Stage
-    rows: tuple[str, ...] = ()
+    rows: tuple[str, ...] = ()  # a name for each row; empty if rows are features
     columns: tuple[str, ...] = ()
-    stack: tuple[str, ...] = ()
-    origin: str = "given"
-    axes: str = "ff"
+    stack: tuple[str, ...] = ()  # names along the first of three axes: "head 0", …
+    origin: str = "given"  # where it comes from, if no formula made it
+    axes: str = "ff"  # its last axes, as in `attnviz.mechanisms.formula.Part`
 
     def slices(self) -> Iterator[Matrix]:
         """Its matrices of two axes, one by one: "scores · head 0"."""
@@ -57,21 +48,16 @@ class Matrix:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Steps:
-    """Every matrix of one calculation, in order.
-
-    Attributes:
-        compared: the largest difference of each given result from the computed one.
-        against: what the results were compared with.
-    """
+    """Every matrix of one calculation, in order."""
 
     title: str
     matrices: tuple[Matrix, ...]
     query_tokens: tuple[str, ...]
     key_tokens: tuple[str, ...]
     notes: tuple[str, ...] = ()
-    compared: Mapping[str, float] = field(default_factory=dict)
+    compared: Mapping[str, float] = field(default_factory=dict)  # largest differences by name
     about: str = ""
-    against: str = "what was given"
+    against: str = "what was given"  # what the results were compared with
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         return self.matrix(name).values
@@ -80,7 +66,6 @@ class Steps:
         return iter(self.matrices)
 
     def matrix(self, name: str) -> Matrix:
-        """The matrix of that name, with its formula."""
         return {matrix.name: matrix for matrix in self}[name]
 
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -130,18 +115,17 @@ def arithmetic(
 
 
 def operands_of(formula: str, known: Iterable[str]) -> tuple[str, ...]:
-    """The matrices that a formula names."""
+    """The matrices whose names stand in a formula."""
     words = re.findall("[a-z_]+(?![a-z_]| position)", formula)
     return tuple(name for name in known if name in words)
 
 
-SCORES = ("qk", "qt", "kk", "kq", "nq", "nk", "tqf", "qkf")
-"""Axes of the matrices between inputs and output."""
+SCORES = ("qk", "qt", "kk", "kq", "nq", "nk", "tqf", "qkf")  # axes between inputs and output
 _SIDE = re.compile("(?<![a-z_])(query|key|value)(?![a-z_]| position)")
 
 
 class _Calculation:
-    """The matrices so far, by name; `add` refuses one that overflowed."""
+    """The matrices so far, by name; `add` refuses a matrix that overflowed."""
 
     def __init__(self, given: CalculationInputs, name: str, heads: int) -> None:
         self.given, self.name, self.heads = given, name, heads
@@ -296,14 +280,14 @@ class _Calculation:
             shown.insert(0, LOWER)
         if given is None:
             return None
-        told = ", and ".join(shown) if shown != ["as given"] else ""
+        how = ", and ".join(shown) if shown != ["as given"] else ""
         if self.both:
             if not (given == given[0]).all():
                 raise UsageError(f"'{self.name}' takes one mask row, of the second sequence")
-            self.add("second_mask", given[:1], told, "nk")
+            self.add("second_mask", given[:1], how, "nk")
             row: NDArray[np.bool_] = given[0]
             return row
-        self.add("mask", given, told, "qk")
+        self.add("mask", given, how, "qk")
         return given[:1] if (given == given[0]).all() else given
 
     def run(self, options: dict[str, Any], mask: NDArray[np.bool_] | None) -> None:
@@ -341,8 +325,7 @@ class _Calculation:
         return Steps(title, matrices, self.queries, self.keys, notes, compared, about)
 
 
-ROUNDED = 1e-3
-"""A smaller difference is rounding of the given result: its three printed digits are right."""
+ROUNDED = 1e-3  # a smaller difference is rounding: three printed digits are right
 KINDS = {"scaled": "scaled dot-product attention", "multi-head": "multi-head attention"}
 KINDS |= {"causal": "causal scaled dot-product attention", "naive": "naive attention"}
 

@@ -47,28 +47,20 @@ def comparable_names() -> tuple[str, ...]:
 class CalculationInputs:
     """The given matrices of a calculation.
 
-    Attributes:
-        query_input: shape (queries, query features).
-        key_value_input: shape (keys, key features); None: the same as query_input.
-        projections: w_query, w_key and w_value by name; empty: naive attention.
-        learned: further parameters of mechanisms by name; missing ones are drawn with `seed`.
-        mask: boolean, shape (queries, keys), True where a query may look; None: everywhere.
-        claimed: given results by name, to be compared with the computed ones.
-
     Raises:
         InputError: shapes that do not fit; the message names both.
     """
 
     title: str
-    query_input: Floats
-    key_value_input: Floats | None = None
-    projections: Mapping[str, Floats] = field(default_factory=dict)
-    mask: NDArray[np.bool_] | None = None
+    query_input: Floats  # shape (queries, query features)
+    key_value_input: Floats | None = None  # (keys, key features); None: as query_input
+    projections: Mapping[str, Floats] = field(default_factory=dict)  # by name; empty: naive
+    mask: NDArray[np.bool_] | None = None  # (queries, keys), True: visible
     query_tokens: tuple[str, ...] = ()
     key_tokens: tuple[str, ...] = ()
     origin: str = "given"
-    claimed: Mapping[str, Floats] = field(default_factory=dict)
-    learned: Mapping[str, Floats] = field(default_factory=dict)
+    claimed: Mapping[str, Floats] = field(default_factory=dict)  # given results by name
+    learned: Mapping[str, Floats] = field(default_factory=dict)  # others are drawn
     seed: int = 0
     padding: int = 0
     about: str = ""
@@ -95,9 +87,7 @@ class CalculationInputs:
                 self.check_columns("w_query", "w_key")
         shape = tuple(len(self.inputs[name]) for name in self.names)
         if self.mask is not None and self.mask.shape != shape:
-            raise InputError(
-                f"mask has the shape {self.mask.shape}, not {shape}: a row a query, a column a key"
-            )
+            raise InputError(f"mask has the shape {self.mask.shape}, not {shape}: (queries, keys)")
         for name, tokens, inputs in (
             ("query", self.query_tokens, self.names[0]),
             ("key", self.key_tokens, self.names[1]),
@@ -116,7 +106,6 @@ class CalculationInputs:
 
     @property
     def inputs(self) -> dict[str, Floats]:
-        """The input, or both inputs, by name."""
         if self.key_value_input is None:
             return {"inputs": self.query_input}
         return {"query_input": self.query_input, "key_value_input": self.key_value_input}
@@ -176,7 +165,6 @@ class CalculationInputs:
 
     @classmethod
     def examples(cls, path: Path, data: bytes | None = None) -> dict[str, Self]:
-        """The named examples of a JSON file; empty if the file itself is one example."""
         found = {}
         for name, (about, matrices) in read_examples(path, data).items():
             with _name_file(f"{path}' · '{name}"):

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
@@ -64,18 +64,13 @@ def head_steps(attention: Attention, which: HeadPlace, worked: HeadArithmetic) -
     return Steps(title, tuple(matrices), queries, keys, notes, compared, against=against)
 
 
-SIZE = 4
-"""Features of a sentence's vectors: few enough for the eye; size=N of --mechanism gives more."""
+SIZE = 4  # features of a sentence's vectors: few enough for the eye; size=N gives more
 _SUFFIX = re.compile(r"\.[A-Za-z]\w{0,10}$")
 
 
 @dataclass(frozen=True, slots=True)
 class StepsRequest:
-    """What is worked, and how; `attnviz.steps` explains each field.
-
-    Attributes:
-        scatter: vectors are drawn in three dimensions, which takes one head of one example.
-    """
+    """What is worked, and how; `attnviz.steps` explains each field."""
 
     file: str | None = None
     target: str | None = None
@@ -86,7 +81,7 @@ class StepsRequest:
     mask: str | None = None
     padding: int = 0
     diagram: bool = False
-    scatter: bool = False
+    scatter: bool = False  # draw vectors in three dimensions, of one head
 
     @property
     def layer(self) -> MechanismChoice:
@@ -138,18 +133,12 @@ class StepsRequest:
             if getattr(options.choice, name) is not None:
                 raise UsageError(f"--{name} chooses a head of a model: add --model ID_OR_FOLDER")
         found = self._sentences() or self._numbers()
-        return {
-            name: arithmetic(
-                self._with_mask(given),
-                mechanism=self.layer.name or None,
-                heads=self.layer.heads or 1,
-                causal=self.causal,
-            )
-            for name, given in found.items()
-        }
+        mechanism, heads = self.layer.name or None, self.layer.heads or 1
+        how: Any = {"mechanism": mechanism, "heads": heads, "causal": self.causal}
+        return {name: arithmetic(self._with_mask(given), **how) for name, given in found.items()}
 
     def _sentences(self) -> dict[str, CalculationInputs]:
-        """A sentence, or two, with random vectors; nothing where there is none."""
+        """One or two sentences with random vectors; empty if none was given."""
         from attnviz.storage.texts import check_text
 
         sentence, target = _sentence(self.file, self.text), self.target
@@ -271,7 +260,7 @@ def _sentence(file: str | None, text: str | None) -> str | None:
 
 
 def _exists(name: str) -> bool:
-    """False also for a sentence that is longer than any file's name can be."""
+    """Whether a file exists; False for a text longer than a file name can be."""
     return os.path.exists(name)  # noqa: PTH110 - never fails
 
 

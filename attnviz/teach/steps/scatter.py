@@ -26,16 +26,13 @@ from attnviz.renderers.figures.fonts import Typeface, typeface
 from attnviz.teach.lessons.drawing import titled_figure
 from attnviz.teach.steps.arithmetic import Steps
 
-Axes3D = Any
-"""Axes in three dimensions, for which matplotlib has no types."""
-Box = tuple[float, float, float, float]
-"""Left, bottom, right and top in pixels."""
+Axes3D = Any  # axes in three dimensions, for which matplotlib has no types
+Box = tuple[float, float, float, float]  # left, bottom, right and top in pixels
 Points = NDArray[np.float64]
 
 INPUT, OUTPUT = color_of(0.6), color_of(0.95)
 MOST_LABELS = 40
-FAINTEST = 0.01
-"""A line of a smaller weight would not be seen."""
+FAINTEST = 0.01  # a line of a smaller weight would not be seen
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -114,16 +111,8 @@ def _draw(axes: Axes3D, clouds: Sequence[Cloud], weights: NDArray[Any], face: Ty
         _draw_lines(axes, parts[-1], parts[-2], weights)
         words += "\na line is as dark as its weight"
     for cloud, part in zip(clouds, parts, strict=True):
-        axes.scatter(
-            *part.T,
-            color=ink(cloud.color),
-            marker=cloud.marker,
-            s=26,
-            depthshade=False,
-            label=cloud.name,
-            edgecolors="white",
-            linewidths=0.5,
-        )
+        own = {"color": ink(cloud.color), "marker": cloud.marker, "label": cloud.name, "s": 26}
+        axes.scatter(*part.T, **own, depthshade=False, edgecolors="white", linewidths=0.5)
     _draw_frame(axes, placed)
     if len(placed) <= MOST_LABELS:
         _label_points(axes, clouds, parts, face)
@@ -169,7 +158,7 @@ def _label_points(
 
 
 def _freest_box(x: float, y: float, width: float, taken: Sequence[Box]) -> Box:
-    """Of eight boxes around a point, the one that overlaps least with those already taken."""
+    """Of eight boxes around a point, the one that overlaps the others least."""
     height = points(NOTE_SIZE)
     lefts = {"right": x + 9, "middle": x - width / 2, "left": x - 9 - width}
     bottoms = {"above": y + 8, "middle": y - height / 2.6, "below": y - 8 - height}

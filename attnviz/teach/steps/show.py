@@ -24,7 +24,7 @@ MOST_LABEL = 12
 GAP, GUTTER = 4, 2
 ELISION = "…"
 
-ORIENTATION = "a row a position; in scores, mask and weights rows are queries, columns are keys"
+ORIENTATION = "one row per position; in scores, mask and weights rows are queries, columns keys"
 
 
 def table(steps: Steps, display: Display) -> str:
@@ -228,8 +228,7 @@ def _mermaid_box(matrix: Matrix) -> str:
     return _BOXES.get(matrix.stage, '["{}"]').format(label)
 
 
-MOST = (12, 16)
-"""At most this many rows and columns of a matrix are shown: the first and the last."""
+MOST = (12, 16)  # at most this many rows and columns of a matrix are shown: the first and the last
 
 
 def steps_page(calculations: Sequence[Steps], command: str = "") -> str:
@@ -297,10 +296,8 @@ def _slice(matrix: Matrix, one: Matrix, places: Sequence[Sequence[int]]) -> dict
     return {"name": printable(name), "cells": cut(cells, "…"), "values": exact}
 
 
-_PLAIN = {"tanh", "sigmoid", "exp", "ln", "row", "of"}
-"""Words of formulas that work cell by cell."""
-_ALL = re.compile(r"⁻¹|multiplied up|sum of|times")
-"""In such formulas a number may depend on every number of the matrices that they name."""
+_PLAIN = {"tanh", "sigmoid", "exp", "ln", "row", "of"}  # words of formulas that work cell by cell
+_ALL = re.compile(r"⁻¹|multiplied up|sum of|times")  # these use whole matrices
 
 
 def operand_cells(matrix: Matrix, operand: Matrix) -> Iterator[dict[str, str]]:

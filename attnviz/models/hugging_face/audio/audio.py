@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
@@ -46,15 +47,13 @@ from attnviz.models.hugging_face.load.model_errors import library_errors, runnin
 from attnviz.models.hugging_face.loaded_model import LoadedModel, input_names, placed_inputs
 from attnviz.models.hugging_face.outputs import no_head_weights, spell_piece
 
-SIDE = "recording"
-"""The side of keys, and of an encoder's queries."""
-Heads = list[tuple[int, int]]
-"""Layers and heads by number."""
+SIDE = "recording"  # the side of keys, and of an encoder's queries
+Heads = list[tuple[int, int]]  # layers and heads by number
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EncodedRecording:
-    """A recording, encoded."""
+    """A recording as the encoder reads it."""
 
     features: dict[str, Any]  # tensors by input name
     output: Any  # the encoder's
@@ -105,8 +104,6 @@ class AudioModel(LoadedModel, UnbatchedSource):
 
         Frames of padding behind the recording are read like all others.
         """
-        import torch
-
         from attnviz.models.hugging_face.written import RecordedText
 
         given = query.recording
@@ -147,11 +144,10 @@ class AudioModel(LoadedModel, UnbatchedSource):
 
     @property
     def rate(self) -> int:
-        """Samples a second that the model takes."""
         return int(self.extractor.sampling_rate)
 
     def cut(self, given: Recording) -> NDArray[np.float32]:
-        """As much of a recording as the model takes at once, at its own rate."""
+        """The part of a recording that the model takes at once, at its own rate."""
         most = getattr(self.extractor, "n_samples", None)
         if self.has_patches:  # the frames of AST are 10 ms apart
             most = self.extractor.max_length * self.rate // 100
@@ -161,8 +157,6 @@ class AudioModel(LoadedModel, UnbatchedSource):
         self, given: Recording, samples: NDArray[np.float32]
     ) -> tuple[EncodedRecording, dict[str, Any]]:
         """The encoder's output for the samples of a recording, and its tokens."""
-        import torch
-
         with library_errors("the feature extractor in the model's folder fails"):
             made = self.extractor(samples, sampling_rate=self.rate, return_tensors="pt")
         taken = made.keys() & input_names(self.model)
@@ -184,7 +178,6 @@ class AudioModel(LoadedModel, UnbatchedSource):
         return self.model.get_encoder() if self.writes else self.model
 
     def step(self, features: dict[str, Any], frames: int) -> float:
-        """Seconds from one of the encoder's frames to the next."""
         config = self.model.config
         if strides := getattr(config, "conv_stride", None):
             return float(prod(strides)) / self.rate
@@ -219,8 +212,6 @@ class AudioModel(LoadedModel, UnbatchedSource):
         return self._read(self._encoder, heard.features, heard, axes, region)
 
     def _by_text(self, query: Query, heard: EncodedRecording) -> Attention:
-        import torch
-
         target = self.target(query, heard)
         inputs = {
             "encoder_outputs": heard.output,
@@ -252,14 +243,14 @@ class AudioModel(LoadedModel, UnbatchedSource):
         return encoded.build_attention([self._cut_padding(i, heard) for i in found], sides=sides)
 
     def _cut_padding(self, item: Captured, heard: EncodedRecording) -> Captured:
-        """Weights without the padding that the pass could not leave out."""
+        """Weights without the padding that the pass had to include."""
         if not self.has_patches and item.stream != "cross":
             return item
         weights = item.weights[:, :, heard.kept] if self.has_patches else item.weights
         return replace(item, weights=weights[..., heard.kept], grid=None)
 
     def target(self, query: Query, heard: EncodedRecording) -> DecoderInput:
-        """The spoken text as the decoder reads it: given, or written by the model."""
+        """The spoken text as the decoder reads it; the model writes it if it is not given."""
         assert query.recording is not None
         prompt, options, notes = self.prompt(query.recording, heard)
         mark = self.tokenizer.eos_token_id if query.recording.ended else None
@@ -298,9 +289,7 @@ class AudioModel(LoadedModel, UnbatchedSource):
     def prompt(
         self, given: Recording, heard: EncodedRecording
     ) -> tuple[list[int], dict[str, str], list[str]]:
-        """The ids before the text, the options of `generate` for the same, and notes."""
-        import torch
-
+        """The ids before the text, `generate` options that give the same ids, and notes."""
         config = self.model.generation_config
         languages = dict(getattr(config, "lang_to_id", None) or {})
         names = ("no_timestamps_token_id", "forced_bos_token_id")

@@ -14,8 +14,7 @@ from attnviz.models.hugging_face.load.imports import quiet_native
 from attnviz.models.hugging_face.load.model_errors import library_errors
 
 MISSING = "a recording needs the packages soundfile and soxr: pip install 'attnviz[audio]'"
-RATES = (1_000, 400_000)
-"""Samples a second that a file or a model may have."""
+RATES = (1_000, 400_000)  # samples a second that a file or a model may have
 
 
 def read_recording(path: Path, start: float, seconds: float) -> Recording:

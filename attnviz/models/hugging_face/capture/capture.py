@@ -3,8 +3,6 @@
 `capture` reads one text: all of it, a part, or blocks. `capture_many` reads whole texts in a batch.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
@@ -60,7 +58,7 @@ SECOND_PASS = "this family calls no attention kernel: its weights are those of a
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Captured:
-    """The weights of layers of one shape."""
+    """The weights of neighbouring layers that have one shape."""
 
     stream: str  # "self", "causal", "encoder", "decoder" or "cross"
     layers: tuple[str, ...]  # numbers in the stack
@@ -75,25 +73,18 @@ class Captured:
 
 
 def capture(
-    model: Any,
-    inputs: Mapping[str, Any],
-    sides: Sides,
+    model: Any,  # A whole model or its encoder alone
+    inputs: Mapping[str, Any],  # Tensors on the model's device
+    sides: Sides,  # The streams to read, in order of the result
     *,
-    region: Region = ALL_TOKENS,
+    region: Region = ALL_TOKENS,  # The part to read, and how finely
+    # By stream, positions whose links do not count among the strongest
     ignored: Mapping[str, IgnoredPositions] | None = None,
+    # Whether to add the matrices of layers without attention as a stream of their own
     implied: bool = False,
-    grids: Mapping[str, PooledGrid] | None = None,
+    grids: Mapping[str, PooledGrid] | None = None,  # By stream, what to read; replaces `region`
 ) -> list[Captured]:
     """The attention of one forward pass over one text, given as a batch of one.
-
-    Args:
-        model: A whole model or its encoder alone.
-        inputs: Tensors on the model's device.
-        sides: The streams to read, in order of the result.
-        region: The part to read, and how finely.
-        ignored: By stream, positions whose links do not count among the strongest.
-        implied: Whether to add the matrices of layers without attention as a stream of their own.
-        grids: By stream, what to read; replaces `region`.
 
     Returns:
         One item for each run of a stream's layers with equal heads, queries and keys.
@@ -161,7 +152,7 @@ def _announce(
 
 
 def without_cache(model: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """The inputs, and that the model keeps no keys and values."""
+    """The inputs, with the key-value cache switched off."""
     takes = inspect.signature(model.forward).parameters
     return {**inputs, **({"use_cache": False} if "use_cache" in takes else {})}
 
@@ -169,7 +160,7 @@ def without_cache(model: Any, inputs: Mapping[str, Any]) -> dict[str, Any]:
 def check_calls(
     stream: str, layers: Mapping[str, CallWeights], spec: CaptureSpec, model: Any
 ) -> list[Captured]:
-    """A stream's kernel calls, refused if they are no weights."""
+    """A stream's kernel calls; refused if their numbers are no weights."""
     for name, layer in layers.items():
         check_rows(layer.weights[0], name, model, stream)
     projected = {name: layer.projected for name, layer in layers.items() if layer.projected}
@@ -250,11 +241,7 @@ def capture_many(
 
 
 def _all_layers(
-    model: Any,
-    inputs: Mapping[str, Any],
-    longest: Sides,
-    sides: Sequence[Sides],
-    calls: int | None,
+    model: Any, inputs: Mapping[str, Any], longest: Sides, sides: Sequence[Sides], calls: int | None
 ) -> tuple[dict[str, dict[str, NDArray[Any]]], str]:
     """Each stream's layers by name, shape (batch, heads, queries, keys), and their route."""
     specs = {
@@ -312,25 +299,17 @@ def _exact_links(
     item: Captured, queries: tuple[Token, ...], keys: tuple[Token, ...]
 ) -> tuple[Link, ...]:
     return tuple(
-        Link(
-            queries[cell.query].text,
-            keys[cell.key].text,
-            cell.weight,
-            layer,
-            str(head),
-            cell.query,
-            cell.key,
-        )
+        Link(queries[row].text, keys[column].text, cell.weight, layer, str(head), row, column)
         for layer, heads in zip(item.layers, item.links, strict=False)
         for head, strongest in enumerate(heads)
         for cell in strongest
+        for row, column in [(cell.query, cell.key)]
     )
 
 
 def projections_of(
     maps: Sequence[AttentionMap], captured: Sequence[Captured]
 ) -> dict[str, Projections]:
-    """The queries and keys that were kept, by stream."""
     return {
         item.stream: found.projections
         for item, found in zip(maps, captured, strict=True)
@@ -339,14 +318,14 @@ def projections_of(
 
 
 def ignored_positions(tokens: tuple[Token, ...], *, causal: bool) -> IgnoredPositions:
-    """Positions that would fill the strongest links: special tokens, a decoder's first token."""
+    """Positions left out of the strongest links: special tokens and a decoder's first."""
     special = tuple(place for place, token in enumerate(tokens) if token.special)
     keys = tuple(dict.fromkeys((*special, 0))) if causal else special
     return IgnoredPositions(special, keys, itself=True)
 
 
 def with_routes(provenance: Provenance, routes: Iterable[str]) -> Provenance:
-    """The provenance, saying how the weights were read."""
+    """The provenance, with how the weights were read."""
     named = ", ".join(dict.fromkeys(routes))
     return replace(provenance, settings={**provenance.settings, "attention": named})
 
@@ -354,7 +333,7 @@ def with_routes(provenance: Provenance, routes: Iterable[str]) -> Provenance:
 def capture_notes(
     captured: Sequence[Captured], sides: Mapping[str, tuple[int, int]]
 ) -> tuple[str, ...]:
-    """Notes on maps that are pooled, show a part, or come from a second pass."""
+    """Notes on maps that are pooled, partial, or from a second pass."""
     notes = dict[str, None]()
     if any(item.route == EAGER_ROUTE for item in captured):
         notes[SECOND_PASS] = None

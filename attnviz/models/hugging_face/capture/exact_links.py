@@ -4,8 +4,6 @@ A single weight cannot exceed the mass of its block of keys, which the pooled ma
 computed in order of their largest mass, until no row left can hold a link as strong as those found.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +22,7 @@ ROUNDING = 8  # relative error of a kernel's mass, in units of the spacing of nu
 
 @dataclass(frozen=True, slots=True)
 class IgnoredPositions:
-    """Positions whose links are left out of the strongest, since they would fill them."""
+    """Positions left out of the strongest links, because they would fill the list."""
 
     queries: tuple[int, ...] = ()
     keys: tuple[int, ...] = ()
@@ -40,12 +38,11 @@ class Cell:
     weight: float
 
 
-Strongest = tuple[Cell, ...]
-"""A head's strongest links, strongest first; of equal ones earlier queries and keys first."""
+Strongest = tuple[Cell, ...]  # of a head, strongest first, then earlier queries and keys first
 
 
 class Bounds:
-    """For each head and query its largest mass on a block of keys, an upper bound of weights."""
+    """For each head and query its largest sum over a block of keys: no weight exceeds it."""
 
     def __init__(self, call: Call, grid: PooledGrid, ignored: IgnoredPositions) -> None:
         self.call, self.grid, self.ignored = call, grid, ignored
@@ -101,7 +98,7 @@ def drop_ignored(weights: Any, queries: Any, grid: PooledGrid, ignored: IgnoredP
 
 
 class StrongestCells:
-    """The strongest cells found so far of some heads of a call."""
+    """The strongest cells found so far in some heads of a call."""
 
     def __init__(self, heads: int, count: int, keys: int, device: Any = None) -> None:
         import torch
@@ -158,7 +155,7 @@ def top_columns(values: Any, count: int) -> Any:
 
 
 def links_note(count: int, ignored: IgnoredPositions) -> str:
-    """The note on the strongest links, shown before the search and after."""
+    """The note on the strongest links, before and after the search."""
     left_out = []
     if ignored.queries:
         left_out.append("links from and to special tokens")

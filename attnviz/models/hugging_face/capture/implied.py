@@ -8,8 +8,6 @@ this, its scan, is called again with indicators as input, so no family needs a f
 then compared with the layer's output.
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 import sys
@@ -44,7 +42,7 @@ STATES = ("state", "initial_state", "initial_states", "recurrent_states")
 
 @dataclass(frozen=True, slots=True)
 class Mixer:
-    """A function that mixes tokens, by its name in a layer's code."""
+    """A function that mixes tokens without attention, by its name in a layer's code."""
 
     function: str
     values: str  # the argument that is mixed
@@ -55,7 +53,7 @@ class Mixer:
 
     @property
     def by_head(self) -> bool:
-        """Whether there is a matrix for each head, else one for each channel."""
+        """Whether it has a matrix for each head, not for each channel."""
         return "h" in self.axes
 
 
@@ -77,7 +75,7 @@ MIXERS = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scan:
-    """One call of a mixer, without skip and gate; shapes are (heads or channels, time, places)."""
+    """One call of a mixer, without skip and gate; axes are (heads or channels, time, …)."""
 
     values: Any
     run: Callable[[Any], Any]  # its output for other values
@@ -100,7 +98,6 @@ class ImpliedMatrices:
 
     @property
     def note(self) -> str:
-        """What a reader must know of these matrices."""
         note = (
             f"stream '{IMPLIED}' is no attention but the matrix M of output = M · input + skip, "
             "from what enters a layer's scan to what leaves it, before gate and projection: "
@@ -166,7 +163,7 @@ def watch_mixers(
 
 
 def _watch_mixer(part: Any, mixer: Mixer, look: Look, stack: ExitStack) -> None:
-    """Show every call of a mixer to `look`, until the stack is closed."""
+    """Call `look` for every call of a mixer, until the stack is closed."""
     if not mixer.values:
         by_hand = {"decay_factors": _watch_lightning, "iterative_inv": _watch_landmarks}
         by_hand[mixer.function](part, mixer, look, stack)
@@ -194,7 +191,7 @@ def _watch_mixer(part: Any, mixer: Mixer, look: Look, stack: ExitStack) -> None:
 def _scan_of(
     function: Callable[..., Any], mixer: Mixer, given: Any, named: Any, output: Any
 ) -> Scan:
-    """A call as a scan."""
+    """A mixer's call as a `Scan`."""
     import torch
 
     plain = inspect.unwrap(function)  # not a fast kernel, which refuses some sizes
@@ -334,7 +331,7 @@ def _watch_lightning(part: Any, mixer: Mixer, look: Look, stack: ExitStack) -> N
 
         look(lambda: Scan(value, lambda _: output, push, heads * len(places)), mixer)
 
-    # Between the two hooks the layer masks padding, which a batch of one has not.
+    # Between the two hooks the layer masks padding; a batch of one has no padding.
     stack.callback(part.act_fn.register_forward_hook(thread_hook(keep)).remove)
     stack.callback(part.norm.register_forward_pre_hook(thread_hook(compare)).remove)
 
@@ -436,7 +433,7 @@ def _channel_numbers(asked: str, count: int) -> list[int] | None:
 
 
 def _column_blocks(keys: TokenBlocks, length: int, step: int) -> Iterator[tuple[int, int, bool]]:
-    """All columns in ranges of about `step`, of whole blocks; and if the grid contains them."""
+    """All columns in ranges of about `step` whole blocks, and whether they fill the grid."""
     whole = max(1, step // keys.length) * keys.length
     for start, stop, kept in (
         (0, keys.start, False),

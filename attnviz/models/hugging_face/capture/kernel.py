@@ -39,11 +39,9 @@ class Call:
     weights: Any = None  # (batch, heads, queries, keys), if the kernel returns them
 
     def mix(self, value: Any) -> Any:
-        """The kernel's output for other values of the same shape."""
         return self.kernel(self.module, self.query, self.key, value, self.mask, **self.options)[0]
 
     def without_gradients(self) -> Call:
-        """The same call without gradients."""
         taken = ("query", "key", "value", "output", "weights")
         own = {name: getattr(self, name) for name in taken}
         return replace(self, **{n: one.detach() for n, one in own.items() if one is not None})
@@ -120,7 +118,7 @@ def eager_attention(model: Any) -> Iterator[None]:
 
 
 def can_be_eager(model: Any) -> bool:
-    """Whether a model runs with sdpa now and can switch to eager."""
+    """Whether a model now runs with sdpa and can switch to eager attention."""
     from transformers import PreTrainedModel
 
     parts = [part for part in model.modules() if isinstance(part, PreTrainedModel)]
@@ -198,7 +196,7 @@ def eager_copy(model: Any) -> Any:
 
 
 def copy_modules(model: Any) -> Any:
-    """A copy of a model's modules that shares its numbers and runs eagerly."""
+    """A copy of a model's modules that shares its weights and runs eager attention."""
     from torch import Tensor
     from torch.nn import Parameter
     from transformers import PreTrainedModel

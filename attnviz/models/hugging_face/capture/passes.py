@@ -4,8 +4,6 @@ They are read from the kernel that the model runs with. Models that call no kern
 time, eagerly, and return their matrices (`output_attentions`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -46,13 +44,12 @@ from attnviz.models.hugging_face.load.model_errors import running_errors
 
 TOLERANCE = {"float16": 1e-2, "bfloat16": 2e-2}  # how far above 1 rows may sum; else 1e-3
 NOTHING = IgnoredPositions()
-Sides = Mapping[str, tuple[int, int]]
-"""How many queries and keys each stream has; in a batch those of its longest texts."""
+Sides = Mapping[str, tuple[int, int]]  # numbers of queries and keys by stream
 
 
 @dataclass(frozen=True, slots=True)
 class CaptureSpec:
-    """What to read from a call."""
+    """Which part of a call to read, and how."""
 
     grid: PooledGrid
     links: int = 0  # how many of the strongest of each head
@@ -75,7 +72,7 @@ class CallWeights:
 
 
 class StopForward(Exception):  # noqa: N818 - it ends a pass and is no error
-    """All wanted layers of a pass were read."""
+    """Raised when all wanted layers of a pass were read."""
 
 
 def probe_layers(
@@ -102,7 +99,7 @@ def probe_layers(
 
 
 def stream_at(path: str, call: Call, sides: Sides, model: Any, batch: int = 1) -> str | None:
-    """The stream of a call, None if it is not wanted; refuses windows and blocks by their shape."""
+    """The stream of a call; None: not wanted. Windows and blocks are refused."""
     stream = match_stream(stream_of(path), sides)
     seen, heads, queries, _ = call.query.shape
     keys = call.key.shape[2]
@@ -209,7 +206,7 @@ def eager_layers(
 
 
 def _check_memory(model: Any, sides: Sides, batch: int) -> None:
-    """Refuse a text whose matrices would not fit: the model's, and float32 copies for the map."""
+    """Refuse a text whose matrices would not fit: the model's own and float32 copies."""
     heads = {stream: heads_of(model.config, stream) for stream in sides}
     cells = sum(heads[stream] * queries * keys for stream, (queries, keys) in sides.items())
     check_fit(
@@ -262,7 +259,7 @@ def _wrong_shape(
 
 
 def check_rows(array: NDArray[np.float32], number: str, model: Any, stream: str) -> None:
-    """Refuse a layer's numbers, (heads, queries, keys), that are no weights, such as scores."""
+    """Refuse numbers of a layer (heads, queries, keys) that are no weights, such as scores."""
     lowest, largest = float(array.min()), float(array.sum(axis=-1).max())
     if lowest >= 0 and largest <= 1 + 1e-3:
         return

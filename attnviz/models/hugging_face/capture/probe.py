@@ -10,8 +10,6 @@ A pooled weight is the sum over a block's keys and the mean over its queries, so
 the mean sum of its rows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -243,7 +241,7 @@ def _bias_of_heads(bias: Any, text: int, heads: slice) -> Any:
 
 
 def _softmax_rows(call: Call, heads: Any, queries: Any, space: Any = None) -> Any:
-    """As `recompute_rows`, with a column for the sink behind the keys."""
+    """As `recompute_rows`, with a column for the sink after the keys."""
     import torch
 
     options, mask = call.options, call.mask

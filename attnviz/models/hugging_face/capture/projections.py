@@ -4,8 +4,6 @@ They are taken after rotary embedding and normalisation, so the softmax of their
 the weight, unless the model adds other terms to the scores.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 

@@ -33,7 +33,6 @@ class Region:
 
     @property
     def is_default(self) -> bool:
-        """Whether neither a part nor a size was asked for."""
         return self.max_size is None and self.rows is None and self.window is None
 
 
@@ -49,7 +48,6 @@ class PooledGrid:
 
     @property
     def cells(self) -> int:
-        """The number of weights of each head."""
         return self.queries.blocks * self.keys.blocks
 
     @property
@@ -61,7 +59,7 @@ class PooledGrid:
 def choose_grids(
     model: Any, sides: Mapping[str, tuple[int, int]], region: Region
 ) -> dict[str, PooledGrid]:
-    """What to read of each stream, so that all of it fits into memory."""
+    """The block sizes of each stream with which all of it fits into memory."""
     heads = {stream: heads_of(model.config, stream) for stream in sides}
     free = free_bytes(model.device)
 
@@ -91,7 +89,7 @@ def choose_grids(
 def grids_of(
     sides: Mapping[str, tuple[int, int]], region: Region, most: int | None
 ) -> dict[str, PooledGrid]:
-    """What to read of each stream, with at most `most` queries and keys; None: every token."""
+    """The grid of each stream, at most `most` blocks along a side; None: single tokens."""
     grids = {}
     for stream, (queries, keys) in sides.items():
         if region.window is not None:
@@ -137,7 +135,7 @@ def _first_number(config: Any, names: list[str]) -> int:
 
 
 def region_note(grid: PooledGrid, side: tuple[int, int]) -> str:
-    """A sentence on what was pooled or left out of a stream, or ""."""
+    """A sentence on what of a stream was pooled or left out, or ""."""
     queries, keys = grid.queries, grid.keys
     restricted = queries.stop - queries.start < side[0]
     what = f"{side[0]:,} tokens"
@@ -167,7 +165,6 @@ class TokenBlocks:
 
     @property
     def blocks(self) -> int:
-        """The number of blocks."""
         return -(-(self.stop - self.start) // self.length)
 
     @property

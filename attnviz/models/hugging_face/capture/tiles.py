@@ -8,8 +8,6 @@ Each pooled tile times the values must be the kernel's output for its queries. I
 call is probed instead.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
@@ -31,7 +29,7 @@ from attnviz.models.hugging_face.capture.probe import (
 )
 from attnviz.models.hugging_face.capture.region import PooledGrid, TokenBlocks
 
-TILE = 2**20  # weights of a tile, of which each thread has one
+TILE = 2**20  # weights of a tile; each thread has one tile
 AGREEMENT = 1e-5  # largest error of tiles times values in float32, relative to the largest value
 
 
@@ -77,7 +75,7 @@ def read_tiles(
 
 
 class _Reader:
-    """Reads a call, some heads of a text at a time."""
+    """Reads a call in tiles, some heads of a text at a time."""
 
     def __init__(self, call: Call, grid: PooledGrid, links: int, ignored: IgnoredPositions) -> None:
         import torch
@@ -124,7 +122,7 @@ class _Reader:
             yield from TokenBlocks(first, stop, self.rows).spans
 
     def _pool(self, call: Call, tile: Any, first: int, weights: Any) -> bool:
-        """Add a tile to the weights; False if the kernel disagrees."""
+        """Add a tile to the pooled weights; False if the kernel's output disagrees."""
         import torch
 
         queries, keys = self.grid.queries, self.grid.keys

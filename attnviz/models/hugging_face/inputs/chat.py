@@ -116,7 +116,7 @@ def serve_template(seconds: str, memory: str) -> None:
 
 
 def _limit(seconds: int, memory: int) -> None:
-    """Limit this process to so many more seconds of CPU time, and so many bytes in all."""
+    """Limit this process to some seconds of CPU time and bytes of memory."""
     try:
         import resource
     except ImportError:  # Windows has no such limits

@@ -57,14 +57,12 @@ class EncodedQuery:
 
     @property
     def sides(self) -> dict[str, tuple[int, int]]:
-        """How many queries and keys each stream has."""
         return {
             stream: (len(self.tokens[queries]), len(self.tokens[keys]))
             for stream, (queries, keys) in self.axes.items()
         }
 
     def ids(self, text: str) -> Sequence[int]:
-        """The token ids of one of its texts."""
         ids: Sequence[int] = self.inputs["decoder_input_ids" if text == "target" else "input_ids"]
         return ids
 
@@ -85,12 +83,9 @@ class EncodedQuery:
         )
         provenance = with_routes(self.attention.provenance, [item.route for item in captured])
         notes = (*provenance.notes, *capture_notes(captured, sides or self.sides))
-        attention = replace(
-            self.attention,
-            maps=maps,
-            provenance=replace(provenance, notes=notes),
-            projections=projections_of(maps, captured),
-        )
+        made = replace(provenance, notes=notes)
+        kept = projections_of(maps, captured)
+        attention = replace(self.attention, maps=maps, provenance=made, projections=kept)
         if task is None or logits is None or "source" in self.tokens:
             return attention
         return show_decision(attention, task, logits, self.tokens.get("text", ()))
@@ -167,18 +162,11 @@ def _encode_cross(loaded: LoadedModel, source: str, target: str | None) -> Encod
     else:
         decoder = shift_target(loaded.model, loaded.tokenizer, target)
         _check_ids(loaded, decoder.ids, decoder.tokens, "target")
-    return EncodedQuery(
-        loaded.model,
-        {**read.inputs, "decoder_input_ids": decoder.ids},
-        {"source": read.tokens, "target": decoder.tokens},
-        SEQ2SEQ_AXES,
-        Attention(
-            (),
-            _provenance(loaded, {"queries": QUERIES}, decoder.notes),
-            source=source,
-            target=decoder.text,
-        ),
-    )
+    provenance = _provenance(loaded, {"queries": QUERIES}, decoder.notes)
+    attention = Attention((), provenance, source=source, target=decoder.text)
+    inputs = {**read.inputs, "decoder_input_ids": decoder.ids}
+    tokens = {"source": read.tokens, "target": decoder.tokens}
+    return EncodedQuery(loaded.model, inputs, tokens, SEQ2SEQ_AXES, attention)
 
 
 def _provenance(
@@ -217,13 +205,8 @@ def tokenize_pair(tokenizer: Any, first: str, second: str) -> TokenizedText:
             "is of: give one text"
         )
     with tokenizer_errors(tokenizer), quiet_native():
-        encoded = tokenizer(
-            first,
-            second,
-            return_offsets_mapping=True,
-            return_special_tokens_mask=True,
-            verbose=False,
-        )
+        asked = {"return_offsets_mapping": True, "return_special_tokens_mask": True}
+        encoded = tokenizer(first, second, verbose=False, **asked)
         parts = encoded.sequence_ids()
         pieces = pieces_of(tokenizer, encoded["input_ids"])
     inputs = {name: list(row) for name, row in encoded.items()}
@@ -243,5 +226,5 @@ def tokenize_pair(tokenizer: Any, first: str, second: str) -> TokenizedText:
 
 
 def join_pair(first: str, second: str) -> str:
-    """Both texts as the one that offsets refer to."""
+    """Both texts as one string, to which token offsets refer."""
     return first + BETWEEN + second

@@ -187,13 +187,11 @@ def continue_text(loaded: LoadedModel, inputs: dict[str, Any]) -> str:
 
 
 def room_after(before: list[int], limit: int | None) -> int:
-    """How many tokens a model writes after a text."""
+    """How many tokens the model can still write after a text."""
     return FEW if limit is None else max(0, min(FEW, limit - len(before)))
 
 
 def new_text(tokenizer: Any, before: list[int], new: list[int]) -> str:
-    """The text of new tokens, with a space before it if there is one."""
-
     def decode(ids: list[int]) -> str:
         with tokenizer_errors(tokenizer):
             return str(

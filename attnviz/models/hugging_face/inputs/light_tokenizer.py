@@ -138,7 +138,7 @@ class LightEncoding(dict[str, Any]):
 
 
 class LightTokenizer:
-    """What `tokenization` asks of a tokenizer of transformers."""
+    """The part of a transformers tokenizer that `tokenization` uses."""
 
     is_fast = True
 
@@ -171,7 +171,6 @@ class LightTokenizer:
         return [self.backend.id_to_token(number) for number in ids]
 
     def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = False, **_: Any) -> str:
-        """The text of some ids."""
         return str(self.backend.decode(ids, skip_special_tokens=skip_special_tokens))
 
 

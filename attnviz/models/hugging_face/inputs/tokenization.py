@@ -53,7 +53,7 @@ def align_surfaces(surfaces: Sequence[str | None], text: str) -> list[Span]:
 
 
 def share_gap(spans: list[Span], waiting: list[int], text: str, gap: Span) -> None:
-    """Give each token that was not found a word of the gap; all words if the numbers differ."""
+    """Assign words of a gap to tokens that were not found; all words if the counts differ."""
     words = [
         (gap[0] + match.start(), gap[0] + match.end())
         for match in re.finditer(r"\S+", text[gap[0] : gap[1]])
@@ -93,12 +93,11 @@ class TokenizedText:
 
     @property
     def ids(self) -> list[int]:
-        """The tokens' ids."""
         return self.inputs["input_ids"]
 
 
 def tokenizer_errors(tokenizer: Any) -> AbstractContextManager[None]:
-    """Turn errors of a tokenizer into one line: its files may hold anything."""
+    """Turn errors of a tokenizer into one line: its files can contain anything."""
     return library_errors(f"the tokenizer in '{tokenizer.name_or_path}' fails on this text")
 
 
@@ -168,7 +167,7 @@ def label_ids(
     """The tokens of ids whose text stands behind the text `before`."""
     with tokenizer_errors(tokenizer):
         pieces = pieces_of(tokenizer, ids)
-    # A number without a piece stands for no text.
+    # An id without a piece has no text.
     nameless = (piece == f"<{number}>" for number, piece in zip(ids, pieces, strict=True))
     added = [
         int(bare or number in tokenizer.all_special_ids)

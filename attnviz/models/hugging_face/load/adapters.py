@@ -78,7 +78,7 @@ def merge_adapter(model: Any, adapter: Adapter) -> tuple[Any, list[str]]:
     found = {name: _module_of(name, modules) for name in named}
     if isinstance(config.target_modules, str):  # a pattern, which may expect the names with a head
         config.target_modules = sorted(set(filter(None, found.values())))
-    # The adapter may have trained a classifier that a model loaded for its attention lacks.
+    # The adapter may hold a trained classifier, which a model loaded for attention does not have.
     heads = sorted({name.split(".")[0] for name, module in found.items() if module is None})
     config.modules_to_save, config.inference_mode = None, True
     given = {PREFIX + name: named[name] for name, module in found.items() if module}

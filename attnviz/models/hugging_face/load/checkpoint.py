@@ -116,7 +116,7 @@ def check_claims(folder: Path, config: Mapping[str, Any], stored: StoredSize) ->
 
 
 def check_sane(path: Path, config: Mapping[str, Any]) -> None:
-    """Refuse a configuration whose numbers are a hundred times those of any model."""
+    """Refuse a configuration with numbers a hundred times larger than in any known model."""
     for name, number in _numbers_in(config):
         most = next((most for ends, most, _ in CLAIMS if ends.search(name)), number)
         if number > 100 * most:
@@ -136,7 +136,6 @@ def _numbers_in(config: Any, name: str = "") -> Iterator[tuple[str, int]]:
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """The configuration in a model's folder."""
     path = folder / "config.json"
     if not path.is_file():
         raise ModelError(
@@ -146,7 +145,6 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def read_config_file(path: Path) -> dict[str, Any]:
-    """The configuration in a file."""
     config = read_json(path)
     if not isinstance(config, dict) or not isinstance(config.get("model_type"), str):
         raise ModelError(f"'{path}' names no 'model_type', so its architecture is unknown")
@@ -175,7 +173,6 @@ def list_contents(folder: Path) -> str:
 
 
 def read_json(path: Path) -> Any:
-    """A small JSON file of a model."""
     deep = f"'{path}' is nested deeper than {DEEPEST_JSON} levels: it is no model's"
     try:
         if (size := path.stat().st_size) > LONGEST_JSON:
@@ -211,7 +208,7 @@ class _TokenizerFile(Struct):
 
 
 def check_growth(folder: Path) -> None:
-    """Refuse a tokenizer whose steps, each replacing what the last one put in, fill the memory."""
+    """Refuse a tokenizer whose repeated replacements could fill the memory."""
     for path in sorted(folder.glob("tokenizer*.json")):
         try:
             file = decode(path.read_bytes(), type=_TokenizerFile)
@@ -226,7 +223,7 @@ def check_growth(folder: Path) -> None:
 
 
 def _growth_of(step: Any) -> int:
-    """An upper bound of the characters that a normalizer or a decoder makes of one."""
+    """How many characters a normalizer or decoder can make of one, at most."""
     found = list[tuple[str, int]]()  # what each later step looks for, and how far that grows
     for one in reversed([*_steps_of(step)]):
         put = str(one.get("content") or one.get("prepend") or "")
@@ -258,7 +255,6 @@ def _steps_of(step: Any) -> Iterator[dict[str, Any]]:
 
 
 def shard_files(index: Path) -> list[Path]:
-    """The files that an index names, which must lie in its folder."""
     found = read_json(index)
     weight_map = found.get("weight_map") if isinstance(found, dict) else None
     named = weight_map.values() if isinstance(weight_map, dict) else []

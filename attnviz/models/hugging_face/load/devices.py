@@ -18,7 +18,7 @@ BYTES = {"float32": 4, "float16": 2, "bfloat16": 2, "float64": 8}
 
 
 def choose_device(name: str) -> torch.device:
-    """The device of that name; for "auto" the fastest that there is."""
+    """The device of this name; "auto" is the fastest one available."""
     choose(name, DEVICES, "device")
     import torch
 
@@ -67,7 +67,6 @@ def choose_dtype(name: str | None, device: str, stored: tuple[str, ...] = ()) ->
 
 
 def free_bytes(device: torch.device) -> int:
-    """Free memory of a device."""
     if device.type == "cuda":
         import torch
 
@@ -78,7 +77,6 @@ def free_bytes(device: torch.device) -> int:
 
 
 def check_fit(needed: int, device: torch.device, what: str, remedy: str) -> None:
-    """Refuse what needs more bytes than are free, before it is tried."""
     free = free_bytes(device)
     if needed > free:
         raise NotEnoughMemoryError(
@@ -88,7 +86,6 @@ def check_fit(needed: int, device: torch.device, what: str, remedy: str) -> None
 
 
 def format_bytes(number: float) -> str:
-    """Such as "1.5 GiB"."""
     return f"{number / 2**30:,.1f} GiB" if number >= 2**30 else f"{number / 2**20:,.0f} MiB"
 
 

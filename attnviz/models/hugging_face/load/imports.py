@@ -45,12 +45,10 @@ class LazyCompiler(ModuleType):
     _marks: list[Callable[[Any], Any]]
 
     def allow_in_graph(self, function: Any) -> Any:
-        """Mark a function."""
         self._marks.append(lambda compiler: compiler.allow_in_graph(function))
         return function
 
     def assume_constant_result(self, function: Any) -> Any:
-        """Mark a function."""
         self._marks.append(lambda compiler: compiler.assume_constant_result(function))
         return function
 
@@ -85,7 +83,7 @@ class LazyCompiler(ModuleType):
 
 
 def import_transformers() -> None:
-    """Import transformers without work that it does twice or for nothing."""
+    """Import transformers without its duplicate work at start-up."""
     if "transformers" in sys.modules:
         return
     if "torch._dynamo" not in sys.modules:

@@ -163,7 +163,7 @@ WRAPPERS = {"get_base_model": True, "module": False, "_orig_mod": False}
 
 
 def parts_in_memory(model: Any, reader: Any) -> LoadedParts:
-    """A model that Python gave, out of its wrappers, and its reader; else a UsageError."""
+    """A model from Python without its wrappers, and its tokenizer; else a UsageError."""
     from transformers import PreTrainedModel
 
     wrapped: dict[str, bool] = {}
@@ -227,7 +227,6 @@ def _check_known(config: Mapping[str, Any], name: str) -> None:
 
 
 def load_tokenizer(folder: Path, name: str, *, allow_code: bool) -> Any:
-    """The model's tokenizer; if files are missing, transformers makes one without words."""
     from transformers import AutoTokenizer
 
     check_growth(folder)

@@ -125,7 +125,7 @@ def _cached_snapshot(name: str, revision: str | None = None) -> Path | None:
     reference = repository / "refs" / (revision or "main")
     try:
         commit = reference.read_text().strip() if reference.is_file() else revision
-        # Anything but a commit in the file might lead out of the cache.
+        # A file with anything but a commit could point outside of the cache.
         folder = repository / "snapshots" / commit if commit and HUB_ID.fullmatch(commit) else None
         return folder if folder and folder.is_dir() else None
     except (OSError, ValueError):
@@ -184,7 +184,7 @@ def _download(
     from huggingface_hub.utils import logging
     from huggingface_hub.utils.tqdm import disable_progress_bars, enable_progress_bars
 
-    # The hub warns of missing tokens and slow transfers, which are no fault of this run.
+    # The hub warns of missing tokens and slow transfers, which do not concern this run.
     level = logging.get_verbosity()
     logging.set_verbosity(ERROR)
     if not sys.stderr.isatty():

@@ -63,7 +63,7 @@ def record_logits(model: Any) -> Iterator[list[Any]]:
 def show_decision(
     attention: Attention, task: Task, logits: Any, tokens: Sequence[Token]
 ) -> Attention:
-    """The attention with the model's decision on its tokens or in its provenance."""
+    """The attention with the model's decision as labels of its tokens or in its provenance."""
     logits = logits[0].float()
     if logits.shape[-1] != len(task.labels):
         raise ModelError(

@@ -20,41 +20,29 @@ from attnviz.models.hugging_face.vision.pictures import Box, pair, seen_box
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sheet:
-    """One grid of cells over a picture, or over one frame of a video.
+    """One grid of cells over a picture, or over one frame of a video."""
 
-    Attributes:
-        name: "picture", "picture 1 tiles", "frame 3".
-        picture: the number of its picture or frame.
-        cells: positions in the sequence, shape (rows, columns).
-        box: the part of the picture that the cells cover, in its pixels.
-        placeless: positions of image tokens that are no cell, and their names.
-    """
-
-    name: str
-    picture: int
-    cells: NDArray[np.int64]
-    box: Box
-    placeless: Mapping[int, str] = field(default_factory=dict)
+    name: str  # "picture", "picture 1 tiles", "frame 3"
+    picture: int  # the number of its picture or frame
+    cells: NDArray[np.int64]  # positions in the sequence, shape (rows, columns)
+    box: Box  # the part of the picture that the cells cover, in its pixels
+    placeless: Mapping[int, str] = field(default_factory=dict)  # names of tokens without a cell
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PicturesRead:
-    """Pictures with the model's inputs that the processor made of them.
-
-    Attributes:
-        places: the positions of all image tokens in the sequence, in order.
-    """
+    """Pictures with the model's inputs that the processor made of them."""
 
     name: str
     config: Any
     processor: Any
     inputs: Mapping[str, Any]
     pictures: Sequence[Any]
-    places: NDArray[np.int64]
+    places: NDArray[np.int64]  # the positions of all image tokens in the sequence, in order
     video: bool = False
 
     def misfit(self, grids: str) -> AttentionError:
-        """The error where tokens do not fit the grids."""
+        """The error if image tokens do not fit the grids."""
         what = "a video" if self.video else f"{len(self.pictures)} picture(s)"
         return AttentionError(
             f"'{self.name}' ({self.config.model_type}) makes {len(self.places)} tokens of {what}, "
@@ -62,13 +50,11 @@ class PicturesRead:
         )
 
     def picture_name(self, number: int) -> str:
-        """A picture's name."""
         if self.video:
             return f"frame {number}"
         return "picture" if len(self.pictures) == 1 else f"picture {number}"
 
     def whole_box(self, number: int) -> Box:
-        """All of a picture."""
         width, height = self.pictures[number].size
         return 0.0, 0.0, float(width), float(height)
 
@@ -79,7 +65,7 @@ class PicturesRead:
         return -across, -down, width + across, height + down
 
     def split_places(self, counts: Sequence[int], grids: str) -> list[NDArray[np.int64]]:
-        """The image tokens in runs of these lengths, which must use up all."""
+        """The image tokens in runs of these lengths; none may be left."""
         if sum(counts) != len(self.places) or not all(counts):
             raise self.misfit(grids)
         return np.split(self.places, np.cumsum(counts)[:-1].tolist())
@@ -306,17 +292,12 @@ def place_queries(read: PicturesRead) -> list[Sheet]:
 
 @dataclass(frozen=True, slots=True)
 class PatchLayout:
-    """A way to put image tokens into pictures, and its families.
+    """A way to put image tokens into pictures, and its families."""
 
-    Attributes:
-        about: the cells in one line.
-        video: the families that also read a video.
-    """
-
-    about: str
+    about: str  # the cells in one line
     place: Callable[[PicturesRead], list[Sheet]]
     families: tuple[str, ...]
-    video: tuple[str, ...] = ()
+    video: tuple[str, ...] = ()  # the families that also read a video
 
 
 LAYOUTS = {

@@ -35,16 +35,13 @@ from attnviz.models.hugging_face.vision.layouts import (
 )
 from attnviz.models.hugging_face.vision.pictures import SIDE, check_picture_sides, picture_of
 
-ONE_PICTURE = ("blip-2", "instructblip", "florence2")
-"""Families that read one picture only."""
+ONE_PICTURE = ("blip-2", "instructblip", "florence2")  # families that read one picture only
 PROMPTS = {"paligemma": "{0}{1}", **dict.fromkeys(ONE_PICTURE, "{1}")}
 """Prompts of families without a chat template; {0}: pictures, {1}: text. Others break the line."""
-WRITTEN = "written"
-"""The side of the words that a model wrote; each has the row of the position that predicts it."""
+WRITTEN = "written"  # the side of written words, at the rows that predict them
 BESIDE_IDS = {"attention_mask": 1, "token_type_ids": 0, "mm_token_type_ids": 0}
 """Values of further inputs at a token of text."""
-WRITTEN_IDS = {"paligemma": {"token_type_ids": 1}}
-"""Their values at a written token, where they differ."""
+WRITTEN_IDS = {"paligemma": {"token_type_ids": 1}}  # their values at written tokens
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,12 +72,10 @@ class PictureTextModel(UnbatchedSource):
 
     @property
     def layout(self) -> PatchLayout:
-        """The layout of its image tokens in a picture."""
         return LAYOUTS[BY_FAMILY[family_of_pictures(self.model.config)]]
 
     @property
     def tokenizer(self) -> Any:
-        """The tokenizer of the text."""
         return self.processor.tokenizer
 
     def _attend_one(self, query: Query) -> Attention:

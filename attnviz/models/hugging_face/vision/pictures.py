@@ -14,8 +14,7 @@ from attnviz.models.hugging_face.load.model_errors import library_errors
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-Box = tuple[float, float, float, float]
-"""Left, top, right and bottom of a part of a picture, in its own pixels."""
+Box = tuple[float, float, float, float]  # left, top, right, bottom in the picture's pixels
 
 
 def picture_of(query: Query, name: str) -> Picture:
@@ -60,8 +59,7 @@ def pixels(processor: Any, picture: Image, size: tuple[int, int] | None) -> Any:
         return processor(picture, return_tensors="pt", **wanted)["pixel_values"]
 
 
-MOST_PIXELS = 1 << 14
-"""The longest side that an image processor may ask for; `--image-size` may ask for more."""
+MOST_PIXELS = 1 << 14  # longest side that a processor may ask for; --image-size may be larger
 
 
 def check_picture_sides(processor: Any) -> None:
@@ -77,7 +75,7 @@ def check_picture_sides(processor: Any) -> None:
 
 
 def seen_box(processor: Any, picture: Image, size: tuple[int, int] | None) -> Box:
-    """The part of a picture that the model sees: all of it, or a crop of its middle."""
+    """The box of the picture that the model sees: all of it, or the middle."""
     width, height = picture.size
     if size is not None or not getattr(processor, "do_center_crop", False):
         return 0.0, 0.0, float(width), float(height)
@@ -104,12 +102,10 @@ def _resized_size(size: Mapping[str, Any], width: int, height: int) -> tuple[int
     return size["width"], size["height"]
 
 
-SIDE = "picture"
-"""The side of queries and keys."""
+SIDE = "picture"  # the side of queries and keys
 
 
 def pair(size: Any) -> tuple[int, int]:
-    """One size as height and width."""
     return (size, size) if isinstance(size, int) else tuple(size)
 
 

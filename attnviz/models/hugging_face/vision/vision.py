@@ -35,12 +35,7 @@ from attnviz.models.hugging_face.load.loading import LoadOptions, load_parts, mo
 from attnviz.models.hugging_face.load.model_errors import running_errors
 from attnviz.models.hugging_face.load.tasks import Task, record_logits, show_decision
 from attnviz.models.hugging_face.loaded_model import input_names
-from attnviz.models.hugging_face.outputs import (
-    chosen_class,
-    class_name,
-    no_head,
-    no_head_weights,
-)
+from attnviz.models.hugging_face.outputs import chosen_class, class_name, no_head, no_head_weights
 from attnviz.models.hugging_face.value_vectors import value_vectors
 from attnviz.models.hugging_face.vision.pictures import (
     SIDE,
@@ -104,14 +99,12 @@ class VisionModel(UnbatchedSource, Predicting):
         )
 
     def values(self, query: Query) -> ValueVectors:
-        """The value vectors of each head at each patch."""
         with quiet():
             encoded = self._encode(self._picture(query))
             eager = EagerInputs(eager_copy(self.tower), encoded.inputs, encoded, SIDE)
             return value_vectors(eager)
 
     def written(self, query: Query) -> WrittenText:
-        """A picture with what each part of the model writes."""
         from attnviz.models.hugging_face.written import RecordedText
 
         with quiet():
@@ -125,7 +118,7 @@ class VisionModel(UnbatchedSource, Predicting):
         raise no_head_weights(self.name)
 
     def _picture(self, query: Query) -> Picture:
-        """A query's picture; refused where its lens needs every token to see every other one."""
+        """A query's picture; refused if its lens needs all pairs of tokens."""
         picture = picture_of(query, self.name)
         if picture.lens != "raw" and window_layers(self.model):
             raise AttentionError(
@@ -148,7 +141,6 @@ class VisionModel(UnbatchedSource, Predicting):
 
     @property
     def config(self) -> Any:
-        """The configuration of that part."""
         return getattr(self.model.config, "vision_config", None) or self.model.config
 
     def _inputs(self, picture: Picture) -> tuple[dict[str, Any], tuple[int, int]]:
@@ -174,7 +166,6 @@ class VisionModel(UnbatchedSource, Predicting):
 
     @property
     def patch_size(self) -> tuple[int, int]:
-        """Height and width of a patch in pixels."""
         size = getattr(self.config, "patch_size", None)
         if size is None or (not isinstance(size, int) and len(size) != 2):
             raise AttentionError(
@@ -233,12 +224,9 @@ def load_vision_model(name: str | InMemoryModel, **options: Any) -> VisionModel:
             f"'{name}' ({model.config.model_type}) reads no pictures: it asks for "
             f"'{model.main_input_name}'"
         )
+    made, task = parts.provenance, parts.task
     return VisionModel(
-        name=str(name),
-        model=model,
-        processor=parts.reader,
-        provenance=parts.provenance,
-        task=parts.task,
+        name=str(name), model=model, processor=parts.reader, provenance=made, task=task
     )
 
 
@@ -256,7 +244,6 @@ class Windows:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Rows, columns and heads; layers of one shape make one map."""
         return self.rows, self.columns, self.weights.shape[1]
 
     def row(self, patch: int) -> NDArray[np.float32]:
@@ -362,7 +349,7 @@ def window_maps(
 
 
 def _window_row(layer: Windows, at: tuple[int, int] | None, finest: Windows) -> Any:
-    """The row of the patch that holds a patch of the finest layer, (heads, patches)."""
+    """The row of the coarse patch that contains a patch of the finest layer."""
     if at is None:
         return layer.mean()
     row = at[0] * layer.rows // finest.rows

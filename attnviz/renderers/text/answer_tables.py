@@ -1,4 +1,4 @@
-"""What decided an answer, in sentences made of numbers; and which heads carry several answers."""
+"""Answers as text and data: what decided them, what restores them, and which passage they need."""
 
 from __future__ import annotations
 
@@ -7,27 +7,32 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from rich.cells import set_cell_size
+from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
-from attnviz.core.answers import AnswerReport, AnswersReport, HeadClaim, LinkSet
-from attnviz.core.effects import HeadAt
+from attnviz.core.answers import (
+    SUPPORTS,
+    AnswerReport,
+    AnswersReport,
+    ContrastReport,
+    HeadClaim,
+    LinkSet,
+    Restored,
+    SourcesReport,
+)
+from attnviz.core.effects import Effect, HeadAt
 from attnviz.renderers.data.maps import report_json, tsv
-from attnviz.renderers.printable import all_digits, printable, shorten, signed, two_digits
-from attnviz.renderers.text.console import render_parts, wrap_text
+from attnviz.renderers.printable import all_digits, printable, shorten, two_digits, with_sign
+from attnviz.renderers.text.console import color_cell, introduction, render_parts, wrap_text
 from attnviz.renderers.text.why_table import why_document
 
 if TYPE_CHECKING:
-    from attnviz.core.effects import Effect
     from attnviz.renderers import Display
 
 LABEL = 14
-LISTED = 6
-"""Tokens and heads that one line names."""
-LINES = 2
-"""Heads with a line of their own."""
-Link = tuple[str | int, ...] | None
-"""The stream, layer, head, query and key that a sentence is about."""
+LISTED = 6  # tokens and heads that one line names
+LINES = 2  # heads with a line of their own
+Link = tuple[str | int, ...] | None  # stream, layer, head, query and key of a claim
 
 
 def _nats(value: float) -> str:
@@ -63,7 +68,7 @@ def _link_of(claim: HeadClaim) -> Link:
 
 
 def sentences_of(report: AnswerReport, *, verbose: bool = False) -> Iterator[tuple[str, str, Link]]:
-    """Each claim: what it is about, the sentence, and the link that it is about, if it is."""
+    """Each claim: its subject, its sentence, and its link if it has one."""
     main = report.heads[0].at.stream if report.heads else ""
     streams = {claim.at.stream for claim in report.heads}
     main = main if len(streams) == 1 else ""
@@ -79,7 +84,8 @@ def sentences_of(report: AnswerReport, *, verbose: bool = False) -> Iterator[tup
         yield "Decided", f"by no head or token: {line}", None
         return
     if not report.is_small:
-        yield "No small set", _no_set(report), None
+        words = f"of heads and tokens gives this answer: {_kept_words(report)}"
+        yield "No small set", words, None
         if not verbose:
             return
     named = report.tokens if verbose else report.tokens[:LISTED]
@@ -100,7 +106,7 @@ def sentences_of(report: AnswerReport, *, verbose: bool = False) -> Iterator[tup
     if unsure and verbose:
         names = " · ".join(_head(claim.at, main) for claim in unsure)
         yield "Not clear", f"{names}: replacements of their output disagree on the effect", None
-    yield "Kept alone", _kept(report), None
+    yield "Kept alone", _kept_words(report), None
     yield "Its links", _links(report.links, main), None
     if report.idle is not None:
         yield "Not involved", _idle(report.idle, main), _link_of(report.idle)
@@ -127,16 +133,16 @@ def _carrier(claim: HeadClaim, report: AnswerReport, main: str) -> str:
         first = why.key[0]
         kind = "head " if "." in first.writer else ""
         line += (
-            f" since {kind}{first.writer} wrote {signed(first.value)} of its score of "
-            f"{signed(why.contrast)} into {claim.ends[1]}"
+            f" since {kind}{first.writer} wrote {with_sign(first.value)} of its score of "
+            f"{with_sign(why.contrast)} into {claim.ends[1]}"
         )
     said = why.predicted is not None and why.predicted[0] == report.answer
     if said and why.argument is not None and why.argument > 0:
-        line += f", and says {report.answer} ({signed(why.argument)})"
+        line += f", and says {report.answer} ({with_sign(why.argument)})"
     return line
 
 
-def _kept(report: AnswerReport) -> str:
+def _kept_words(report: AnswerReport) -> str:
     return (
         f"{_parts(report)} keep {_share(report.kept)} of what attention adds to log p (p "
         f"{two_digits(report.chance_kept)}); without them {_share(report.removed)} (p "
@@ -170,12 +176,7 @@ def _parts(report: AnswerReport) -> str:
     )
 
 
-def _no_set(report: AnswerReport) -> str:
-    return f"of heads and tokens gives this answer: {_kept(report)}"
-
-
 def answer_table(report: AnswerReport, show: Display, *, verbose: bool = False) -> str:
-    """A line for each claim."""
     parts: list[Any] = wrap_text(printable(report.caption), show.width, "bold")
     parts.append(Text())
     for label, words, _ in sentences_of(report, verbose=verbose):
@@ -208,7 +209,6 @@ def _claim_document(claim: HeadClaim) -> dict[str, Any]:
 
 
 def answer_json(report: AnswerReport) -> str:
-    """One document with every claim."""
     return report_json("answer", **answer_document(report))
 
 
@@ -289,3 +289,152 @@ def answers_json(report: AnswersReport) -> str:
         notes=list(report.notes),
         provenance=asdict(report.provenance),
     )
+
+
+ANSWERS = answers_table, answers_tsv, answers_json
+RESTORED = 8
+CONTRAST_READING = (
+    "share of the answer that comes back where heads of the second text's run put out what they "
+    "put out for the first: 0 none, 1 all"
+)
+
+
+def contrast_lines(report: ContrastReport) -> list[str]:
+    """Each text with its answer, and how well the estimates agree with what was measured."""
+    found = [
+        f'"{shorten(text, 60)}" → {answer}; log p of {report.answers[0]} '
+        + f"minus that of {report.answers[1]}: {score:.1f}".replace("-", "−")
+        for text, answer, score in zip(report.texts, report.answers, report.scores, strict=True)
+    ]
+    if report.agreement is not None:
+        found.append(
+            "first-order estimates: rank correlation "
+            f"{_share(report.agreement)} with the measured shares of heads"
+        )
+    return found
+
+
+def contrast_table(report: ContrastReport, show: Display) -> str:
+    """The heads that restore most, their rows, and all layers by position."""
+    parts: list[Any] = introduction(printable(report.caption), CONTRAST_READING, show.width)
+    for line in contrast_lines(report):
+        parts += wrap_text(printable(line), show.width)
+    alone = len({one.stream for one in report.layers}) == 1
+    bracket = "" if report.agreement is None else " (in brackets the estimate)"
+    parts.append(Text())
+    for label, found in (
+        (f"heads, at every position{bracket}", report.heads),
+        ("heads, at one position", report.rows),
+        ("links", report.links),
+    ):
+        names = " · ".join(
+            f"{one.name(alone=alone)} {_share(one.share)}{_estimate(one)}"
+            for one in found[:RESTORED]
+        )
+        parts += wrap_text(printable(f"{label}: {names}"), show.width) if found else []
+    parts += [Text(), Text("all heads of a layer, at one position", "dim")]
+    for stream in dict.fromkeys(one.stream for one in report.layers):
+        parts += _grid([one for one in report.layers if one.stream == stream], stream, alone=alone)
+    return render_parts(parts, show)
+
+
+def _estimate(one: Restored) -> str:
+    return "" if one.estimate is None else f" ({_share(one.estimate)})"
+
+
+def _grid(cells: list[Restored], stream: str, *, alone: bool) -> list[Text]:
+    """A line for each position, with the share of each layer."""
+    layers = [*dict.fromkeys(one.layer for one in cells)]
+    tokens = {one.position: printable(one.token) for one in cells}
+    wide = min(max(*map(cell_len, tokens.values()), 5), 24)
+    head = set_cell_size("layer" if alone else stream, wide)
+    lines = [Text(head + "".join(f"{layer:>6}" for layer in layers), "dim")]
+    for position, token in tokens.items():
+        line = Text(set_cell_size(shorten(token, wide), wide))
+        for one in cells:
+            if one.position == position:
+                line.append(" ").append_text(
+                    color_cell(f"{_share(one.share):>5}", one.share, (-1, 1))
+                )
+        lines.append(line)
+    return lines
+
+
+def contrast_tsv(report: ContrastReport) -> str:
+    """A line for each head, head at a position, layer at a position, and link."""
+    named = ("stream", "layer", "head", "position", "token", "key", "key_token")
+    lines: list[tuple[str, ...]] = [(*named, "restored", "estimate")]
+    for one in (*report.heads, *report.rows, *report.layers, *report.links):
+        values = ("" if x is None else str(x) for x in (getattr(one, name) for name in named))
+        estimate = "" if one.estimate is None else all_digits(one.estimate)
+        lines.append((*values, all_digits(one.share), estimate))
+    return tsv(lines)
+
+
+def contrast_json(report: ContrastReport) -> str:
+    return report_json("contrast", **asdict(report))
+
+
+CONTRAST = contrast_table, contrast_tsv, contrast_json
+BAR = 16
+DIGITS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def _one_decimal(value: float) -> str:
+    return "–" if math.isnan(value) else f"{value:+.1f}".replace("-", "−")
+
+
+def agreement_line(report: SourcesReport) -> str:
+    """How well cheap estimates rank the parts."""
+    known = [f"{name} {two_digits(value)}" for name, value in report.agreement.items()]
+    line = f"estimates beside the effects (rank correlation): {' · '.join(known)}"
+    return line.replace("-", "−")
+
+
+def sources_table(report: SourcesReport, show: Display) -> str:
+    """The answer, then a line for each part."""
+    parts: list[Any] = wrap_text(printable(report.caption), show.width, "bold")
+    parts += wrap_text(printable(report.question), show.width)
+    answer = " ".join(
+        sentence + ",".join(str(n).translate(DIGITS) for n in report.sources_of(number))
+        for number, sentence in enumerate(report.sentences)
+    )
+    said = "the model writes" if report.written else "the answer"
+    parts += [Text(), *wrap_text(printable(f"{said}: {answer}"), show.width)]
+    parts += [Text(), Text("log p of the answer with a part minus without it, nats", "dim")]
+    most = max((abs(one.effect) for one in report.parts if not math.isnan(one.effect)), default=1.0)
+    order = sorted(report.parts, key=lambda one: (math.isnan(one.effect), -one.effect))
+    for one in order[: show.rows or None]:
+        size = 0 if math.isnan(one.effect) else round(abs(one.effect) / (most or 1.0) * BAR)
+        line = Text(f"{one.number:>3}  {_one_decimal(one.effect):>6}  ", no_wrap=True)
+        line.append(set_cell_size("█" * size, BAR), "red" if one.effect < 0 else "blue")
+        together = f"(with {one.group[0]}–{one.group[-1]}) " if one.group else ""
+        words = printable(f"{together}{one.file}: {one.text}")
+        line.append(f"  {shorten(words, max(show.width - BAR - 16, 12))}")
+        parts.append(line)
+    weak = [n for n, value in enumerate(report.support) if not value >= SUPPORTS]
+    for number in weak:
+        words = f"no part supports “{shorten(report.sentences[number], 60)}” by {SUPPORTS} nats"
+        parts += [Text(), *wrap_text(printable(words), show.width)]
+    parts += [Text(), *wrap_text(agreement_line(report), show.width)]
+    parts += wrap_text(f"a part is left out: {report.how}; {report.runs} runs", show.width, "dim")
+    return render_parts(parts, show)
+
+
+def sources_tsv(report: SourcesReport) -> str:
+    """A line for each part: its effect, that on each sentence, and each estimate."""
+    names = [f"sentence_{number + 1}" for number in range(len(report.sentences))]
+    header = ("number", "file", "tokens", "effect", *names, *report.agreement, "text")
+    lines: list[tuple[str, ...]] = [header]
+    for one in report.parts:
+        numbers = map(all_digits, (one.effect, *one.of_sentences, *one.estimates.values()))
+        lines.append((str(one.number), one.file, str(one.tokens), *numbers, one.text))
+    return tsv(lines)
+
+
+def sources_json(report: SourcesReport) -> str:
+    named = [report.sources_of(number) for number in range(len(report.sentences))]
+    return report_json("sources", **asdict(report), sources=named)
+
+
+SOURCES = sources_table, sources_tsv, sources_json
