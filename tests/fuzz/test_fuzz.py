@@ -1,4 +1,4 @@
-"""Two hundred random command lines keep every invariant; `nox -s fuzz` runs a campaign of more."""
+"""A hundred and thirty random command lines keep every invariant; `nox -s fuzz` runs a campaign of more."""
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -11,7 +11,7 @@ from fuzz.invariants import broken
 from fuzz.run import Case, run
 from fuzz.strategies import cases, parameters
 
-# The same two hundred each time: no test fails by chance.
+# The same ones each time: no test fails by chance.
 drawn = settings(
     deadline=None,
     derandomize=True,
