@@ -1,4 +1,4 @@
-"""A hundred and thirty random command lines keep every invariant; `nox -s fuzz` runs a campaign of more."""
+"""Some random command lines keep every invariant; `nox -s fuzz` runs a campaign of more."""
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
