@@ -10,16 +10,14 @@ import subprocess
 import sys
 import tempfile
 import termios
-import threading
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from attnviz.__main__ import main
 from attnviz.cli import app
 from attnviz.cli.app import run
 from tests.patience import HUNG
@@ -99,7 +97,7 @@ def fresh(*arguments: Any, stdin: bytes = b"", **variables: str) -> Done:
     return Done(done.returncode, done.stdout, done.stderr.decode())
 
 
-def forked(work: Callable[[], object], stdout: int | None = None, stdin: int | None = None) -> Done:
+def forked(work: Callable[[], object], stdout: int | None = None) -> Done:
     """What a copy of this process leaves that does some work and ends, or is killed at it.
 
     It has imported everything already, which is what a fresh process takes its time for.
@@ -110,11 +108,10 @@ def forked(work: Callable[[], object], stdout: int | None = None, stdin: int | N
             process = os.fork()
         if not process:
             try:
-                nothing = os.open(os.devnull, os.O_RDONLY) if stdin is None else stdin
+                nothing = os.open(os.devnull, os.O_RDONLY)
                 files = (nothing, out.fileno() if stdout is None else stdout, err.fileno())
                 for number, file in enumerate(files):
                     os.dup2(file, number)
-                sys.stdin = open(0, closefd=False)  # noqa: SIM115
                 sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
                 sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
                 work()
@@ -130,31 +127,30 @@ def forked(work: Callable[[], object], stdout: int | None = None, stdin: int | N
 
 
 def on_terminal(*arguments: Any, columns: int = 80, **variables: str) -> Done:
-    """Run in a copy of this process, stdin and stdout a terminal of that width; stderr apart."""
+    """Run with stdin and stdout on a terminal of that width; stderr stays apart."""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-
-    def work() -> None:
-        os.environ.pop("COLUMNS", None)
-        os.environ.update(variables)
-        sys.argv = ["attnviz", *map(str, arguments)]
-        main()
-
-    shown: list[bytes] = []
-    reader = threading.Thread(target=_read_terminal, args=(master, shown))
-    reader.start()
-    done = forked(work, slave, stdin=slave)
+    surroundings = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "attnviz", *map(str, arguments)],
+        stdin=slave,
+        stdout=slave,
+        stderr=subprocess.PIPE,
+        env=surroundings | variables,
+    )
     os.close(slave)
-    reader.join()
-    os.close(master)
-    return Done(done.status, b"".join(shown).replace(b"\r\n", b"\n"), done.err)
-
-
-def _read_terminal(master: int, shown: list[bytes]) -> None:
-    # Linux answers with an error once the last writer has gone.
-    with suppress(OSError):
+    shown = b""
+    try:
         while chunk := os.read(master, 65536):
-            shown.append(chunk)
+            shown += chunk
+    except OSError:
+        pass  # Linux answers so once the last writer has gone.
+    finally:
+        os.close(master)
+    assert process.stderr is not None
+    err = process.stderr.read().decode()
+    process.stderr.close()
+    return Done(process.wait(timeout=HUNG), shown.replace(b"\r\n", b"\n"), err)
 
 
 def imported(*arguments: Any, stdin: bytes = b"") -> tuple[set[str], Done]:

@@ -73,6 +73,7 @@ def test_a_terminal_has_the_colours_that_it_names(system, colors, monkeypatch):
     assert (display.colors, display.width) == (colors, 70)
 
 
+@pytest.mark.slow
 def test_no_color_wins_on_a_terminal_and_over_force_color(monkeypatch):
     plain = on_terminal("self", SENTENCE, *OWN, NO_COLOR="1").text
     # Bold and dim are no colours; what a pipe gets has neither.
@@ -95,12 +96,14 @@ def test_a_pipe_is_plain_unless_colour_is_forced_and_as_wide_as_columns(monkeypa
     assert 30 < max(map(cell_len, attnviz("self", SENTENCE, *OWN).lines)) <= 50
 
 
+@pytest.mark.slow
 def test_binary_is_kept_off_a_terminal():
     done = on_terminal("self", "a b", *OWN, "-f", "npz")
     assert (done.status, done.out) == (2, b"")
     assert done.mistake.startswith("format 'npz' is binary and stdout is a terminal: redirect it")
 
 
+@pytest.mark.slow
 def test_without_a_text_on_a_terminal_nothing_waits():
     for arguments in (("self", *OWN), ("cross", *OWN), ("co",)):
         done = on_terminal(*arguments)

@@ -84,7 +84,9 @@ def open_page(browser: Any, spare_tabs: dict[str, list[Opened]], tmp_path: Path)
     """Opens a page's text at a fragment; afterwards nothing may have been said or asked for."""
     used: list[tuple[str, Opened]] = []
 
-    def open_(html: str, fragment: str = "", **options: Any) -> Opened:
+    def open_(
+        html: str, fragment: str = "", wait: str = "body[data-complete]", **options: Any
+    ) -> Opened:
         file = tmp_path / f"page{len(used)}.html"
         file.write_text(html, encoding="utf-8")
         kind = repr(sorted(options.items()))
@@ -93,7 +95,7 @@ def open_page(browser: Any, spare_tabs: dict[str, list[Opened]], tmp_path: Path)
         used.append((kind, opened))
         opened.tab.goto(file.as_uri() + (f"#{fragment}" if fragment else ""))
         if "<iframe" not in html[:2000]:
-            opened.tab.wait_for_selector("body[data-complete]")
+            opened.tab.wait_for_selector(wait)
         return opened
 
     yield open_

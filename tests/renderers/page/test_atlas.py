@@ -93,8 +93,9 @@ def test_arrow_keys_go_from_head_to_head_and_all_is_shown(open_page: Open, atlas
     assert heading(opened) not in seen
 
 
-def test_axe_finds_nothing(open_page: Open, atlas: str) -> None:
-    opened = open_page(atlas, "stream=1")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing(open_page: Open, atlas: str, scheme: str) -> None:
+    opened = open_page(atlas, "stream=1", color_scheme=scheme)
     assert findings(opened.tab) == []
 
 

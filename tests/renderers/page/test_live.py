@@ -418,9 +418,10 @@ def test_hostile_sentences_stay_text(open_page: Open, live_page: str) -> None:
     assert opened.tab.locator("img").count() == 0
 
 
-def test_axe_finds_nothing_whatever_is_shown(open_page: Open, live_page: str) -> None:
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_whatever_is_shown(open_page: Open, live_page: str, scheme: str) -> None:
     state = {"off": "source:1,cross:0:2,cross:2:0:3:1", "row": "3", "column": "1", "tour": "2"}
-    opened = measured(open_page(live_page, urlencode(state)))
+    opened = measured(open_page(live_page, urlencode(state), color_scheme=scheme))
     assert findings(opened.tab) == []
     opened.tab.locator("#tour").get_by_role("button", name="Skip").click()
     opened.key("b")
