@@ -7,7 +7,7 @@ from tests.invoke import OWN, attnviz, fresh, imported
 HEAVY = {"torch", "transformers", "matplotlib"}
 
 
-@pytest.mark.parametrize("arguments", [("--help",), ("--version",), ("mechanisms",)])
+@pytest.mark.parametrize("arguments", [("--help",), ("--version",), ("mechanisms",), ("models",)])
 def test_listing_and_help_import_nothing_heavy(arguments):
     loaded, done = imported(*arguments)
     assert done.status in (0, 2)
@@ -15,8 +15,9 @@ def test_listing_and_help_import_nothing_heavy(arguments):
     assert "attnviz" in loaded
 
 
-def test_an_own_layer_needs_no_torch():
-    loaded, done = imported("self", "a b", "--mechanism", "multi-head")
+@pytest.mark.parametrize("command", ["self", "heads"])
+def test_an_own_layer_needs_no_torch(command):
+    loaded, done = imported(command, "a b c", *OWN)
     assert done.status == 0
     assert not loaded & HEAVY
 
