@@ -575,15 +575,14 @@ def test_the_scale_can_end_at_the_largest_weight_of_the_view(open_page: Open) ->
     assert abs(top - random_map(1, 2, 12).weights[0].mean(axis=0).max()) <= CLOSE
 
 
-def test_a_view_is_saved_as_svg_and_png(open_page: Open) -> None:
-    opened = open_page(encoder_page(), "row=2&column=2")
-    for view in ("heatmap", "lines", "text", "table"):
-        opened.tab.locator(f"#tab-{view}").click()
-        root = ElementTree.fromstring(opened.download("svg"))
-        words = [item.text for item in root.iter("{http://www.w3.org/2000/svg}text")]
-        assert "profes" in words, view
-        assert any("layer 1 head 2" in (text or "") for text in words), view
-        assert opened.download("png").startswith(b"\x89PNG\r\n\x1a\n"), view
+@pytest.mark.parametrize("view", ["heatmap", "lines", "text", "table"])
+def test_a_view_is_saved_as_svg_and_png(open_page: Open, view: str) -> None:
+    opened = open_page(encoder_page(), f"view={view}&row=2&column=2")
+    root = ElementTree.fromstring(opened.download("svg"))
+    words = [item.text for item in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert "profes" in words
+    assert any("layer 1 head 2" in (text or "") for text in words)
+    assert opened.download("png").startswith(b"\x89PNG\r\n\x1a\n")
 
 
 def test_hostile_tokens_are_shown_and_saved_as_text(open_page: Open) -> None:
