@@ -6,6 +6,7 @@ import gc
 import os
 import shutil
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,10 @@ from tests.patience import HUNG
 # One thread for each worker of pytest-xdist and each process that a test starts, set before numpy
 # and torch are imported: two threads to a core wait for each other most of the time.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# Else every worker and each of hundreds of programs compiles what it imports anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # No test fails on the clock, however busy the machine is; see also tests/patience.py.
 settings.register_profile(

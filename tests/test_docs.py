@@ -7,10 +7,11 @@ tests.test_docs` writes the present output into the pages.
 
 from __future__ import annotations
 
+import contextlib
+import io
 import re
-import subprocess
-import sys
 import tempfile
+import warnings
 from pathlib import Path
 
 import pytest
@@ -46,15 +47,12 @@ def run(step: str, folder: Path, *, command: bool) -> str:
     """What a command or a script prints in a folder."""
     if command:
         return printed(step, folder)
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", step],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    out = io.StringIO()
+    with warnings.catch_warnings(), contextlib.chdir(folder), contextlib.redirect_stdout(out):
+        warnings.simplefilter("error")
+        warnings.simplefilter("ignore", ResourceWarning)  # a script leaves its files to its end
+        exec(compile(step, "<script>", "exec"), {"__name__": "__main__"})
+    return out.getvalue()
 
 
 def alike(expected: str, found: str) -> bool:

@@ -38,13 +38,6 @@ def test_importing_the_package_costs_nothing():
     assert done.stdout.split("\n")[:2] == ["set()", "True False"]
 
 
-@pytest.mark.parametrize("words", [["--help"], ["mechanisms"], ["models"]])
-def test_help_and_listings_wait_for_no_numpy(words):
-    code = f"import sys; from attnviz.cli.app import run; run({words}); "
-    code += "assert 'numpy' not in sys.modules"
-    subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
-
-
 def test_attend_gives_what_the_command_line_gives():
     result = own()
     document = run("self", TEXT, *OWN, "-f", "json").json()
@@ -96,38 +89,6 @@ def test_choices_can_be_given_as_python_values(value):
     assert own(head=2, layer=0, reduce="mean").weights.shape == (1, 1, 3, 3)
     labelled = own(labels=["O", "ANIMAL", "O"])
     assert [token.label for token in labelled.main.key_tokens] == [None, "ANIMAL", None]
-
-
-@pytest.mark.parametrize("suffix", [".npz", ".json", ".jsonl"])
-def test_what_is_saved_loads_again(tmp_path, suffix):
-    path = tmp_path / f"a{suffix}"
-    own(labels="X O O").save(path)
-    (loaded,) = load(path)
-    assert isinstance(loaded, Result)
-    assert np.array_equal(loaded.weights, own().weights)
-    assert loaded.main.query_tokens[0].label == "X"
-    again = attend(TEXT, weights=str(path))
-    assert np.array_equal(again.weights, loaded.weights)
-
-
-def test_save_knows_every_suffix_and_says_so(tmp_path):
-    for suffix in (".txt", ".csv", ".tsv"):
-        own().save(str(tmp_path / f"a{suffix}"))
-        assert (tmp_path / f"a{suffix}").read_text()
-    with pytest.raises(UsageError, match="names no data format"):
-        own().save(tmp_path / "a.doc")
-
-
-def test_pictures_come_as_figures_and_as_files(tmp_path):
-    from matplotlib.figure import Figure
-
-    result = own()
-    for name, draw in (("h.png", result.heatmap), ("g.pdf", result.grid)):
-        assert isinstance(draw(tmp_path / name), Figure)
-        assert (tmp_path / name).read_bytes()[:4] in (b"\x89PNG", b"%PDF")
-    assert result._repr_png_().startswith(b"\x89PNG")
-    with pytest.raises(UsageError, match="names no picture"):
-        result.heatmap(tmp_path / "h.gif")
 
 
 @pytest.mark.parametrize(

@@ -98,11 +98,6 @@ def test_models_of_an_empty_cache_is_no_failure(tmp_path, monkeypatch):
         assert (done.status, "Traceback" in done.err) == (0, False)
 
 
-def test_several_texts_can_be_given_one_after_another():
-    lines = attnviz("self", "a b", "c", *OWN, "-f", "jsonl").lines
-    assert [json.loads(line)["text"] for line in lines] == ["a b", "c"]
-
-
 def test_a_selection_keeps_the_numbers_of_what_it_keeps():
     whole = np.array(attnviz("self", SOURCE, *OWN, "-f", "json").json()["maps"][0]["weights"])
     for selection, heads in (("2", [2]), ("0,3", [0, 3]), ("1-2", [1, 2]), ("last", [3])):

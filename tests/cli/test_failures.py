@@ -76,12 +76,6 @@ def test_rejects_never_take_the_place_of_the_output(command, pairs, texts, tmp_p
     assert not same.exists()
 
 
-def test_a_way_to_go_on_that_does_not_exist_is_named(texts):
-    done = attnviz("heads", "--input", texts, *NUMBERS, "--on-error", "stp")
-    assert done.status == 2
-    assert "Did you mean 'stop'?" in done.err
-
-
 def test_a_dead_worker_is_told_once_and_every_record_that_it_took_is_kept(capsys, tmp_path):
     kept = tmp_path / "rejects.jsonl"
     with Report(Options(many=Many(rejects=kept))) as report:

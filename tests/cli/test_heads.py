@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -206,15 +205,6 @@ def test_a_mistake_is_one_line(
     assert out == ""
     assert err.count("\n") == 1
     assert message in err
-
-
-def test_a_table_needs_neither_torch_nor_matplotlib() -> None:
-    code = (
-        "import sys; from attnviz.cli.app import run; run(['heads', 'a b c', *sys.argv[1:]]);"
-        "sys.exit(bool({'torch', 'matplotlib', 'transformers'} & set(sys.modules)))"
-    )
-    found = subprocess.run([sys.executable, "-c", code, *OWN], capture_output=True, check=False)
-    assert found.returncode == 0
 
 
 def test_an_empty_treebank_is_said(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

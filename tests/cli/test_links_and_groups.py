@@ -89,18 +89,3 @@ def test_a_file_names_the_groups(tmp_path):
     (item,) = json.loads(done.text)["maps"]
     found = [token["text"] for token in item["key_tokens"]]
     assert found == ["The old bridge", "was", "closed", ".", "Nobody knew", "."]
-
-
-@pytest.mark.parametrize(
-    ("options", "message", "status"),
-    [
-        (("--group", "wrods"), "Did you mean 'words'?", 2),
-        (("--lines", "x.txt"), "names no picture", 2),
-        (("--top", "-1"), "--top", 2),
-    ],
-)
-def test_mistakes_are_one_line(options, message, status):
-    done = attnviz("self", TEXT, *OWN, *options)
-    assert done.status == status
-    assert message in done.err
-    assert done.err.count("\n") == 1

@@ -14,7 +14,7 @@ from rich.cells import cell_len
 
 from attnviz import __version__
 from attnviz.cli.destinations import display_of_stdout
-from tests.invoke import OWN, fresh, on_terminal
+from tests.invoke import OWN, attnviz, fresh, on_terminal
 from tests.patience import HUNG
 
 SENTENCE = "The professor who supervised the student published the paper"
@@ -74,27 +74,26 @@ def test_a_terminal_has_the_colours_that_it_names(system, colors, monkeypatch):
 
 
 @pytest.mark.slow
-def test_no_color_wins_on_a_terminal_and_over_force_color():
+def test_no_color_wins_on_a_terminal_and_over_force_color(monkeypatch):
     plain = on_terminal("self", SENTENCE, *OWN, NO_COLOR="1").text
     # Bold and dim are no colours; what a pipe gets has neither.
     assert not re.search(r"\x1b\[[0-9;]*[34][0-9]", plain)
-    assert b"\x1b" not in fresh("self", "a b", *OWN, NO_COLOR="1", FORCE_COLOR="1").out
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert b"\x1b" not in attnviz("self", "a b", *OWN).out
 
 
-@pytest.mark.slow
-def test_a_pipe_is_plain_unless_colour_is_forced():
-    plain = fresh("self", "a b", *OWN)
-    forced = fresh("self", "a b", *OWN, FORCE_COLOR="1")
+def test_a_pipe_is_plain_unless_colour_is_forced_and_as_wide_as_columns(monkeypatch):
+    plain = attnviz("self", "a b", *OWN)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    forced = attnviz("self", "a b", *OWN)
     assert b"\x1b" not in plain.out
     assert b"\x1b[" in forced.out
     shown = STYLE.sub("", forced.text).splitlines()
     assert [line.rstrip() for line in shown] == plain.lines
-
-
-@pytest.mark.slow
-def test_columns_sets_the_width_of_a_pipe():
-    wide = fresh("self", SENTENCE, *OWN, COLUMNS="50")
-    assert 30 < max(map(cell_len, wide.lines)) <= 50
+    monkeypatch.delenv("FORCE_COLOR")
+    monkeypatch.setenv("COLUMNS", "50")
+    assert 30 < max(map(cell_len, attnviz("self", SENTENCE, *OWN).lines)) <= 50
 
 
 @pytest.mark.slow

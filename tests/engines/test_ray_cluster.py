@@ -1,6 +1,3 @@
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +13,7 @@ from attnviz.runs.engines.ray_cluster import RayCluster, share
 from attnviz.runs.many_texts import AttendChunk
 from attnviz.storage.texts import Text
 from tests.engines.works import Deadly, Remembering, Uneven, failing, square
+from tests.invoke import attnviz, fresh
 
 pytest.importorskip("ray")
 
@@ -88,26 +86,22 @@ def test_a_corpus_has_the_same_bytes_on_a_cluster(cluster):
     assert found[0] == found[1]
 
 
-JOIN = """
-import sys
-from attnviz.runs.engines import open_engine
-from tests.engines.works import square
-with open_engine("ray", None, sys.argv[1]) as engine:
-    print(list(engine.map(square, range(5))))
-"""
+LINES = b'{"text": "the cat"}\n{bad\n\xff\n{"text": 3}\n\n{"text": "\x1b[31m"}\n{"text": "a car"}\n'
 
 
-def test_a_cluster_is_joined_and_left_as_it_was(cluster):
+def test_a_cluster_is_joined_writes_what_one_process_does_and_is_left_as_it_was(cluster, tmp_path):
     import ray
 
-    done = subprocess.run(
-        [sys.executable, "-c", JOIN, ray.get_runtime_context().gcs_address],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
+    (tmp_path / "t.jsonl").write_bytes(LINES)
+    words = ("self", "--input", tmp_path / "t.jsonl", "-f", "jsonl")
+    words += ("--mechanism", "multi-head:heads=2,size=8")
+    address = ray.get_runtime_context().gcs_address
+    alone = attnviz(*words)
+    shared = fresh(
+        *words, "--engine", "ray", "--ray-address", address, "--workers", "2", PYTHONPATH=str(ROOT)
     )
-    assert (done.stdout, done.stderr) == ("[0, 1, 4, 9, 16]\n", "")
+    assert (alone.status, alone.out) == (shared.status, shared.out)
+    assert alone.err == shared.err
     with RayCluster(None) as second:
         assert list(second.map(square, range(3))) == [0, 1, 4]
     assert list(cluster.map(square, range(3))) == [0, 1, 4]

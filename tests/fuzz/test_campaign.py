@@ -1,12 +1,15 @@
 """A campaign counts a class once, makes its line small, survives what kills it, and says so."""
 
 import json
+import multiprocessing
+import warnings
+from pathlib import Path
 
 import pytest
 from hypothesis import Phase, given, seed, settings
 
 from attnviz.cli import app
-from fuzz import campaign
+from fuzz import campaign, world
 from fuzz.campaign import Tally, class_of, report
 from fuzz.run import Case, run
 from fuzz.strategies import cases
@@ -59,9 +62,35 @@ def test_failures_of_one_kind_are_one_class():
     assert kinds == {"stays_small: mechanisms: 0 MiB"}
 
 
+class Forked:
+    """What `subprocess.Popen` gives, of a copy of this process, which has made its world."""
+
+    def __init__(self, log: Path, runs: int, first: int) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of threads, which wait
+            self.process = multiprocessing.get_context("fork").Process(
+                target=campaign.main,
+                args=([str(runs), "--seed", str(first), "--log", str(log)],),
+            )
+            self.process.start()
+
+    @property
+    def returncode(self) -> int | None:
+        return self.process.exitcode
+
+    def poll(self) -> int | None:
+        return self.process.exitcode
+
+    def wait(self) -> int | None:
+        self.process.join()
+        return self.process.exitcode
+
+
 @pytest.mark.slow
 @pytest.mark.models
-def test_a_short_campaign_is_clean_and_prints_its_seed(tmp_path, capsys):
+def test_a_short_campaign_is_clean_and_prints_its_seed(tmp_path, capsys, monkeypatch):
+    world.make()
+    monkeypatch.setattr(campaign, "start", Forked)
     assert campaign.main(["12", "--seed", "8", "--processes", "1", "--into", str(tmp_path)]) == 0
     told = capsys.readouterr().out
     assert told.startswith("seed 8\n")

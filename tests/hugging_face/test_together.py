@@ -2,6 +2,7 @@
 
 from copy import deepcopy
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -329,3 +330,15 @@ def test_a_model_rounds_as_before_once_it_is_known_what_it_makes_of_that(reader)
     with company.perturb_embeddings(model.loaded.model):
         assert model.distance(before, model.read_alone(text)) > 0
     assert model.distance(before, model.read_alone(text)) == 0
+
+
+@pytest.mark.parametrize(("named", "expected"), [((99, 3), 3), ((2, 3), 2), ((None, -1), 0)])
+def test_the_padding_token_is_one_that_the_model_knows(named, expected):
+    config = SimpleNamespace(pad_token_id=named[0])
+    config.get_text_config = lambda: config
+    loaded = SimpleNamespace(
+        vocabulary=10,
+        model=SimpleNamespace(config=config),
+        tokenizer=SimpleNamespace(pad_token_id=named[1]),
+    )
+    assert company._padding_id(loaded) == expected

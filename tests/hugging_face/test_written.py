@@ -151,7 +151,7 @@ def test_grouped_heads_against_a_slow_loop():
                     0, 0
                 ]
                 expected = float(turned[2] @ torch.as_tensor(sides.query[row]))
-                assert parts[first + number] == pytest.approx(expected, abs=1e-6)
+                assert parts[first + number] == pytest.approx(expected, rel=1e-6, abs=1e-6)
 
 
 def test_two_routes_agree_on_the_model_inside():

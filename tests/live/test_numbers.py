@@ -187,7 +187,7 @@ def test_why_a_head_looks_there_is_that_of_python(
     engine: Engine, pocket: Pocket, source: str, target: str | None
 ) -> None:
     text, chance = pocket.written(Query(source, target, "cross")), np.random.default_rng(1)
-    for stream in ("cross", "decoder", "encoder") * 7:
+    for stream in ("cross", "decoder", "encoder") * 4:
         item = text.attention.map_of(stream)
         layer, head, query, key = chance.integers(
             0, (4, 6, len(item.query_tokens), len(item.key_tokens))

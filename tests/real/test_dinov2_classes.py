@@ -16,7 +16,7 @@ from attnviz.models.hugging_face.vision.vision import load_vision_model
 from tests.hugging_face.ask import about
 
 CLASSES = {0: "disc", 1: "square", 2: "triangle"}
-FITTED, HEADS = 36, 6
+FITTED, HEADS = 18, 6
 
 
 def draw(kind: int, rng: np.random.Generator) -> tuple[Image.Image, tuple[int, int, int, int]]:

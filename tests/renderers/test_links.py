@@ -162,3 +162,9 @@ def test_a_side_that_is_much_shorter_is_spread_over_the_height_of_the_other():
     names = labels(axes.figure)[:10]
     assert [name.get_position()[1] for name in names] == pytest.approx(np.arange(130, 2600, 260))
     assert {name.get_size() for name in names} == {TEXT_SIZE}
+
+
+def test_lines_of_several_heads_lie_side_by_side_around_their_token():
+    axes = drawn(lines(map_of(np.ones((1, 2, 1, 1), np.float32), tokens(1), tokens(1)), title="t"))
+    first, second = (start[1] for start, _ in axes.collections[0].get_segments())
+    assert first < labels(axes.figure)[0].get_position()[1] == (first + second) / 2

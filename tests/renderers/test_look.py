@@ -17,7 +17,13 @@ from attnviz.renderers.figures.figure import figure_bytes, fit_width
 from attnviz.renderers.figures.grid import grid
 from attnviz.renderers.figures.heatmap import heatmap
 from attnviz.renderers.figures.lines import lines
-from attnviz.renderers.look import color_table, doubt_of, drawing, relative_luminance
+from attnviz.renderers.look import (
+    color_table,
+    doubt_of,
+    drawing,
+    lightness,
+    relative_luminance,
+)
 from tests.invoke import attnviz as shell
 from tests.samples import notes_of
 
@@ -209,3 +215,8 @@ def test_what_changes_how_a_picture_is_read_stands_in_it(picture):
     found = attnviz.attend("xylophon zzz qqq", model="pocket")
     assert found.notes
     assert set(found.notes) <= set(notes_of(found.picture(picture)))
+
+
+def test_lightness_is_that_of_cielab():
+    greys = np.repeat(np.array([[0], [5], [119], [255]], np.uint8), 3, axis=1)
+    assert lightness(greys) == pytest.approx([0, 1.371, 50.03, 100], abs=0.01)

@@ -69,11 +69,11 @@ def test_what_is_typed_is_answered_and_a_head_switched_off_changes_it(tab):
     assert "cross" in tab.locator(".off-list").inner_text()
 
 
-@pytest.mark.parametrize("text", HOSTILE)
-def test_hostile_words_are_shown_and_do_nothing(tab, text):
-    typed(tab, f"the {text} cat")
-    assert tab.evaluate("document.querySelectorAll('img, iframe, object, embed').length") == 0
-    assert tab.evaluate("typeof hacked") == "undefined"
+def test_hostile_words_are_shown_and_do_nothing(tab):
+    for text in HOSTILE:
+        typed(tab, f"the {text} cat")
+        assert tab.evaluate("document.querySelectorAll('img, iframe, object, embed').length") == 0
+        assert tab.evaluate("typeof hacked") == "undefined"
 
 
 def test_a_mistake_is_told_in_the_page_and_mended_by_typing(tab):

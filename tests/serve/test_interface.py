@@ -31,7 +31,7 @@ QUESTIONS: dict[str, dict[str, Any]] = {
     "effects": {"source": TEXT, "lens": "norm"},
     "nothing left": {"source": "a", "off": {"tokens": [["source", 0], ["source", 1]]}},
     "odd": {"source": " ".join(ODD)},
-    "long": {"source": "The cat sat. " * 300, "command": "self"},
+    "long": {"source": "The cat sat. " * 150, "command": "self"},
 }
 
 

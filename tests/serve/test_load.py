@@ -16,7 +16,7 @@ from tests.patience import HUNG, wait_until
 from tests.samples import ODD
 from tests.serve.server import Server, serving
 
-CLIENTS, TURNS, REQUESTS = 50, 3, 4
+CLIENTS, TURNS, REQUESTS = 50, 3, 3
 WORDS = ("cat", "dog", "car", "house", "red", "blue", "old", "sees", "takes", "the")
 
 

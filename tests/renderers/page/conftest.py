@@ -60,34 +60,59 @@ class Opened:
 Open = Callable[..., Opened]
 
 
-@pytest.fixture
-def open_page(browser: Any, tmp_path: Path) -> Iterator[Open]:
-    """Opens a page's text at a fragment; afterwards nothing may have been said or asked for."""
-    contexts: list[tuple[Any, Opened]] = []
+VIEWPORT = {"width": 1300, "height": 900}
 
-    def open_(html: str, fragment: str = "", **options: Any) -> Opened:
-        file = tmp_path / f"page{len(contexts)}.html"
+
+@pytest.fixture(scope="session")
+def spare_tabs() -> dict[str, list[Opened]]:
+    """Tabs that earlier tests have left, by their options: a new one costs more than a page."""
+    return {}
+
+
+def new_tab(browser: Any, options: dict[str, Any]) -> Opened:
+    """A tab of its own that notes what it should not have done."""
+    opened = Opened(browser.new_context(viewport=VIEWPORT, **options).new_page())
+    opened.tab.on("console", lambda message: opened.said.append(message.text))
+    opened.tab.on("pageerror", lambda error: opened.said.append(str(error)))
+    opened.tab.on("dialog", lambda dialog: opened.said.append(dialog.message))
+    opened.tab.on("request", lambda request: opened.asked.append(request.url))
+    return opened
+
+
+@pytest.fixture
+def open_page(browser: Any, spare_tabs: dict[str, list[Opened]], tmp_path: Path) -> Iterator[Open]:
+    """Opens a page's text at a fragment; afterwards nothing may have been said or asked for."""
+    used: list[tuple[str, Opened]] = []
+
+    def open_(
+        html: str, fragment: str = "", wait: str = "body[data-complete]", **options: Any
+    ) -> Opened:
+        file = tmp_path / f"page{len(used)}.html"
         file.write_text(html, encoding="utf-8")
-        viewport = {"width": 1300, "height": 900}
-        context = browser.new_context(viewport=viewport, **options)
-        opened = Opened(context.new_page())
-        contexts.append((context, opened))
-        opened.tab.on("console", lambda message: opened.said.append(message.text))
-        opened.tab.on("pageerror", lambda error: opened.said.append(str(error)))
-        opened.tab.on("dialog", lambda dialog: opened.said.append(dialog.message))
-        opened.tab.on("request", lambda request: opened.asked.append(request.url))
+        kind = repr(sorted(options.items()))
+        spare = spare_tabs.setdefault(kind, [])
+        opened = spare.pop() if spare else new_tab(browser, options)
+        used.append((kind, opened))
         opened.tab.goto(file.as_uri() + (f"#{fragment}" if fragment else ""))
         if "<iframe" not in html[:2000]:
-            opened.tab.wait_for_selector("body[data-complete]")
+            opened.tab.wait_for_selector(wait)
         return opened
 
     yield open_
-    for context, opened in contexts:
-        outside = [url for url in opened.asked if not url.startswith(("file:", "blob:", "data:"))]
-        assert opened.said == []
+    for kind, opened in used:
+        opened.tab.mouse.move(0, 0)
+        opened.tab.set_viewport_size(VIEWPORT)
+        opened.tab.goto("about:blank")
+        said, asked = opened.said.copy(), opened.asked.copy()
+        opened.said.clear()
+        opened.asked.clear()
+        spare_tabs[kind].append(opened)
+        outside = [
+            url for url in asked if not url.startswith(("file:", "blob:", "data:", "about:"))
+        ]
+        assert said == []
         assert outside == []
-        assert len([url for url in opened.asked if url.startswith("file:")]) <= 2
-        context.close()
+        assert len([url for url in asked if url.startswith("file:")]) <= 2
 
 
 @pytest.fixture(scope="session")
