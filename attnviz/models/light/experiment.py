@@ -47,15 +47,17 @@ POSITIONS = 2048
 
 
 @dataclass(frozen=True, slots=True)
-class LanguageHead:
-    """What makes scores of tokens from the last states, and the names of its weights."""
+class Head:
+    """What makes scores of tokens or of classes from the last states, and its weights' names."""
 
     model: str  # the class of transformers that has it
-    maps: str = "lm_head"  # the map to the scores; before it another and a norm
-    bias: str = ""  # of the map to the scores, where tied weights share it
+    maps: str = "lm_head"  # the map to the scores; before it another and perhaps a norm
+    bias: str = ""  # of the map to the scores, where it is stored under another name
     activation: str = ""  # between the maps; "": that of the layers
     tied: bool = True  # whether the last map is the embeddings, where no key says so
     cap: float | None = None  # of scores
+    labels: int = 0  # of a classifier
+    first: bool = False  # whether it reads the first state alone
 
     @property
     def is_linear(self) -> bool:
@@ -68,26 +70,30 @@ class LanguageHead:
         if before:
             activate = ACTIVATIONS[self.activation or shape.activation]
             states = activate(linear_map(weights, before[0], states))
-            states = normalise(weights, shape, before[1], states)
+            states = normalise(weights, shape, before[1], states) if before[1:] else states
         scores = linear_map(weights, output, states)
         return self.cap * namespace(scores).tanh(scores / self.cap) if self.cap else scores
 
     def expected(self, shape: Shape, width: int) -> Iterator[tuple[str, tuple[int, ...]]]:
         """Every weight that it reads, and its shape; embeddings have a width."""
         output, *before = self.maps.split()
-        yield f"{output}.weight", (shape.vocabulary, width)
+        width = shape.size if self.labels else width
+        yield f"{output}.weight", (self.labels or shape.vocabulary, width)
+        if before or self.labels:
+            yield f"{output}.bias", (self.labels or shape.vocabulary,)
+        elif self.bias:
+            yield f"{output}.bias", (1, shape.vocabulary)
         if before:
-            yield f"{output}.bias", (shape.vocabulary,)
             yield f"{before[0]}.weight", (width, shape.size)
-            ends = f"{before[0]}.bias", f"{before[1]}.weight", f"{before[1]}.bias"
-            yield from ((name, (width,)) for name in ends)
+            norms = [f"{norm}.{end}" for norm in before[1:] for end in ("weight", "bias")]
+            yield from ((name, (width,)) for name in (f"{before[0]}.bias", *norms))
 
 
-ROBERTA = LanguageHead(
+ROBERTA = Head(
     "RobertaForMaskedLM", "lm_head.decoder lm_head.dense lm_head.layer_norm", "lm_head.bias", "gelu"
 )
 HEADS = {
-    "bert": LanguageHead(
+    "bert": Head(
         "BertForMaskedLM",
         "cls.predictions.decoder cls.predictions.transform.dense "
         "cls.predictions.transform.LayerNorm",
@@ -95,37 +101,54 @@ HEADS = {
     ),
     "roberta": ROBERTA,
     "xlm-roberta": replace(ROBERTA, model="XLMRobertaForMaskedLM"),
-    "distilbert": LanguageHead(
-        "DistilBertForMaskedLM", "vocab_projector vocab_transform vocab_layer_norm"
-    ),
-    "electra": LanguageHead(
+    "distilbert": Head("DistilBertForMaskedLM", "vocab_projector vocab_transform vocab_layer_norm"),
+    "electra": Head(
         "ElectraForMaskedLM",
         "generator_lm_head generator_predictions.dense generator_predictions.LayerNorm",
         activation="gelu",
     ),
-    "llama": LanguageHead("LlamaForCausalLM", tied=False),
-    "mistral": LanguageHead("MistralForCausalLM", tied=False),
-    "qwen2": LanguageHead("Qwen2ForCausalLM", tied=False),
-    "qwen3": LanguageHead("Qwen3ForCausalLM", tied=False),
-    "gemma2": LanguageHead("Gemma2ForCausalLM", cap=30.0),
-    "gemma3_text": LanguageHead("Gemma3ForCausalLM"),
-    "gpt2": LanguageHead("GPT2LMHeadModel"),
-    "opt": LanguageHead("OPTForCausalLM"),
-    "gpt_neox": LanguageHead("GPTNeoXForCausalLM", "embed_out", tied=False),
+    "llama": Head("LlamaForCausalLM", tied=False),
+    "mistral": Head("MistralForCausalLM", tied=False),
+    "qwen2": Head("Qwen2ForCausalLM", tied=False),
+    "qwen3": Head("Qwen3ForCausalLM", tied=False),
+    "gemma2": Head("Gemma2ForCausalLM", cap=30.0),
+    "gemma3_text": Head("Gemma3ForCausalLM"),
+    "gpt2": Head("GPT2LMHeadModel"),
+    "opt": Head("OPTForCausalLM"),
+    "gpt_neox": Head("GPTNeoXForCausalLM", "embed_out", tied=False),
+    "bart": Head("BartForConditionalGeneration", bias="final_logits_bias"),
+    "marian": Head("MarianMTModel", bias="final_logits_bias"),
 }
 """The head that predicts tokens, by model type."""
+OF_TEXTS = {
+    "bert": ("classifier bert.pooler.dense", "tanh"),
+    "roberta": ("classifier.out_proj classifier.dense", "tanh"),
+    "xlm-roberta": ("classifier.out_proj classifier.dense", "tanh"),
+    "electra": ("classifier.out_proj classifier.dense", "gelu"),
+    "distilbert": ("classifier pre_classifier", "relu"),
+}
+"""The maps of a classifier of texts and the activation between them, by model type."""
+CLASSES = {"ForSequenceClassification": True, "ForTokenClassification": False}
+"""The endings of classifiers' names, and whether they read the first state alone."""
 
 
-def head_of(config: Mapping[str, Any], bare: str) -> LanguageHead | None:
+def head_of(config: Mapping[str, Any], bare: str, *, writes: bool = False) -> Head | None:
     """The head that a configuration names; None: it names none, or the `bare` class.
+
+    A bare model of those that `writes` has the head of all of them.
 
     Raises:
         UnknownArchitecture: another head, or a key of it with another kind of value.
     """
-    named, head = (config.get("architectures") or [bare])[0], HEADS.get(config["model_type"])
-    if named == bare:
+    named, kind = (config.get("architectures") or [bare])[0], config["model_type"]
+    ending, head = named.removeprefix(bare.removesuffix("Model")), HEADS.get(kind)
+    if named == bare and not writes:
         return None
-    if head is None or head.model != named:
+    if ending in CLASSES and kind in OF_TEXTS:
+        maps, activation = OF_TEXTS[kind] if (first := CLASSES[ending]) else ("classifier", "")
+        count = len(config.get("id2label") or "12")  # two where none are named
+        return Head(named, maps, "", activation, tied=False, labels=count, first=first)
+    if head is None or named not in (bare, head.model):
         raise UnknownArchitecture(f"the network inside has no head of a {named}")
     tied = config.get("tie_word_embeddings", head.tied)
     cap = config.get("final_logit_softcapping", head.cap)
@@ -169,9 +192,14 @@ class NetworkExperiment:
                 with np.errstate(all="ignore"):
                     states, _ = model.forward(model.weights, many, self._edit(some, instead), first)
                     logits = as_numpy(model.scores(model.weights, states[:, rows]))
-                    found = logits - logits.max(axis=-1, keepdims=True)
-                    found -= np.log(np.exp(found).sum(axis=-1, keepdims=True))
+                    found = self.chances(logits)
                 yield from found
+
+    def chances(self, logits: NDArray[np.floating]) -> NDArray[np.floating]:
+        """Log p of each choice (…, choices) by its logits."""
+        found: NDArray[np.floating] = logits - logits.max(axis=-1, keepdims=True)
+        found -= np.log(np.exp(found).sum(axis=-1, keepdims=True))
+        return found
 
     @cached_property
     def inputs(self) -> Stacks:

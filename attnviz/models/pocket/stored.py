@@ -96,8 +96,7 @@ class StoredModel(UnbatchedSource, Predicting, Network):
         """The maps of each head, without a text, and where they come from."""
         from attnviz.models.light.written import head_weights
 
-        ((stream, _),) = self.streams.items()
-        found = head_weights(self.weights, self.sizes, (stream, ""), self.tokens)
+        found = head_weights(self.weights, self.shapes, [*self.streams], self.tokens)
         return found, self.provenance((), {})
 
     @abstractmethod
