@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 from math import ceil, floor, log, pi, sqrt
 from typing import Any
 
+import numpy as np
+
 from attnviz.models.light.network import LayerPart, Shape, UnknownArchitecture
 
 Config = Mapping[str, Any]
@@ -187,13 +189,16 @@ def turns_of(given: Mapping[str, Any], size: int) -> tuple[float, ...]:
     known = {"rope_theta", "rope_type", "type", "partial_rotary_factor"} | wanted | more
     if odd or kind not in SCALINGS or given.keys() - known or wanted - given.keys():
         raise UnknownArchitecture(f"its positions are scaled by {dict(given)}")
-    plain = [float(given["rope_theta"]) ** (-pair / pairs) for pair in range(pairs)]
+    # Rounded where transformers rounds: a bit of a turn is a hundred bits at the hundredth token.
+    shares = (float(np.float32(pair) / np.float32(pairs)) for pair in range(pairs))
+    slower = [np.float32(float(given["rope_theta"]) ** share) for share in shares]
+    plain = [float(np.float32(1) / one) for one in slower]
     if kind == "linear":
         return tuple(turn / given["factor"] for turn in plain)
     if kind == "llama3":
         return tuple(_slow_down(turn, given) for turn in plain)
     if kind == "yarn":
-        return tuple(_blend(plain, given))
+        return tuple(_blend(slower, given))
     if kind == "longrope":
         if given["original_max_position_embeddings"] < MOST_READ:
             raise UnknownArchitecture("its positions turn more slowly in long texts")
@@ -220,9 +225,12 @@ MOST_READ = 1024
 """Tokens that numpy reads and writes at most, with room to spare."""
 
 
-def _blend(plain: list[float], given: Mapping[str, Any]) -> Iterator[float]:
-    """Turns as YaRN scales them (Peng 2023): fast ones stay, slow ones are divided, with a ramp."""
-    pairs, base = len(plain), float(given["rope_theta"])
+def _blend(slower: list[np.float32], given: Mapping[str, Any]) -> Iterator[float]:
+    """Turns as YaRN scales them (Peng 2023): fast ones stay, slow ones are divided, with a ramp.
+
+    They are 1 over the numbers given, and float32 throughout.
+    """
+    pairs, base = len(slower), float(given["rope_theta"])
     ends = []
     for rounds in (given.get("beta_fast") or 32, given.get("beta_slow") or 1):
         length = given["original_max_position_embeddings"] / (rounds * 2 * pi)
@@ -231,9 +239,10 @@ def _blend(plain: list[float], given: Mapping[str, Any]) -> Iterator[float]:
         ends = [floor(ends[0]), ceil(ends[1])]
     low, high = max(ends[0], 0), min(ends[1], 2 * pairs - 1)
     high += 0.001 if high == low else 0
-    for pair, turn in enumerate(plain):
-        slow = min(max((pair - low) / (high - low), 0.0), 1.0)
-        yield turn * (1 - slow) + turn / given["factor"] * slow
+    for pair, one in enumerate(slower):
+        share = np.float32(1 - min(max((pair - low) / (high - low), 0.0), 1.0))
+        divided = np.float32(1) / (np.float32(given["factor"]) * one)
+        yield float(divided * (1 - share) + np.float32(1) / one * share)
 
 
 def _stretch_of(given: Mapping[str, Any]) -> float:
