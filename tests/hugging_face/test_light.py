@@ -25,7 +25,7 @@ from transformers.models.vit.image_processing_pil_vit import ViTImageProcessorPi
 from transformers.utils import logging
 
 from attnviz.core.attention_map import PROBABILITIES
-from attnviz.core.errors import UsageError
+from attnviz.core.errors import InputError, UsageError
 from attnviz.core.notices import details_to
 from attnviz.core.options import Origin
 from attnviz.core.query import Query
@@ -438,6 +438,21 @@ def test_what_needs_torch_is_asked_of_torch(llama: Path, monkeypatch: pytest.Mon
         monkeypatch.setattr(light_model, "MOST_TOKENS", 3)
         assert "torch" in attend_query(source, Query(TEXT)).provenance.versions
     assert said[1] == "torch calculates, since a text has more than 3 tokens"
+
+
+@pytest.mark.parametrize("size", [None, 1, 2])
+def test_texts_of_one_length_share_passes_and_come_in_order(llama: Path, size: int | None) -> None:
+    source = open_source(Origin(model=str(llama)), "self")
+    texts = ["The cat", "a mat", "", "the cat", "The dog sat.", "The mat", "a cat"]
+    found = list(source.attend([Query(text) for text in texts], batch_size=size))
+    for text, one in zip(texts, found, strict=True):
+        if not text:
+            assert isinstance(one, InputError)
+            continue
+        alone = attend_query(source, Query(text))
+        assert one.text == text
+        assert replace(one.main, weights=alone.main.weights) == alone.main
+        np.testing.assert_allclose(one.weights, alone.weights, atol=1e-6)
 
 
 @pytest.fixture(scope="module")

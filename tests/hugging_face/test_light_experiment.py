@@ -212,7 +212,7 @@ def test_gradients_of_a_light_experiment_are_asked_of_transformers(gpt2: Path) -
 def test_many_links_of_a_causal_text_are_measured_by_torch(
     gpt2: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(light_model, "MOST_WORK", 1e6)
+    monkeypatch.setattr(light_model, "MANY_LINKS", 1e6)
     said = list[str]()
     with details_to(said.append):
         source = open_source(Origin(model=str(gpt2)), "self", with_head="exact")

@@ -70,6 +70,21 @@ if TYPE_CHECKING:
     from attnviz.models.hugging_face.text_model import HuggingFaceModel
 
 Loaded = TypeVar("Loaded")
+TOGETHER = 1024
+"""Tokens of texts of one length that go through the layers at once."""
+GRADIENTS = "gradients and effects need torch"
+ROUTE = "numpy"
+MOST_NUMBERS = 400_000_000
+"""Weights of the largest model that numpy runs."""
+MOST_TOKENS = 512
+"""Tokens of the longest text that numpy reads."""
+MOST_WORK = 3e11
+"""Weights times tokens of many texts that numpy has read before torch has started and caught up:
+13,000 tokens for a MiniLM (`benchmarks/switch.py`)."""
+MANY_LINKS = 1e11
+"""Weights times tokens of links that are cut, from which on torch is faster."""
+TOGETHER = 1024
+"""Tokens of texts of one length that go through the layers at once."""
 GRADIENTS = "gradients and effects need torch"
 ROUTE = "numpy"
 MOST_NUMBERS = 400_000_000
@@ -124,8 +139,49 @@ class LightModel(LoadedModel, Predicting, Network):
         if reason:
             yield from self.whole(reason).attend(queries, batch_size=batch_size)
             return
-        for one in encoded:
-            yield one if isinstance(one, InputError) else self.run(one)[0]
+        groups = self._alike(encoded, batch_size or TOGETHER)
+        found = dict[int, Attention]()
+        for number, one in enumerate(encoded):
+            if isinstance(one, InputError):
+                yield one
+                continue
+            if number not in found:
+                group = groups[number]
+                texts = [
+                    same for place in group if isinstance(same := encoded[place], EncodedQuery)
+                ]
+                found |= zip(group, self._run_together(texts), strict=True)
+            yield found.pop(number)
+
+    def _alike(
+        self, encoded: Sequence[EncodedQuery | InputError], most: int
+    ) -> dict[int, list[int]]:
+        """Texts of one length, which go through the layers together without padding."""
+        open_groups, found = dict[Any, list[int]](), dict[int, list[int]]()
+        for number, one in enumerate(encoded):
+            if isinstance(one, InputError):
+                continue
+            lengths = tuple(map(len, one.tokens.values()))
+            group = open_groups.setdefault(lengths, [])
+            if len(group) >= max(1, min(most, TOGETHER // sum(lengths))) or self.region.keep_qk:
+                group = open_groups[lengths] = []
+            group.append(number)
+            found[number] = group
+        return found
+
+    def _run_together(self, texts: Sequence[EncodedQuery]) -> list[Attention]:
+        """The maps of texts of one length, from one pass."""
+        if len(texts) == 1:
+            return [self.run(texts[0])[0]]
+        stacks = zip(*(self.inputs(one.inputs) for one in texts), strict=True)
+        with np.errstate(all="ignore"):
+            states, layers = self.forward(self.weights, tuple(map(np.stack, stacks)))
+        return [
+            self._built(
+                one, states[n], {name: [of[n] for of in own] for name, own in layers.items()}
+            )
+            for n, one in enumerate(texts)
+        ]
 
     @property
     def kind(self) -> str:
@@ -219,7 +275,8 @@ class LightModel(LoadedModel, Predicting, Network):
             return "the text holds the padding's token"
         if max(lengths, default=0) > MOST_TOKENS:
             return f"a text has more than {MOST_TOKENS} tokens"
-        if len(encoded) >= FEW and sum(lengths) * self.numbers > MOST_WORK:
+        many = len(encoded) >= FEW and not self.whole.forced
+        if many and sum(lengths) * self.numbers > MOST_WORK:
             return f"{len(encoded)} texts are many for a model of {self.numbers:,} weights"
         return ""
 
@@ -233,6 +290,17 @@ class LightModel(LoadedModel, Predicting, Network):
         seen = Record() if seen is None and self.region.keep_qk else seen
         with np.errstate(all="ignore"):
             states, layers = self.forward(self.weights, self.inputs(encoded.inputs), seen)
+        return self._built(encoded, states, layers, seen), states
+
+    def _built(
+        self,
+        encoded: EncodedQuery,
+        states: Any,
+        layers: Mapping[str, Sequence[Any]],
+        seen: Record | None = None,
+    ) -> Attention:
+        """The maps of a query, of its last states and its weights by layer."""
+        with np.errstate(all="ignore"):
             found = [captured(stream, layers[stream]) for stream in encoded.axes]
             logits = None
             if self.task and self.head and "text" in encoded.tokens:
@@ -241,7 +309,7 @@ class LightModel(LoadedModel, Predicting, Network):
                 )
         if self.region.keep_qk and seen is not None:
             found = [replace(one, projections=self._projections(one, seen)) for one in found]
-        return encoded.build_attention(found, self.task, logits), states
+        return encoded.build_attention(found, self.task, logits)
 
     def _projections(self, item: Captured, seen: Record) -> Projections:
         """The queries and keys of a stream."""
@@ -447,7 +515,7 @@ class LightExperiment(NetworkExperiment):
         """Log-probabilities of each output's choices, (outputs, choices), for each change."""
         model, links = self.model, sum(bool(one.links) for one in changes)
         # On torch a causal text is run again from a link's query on, here from its start.
-        slow = links * len(self.given["input_ids"]) * model.numbers > MOST_WORK
+        slow = links * len(self.given["input_ids"]) * model.numbers > MANY_LINKS
         if slow and model.sizes.causal and not model.below and not model.whole.forced:
             return self._whole(f"{links} links are many").run(changes, instead)
         return super().run(changes, instead)
