@@ -8,7 +8,7 @@ import re
 import signal
 import sys
 from collections.abc import Callable, Collection, Mapping
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import Annotated, Any
 
 import typer
@@ -121,6 +121,11 @@ class Commands(TyperGroup):
         settings["standalone_mode"] = False
         sys.exit(exit_status_of(lambda: run(*args, **settings)))
 
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print the list of commands."""
+        _import_help()
+        super().format_help(ctx, formatter)
+
     def invoke(self, ctx: Any) -> Any:
         """Run the command that was named."""
         try:
@@ -137,6 +142,7 @@ class Command(TyperCommand):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Print the help, then the names of the options that it leaves to --help-all."""
+        _import_help()
         params: list[Any] = self.params
         rare = [item for item in params if item.name in self.rare]
         for item in rare:
@@ -151,6 +157,20 @@ class Command(TyperCommand):
             panels.setdefault(item.rich_help_panel, []).append(max(item.opts, key=len))
         if panels:
             _list_rare(panels)
+
+
+def _import_help() -> None:
+    """Import what prints help, but for Markdown and tracebacks: half of the time, never used."""
+    unused = {"rich.markdown": "Markdown", "rich.traceback": "Traceback"}
+    stands = {name: ModuleType(name) for name in unused if name not in sys.modules}
+    for name, module in stands.items():
+        setattr(module, unused[name], type(unused[name], (), {}))
+    sys.modules |= stands
+    try:
+        import typer.rich_utils  # noqa: F401 - typer finds it in sys.modules
+    finally:
+        for name in stands:
+            del sys.modules[name]
 
 
 def _list_rare(panels: Mapping[str, list[str]]) -> None:
@@ -169,6 +189,7 @@ def _help_all() -> TyperOption:
 
     def show(ctx: Any, _: Any, wanted: bool) -> None:
         if wanted:
+            _import_help()
             TyperCommand.format_help(ctx.command, ctx, ctx.make_formatter())
             raise typer.Exit
 

@@ -25,7 +25,7 @@ from transformers.models.vit.image_processing_pil_vit import ViTImageProcessorPi
 from transformers.utils import logging
 
 from attnviz.core.attention_map import PROBABILITIES
-from attnviz.core.errors import UsageError
+from attnviz.core.errors import InputError, UsageError
 from attnviz.core.notices import details_to
 from attnviz.core.options import Origin
 from attnviz.core.query import Query
@@ -110,6 +110,31 @@ VISION = {
     "patch_size": (8, 16),
     "qkv_bias": (True, False),
 }
+PAIRED = {
+    **SIZE,
+    "d_model": (24, 48),
+    **{f"{side}_layers": (1, 2) for side in ("encoder", "decoder")},
+    **{f"{side}_attention_heads": (2, 4) for side in ("encoder", "decoder")},
+    **{f"{side}_ffn_dim": (20, 64) for side in ("encoder", "decoder")},
+    "activation_function": ACTIVATIONS,
+    "scale_embedding": (False, True),
+    "bos_token_id": 0,
+    "eos_token_id": 2,
+    "decoder_start_token_id": 2,
+    "forced_eos_token_id": 2,
+}
+SCALED = (
+    {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32,
+     "rope_theta": 10000.0},
+    {"rope_type": "yarn", "factor": 16.0, "original_max_position_embeddings": 64, "mscale": 0.7,
+     "mscale_all_dim": 0.3, "beta_fast": 8.0, "truncate": False, "rope_theta": 500.0},
+    {"rope_type": "yarn", "factor": 2.0, "original_max_position_embeddings": 64,
+     "attention_factor": 1.3, "rope_theta": 10000.0},
+    {"rope_type": "dynamic", "factor": 4.0, "rope_theta": 10000.0},
+    {"rope_type": "longrope", "factor": 4.0, "original_max_position_embeddings": 2048,
+     "short_factor": [1.0, 1.5, 2.0], "long_factor": [4.0] * 3, "rope_theta": 10000.0},
+)  # fmt: skip
+"""Positions scaled for longer texts, for heads of six features."""
 KINDS: dict[str, Fields] = {
     "bert": common(**NORM),
     "roberta": common(**NORM, pad_token_id=(1, 3)),
@@ -152,6 +177,8 @@ KINDS: dict[str, Fields] = {
             {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 1.0},
         ),
     ),
+    "bart": PAIRED,
+    "marian": PAIRED,
     "vit": {name: one for name, one in common(**VISION).items() if name not in SIZE},
     "dinov2": {
         name: one for name, one in common(**VISION, mlp_ratio=(1, 4)).items()
@@ -184,6 +211,14 @@ def save(kind: str, fields: Fields, tokenizer: Any, folder: Path, **how: Any) ->
     return model
 
 
+def read_alike(model: Any, ids: list[int]) -> dict[str, Any]:
+    """The inputs of these ids as a text, and as a target too where the model reads two."""
+    given, config = {"input_ids": torch.tensor([ids])}, model.config
+    if config.is_encoder_decoder:
+        given["decoder_input_ids"] = torch.tensor([[config.decoder_start_token_id, *ids]])
+    return given
+
+
 def reader_of(model: Any, tokenizer: Any) -> Any:
     """The tokenizer, or the processor of a model that reads pictures."""
     made = PROCESSORS.get(model.config.model_type)
@@ -194,17 +229,29 @@ def reader_of(model: Any, tokenizer: Any) -> Any:
 def eager_weights(model: Any, tokenizer: Any, text: str = TEXT) -> Any:
     """The weights that transformers gives out, (layers, heads, queries, keys)."""
     reader, more = reader_of(model, tokenizer), {}
-    given = {"input_ids": torch.tensor([tokenizer(text)["input_ids"]])}
+    given = read_alike(model, tokenizer(text)["input_ids"])
     if reader is not tokenizer:
         given = reader(picture(), return_tensors="pt").to(model.dtype)
         more = {"interpolate_pos_encoding": True} if model.config.model_type == "vit" else {}
     with torch.no_grad():
-        return torch.cat(model(**given, **more, output_attentions=True).attentions).numpy()
+        output = model(**given, **more, output_attentions=True)
+    if not model.config.is_encoder_decoder:
+        return torch.cat(output.attentions).numpy()
+    names = (f"{stream}_attentions" for stream in ("cross", "encoder", "decoder"))
+    return torch.cat([one.flatten() for name in names for one in output[name]]).numpy()
 
 
-def query_of(kind: str) -> tuple[Any, Any]:
+def query_of(kind: str, text: str = TEXT) -> tuple[Any, Any]:
     """What a model of this architecture is asked, and of which kind it is."""
-    return (about(picture()), "picture") if kind in PROCESSORS else (Query(TEXT), "self")
+    if kind in PROCESSORS:
+        return about(picture()), "picture"
+    return (Query(text, text, "cross"), "cross") if KINDS[kind] is PAIRED else (Query(text), "self")
+
+
+def all_weights(attention: Any) -> Any:
+    """The weights of a map, or those of all maps in a row."""
+    maps = [item.weights for item in attention.maps]
+    return maps[0] if len(maps) == 1 else np.concatenate([one.ravel() for one in maps])
 
 
 @pytest.fixture(scope="module")
@@ -225,7 +272,7 @@ def test_its_weights_are_those_of_transformers(
     source = open_source(Origin(model=str(folder), arithmetic="light"), asked)
     assert isinstance(source, LightVisionModel if kind in PROCESSORS else LightModel)
     assert asked == "picture" or source.limit == reading_limit(model, tokenizer)
-    found = attend_query(source, query).weights
+    found = all_weights(attend_query(source, query))
     single, double = eager_weights(model, tokenizer), eager_weights(model.double(), tokenizer)
     off = np.abs(found - double).max()
     limit = 4 * np.abs(single - double).max()
@@ -233,9 +280,38 @@ def test_its_weights_are_those_of_transformers(
     assert found.std() > 0.01
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_key_of_its_configuration_is_known_or_falls_back(kind: str) -> None:
-    row = ARCHITECTURES[kind]
+@pytest.mark.parametrize("given", SCALED, ids=str)
+@pytest.mark.parametrize("kind", ["llama", "qwen2", "gpt_neox"])
+def test_scaled_positions_are_those_of_transformers(
+    kind: str, given: Fields, tokenizer: Any, folders: Iterator[Path]
+) -> None:
+    sizes = {"hidden_size": 24, "num_attention_heads": 4, "max_position_embeddings": 256}
+    if kind == "gpt_neox":
+        given = {**given, "partial_rotary_factor": 1.0}
+    fields = {**first_of(KINDS[kind]), **sizes, "rope_parameters": given}
+    folder, text = next(folders), TEXT * 6
+    model = save(kind, fields, tokenizer, folder)
+    source = open_source(Origin(model=str(folder), arithmetic="light"), "self")
+    found = attend_query(source, Query(text)).weights
+    assert found.shape[-1] > 100
+    single = eager_weights(model, tokenizer, text)
+    double = eager_weights(model.double(), tokenizer, text)
+    assert np.abs(found - double).max() <= max(1e-5, 2 * np.abs(single - double).max())
+
+
+def test_every_architecture_is_tried() -> None:
+    assert KINDS.keys() == ARCHITECTURES.keys()
+    pairs = {kind: row.encoder for kind, row in ARCHITECTURES.items() if row.encoder}
+    assert [*pairs] == [kind for kind, fields in KINDS.items() if fields is PAIRED]
+
+
+@pytest.mark.parametrize(
+    ("kind", "row"),
+    [(kind, one) for kind in KINDS
+     for one in (ARCHITECTURES[kind], ARCHITECTURES[kind].encoder) if one],
+    ids=lambda one: one if isinstance(one, str) else one.positions,
+)  # fmt: skip
+def test_every_key_of_its_configuration_is_known_or_falls_back(kind: str, row: Any) -> None:
     told = CONFIG_MAPPING[kind](**first_of(KINDS[kind])).to_dict()
     shape = row.shape_of(told)
     heeded = {row.activation, *row.keys.values(), *row.choices, *COMMON}
@@ -259,7 +335,9 @@ def test_the_keys_that_are_ignored_change_no_weight(
     plain = eager_weights(save(kind, fields, tokenizer, folder), tokenizer)
     told = CONFIG_MAPPING[kind](**fields).to_dict()
     others = {
-        key: one for key, one in told.items() if key in FREE.split() and "token_id" not in key
+        key: one
+        for key, one in told.items()
+        if key in {*FREE.split()} - ARCHITECTURES[kind].choices.keys() and "token_id" not in key
     }
     for key, one in others.items():
         if isinstance(one, bool | float):
@@ -321,8 +399,13 @@ def test_keys_for_cutting_and_padding_change_no_token(llama: Path, tmp_path: Pat
     ("file", "changes", "why"),
     [
         ("config.json", {"rope_parameters": {"rope_type": "yarn", "factor": 2.0}}, "scaled by"),
+        (
+            "config.json",
+            {"rope_parameters": {**SCALED[-1], "original_max_position_embeddings": 99}},
+            "turn more slowly in long texts",
+        ),
         ("config.json", {"pretraining_tp": [1]}, "pretraining_tp"),
-        ("config.json", {"architectures": ["LlamaForSequenceClassification"]}, "classifier"),
+        ("config.json", {"architectures": ["LlamaForSequenceClassification"]}, "no head of"),
         ("config.json", {"num_hidden_layers": 2}, "lack 'layers.1"),
         ("config.json", {"intermediate_size": 21}, "has the shape"),
         ("tokenizer_config.json", {"split_special_tokens": True}, "split_special_tokens"),
@@ -355,6 +438,21 @@ def test_what_needs_torch_is_asked_of_torch(llama: Path, monkeypatch: pytest.Mon
         monkeypatch.setattr(light_model, "MOST_TOKENS", 3)
         assert "torch" in attend_query(source, Query(TEXT)).provenance.versions
     assert said[1] == "torch calculates, since a text has more than 3 tokens"
+
+
+@pytest.mark.parametrize("size", [None, 1, 2])
+def test_texts_of_one_length_share_passes_and_come_in_order(llama: Path, size: int | None) -> None:
+    source = open_source(Origin(model=str(llama)), "self")
+    texts = ["The cat", "a mat", "", "the cat", "The dog sat.", "The mat", "a cat"]
+    found = list(source.attend([Query(text) for text in texts], batch_size=size))
+    for text, one in zip(texts, found, strict=True):
+        if not text:
+            assert isinstance(one, InputError)
+            continue
+        alone = attend_query(source, Query(text))
+        assert one.text == text
+        assert replace(one.main, weights=alone.main.weights) == alone.main
+        np.testing.assert_allclose(one.weights, alone.weights, atol=1e-6)
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -17,19 +20,22 @@ from transformers.utils import logging
 
 from attnviz.analyses.effects.ablation import each_part, replacements, together
 from attnviz.analyses.why import score_of, weigh
+from attnviz.core.attention_map import PROBABILITIES
 from attnviz.core.effects import HeadAt, Intervention
 from attnviz.core.errors import UsageError
 from attnviz.core.notices import details_to
 from attnviz.core.options import Origin
 from attnviz.core.query import Query
 from attnviz.core.writers import SIDES
+from attnviz.models import attend_query
 from attnviz.models.hugging_face import light_model
-from attnviz.models.hugging_face.light_model import LightExperiment
+from attnviz.models.hugging_face.light_model import LightExperiment, LightModel
 from attnviz.models.hugging_face.load.imports import quiet
 from attnviz.models.lens import open_experiment
-from attnviz.models.light.experiment import HEADS
+from attnviz.models.light.architectures import ARCHITECTURES
+from attnviz.models.light.experiment import HEADS, OF_TEXTS
 from attnviz.models.open import open_source
-from tests.hugging_face.test_light import KINDS, Fields, first_of
+from tests.hugging_face.test_light import KINDS, Fields, first_of, query_of, read_alike
 from tests.hugging_face.tiny_models import byte_pieces
 from tests.invoke import attnviz, imported
 
@@ -47,19 +53,24 @@ CASES: list[tuple[str, Fields]] = [
 """Each architecture, and both ways to store its embeddings and to cap its scores."""
 
 
-def save(kind: str, folder: Path, **fields: Any) -> Any:
+def save(kind: str, folder: Path, *, model: str = "", **fields: Any) -> Any:
     """A random model with its head in a folder, with weights large enough for heads to differ."""
     torch.manual_seed(0)
     config = CONFIG_MAPPING[kind](**{**first_of(KINDS[kind]), **ENDS, **fields})
-    model = getattr(transformers, HEADS[kind].model)(config).eval()
+    made: Any = getattr(transformers, model or HEADS[kind].model)(config).eval()
     with torch.no_grad():
-        for name, one in model.named_parameters():
+        for name, one in made.named_parameters():
+            if not one.requires_grad:  # the waves of Marian's positions
+                continue
             scale = 0.3 if one.ndim == 1 else one.shape[-1] ** -0.5 * 1.5
             one.copy_(torch.randn(one.shape) * scale + (one.ndim == 1 and "norm" in name.lower()))
+        for name, one in made.named_buffers():
+            if name == "final_logits_bias":
+                one.copy_(torch.randn(one.shape) * 0.3)
     logging.disable_progress_bar()
-    model.save_pretrained(folder)
+    made.save_pretrained(folder)
     byte_pieces().save_pretrained(folder)
-    return model
+    return made
 
 
 @pytest.fixture(scope="module")
@@ -74,13 +85,14 @@ def gpt2(folders: Iterator[Path]) -> Path:
     return folder
 
 
-def open_both(folder: Path, wanted: str | None = None) -> list[Any]:
+def open_both(folder: Path, wanted: str | None = None, kind: str = "bert") -> list[Any]:
     """The experiment of numpy, and that of torch."""
+    query, asked = query_of(kind, TEXT)
     sources = (
-        open_source(Origin(model=str(folder), arithmetic=name), "self", with_head="exact")
+        open_source(Origin(model=str(folder), arithmetic=name), asked, with_head="exact")
         for name in ("light", "torch")
     )
-    return [open_experiment(source, Query(TEXT), wanted) for source in sources]
+    return [open_experiment(source, query, wanted) for source in sources]
 
 
 @pytest.mark.parametrize(("kind", "fields"), CASES)
@@ -89,13 +101,13 @@ def test_predictions_and_effects_are_those_of_transformers(
 ) -> None:
     folder = next(folders)
     model = save(kind, folder, **fields)
-    mine, theirs = open_both(folder)
+    mine, theirs = open_both(folder, kind=kind)
     assert isinstance(mine, LightExperiment)
     assert mine.outputs == theirs.outputs
     assert [mine.spell(n) for n in range(340)] == [theirs.spell(n) for n in range(340)]
     with torch.no_grad(), quiet():
-        ids = torch.tensor([byte_pieces()(TEXT)["input_ids"]])
-        scores = model(input_ids=ids).logits[0].log_softmax(-1).numpy()
+        given = read_alike(model, byte_pieces()(TEXT)["input_ids"])
+        scores = model(**given).logits[0].log_softmax(-1).numpy()
     (plain,) = mine.run([Intervention()])
     np.testing.assert_allclose(plain, scores[[one.row for one in mine.outputs]], atol=1e-4)
     for each, instead in (("heads", "mean"), ("tokens", "zero"), ("links", "zero")):
@@ -107,8 +119,9 @@ def test_predictions_and_effects_are_those_of_transformers(
             found.append(np.array([*one.run(changes, rows)]))
         np.testing.assert_allclose(*found, atol=1e-4, err_msg=each)
         assert np.nanmax(np.abs(found[0] - plain)) > 0.01
-        changed = [one.changed_maps(changes[-1]).main.weights for one in (mine, theirs)]
-        np.testing.assert_allclose(*changed, atol=1e-5)
+        changed = [one.changed_maps(changes[-1]).maps for one in (mine, theirs)]
+        for own, other in zip(*changed, strict=True):
+            np.testing.assert_allclose(own.weights, other.weights, atol=1e-5)
         for change in (Intervention(), changes[-1]):
             assert mine.write(change) == theirs.write(change)
     assert (mine.write(Intervention()) is None) == (mine.attention.main.stream == "self")
@@ -199,7 +212,7 @@ def test_gradients_of_a_light_experiment_are_asked_of_transformers(gpt2: Path) -
 def test_many_links_of_a_causal_text_are_measured_by_torch(
     gpt2: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(light_model, "MOST_WORK", 1e6)
+    monkeypatch.setattr(light_model, "MANY_LINKS", 1e6)
     said = list[str]()
     with details_to(said.append):
         source = open_source(Origin(model=str(gpt2)), "self", with_head="exact")
@@ -217,37 +230,148 @@ def test_what_is_written_is_what_torch_takes_apart(
     """Two routes: numpy carries each writer through the layers, torch takes gradients."""
     folder = next(folders)
     save(kind, folder, **fields)
-    query = Query(TEXT)
+    query, asked = query_of(kind, TEXT)
     light, whole = (
-        open_source(Origin(model=str(folder), arithmetic=how), "self", with_head="exact")
+        open_source(Origin(model=str(folder), arithmetic=how), asked, with_head="exact")
         for how in ("light", "torch")
     )
     with quiet():
         other = whole.written(query)  # type: ignore[attr-defined]
         if not HEADS[kind].is_linear or "final_logit_softcapping" in fields:
-            light = open_source(Origin(model=str(folder), arithmetic="light"), "self")
+            light = open_source(Origin(model=str(folder), arithmetic="light"), asked)
         text = light.written(query)  # type: ignore[attr-defined]
-    item = text.attention.main
-    named = {one.name: number for number, one in enumerate(other.writers)}
-    for layer in item.layers:
-        for head in range(len(item.heads)):
+
+    def by_name(one: Any, parts: Any) -> dict[tuple[str, str], float]:
+        """Parts by writer; torch has one for the embeddings of both texts."""
+        sums = defaultdict[tuple[str, str], float](float)
+        for writer, part in zip(one.writers, parts, strict=True):
+            sums[writer.stream if writer.layer else "", writer.name] += part
+        return dict(sums)
+
+    for item in text.attention.maps:
+        for layer, head in product(item.layers, range(len(item.heads))):
             at = HeadAt(item.stream, layer, head)
             sides, same = text.sides(at), other.sides(at)
             own = item.weights[item.layers.index(layer), head]
             np.testing.assert_allclose(weigh(sides, score_of(sides)), own, atol=1e-5)
             np.testing.assert_array_equal(sides.visible, same.visible)
-            direction = np.random.default_rng(head).normal(size=sides.key.shape)
             for side in SIDES:
+                shape = getattr(sides, side).shape
+                direction = np.random.default_rng(head).normal(size=shape)
                 parts, theirs = (one.read(at, side, direction) for one in (text, other))
                 if side == "query":  # OPT scales queries before they meet keys
                     parts, theirs = parts * sides.factor, theirs * same.factor
                 # Biases of feed-forward parts are their own here and there.
-                mine = {one.name: parts[n] for n, one in enumerate(text.writers)}
                 near = 2e-4 * max(1.0, np.abs(parts).max())
-                assert mine.keys() == named.keys()
-                assert mine == pytest.approx({n: theirs[p] for n, p in named.items()}, abs=near)
+                assert by_name(text, parts) == pytest.approx(by_name(other, theirs), abs=near)
+    item = text.attention.main
     row = len(item.query_tokens) - 1
     if text.predicts(item.stream, row):
         choice = int(text.logits(row).argmax())
         parts, theirs = (one.logit_parts(row, choice) for one in (text, other))
         assert parts.sum() == pytest.approx(theirs.sum(), abs=1e-3)
+
+
+RULES: list[Fields] = [
+    {},
+    {"no_repeat_ngram_size": 2, "min_length": 6},
+    {"forced_bos_token_id": 7, "bad_words_ids": [[7], [9]], "num_beams": 4, "length_penalty": 2.0},
+    {"eos_token_id": [2, 50], "forced_eos_token_id": None},
+]
+"""What generation_config.json may hold."""
+
+
+@pytest.mark.parametrize("rules", RULES, ids=str)
+@pytest.mark.parametrize("kind", ["bart", "marian", "gpt2"])
+def test_what_is_generated_is_what_transformers_writes(
+    kind: str, rules: Fields, folders: Iterator[Path]
+) -> None:
+    folder = next(folders)
+    save(kind, folder)
+    file = folder / "generation_config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), **rules}))
+    asked = "self" if kind == "gpt2" else "cross"
+    found, expected = (
+        attend_query(
+            open_source(Origin(model=str(folder), arithmetic=how, generate=12), asked),
+            Query(TEXT, None, asked),  # type: ignore[arg-type]
+        )
+        for how in ("light", "torch")
+    )
+    for mine, theirs in zip(found.maps, expected.maps, strict=True):
+        assert mine.query_tokens == theirs.query_tokens
+        np.testing.assert_allclose(mine.weights, theirs.weights, atol=1e-5)
+    assert (found.text, found.target) == (expected.text, expected.target)
+    assert found.provenance.notes == expected.provenance.notes
+    settings, others = (dict(one.provenance.settings) for one in (found, expected))
+    assert {**settings, "attention": others["attention"]} == others
+
+
+def test_generation_that_numpy_does_not_know_is_left_to_transformers(gpt2: Path) -> None:
+    loaded, done = imported("self", TEXT, "-m", gpt2, "--generate", "3", "-v")
+    assert not loaded & {"torch", "transformers"}
+    assert "numpy calculates: attnviz runs GPT2LMHeadModel without torch" in done.err
+    with pytest.raises(UsageError, match="--generate 600 is a long text"):
+        open_source(Origin(model=str(gpt2), arithmetic="light", generate=600), "self")
+
+
+CLASSIFIERS = [
+    (kind, ending, problem, count)
+    for kind in OF_TEXTS
+    for ending, problem, count in (
+        ("ForSequenceClassification", None, 3),
+        ("ForSequenceClassification", "multi_label_classification", 3),
+        ("ForSequenceClassification", None, 1),
+        ("ForTokenClassification", None, 4),
+    )
+]
+
+
+@pytest.mark.parametrize(("kind", "ending", "problem", "count"), CLASSIFIERS)
+def test_classifiers_decide_as_in_transformers(
+    kind: str, ending: str, problem: str | None, count: int, folders: Iterator[Path]
+) -> None:
+    folder = next(folders)
+    named = ARCHITECTURES[kind].model.removesuffix("Model") + ending
+    labels = {number: f"class {number}" for number in range(count)}
+    save(kind, folder, model=named, id2label=labels, problem_type=problem)
+    sources = [
+        open_source(Origin(model=str(folder), arithmetic=how), "self") for how in ("light", "torch")
+    ]
+    mine, theirs = (attend_query(source, Query(TEXT)) for source in sources)
+    assert isinstance(sources[0], LightModel)
+    np.testing.assert_allclose(mine.weights, theirs.weights, atol=1e-5)
+    assert mine.decision == theirs.decision
+    assert replace(mine.main, weights=theirs.main.weights) == theirs.main
+    settings, others = (dict(one.provenance.settings) for one in (mine, theirs))
+    shares = [one.pop(PROBABILITIES, {}) for one in (settings, others)]
+    assert shares[0] == pytest.approx(shares[1], abs=1e-4)
+    assert {**settings, "attention": others["attention"]} == others
+    if count == 1:
+        return
+    own, other = open_both(folder)
+    assert isinstance(own, LightExperiment)
+    assert own.outputs == other.outputs
+    assert own.spell(1) == "class 1"
+    changes = [change for _, change in each_part(other.attention, "heads")]
+    found = [np.array([*one.run(changes)]) for one in (own, other)]
+    np.testing.assert_allclose(*found, atol=1e-4)
+    assert np.ptp(found[0], axis=0).max() > 0.01
+
+
+def test_classes_of_a_configuration_that_is_not_known_are_left_to_transformers(
+    folders: Iterator[Path],
+) -> None:
+    folder = next(folders)
+    save("bert", folder, model="BertForSequenceClassification", id2label={0: "a", 1: "b", 2: "c"})
+    file = folder / "config.json"
+    told = json.loads(file.read_text())
+    for change, why in (
+        ({"id2label": {"0": "a", "2": "b", "3": "c"}}, "not one of classes by their numbers"),
+        ({"id2label": {"x": "a", "y": "b", "z": "c"}}, "classes have no numbers"),
+        ({"problem_type": "of tomorrow"}, "not one of classes by their numbers"),
+        ({"id2label": {"0": "a"}}, "has the shape"),
+    ):
+        file.write_text(json.dumps({**told, **change}))
+        with pytest.raises(UsageError, match=why):
+            open_source(Origin(model=str(folder), arithmetic="light"), "self")

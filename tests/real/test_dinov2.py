@@ -51,6 +51,22 @@ def test_weights_are_those_of_transformers_and_half_precision_is_near(dinov2, di
         assert any("a few hundredths" in note for note in half.provenance.notes)
 
 
+def test_without_torch_weights_are_as_near_to_double_precision_as_in_transformers(
+    dinov2, disc, eager
+):
+    found = attnviz.image(disc, model=dinov2, patch="all", arithmetic="light").weights
+    pixels = AutoImageProcessor.from_pretrained(dinov2)(Image.open(disc), return_tensors="pt")
+    model = Dinov2Model.from_pretrained(dinov2, attn_implementation="eager").eval().double()
+    with torch.no_grad():
+        double = model(pixels["pixel_values"].double(), output_attentions=True).attentions
+    theirs, mine = (
+        abs(one - torch.cat(double).numpy())
+        for one in (torch.cat(eager[1].attentions).numpy(), found)
+    )
+    assert mine.max() < max(1e-5, 1.5 * theirs.max())
+    assert mine.mean() < 1.5 * theirs.mean()
+
+
 def test_norms_count_the_layer_scale(dinov2, disc, eager):
     found = attnviz.image(disc, model=dinov2, lens="norm", patch="all")
     model, output = eager

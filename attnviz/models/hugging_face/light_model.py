@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -18,33 +17,43 @@ import numpy as np
 
 from attnviz.core.attention_map import Attention, Projections, Provenance, check_finite
 from attnviz.core.effects import Experiment, HeadOutputs, Intervention
-from attnviz.core.errors import InputError, ModelError, UsageError
+from attnviz.core.errors import InputError, UsageError
 from attnviz.core.lens_inputs import AttentionGradients, ValueVectors, inner_products
 from attnviz.core.notices import explain
 from attnviz.core.options import Origin
 from attnviz.core.query import Query
 from attnviz.mechanisms.arrays import Array
+from attnviz.mechanisms.relative import sinusoidal_positions
 from attnviz.models import Predicting, WithHead
 from attnviz.models.hugging_face.batching import FEW
 from attnviz.models.hugging_face.capture.capture import Captured
 from attnviz.models.hugging_face.capture.region import Region
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery, encode
-from attnviz.models.hugging_face.inputs.generation import new_text, room_after
+from attnviz.models.hugging_face.inputs.generation import continue_text
 from attnviz.models.hugging_face.inputs.light_tokenizer import load_light_tokenizer
-from attnviz.models.hugging_face.load.checkpoint import Checkpoint, check_folder, read_json
+from attnviz.models.hugging_face.light_writing import WritingRules, writing_rules
+from attnviz.models.hugging_face.load.checkpoint import Checkpoint, check_folder
 from attnviz.models.hugging_face.load.family import UNLIMITED, Family
 from attnviz.models.hugging_face.load.locate import display_name, locate
-from attnviz.models.hugging_face.load.tasks import SUFFIXES
+from attnviz.models.hugging_face.load.tasks import task_named
 from attnviz.models.hugging_face.loaded_model import LoadedModel
-from attnviz.models.hugging_face.outputs import choose_outputs, no_head, spell_piece
+from attnviz.models.hugging_face.outputs import (
+    check_head,
+    choose_outputs,
+    class_name,
+    no_head,
+    spell_piece,
+)
 from attnviz.models.light.architectures import ARCHITECTURES, Architecture
-from attnviz.models.light.experiment import LanguageHead, NetworkExperiment, head_of
+from attnviz.models.light.experiment import CLASSES, Head, NetworkExperiment, head_of
 from attnviz.models.light.network import (
     Cache,
+    LayerPart,
     Network,
     Record,
     Shape,
     UnknownArchitecture,
+    Watch,
     Weights,
     linear_map,
     normalise,
@@ -61,6 +70,21 @@ if TYPE_CHECKING:
     from attnviz.models.hugging_face.text_model import HuggingFaceModel
 
 Loaded = TypeVar("Loaded")
+TOGETHER = 1024
+"""Tokens of texts of one length that go through the layers at once."""
+GRADIENTS = "gradients and effects need torch"
+ROUTE = "numpy"
+MOST_NUMBERS = 400_000_000
+"""Weights of the largest model that numpy runs."""
+MOST_TOKENS = 512
+"""Tokens of the longest text that numpy reads."""
+MOST_WORK = 3e11
+"""Weights times tokens of many texts that numpy has read before torch has started and caught up:
+13,000 tokens for a MiniLM (`benchmarks/switch.py`)."""
+MANY_LINKS = 1e11
+"""Weights times tokens of links that are cut, from which on torch is faster."""
+TOGETHER = 1024
+"""Tokens of texts of one length that go through the layers at once."""
 GRADIENTS = "gradients and effects need torch"
 ROUTE = "numpy"
 MOST_NUMBERS = 400_000_000
@@ -70,13 +94,6 @@ MOST_TOKENS = 512
 MOST_WORK = 1e11
 """Weights times tokens of many texts that numpy has read before torch, which reads them in batches,
 has started: 300 sentences for a MiniLM on one core."""
-
-GENERATION = (
-    "_from_model_config bos_token_id cache_implementation do_sample eos_token_id max_length "
-    "max_new_tokens num_beams num_return_sequences output_attentions output_hidden_states "
-    "pad_token_id return_dict_in_generate temperature top_k top_p transformers_version use_cache"
-)
-"""Keys of generation_config.json that change no greedy text, or that are read here."""
 
 
 @dataclass
@@ -99,17 +116,19 @@ class WholeModel(Generic[Loaded]):
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class LightModel(LoadedModel, Predicting, Network):
-    """A pretrained text model that numpy runs, for queries of the kinds "self" and "pair"."""
+    """A pretrained text model that numpy runs, for queries of the kinds "self", "pair", "cross"."""
 
     whole: WholeModel[HuggingFaceModel]
     architecture: Architecture
     sizes: Shape
+    below: Shape | None  # of an encoder whose states the decoder attends to
     streams: Mapping[str, str]
     weights: CheckpointWeights
     numbers: int  # of weights
-    offset: int  # unused positions before the first
-    head: LanguageHead | None = None
-    ends: frozenset[int] = frozenset()  # tokens at which it ends a text
+    padding: int  # the number of its token
+    head: Head | None = None
+    rules: WritingRules
+    watch: Watch | None = None  # of what it writes
 
     def attend(
         self, queries: Sequence[Query], *, batch_size: int | None = None
@@ -120,8 +139,49 @@ class LightModel(LoadedModel, Predicting, Network):
         if reason:
             yield from self.whole(reason).attend(queries, batch_size=batch_size)
             return
-        for one in encoded:
-            yield one if isinstance(one, InputError) else self.run(one)[0]
+        groups = self._alike(encoded, batch_size or TOGETHER)
+        found = dict[int, Attention]()
+        for number, one in enumerate(encoded):
+            if isinstance(one, InputError):
+                yield one
+                continue
+            if number not in found:
+                group = groups[number]
+                texts = [
+                    same for place in group if isinstance(same := encoded[place], EncodedQuery)
+                ]
+                found |= zip(group, self._run_together(texts), strict=True)
+            yield found.pop(number)
+
+    def _alike(
+        self, encoded: Sequence[EncodedQuery | InputError], most: int
+    ) -> dict[int, list[int]]:
+        """Texts of one length, which go through the layers together without padding."""
+        open_groups, found = dict[Any, list[int]](), dict[int, list[int]]()
+        for number, one in enumerate(encoded):
+            if isinstance(one, InputError):
+                continue
+            lengths = tuple(map(len, one.tokens.values()))
+            group = open_groups.setdefault(lengths, [])
+            if len(group) >= max(1, min(most, TOGETHER // sum(lengths))) or self.region.keep_qk:
+                group = open_groups[lengths] = []
+            group.append(number)
+            found[number] = group
+        return found
+
+    def _run_together(self, texts: Sequence[EncodedQuery]) -> list[Attention]:
+        """The maps of texts of one length, from one pass."""
+        if len(texts) == 1:
+            return [self.run(texts[0])[0]]
+        stacks = zip(*(self.inputs(one.inputs) for one in texts), strict=True)
+        with np.errstate(all="ignore"):
+            states, layers = self.forward(self.weights, tuple(map(np.stack, stacks)))
+        return [
+            self._built(
+                one, states[n], {name: [of[n] for of in own] for name, own in layers.items()}
+            )
+            for n, one in enumerate(texts)
+        ]
 
     @property
     def kind(self) -> str:
@@ -133,6 +193,15 @@ class LightModel(LoadedModel, Predicting, Network):
         """How many tokens the model has embeddings for."""
         return self.sizes.vocabulary
 
+    @property
+    def shapes(self) -> tuple[Shape, ...]:
+        """The shape of its stack, or of its encoder and its decoder."""
+        return (self.below, self.sizes) if self.below else (self.sizes,)
+
+    def tensors(self, inputs: Mapping[str, Sequence[int]], part: Any) -> dict[str, Any]:
+        """The inputs as they are."""
+        return dict(inputs)
+
     def values(self, query: Query) -> ValueVectors:
         """What each head adds for each token of a query."""
         encoded = self._encode_text(query)
@@ -140,12 +209,16 @@ class LightModel(LoadedModel, Predicting, Network):
             return self.whole(reason).values(query)
         seen = Record()
         attention, _ = self.run(encoded, seen)
-        return value_vectors(self.weights, self.sizes, attention, seen)
+        return value_vectors(self.weights, self._blocks(attention), attention, seen)
 
     def experiment(self, query: Query, wanted: str | None = None) -> Experiment:
         """The model and a query, to run with parts of the model switched off."""
+        check_head(self, query.kind)
         encoded = self._encode_text(query)
-        if reason := self._refuse([encoded]):
+        reason = self._refuse([encoded])
+        if self.task and self.task.kind == "number":
+            reason = reason or "its classifier predicts a number"
+        if reason:
             return self.whole(reason).experiment(query, wanted)
         if self.head is None:
             raise no_head(self.name, self.kind)
@@ -160,10 +233,15 @@ class LightModel(LoadedModel, Predicting, Network):
             return self.whole("the head is not linear").written(query)
         from attnviz.models.light.written import Stack, StackedText
 
-        (attention, _), embedded = self.run(encoded), self.embed_parts(encoded.inputs)
-        stack = Stack(self.weights, self.sizes, attention.main.stream, embedded)
-        scores = partial(self.scores, self.weights) if self.head is not None else None
-        return StackedText(attention, [stack], scores, partial(spell_piece, self))
+        attention, _ = self.run(encoded)
+        first, *others = self.embed_parts(encoded.inputs)
+        name = "encoder" if self.below else attention.main.stream
+        stacks = [Stack(self.weights, self.shapes[0], name, first)]
+        for last in others:
+            stacks.append(Stack(self.weights, self.sizes, "decoder", last, stacks[0], "cross"))
+        reads = self.head is not None and len(stacks) == len(self.shapes)
+        scores = partial(self.scores, self.weights) if reads else None
+        return StackedText(attention, stacks, scores, self.spell)
 
     def head_weights(self) -> tuple[list[HeadWeights], Provenance]:
         """The maps of each head, without a text, and where they come from."""
@@ -171,13 +249,17 @@ class LightModel(LoadedModel, Predicting, Network):
 
         words, head = self.architecture.words, self.head
         known = head is not None and head.is_linear and not self.architecture.projected
-        tokens = (words, head.maps) if known and head is not None else None
-        ((stream, _),) = self.streams.items()
-        return head_weights(self.weights, self.sizes, (stream, ""), tokens), self.provenance
+        tokens = (words, head.maps) if known and head is not None and not head.labels else None
+        found = head_weights(self.weights, self.shapes, [*self.streams], tokens)
+        return found, self.provenance
 
     def head_arithmetic(self, query: Query, which: HeadPlace) -> HeadArithmetic:
         """The numbers of one head, from its layer's input to what it adds to it."""
         return self.whole("each step of a head is torch's").head_arithmetic(query, which)
+
+    def spell(self, number: int) -> str:
+        """The name of a class or of a piece of the vocabulary."""
+        return class_name(self.model.config, number) if self.task else spell_piece(self, number)
 
     def _encode(self, query: Query) -> EncodedQuery | InputError:
         try:
@@ -187,14 +269,15 @@ class LightModel(LoadedModel, Predicting, Network):
 
     def _refuse(self, encoded: Sequence[EncodedQuery]) -> str:
         """Why torch should answer, by the texts alone, so that workers agree; "": numpy does."""
-        lengths = [len(one.ids("text")) for one in encoded]
-        padding = self.offset - 1 if self.architecture.offset is None else -1
-        if any(padding in one.ids("text") for one in encoded):
+        texts = [one.ids(side) for one in encoded for side in one.tokens]
+        lengths = list(map(len, texts))
+        if self.architecture.offset is None and any(self.padding in ids for ids in texts):
             return "the text holds the padding's token"
         if max(lengths, default=0) > MOST_TOKENS:
             return f"a text has more than {MOST_TOKENS} tokens"
-        if len(encoded) >= FEW and sum(lengths) * self.numbers > MOST_WORK:
-            return f"{len(lengths)} texts are many for a model of {self.numbers:,} weights"
+        many = len(encoded) >= FEW and not self.whole.forced
+        if many and sum(lengths) * self.numbers > MOST_WORK:
+            return f"{len(encoded)} texts are many for a model of {self.numbers:,} weights"
         return ""
 
     def _encode_text(self, query: Query) -> EncodedQuery:
@@ -204,43 +287,87 @@ class LightModel(LoadedModel, Predicting, Network):
 
     def run(self, encoded: EncodedQuery, seen: Record | None = None) -> tuple[Attention, Any]:
         """The maps of a query, and the last states (tokens, size)."""
-        shape, seen = self.sizes, Record() if seen is None and self.region.keep_qk else seen
-        ((stream, _),) = encoded.axes.items()
-        inputs = self.inputs(encoded.inputs)[0]
-        states, found = capture_pass(self.weights, shape, inputs, stream, seen)
+        seen = Record() if seen is None and self.region.keep_qk else seen
+        with np.errstate(all="ignore"):
+            states, layers = self.forward(self.weights, self.inputs(encoded.inputs), seen)
+        return self._built(encoded, states, layers, seen), states
+
+    def _built(
+        self,
+        encoded: EncodedQuery,
+        states: Any,
+        layers: Mapping[str, Sequence[Any]],
+        seen: Record | None = None,
+    ) -> Attention:
+        """The maps of a query, of its last states and its weights by layer."""
+        with np.errstate(all="ignore"):
+            found = [captured(stream, layers[stream]) for stream in encoded.axes]
+            logits = None
+            if self.task and self.head and "text" in encoded.tokens:
+                logits = self.scores(
+                    self.weights, states[None, 0] if self.head.first else states[None]
+                )
         if self.region.keep_qk and seen is not None:
-            query, key = (np.stack([getattr(one, n) for one in seen]) for n in ("query", "key"))
-            more = f"a soft cap of {shape.cap:g}" if shape.cap else ""
-            heads = tuple(map(str, range(shape.heads)))
-            projections = Projections(query, key, shape.factor, found.layers, heads, more)
-            found = replace(found, projections=projections)
-        return encoded.build_attention([found], None, None), states
+            found = [replace(one, projections=self._projections(one, seen)) for one in found]
+        return encoded.build_attention(found, self.task, logits)
+
+    def _projections(self, item: Captured, seen: Record) -> Projections:
+        """The queries and keys of a stream."""
+        shape = self.below if item.stream == "encoder" and self.below else self.sizes
+        names = {self.streams[item.stream].format(layer) for layer in item.layers}
+        own = [one for one in seen if one.name in names]
+        query, key = (np.stack([getattr(one, side) for one in own]) for side in ("query", "key"))
+        more = f"a soft cap of {shape.cap:g}" if shape.cap else ""
+        heads = tuple(map(str, range(shape.heads)))
+        return Projections(query, key, shape.factor, item.layers, heads, more)
+
+    def _blocks(self, attention: Attention) -> list[tuple[Shape, LayerPart, str]]:
+        """The shape, the part of a layer and the names of attentions of each map."""
+        found = []
+        for item in attention.maps:
+            shape = self.below if item.stream == "encoder" and self.below else self.sizes
+            block = shape.cross if item.stream == "cross" and shape.cross else shape.attention
+            found.append((shape, block, self.streams[item.stream]))
+        return found
 
     def scores(self, weights: Weights, states: Array) -> Array:
-        """Scores of every token, for states (…, size)."""
+        """Scores of every token or class, for states (…, size)."""
         assert self.head is not None
         return self.head.predict(weights, self.sizes, states)
 
-    def inputs(self, given: Mapping[str, Sequence[int]]) -> tuple[NDArray[np.float32]]:
-        """The inputs of the first layer, shape (tokens, size)."""
-        return (np.asarray(sum(self.embed_parts(given).values())),)
+    def inputs(self, given: Mapping[str, Sequence[int]]) -> tuple[NDArray[np.float32], ...]:
+        """The inputs of each stack's first layer, shape (tokens, size)."""
+        return tuple(np.asarray(sum(parts.values())) for parts in self.embed_parts(given))
 
     def embed_parts(
         self, inputs: Mapping[str, Sequence[int]]
+    ) -> Iterator[dict[WriterKind, NDArray[np.float32]]]:
+        """The inputs of each stack by what they come from: they sum to the whole."""
+        first = self.architecture.encoder or self.architecture
+        yield self._embed(first, inputs["input_ids"], inputs.get("token_type_ids"))
+        if "decoder_input_ids" in inputs:
+            yield self._embed(self.architecture, inputs["decoder_input_ids"])
+
+    def _embed(
+        self, about: Architecture, tokens: Sequence[int], types: Sequence[int] | None = None
     ) -> dict[WriterKind, NDArray[np.float32]]:
-        """The inputs of the first layer by what they come from: they sum to the whole."""
-        about, ids = self.architecture, np.asarray(inputs["input_ids"])
+        ids, size = np.asarray(tokens), self.sizes.size
         words = self.weights.rows(f"{about.words}.weight", ids)
-        if about.scaled:
-            words = words * np.float32(self.sizes.size**0.5)
+        if self.sizes.scaled:
+            words = words * np.float32(size**0.5)
         if about.types:
-            types = np.asarray(inputs.get("token_type_ids", np.zeros_like(ids)))
-            words = words + self.weights.rows(f"{about.types}.weight", types)
+            marks = np.zeros_like(ids) if types is None else np.asarray(types)
+            words = words + self.weights.rows(f"{about.types}.weight", marks)
         parts = [np.zeros_like(words), words]
         names: list[WriterKind] = ["bias", "embedding"]
         if about.positions:
-            places = np.arange(self.offset, self.offset + len(ids))
-            parts.append(self.weights.rows(f"{about.positions}.weight", places))
+            offset = self.padding + 1 if about.offset is None else about.offset
+            places = np.arange(offset, offset + len(ids))
+            if about.waves and f"{about.positions}.weight" not in self.weights:
+                waves = sinusoidal_positions(len(ids), size)
+                parts.append(np.concatenate([waves[:, ::2], waves[:, 1::2]], axis=1))
+            else:
+                parts.append(self.weights.rows(f"{about.positions}.weight", places))
             names.append("position")
         found = np.stack(parts)
         if about.embedding_norm:
@@ -250,29 +377,55 @@ class LightModel(LoadedModel, Predicting, Network):
             found = linear_map(self.weights, about.projected, found, 0)
         return dict(zip(names, found, strict=True))
 
+    def write_ids(self, inputs: Mapping[str, Sequence[int]], most: int) -> list[int]:
+        """What the model writes greedily, at most so many ids, behind a prompt or a first token."""
+        ids, memory = list(inputs["input_ids"]), None
+        with np.errstate(all="ignore"), self.weights.kept():
+            if self.below:
+                (given,) = self.inputs({"input_ids": ids})
+                memory = run_layers(self.weights, self.below, given[None], watch=self.watch)[0]
+                ids = [int(self.rules.decoder_start_token_id or 0)]
+            # A watch of two texts does not know what came before a cached query.
+            cache = None if self.below and self.watch else Cache()
+            longest = len(ids) + most
+            while len(ids) < longest:
+                given = np.asarray(sum(self._embed(self.architecture, ids).values()))
+                given = given[None, cache.length if cache else 0 :]
+                how: Any = {"watch": self.watch, "cache": cache}
+                states, *_ = run_layers(self.weights, self.sizes, given, memory, **how)
+                scores = self.scores(self.weights, states[0, -1:])[0]
+                ids.append(self.rules.choose(ids, scores, longest))
+                if ids[-1] in self.rules.ends:
+                    break
+        return ids
 
-def capture_pass(
-    weights: Weights, shape: Shape, inputs: Array, stream: str, seen: Record | None
-) -> tuple[Array, Captured]:
-    """The last states of a pass and its weights; each attention is added to those seen."""
-    with np.errstate(all="ignore"):
-        states, own, _ = run_layers(weights, shape, inputs, watch=seen)
-    layers, heads = (tuple(map(str, range(count))) for count in (shape.layers, shape.heads))
-    check_finite(found := np.stack(own), stream, layers, heads, "float32", "the attention")
-    return states, Captured(stream, layers, found, route=ROUTE)
+
+def captured(stream: str, layers: Sequence[Array]) -> Captured:
+    """The weights of a stream's layers, (heads, queries, keys) each."""
+    found = np.stack(layers)
+    names, heads = (tuple(map(str, range(count))) for count in found.shape[:2])
+    check_finite(found, stream, names, heads, "float32", "the attention")
+    return Captured(stream, names, found, route=ROUTE)
 
 
 def value_vectors(
-    weights: Weights, shape: Shape, attention: Attention, seen: Record
+    weights: Weights,
+    blocks: Sequence[tuple[Shape, LayerPart, str]],
+    attention: Attention,
+    seen: Record,
 ) -> ValueVectors:
-    """What each head adds for each token, of the attentions of one pass."""
-    block, products = shape.attention, []
-    for number, one in enumerate(seen):
-        matrix = weights[f"{one.name}.{block.maps[3]}.weight"].T
-        if block.scale:
-            matrix = matrix * weights[f"{shape.layer.format(number)}.{block.scale}"]
-        products.append(inner_products(one.value, matrix))
-    return ValueVectors(attention, (np.stack(products),), projected=True)
+    """What each head adds for each token, of the attentions of one pass, by the block of a map."""
+    found, attended = [], {one.name: one for one in seen}
+    for item, (shape, block, name) in zip(attention.maps, blocks, strict=True):
+        products = []
+        for layer in item.layers:
+            one = attended[name.format(layer)]
+            matrix = weights[f"{one.name}.{block.maps[3]}.weight"].T
+            if block.scale:
+                matrix = matrix * weights[f"{shape.layer.format(layer)}.{block.scale}"]
+            products.append(inner_products(one.value, matrix))
+        found.append(np.stack(products))
+    return ValueVectors(attention, tuple(found), projected=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,7 +437,8 @@ class LightCheckpoint:
     architecture: Architecture
     shape: Shape
     weights: CheckpointWeights
-    head: LanguageHead | None = None
+    head: Head | None = None
+    below: Shape | None = None  # of its encoder
 
 
 def open_checkpoint(
@@ -306,7 +460,7 @@ def open_checkpoint(
         f"--dtype {origin.dtype} asks for torch": origin.dtype not in (None, "float32"),
         "--device-map asks for torch": origin.device_map is not None,
         "an adapter is to be merged": origin.adapter is not None,
-        "--generate and --chat need torch": origin.generate is not None or origin.chat,
+        "--chat needs torch": origin.chat,
         **needs,
     }
     for reason, needed in needs.items():
@@ -321,15 +475,22 @@ def open_checkpoint(
     if checkpoint.pickled or checkpoint.numbers > MOST_NUMBERS:
         reason = "are a pickle" if checkpoint.pickled else f"are {checkpoint.numbers:,}"
         raise UnknownArchitecture(f"its weights {reason}")
-    shape = about.shape_of(config)
-    weights = CheckpointWeights(checkpoint.files, about, shape)
-    expected, head = about.expected(config, shape), None
-    if with_head and (head := head_of(config, about.model)) is not None:
+    shape, below = about.shape_of(config), None
+    weights, head = CheckpointWeights(checkpoint.files, about, shape), None
+    expected = [*about.expected(config, shape)]
+    if about.encoder:
+        below = about.encoder.shape_of(config)
+        expected += about.encoder.expected(config, below)
+    decides = str((config.get("architectures") or ("",))[0]).endswith(tuple(CLASSES))
+    if with_head or about.encoder or decides or origin.generate is not None:
+        head = head_of(config, about.model, writes=about.encoder is not None)
+    if head is not None:
+        bare = weights.start == ""  # such a file lacks a bias that is 0
+        head = replace(head, bias="") if bare and about.encoder else head
         weights.add_head(head)
-        width = config.get(about.width, shape.size)
-        expected = chain(expected, head.expected(shape, width))
-    weights.check(expected)
-    return LightCheckpoint(folder, checkpoint, about, shape, weights, head)
+        expected += head.expected(shape, config.get(about.width, shape.size))
+    weights.check(iter(expected))
+    return LightCheckpoint(folder, checkpoint, about, shape, weights, head, below)
 
 
 class LightExperiment(NetworkExperiment):
@@ -344,7 +505,8 @@ class LightExperiment(NetworkExperiment):
         attention, states = model.run(encoded, seen)
         super().__init__(model, encoded.inputs, attention)
         self.unchanged, self.query, self.wanted = seen, query, wanted
-        scores = model.scores(model.weights, states[None])
+        first = model.head is not None and model.head.first
+        scores = model.scores(model.weights, states[None, 0] if first else states[None])
         self.outputs = choose_outputs(model, encoded, scores, wanted)
 
     def run(
@@ -353,33 +515,27 @@ class LightExperiment(NetworkExperiment):
         """Log-probabilities of each output's choices, (outputs, choices), for each change."""
         model, links = self.model, sum(bool(one.links) for one in changes)
         # On torch a causal text is run again from a link's query on, here from its start.
-        slow = links * len(self.given["input_ids"]) * model.numbers > MOST_WORK
-        if slow and model.sizes.causal and not model.whole.forced:
+        slow = links * len(self.given["input_ids"]) * model.numbers > MANY_LINKS
+        if slow and model.sizes.causal and not model.below and not model.whole.forced:
             return self._whole(f"{links} links are many").run(changes, instead)
         return super().run(changes, instead)
 
-    def spell(self, number: int) -> str:
-        """A piece of the vocabulary as it is written."""
-        return spell_piece(self.model, number)
+    def chances(self, logits: NDArray[np.floating]) -> NDArray[np.floating]:
+        """Log p of each choice (…, choices) by its logits; of tags, each has its own."""
+        if self.model.task and self.model.task.kind == "tags":
+            found: NDArray[np.floating] = -np.logaddexp(0, -logits)
+            return found
+        return super().chances(logits)
 
-    @np.errstate(all="ignore")
+    def spell(self, number: int) -> str:
+        """The name of a class or of a piece of the vocabulary."""
+        return self.model.spell(number)
+
     def write(self, change: Intervention, instead: HeadOutputs | None = None) -> str | None:
         """What the model writes greedily after the text; None: it writes nothing."""
-        model, before = self.model, list(self.given["input_ids"])
-        if not model.can_generate:
+        if not self.model.can_generate:
             return None
-        ids, edit, cache = list(before), self._edit([change], instead), Cache()
-        for _ in range(room_after(before, model.limit)):
-            (inputs,) = model.inputs({"input_ids": ids})
-            states, *_ = run_layers(
-                model.weights, model.sizes, inputs[None, cache.length :], watch=edit, cache=cache
-            )
-            ids.append(int(model.scores(model.weights, states[0, -1:])[0].argmax()))
-            if ids[-1] in model.ends:
-                break
-        if len(ids) > len(before) and ids[-1] in {*model.ends, model.tokenizer.eos_token_id}:
-            ids.pop()
-        return new_text(model.tokenizer, before, ids[len(before) :])
+        return continue_text(replace(self.model, watch=self._edit([change], instead)), self.given)
 
     def gradients(self) -> tuple[NDArray[np.floating[Any]], ...]:
         """The gradients of the outputs' summed log p by each weight of each map."""
@@ -412,58 +568,87 @@ def open_light(
         GRADIENTS: with_head is True,
         "parts and blocks of a text need torch": not region.is_default,
         "--channels asks for torch": region.channels != "mean",
+        f"--generate {origin.generate} is a long text": (origin.generate or 0) > MOST_TOKENS,
     }
     found = open_checkpoint(origin, name, needs, with_head=with_head)
     about, shape, config = found.architecture, found.shape, found.stored.config
-    if any(one.endswith(tuple(SUFFIXES)) for one in config.get("architectures") or ()):
-        raise UnknownArchitecture("a classifier's decision is wanted too")
-    head = found.head
-    named, writes = head.model if head else about.model, head is not None and shape.causal
+    head, stem = found.head, f"{shape.layer}."
+    named = head.model if head else about.model
+    writes = head is not None and not head.labels and shape.causal
+    if origin.generate is not None and not writes:
+        raise UnknownArchitecture("it has no head to write with")
     tokenizer = load_light_tokenizer(found.folder, about.tokenizer)
     if not about.types and "token_type_ids" in tokenizer.names and about.tokenizer[:4] == "GPT2":
         raise UnknownArchitecture("its tokenizer gives types of tokens")
     padding = config.get("pad_token_id", 1)
     if about.offset is None and not isinstance(padding, int):
         raise UnknownArchitecture("its padding has no number")
-    offset = padding + 1 if about.offset is None else about.offset
+    rules = writing_rules(found.folder, config) if writes else WritingRules()
     family: Family = "decoder-only" if shape.causal else "encoder-only"
+    streams = {"causal" if shape.causal else "self": f"{stem}{shape.attention.name}"}
+    start = config.get("decoder_start_token_id")
+    if found.below and shape.cross:
+        family = "encoder–decoder"
+        streams = {
+            "encoder": f"{found.below.layer}.{found.below.attention.name}",
+            "decoder": f"{stem}{shape.attention.name}",
+            "cross": f"{stem}{shape.cross.name}",
+        }
+        if type(start) is not int or rules.decoder_start_token_id is None or tokenizer.cleans:
+            raise UnknownArchitecture("its files do not say how its texts begin or are spaced")
+    facts = _facts_of(config, named, start)
+    reserved = 0 if about.offset is not None else padding + 1
     return LightModel(
         name=name,
         model=SimpleNamespace(
-            config=SimpleNamespace(model_type=config["model_type"]),
-            get_output_embeddings=lambda: head,
+            config=facts,
+            get_output_embeddings=lambda: None if head is None or head.labels else head,
+            get_encoder=lambda: None,
+            base_model=None,
+            can_generate=lambda: writes,
+            generation_config=SimpleNamespace(eos_token_id=[*rules.ends]),
         ),
         tokenizer=tokenizer,
         family=family,
-        limit=_limit(config, tokenizer.model_max_length, 0 if about.offset is not None else offset),
+        limit=_limit(config, tokenizer.model_max_length, reserved),
         provenance=describe_light(name, found, named, family=family),
         can_generate=writes,
+        max_new_tokens=origin.generate,
+        task=task_named(named, facts),
         region=region,
         whole=WholeModel(load_whole, origin.arithmetic == "light"),
         architecture=about,
         sizes=shape,
-        streams={"causal" if shape.causal else "self": f"{shape.layer}.{shape.attention.name}"},
+        below=found.below,
+        streams=streams,
         weights=found.weights,
         numbers=found.stored.numbers,
-        offset=offset,
+        padding=padding if isinstance(padding, int) else 0,
         head=head,
-        ends=_ends_of(found.folder, config) if writes else frozenset(),
+        rules=rules,
     )
 
 
-def _ends_of(folder: Path, config: Mapping[str, Any]) -> frozenset[int]:
-    """The tokens at which a model ends the text that it writes greedily."""
-    file = folder / "generation_config.json"
+def _facts_of(config: Mapping[str, Any], named: str, start: Any) -> SimpleNamespace:
+    """What a configuration of transformers tells: its type, its classes by number, its start."""
+    names, kinds = config.get("id2label") or {}, ("regression", "single_label_classification")
     try:
-        found = read_json(file) if file.is_file() else {"eos_token_id": config["eos_token_id"]}
-        odd = found.keys() - {*GENERATION.split()}
-        ends = found.get("eos_token_id")
-    except (ModelError, KeyError, AttributeError) as error:
-        raise UnknownArchitecture("its folder does not say how its texts end") from error
-    ends = ends if isinstance(ends, list) else [] if ends is None else [ends]
-    if odd or not all(isinstance(one, int) for one in ends):
-        raise UnknownArchitecture("its generation_config.json changes what it writes")
-    return frozenset(ends)
+        labels = {int(number): str(label) for number, label in names.items()}
+    except ValueError as error:
+        raise UnknownArchitecture("its classes have no numbers") from error
+    labels = labels or {number: f"LABEL_{number}" for number in range(2)}
+    problem = config.get("problem_type")
+    known = (None, *kinds, "multi_label_classification")
+    if named.endswith(tuple(CLASSES)) and (
+        problem not in known or [*labels] != [*range(len(labels))]
+    ):
+        raise UnknownArchitecture("its classifier is not one of classes by their numbers")
+    return SimpleNamespace(
+        model_type=config["model_type"],
+        id2label=labels,
+        problem_type=problem,
+        decoder_start_token_id=start,
+    )
 
 
 def _limit(config: Mapping[str, Any], most: Any, reserved: int) -> int | None:

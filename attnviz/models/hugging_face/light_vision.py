@@ -24,7 +24,7 @@ from attnviz.models.hugging_face.light_model import (
     MOST_TOKENS,
     LightCheckpoint,
     WholeModel,
-    capture_pass,
+    captured,
     describe_light,
     open_checkpoint,
     value_vectors,
@@ -41,6 +41,7 @@ from attnviz.models.light.network import (
     Weights,
     embed_patches,
     linear_map,
+    run_layers,
 )
 from attnviz.models.light.weights import StoredWeights
 
@@ -171,7 +172,9 @@ class LightVisionModel(VisionModel):
         """The value vectors of each head at each patch."""
         seen = Record()
         try:
-            return value_vectors(self.weights, self.shape, self._run(query, seen), seen)
+            found, shape = self._run(query, seen), self.shape
+            name = f"{shape.layer}.{shape.attention.name}"
+            return value_vectors(self.weights, [(shape, shape.attention, name)], found, seen)
         except UnknownArchitecture as reason:
             return self.whole(str(reason)).values(query)
 
@@ -197,8 +200,9 @@ class LightVisionModel(VisionModel):
         if (rows, columns) != (shape.patches, shape.patches):
             positions = resize_positions(positions, rows, columns)
         (inputs,) = embed_patches(self.weights, shape, values, PATCHES, positions)
-        states, captured = capture_pass(self.weights, shape, inputs, "self", seen)
-        found = encoded.build_attention([captured])
+        with np.errstate(all="ignore"):
+            states, layers, _ = run_layers(self.weights, shape, inputs, watch=seen)
+        found = encoded.build_attention([captured("self", layers)])
         if self.head is None:
             return found
         width = self.head["classifier.weight"].shape[1]

@@ -97,7 +97,7 @@ class HuggingFaceModel(LoadedModel, Predicting):
                 lambda logits: choose_outputs(self, encoded, logits, wanted),
                 self._spell,
                 self.task,
-                partial(continue_text, self, inputs) if self.can_generate else None,
+                partial(continue_text, self, encoded.inputs) if self.can_generate else None,
             )
         )
 

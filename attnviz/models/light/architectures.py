@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from math import pi
+from math import ceil, floor, log, pi, sqrt
 from typing import Any
+
+import numpy as np
 
 from attnviz.models.light.network import LayerPart, Shape, UnknownArchitecture
 
@@ -62,7 +64,8 @@ class Architecture:
     types: str = ""  # and of the first or second text
     embedding_norm: str = ""
     offset: int | None = 0  # unused positions before the first; None: up to the padding's number
-    scaled: bool = False  # whether embeddings are multiplied by the root of their size
+    waves: bool = False  # whether positions are sines and cosines where their table is not stored
+    encoder: Architecture | None = None  # whose last states this one attends to, without a prefix
     choices: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)  # values allowed, by key
     unused: str = ""  # further keys that are read elsewhere or change no attention
     complete: Callable[[Shape, Config], Shape] = lambda shape, _: shape  # by several keys
@@ -73,6 +76,7 @@ class Architecture:
     transposed: bool = False  # whether maps are stored as (inputs, outputs)
     cuts: str = ""  # "heads": the maps of a stored one for three alternate by head
     left_out: str = ""  # a pattern of weights that no attention depends on
+    copies: str = ""  # names of weights that are the embeddings of tokens where they are stored
 
     @property
     def keys(self) -> dict[str, str]:
@@ -130,6 +134,7 @@ class Architecture:
         lines = [(whole, size), (some, size), (some, size), (size, whole)]
         gates = [(inner, size)] * (len(shape.feed_forward.maps) - 1)
         parts = [(shape.attention, lines), (shape.feed_forward, [*gates, (size, inner)])]
+        parts += [(shape.cross, lines)] if shape.cross else []
         ends = ("weight", "bias") if shape.norm == "layer" else ("weight",)
         width = config.get(self.width, size)
         yield from self._embeddings(shape, width)
@@ -163,42 +168,94 @@ class Architecture:
             yield f"{PATCHES}.patch_embeddings.projection.bias", (size,)
             return
         yield f"{self.words}.weight", (shape.vocabulary, width)
-        tables = (self.positions, self.types)
+        tables = ("" if self.waves else self.positions, self.types)
         yield from ((f"{name}.weight", (-1, width)) for name in tables if name)
         if width != size:
             yield f"{self.projected}.weight", (size, width)
             yield f"{self.projected}.bias", (size,)
 
 
-def turns_of(
-    config: Config, size: int, given: Mapping[str, Any] | None = None, base: float = 10000.0
-) -> tuple[float, ...]:
-    """The radians by which a position turns each pair of a head's features.
+def rope_of(config: Config) -> dict[str, Any]:
+    """The parameters of turned positions that a configuration names in either way."""
+    given = config.get("rope_scaling") or config.get("rope_parameters") or {}
+    return {"rope_theta": config.get("rope_theta", 10000.0), **given}
 
-    `given` are its parameters; None: those that the configuration names in either way.
-    """
-    if given is None:
-        given = config.get("rope_scaling") or config.get("rope_parameters") or {}
-        given = {"rope_theta": config.get("rope_theta", base), **given}
+
+def turns_of(given: Mapping[str, Any], size: int) -> tuple[float, ...]:
+    """The radians by which a position turns each pair of a head's features, by its parameters."""
     kind = str(given.get("rope_type", given.get("type", "default")))
     pairs, odd = divmod(int(size * given.get("partial_rotary_factor", 1.0)), 2)
-    known = {"rope_theta", "rope_type", "type", "partial_rotary_factor", *SCALINGS.get(kind, ())}
-    if odd or kind not in SCALINGS or given.keys() - known or {*SCALINGS[kind]} - given.keys():
+    wanted, more = ({*one.split()} for one in SCALINGS.get(kind, ("", "")))
+    known = {"rope_theta", "rope_type", "type", "partial_rotary_factor"} | wanted | more
+    if odd or kind not in SCALINGS or given.keys() - known or wanted - given.keys():
         raise UnknownArchitecture(f"its positions are scaled by {dict(given)}")
-    plain = [float(given["rope_theta"]) ** (-pair / pairs) for pair in range(pairs)]
+    # Rounded where transformers rounds: a bit of a turn is a hundred bits at the hundredth token.
+    shares = (float(np.float32(pair) / np.float32(pairs)) for pair in range(pairs))
+    slower = [np.float32(float(given["rope_theta"]) ** share) for share in shares]
+    plain = [float(np.float32(1) / one) for one in slower]
     if kind == "linear":
         return tuple(turn / given["factor"] for turn in plain)
     if kind == "llama3":
         return tuple(_slow_down(turn, given) for turn in plain)
+    if kind == "yarn":
+        return tuple(_blend(slower, given))
+    if kind == "longrope":
+        if given["original_max_position_embeddings"] < MOST_READ:
+            raise UnknownArchitecture("its positions turn more slowly in long texts")
+        return tuple(turn / by for turn, by in zip(plain, given["short_factor"], strict=True))
     return tuple(plain)
 
 
-SCALINGS: dict[str, tuple[str, ...]] = {
-    "default": (),
-    "linear": ("factor",),
-    "llama3": ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"),
+SCALINGS: dict[str, tuple[str, str]] = {
+    "default": ("", ""),
+    "linear": ("factor", ""),
+    "dynamic": ("factor", ""),  # no other turns within the positions that the model has
+    "llama3": ("factor low_freq_factor high_freq_factor original_max_position_embeddings", ""),
+    "yarn": (
+        "factor original_max_position_embeddings",
+        "attention_factor beta_fast beta_slow mscale mscale_all_dim truncate",
+    ),
+    "longrope": (
+        "factor short_factor long_factor original_max_position_embeddings",
+        "attention_factor",
+    ),
 }
-"""The ways to scale positions for longer texts, with the parameters of each."""
+"""The ways to scale positions for longer texts: the parameters that each needs, and others."""
+MOST_READ = 1024
+"""Tokens that numpy reads and writes at most, with room to spare."""
+
+
+def _blend(slower: list[np.float32], given: Mapping[str, Any]) -> Iterator[float]:
+    """Turns as YaRN scales them (Peng 2023): fast ones stay, slow ones are divided, with a ramp.
+
+    They are 1 over the numbers given, and float32 throughout.
+    """
+    pairs, base = len(slower), float(given["rope_theta"])
+    ends = []
+    for rounds in (given.get("beta_fast") or 32, given.get("beta_slow") or 1):
+        length = given["original_max_position_embeddings"] / (rounds * 2 * pi)
+        ends.append(pairs * log(length) / log(base))
+    if given.get("truncate", True):
+        ends = [floor(ends[0]), ceil(ends[1])]
+    low, high = max(ends[0], 0), min(ends[1], 2 * pairs - 1)
+    high += 0.001 if high == low else 0
+    for pair, one in enumerate(slower):
+        share = np.float32(1 - min(max((pair - low) / (high - low), 0.0), 1.0))
+        divided = np.float32(1) / (np.float32(given["factor"]) * one)
+        yield float(divided * (1 - share) + np.float32(1) / one * share)
+
+
+def _stretch_of(given: Mapping[str, Any]) -> float:
+    """What scaled positions multiply the pairs that turn by."""
+    kind, stretch = given.get("rope_type", given.get("type")), given.get("attention_factor")
+    factor = given["factor"] if kind in ("yarn", "longrope") else 1.0
+    if stretch is not None or factor <= 1:
+        return 1.0 if stretch is None else float(stretch)
+    if kind == "longrope":
+        return sqrt(1 + log(factor) / log(given["original_max_position_embeddings"]))
+    above, below = given.get("mscale"), given.get("mscale_all_dim")
+    scales = (above, below) if above and below else (1, 0)
+    return (0.1 * scales[0] * log(factor) + 1) / (0.1 * scales[1] * log(factor) + 1)
 
 
 def _slow_down(turn: float, given: Mapping[str, Any]) -> float:
@@ -213,7 +270,11 @@ def _pair_turns(shape: Shape, config: Config) -> Shape:
     """With the size of a head, the heads that share keys, and the turns of positions."""
     size = int(shape.head_size or config.get("head_dim") or shape.head_features)
     key_heads = shape.key_heads or int(config.get("num_key_value_heads") or shape.heads)
-    return replace(shape, head_size=size, key_heads=key_heads, turns=turns_of(config, size))
+    return _turned(replace(shape, head_size=size, key_heads=key_heads), rope_of(config))
+
+
+def _turned(shape: Shape, given: Mapping[str, Any]) -> Shape:
+    return replace(shape, turns=turns_of(given, shape.head_features), stretch=_stretch_of(given))
 
 
 def _complete_mistral(shape: Shape, config: Config) -> Shape:
@@ -256,10 +317,10 @@ def _complete_gemma3(shape: Shape, config: Config) -> Shape:
     local.setdefault("rope_theta", config.get("rope_local_base_freq", 1e4))
     keys = ("sliding_window_pattern", "_sliding_window_pattern")
     pattern = next((config[key] for key in keys if key in config), 6)
-    size = shape.head_size
-    turned = replace(
-        shape, turns=turns_of(config, size, whole), window_turns=turns_of(config, size, local)
-    )
+    if _stretch_of(whole) != 1 or _stretch_of(local) != 1:
+        raise UnknownArchitecture("its positions of one kind are stretched")
+    turns, others = (turns_of(one, shape.head_size) for one in (whole, local))
+    turned = replace(shape, turns=turns, window_turns=others)
     return _complete_gemma(turned, config, pattern)
 
 
@@ -270,9 +331,7 @@ def _complete_neox(shape: Shape, config: Config) -> Shape:
         **(config.get("rope_scaling") or config.get("rope_parameters") or {}),
     }
     parallel = config.get("use_parallel_residual", True)
-    return replace(
-        shape, turns=turns_of(config, shape.head_features, given), parallel=bool(parallel)
-    )
+    return _turned(replace(shape, parallel=bool(parallel)), given)
 
 
 def _complete_gpt2(shape: Shape, config: Config) -> Shape:
@@ -289,6 +348,14 @@ def _complete_opt(shape: Shape, config: Config) -> Shape:
         for name, block in (("attention", shape.attention), ("feed_forward", shape.feed_forward))
     }
     return replace(shape, last_norm="", **after)
+
+
+def _complete_bart(shape: Shape, config: Config) -> Shape:
+    usual = {"num_hidden_layers": "encoder_layers", "decoder_vocab_size": "vocab_size"}
+    for key, like in usual.items():
+        if config.get(key) not in (None, config[like]):
+            raise UnknownArchitecture(f"its configuration has '{key}' {config[key]!r}")
+    return replace(shape, scaled=bool(config.get("scale_embedding", False)))
 
 
 def _unbiased(shape: Shape, *, attention: bool, inner: bool = False) -> tuple[str, ...]:
@@ -322,6 +389,7 @@ GEMMA = replace(
     ),
     norm="rms from 0",
     activation="gelu_tanh",
+    scaled=True,
 )
 VIT = Shape(
     layer="encoder.layer.{}",
@@ -394,7 +462,6 @@ GEMMA2_ROW = replace(
     shape=GEMMA,
     model="Gemma2Model",
     tokenizer="GemmaTokenizer",
-    scaled=True,
     activation="hidden_activation",
     choices={"attention_bias": (False, True), "use_bidirectional_attention": (None, False)},
     unused=f"{LLAMA_ROW.unused} sliding_window layer_types query_pre_attn_scalar hidden_act "
@@ -414,7 +481,58 @@ VIT_ROW = Architecture(
     unbiased=lambda config: () if config.get("qkv_bias", True) else VIT.attention.maps[:3],
     left_out=r"(embeddings\.mask_token|pooler\.|classifier\.)",
 )
+BART = Shape(
+    layer="encoder.layers.{}",
+    attention=LayerPart("self_attn", "q_proj k_proj v_proj out_proj", after="self_attn_layer_norm"),
+    feed_forward=LayerPart("", "fc1 fc2", after="final_layer_norm"),
+    activation="gelu",
+)
+BART_ENCODER = Architecture(
+    BART,
+    "vocab_size d_model encoder_layers encoder_attention_heads encoder_ffn_dim",
+    model="BartModel",
+    tokenizer="RobertaTokenizer",
+    prefix="model",
+    words="shared",
+    positions="encoder.embed_positions",
+    embedding_norm="encoder.layernorm_embedding",
+    offset=2,
+    activation="activation_function",
+    choices={
+        "is_encoder_decoder": (True,),
+        "tie_word_embeddings": (True,),
+        "scale_embedding": (False, True),
+        "share_encoder_decoder_embeddings": (True,),
+        # Read by no version that loads them.
+        **dict.fromkeys(("normalize_before", "add_bias_logits", "add_final_layer_norm"), (False,)),
+        **dict.fromkeys(("normalize_embedding", "static_position_embeddings"), (False, True)),
+    },
+    unused="encoder_layers encoder_attention_heads encoder_ffn_dim decoder_layers "
+    "decoder_attention_heads decoder_ffn_dim decoder_vocab_size num_hidden_layers "
+    "max_position_embeddings activation_dropout classif_dropout encoder_layerdrop "
+    "decoder_layerdrop decoder_start_token_id forced_eos_token_id",
+    complete=_complete_bart,
+    left_out=r"(lm_head\.|final_logits_bias$|(en|de)coder\.(embed_tokens|version))",
+    copies="encoder.embed_tokens decoder.embed_tokens",
+)
+BART_ROW = replace(
+    BART_ENCODER,
+    shape=replace(
+        BART,
+        layer="decoder.layers.{}",
+        cross=replace(BART.attention, name="encoder_attn", after="encoder_attn_layer_norm"),
+        causal=True,
+    ),
+    numbers="vocab_size d_model decoder_layers decoder_attention_heads decoder_ffn_dim",
+    positions="decoder.embed_positions",
+    embedding_norm="decoder.layernorm_embedding",
+    encoder=BART_ENCODER,
+)
+MARIAN: dict[str, Any] = {"model": "MarianModel", "embedding_norm": "", "offset": 0, "waves": True}
+MARIAN["left_out"] = BART_ROW.left_out.replace("embed_tokens", "embed_tokens|embed_positions")
 ARCHITECTURES: dict[str, Architecture] = {
+    "bart": BART_ROW,
+    "marian": replace(BART_ROW, **MARIAN, encoder=replace(BART_ENCODER, **MARIAN)),
     "bert": BERT_ROW,
     "roberta": ROBERTA_ROW,
     "xlm-roberta": replace(ROBERTA_ROW, model="XLMRobertaModel", tokenizer="XLMRobertaTokenizer"),

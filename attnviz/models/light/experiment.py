@@ -4,6 +4,8 @@ Parts are switched off between the weights and the output projection, where head
 The layers below the first changed one are not run again.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -24,54 +26,74 @@ from attnviz.core.effects import (
 )
 from attnviz.mechanisms.arrays import Array, namespace, to_numpy
 from attnviz.mechanisms.dot_product import join_heads, split_heads
-from attnviz.models.light import network
+from attnviz.models.light.network import (
+    ACTIVATIONS,
+    Attended,
+    Network,
+    Record,
+    Shape,
+    Stacks,
+    UnknownArchitecture,
+    Watch,
+    Weights,
+    linear_map,
+    normalise,
+)
 
-SCORES = 1 << 24  # scores of choices that exist at once, 64 MB of them
-POSITIONS = 2048  # positions that go through the layers at once
+SCORES = 1 << 24
+"""Scores of choices that exist at once, 64 MB of them."""
+POSITIONS = 2048
+"""Positions that go through the layers at once."""
 
 
 @dataclass(frozen=True, slots=True)
-class LanguageHead:
-    """What makes scores of tokens from the last states, and the names of its weights."""
+class Head:
+    """What makes scores of tokens or of classes from the last states, and its weights' names."""
 
     model: str  # the class of transformers that has it
-    maps: str = "lm_head"  # the map to the scores; before it another and a norm
-    bias: str = ""  # of the map to the scores, where tied weights share it
+    maps: str = "lm_head"  # the map to the scores; before it another and perhaps a norm
+    bias: str = ""  # of the map to the scores, where it is stored under another name
     activation: str = ""  # between the maps; "": that of the layers
     tied: bool = True  # whether the last map is the embeddings, where no key says so
     cap: float | None = None  # of scores
+    labels: int = 0  # of a classifier
+    first: bool = False  # whether it reads the first state alone
 
     @property
     def is_linear(self) -> bool:
         """Whether scores are a linear map of the last states."""
         return self.cap is None and " " not in self.maps
 
-    def predict(self, weights: network.Weights, shape: network.Shape, states: Array) -> Array:
+    def predict(self, weights: Weights, shape: Shape, states: Array) -> Array:
         """Scores of every token (…, vocabulary), for the last states (…, size)."""
         output, *before = self.maps.split()
         if before:
-            activate = network.ACTIVATIONS[self.activation or shape.activation]
-            states = activate(network.linear_map(weights, before[0], states))
-            states = network.normalise(weights, shape, before[1], states)
-        scores = network.linear_map(weights, output, states)
+            activate = ACTIVATIONS[self.activation or shape.activation]
+            states = activate(linear_map(weights, before[0], states))
+            states = normalise(weights, shape, before[1], states) if before[1:] else states
+        scores = linear_map(weights, output, states)
         return self.cap * namespace(scores).tanh(scores / self.cap) if self.cap else scores
 
-    def expected(self, shape: network.Shape, width: int) -> Iterator[tuple[str, tuple[int, ...]]]:
+    def expected(self, shape: Shape, width: int) -> Iterator[tuple[str, tuple[int, ...]]]:
         """Every weight that it reads, and its shape; embeddings have a width."""
         output, *before = self.maps.split()
-        yield f"{output}.weight", (shape.vocabulary, width)
+        width = shape.size if self.labels else width
+        yield f"{output}.weight", (self.labels or shape.vocabulary, width)
+        if before or self.labels:
+            yield f"{output}.bias", (self.labels or shape.vocabulary,)
+        elif self.bias:
+            yield f"{output}.bias", (1, shape.vocabulary)
         if before:
-            yield f"{output}.bias", (shape.vocabulary,)
             yield f"{before[0]}.weight", (width, shape.size)
-            ends = f"{before[0]}.bias", f"{before[1]}.weight", f"{before[1]}.bias"
-            yield from ((name, (width,)) for name in ends)
+            norms = [f"{norm}.{end}" for norm in before[1:] for end in ("weight", "bias")]
+            yield from ((name, (width,)) for name in (f"{before[0]}.bias", *norms))
 
 
-ROBERTA = LanguageHead(
+ROBERTA = Head(
     "RobertaForMaskedLM", "lm_head.decoder lm_head.dense lm_head.layer_norm", "lm_head.bias", "gelu"
 )
 HEADS = {
-    "bert": LanguageHead(
+    "bert": Head(
         "BertForMaskedLM",
         "cls.predictions.decoder cls.predictions.transform.dense "
         "cls.predictions.transform.LayerNorm",
@@ -79,42 +101,59 @@ HEADS = {
     ),
     "roberta": ROBERTA,
     "xlm-roberta": replace(ROBERTA, model="XLMRobertaForMaskedLM"),
-    "distilbert": LanguageHead(
-        "DistilBertForMaskedLM", "vocab_projector vocab_transform vocab_layer_norm"
-    ),
-    "electra": LanguageHead(
+    "distilbert": Head("DistilBertForMaskedLM", "vocab_projector vocab_transform vocab_layer_norm"),
+    "electra": Head(
         "ElectraForMaskedLM",
         "generator_lm_head generator_predictions.dense generator_predictions.LayerNorm",
         activation="gelu",
     ),
-    "llama": LanguageHead("LlamaForCausalLM", tied=False),
-    "mistral": LanguageHead("MistralForCausalLM", tied=False),
-    "qwen2": LanguageHead("Qwen2ForCausalLM", tied=False),
-    "qwen3": LanguageHead("Qwen3ForCausalLM", tied=False),
-    "gemma2": LanguageHead("Gemma2ForCausalLM", cap=30.0),
-    "gemma3_text": LanguageHead("Gemma3ForCausalLM"),
-    "gpt2": LanguageHead("GPT2LMHeadModel"),
-    "opt": LanguageHead("OPTForCausalLM"),
-    "gpt_neox": LanguageHead("GPTNeoXForCausalLM", "embed_out", tied=False),
+    "llama": Head("LlamaForCausalLM", tied=False),
+    "mistral": Head("MistralForCausalLM", tied=False),
+    "qwen2": Head("Qwen2ForCausalLM", tied=False),
+    "qwen3": Head("Qwen3ForCausalLM", tied=False),
+    "gemma2": Head("Gemma2ForCausalLM", cap=30.0),
+    "gemma3_text": Head("Gemma3ForCausalLM"),
+    "gpt2": Head("GPT2LMHeadModel"),
+    "opt": Head("OPTForCausalLM"),
+    "gpt_neox": Head("GPTNeoXForCausalLM", "embed_out", tied=False),
+    "bart": Head("BartForConditionalGeneration", bias="final_logits_bias"),
+    "marian": Head("MarianMTModel", bias="final_logits_bias"),
 }
 """The head that predicts tokens, by model type."""
+OF_TEXTS = {
+    "bert": ("classifier bert.pooler.dense", "tanh"),
+    "roberta": ("classifier.out_proj classifier.dense", "tanh"),
+    "xlm-roberta": ("classifier.out_proj classifier.dense", "tanh"),
+    "electra": ("classifier.out_proj classifier.dense", "gelu"),
+    "distilbert": ("classifier pre_classifier", "relu"),
+}
+"""The maps of a classifier of texts and the activation between them, by model type."""
+CLASSES = {"ForSequenceClassification": True, "ForTokenClassification": False}
+"""The endings of classifiers' names, and whether they read the first state alone."""
 
 
-def head_of(config: Mapping[str, Any], bare: str) -> LanguageHead | None:
+def head_of(config: Mapping[str, Any], bare: str, *, writes: bool = False) -> Head | None:
     """The head that a configuration names; None: it names none, or the `bare` class.
+
+    A bare model of those that `writes` has the head of all of them.
 
     Raises:
         UnknownArchitecture: another head, or a key of it with another kind of value.
     """
-    named, head = (config.get("architectures") or [bare])[0], HEADS.get(config["model_type"])
-    if named == bare:
+    named, kind = (config.get("architectures") or [bare])[0], config["model_type"]
+    ending, head = named.removeprefix(bare.removesuffix("Model")), HEADS.get(kind)
+    if named == bare and not writes:
         return None
-    if head is None or head.model != named:
-        raise network.UnknownArchitecture(f"the network inside has no head of a {named}")
+    if ending in CLASSES and kind in OF_TEXTS:
+        maps, activation = OF_TEXTS[kind] if (first := CLASSES[ending]) else ("classifier", "")
+        count = len(config.get("id2label") or "12")  # two where none are named
+        return Head(named, maps, "", activation, tied=False, labels=count, first=first)
+    if head is None or named not in (bare, head.model):
+        raise UnknownArchitecture(f"the network inside has no head of a {named}")
     tied = config.get("tie_word_embeddings", head.tied)
     cap = config.get("final_logit_softcapping", head.cap)
     if not isinstance(tied, bool) or not isinstance(cap, float | int | None):
-        raise network.UnknownArchitecture("its configuration does not say how it predicts")
+        raise UnknownArchitecture("its configuration does not say how it predicts")
     return replace(head, tied=tied, cap=cap)
 
 
@@ -124,7 +163,7 @@ class NetworkExperiment:
     outputs: tuple[PredictedToken, ...]
     sinks: SinkShares = MappingProxyType({})  # no such network has any
 
-    def __init__(self, model: network.Network, given: Any, attention: Attention) -> None:
+    def __init__(self, model: Network, given: Any, attention: Attention) -> None:
         self.model: Any = model
         self.given, self.attention = given, attention
         self.places = {
@@ -153,14 +192,19 @@ class NetworkExperiment:
                 with np.errstate(all="ignore"):
                     states, _ = model.forward(model.weights, many, self._edit(some, instead), first)
                     logits = as_numpy(model.scores(model.weights, states[:, rows]))
-                    found = logits - logits.max(axis=-1, keepdims=True)
-                    found -= np.log(np.exp(found).sum(axis=-1, keepdims=True))
+                    found = self.chances(logits)
                 yield from found
 
+    def chances(self, logits: NDArray[np.floating]) -> NDArray[np.floating]:
+        """Log p of each choice (…, choices) by its logits."""
+        found: NDArray[np.floating] = logits - logits.max(axis=-1, keepdims=True)
+        found -= np.log(np.exp(found).sum(axis=-1, keepdims=True))
+        return found
+
     @cached_property
-    def inputs(self) -> network.Stacks:
+    def inputs(self) -> Stacks:
         """The embedded inputs of each stack."""
-        found: network.Stacks = self.model.inputs(self.given)
+        found: Stacks = self.model.inputs(self.given)
         return found
 
     @cached_property
@@ -170,9 +214,9 @@ class NetworkExperiment:
         return own[-len(self.attention.main.layers) :]
 
     @cached_property
-    def unchanged(self) -> network.Record:
+    def unchanged(self) -> Record:
         """Each attention of the unchanged model."""
-        seen = network.Record()
+        seen = Record()
         with np.errstate(all="ignore"):
             self.model.forward(self.model.weights, self.inputs, seen)
         return seen
@@ -189,9 +233,10 @@ class NetworkExperiment:
 
     @np.errstate(all="ignore")
     def changed_maps(self, change: Intervention) -> Attention:
+        """The maps with something switched off; a head that is off still weighs its keys."""
         edit, seen = self._edit([change], None), dict[tuple[str, str], NDArray[np.floating]]()
 
-        def look(one: network.Attended) -> Array:
+        def look(one: Attended) -> Array:
             if place := self.places.get(one.name):
                 seen[place] = as_numpy(one.shares[0])
             return edit(one)
@@ -204,6 +249,7 @@ class NetworkExperiment:
         return self.attention.with_maps(tuple(change.apply_to(item, self.sinks) for item in maps))
 
     def head_outputs(self) -> HeadOutputs:
+        """The output of each head, (heads, positions, head size)."""
         return {
             self.places[one.name]: as_numpy(split_heads(one.output, one.shares.shape[-3]))
             for one in self.unchanged
@@ -211,21 +257,23 @@ class NetworkExperiment:
         }
 
     def head_values(self) -> HeadOutputs:
+        """The values that each head weighs, (heads, keys, head size)."""
         found = dict[tuple[str, str], NDArray[np.floating]]()
         for one in self.unchanged:
             if one.name in self.places:
-                # Heads of a group share values.
+                # Grouped heads share values.
                 again = one.shares.shape[-3] // one.value.shape[-3]
                 found[self.places[one.name]] = np.repeat(as_numpy(one.value), again, axis=-3)
         return found
 
     def write(self, change: Intervention, instead: HeadOutputs | None = None) -> str | None:
+        """The model's text with parts switched off; None: it writes nothing."""
         return None
 
-    def _edit(self, changes: Sequence[Intervention], instead: HeadOutputs | None) -> network.Watch:
-        """A watch that applies each change to its own item of a batch."""
+    def _edit(self, changes: Sequence[Intervention], instead: HeadOutputs | None) -> Watch:
+        """The watch that makes each change in its item of a batch."""
 
-        def edit(seen: network.Attended) -> Array:
+        def edit(seen: Attended) -> Array:
             place = self.places.get(seen.name)
             if place is None:
                 return seen.output

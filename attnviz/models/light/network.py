@@ -72,7 +72,9 @@ class Shape:
     parallel: bool = False  # whether attention and feed-forward read the same inputs
     multiplier: float | None = None  # of scores; None: 1 / √(head size)
     cap: float | None = None  # of scores
+    scaled: bool = False  # whether embeddings are multiplied by the root of their size
     turns: tuple[float, ...] = ()  # radians a position, of each pair of a head's features
+    stretch: float = 1.0  # of pairs that turn
     windows: tuple[int, ...] = ()  # keys that a query of each layer sees; 0: all; none: all do
     window_turns: tuple[float, ...] = ()  # instead of `turns`, where a layer has a window
     side: int = 0  # pixels of a picture, and of a patch
@@ -128,6 +130,7 @@ class Cache:
     def __init__(self) -> None:
         self.length = 0
         self.layers: dict[int, tuple[Array, Array]] = {}
+        self.memory: dict[int, tuple[Array, Array]] = {}  # of cross-attention, which stay
 
     def extend(self, layer: int, key: Array, value: Array) -> tuple[Array, Array]:
         """All keys and values so far, these last."""
@@ -227,17 +230,18 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "gelu_tanh": gelu_tanh,
     "relu": lambda inputs: namespace(inputs).clip(inputs, 0.0, None),
     "silu": silu,
+    "tanh": lambda inputs: namespace(inputs).tanh(inputs),
 }
 
 
-def rotate_pairs(inputs: Array, by: Array) -> Array:
+def rotate_pairs(inputs: Array, by: Array, stretch: float = 1.0) -> Array:
     """Queries or keys (…, positions, head size) with pairs of their first features turned.
 
     A pair is a feature of the first half of those that turn and the one at its place in the second.
     """
     xp, half = namespace(inputs), by.shape[-1]
     first, second, rest = inputs[..., :half], inputs[..., half : 2 * half], inputs[..., 2 * half :]
-    sine, cosine = (xp.astype(wave(by), inputs.dtype) for wave in (xp.sin, xp.cos))
+    sine, cosine = (xp.astype(wave(by) * stretch, inputs.dtype) for wave in (xp.sin, xp.cos))
     turned = (first * cosine - second * sine, second * cosine + first * sine, rest)
     return xp.concat(turned, axis=-1)
 
@@ -272,14 +276,17 @@ class Pass:
         source = normal if memory is None else memory
         before = self.cache.length if self.cache else 0
         length = before + inputs.shape[-2]
-        query, key, value = (
-            self.project(number, block, which, side, before=before)
-            for which, side in enumerate((normal, source, source))
+        query = self.project(number, block, 0, normal, before=before)
+        held = self.cache.memory.get(number) if self.cache and not own else None
+        key, value = held or (
+            self.project(number, block, which, source, before=before) for which in (1, 2)
         )
         window = shape.windows[number] if own and shape.windows else 0
         groups = shape.key_heads or shape.heads
         if self.cache is not None and own:
             key, value = self.cache.extend(number, key, value)
+        elif self.cache is not None:
+            self.cache.memory[number] = key, value
         if groups < shape.heads:
             xp = namespace(key)
             key, value = (xp.repeat(one, shape.heads // groups, axis=-3) for one in (key, value))
@@ -321,7 +328,8 @@ class Pass:
         windowed = shape.windows and shape.windows[number] and shape.window_turns
         turns = shape.window_turns if windowed else shape.turns
         if turns and which < 2 and block is shape.attention:
-            found = rotate_pairs(found, angles(source, turns, before, before + source.shape[-2]))
+            by = angles(source, turns, before, before + source.shape[-2])
+            found = rotate_pairs(found, by, shape.stretch)
         return found
 
     def feed_forward(self, number: int, inputs: Array) -> Array:
@@ -421,6 +429,11 @@ class Network(ABC):
     streams: Mapping[str, str]
     sizes: Any
 
+    @property
+    def shapes(self) -> tuple[Shape, ...]:
+        """The shape of its stack, or of its encoder and its decoder."""
+        return (self.sizes,)
+
     @abstractmethod
     def inputs(self, given: Any) -> Stacks:
         """The embedded inputs of each stack, (positions, size)."""
@@ -430,10 +443,16 @@ class Network(ABC):
     ) -> tuple[Array, dict[str, list[Array]]]:
         """Last states (…, positions, size), and each stream's weights by layer.
 
-        The last stack begins at a layer, `first`, whose inputs are given.
+        The last stack begins at a layer, `first`, whose inputs are given. An encoder runs alone
+        where the decoder has no inputs.
         """
-        states, own, _ = run_layers(weights, self.sizes, inputs[0], watch=watch, first=first)
-        return states, dict.fromkeys(self.streams, own)
+        *below, shape = self.shapes[: len(inputs)]
+        memory, above = None, dict[str, list[Array]]()
+        if below:
+            memory, above["encoder"], _ = run_layers(weights, below[0], inputs[0], watch=watch)
+        how: Any = {"watch": watch, "first": first}
+        states, own, above["cross"] = run_layers(weights, shape, inputs[-1], memory, **how)
+        return states, dict.fromkeys(self.streams, own) | above
 
     @abstractmethod
     def scores(self, weights: Weights, states: Array) -> Array:

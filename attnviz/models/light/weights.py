@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from attnviz.models.light.architectures import Architecture
-    from attnviz.models.light.experiment import LanguageHead
+    from attnviz.models.light.experiment import Head
 
 DTYPES = {"F16": "<f2", "F32": "<f4", "BF16": "<u2"}  # bfloat16: upper half of a float32
 
@@ -97,7 +98,8 @@ class StoredWeights(Mapping[str, Array]):
 class CheckpointWeights(StoredWeights):
     """A checkpoint's arrays by the names that its architecture has in the table.
 
-    Nothing stays converted: each array is used once in a pass, and a model may be large.
+    Nothing stays converted but while a text is written: each array is used once in a pass, and a
+    model may be large.
     """
 
     def __init__(self, paths: Sequence[Path], architecture: Architecture, shape: Shape) -> None:
@@ -107,21 +109,41 @@ class CheckpointWeights(StoredWeights):
         bare = not any(name.startswith(start) for name in self.contents)
         self.start = "" if bare else start
         self.beside: dict[str, str] = {}  # the head's weights, by the name of the stored one
+        self.writing = False
+        for name in architecture.copies.split():
+            self._compare(f"{self.start}{name}.weight", self._words)
 
-    def add_head(self, head: LanguageHead) -> None:
+    @property
+    def _words(self) -> str:
+        return f"{self.start}{self.architecture.words}.weight"
+
+    def add_head(self, head: Head) -> None:
         """Find the weights of a head too; what is tied may not be stored twice and differ."""
-        words = f"{self.start}{self.architecture.words}.weight"
         output = head.maps.split()[0]
-        ties = {f"{output}.weight": words, f"{output}.bias": head.bias} if head.tied else {}
+        ties = {f"{output}.weight": self._words, f"{output}.bias": head.bias} if head.tied else {}
         self.beside = {name: ties.get(name) or name for name, _ in head.expected(self.shape, 0)}
         for pair in self.beside.items():
-            if {*pair} <= self.contents.keys():
-                own, shared = (StoredWeights.raw(self, one) for one in pair)
-                if not np.array_equal(own, shared):
-                    raise UnknownArchitecture(f"its '{pair[0]}' is tied to other weights")
+            self._compare(*pair)
+
+    def _compare(self, one: str, other: str) -> None:
+        kinds = {self.contents.get(name, {}).get("dtype") for name in (one, other)}
+        if kinds <= DTYPES.keys():
+            own, shared = (StoredWeights.raw(self, name) for name in (one, other))
+            if not np.array_equal(own, shared):
+                raise UnknownArchitecture(f"its '{one}' is tied to other weights")
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Keep what is widened for a block of code that needs each array again and again."""
+        self.writing = True
+        try:
+            yield
+        finally:
+            self.writing = False
+            self.converted.clear()
 
     def __getitem__(self, name: str) -> Array:
-        return self.convert(self.raw(name))
+        return super().__getitem__(name) if self.writing else self.convert(self.raw(name))
 
     def __contains__(self, name: object) -> bool:
         return self._find(str(name))[0] in self.contents

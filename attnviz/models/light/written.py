@@ -397,46 +397,52 @@ class StackedText:
 
 
 def head_weights(
-    weights: Weights, shape: Shape, streams: tuple[str, str], tokens: tuple[str, str] | None = None
+    weights: Weights,
+    shapes: Sequence[Shape],
+    streams: Sequence[str],
+    tokens: tuple[str, str] | None = None,
 ) -> list[HeadWeights]:
-    """The maps of each head of a stack, with the scales of the norms before them.
+    """The maps of each head of one stack or two, with the scales of the norms before them.
 
     Args:
         weights: learned arrays by name.
-        shape: of the stack.
-        streams: the names of its own attention and of its cross-attention.
-        tokens: the names of its embeddings and of the map to its logits.
+        shapes: of the stacks.
+        streams: the name of each stack's own attention, then of the cross-attention.
+        tokens: the names of the embeddings and of the map to the logits.
     """
 
-    def scale(name: str) -> Numbers:
-        found = weights[f"{name}.weight"].astype(np.float64)
-        return np.asarray(1 + found if shape.norm == "rms from 0" else found)
+    def scale(shape: Shape, name: str) -> Any:
+        found = weights[f"{name}.weight"].astype(np.float64) if name else 1.0
+        return 1 + found if shape.norm == "rms from 0" and name else found
 
-    embedded = None
-    if tokens is not None:
-        rows, output = (weights[f"{name}.weight"].astype(np.float64) for name in tokens)
-        embedded = rows.T @ (output * (scale(shape.last_norm) if shape.last_norm else 1.0))
-    found, before = list[HeadWeights](), tuple[HeadAt, ...]()
-    for number in range(shape.layers):
-        layer = shape.layer.format(number)
-        for stream, block in zip(streams, (shape.attention, shape.cross), strict=True):
-            if block is None:
-                continue
-            fold = scale(f"{layer}.{block.before}") if block.before else 1.0
-            arrays = []
-            for which, name in enumerate(block.maps[:3]):
-                matrix = weights[f"{layer}.{block.name}.{name}.weight"].astype(np.float64)
-                count = (shape.key_heads if which else 0) or shape.heads
-                own = stream == streams[0] or not which
-                by_head = matrix.reshape(count, -1, matrix.shape[-1]) * (fold if own else 1.0)
-                arrays.append(np.repeat(by_head, shape.heads // count, axis=0))
-            outer = weights[f"{layer}.{block.name}.{block.maps[3]}.weight"].astype(np.float64)
-            outputs = np.moveaxis(outer.reshape(len(outer), shape.heads, -1), 1, 0)
-            meets = embedded if stream == streams[0] else None
-            new = [
-                HeadWeights(HeadAt(stream, str(number), n), q, k, v, o, before, embedded=meets)
-                for n, (q, k, v, o) in enumerate(zip(*arrays, outputs, strict=True))
-            ]
-            found += new
-            before += tuple(one.at for one in new)
+    found, memory, last = list[HeadWeights](), tuple[HeadAt, ...](), 1.0
+    for own, shape in zip(streams, shapes, strict=False):
+        embedded, before = None, tuple[HeadAt, ...]()
+        if tokens is not None:
+            rows, output = (weights[f"{name}.weight"].astype(np.float64) for name in tokens)
+            embedded = rows.T @ (output * scale(shape, shape.last_norm))
+        for number in range(shape.layers):
+            layer = shape.layer.format(number)
+            for stream, block in ((own, shape.attention), (streams[-1], shape.cross)):
+                if block is None:
+                    continue
+                crosses = block is shape.cross
+                fold = scale(shape, block.before and f"{layer}.{block.before}")
+                arrays = []
+                for which, name in enumerate(block.maps[:3]):
+                    matrix = weights[f"{layer}.{block.name}.{name}.weight"].astype(np.float64)
+                    count = (shape.key_heads if which else 0) or shape.heads
+                    by_head = matrix.reshape(count, -1, matrix.shape[-1])
+                    by_head = by_head * (last if crosses and which else fold)
+                    arrays.append(np.repeat(by_head, shape.heads // count, axis=0))
+                outer = weights[f"{layer}.{block.name}.{block.maps[3]}.weight"].astype(np.float64)
+                outputs = np.moveaxis(outer.reshape(len(outer), shape.heads, -1), 1, 0)
+                seen, meets = (memory, None) if crosses else (None, embedded)
+                new = [
+                    HeadWeights(HeadAt(stream, str(number), n), q, k, v, o, before, seen, meets)
+                    for n, (q, k, v, o) in enumerate(zip(*arrays, outputs, strict=True))
+                ]
+                found += new
+                before += tuple(one.at for one in new)
+        memory, last = before, scale(shape, shape.last_norm)
     return found

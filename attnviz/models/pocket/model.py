@@ -152,17 +152,10 @@ class PocketModel(StoredModel):
         sides = (given.source_ids, given.target_ids) if given.target else (given.source_ids,)
         return tuple(map(self.embed, sides))
 
-    def forward(
-        self, weights: Weights, inputs: Stacks, watch: Watch | None = None, first: int = 0
-    ) -> tuple[Array, dict[str, list[Array]]]:
-        """The decoder's last states where it reads something, else the encoder's."""
-        how: dict[str, Any] = {"watch": watch, "first": first}
-        if len(inputs) == 1:
-            states, encoder = run_encoder(weights, self.sizes, inputs[0], **how)
-            return states, {"encoder": encoder}
-        states, encoder = run_encoder(weights, self.sizes, inputs[0], watch=watch)
-        states, own, cross = run_decoder(weights, self.sizes, inputs[1], states, **how)
-        return states, {"encoder": encoder, "cross": cross, "decoder": own, "causal": own}
+    @property
+    def shapes(self) -> tuple[Shape, ...]:
+        """The encoder's and the decoder's."""
+        return self.sizes.encoder, self.sizes.decoder
 
     def scores(self, weights: Weights, states: Array) -> Array:
         return predict_pieces(weights, states)
@@ -184,16 +177,9 @@ class PocketModel(StoredModel):
     def head_weights(self) -> tuple[list[HeadWeights], Provenance]:
         from attnviz.models.light.written import head_weights
 
-        sizes, tokens = self.sizes, ("embedding", "embedding")
-        encoder = head_weights(self.weights, sizes.encoder, ("encoder", ""), tokens)
-        memory, last = tuple(one.at for one in encoder), self.weights["encoder_norm.weight"]
-        decoder = [
-            replace(one, memory=memory, key=one.key * last, value=one.value * last)
-            if one.at.stream == "cross"
-            else one
-            for one in head_weights(self.weights, sizes.decoder, ("decoder", "cross"), tokens)
-        ]
-        return [*encoder, *decoder], self.provenance((), {})
+        streams, tokens = ("encoder", "decoder", "cross"), ("embedding", "embedding")
+        found = head_weights(self.weights, self.shapes, streams, tokens)
+        return found, self.provenance((), {})
 
     def spell(self, number: int) -> str:
         return spell_piece(self.tokenizer, number)

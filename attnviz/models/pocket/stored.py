@@ -87,8 +87,7 @@ class StoredModel(UnbatchedSource, Predicting, Network):
     def head_weights(self) -> tuple[list[HeadWeights], Provenance]:
         from attnviz.models.light.written import head_weights
 
-        ((stream, _),) = self.streams.items()
-        found = head_weights(self.weights, self.sizes, (stream, ""), self.tokens)
+        found = head_weights(self.weights, self.shapes, [*self.streams], self.tokens)
         return found, self.provenance((), {})
 
     @abstractmethod

@@ -29,7 +29,8 @@ from attnviz.models.hugging_face.capture.probe import (
 )
 from attnviz.models.hugging_face.capture.region import PooledGrid, TokenBlocks
 
-TILE = 2**20  # weights of a tile; each thread has one tile
+TILE, MOST = 2**20, 2**25  # weights of a tile, of which each thread has one, if few tokens; at most
+ROWS = 128  # of a tile, where they fit: fewer would wait for all keys and values to be read again
 AGREEMENT = 1e-5  # largest error of tiles times values in float32, relative to the largest value
 
 
@@ -86,7 +87,8 @@ class _Reader:
             (batch, heads, grid.queries.blocks, grid.keys.blocks), dtype=torch.float32
         )
         self.allowed = largest_disagreement(call.value, AGREEMENT)
-        self.rows = max(TILE // call.key.shape[2], 1)  # of a tile
+        keys = call.key.shape[2]
+        self.rows = max(TILE // keys, min(ROWS, MOST // keys), 1)  # of a tile
         self.stopped = Event()
 
     def read(self, task: tuple[int, range]) -> list[Strongest]:
@@ -97,7 +99,7 @@ class _Reader:
         found = StrongestCells(len(heads), self.links, self.call.key.shape[2])
         every = torch.arange(len(heads))
         with torch.no_grad():
-            space = torch.empty(max(TILE, self.call.key.shape[2]), dtype=torch.float32)
+            space = torch.empty(self.rows * self.call.key.shape[2], dtype=torch.float32)
             call = select_heads(self.call, text, heads)
             for first, stop in self._tiles():
                 if self.stopped.is_set():

@@ -1,5 +1,6 @@
 """Decoder inputs: a given target, or a target or continuation that the model writes."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -51,9 +52,9 @@ def _shift(model: Any, ids: list[int]) -> list[int]:
 
     The model's own method comes first: mBART starts with the language, its last token.
     """
-    import torch
-
     if hasattr(model, "prepare_decoder_input_ids_from_labels"):
+        import torch
+
         with running_errors(model):
             own = model.prepare_decoder_input_ids_from_labels(torch.tensor([ids]))
             return [int(number) for number in own[0]]
@@ -76,8 +77,10 @@ def write_target(loaded: LoadedModel, read: TokenizedText) -> DecoderInput:
     most = min(loaded.max_new_tokens or LONGEST, (loaded.limit or 1 << 20) - 1)
     inputs = loaded.tensors(read.inputs, model)
     # transformers sizes T5's cache by the encoder: too small for a deeper decoder.
-    deeper = getattr(model.config, "num_decoder_layers", 0) > model.config.num_hidden_layers
-    kept, cut = generate_ids(loaded, inputs, most, use_cache=not deeper)
+    above, below = (
+        getattr(model.config, f"num_{name}_layers", 0) for name in ("decoder", "hidden")
+    )
+    kept, cut = generate_ids(loaded, inputs, most, use_cache=above <= below)
     text, tokens = tokenize_generated(tokenizer, kept)
     if not text:
         raise ModelError("the model wrote nothing about this text: give a target")
@@ -91,15 +94,18 @@ def generate_ids(
     loaded: Any, inputs: dict[str, Any], most: int, **options: Any
 ) -> tuple[list[int], tuple[str, ...]]:
     """The ids that `loaded.model` writes greedily, without the end token, and notes."""
-    import torch
+    if hasattr(loaded, "write_ids"):  # without torch
+        ids = loaded.write_ids(inputs, most)
+    else:
+        import torch
 
-    # A folder's generation_config.json may ask for more sequences or another kind of answer.
-    plain = {"num_return_sequences": 1, "return_dict_in_generate": False, "do_sample": False}
-    with running_errors(loaded.model), torch.inference_mode():
-        written = loaded.model.generate(
-            **inputs, **plain, num_beams=1, max_new_tokens=most, **options
-        )
-    ids = written[0].tolist()
+        # A folder's generation_config.json may ask for more sequences or another kind of answer.
+        plain = {"num_return_sequences": 1, "return_dict_in_generate": False, "do_sample": False}
+        with running_errors(loaded.model), torch.inference_mode():
+            written = loaded.model.generate(
+                **inputs, **plain, num_beams=1, max_new_tokens=most, **options
+            )
+        ids = written[0].tolist()
     if ids[-1] in _end_ids(loaded):
         return ids[:-1], ()
     # Whisper leaves the end token out: an output shorter than allowed was not cut.
@@ -169,17 +175,18 @@ def continue_prompt(
     return prompt + output, both, settings, notes
 
 
-def continue_text(loaded: LoadedModel, inputs: dict[str, Any]) -> str:
+def continue_text(loaded: LoadedModel, inputs: Mapping[str, Any]) -> str:
     """What a model writes greedily: a target, or at most `FEW` tokens after the text.
 
     It uses no cache, so that an intervention acts on every step.
     """
-    given = {name: rows for name, rows in inputs.items() if not name.startswith("decoder_")}
+    read = {name: row for name, row in inputs.items() if not name.startswith("decoder_")}
+    given = loaded.tensors(read, loaded.model)
     if loaded.family == "encoder–decoder":
         most = min(loaded.max_new_tokens or LONGEST, (loaded.limit or 1 << 20) - 1)
         kept, _ = generate_ids(loaded, given, most, use_cache=False)
         return tokenize_generated(loaded.tokenizer, kept)[0]
-    before = given["input_ids"][0].tolist()
+    before = list(read["input_ids"])
     if not (room := room_after(before, loaded.limit)):
         return ""
     kept, _ = generate_ids(loaded, given, room, use_cache=False)

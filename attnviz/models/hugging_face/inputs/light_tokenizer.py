@@ -154,15 +154,31 @@ class LightTokenizer:
         self.unk_token_id, self.mask_token_id, self.eos_token_id = (
             name and self.backend.token_to_id(name) for name in named
         )
+        special = {str(content_of(one)) for key, one in config.items() if key.endswith("_token")}
+        numbers = map(self.backend.token_to_id, special)
+        self.all_special_ids = [number for number in numbers if number is not None]
+        self.cleans = bool(config.get("clean_up_tokenization_spaces"))
         limit = config.get("model_max_length")
         self.model_max_length = 10**30 if limit is None else limit
 
     def __call__(
-        self, text: str, second: str | None = None, *, add_special_tokens: bool = True, **_: Any
+        self,
+        text: str | None = None,
+        second: str | None = None,
+        *,
+        text_target: str | None = None,
+        add_special_tokens: bool = True,
+        **_: Any,
     ) -> LightEncoding:
-        """The inputs for a text or a pair, with offsets and marks."""
-        encoded = self.backend.encode(text, second, add_special_tokens=add_special_tokens)
+        """The inputs for a text or a pair, with offsets and marks; a target is read alike."""
+        given = text if text_target is None else text_target
+        encoded = self.backend.encode(given, second, add_special_tokens=add_special_tokens)
         return LightEncoding(encoded, self.names)
+
+    def convert_tokens_to_string(self, pieces: list[str]) -> str:
+        """The text of some pieces."""
+        decoder = self.backend.decoder
+        return str(decoder.decode(pieces)) if decoder else " ".join(pieces)
 
     def convert_ids_to_tokens(self, ids: Sequence[int] | int) -> Any:
         """The piece of each id, or of one; None: there is none."""

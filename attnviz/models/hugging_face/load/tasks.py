@@ -6,11 +6,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from attnviz.core.attention_map import DECISION, PROBABILITIES, Attention, AttentionMap, Token
 from attnviz.core.errors import ModelError
 from attnviz.core.locks import thread_hook
 from attnviz.core.tokens import continues_word
-from attnviz.mechanisms.arrays import softmax
+from attnviz.mechanisms.arrays import softmax, to_numpy
 
 SUFFIXES = {
     "ForSequenceClassification": "AutoModelForSequenceClassification",
@@ -37,9 +39,15 @@ def task_of(config: Any, named: str = "") -> Task | None:
     """The task of a named architecture, or of the checkpoint's own; None if it has none."""
     import transformers
 
-    named = named or (getattr(config, "architectures", None) or ("",))[0]
+    found = task_named(named or (getattr(config, "architectures", None) or ("",))[0], config)
+    known = found and type(config) in getattr(transformers, found.loader)._model_mapping
+    return found if known else None
+
+
+def task_named(named: str, config: Any) -> Task | None:
+    """The task of an architecture by its name; the configuration names classes by number."""
     loader = next((auto for end, auto in SUFFIXES.items() if named.endswith(end)), None)
-    if loader is None or type(config) not in getattr(transformers, loader)._model_mapping:
+    if loader is None:
         return None
     labels = tuple(str(config.id2label[number]) for number in sorted(config.id2label))
     if loader.endswith("TokenClassification"):
@@ -63,8 +71,8 @@ def record_logits(model: Any) -> Iterator[list[Any]]:
 def show_decision(
     attention: Attention, task: Task, logits: Any, tokens: Sequence[Token]
 ) -> Attention:
-    """The attention with the model's decision as labels of its tokens or in its provenance."""
-    logits = logits[0].float()
+    """The attention with the model's decision on its tokens or in its provenance."""
+    logits = to_numpy(logits[0])
     if logits.shape[-1] != len(task.labels):
         raise ModelError(
             f"the model has {logits.shape[-1]} outputs, and its configuration names "
@@ -120,7 +128,9 @@ def likeliest_class(logits: Any, labels: Sequence[str]) -> dict[str, Any]:
 
 def likely_tags(logits: Any, labels: Sequence[str]) -> dict[str, Any]:
     """Every tag with a probability of 0.5 or more, from logits."""
-    shares = dict(zip(labels, logits.sigmoid().tolist(), strict=True))
+    shares = dict(
+        zip(labels, (0.5 * (1 + np.tanh(0.5 * np.asarray(logits)))).tolist(), strict=True)
+    )
     true = [f"{name} ({share:.0%})" for name, share in shares.items() if share >= 0.5]
     return {DECISION: ", ".join(true) or "none of its tags", **_probabilities(shares)}
 
