@@ -145,6 +145,7 @@ class CorpusOptions(ModelOptions, SelectionOptions, ReadingOptions, SharingOptio
     to: Language | None
     max_size: int | None
     special: Special
+    scores: bool
 
 
 class HeadsOptions(CorpusOptions, FileOptions, total=False):

@@ -128,8 +128,11 @@ COPYING = "copying"
 """The measure of a head's weights, without a text."""
 RETRIEVAL, TASK = PROBES = ("retrieval", "function-vector")
 """Measures of heads in texts made for it, without a text of the user's."""
-SIGNED = ("offset", EFFECT, COPYING, TASK)
+SCORES = ("score-max", "score-mean", "log-sum-exp")
+SIGNED = ("offset", EFFECT, COPYING, TASK, *SCORES)
 """Measures that can be below 0."""
+LARGEST = ("score-max", "query-norm", "key-norm", "massive")
+"""Measures of which several texts have the largest, not a mean."""
 
 
 def about_effects(provenance: Provenance) -> str:

@@ -83,6 +83,10 @@ SHUFFLES = 5
 """Orders by chance."""
 CURVE_TEXTS = 100
 """Texts that a curve is drawn of at most."""
+NO_SCORES = (
+    "scores before the softmax are not known here: the weights are no softmax of scaled products "
+    "alone, or the model keeps its queries and keys to itself"
+)
 ENOUGH = 10
 """Texts that are split into those that give the order and those of the curve."""
 
@@ -269,6 +273,12 @@ class HeadsRequest:
         return "cross" if self.cross else "self"
 
 
+def keep_scores(options: Options) -> Options:
+    """The options with which sources keep what scores are measured of, where these are wanted."""
+    origin = options.origin
+    return replace(options, origin=replace(origin, keep_qk=origin.scores or origin.keep_qk))
+
+
 def check_effect(order: str, by: Instead, *, effect: bool, writes: bool = False) -> None:
     """Refuse what only effects, or what heads write, can tell where it is not asked for."""
     if order == COPYING and not writes:
@@ -296,7 +306,7 @@ def report_heads(
     asked: HeadsRequest, texts: TextInput, options: Options, report: RunReport
 ) -> None:
     """Measure every head in each text, and report the means."""
-    study, similarity = HeadStudy(), SimilarityStudy()
+    study, similarity, options = HeadStudy(), SimilarityStudy(), keep_scores(options)
     what = options.origin, options.choice, asked.command, options.many.batch_size
     arguments = ArgumentStudy()
     writer = None
@@ -320,6 +330,8 @@ def report_heads(
             if asked.compares:
                 similarity.add(shares)
     if study.texts:
+        if options.origin.scores and not study.measures("score-std"):
+            report.say(NO_SCORES)
         # These texts are read as they are.
         alone = replace(options, origin=replace(options.origin, generate=None))
         if repeat:

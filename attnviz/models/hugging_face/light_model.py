@@ -209,10 +209,16 @@ class LightModel(LoadedModel, Predicting, Network):
         inputs = self.inputs(encoded.inputs)[0]
         states, found = capture_pass(self.weights, shape, inputs, stream, seen)
         if self.region.keep_qk and seen is not None:
-            query, key = (np.stack([getattr(one, n) for one in seen]) for n in ("query", "key"))
+            query, key, value = (
+                np.stack([getattr(one, side) for one in seen]) for side in ("query", "key", "value")
+            )
             more = f"a soft cap of {shape.cap:g}" if shape.cap else ""
             heads = tuple(map(str, range(shape.heads)))
-            projections = Projections(query, key, shape.factor, found.layers, heads, more)
+            from attnviz.analyses.measures.scores import peak
+
+            peaks = tuple(peak(one.residual) for one in seen)
+            facts = shape.factor, found.layers, heads, more, value, peaks
+            projections = Projections(query, key, *facts)
             found = replace(found, projections=projections)
         return encoded.build_attention([found], None, None), states
 

@@ -213,5 +213,7 @@ def name_tiles(
         set_ticks(side.middles[::step], names[::step], fontproperties=font, parse_math=False)
     axes.tick_params(length=0, pad=3, labelcolor=ink(INK))
     axes.spines[:].set_visible(False)
-    axes.set_ylabel("layer", fontproperties=font, color=ink(INK), labelpad=3)
+    calls = sum("call " in name for name in layers) == len(layers)
+    both = "layer · call" if any(" · " in name for name in layers) else "call"
+    axes.set_ylabel(both if calls else "layer", fontproperties=font, color=ink(INK), labelpad=3)
     axes.set_xlabel("head", fontproperties=font, color=ink(INK), labelpad=3)

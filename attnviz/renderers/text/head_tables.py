@@ -54,7 +54,8 @@ from attnviz.renderers.text.table import sparkline
 
 _ROLES = ("previous-token", "next-token", "self", "first-token", "special-token", "induction")
 _OTHERS = ("entropy", "distance", "same-token", "sink", "confidence", "punctuation", "duplicate")
-_FIRST = (EFFECT, COPYING, *PROBES, "mass", "informative", *_ROLES, *_OTHERS)
+_SCORES = ("score-max", "score-mean", "score-std", "saturated", "query-norm", "key-norm")
+_FIRST = (EFFECT, COPYING, *PROBES, *_SCORES, "mass", "informative", *_ROLES, *_OTHERS)
 """The columns that a narrow table keeps first."""
 
 

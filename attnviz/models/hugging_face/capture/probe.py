@@ -233,6 +233,7 @@ def select_heads(call: Call, text: int, heads: range) -> Call:
         mask=_bias_of_heads(call.mask, text, own),
         options=options,
         output=call.output.reshape(batch, length, all_heads, -1)[text, :, own].transpose(0, 1),
+        scores=None if call.scores is None else call.scores[text, None, own],
     )
 
 
@@ -246,7 +247,17 @@ def _softmax_rows(call: Call, heads: Any, queries: Any, space: Any = None) -> An
     """As `recompute_rows`, with a column for the sink behind the keys."""
     import torch
 
+    scores = score_rows(call, heads, queries, space)
+    return scores if scores is None else torch.softmax(scores, -1, out=scores)
+
+
+def score_rows(call: Call, heads: Any, queries: Any, space: Any = None) -> Any:
+    """What the softmax is taken of, as `_softmax_rows`; masked keys have −∞ or their mask's."""
+    import torch
+
     options, mask = call.options, call.mask
+    if call.scores is not None:
+        return call.scores[0, :, queries]
     if mask is not None and not (isinstance(mask, torch.Tensor) and mask.ndim == 4):
         return None
     all_heads, length, size = call.query.shape[1:]
@@ -282,7 +293,7 @@ def _softmax_rows(call: Call, heads: Any, queries: Any, space: Any = None) -> An
     if sinks is not None:
         sink = sinks.expand(-1, all_heads, length, -1)[0, own, queries]
         scores = torch.cat([scores, sink.to(dtype)], -1)
-    return torch.softmax(scores, -1, out=scores)
+    return scores
 
 
 def is_causal(call: Call) -> bool:

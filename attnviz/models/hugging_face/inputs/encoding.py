@@ -13,6 +13,7 @@ from attnviz.models.hugging_face.capture.capture import (
     capture_notes,
     ignored_positions,
     projections_of,
+    scores_of,
     with_routes,
 )
 from attnviz.models.hugging_face.capture.exact_links import IgnoredPositions
@@ -90,6 +91,7 @@ class EncodedQuery:
             maps=maps,
             provenance=replace(provenance, notes=notes),
             projections=projections_of(maps, captured),
+            scores=scores_of(maps, captured),
         )
         if task is None or logits is None or "source" in self.tokens:
             return attention
