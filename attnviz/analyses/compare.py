@@ -17,7 +17,10 @@ from numpy.typing import NDArray
 from attnviz.analyses.effects.links import rank_correlation
 from attnviz.analyses.entropy import jensen_shannon
 from attnviz.analyses.heads import measure_heads, rows_of
+from attnviz.analyses.health import judge
 from attnviz.analyses.links import strongest_links
+from attnviz.analyses.masks import MeasuredMap, known_scores
+from attnviz.analyses.measures.scores import ENTROPY, typical_entropy
 from attnviz.analyses.view import describe_run
 from attnviz.core.attention_map import Attention, AttentionMap, Token, check_single_tokens
 from attnviz.core.effects import Effect, EffectComparison, SavedEffects
@@ -232,6 +235,7 @@ class HistoryStudy:
         self.roles: dict[int, dict[Head, str]] = {}
         self.values: dict[int, dict[Head, dict[str, float]]] = {}
         self.notes: dict[str, None] = {}
+        self.uniform: dict[Head, tuple[float, float]] = {}
 
     def add(self, step: int, attention: Attention) -> None:
         """Measure one sample, and the drift of its heads since the sample before.
@@ -244,15 +248,19 @@ class HistoryStudy:
             if item.is_pooled:
                 rows, columns = item.blocks
                 self._say(f"maps hold blocks of {rows} × {columns} tokens: measures are of blocks")
-            found = measure_heads(replace(item, blocks=(1, 1), starts=(0, 0), links=()))
+            alone = replace(item, blocks=(1, 1), starts=(0, 0), links=())
+            subject = MeasuredMap(alone, scores=known_scores(attention, item))
+            found = measure_heads(subject)
             drift = self._drift(before.get(_place(item)), item)
             # Calls of other sizes have maps of their own: number those of one stream.
             same = [one.stream for one in attention.maps[:number]].count(item.stream)
             stream = f"{item.stream} {same + 1}" if same else item.stream
-            own = {DRIFT: drift} | {name: one.values for name, one in found.items()}
+            own = {DRIFT: drift, ENTROPY: typical_entropy(subject)}
+            own |= {name: one.values for name, one in found.items()}
             even = {name: one.uniform for name, one in found.items() if one.uniform is not None}
             for row in rows_of((stream, item.layers, item.heads), own, even):
                 head = row.stream, row.layer, row.head
+                self.uniform[head] = row.uniform["sink"], row.uniform["entropy"]
                 self.roles[step][head] = row.roles[0].name if row.roles else ""
                 self.values[step][head] = {one: row.values.get(one, math.nan) for one in HISTORY}
         self.last = attention
@@ -278,7 +286,7 @@ class HistoryStudy:
         first, last = min(self.values), max(self.values)
         several = f"{len(self.values)} samples, steps {first:,} to {last:,}"
         caption = describe_run(self.last, self.last.main)
-        return History(
+        found = History(
             f"{caption} · {several if first != last else f'one sample, of step {first:,}'}",
             tuple(self.values),
             heads,
@@ -291,7 +299,9 @@ class HistoryStudy:
             },
             self.last.provenance,
             tuple(self.notes),
+            *zip(*(self.uniform[head] for head in heads), strict=True),
         )
+        return replace(found, verdicts=judge(found))
 
 
 def _place(item: AttentionMap) -> object:

@@ -264,8 +264,28 @@ class Comparison:
 
 
 DRIFT = "drift"
-HISTORY = ("entropy", "sink", "previous-token", DRIFT)
+HISTORY = (
+    *("entropy", "sink", "previous-token", DRIFT, "row-entropy", "score-max", "score-mean"),
+    *("score-std", "saturated", "log-sum-exp", "query-norm", "key-norm", "value-norm"),
+    *("sink-value", "massive"),
+)
 """What is followed over a training run; drift is each head's divergence from the sample before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What is happening to a head, by one of the rules of `attnviz.analyses.health`.
+
+    Attributes:
+        head: stream, layer and head by name.
+        step: the first of the samples since which it holds.
+        detail: the numbers that it is based on.
+    """
+
+    name: str
+    head: tuple[str, str, str]
+    step: int
+    detail: str
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -277,6 +297,8 @@ class History:
         roles: of each step, each head's clearest role; empty where it has none.
         values: each of `HISTORY`, shape (steps, heads); NaN: no value.
         provenance: that of the last sample.
+        even: what uniform attention gives to the strongest key, of each head; `most`: its entropy.
+        verdicts: on each head at the last sample.
     """
 
     caption: str
@@ -286,3 +308,6 @@ class History:
     values: Mapping[str, NDArray[np.float64]]
     provenance: Provenance
     notes: tuple[str, ...]
+    even: tuple[float, ...]
+    most: tuple[float, ...]
+    verdicts: tuple[Verdict, ...] = ()

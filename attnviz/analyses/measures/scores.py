@@ -100,6 +100,15 @@ def projected_scores(kept: Projections, item: AttentionMap) -> dict[str, Numbers
     return {name: np.stack([of_layer[name] for of_layer in layers]) for name in layers[0]}
 
 
+def typical_entropy(subject: MeasuredMap) -> Numbers:
+    """`ENTROPY` of each head, exact where scores are known, else that of the map's own cells."""
+    if ENTROPY in subject.scores:
+        return subject.scores[ENTROPY]
+    seen = subject.visible.sum(axis=-1)[:, None]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return middle(np.where(seen > 1, subject.entropies[0] / np.log(seen), np.nan))
+
+
 def middle(values: Numbers) -> Numbers:
     """The median over the last axis of the values that are there; NaN where there is none."""
     kept = np.where(np.isnan(values).all(-1, keepdims=True), 0, values)

@@ -5,9 +5,11 @@ from typing import Annotated
 
 import typer
 
+from attnviz.analyses.health import RULES, check_health, chosen_verdicts
+from attnviz.cli.app import complain
 from attnviz.cli.options import CHOICE, ORIGIN, OUTPUT, with_options
 from attnviz.cli.report import Report
-from attnviz.core.errors import UsageError
+from attnviz.core.errors import HealthError, UsageError
 from attnviz.core.options import Options, opt, rare
 from attnviz.runs.changes import (
     check_changes,
@@ -102,22 +104,36 @@ def history(
         "larger.",
         min=0,
     ),
+    fail_on: str | None = opt(
+        OUTPUT,
+        "--fail-on NAMES",
+        "Exit with 3 if a head is one of these: " + ", ".join(RULES) + ".",
+    ),
     *,
     options: Options,
 ) -> None:
     """Show how heads change over a training run, from samples saved by attnviz.callbacks.
 
+    It says what is happening to which heads since which step, and by which rule.
+
     attnviz history samples --plot heads.png --html steps.html
 
     attnviz history samples --head 1.0 --gif head.gif
 
-    attnviz history samples -f tsv --fail-above 0.05
+    attnviz history samples --fail-on collapsed,saturating --fail-above 0.05
     """
     check_choice(options.choice)
+    bad = chosen_verdicts(fail_on or "")
     with Report(options, "history", pictures={"plot": plot, "gif": gif}) as report:
         item, found = training_history(folder, options.choice)
         if fail_above is not None and len(found.steps) < 2:
             raise UsageError("--fail-above compares two samples, and there is one")
         report.add(item)
         report.finish(f"{len(found.steps)} sample{'s' if len(found.steps) != 1 else ''}")
+    try:
+        check_health(found.verdicts, bad)
+    except HealthError as error:
+        for line in str(error).splitlines():
+            complain(line)
+        raise typer.Exit(error.status) from error
     check_changes(last_drifts(found), "heads", fail_above)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from rich.cells import set_cell_size
 from rich.text import Text
 
+from attnviz.analyses.health import RULES, verdict_lines
 from attnviz.core.errors import in_words
 from attnviz.core.measures import (
     COPYING,
@@ -327,9 +328,10 @@ def _treebank_line(relation: Relation, best: list[Finding], name: int, cell: int
 
 
 READING = (
-    "first sample→last; role at the last; entropy in nats, sink and previous token as shares of "
-    "attention; drift: divergence from the sample before, in nats, over the steps and at the last"
+    "first sample→last; role at the last; entropy in nats, sink as a share of attention, the "
+    "largest score; drift: divergence from the sample before, in nats, over the steps, at the last"
 )
+SHOWN = ("entropy", "sink", "score-max")
 SHORTEST_NAME = 10
 """Characters of a layer's name that a narrow table keeps at least."""
 BARS = 10
@@ -342,14 +344,17 @@ def history_table(found: History, show: Display) -> str:
     parts = introduction(printable(found.caption), reading, show.width)
     several = len({stream for stream, _, _ in found.heads}) > 1
     top = float(np.nan_to_num(found.values[DRIFT]).max())
-    lines = [["layer", "head", "stream", "role", "entropy", "sink", "previous", DRIFT]]
+    lines = [["layer", "head", "stream", "role", "entropy", "sink", "score", DRIFT]]
     for number, (stream, layer, head) in enumerate(found.heads):
-        cells = [_ends(found.values[measure][:, number]) for measure in HISTORY[:-1]]
+        cells = [_ends(found.values[measure][:, number]) for measure in SHOWN]
         drift = np.nan_to_num(found.values[DRIFT][:, number])[1:]
         bars = sparkline(drift, min(len(drift), BARS), top) if len(drift) else ""
         cells.append(f"{bars} {decimals(found.values[DRIFT][-1, number], 4)}".strip())
         role = found.roles[-1][number] or UNKNOWN
         lines.append([printable(short[layer]), head, stream, role, *cells])
+    if np.isnan(found.values["score-max"]).all():
+        for line in lines:
+            del line[6]
     if not several:
         for line in lines:
             del line[2]
@@ -359,6 +364,8 @@ def history_table(found: History, show: Display) -> str:
     for line in lines:
         text = "  ".join(map(set_cell_size, map(shorten, line, widths), widths))
         parts.append(Text(text.rstrip(), "dim" if line is lines[0] else "", no_wrap=True))
+    for said in verdict_lines(found, short):
+        parts += [Text(), *wrap_text(printable(said), show.width)]
     return render_parts(parts, show)
 
 
@@ -368,12 +375,14 @@ def _ends(values: NDArray[np.float64]) -> str:
 
 
 def history_tsv(found: History) -> str:
-    """A line for each step and head; empty where there is no value."""
-    lines: list[tuple[str, ...]] = [("step", "stream", "layer", "head", "role", *HISTORY)]
+    """A line for each step and head, with the verdicts that hold since; empty: no value."""
+    titles = ("step", "stream", "layer", "head", "role", *HISTORY, "verdicts")
+    lines: list[tuple[str, ...]] = [titles]
     for place, step in enumerate(found.steps):
         for number, head in enumerate(found.heads):
             numbers = (six_digits(float(found.values[name][place, number])) for name in HISTORY)
-            lines.append((str(step), *head, found.roles[place][number], *numbers))
+            own = (one.name for one in found.verdicts if one.head == head and one.step <= step)
+            lines.append((str(step), *head, found.roles[place][number], *numbers, ",".join(own)))
     return tsv(lines)
 
 
@@ -387,6 +396,11 @@ def history_json(found: History) -> str:
             {
                 **dict(zip(("stream", "layer", "head"), head, strict=True)),
                 "roles": [of_step[number] or None for of_step in found.roles],
+                "verdicts": [
+                    {"name": one.name, "step": one.step, "detail": one.detail}
+                    for one in found.verdicts
+                    if one.head == head
+                ],
                 **{
                     name: [None if np.isnan(one) else one for one in values[:, number].tolist()]
                     for name, values in found.values.items()
@@ -394,6 +408,7 @@ def history_json(found: History) -> str:
             }
             for number, head in enumerate(found.heads)
         ],
+        rules=RULES,
         notes=found.notes,
         provenance=asdict(found.provenance),
     )
