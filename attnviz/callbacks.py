@@ -285,7 +285,7 @@ def _rank() -> int:
 
 def _sharded(model: Any) -> bool:
     """Whether the parameters are spread over the processes, so that each must run the model."""
-    if "torch.distributed.fsdp" not in sys.modules and "torch.distributed.tensor" not in sys.modules:
+    if not {"torch.distributed.fsdp", "torch.distributed.tensor"} & {*sys.modules}:
         return False
     from torch.distributed.fsdp import FullyShardedDataParallel
     from torch.distributed.tensor import DTensor

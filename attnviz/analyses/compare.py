@@ -299,7 +299,8 @@ class HistoryStudy:
             },
             self.last.provenance,
             tuple(self.notes),
-            *zip(*(self.uniform[head] for head in heads), strict=True),
+            tuple(self.uniform[head][0] for head in heads),
+            tuple(self.uniform[head][1] for head in heads),
         )
         return replace(found, verdicts=judge(found))
 

@@ -1,6 +1,7 @@
 """What is happening to heads over a training run: verdicts by rules on the sampled measures."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from math import log
 
 import numpy as np
@@ -65,7 +66,7 @@ def _judge_head(
     # Only turns of some size count; the steps between two of them are one swing.
     recent = spread[-WINDOW:]
     swings = [one for one in np.diff(recent[~np.isnan(recent)]) if abs(one) >= TURN]
-    turns = sum(one * other < 0 for one, other in zip(swings, swings[1:], strict=False))
+    turns = sum(one * other < 0 for one, other in pairwise(swings))
     if turns >= TURNS:
         first = max(len(steps) - WINDOW, 0)
         yield "oscillating", (first, f"{turns} turns in {len(recent)} samples")
@@ -111,8 +112,10 @@ def verdict_lines(found: History, layers: Mapping[str, str]) -> list[str]:
     for name, rule in RULES.items():
         own = [one for one in found.verdicts if one.name == name]
         if own:
-            heads = f"all {len(own)} heads" if len(own) == len(found.heads) > 1 else ", ".join(
-                f"{layers[one.head[1]]}.{one.head[2]}" for one in own
+            heads = (
+                f"all {len(own)} heads"
+                if len(own) == len(found.heads) > 1
+                else ", ".join(f"{layers[one.head[1]]}.{one.head[2]}" for one in own)
             )
             steps = sorted({one.step for one in own})
             when = f"{steps[0]:,}" if len(steps) == 1 else f"{steps[0]:,} to {steps[-1]:,}"

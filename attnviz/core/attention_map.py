@@ -380,8 +380,8 @@ class Projections:
             return None
         layers = [self.layers.index(name) for name in item.layers]
         heads = [self.heads.index(name) for name in item.heads]
-        sides = {name: getattr(self, name) for name in ("query", "key", "value")}
-        kept = {n: one if one is None else one[layers][:, heads] for n, one in sides.items()}
+        kept: dict[str, Any] = {name: getattr(self, name) for name in ("query", "key", "value")}
+        kept = {n: one if one is None else one[layers][:, heads] for n, one in kept.items()}
         peaks = tuple(self.peaks[place] for place in layers) if self.peaks else ()
         return replace(self, **kept, peaks=peaks, layers=item.layers, heads=item.heads)
 

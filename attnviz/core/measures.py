@@ -299,6 +299,7 @@ class History:
         provenance: that of the last sample.
         even: what uniform attention gives to the strongest key, of each head; `most`: its entropy.
         verdicts: on each head at the last sample.
+        run: its name, where it stands beside another.
     """
 
     caption: str
@@ -311,3 +312,4 @@ class History:
     even: tuple[float, ...]
     most: tuple[float, ...]
     verdicts: tuple[Verdict, ...] = ()
+    run: str = ""

@@ -243,6 +243,7 @@ class HeadsRequest:
         compares: measure which heads look alike, for a report or a picture.
         writes: find the tokens that each head argues for most, and how far its weights copy.
         probe: measure which heads find a needle in random words, and carry the task of examples.
+        scores: say where scores before the softmax are not known.
     """
 
     cross: bool = False
@@ -255,6 +256,7 @@ class HeadsRequest:
     repeat: bool = True
     similar: bool = False
     compares: bool = False
+    scores: bool = False
 
     def __post_init__(self) -> None:
         check_order(self.order, self.role)
@@ -330,15 +332,14 @@ def report_heads(
             if asked.compares:
                 similarity.add(shares)
     if study.texts:
-        if options.origin.scores and not study.measures("score-std"):
-            report.say(NO_SCORES)
         # These texts are read as they are.
         alone = replace(options, origin=replace(options.origin, generate=None))
         if repeat:
             _add_repeated(replace(work, origin=alone.origin).open(), study, report, options)
         if asked.probe:
             _add_probes(study, report, alone)
-        report.add(_measures_data(study, similarity, asked, arguments, writer))
+        wanted = replace(asked, scores=options.origin.scores)
+        report.add(_measures_data(study, similarity, wanted, arguments, writer))
     report.finish(f"{study.texts} text{'s' if study.texts != 1 else ''}")
 
 
@@ -396,6 +397,8 @@ def _measures_data(
             study.add_values(COPYING, copying_of(source.head_weights()[0]))
         except UsageError:  # torch runs it
             notify("copying is left out: it is known of models that numpy runs")
+    if asked.scores and not study.measures("score-std"):
+        notify(NO_SCORES)
     found = study.report(asked.order, asked.role)
     if asked.role is not None and not found.rows:
         notify(f"no head has the role '{asked.role}'")

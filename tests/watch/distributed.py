@@ -1,4 +1,4 @@
-"""A training run over several processes: `torchrun --nproc-per-node 2 distributed.py ddp FOLDER`."""
+"""A training run over processes: `torchrun --nproc-per-node 2 distributed.py ddp FOLDER`."""
 
 import sys
 from pathlib import Path
@@ -14,7 +14,9 @@ torch.set_num_threads(1)
 dist.init_process_group("gloo")
 torch.manual_seed(0)
 model: nn.Module = nn.TransformerEncoder(
-    nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True), 2, enable_nested_tensor=False
+    nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True),
+    2,
+    enable_nested_tensor=False,
 )
 model.register_buffer("counted", torch.zeros(1))  # which DDP sends to all before each pass
 if way == "ddp":

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from attnviz.core.attention_map import stream_of_call
 from attnviz import Result, watch
+from attnviz.core.attention_map import stream_of_call
 from tests.watch import models
 from tests.watch.models import HEADS, SIZE, by_hand, double, projected
 

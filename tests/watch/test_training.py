@@ -359,11 +359,12 @@ def test_verdicts_are_told_once_and_may_end_the_training(tmp_path, capsys):
     now = {(one.name, one.head) for one in recorder.study.report().verdicts}
     assert now <= {(one.name, one.head) for one in told}
     assert re.fullmatch(r"sampling took [\d.]+% of [\d.]+ s\n", capsys.readouterr().err)
+    model = Small()
+    for layer in model.encoder.layers:
+        layer.self_attn.in_proj_weight.data *= 1000
+    recorder = Recorder(model, PROBE, tmp_path / "b", every=1, loggers=[], fail_on="collapsed")
     with pytest.raises(HealthError, match=r"head 0: collapsed since step 0 \(entropy 0\.0"):
-        model = Small()
-        for layer in model.encoder.layers:
-            layer.self_attn.in_proj_weight.data *= 1000
-        Recorder(model, PROBE, tmp_path / "b", every=1, loggers=[], fail_on="collapsed").step(0)
+        recorder.step(0)
 
     def refuse(one: Any) -> None:
         raise RuntimeError(one.name)

@@ -1,5 +1,8 @@
 """attnviz compare and attnviz history."""
 
+import sys
+import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -89,6 +92,9 @@ def compare(
 @with_options("stream", "heads", "look", "page", writes="history")
 def history(
     folder: Annotated[str, typer.Argument(help="Folder of samples: step-00000100.npz, …")],
+    other: Annotated[
+        str | None, typer.Argument(help="Another run, shown beside the first.")
+    ] = None,
     plot: Path | None = opt(
         OUTPUT, "--plot FILE", "Every head over the steps as a picture: .png, .svg or .pdf."
     ),
@@ -104,6 +110,9 @@ def history(
         "larger.",
         min=0,
     ),
+    follow: bool = opt(
+        OUTPUT, "--follow", "Go on while the run trains: write all again with each new sample."
+    ),
     fail_on: str | None = opt(
         OUTPUT,
         "--fail-on NAMES",
@@ -118,22 +127,44 @@ def history(
 
     attnviz history samples --plot heads.png --html steps.html
 
+    attnviz history samples other-samples --plot both.png
+
     attnviz history samples --head 1.0 --gif head.gif
+
+    attnviz history samples --follow --fail-on collapsed
 
     attnviz history samples --fail-on collapsed,saturating --fail-above 0.05
     """
     check_choice(options.choice)
     bad = chosen_verdicts(fail_on or "")
-    with Report(options, "history", pictures={"plot": plot, "gif": gif}) as report:
-        item, found = training_history(folder, options.choice)
-        if fail_above is not None and len(found.steps) < 2:
-            raise UsageError("--fail-above compares two samples, and there is one")
-        report.add(item)
-        report.finish(f"{len(found.steps)} sample{'s' if len(found.steps) != 1 else ''}")
-    try:
-        check_health(found.verdicts, bad)
-    except HealthError as error:
-        for line in str(error).splitlines():
-            complain(line)
-        raise typer.Exit(error.status) from error
-    check_changes(last_drifts(found), "heads", fail_above)
+    folders = [folder] if other is None else [folder, other]
+    while True:
+        before = _newest(folders)
+        with Report(options, "history", pictures={"plot": plot, "gif": gif}) as report:
+            item, found = training_history(folders, options.choice)
+            if fail_above is not None and min(len(one.steps) for one in found) < 2:
+                raise UsageError("--fail-above compares two samples, and there is one")
+            if follow and sys.stdout.isatty():
+                typer.echo("\033[H\033[J", nl=False)
+            report.add(item)
+            counts = (f"{len(one.steps)} sample{'s' * (len(one.steps) != 1)}" for one in found)
+            report.finish(" and ".join(counts))
+        try:
+            for one in found:
+                check_health(one.verdicts, bad)
+        except HealthError as error:
+            for line in str(error).splitlines():
+                complain(line)
+            raise typer.Exit(error.status) from error
+        if not follow:
+            break
+        while _newest(folders) == before:
+            time.sleep(1)
+    for one in found:
+        check_changes(last_drifts(one), "heads", fail_above)
+
+
+def _newest(folders: Sequence[str]) -> list[tuple[str, float]]:
+    """What tells whether a sample was added or replaced since."""
+    found = (path for folder in folders for path in Path(folder).glob("step-*.npz"))
+    return sorted((path.name, path.stat().st_mtime) for path in found)

@@ -280,16 +280,7 @@ def _check_names(own: Sequence[CapturedCall], names: Names) -> None:
 
 
 def _notes(own: Sequence[CapturedCall], seen: WatchLog, wanted: WatchRequest) -> Iterator[str]:
-    made = max(seen.calls.values())
-    kept_calls = max(Counter(kept.path for kept in own).values())
-    if isinstance(wanted.calls, int) and kept_calls < -(-made // wanted.every):
-        yield f"{kept_calls} of {made} calls are kept, spread from the first to the last"
-    unknown = [kept.path for kept in own if not kept.scores]
-    if wanted.scores and unknown:
-        yield (
-            f"scores before the softmax are not known of {_few(unknown)}: the function that "
-            "computes them does more, or hides them"
-        )
+    yield from _notes_on_kept(own, seen, wanted)
     yield from filter(None, (region_note(kept.grid, kept.sides) for kept in own))
     for ignored in dict.fromkeys(kept.ignored for kept in own):
         some = [kept.links for kept in own if kept.ignored == ignored]
@@ -316,6 +307,22 @@ def _notes(own: Sequence[CapturedCall], seen: WatchLog, wanted: WatchRequest) ->
         yield f"{seen.dropped} further calls were not kept: their maps would not fit into max_bytes"
     if seen.compiled:
         yield COMPILED
+
+
+def _notes_on_kept(
+    own: Sequence[CapturedCall], seen: WatchLog, wanted: WatchRequest
+) -> Iterator[str]:
+    """How many calls are kept, and whose scores are not known."""
+    made = max(seen.calls.values())
+    kept_calls = max(Counter(kept.path for kept in own).values())
+    if isinstance(wanted.calls, int) and kept_calls < -(-made // wanted.every):
+        yield f"{kept_calls} of {made} calls are kept, spread from the first to the last"
+    unknown = [kept.path for kept in own if not kept.scores]
+    if wanted.scores and unknown:
+        yield (
+            f"scores before the softmax are not known of {_few(unknown)}: the function that "
+            "computes them does more, or hides them"
+        )
 
 
 def _few(paths: Sequence[str]) -> str:

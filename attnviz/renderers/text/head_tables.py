@@ -1,8 +1,9 @@
 """Heads as tables and data: their measures, likeness, relations and history in training."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +30,7 @@ from attnviz.core.measures import (
     about_effects,
     mass_note,
 )
+from attnviz.core.registry import MEASURES
 from attnviz.renderers import Display
 from attnviz.renderers.data.maps import report_json, tsv
 from attnviz.renderers.printable import (
@@ -337,11 +339,23 @@ SHORTEST_NAME = 10
 BARS = 10
 
 
-def history_table(found: History, show: Display) -> str:
-    """A line for each head: its role and measures in the first and last sample, and its drift."""
+def _runs(found: History | tuple[History, ...]) -> tuple[History, ...]:
+    return found if isinstance(found, tuple) else (found,)
+
+
+def history_table(found: History | tuple[History, ...], show: Display) -> str:
+    """A line for each head: its role and measures in the first and last sample, and its drift.
+
+    Under the heads of each run stand the verdicts, with their rules.
+    """
+    return "\n".join(_history_lines(one, show) for one in _runs(found))
+
+
+def _history_lines(found: History, show: Display) -> str:
     short, common = short_paths([layer for _, layer, _ in found.heads])
     reading = f"layers: {printable(common)}; {READING}" if common else READING
-    parts = introduction(printable(found.caption), reading, show.width)
+    caption = f"{found.run}: {found.caption}" if found.run else found.caption
+    parts = introduction(printable(caption), reading, show.width)
     several = len({stream for stream, _, _ in found.heads}) > 1
     top = float(np.nan_to_num(found.values[DRIFT]).max())
     lines = [["layer", "head", "stream", "role", "entropy", "sink", "score", DRIFT]]
@@ -374,25 +388,75 @@ def _ends(values: NDArray[np.float64]) -> str:
     return first if first == last else f"{first}→{last}"
 
 
-def history_tsv(found: History) -> str:
+def history_tsv(found: History | tuple[History, ...]) -> str:
     """A line for each step and head, with the verdicts that hold since; empty: no value."""
     titles = ("step", "stream", "layer", "head", "role", *HISTORY, "verdicts")
-    lines: list[tuple[str, ...]] = [titles]
-    for place, step in enumerate(found.steps):
-        for number, head in enumerate(found.heads):
-            numbers = (six_digits(float(found.values[name][place, number])) for name in HISTORY)
-            own = (one.name for one in found.verdicts if one.head == head and one.step <= step)
-            lines.append((str(step), *head, found.roles[place][number], *numbers, ",".join(own)))
+    runs = _runs(found)
+    lines: list[tuple[str, ...]] = [(*(["run"] if len(runs) > 1 else []), *titles)]
+    for run in runs:
+        for place, step in enumerate(run.steps):
+            for number, head in enumerate(run.heads):
+                numbers = (six_digits(float(run.values[name][place, number])) for name in HISTORY)
+                own = (one.name for one in run.verdicts if one.head == head and one.step <= step)
+                cells = str(step), *head, run.roles[place][number], *numbers, ",".join(own)
+                lines.append((*([run.run] if len(runs) > 1 else []), *cells))
     return tsv(lines)
 
 
-def history_json(found: History) -> str:
-    """One document: the steps, and for each head its roles and measures at each step."""
-    return report_json(
-        "history",
-        caption=found.caption,
-        steps=found.steps,
-        heads=[
+def history_json(found: History | tuple[History, ...]) -> str:
+    """One document: the steps, and for each head its roles, measures and verdicts.
+
+    Of two runs their documents are a list under "runs".
+    """
+    runs = [_history_document(one) for one in _runs(found)]
+    own = {"runs": runs} if len(runs) > 1 else runs[0]
+    return report_json("history", **own, rules=RULES)
+
+
+def history_panel(found: History, name: str, places: Sequence[Any]) -> dict[str, Any]:
+    """What the page shows of a run: `places` has each head's map, layer and head at each step."""
+    short, _ = short_paths([layer for _, layer, _ in found.heads])
+    several = len({stream for stream, _, _ in found.heads}) > 1
+    titles = [
+        printable(f"{stream} {short[layer]}.{head}" if several else f"{short[layer]}.{head}")
+        for stream, layer, head in found.heads
+    ]
+    about = {one: MEASURES[one].summary for one in HISTORY if one in MEASURES}
+    about |= {DRIFT: "Divergence from the sample before, in nats."}
+    about |= {"row-entropy": "Median entropy of a row as a share of what is possible."}
+    return {
+        "name": printable(name),
+        "steps": found.steps,
+        "heads": titles,
+        "measures": {
+            one: {"about": about[one].rstrip("."), "values": nulls_for_nan(found.values[one])}
+            for one in HISTORY
+            if not np.isnan(found.values[one]).all()
+        },
+        "verdicts": [
+            {
+                "name": one.name,
+                "head": found.heads.index(one.head),
+                "step": one.step,
+                "detail": one.detail,
+            }
+            for one in found.verdicts
+        ],
+        "places": places,
+    }
+
+
+def nulls_for_nan(values: NDArray[np.float64]) -> list[Any]:
+    """Rows of numbers for JSON."""
+    return [[None if np.isnan(one) else one for one in row] for row in values.tolist()]
+
+
+def _history_document(found: History) -> dict[str, Any]:
+    return {
+        **({"run": found.run} if found.run else {}),
+        "caption": found.caption,
+        "steps": found.steps,
+        "heads": [
             {
                 **dict(zip(("stream", "layer", "head"), head, strict=True)),
                 "roles": [of_step[number] or None for of_step in found.roles],
@@ -402,13 +466,12 @@ def history_json(found: History) -> str:
                     if one.head == head
                 ],
                 **{
-                    name: [None if np.isnan(one) else one for one in values[:, number].tolist()]
+                    name: nulls_for_nan(values[:, number : number + 1].T)[0]
                     for name, values in found.values.items()
                 },
             }
             for number, head in enumerate(found.heads)
         ],
-        rules=RULES,
-        notes=found.notes,
-        provenance=asdict(found.provenance),
-    )
+        "notes": found.notes,
+        "provenance": asdict(found.provenance),
+    }

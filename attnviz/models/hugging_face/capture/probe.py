@@ -256,10 +256,8 @@ def score_rows(call: Call, heads: Any, queries: Any, space: Any = None) -> Any:
     import torch
 
     options, mask = call.options, call.mask
-    if call.scores is not None:
-        return call.scores[0, :, queries]
-    if mask is not None and not (isinstance(mask, torch.Tensor) and mask.ndim == 4):
-        return None
+    if call.scores is not None or not (mask is None or getattr(mask, "ndim", 0) == 4):
+        return None if call.scores is None else call.scores[0, :, queries]
     all_heads, length, size = call.query.shape[1:]
     if isinstance(queries, slice):
         own = group = slice(None)
@@ -275,8 +273,7 @@ def score_rows(call: Call, heads: Any, queries: Any, space: Any = None) -> Any:
     if space is not None:
         space = space[: len(query) * query.shape[1] * seen].view(len(query), -1, seen)
     scores = torch.bmm(query, key.transpose(1, 2), out=space)
-    cap = options.get("softcap")
-    if cap is not None:
+    if (cap := options.get("softcap")) is not None:
         scores.div_(cap).tanh_().mul_(cap)
     for bias in (options.get("position_bias"), mask):
         if bias is not None:

@@ -70,9 +70,10 @@ function mapSwitches(maps, map, store) {
   const lenses = maps.filter((item) => item.stream === map.stream);
   /** @param {PageMap} next */
   const open = (next) => store.set({ map: maps.indexOf(next), heads: "", row: -1, column: -1, zoom: "", measure: "", filter: "" });
-  const steps = streams.length > 1 && streams.every((name) => /^(step|call) \d+$/.test(name));
+  const steps = streams.length > 1 && streams.every((name) => /^(.+: )?(step|call) \d+(, |$)/.test(name));
+  const run = map.stream.replace(/(step|call) \d+.*/, "");
   return [
-    steps ? stepSlider(maps, streams, map, store) : streams.length > 1
+    steps ? stepSlider(maps, streams.filter((name) => name.replace(/(step|call) \d+.*/, "") === run), map, store) : streams.length > 1
       ? select("stream", streams.map((name) => [name, name]), map.stream, (name) => {
           const same = maps.find((item) => item.stream === name && item.lens === map.lens);
           open(same ?? /** @type {PageMap} */ (maps.find((item) => item.stream === name)));
