@@ -360,7 +360,7 @@ def _history_lines(found: History, show: Display) -> str:
     top = float(np.nan_to_num(found.values[DRIFT]).max())
     lines = [["layer", "head", "stream", "role", "entropy", "sink", "score", DRIFT]]
     for number, (stream, layer, head) in enumerate(found.heads):
-        cells = [_ends(found.values[measure][:, number]) for measure in SHOWN]
+        cells = [_ends(found.values[measure][:, number], measure) for measure in SHOWN]
         drift = np.nan_to_num(found.values[DRIFT][:, number])[1:]
         bars = sparkline(drift, min(len(drift), BARS), top) if len(drift) else ""
         cells.append(f"{bars} {decimals(found.values[DRIFT][-1, number], 4)}".strip())
@@ -383,8 +383,9 @@ def _history_lines(found: History, show: Display) -> str:
     return render_parts(parts, show)
 
 
-def _ends(values: NDArray[np.float64]) -> str:
-    first, last = decimals(values[0]), decimals(values[-1])
+def _ends(values: NDArray[np.float64], measure: str) -> str:
+    digits = 0 if measure == "score-max" and np.nan_to_num(np.abs(values[[0, -1]])).max() >= 10 else 2
+    first, last = decimals(values[0], digits), decimals(values[-1], digits)
     return first if first == last else f"{first}→{last}"
 
 
