@@ -2,9 +2,9 @@
 
 `python training_run.py samples` takes seconds; then `attnviz history samples` shows what its heads
 became. With a second argument it stops at that step. With `hot` as the third it goes wrong: queries
-and keys begin too large, and the learning rate is ten times as high, without warm-up. With `clipped`
-the same run is kept in check: where a head's largest score is over 30, its query and key weights are
-made smaller by as much.
+and keys begin too large, and the learning rate is ten times as high, without warm-up. With
+`clipped` the same run is kept in check: where a head's largest score is over 30, its query and key
+weights are made smaller by as much.
 """
 
 import sys

@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.analyses.effects.links import rank_correlation
-from attnviz.analyses.entropy import jensen_shannon
+from attnviz.analyses.entropy import ENTROPY, jensen_shannon
 from attnviz.analyses.heads import measure_heads, rows_of
-from attnviz.analyses.health import judge
 from attnviz.analyses.links import strongest_links
 from attnviz.analyses.masks import MeasuredMap, known_scores
-from attnviz.analyses.measures.scores import ENTROPY, typical_entropy
+from attnviz.analyses.measures.health import judge
+from attnviz.analyses.measures.scores import typical_entropy
 from attnviz.analyses.view import describe_run
 from attnviz.core.attention_map import Attention, AttentionMap, Token, check_single_tokens
 from attnviz.core.effects import Effect, EffectComparison, SavedEffects

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.entropy import row_entropy
+from attnviz.analyses.entropy import projected_scores, row_entropy
 from attnviz.analyses.words import merge_words
 from attnviz.core.attention_map import (
     IMPLIED,
@@ -168,9 +168,7 @@ def known_scores(attention: Attention, item: AttentionMap) -> dict[str, Numbers]
     """Measures of a map's scores, (layers, heads), as they were read or of queries and keys."""
     kept = attention.projections.get(item.stream)
     if not attention.scores and kept is not None and (own := kept.of(item)) is not None:
-        from attnviz.analyses.measures.scores import projected_scores
-
-        return projected_scores(own, item)
+        return projected_scores(own, item, visible_keys(item))
     heads = [
         [attention.scores.get((item.stream, layer, head), NO_SCORES) for head in item.heads]
         for layer in item.layers

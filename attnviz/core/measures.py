@@ -272,9 +272,30 @@ HISTORY = (
 """What is followed over a training run; drift is each head's divergence from the sample before."""
 
 
+COLLAPSED, UNIFORM, SINK, TURN, SETTLED = 0.05, 0.98, 0.5, 0.05, 0.02
+GROWN, LARGE, PASSED = 2.0, 20.0, (100, 1000)
+WINDOW, TURNS, GROWTHS = 8, 4, 3
+SHARP = ("previous-token", "next-token", "same-token", "induction")
+RULES = {
+    "collapsed": f"entropy under {COLLAPSED:g} of what is possible in most rows, and no role that "
+    f"is sharp by itself ({', '.join(SHARP)})",
+    "saturating": f"the largest score is over {LARGE:g}, grew in each of the last {GROWTHS} "
+    f"samples, to {GROWN:g} times or more, and not ever more slowly: exponentially",
+    "oscillating": f"among the last {WINDOW} samples entropy turned {TURNS} times or more, each "
+    f"time by {TURN:g} of what is possible",
+    "uniform": f"entropy over {UNIFORM:g} of what is possible in most rows, after the first "
+    "sample: it has learned nothing",
+    "sink formed": f"one key gets more than {SINK:g} of what lies between uniform attention and "
+    "all, in the last two samples and not in the first",
+    "settled": f"drift of at most {SETTLED:g} nats in each of the last two samples, and none of "
+    "the first four",
+}
+"""What each verdict means, the worst first; a head may have several."""
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What is happening to a head, by one of the rules of `attnviz.analyses.health`.
+    """What is happening to a head, by one of the rules of `attnviz.analyses.measures.health`.
 
     Attributes:
         head: stream, layer and head by name.
@@ -313,3 +334,25 @@ class History:
     most: tuple[float, ...]
     verdicts: tuple[Verdict, ...] = ()
     run: str = ""
+
+
+def verdict_lines(found: History, layers: Mapping[str, str]) -> list[str]:
+    """What is happening, in a line a verdict: its heads with their steps, and its rule.
+
+    `layers` are their names as they are shown.
+    """
+    lines = list[str]()
+    for name, rule in RULES.items():
+        own = [one for one in found.verdicts if one.name == name]
+        if own:
+            heads = (
+                f"all {len(own)} heads"
+                if len(own) == len(found.heads) > 1
+                else ", ".join(f"{layers[one.head[1]]}.{one.head[2]}" for one in own)
+            )
+            steps = sorted({one.step for one in own})
+            when = f"{steps[0]:,}" if len(steps) == 1 else f"{steps[0]:,} to {steps[-1]:,}"
+            worst = max(own, key=lambda one: one.detail) if name == "saturating" else None
+            said = f" ({worst.detail})" if worst else ""
+            lines.append(f"{name}: {heads}, since step {when}{said} – {rule}")
+    return lines

@@ -141,8 +141,8 @@ class OwnLayer(SeededLayer):
             found = learned[name] if side is None else logistic(side @ learned[f"w_{name}"])
             options[name] = self.array(found)
         weights = self.entry.load()(query, key, value, self._mask(query), **options)[1]
-        sides = query, key, value
-        return to_numpy(weights).reshape(1, self.heads, len(queries), len(keys)), sides
+        shape = 1, self.heads, len(queries), len(keys)
+        return to_numpy(weights).reshape(shape), (query, key, value)
 
     def _keep_projections(
         self, item: AttentionMap, sides: tuple[Array, Array, Array]

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import attnviz as package
+from attnviz.analyses.entropy import ScoreStudy, peak
 from attnviz.analyses.heads import HeadStudy
 from attnviz.analyses.masks import MeasuredMap
-from attnviz.analyses.measures.scores import ScoreStudy, peak
 from attnviz.core.attention_map import Attention, Projections, Provenance
 from attnviz.core.errors import UsageError
 from tests.analyses.heads import map_of

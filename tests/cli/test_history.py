@@ -11,10 +11,9 @@ from PIL import Image, ImageSequence
 
 import attnviz as package
 from attnviz.analyses.compare import HistoryStudy
-from attnviz.analyses.health import RULES
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 from attnviz.core.errors import AttnvizError, HealthError
-from attnviz.core.measures import HISTORY
+from attnviz.core.measures import HISTORY, RULES
 from attnviz.renderers.figures.head_history import history_figure
 from attnviz.renderers.printable import short_paths
 from attnviz.storage.archive import dump_archive

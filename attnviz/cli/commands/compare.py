@@ -8,11 +8,12 @@ from typing import Annotated
 
 import typer
 
-from attnviz.analyses.health import RULES, check_health, chosen_verdicts
+from attnviz.analyses.measures.health import check_health, chosen_verdicts
 from attnviz.cli.app import complain
 from attnviz.cli.options import CHOICE, ORIGIN, OUTPUT, with_options
 from attnviz.cli.report import Report
 from attnviz.core.errors import HealthError, UsageError
+from attnviz.core.measures import RULES
 from attnviz.core.options import Options, opt, rare
 from attnviz.runs.changes import (
     check_changes,

@@ -214,7 +214,7 @@ class LightModel(LoadedModel, Predicting, Network):
             )
             more = f"a soft cap of {shape.cap:g}" if shape.cap else ""
             heads = tuple(map(str, range(shape.heads)))
-            from attnviz.analyses.measures.scores import peak
+            from attnviz.analyses.entropy import peak
 
             peaks = tuple(peak(one.residual) for one in seen)
             facts = shape.factor, found.layers, heads, more, value, peaks

@@ -145,7 +145,7 @@ def watch_layers(model: StoredModel, given: Any) -> Callable[[AttentionMap], lis
 
 def add_projections(model: StoredModel, given: Any, attention: Attention) -> Attention:
     """The attention, with the queries and keys of each stream."""
-    from attnviz.analyses.measures.scores import peak
+    from attnviz.analyses.entropy import peak
 
     layers = watch_layers(model, given)
 

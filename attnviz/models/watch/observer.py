@@ -27,7 +27,7 @@ from torch.nn import functional
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 
-from attnviz.analyses.measures.scores import peak
+from attnviz.analyses.entropy import peak
 from attnviz.core.attention_map import check_values
 from attnviz.core.errors import AttentionError, UsageError, reason_of
 from attnviz.models.hugging_face.capture.exact_links import IgnoredPositions, Strongest

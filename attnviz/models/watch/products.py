@@ -65,11 +65,13 @@ class Mixture:
         `heads` is how many there are, where batch and heads are one axis.
         """
         lead, dtype = self.output.shape[:-2], self.output.dtype
-        weights, value, output, scores = (
-            None if side is None else _with_batch(side.expand(*lead, *side.shape[-2:]), heads)
-            for side in (self.weights, self.value, self.output, self.scores)
-        )
-        weights, value, output = (side.to(dtype) for side in (weights, value, output))
+
+        def spread(side: Any) -> Any:
+            return _with_batch(side.expand(*lead, *side.shape[-2:]), heads)
+
+        sides = self.weights, self.value, self.output
+        weights, value, output = (spread(side).to(dtype) for side in sides)
+        scores = None if self.scores is None else spread(self.scores)
 
         def item(number: int) -> Call:
             own = weights[number : number + 1]
@@ -186,9 +188,9 @@ def _mixture(weights: _Factor, values: _Factor, product: _Factor, keys: str) -> 
     if summary and (values.has(keys, "left", "right") or not values.mark.has("left")):
         return Mixture(softmax, given, LINEAR)
     # Only the weights have the queries; of several such axes they are the last, behind heads.
-    known = [letter for letter in axes if weights.has(letter, "queries")]
+    named = [letter for letter in axes if weights.has(letter, "queries")]
     alone = [letter for letter in axes if letter not in values.axes and letter != keys]
-    queries = (known or alone or ["?"])[-1]
+    queries = (named or alone or ["?"])[-1]
     lead = [letter for letter in axes if letter not in (keys, queries)]
     heads = [at for at in lead if weights.has(at, "feature") or values.has(at, "feature")]
     items = [at for at in lead if at not in heads and weights.size(at) > 1]
@@ -202,9 +204,9 @@ def _mixture(weights: _Factor, values: _Factor, product: _Factor, keys: str) -> 
     lead.sort(key=lambda letter: letter in heads)
     sizes = [letter for letter in values.axes if letter not in axes] or ["!"]
     shown = weights if softmax.undropped is None else replace(weights, tensor=softmax.undropped)
-    scores = softmax.whole.scores_at(softmax.cells)
-    scored = None if scores is None else replace(weights, tensor=scores)
-    mixed, value, output, scores = (
+    known = softmax.whole.scores_at(softmax.cells)
+    scored = None if known is None else replace(weights, tensor=known)
+    made: list[Any] = [
         side and side.align_axes([*lead, *wanted]).flatten(len(lead) + 1)
         for side, wanted in (
             (shown, [queries, keys]),
@@ -212,7 +214,8 @@ def _mixture(weights: _Factor, values: _Factor, product: _Factor, keys: str) -> 
             (product, [queries, *sizes]),
             (scored, [queries, keys]),
         )
-    )
+    ]
+    mixed, value, output, scores = made
     merged = [
         (at, side.mark.heads)
         for side in (values, weights)

@@ -9,9 +9,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from attnviz.analyses.health import verdict_lines
 from attnviz.core.attention_map import AttentionMap
-from attnviz.core.measures import DRIFT, History, Verdict
+from attnviz.core.measures import DRIFT, History, Verdict, verdict_lines
 from attnviz.renderers.colors import FAINT, INK, ROLE_COLORS, UNNAMED, Color, round_up, scale_of
 from attnviz.renderers.figures.canvas import EDGE, Box, Canvas, full_canvas
 from attnviz.renderers.figures.figure import (

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from rich.cells import set_cell_size
 from rich.text import Text
 
-from attnviz.analyses.health import RULES, verdict_lines
 from attnviz.core.errors import in_words
 from attnviz.core.measures import (
     COPYING,
@@ -18,6 +17,7 @@ from attnviz.core.measures import (
     EFFECT,
     HISTORY,
     PROBES,
+    RULES,
     Finding,
     HeadReport,
     HeadRow,
@@ -29,6 +29,7 @@ from attnviz.core.measures import (
     TreebankReport,
     about_effects,
     mass_note,
+    verdict_lines,
 )
 from attnviz.core.registry import MEASURES
 from attnviz.renderers import Display
@@ -384,7 +385,9 @@ def _history_lines(found: History, show: Display) -> str:
 
 
 def _ends(values: NDArray[np.float64], measure: str) -> str:
-    digits = 0 if measure == "score-max" and np.nan_to_num(np.abs(values[[0, -1]])).max() >= 10 else 2
+    digits = (
+        0 if measure == "score-max" and np.nan_to_num(np.abs(values[[0, -1]])).max() >= 10 else 2
+    )
     first, last = decimals(values[0], digits), decimals(values[-1], digits)
     return first if first == last else f"{first}→{last}"
 

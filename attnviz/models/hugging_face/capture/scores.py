@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.measures.scores import ScoreStudy, peak
+from attnviz.analyses.entropy import ScoreStudy, peak
 from attnviz.models.hugging_face.capture.kernel import Call
 from attnviz.models.hugging_face.capture.probe import (
     DRIFT,

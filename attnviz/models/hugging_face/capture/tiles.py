@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 from typing import Any
 
-from attnviz.analyses.measures.scores import ScoreStudy
+from attnviz.analyses.entropy import ScoreStudy
 from attnviz.models.hugging_face.capture.exact_links import (
     IgnoredPositions,
     Strongest,

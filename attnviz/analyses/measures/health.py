@@ -1,35 +1,33 @@
 """What is happening to heads over a training run: verdicts by rules on the sampled measures."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from math import log
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.measures.scores import ENTROPY
+from attnviz.analyses.entropy import ENTROPY
 from attnviz.core.errors import HealthError, choose
-from attnviz.core.measures import DRIFT, History, Verdict
+from attnviz.core.measures import (
+    COLLAPSED,
+    DRIFT,
+    GROWN,
+    GROWTHS,
+    LARGE,
+    PASSED,
+    RULES,
+    SETTLED,
+    SHARP,
+    SINK,
+    TURN,
+    TURNS,
+    UNIFORM,
+    WINDOW,
+    History,
+    Verdict,
+)
 
-COLLAPSED, UNIFORM, SINK, TURN, SETTLED = 0.05, 0.98, 0.5, 0.05, 0.02
-GROWN, LARGE, PASSED = 2.0, 20.0, (100, 1000)
-WINDOW, TURNS, GROWTHS = 8, 4, 3
-SHARP = ("previous-token", "next-token", "same-token", "induction")
-RULES = {
-    "collapsed": f"entropy under {COLLAPSED:g} of what is possible in most rows, and no role that "
-    f"is sharp by itself ({', '.join(SHARP)})",
-    "saturating": f"the largest score is over {LARGE:g}, grew in each of the last {GROWTHS} "
-    f"samples, to {GROWN:g} times or more, and not ever more slowly: exponentially",
-    "oscillating": f"among the last {WINDOW} samples entropy turned {TURNS} times or more, each "
-    f"time by {TURN:g} of what is possible",
-    "uniform": f"entropy over {UNIFORM:g} of what is possible in most rows, after the first "
-    "sample: it has learned nothing",
-    "sink formed": f"one key gets more than {SINK:g} of what lies between uniform attention and "
-    "all, in the last two samples and not in the first",
-    "settled": f"drift of at most {SETTLED:g} nats in each of the last two samples, and none of "
-    "the first four",
-}
-"""What each verdict means, the worst first; a head may have several."""
 BAD = ("collapsed", "saturating", "oscillating", "uniform")
 Series = NDArray[np.float64]
 
@@ -101,28 +99,6 @@ def _saturation(steps: tuple[int, ...], scores: Series) -> tuple[int, str] | Non
             said.append(f"passes {limit:,} near step {near:,.0f} at this rate")
             break
     return _since(np.concatenate([[False], rates > 0])) - 1, ", ".join(said)
-
-
-def verdict_lines(found: History, layers: Mapping[str, str]) -> list[str]:
-    """What is happening, in a line a verdict: its heads with their steps, and its rule.
-
-    `layers` are their names as they are shown.
-    """
-    lines = list[str]()
-    for name, rule in RULES.items():
-        own = [one for one in found.verdicts if one.name == name]
-        if own:
-            heads = (
-                f"all {len(own)} heads"
-                if len(own) == len(found.heads) > 1
-                else ", ".join(f"{layers[one.head[1]]}.{one.head[2]}" for one in own)
-            )
-            steps = sorted({one.step for one in own})
-            when = f"{steps[0]:,}" if len(steps) == 1 else f"{steps[0]:,} to {steps[-1]:,}"
-            worst = max(own, key=lambda one: one.detail) if name == "saturating" else None
-            said = f" ({worst.detail})" if worst else ""
-            lines.append(f"{name}: {heads}, since step {when}{said} – {rule}")
-    return lines
 
 
 def verdict_line(one: Verdict, *, several: bool = False) -> str:
