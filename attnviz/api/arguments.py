@@ -127,6 +127,7 @@ class AttendOptions(ModelOptions, FileOptions, LensOptions, ViewOptions, total=F
     generate: int | None
     chat: bool
     keep_qk: bool
+    scores: bool
     channels: str
     max_size: int | None
     rows: str | None

@@ -59,25 +59,25 @@ class Attend(nn.Module):
         return x + self.out(mixed.transpose(1, 2).flatten(2))
 
 
-class Repeater(nn.Module):
-    """Says at each place the token that stands before it."""
+class Neighbours(nn.Module):
+    """Says at each place the tokens before and after it, which takes both heads."""
 
     def __init__(self, *, normalise: bool = False) -> None:
         super().__init__()
         self.tokens = nn.Embedding(TOKENS, SIZE)
         self.places = nn.Embedding(LENGTH, SIZE)
-        self.layers = nn.ModuleList(Attend(normalise=normalise) for _ in range(2))
-        self.head = nn.Sequential(nn.LayerNorm(SIZE), nn.Linear(SIZE, TOKENS))
+        self.layers = nn.ModuleList([Attend(normalise=normalise)])
+        self.head = nn.Sequential(nn.LayerNorm(SIZE), nn.Linear(SIZE, 2 * TOKENS))
         for part in self.modules():  # as GPT-2 begins
             if isinstance(part, nn.Linear | nn.Embedding):
                 nn.init.normal_(part.weight, std=0.02)
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
-        """Scores, shape (batch, length, tokens)."""
+        """Scores, shape (batch, length, 2, tokens)."""
         x = self.tokens(ids) + self.places.weight
         for layer in self.layers:
             x = layer(x)
-        return self.head(x)
+        return self.head(x).unflatten(-1, (2, TOKENS))
 
 
 def train(
@@ -91,7 +91,7 @@ def train(
 ) -> History:
     """The history of a run whose query and key weights begin `scale` times as large."""
     torch.manual_seed(seed)
-    model = Repeater(normalise=normalise)
+    model = Neighbours(normalise=normalise)
     for layer in model.layers:
         layer.qkv.weight.data[: 2 * SIZE] *= scale
     optimizer = torch.optim.AdamW(model.parameters(), lr=rate, weight_decay=0.0)
@@ -103,12 +103,21 @@ def train(
             down = 1.0 if not warm_up else (1 + cos(pi * step / STEPS)) / 2
             group["lr"] = rate * warm * down
         ids = torch.randint(TOKENS, (32, LENGTH))
-        loss = functional.cross_entropy(model(ids)[:, 1:].flatten(0, 1), ids[:, :-1].flatten())
+        wanted = torch.stack([ids[:, :-2], ids[:, 2:]], 2)
+        loss = functional.cross_entropy(model(ids)[:, 1:-1].flatten(0, 2), wanted.flatten())
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
     recorder.finish()
     return recorder.study.report()
+
+
+def is_right(kind: str, history: History) -> bool:
+    """Whether each head has the verdict that it must have; of those that collapse, most do."""
+    names = [one.name for one in history.verdicts]
+    least = 0.5 if kind == "collapsing" else 1
+    share = names.count(NEEDED[kind]) / len(history.heads)
+    return len(history.heads) == HEADS and share >= least and {*names} <= ALLOWED[kind]
 
 
 def main(seeds: int) -> None:
@@ -121,7 +130,7 @@ def main(seeds: int) -> None:
                 history = train(seed, Path(folder), **options)
             own = Counter(one.name for one in history.verdicts)
             found += own
-            right += len(history.heads) == own[NEEDED[kind]] and {*own} <= ALLOWED[kind]
+            right += is_right(kind, history)
         print(f"{kind}: {right} of {seeds} seeds as they should be · heads {dict(found)}")
 
 
