@@ -113,11 +113,9 @@ def train(
 
 
 def is_right(kind: str, history: History) -> bool:
-    """Whether each head has the verdict that it must have; of those that collapse, most do."""
+    """Whether each head has the verdict that it must have, and no other than it may have."""
     names = [one.name for one in history.verdicts]
-    least = 0.5 if kind == "collapsing" else 1
-    share = names.count(NEEDED[kind]) / len(history.heads)
-    return len(history.heads) == HEADS and share >= least and {*names} <= ALLOWED[kind]
+    return names.count(NEEDED[kind]) == len(history.heads) == HEADS and {*names} <= ALLOWED[kind]
 
 
 def main(seeds: int) -> None:
