@@ -29,7 +29,7 @@ from attnviz.analyses.compare import HistoryStudy
 from attnviz.analyses.measures.health import check_health, chosen_verdicts
 from attnviz.core.errors import OutputError, UsageError, reason_of
 from attnviz.core.locks import evaluation_mode
-from attnviz.core.measures import Verdict
+from attnviz.core.measures import HISTORY, WINDOW, Verdict
 from attnviz.runs.changes import read_sample, sample_files
 from attnviz.runs.watching import watch
 from attnviz.storage.archive import dump_archive
@@ -37,6 +37,8 @@ from attnviz.storage.writing import output_errors, write_file
 
 PICTURE = "attention/heads"
 """The name of the picture of all heads in a log; measures are attention/MEASURE/LAYER.HEAD."""
+LOGGED = (*HISTORY[:4], "row-entropy", "score-max", "saturated")
+"""Of what a sample holds, the measures that go to loggers: there is a number for each head."""
 LONGEST_DRAWING = 60
 """Seconds to wait for the last picture."""
 INNER = ("tb_writer", "_wandb", "_ml_flow")
@@ -136,6 +138,7 @@ class Recorder:
             took = time.perf_counter() - self.begun
             print(f"sampling took {self.spent / took:.1%} of {took:,.1f} s", file=sys.stderr)
             self._send_pictures(wait=True)
+        self.begun = None
         return made
 
     @property
@@ -174,7 +177,11 @@ class Recorder:
         if self.on_verdict is None and not self.fail_on:
             return
         begun = time.perf_counter()
-        verdicts = self.study.report().verdicts
+        try:
+            verdicts = self.study.report().verdicts
+        except Exception as error:
+            self._note("no verdicts", error)
+            return
         known, self.judged = self.judged, {(one.name, one.head) for one in verdicts}
         self.spent += time.perf_counter() - begun
         for one in verdicts:
@@ -193,8 +200,8 @@ class Recorder:
                 "run: each stays until this run replaces it",
                 stacklevel=4,
             )
-        if earlier := [step for step in there if step < number]:
-            self.study.add(earlier[-1], read_sample(there[earlier[-1]]))
+        for step in [step for step in there if step < number][-WINDOW:]:
+            self.study.add(step, read_sample(there[step]))
 
     def _run(self, watching: Any = None) -> Any:
         """Run the probe batch, and return what is seen."""
@@ -246,7 +253,7 @@ class Recorder:
             f"attention/{name}/{f'{stream}/' if several else ''}{layer}.{head}": value
             for (stream, layer, head), values in found.items()
             for name, value in values.items()
-            if not isnan(value)
+            if name in LOGGED and not isnan(value)
         }
         # MLflow allows no other characters.
         return {re.sub(r"[^\w. /-]", "_", name): value for name, value in named.items()}

@@ -325,7 +325,7 @@ def test_measures_and_a_picture_go_to_every_kind_of_logger(tmp_path, monkeypatch
     score = values["self", "encoder.layers.0.self_attn", "1"]["score-max"]
     assert writer.scalars[NAME] == (drift, 2)
     assert writer.scalars[NAME.replace("drift", "score-max")] == (score, 2)
-    assert len(writer.scalars) == 4 * len(HISTORY)
+    assert len(writer.scalars) == 4 * len(callbacks.LOGGED)
     assert writer.images["attention/heads"][1] == 2
     assert writer.images["attention/heads"][0].shape[2] == 3
     logged = [one.args[0] for one in wandb.log.call_args_list]
