@@ -205,7 +205,7 @@ class Origin:
         "--keep-qk",
         "Keep queries and keys, for the query · key view of --html and --open.",
     )
-    scores: bool = opt(
+    scores: bool = rare(
         "scores",
         "--scores",
         "Also measure scores before the softmax (the largest, mean, deviation, saturated rows) "

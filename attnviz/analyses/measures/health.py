@@ -126,4 +126,5 @@ def chosen_verdicts(given: str | Sequence[str]) -> tuple[str, ...]:
         UsageError: there is no such verdict.
     """
     names = given.split(",") if isinstance(given, str) else given
-    return tuple(choose(name.strip(), RULES, "verdict") for name in names if name.strip())
+    names = [name.strip().replace("-", " ") for name in names]
+    return tuple(choose(name, RULES, "verdict") for name in names if name)
