@@ -60,7 +60,8 @@ def jensen_shannon(
 class ScoreStudy:
     """What the scores of a layer's heads say, from tiles of whole rows in any order."""
 
-    def __init__(self, heads: int, rows: int, keys: int) -> None:
+    def __init__(self, heads: int, rows: int, keys: int, start: int = 0) -> None:
+        self.start = start  # the number of the first row in its text
         self.counts, self.highest, self.sharpest, self.entropies = np.zeros((4, heads, rows))
         self.sums = np.zeros((2, heads))
         self.received = np.zeros((heads, keys))
@@ -125,7 +126,9 @@ def projected_scores(
         scores = kept.scale * (kept.query[place] @ kept.key[place].swapaxes(-1, -2))
         scores = np.where(visible[place % len(visible)], scores, -np.inf)
         totals = np.log(np.exp(scores - (highest := scores.max(-1, keepdims=True))).sum(-1))
-        if not np.allclose(np.exp(scores - highest - totals[..., None]), weights, atol=1e-4):
+        # The larger the scores, the more of each weight is their rounding.
+        off = 1e-4 + 1e-6 * float(np.abs(highest).max())
+        if not np.allclose(np.exp(scores - highest - totals[..., None]), weights, atol=off):
             return {}
         study = ScoreStudy(*weights.shape)
         study.add(slice(None), 0, scores, weights)

@@ -136,6 +136,25 @@ def test_a_kernel_that_does_more_has_no_scores():
     assert found.scores == {}
 
 
+@pytest.mark.parametrize("size", [40, 7], ids=["tokens", "blocks"])
+@pytest.mark.parametrize("times", [1e2, 1e4])
+def test_scores_are_known_where_they_have_grown_very_large(times, size):
+    generator = torch.Generator().manual_seed(3)
+    query, key, value = (torch.randn(1, 2, 40, 16, generator=generator) for _ in range(3))
+    query, key = query * times, key.roll(1, 2) * 0.001 + key[:, :, :1]  # with ties
+    spelled = functional.scaled_dot_product_attention
+    call = Call(
+        lambda _m, q, k, v, _mask, **_: (spelled(q, k, v).transpose(1, 2),),
+        None, query, key, value, None, {"is_causal": False},
+        spelled(query, key, value).transpose(1, 2).contiguous(),
+    )  # fmt: skip
+    blocks = split_blocks(0, 40, size)
+    found = read_call("a", call, CaptureSpec(PooledGrid(blocks, blocks), keep_scores=True)).scores
+    wanted = (query.double() @ key.double().mT / 4)[0].flatten(1)
+    np.testing.assert_allclose(found["score-max"], wanted.amax(-1), rtol=1e-5)
+    np.testing.assert_allclose(found["score-std"], wanted.std(-1, correction=0), rtol=1e-4)
+
+
 @pytest.mark.skipif(not hasattr(flex, "AuxRequest"), reason="this torch tells no largest scores")
 def test_the_largest_score_and_the_denominator_are_those_of_flex_attention():
     device = "cuda" if torch.cuda.is_available() else "cpu"

@@ -27,7 +27,10 @@ from attnviz.models.hugging_face.capture.region import PooledGrid
 CELLS = 2**20
 """Scores that exist at once."""
 MASKED = -9e3
-"""Scores below are masked: code hides keys by −∞, the smallest number, −1e9 or −1e4."""
+"""What masks add to hide a key lies below: −∞, the smallest number, −1e9 or −1e4."""
+FILLED = -1e8
+"""Scores of hand-written attention that lie below are hidden, as are those of exactly −1e4."""
+ROUNDING = 8
 CallScores = dict[str, NDArray[np.float64]]
 
 
@@ -40,7 +43,7 @@ def read_scores(call: Call, grid: PooledGrid, weights: Any) -> CallScores:
 
     heads, keys = call.query.shape[1], call.key.shape[2]
     rows = grid.queries.stop - grid.queries.start
-    study = ScoreStudy(heads, rows, keys)
+    study = ScoreStudy(heads, rows, keys, grid.queries.start)
     whole = not grid.is_pooled and grid.keys.blocks == keys
     most = max(CELLS // keys, 1)
     together = max(most // rows, 1)
@@ -60,16 +63,26 @@ def read_scores(call: Call, grid: PooledGrid, weights: Any) -> CallScores:
                     off = float((shares.float().cpu() - given[..., : shares.shape[2]]).abs().max())
                 else:
                     off = disagreement(shares.float(), part.value[0], part.output[:, span].float())
-                if not off <= (allowed if whole else largest_disagreement(call.value, allowed)):
+                # The larger the scores, the more of each weight is their rounding.
+                largest = scores.where(scores > FILLED, 0).abs().max()
+                slack = allowed + ROUNDING * torch.finfo(call.query.dtype).eps * float(largest)
+                if not off <= (slack if whole else largest_disagreement(call.value, slack)):
                     return {}
-                add_tile(study, slice(own.start, own.stop), row, scores, shares)
+                add_tile(study, slice(own.start, own.stop), part, span, (scores, shares))
     return study.values() | vector_norms(study, call)
 
 
-def add_tile(study: ScoreStudy, heads: slice, row: int, scores: Any, shares: Any) -> None:
-    """Add a tile of whole rows, (heads, rows, keys), with the masked scores hidden."""
-    found = scores[..., : shares.shape[2]].float().cpu().numpy()
-    study.add(heads, row, np.where(found < MASKED, -np.inf, found), shares.float().cpu().numpy())
+def add_tile(study: ScoreStudy, heads: slice, part: Call, span: slice, tile: Any) -> None:
+    """Add whole rows of some heads: `tile` has scores and shares, each (heads, rows, keys)."""
+    scores, shares = (side.float().cpu().numpy() for side in tile)
+    scores = scores[..., : shares.shape[2]]
+    mask = part.mask
+    if part.scores is not None:
+        scores = np.where((scores < FILLED) | (scores == -1e4), -np.inf, scores)
+    elif mask is not None and mask.is_floating_point():
+        rows = mask.expand(-1, -1, part.query.shape[2], -1)[0, :, span, : scores.shape[2]]
+        scores = np.where((rows < MASKED).cpu().numpy(), -np.inf, scores)
+    study.add(heads, span.start - study.start, scores, shares)
 
 
 def vector_norms(study: ScoreStudy, call: Call) -> CallScores:

@@ -57,7 +57,8 @@ def read_tiles(
     batch, heads, length, _ = call.query.shape
     reader = _Reader(call, grid, links, ignored)
     if scores and batch == 1:
-        reader.study = ScoreStudy(heads, grid.queries.stop - grid.queries.start, call.key.shape[2])
+        rows = grid.queries.stop - grid.queries.start
+        reader.study = ScoreStudy(heads, rows, call.key.shape[2], grid.queries.start)
     together = max(reader.rows // length, 1)
     tasks = [
         (text, range(heads)[first : first + together])
@@ -135,8 +136,7 @@ class _Reader:
         if scores is None:
             return None
         tile = torch.softmax(scores, -1)[..., : call.key.shape[2]]
-        first = rows.start - self.grid.queries.start
-        add_tile(self.study, slice(heads.start, heads.stop), first, scores, tile)
+        add_tile(self.study, slice(heads.start, heads.stop), call, rows, (scores, tile))
         return tile
 
     def _tiles(self) -> Iterator[tuple[int, int]]:
