@@ -257,10 +257,10 @@ def failing_once(run):
     """A pass that fails the first time, as no text by itself makes it."""
     left = [ModelError("broken")]
 
-    def once(*given):
+    def once(*given, **more):
         if left:
             raise left.pop()
-        return run(*given)
+        return run(*given, **more)
 
     return once
 
