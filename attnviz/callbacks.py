@@ -2,45 +2,51 @@
 
 Use `Recorder` in a loop of your own, `AttentionCallback` with transformers' Trainer, and
 `LightningCallback` with Lightning. None of them changes the run: random state, modes, gradients and
-results keep their bits.
+results keep their bits. In a run of several processes each of them has one: the first writes, and
+the others run the probe batch with it where the parameters are sharded over them.
 """
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
 import sys
+import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from inspect import signature
 from math import isnan
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from shutil import which
+from typing import Any, Protocol
 
 import numpy as np
 
 from attnviz.analyses.compare import HistoryStudy
-from attnviz.core.errors import UsageError, reason_of
+from attnviz.analyses.measures.health import check_health, chosen_verdicts
+from attnviz.core.errors import OutputError, UsageError, reason_of
 from attnviz.core.locks import evaluation_mode
+from attnviz.core.measures import HISTORY, WINDOW, Verdict
 from attnviz.runs.changes import read_sample, sample_files
 from attnviz.runs.watching import watch
 from attnviz.storage.archive import dump_archive
 from attnviz.storage.writing import output_errors, write_file
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 PICTURE = "attention/heads"
 """The name of the picture of all heads in a log; measures are attention/MEASURE/LAYER.HEAD."""
+LOGGED = (*HISTORY[:4], "row-entropy", "score-max", "saturated")
+"""Of what a sample holds, the measures that go to loggers: there is a number for each head."""
+LONGEST_DRAWING = 60
+"""Seconds to wait for the last picture."""
 INNER = ("tb_writer", "_wandb", "_ml_flow")
 """Attributes in which the integrations of transformers' Trainer keep their logger."""
 
 
 class Recorder:
     """Reads a probe batch every N steps: saves its maps, and logs their measures.
-
-    In a run of several processes only one should have a recorder. A model whose parameters are
-    sharded over them cannot be sampled.
 
     Args:
         model: an `nn.Module`. It is called in evaluation mode: model(**probe_batch) for a mapping,
@@ -55,9 +61,13 @@ class Recorder:
         tokens: names for queries and keys.
         batch: which item of the probe batch is read.
         call: runs the model instead: call(model, probe_batch).
-        loggers: a SummaryWriter, a run of Weights & Biases, mlflow, a logger of Lightning, or a
-            trainer that has some; or a list of these. None: the open runs of Weights & Biases and
-            MLflow. They get a step's scalars together with what is logged next.
+        loggers: a SummaryWriter, a run of Weights & Biases or trackio, mlflow, a logger of
+            Lightning, an `AttentionLogger` of your own, or a trainer that has some; or a list of
+            these. None: the open runs of Weights & Biases, MLflow and trackio. They get a step's
+            scalars at once, and its picture when another process has drawn it.
+        on_verdict: called with each new `Verdict` on a head ("collapsed", …); what it raises ends
+            the training.
+        fail_on: verdicts that end the training with a `HealthError`: "collapsed,saturating".
 
     Raises:
         UsageError: an option out of its range.
@@ -76,10 +86,16 @@ class Recorder:
         batch: int = 0,
         call: Callable[[Any, Any], Any] | None = None,
         loggers: Any = None,
+        on_verdict: Callable[[Verdict], Any] | None = None,
+        fail_on: str | Sequence[str] = (),
     ) -> None:
         if every < 1:
             raise UsageError(f"every={every} is too small: 1 or more")
-        self.model, self.probe, self.folder, self.every = model, probe_batch, Path(folder), every
+        import torch
+
+        wrapped = isinstance(model, torch.nn.parallel.DistributedDataParallel)
+        self.model = model.module if wrapped else model
+        self.probe, self.folder, self.every = probe_batch, Path(folder), every
         self.wanted: dict[str, Any] = {
             "max_size": max_size,
             "only": only,
@@ -91,34 +107,87 @@ class Recorder:
         self.done: int | None = None
         self.last: int | None = None
         self.noted = set[str]()
+        self.on_verdict, self.fail_on = on_verdict, chosen_verdicts(fail_on)
+        self.judged = set[tuple[str, Any]]()
+        self.drawn = dict[int, subprocess.Popen[bytes]]()
+        self.begun: float | None = None
+        self.spent = 0.0
 
     def step(self, number: int) -> Path | None:
         """Take a sample if the step is due, and return its file.
 
         An error never ends the training. A warning tells why there is no sample, once for each
         reason, and the next sample is tried again.
+
+        Raises:
+            HealthError: a head has a verdict of `fail_on`.
         """
         self.last = number
+        self.begun = time.perf_counter() if self.begun is None else self.begun
         return None if number % self.every else self._take(number)
 
     def finish(self) -> Path | None:
-        """Take a sample of the last step if it has none, and return its file."""
-        return None if self.last is None else self._take(self.last)
+        """Take a sample of the last step if it has none, and return its file.
+
+        It says on stderr what sampling has cost, and waits for the last picture.
+        """
+        if self.last is None or self.begun is None:
+            return None
+        made = self._take(self.last)
+        if self.is_first:
+            took = time.perf_counter() - self.begun
+            print(f"sampling took {self.spent / took:.1%} of {took:,.1f} s", file=sys.stderr)
+            self._send_pictures(wait=True)
+        self.begun = None
+        return made
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this is the first of the processes, which writes and logs."""
+        return _rank() == 0
 
     def _take(self, number: int) -> Path | None:
-        if number == self.done:
+        if number == self.done or not (self.is_first or _sharded(self.model)):
             return None
         first, self.done = self.done is None, number
+        begun, made = time.perf_counter(), None
         try:
+            if not self.is_first:  # the parameters of each layer are gathered from all processes
+                self._run()
+                return None
             if first:
                 self._resume(number)
-            return self._sample(number)
+            made = self._sample(number)
         except Exception as error:  # no memory, a full disk, a logger, the model on the probe
-            why = reason_of(error)
-            if why not in self.noted:
-                self.noted.add(why)
-                warnings.warn(f"no sample at step {number:,}: {why}", stacklevel=3)
-            return None
+            self._note(f"no sample at step {number:,}", error)
+        finally:
+            self.spent += time.perf_counter() - begun
+        if made is not None:
+            self._judge()
+        return made
+
+    def _note(self, what: str, error: Exception) -> None:
+        why = reason_of(error)
+        if why not in self.noted:
+            self.noted.add(why)
+            warnings.warn(f"{what}: {why}", stacklevel=4)
+
+    def _judge(self) -> None:
+        """Tell of new verdicts; what comes of it may end the training, for that was asked for."""
+        if self.on_verdict is None and not self.fail_on:
+            return
+        begun = time.perf_counter()
+        try:
+            verdicts = self.study.report().verdicts
+        except Exception as error:
+            self._note("no verdicts", error)
+            return
+        known, self.judged = self.judged, {(one.name, one.head) for one in verdicts}
+        self.spent += time.perf_counter() - begun
+        for one in verdicts:
+            if self.on_verdict is not None and (one.name, one.head) not in known:
+                self.on_verdict(one)
+        check_health(verdicts, self.fail_on)
 
     def _resume(self, number: int) -> None:
         with output_errors(self.folder):
@@ -131,28 +200,51 @@ class Recorder:
                 "run: each stays until this run replaces it",
                 stacklevel=4,
             )
-        if earlier := [step for step in there if step < number]:
-            self.study.add(earlier[-1], read_sample(there[earlier[-1]]))
+        for step in [step for step in there if step < number][-WINDOW:]:
+            self.study.add(step, read_sample(there[step]))
 
-    def _sample(self, number: int) -> Path:
+    def _run(self, watching: Any = None) -> Any:
+        """Run the probe batch, and return what is seen."""
         import torch
 
         device = next((one.device for one in self.model.parameters()), torch.device("cpu"))
-        with _protect_run(self.model, device), watch(self.model, eager=True, **self.wanted) as seen:
+        with _protect_run(self.model, device), watching or nullcontext() as seen:
             self.call(self.model, _on(device, self.probe))
-        result = seen.attention()
+        return seen
+
+    def _sample(self, number: int) -> Path:
+        watching = watch(self.model, eager=True, calls="all", scores=True, **self.wanted)
+        result = self._run(watching).attention()
         settings = {**result.provenance.settings, "step": number}
         about = replace(result.provenance, settings=settings)
         result = replace(result, id=f"step {number}", provenance=about)
         self.study.add(number, result)
         path = self.folder / f"step-{number:08d}.npz"
         write_file(path, dump_archive([result]))
+        self._send_pictures()
         if loggers := open_loggers(self.loggers):
-            figure = result.grid()
-            figure.set_dpi(100)  # a board shows small pictures, and drawing is what logging costs
+            values = self._scalars(number)
             for logger in loggers:
-                _log(logger, number, self._scalars(number), figure)
+                logger.log(values, None, number)
+            self.drawn[number] = _draw(path)
         return path
+
+    def _send_pictures(self, *, wait: bool = False) -> None:
+        """Log the pictures that are drawn by now; `wait`: all of them."""
+        for number, process in [*self.drawn.items()]:
+            try:
+                if wait:
+                    process.wait(LONGEST_DRAWING)
+                if process.poll() is None:
+                    continue
+                del self.drawn[number]
+                picture = self.folder / f"step-{number:08d}.png"
+                if process.returncode:
+                    raise OutputError(f"the process that draws it ended with {process.returncode}")
+                for logger in open_loggers(self.loggers):
+                    logger.log({}, picture, number)
+            except Exception as error:
+                self._note(f"no picture of step {number:,}", error)
 
     def _scalars(self, number: int) -> dict[str, float]:
         found = self.study.values[number]
@@ -161,7 +253,7 @@ class Recorder:
             f"attention/{name}/{f'{stream}/' if several else ''}{layer}.{head}": value
             for (stream, layer, head), values in found.items()
             for name, value in values.items()
-            if not isnan(value)
+            if name in LOGGED and not isnan(value)
         }
         # MLflow allows no other characters.
         return {re.sub(r"[^\w. /-]", "_", name): value for name, value in named.items()}
@@ -191,51 +283,124 @@ def _protect_run(model: Any, device: Any) -> Iterator[None]:
         yield
 
 
-def open_loggers(given: Any) -> list[Any]:
+def _rank() -> int:
+    """The number of this process among those of the run; 0 where it is the only one."""
+    import torch.distributed as processes
+
+    return processes.get_rank() if processes.is_available() and processes.is_initialized() else 0
+
+
+def _sharded(model: Any) -> bool:
+    """Whether the parameters are spread over the processes, so that each must run the model."""
+    if not {"torch.distributed.fsdp", "torch.distributed.tensor"} & {*sys.modules}:
+        return False
+    from torch.distributed.fsdp import FullyShardedDataParallel
+    from torch.distributed.tensor import DTensor
+
+    parts = any(isinstance(one, FullyShardedDataParallel) for one in model.modules())
+    return parts or any(isinstance(one, DTensor) for one in model.parameters())
+
+
+def _draw(path: Path) -> subprocess.Popen[bytes]:
+    """Start a process that draws the heads of a sample beside it, and disturbs no other."""
+    command = [sys.executable, "-m", "attnviz", "render", str(path), "--format", "none", "--quiet"]
+    command += ["--grid", str(path.with_suffix(".png")), "--dpi", "100"]
+    patient = ["nice", "-n", "19"] if which("nice") else []
+    places = os.pathsep.join(one for one in sys.path if one)
+    return subprocess.Popen(
+        [*patient, *command],
+        env={**os.environ, "PYTHONPATH": places},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+
+class AttentionLogger(Protocol):
+    """What a logger of your own must have; `Recorder` makes one of each of the others."""
+
+    def log(self, scalars: Mapping[str, float], picture: Path | None, step: int) -> Any:
+        """Take a step's numbers by name, or later its picture, a PNG file."""
+
+
+def open_loggers(given: Any) -> list[AttentionLogger]:
     """The loggers among what was given, or the open runs where nothing was."""
     if given is None:
-        wandb, mlflow = map(sys.modules.get, ("wandb", "mlflow"))
+        wandb, mlflow, trackio = map(sys.modules.get, ("wandb", "mlflow", "trackio.context_vars"))
         running = getattr(mlflow, "active_run", lambda: None)()
-        return [one for one in (getattr(wandb, "run", None), running and mlflow) if one]
+        tracked = getattr(trackio, "current_run", None)
+        found = getattr(wandb, "run", None), running and mlflow, tracked and tracked.get()
+        return [_KnownLogger(one) for one in found if one]
     if hasattr(given, "callback_handler"):  # transformers' Trainer
         given = given.callback_handler.callbacks
     given = getattr(given, "loggers", given)  # Lightning's
-    found = []
+    made = list[Any]()
     for one in given if isinstance(given, list | tuple) else [given]:
         inner = next((name for name in INNER if hasattr(one, name)), None)
-        found.append(getattr(one, inner) if inner else one)
+        made.append(getattr(one, inner) if inner else one)
     known = ("add_scalar", "log_metrics", "log")
-    return [one for one in found if any(hasattr(one, name) for name in known)]
+    return [
+        one if _takes_pictures(one) else _KnownLogger(one)
+        for one in made
+        if any(hasattr(one, name) for name in known)
+    ]
 
 
-def _log(logger: Any, step: int, values: Mapping[str, float], figure: Figure) -> None:
-    """Log to a SummaryWriter, a run of Weights & Biases, mlflow or a logger of Lightning."""
-    inner = getattr(logger, "experiment", None)  # the logger that Lightning's wraps
-    if hasattr(logger, "add_scalar"):
-        for name, value in values.items():
-            logger.add_scalar(name, value, step)
-    elif hasattr(logger, "log_metrics"):
-        logger.log_metrics(dict(values), step=step)
-    else:  # commit=False: the training decides when a step of Weights & Biases is complete
-        image = getattr(sys.modules.get("wandb"), "Image", lambda picture: picture)
-        picture = image(_pixels(figure))
-        if hasattr(logger, "define_metric"):
-            logger.define_metric("attention/*", step_metric="attention/step")
-        logger.log({**values, "attention/step": step, PICTURE: picture}, commit=False)
-    writer = inner or logger
-    if hasattr(writer, "add_figure"):
-        writer.add_figure(PICTURE, figure, step)
-    elif hasattr(writer, "log_figure"):
-        run = [logger.run_id] if inner else []
-        writer.log_figure(*run, figure, f"{PICTURE}-{step:08d}.png")
-    elif hasattr(logger, "log_image"):
-        logger.log_image(PICTURE, [_pixels(figure)], step)
+def _takes_pictures(one: Any) -> bool:
+    try:
+        return "picture" in signature(one.log).parameters
+    except (AttributeError, TypeError, ValueError):
+        return False
 
 
-def _pixels(figure: Any) -> Any:
-    """A figure as Weights & Biases takes it: it knows only pyplot's own figures."""
-    figure.canvas.draw()
-    return np.asarray(figure.canvas.buffer_rgba())
+@dataclass(frozen=True)
+class _KnownLogger:
+    """A SummaryWriter, a run of Weights & Biases or trackio, mlflow, or a logger of Lightning."""
+
+    own: Any
+
+    def log(self, scalars: Mapping[str, float], picture: Path | None, step: int) -> None:
+        if scalars:
+            self._numbers(dict(scalars), step)
+        if picture is not None:
+            self._picture(picture, step)
+
+    @property
+    def package(self) -> str:
+        return type(self.own).__module__.partition(".")[0]
+
+    def _numbers(self, scalars: dict[str, float], step: int) -> None:
+        if hasattr(self.own, "add_scalar"):
+            for name, value in scalars.items():
+                self.own.add_scalar(name, value, step)
+        elif hasattr(self.own, "log_metrics"):
+            self.own.log_metrics(scalars, step=step)
+        elif self.package == "trackio":
+            self.own.log(scalars, step=step)
+        else:  # commit=False: the training decides when a step of Weights & Biases is complete
+            if hasattr(self.own, "define_metric"):
+                self.own.define_metric("attention/*", step_metric="attention/step")
+            self.own.log({**scalars, "attention/step": step}, commit=False)
+
+    def _picture(self, picture: Path, step: int) -> None:
+        inner = getattr(self.own, "experiment", None)  # the logger that Lightning's wraps
+        writer = inner or self.own
+        if hasattr(writer, "add_image"):
+            from PIL import Image
+
+            with Image.open(picture) as opened:
+                pixels = np.asarray(opened.convert("RGB"))
+            writer.add_image(PICTURE, pixels, step, dataformats="HWC")
+        elif hasattr(writer, "log_artifact"):
+            run = [self.own.run_id] if inner else []
+            writer.log_artifact(*run, str(picture), PICTURE)
+        elif hasattr(self.own, "log_image"):
+            self.own.log_image(PICTURE, [str(picture)], step)
+        elif self.package == "trackio":
+            self.own.log({PICTURE: sys.modules["trackio"].Image(str(picture))}, step=step)
+        elif not hasattr(self.own, "log_metrics"):
+            image = getattr(sys.modules.get("wandb"), "Image", lambda file: file)
+            found = {PICTURE: image(str(picture)), "attention/step": step}
+            self.own.log(found, commit=False)
 
 
 class _Callback:
@@ -261,7 +426,7 @@ class _OfTrainer(_Callback):
     """The options are those of `Recorder`; `loggers` may be the Trainer."""
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **about: Any) -> None:
-        if state.is_world_process_zero:
+        if state.is_world_process_zero or _rank() > 0:
             self.begin(about["model"], state.global_step)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **about: Any) -> None:
@@ -272,7 +437,7 @@ class _OfLightning(_Callback):
     """The options are those of `Recorder`; it logs to the loggers of the Lightning trainer."""
 
     def on_train_start(self, trainer: Any, module: Any) -> None:
-        if trainer.is_global_zero:
+        if trainer.is_global_zero or _rank() > 0:
             self.begin(module, trainer.global_step, loggers=trainer)
 
     def on_train_batch_end(self, trainer: Any, module: Any, *about: Any) -> None:

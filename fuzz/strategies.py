@@ -91,8 +91,8 @@ HINTS = {
     "steps": ("matrices", "matrices", "saved"),
 }
 """Which kinds of files make sense where; elsewhere, and now and then here, any."""
-RARE = {"--workers": 0.02, "--open": 0.3, "--generate": 0.3, "--engine": 0.1}
-"""Options that cost a process, a browser or seconds: how often they stay of those drawn."""
+RARE = {"--workers": 0.02, "--open": 0.3, "--generate": 0.3, "--engine": 0.1, "--follow": 0}
+"""Options that cost a process, a browser or seconds, or never end: how often they stay."""
 PICTURE_SHARE = 0.12
 MODEL_SHARE = 0.12
 

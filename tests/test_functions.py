@@ -45,7 +45,7 @@ WITHOUT_A_FUNCTION = {
 """Commands that are another function of Python; lists and a page without a text need none."""
 
 
-PRINTED = {"format", "quiet", "verbose", "open_page", "max_rows", "overwrite"}
+PRINTED = {"format", "quiet", "verbose", "open_page", "max_rows", "overwrite", "follow"}
 """Options of the shell that mean nothing where nothing is printed."""
 NAMES = {
     ("ablate", "head"): "heads",

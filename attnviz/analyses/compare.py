@@ -6,8 +6,10 @@ Columns are the keys of both, so attention to a key that only one text has count
 Heads are compared by the Jensen–Shannon divergence of their rows (Lin 1991).
 """
 
+import itertools
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from difflib import SequenceMatcher
 
@@ -15,9 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnviz.analyses.effects.links import rank_correlation
-from attnviz.analyses.entropy import jensen_shannon
+from attnviz.analyses.entropy import ENTROPY, jensen_shannon
 from attnviz.analyses.heads import measure_heads, rows_of
 from attnviz.analyses.links import strongest_links
+from attnviz.analyses.masks import MeasuredMap, known_scores
+from attnviz.analyses.measures.health import judge
+from attnviz.analyses.measures.scores import typical_entropy
 from attnviz.analyses.view import describe_run
 from attnviz.core.attention_map import Attention, AttentionMap, Token, check_single_tokens
 from attnviz.core.effects import Effect, EffectComparison, SavedEffects
@@ -230,39 +235,64 @@ class HistoryStudy:
         self.roles: dict[int, dict[Head, str]] = {}
         self.values: dict[int, dict[Head, dict[str, float]]] = {}
         self.notes: dict[str, None] = {}
+        self.uniform: dict[Head, tuple[float, float]] = {}
+        self.before: dict[tuple[str, str], AttentionMap] = {}
+        self.called: dict[tuple[str, str], str] = {}
 
     def add(self, step: int, attention: Attention) -> None:
         """Measure one sample, and the drift of its heads since the sample before.
 
         In a map of blocks, a block counts as a token.
         """
-        before = {_place(item): item for item in self.last.maps} if self.last else {}
+        before, self.before = self.before, {}
         self.roles[step], self.values[step] = {}, {}
-        for number, item in enumerate(attention.maps):
+        for item in attention.maps:
             if item.is_pooled:
                 rows, columns = item.blocks
                 self._say(f"maps hold blocks of {rows} × {columns} tokens: measures are of blocks")
-            found = measure_heads(replace(item, blocks=(1, 1), starts=(0, 0), links=()))
-            drift = self._drift(before.get(_place(item)), item)
-            # Calls of other sizes have maps of their own: number those of one stream.
-            same = [one.stream for one in attention.maps[:number]].count(item.stream)
-            stream = f"{item.stream} {same + 1}" if same else item.stream
-            own = {DRIFT: drift} | {name: one.values for name, one in found.items()}
+            alone = replace(item, blocks=(1, 1), starts=(0, 0), links=())
+            subject = MeasuredMap(alone, scores=known_scores(attention, item))
+            found = measure_heads(subject)
+            streams = {layer: self._stream(step, item.stream, layer) for layer in item.layers}
+            drift = self._drift(before, streams, item)
+            own = {DRIFT: drift, ENTROPY: typical_entropy(subject)}
+            own |= {name: one.values for name, one in found.items()}
             even = {name: one.uniform for name, one in found.items() if one.uniform is not None}
-            for row in rows_of((stream, item.layers, item.heads), own, even):
-                head = row.stream, row.layer, row.head
+            for row in rows_of((item.stream, item.layers, item.heads), own, even):
+                head = streams[row.layer], row.layer, row.head
+                self.uniform[head] = row.uniform["sink"], row.uniform["entropy"]
                 self.roles[step][head] = row.roles[0].name if row.roles else ""
                 self.values[step][head] = {one: row.values.get(one, math.nan) for one in HISTORY}
         self.last = attention
 
-    def _drift(self, before: AttentionMap | None, item: AttentionMap) -> np.ndarray:
-        if before is None or before.weights.shape != item.weights.shape:
-            if self.last is not None:
+    def _stream(self, step: int, stream: str, layer: str) -> str:
+        """What a layer's stream was called first: sharp weights may seem causal for a while.
+
+        Maps of other sizes of one layer and stream are numbered.
+        """
+        kind = re.sub(r"\bcausal$", "self", stream)
+        name = self.called.setdefault((kind, layer), stream)
+        taken = {(one, other) for one, other, _ in self.values[step]}
+        number = next(at for at in itertools.count(1) if (_nth(name, at), layer) not in taken)
+        return _nth(name, number)
+
+    def _drift(
+        self,
+        before: Mapping[tuple[str, str], AttentionMap],
+        streams: Mapping[str, str],
+        item: AttentionMap,
+    ) -> np.ndarray:
+        """The drift of each layer and head, as far as they were in the sample before."""
+        drift = np.full(item.weights.shape[:2], np.nan)
+        for place, (layer, stream) in enumerate(streams.items()):
+            own = self.before[stream, layer] = item.part([layer])
+            other = before.get((stream, layer))
+            if other is not None and _place(own) == _place(other):
+                drift[place], notes = divergences(other.weights, own.weights)
+                for note in notes:
+                    self._say(note)
+            elif self.last is not None:
                 self._say("some maps have no fellow in the sample before: they have no drift")
-            return np.full(item.weights.shape[:2], np.nan)
-        drift, notes = divergences(before.weights, item.weights)
-        for note in notes:
-            self._say(note)
         return drift
 
     def _say(self, note: str) -> None:
@@ -276,7 +306,7 @@ class HistoryStudy:
         first, last = min(self.values), max(self.values)
         several = f"{len(self.values)} samples, steps {first:,} to {last:,}"
         caption = describe_run(self.last, self.last.main)
-        return History(
+        found = History(
             f"{caption} · {several if first != last else f'one sample, of step {first:,}'}",
             tuple(self.values),
             heads,
@@ -289,8 +319,15 @@ class HistoryStudy:
             },
             self.last.provenance,
             tuple(self.notes),
+            tuple(self.uniform[head][0] for head in heads),
+            tuple(self.uniform[head][1] for head in heads),
         )
+        return replace(found, verdicts=judge(found))
+
+
+def _nth(name: str, number: int) -> str:
+    return name if number == 1 else f"{name} {number}"
 
 
 def _place(item: AttentionMap) -> object:
-    return item.stream, item.layers, item.heads, item.query_tokens, item.key_tokens, item.blocks
+    return item.layers, item.heads, item.query_tokens, item.key_tokens, item.blocks

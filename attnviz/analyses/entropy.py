@@ -1,11 +1,20 @@
-"""Entropy of attention rows (Shannon 1948) and how far two rows diverge (Lin 1991), in nats."""
+"""Entropy of attention rows (Shannon 1948), how far two rows diverge (Lin 1991), and their scores.
+
+A score is what the softmax is taken of, scaled and with its biases, over the keys that a query may
+see. All are in nats.
+"""
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.core.attention_map import known_mean
+from attnviz.core.attention_map import AttentionMap, Projections, known_mean
 
 Rows = NDArray[np.float64]
+SATURATED = 0.999
+"""A row is saturated where one key gets more."""
+ENTROPY = "row-entropy"
+"""The median over rows of entropy as a share of what is possible, which verdicts are based on."""
+Array = NDArray[np.floating]
 
 
 def row_entropy(weights: NDArray[np.floating]) -> Rows:
@@ -46,3 +55,100 @@ def jensen_shannon(
     of_first, of_second = entropies or (row_entropy(first), row_entropy(second))
     divergences: Rows = row_entropy((first + second) / 2) - (of_first + of_second) / 2
     return np.maximum(divergences, 0.0)
+
+
+class ScoreStudy:
+    """What the scores of a layer's heads say, from tiles of whole rows in any order."""
+
+    def __init__(self, heads: int, rows: int, keys: int, start: int = 0) -> None:
+        self.start = start  # the number of the first row in its text
+        self.counts, self.highest, self.sharpest, self.entropies = np.zeros((4, heads, rows))
+        self.sums = np.zeros((2, heads))
+        self.received = np.zeros((heads, keys))
+
+    def add(self, heads: slice, first: int, scores: Array, shares: Array) -> None:
+        """Add rows from number `first` on, scores and shares (heads, rows, keys).
+
+        Scores of hidden keys are −∞; keys at the end that no row sees may be missing.
+        """
+        own = heads, slice(first, first + scores.shape[1])
+        seen = scores > -np.inf
+        known = np.where(seen, scores, 0).astype(np.float64)
+        self.sums[:, heads] += known.sum((1, 2)), np.einsum("hij,hij->h", known, known)
+        self.counts[own], self.highest[own] = seen.sum(-1), scores.max(-1)
+        self.sharpest[own], self.entropies[own] = shares.max(-1), row_entropy(shares)
+        self.received[heads, : shares.shape[2]] += shares.sum(1, dtype=np.float64)
+
+    def values(self) -> dict[str, Rows]:
+        """A number for each head and measure; rows that see no key do not count."""
+        shown, several = self.counts > 0, self.counts > 1
+        with np.errstate(invalid="ignore", divide="ignore"):
+            mean, square = self.sums / self.counts.sum(-1)
+            totals = np.where(shown, self.highest - np.log(self.sharpest), np.nan)
+            possible = np.where(several, self.entropies / np.log(self.counts), np.nan)
+            saturated = np.where(several, self.sharpest > SATURATED, np.nan)
+        return {
+            "score-max": np.where(shown, self.highest, -np.inf).max(-1),
+            "score-mean": mean,
+            "score-std": np.sqrt(np.maximum(square - mean**2, 0)),
+            "log-sum-exp": known_mean(np.where(np.isfinite(totals), totals, np.nan)),
+            "saturated": known_mean(saturated),
+            ENTROPY: middle(possible),
+        }
+
+    def norms(self, query: Array | None, key: Array | None, value: Array) -> dict[str, Rows]:
+        """Sizes of vectors (heads, tokens, size), where they are known."""
+        sizes = np.linalg.norm(value.astype(np.float64), axis=-1)
+        usual = np.median(sizes, axis=-1)
+        at_sink = np.take_along_axis(sizes, self.received.argmax(-1)[:, None], -1)[:, 0]
+        found = {"value-norm": usual}
+        found["sink-value"] = np.divide(
+            at_sink, usual, where=usual > 0, out=np.full(len(usual), np.nan)
+        )
+        for name, side in (("query-norm", query), ("key-norm", key)):
+            if side is not None:
+                found[name] = np.linalg.norm(side.astype(np.float64), axis=-1).max(-1)
+        return found
+
+
+def projected_scores(
+    kept: Projections, item: AttentionMap, visible: NDArray[np.bool_]
+) -> dict[str, Rows]:
+    """The measures of a map's scores by its queries and keys, (layers, heads).
+
+    `visible` has the shape (layers or 1, queries, keys). None where the softmax of these is not
+    the map: more was done to the products.
+    """
+    layers = list[dict[str, Rows]]()
+    if kept.besides or item.values == "signed" or item.is_pooled:
+        return {}
+    for place, weights in enumerate(item.weights):
+        scores = kept.scale * (kept.query[place] @ kept.key[place].swapaxes(-1, -2))
+        scores = np.where(visible[place % len(visible)], scores, -np.inf)
+        totals = np.log(np.exp(scores - (highest := scores.max(-1, keepdims=True))).sum(-1))
+        # The larger the scores, the more of each weight is their rounding.
+        off = 1e-4 + 1e-6 * float(np.abs(highest).max())
+        if not np.allclose(np.exp(scores - highest - totals[..., None]), weights, atol=off):
+            return {}
+        study = ScoreStudy(*weights.shape)
+        study.add(slice(None), 0, scores, weights)
+        found = study.values()
+        if kept.value is not None:
+            found |= study.norms(kept.query[place], kept.key[place], kept.value[place])
+        if kept.peaks:
+            found["massive"] = np.full(len(weights), kept.peaks[place])
+        layers.append(found)
+    return {name: np.stack([of_layer[name] for of_layer in layers]) for name in layers[0]}
+
+
+def middle(values: Rows) -> Rows:
+    """The median over the last axis of the values that are there; NaN where there is none."""
+    kept = np.where(np.isnan(values).all(-1, keepdims=True), 0, values)
+    return np.where(np.isnan(values).all(-1), np.nan, np.nanmedian(kept, axis=-1))
+
+
+def peak(residual: Array) -> float:
+    """The largest coordinate of a residual stream against the median, by their sizes."""
+    sizes = np.abs(residual)
+    usual = float(np.median(sizes))
+    return float(sizes.max()) / usual if usual else np.nan

@@ -19,6 +19,7 @@ from attnviz.core.errors import UsageError, choose
 from attnviz.core.measures import (
     COPYING,
     EFFECT,
+    LARGEST,
     PROBES,
     RETRIEVAL,
     TASK,
@@ -187,6 +188,10 @@ class HeadStudy:
             self._meanings[name] = measure
             self._tops[name].append(measure.top)
 
+    def measures(self, name: str) -> bool:
+        """Whether this was measured in some text."""
+        return name in self._meanings
+
     def report(self, order: str = "role", role: str | None = None) -> HeadReport:
         """Every head, or those that have one role, sorted.
 
@@ -217,7 +222,7 @@ class HeadStudy:
     def _meaning(self, name: str) -> Meaning:
         found, tops = self._meanings[name], self._tops[name]
         top = sum(tops) / len(tops)
-        if name in BY_LARGEST:
+        if name in BY_LARGEST or name in LARGEST:
             top = largest([row.values[name] for own in self._streams for row in own.rows()])
         return Meaning(name, SHORT[name], found.unit, found.low, found.high, top)
 
@@ -272,6 +277,10 @@ class _Stream:
             known, name = np.isfinite(values), measure.name
             if name == EFFECT:
                 self.effects.append(measure.values)
+            if name in LARGEST:
+                before = self.totals.get(name, values)
+                self.totals[name], self.counts[name] = np.fmax(before, values), known * 1
+                continue
             self.totals[name] = self.totals.get(name, 0.0) + np.where(known, values, 0.0)
             self.counts[name] = self.counts.get(name, 0) + known.astype(np.int64)
 

@@ -7,23 +7,32 @@ also taken of uniform attention under that mask.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.analyses.entropy import row_entropy
+from attnviz.analyses.entropy import projected_scores, row_entropy
 from attnviz.analyses.words import merge_words
-from attnviz.core.attention_map import IMPLIED, Attention, AttentionMap, known_mean
+from attnviz.core.attention_map import (
+    IMPLIED,
+    Attention,
+    AttentionMap,
+    known_mean,
+    stream_of_call,
+)
 from attnviz.core.errors import InputError, UsageError
 from attnviz.core.measures import HeadMeasure
 
 CAUSAL_STREAMS = ("causal", "decoder")
 
 Numbers = NDArray[np.float64]
+NO_SCORES: Mapping[str, Any] = MappingProxyType({})
 
 
 class MeasuredMap:
@@ -36,12 +45,18 @@ class MeasuredMap:
         uniform: uniform attention, shape (layers or 1, 1, queries, keys): one more head.
         rows: rows that see at least one key, shape (layers or 1, queries).
         written: the position of the first token that the model wrote; None: it wrote none.
+        scores: where they are known, measures of scores before the softmax by name ("score-max"),
+            shape (layers, heads).
     """
 
     def __init__(
-        self, item: AttentionMap, texts: tuple[str, str] = ("", ""), written: int | None = None
+        self,
+        item: AttentionMap,
+        texts: tuple[str, str] = ("", ""),
+        written: int | None = None,
+        scores: Mapping[str, Numbers] = NO_SCORES,
     ) -> None:
-        self.item, self.texts, self.written = item, texts, written
+        self.item, self.texts, self.written, self.scores = item, texts, written, scores
         self.visible = visible_keys(item)
         self.uniform = uniform_attention(self.visible)[:, None]
         self.rows: NDArray[np.bool_] = np.any(self.visible, axis=-1)
@@ -53,7 +68,7 @@ class MeasuredMap:
         if parts is not None and parts.kind == "prompt and output":
             starts = [token.start >= parts.start and not token.special for token in item.key_tokens]
             written = starts.index(True) if any(starts) else None
-        return cls(item, attention.texts_of(item), written)
+        return cls(item, attention.texts_of(item), written, known_scores(attention, item))
 
     @cached_property
     def entropies(self) -> tuple[Numbers, Numbers]:
@@ -149,6 +164,22 @@ class MeasuredMap:
         return self.measure(name, "share", ends, mean_share)
 
 
+def known_scores(attention: Attention, item: AttentionMap) -> dict[str, Numbers]:
+    """Measures of a map's scores, (layers, heads), as they were read or of queries and keys."""
+    kept = attention.projections.get(item.stream)
+    if not attention.scores and kept is not None and (own := kept.of(item)) is not None:
+        return projected_scores(own, item, visible_keys(item))
+    heads = [
+        [attention.scores.get((item.stream, layer, head), NO_SCORES) for head in item.heads]
+        for layer in item.layers
+    ]
+    names = dict.fromkeys(name for layer in heads for own in layer for name in own)
+    return {
+        name: np.array([[own.get(name, np.nan) for own in layer] for layer in heads], dtype=float)
+        for name in names
+    }
+
+
 def without_implied(attention: Attention) -> Attention:
     """The attention layers alone, of a model that also has layers without attention."""
     kept = tuple(item for item in attention.maps if item.stream != IMPLIED)
@@ -223,7 +254,7 @@ def padding(item: AttentionMap) -> NDArray[np.bool_]:
 def _triangle(item: AttentionMap, seen: NDArray[np.bool_]) -> NDArray[np.bool_]:
     lower = np.tri(len(seen), dtype=bool)
     rows = seen.any(axis=-1)
-    said = item.stream in CAUSAL_STREAMS
+    said = stream_of_call(item.stream)[1] in CAUSAL_STREAMS
     causal = not (seen & ~lower).any() and (said or (seen | ~lower)[rows][:, rows].all())
     return lower if causal else np.ones_like(seen)
 

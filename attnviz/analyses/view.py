@@ -28,6 +28,7 @@ from attnviz.core.attention_map import (
     Token,
     View,
     check_single_tokens,
+    stream_of_call,
 )
 from attnviz.core.errors import InputError
 from attnviz.core.registry import LENSES, axis_name
@@ -302,7 +303,8 @@ def _matrix(item: AttentionMap, focus: Focus | None) -> tuple[AttentionMap, str]
 def describe_run(attention: Attention, item: AttentionMap) -> str:
     """What was run, in one line: model, stream and, where there are several, layers and heads."""
     provenance = attention.provenance
-    parts = [provenance.title, item.stream]
+    number, stream = stream_of_call(item.stream)
+    parts = [provenance.title, stream]
     parts += [step for step in provenance.steps if step.startswith(("lens ", "special "))]
     if attention.parts and attention.parts.counts:
         parts.append("{} tokens read, {} written".format(*attention.parts.counts))
@@ -310,12 +312,15 @@ def describe_run(attention: Attention, item: AttentionMap) -> str:
         parts.append(f"decides {attention.decision}")
     if item.is_pooled:
         parts.append(f"blocks of {' × '.join(map(str, dict.fromkeys(item.blocks)))} tokens")
-    # A watched layer that was called often has a map for each call: "path#call".
-    layers, heads = len({name.partition("#")[0] for name in item.layers}), len(item.heads)
-    if layers * heads > 1:
-        parts.append(f"{layers} layer{'s' * (layers > 1)} × {heads} head{'s' * (heads > 1)}")
-    if layers < len(item.layers):
-        parts.append(f"{len(item.layers)} calls")
+    # In a map of every call a layer's name ends in its call.
+    names = {name.rpartition("call ")[0] for name in item.layers if " call " in f" {name}"}
+    layers, heads = len(names or item.layers), len(item.heads)
+    calls = len(item.layers) // len(names) if names else len(attention.calls_of(item))
+    if layers * heads * calls > 1:
+        many = f" × {calls} calls" if calls > 1 else ""
+        parts.append(f"{layers} layer{'s' * (layers > 1)}{many} × {heads} head{'s' * (heads > 1)}")
+    if number is not None:
+        parts.append(f"call {number}")
     return " · ".join(parts)
 
 

@@ -115,6 +115,7 @@ class AttendOptions(ModelOptions, FileOptions, LensOptions, ViewOptions, total=F
     generate: int | None
     chat: bool
     keep_qk: bool
+    scores: bool
     channels: str
     max_size: int | None
     rows: str | None
@@ -133,6 +134,7 @@ class CorpusOptions(ModelOptions, SelectionOptions, ReadingOptions, SharingOptio
     to: Language | None
     max_size: int | None
     special: Special
+    scores: bool
 
 
 class HeadsOptions(CorpusOptions, FileOptions, total=False):

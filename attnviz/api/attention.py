@@ -24,6 +24,7 @@ from attnviz.core.registry import Command
 from attnviz.models.lens import needs_head
 from attnviz.models.open import brings_tokens, check_origin
 from attnviz.runs.engines import open_engine
+from attnviz.runs.head_measures import keep_scores
 from attnviz.runs.many_texts import AttendChunk, attend_all, close_sources, source_for
 from attnviz.runs.pictures import ALL, PictureRequest, look_at_pictures
 from attnviz.runs.pipeline import (
@@ -124,7 +125,7 @@ def unload() -> None:
 
 def _read_request(options: AttendOptions, usual: Command) -> tuple[Command, Options]:
     command: Command = options.get("command") or usual
-    asked = read_options(options, top=Origin().top)
+    asked = keep_scores(read_options(options, top=Origin().top))
     check_choice(asked.choice)
     check_origin(asked.origin, command)
     check_kept(asked.origin, asked.choice)

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
 
+from attnviz.analyses.measures.health import check_health, chosen_verdicts
 from attnviz.api.arguments import (
     AlignOptions,
     CorpusOptions,
@@ -218,13 +219,20 @@ def align(
 
 @public
 def history(
-    folder: str, *, fail_above: Nats | None = None, **options: Unpack[SelectionOptions]
+    folder: str,
+    other: str | None = None,
+    *,
+    fail_above: Nats | None = None,
+    fail_on: str | None = None,
+    **options: Unpack[SelectionOptions],
 ) -> Findings:
     """How heads change over a training run, from samples that `attnviz.callbacks` took.
 
     Args:
         folder: the folder of samples: step-00000100.npz, ….
+        other: that of another run, shown beside the first.
         fail_above: raise an error if a head drifts more, in nats, between the last two samples.
+        fail_on: raise an error if a head has one of these verdicts ("collapsed,saturating").
         options: "stream", "layer" and "head", as of `attnviz history`.
 
     Returns:
@@ -232,8 +240,11 @@ def history(
     """
     how = read_options(options)
     check_choice(how.choice)
+    bad = chosen_verdicts(fail_on or "")
     with collect("history", "history", how) as report:
-        item, found = training_history(folder, how.choice)
+        item, found = training_history([folder] if other is None else [folder, other], how.choice)
         report.add(item)
-    check_changes(last_drifts(found), "heads", fail_above)
+    for one in found:
+        check_health(one.verdicts, bad)
+        check_changes(last_drifts(one), "heads", fail_above)
     return report.found

@@ -6,6 +6,7 @@ map is made, so that renderers and analyses need none of them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, TypeVar
@@ -22,6 +23,15 @@ a maximum over heads to more), or a "signed" number around 0, NaN where it has n
 IMPLIED, MEAN_CHANNEL = "implied", "mean over channels"
 """The stream of layers that have no attention but amount to a signed matrix, and the one head of
 those that mix channel by channel."""
+
+_CALL = re.compile(r"call (\d+) · (.+)")
+
+
+def stream_of_call(stream: str) -> tuple[int | None, str]:
+    """The number of the call that a stream ("call 3 · self") is of, and the stream without it."""
+    found = _CALL.fullmatch(stream)
+    return (int(found[1]), found[2]) if found else (None, stream)
+
 
 SECOND_PART, PARTS = "second part from character", "parts"
 DECISION, PROBABILITIES = "decision", "probabilities"
@@ -338,6 +348,9 @@ class Projections:
     layers: tuple[str, ...]
     heads: tuple[str, ...]
     besides: str = ""  # terms of the weights beside scores, softmax and mask ("a position bias")
+    value: NDArray[np.float32] | None = None  # where known, (layers, heads, keys, value size)
+    # Where known, each layer's largest coordinate of the residual stream against the median.
+    peaks: tuple[float, ...] = ()
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Projections) and _alike(self, other, Projections)
@@ -352,8 +365,10 @@ class Projections:
             return None
         layers = [self.layers.index(name) for name in item.layers]
         heads = [self.heads.index(name) for name in item.heads]
-        query, key = (array[layers][:, heads] for array in (self.query, self.key))
-        return replace(self, query=query, key=key, layers=item.layers, heads=item.heads)
+        kept: dict[str, Any] = {name: getattr(self, name) for name in ("query", "key", "value")}
+        kept = {n: one if one is None else one[layers][:, heads] for n, one in kept.items()}
+        peaks = tuple(self.peaks[place] for place in layers) if self.peaks else ()
+        return replace(self, **kept, peaks=peaks, layers=item.layers, heads=item.heads)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -376,6 +391,7 @@ class Attention:
         focus: for a stream, the head that the source says to show first.
         outside: True where a model says that the text lies outside what it was trained for.
         effects: what the output loses without each head (stream, layer, head), in nats.
+        scores: of each head (stream, layer, head), measures of its scores before the softmax.
         seen: of a picture, the part that its patches cover: left, top, right and bottom in pixels.
         sheets: of pictures read with a text, for a stream the number of the picture that its
             patches lie over, and the part of it that they cover.
@@ -398,6 +414,7 @@ class Attention:
     decisive: tuple[MeasuredLink, ...] = ()
     focus: Mapping[str, Focus] = field(default_factory=dict)
     effects: Mapping[tuple[str, str, str], float] = field(default_factory=dict)
+    scores: Mapping[tuple[str, str, str], Mapping[str, float]] = field(default_factory=dict)
     seen: tuple[float, float, float, float] | None = None
     sheets: Mapping[str, tuple[int, tuple[float, float, float, float]]] = field(
         default_factory=dict
@@ -407,6 +424,30 @@ class Attention:
     def main(self) -> AttentionMap:
         """The map to show if only one can be shown."""
         return self.maps[0]
+
+    def calls_of(self, item: AttentionMap) -> tuple[AttentionMap, ...]:
+        """The maps of all calls of the modules that a map is of; only itself if it was one."""
+        call, stream = stream_of_call(item.stream)
+        alike = (one for one in self.maps if stream_of_call(one.stream)[1] == stream)
+        same = tuple(one for one in alike if one.weights.shape[1:] == item.weights.shape[1:])
+        return (item,) if call is None else same
+
+    def every_call(self, item: AttentionMap) -> AttentionMap:
+        """All calls of the modules that a map is of in one map: a layer for each of their calls."""
+        calls = self.calls_of(item)
+        if len(calls) == 1:
+            return item
+        names = dict.fromkeys(name for one in calls for name in one.layers)
+        rows = {
+            f"{name} · call {number}" if len(names) > 1 else f"call {number}": (one, name)
+            for name in names
+            for one in calls
+            if name in one.layers
+            for number, _ in [stream_of_call(one.stream)]
+        }
+        weights = np.stack([one.weights[one.layers.index(name)] for one, name in rows.values()])
+        stream = stream_of_call(item.stream)[1]
+        return item.with_weights(weights, stream=stream, layers=tuple(rows))
 
     @property
     def weights(self) -> NDArray[np.float32]:

@@ -41,6 +41,12 @@ class UnsupportedError(AttnvizError):
     status = 3
 
 
+class HealthError(AttnvizError):
+    """A head has a verdict that was not to be."""
+
+    status = 3
+
+
 class WorkerError(AttnvizError):
     """Workers cannot be started, or died over their work."""
 

@@ -190,6 +190,12 @@ class Origin:
         "--keep-qk",
         "Keep queries and keys, for the query · key view of --html and --open.",
     )
+    scores: bool = rare(
+        "scores",
+        "--scores",
+        "Also measure scores before the softmax (the largest, mean, deviation, saturated rows) "
+        "and the norms of queries, keys and values.",
+    )
     channels: str = rare(
         "projections",
         "--channels WHICH",

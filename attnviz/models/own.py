@@ -124,8 +124,8 @@ class OwnLayer(SeededLayer):
 
     def _attend(
         self, queries: Sequence[Token], keys: Sequence[Token]
-    ) -> tuple[NDArray[np.float32], tuple[Array, Array]]:
-        """Weights of shape (1, heads, queries, keys), and the queries and keys behind them."""
+    ) -> tuple[NDArray[np.float32], tuple[Array, Array, Array]]:
+        """Weights (1, heads, queries, keys), and the queries, keys and values behind them."""
         rows, columns = self.embedding.embed(queries), self.embedding.embed(keys)
         query, key, value = (
             self.array(self._project(name, inputs))
@@ -139,16 +139,17 @@ class OwnLayer(SeededLayer):
             found = learned[name] if side is None else logistic(side @ learned[f"w_{name}"])
             options[name] = self.array(found)
         weights = self.entry.load()(query, key, value, self._mask(query), **options)[1]
-        return to_numpy(weights).reshape(1, self.heads, len(queries), len(keys)), (query, key)
+        shape = 1, self.heads, len(queries), len(keys)
+        return to_numpy(weights).reshape(shape), (query, key, value)
 
     def _keep_projections(
-        self, item: AttentionMap, sides: tuple[Array, Array]
+        self, item: AttentionMap, sides: tuple[Array, Array, Array]
     ) -> dict[str, Projections]:
         if not self.origin.keep_qk:
             return {}
-        query, key = (to_numpy(split_heads(side, self.heads))[None] for side in sides)
+        query, key, value = (to_numpy(split_heads(side, self.heads))[None] for side in sides)
         scale = query.shape[-1] ** -0.5 if self.entry.scaled else 1.0
-        return {item.stream: Projections(query, key, scale, item.layers, item.heads)}
+        return {item.stream: Projections(query, key, scale, item.layers, item.heads, value=value)}
 
     def _looks(self) -> dict[str, Any]:
         """The unit of weights that do not sum to 1."""

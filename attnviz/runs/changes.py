@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache, partial
 from pathlib import Path
@@ -20,10 +20,11 @@ from attnviz.core.measures import DRIFT, Comparison, History
 from attnviz.core.notices import notify
 from attnviz.core.options import Choice, InMemoryMaps, Options, Origin, map_options
 from attnviz.models.open import check_origin, open_source
+from attnviz.renderers.page import assemble
 from attnviz.renderers.reports import Data, Item, data_of, draw_by
 from attnviz.renderers.text import comparison as tables
-from attnviz.renderers.text.head_tables import history_json, history_table, history_tsv
-from attnviz.runs.outputs import draw_difference, page_html
+from attnviz.renderers.text import head_tables
+from attnviz.runs.outputs import draw_difference, page_data
 from attnviz.runs.pipeline import Result, apply_choice, attend_one, check_choice
 from attnviz.storage.matrices import read_bytes
 from attnviz.storage.saved_maps import read_any, read_effects
@@ -250,9 +251,6 @@ def check_changes(differences: Sequence[Change], what: str, limit: float | None)
         )
 
 
-Samples = Callable[[], Iterator[tuple[int, Attention]]]  # reads samples one by one
-
-
 def sample_files(folder: Path) -> dict[int, Path]:
     """The samples in a folder by step, in order."""
     found = (re.fullmatch(r"step-(\d+)\.npz", path.name) for path in folder.iterdir())
@@ -267,32 +265,66 @@ def read_sample(path: Path) -> Attention:
     return found[0]
 
 
-def training_history(folder: str | Path, choice: Choice) -> tuple[Item, History]:
-    """How heads change over the samples in a folder.
+@dataclass(frozen=True, slots=True)
+class TrainingRun:
+    """A folder of samples, which are read one by one as often as they are needed."""
+
+    folder: Path
+    choice: Choice
+
+    def __post_init__(self) -> None:
+        if not self.folder.is_dir():
+            raise InputError(f"there is no folder '{self.folder}'")
+
+    @property
+    def name(self) -> str:
+        """The folder's own name, as titles and streams show it."""
+        return self.folder.resolve().name.replace(" · ", " ")
+
+    def samples(self) -> Iterator[tuple[int, Attention]]:
+        """Each step with its maps, in order."""
+        for step, path in sample_files(self.folder).items():
+            yield step, apply_choice(read_sample(path), self.choice)
+
+    def history(self) -> History:
+        """What its heads did.
+
+        Raises:
+            InputError: it holds no samples.
+        """
+        study = HistoryStudy()
+        for step, sample in self.samples():
+            study.add(step, sample)
+        if study.last is None:
+            raise InputError(f"'{self.folder}' holds no samples: they are named step-00000100.npz")
+        return study.report()
+
+
+def training_history(folders: Sequence[str | Path], choice: Choice) -> tuple[Item, list[History]]:
+    """How heads change over the samples in a folder, or in two beside each other.
 
     Raises:
         InputError: there is no such folder, or it holds no samples.
     """
-    if not Path(folder).is_dir():
-        raise InputError(f"there is no folder '{folder}'")
-    files = sample_files(Path(folder))
-    if not files:
-        raise InputError(f"'{folder}' holds no samples: they are named step-00000100.npz")
-
-    def samples() -> Iterator[tuple[int, Attention]]:
-        for step, path in files.items():
-            yield step, apply_choice(read_sample(path), choice)
-
-    study = HistoryStudy()
-    for step, sample in samples():
-        study.add(step, sample)
-    found = study.report()
-    for note in (*found.provenance.notes, *found.notes):
+    runs = [TrainingRun(Path(folder), choice) for folder in folders]
+    found = {one: one.history() for one in runs}
+    histories = list(found.values())
+    names = [one.name if len({run.name for run in runs}) > 1 else str(one.folder) for one in runs]
+    if len(found) > 1:
+        histories = [replace(one, run=name) for name, one in zip(names, histories, strict=True)]
+    for note in dict.fromkeys(
+        note for one in histories for note in (*one.provenance.notes, *one.notes)
+    ):
         notify(note)
-    plot = partial(draw_by, "head_history:history_figure", found)
-    figures = {"plot": plot, "gif": partial(_frames, found, samples)}
-    data = data_of(found, history_table, history_tsv, history_json, figures=figures)
-    return Item(data, tuple, figures, partial(_page, found, samples)), found
+    plot = partial(draw_by, "head_history:history_figure", *histories)
+    figures = {"plot": plot, "gif": partial(_frames, histories[0], runs[0])}
+    value = histories[0] if len(histories) == 1 else tuple(histories)
+    data = data_of(
+        *(value, head_tables.history_table, head_tables.history_tsv, head_tables.history_json),
+        figures=figures,
+    )
+    page = partial(_page, dict(zip(names, found.items(), strict=True)))
+    return Item(data, tuple, figures, page), histories
 
 
 def last_drifts(found: History) -> list[Change]:
@@ -301,23 +333,41 @@ def last_drifts(found: History) -> list[Change]:
     return list(zip(names, found.values[DRIFT][-1].tolist(), strict=True))
 
 
-def _page(found: History, samples: Samples, command: str) -> str:
-    """A page with a slider over the steps: each step is a stream."""
-    maps = tuple(
-        replace(item, stream=f"step {step} · {item.stream}" if sample.maps[1:] else f"step {step}")
-        for step, sample in samples()
-        for item in sample.maps
-    )
-    return page_html(Attention(maps, found.provenance), command)
+def _page(runs: Mapping[str, tuple[TrainingRun, History]], command: str) -> str:
+    """A page whose streams are the steps, which it has a slider for, under maps of the measures."""
+    maps, scores, told = list[AttentionMap](), dict[Any, Any](), list[dict[str, Any]]()
+    for name, (run, found) in runs.items():
+        before, places = f"{name}: " if len(runs) > 1 else "", []
+        for step, sample in run.samples():
+            at = dict[tuple[str, str, str], tuple[int, int, int]]()
+            for number, item in enumerate(sample.maps):
+                same = [one.stream for one in sample.maps[:number]].count(item.stream)
+                own = f"{item.stream} {same + 1}" if same else item.stream
+                stream = f"{before}step {step}" + (f" · {own}" if sample.maps[1:] else "")
+                for layer, head in np.ndindex(item.weights.shape[:2]):
+                    names = item.layers[layer], item.heads[head]
+                    at[_kind(own), *names] = len(maps), layer, head
+                    scores[stream, *names] = sample.scores.get((item.stream, *names), {})
+                maps.append(replace(item, stream=stream))
+            places.append([at.get((_kind(head[0]), *head[1:])) for head in found.heads])
+        told.append(head_tables.history_panel(found, name, places))
+    last = next(iter(runs.values()))[1]
+    document, blobs = page_data(Attention(tuple(maps), last.provenance, scores=scores), command)
+    return assemble(document | {"history": told}, blobs)
 
 
-def _frames(found: History, samples: Samples) -> Figure:
-    """One head in each sample on one scale; the last figure carries all as frames."""
+def _kind(stream: str) -> str:
+    """A stream's name in every sample: sharp weights may seem causal for a while."""
+    return re.sub(r"\bcausal\b", "self", stream)
+
+
+def _frames(found: History, run: TrainingRun) -> Figure:
+    """One head in each sample on one scale: the figure of the last one, with all as its frames."""
     most = int(np.nan_to_num(found.values[DRIFT]).sum(axis=0).argmax())
     _, layer, head = found.heads[most]
     maps = {
         step: item.part([layer], [head])
-        for step, sample in samples()
+        for step, sample in run.samples()
         for item in sample.maps
         if layer in item.layers and head in item.heads
     }

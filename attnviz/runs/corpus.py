@@ -38,7 +38,14 @@ from attnviz.models.lens import written_of
 from attnviz.models.open import check_origin, check_vision
 from attnviz.renderers.reports import Data, draw_by
 from attnviz.runs.engines.shards import Engine
-from attnviz.runs.head_measures import EffectChunk, Instead, check_effect, curve_of, keep_for_curve
+from attnviz.runs.head_measures import (
+    EffectChunk,
+    Instead,
+    check_effect,
+    curve_of,
+    keep_for_curve,
+    keep_scores,
+)
 from attnviz.runs.inputs import TextInput
 from attnviz.runs.journal import (
     Count,
@@ -276,7 +283,8 @@ def report_corpus(
     if given.others:
         report.say(f"{given.others} files that are no pictures are left out")
     vocabulary, texts, total = _read(asked, given)
-    what = options.origin, options.choice, asked.command(given), options.many.batch_size
+    origin = keep_scores(options).origin
+    what = origin, options.choice, asked.command(given), options.many.batch_size
     attend = EffectChunk(*what, asked.by) if asked.effect else AttendChunk(*what)
     task = ShardTask(attend, vocabulary, samples=asked.samples, wiring=asked.wiring)
     kept = list[Record]()

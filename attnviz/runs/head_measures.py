@@ -68,6 +68,10 @@ Instead = Literal["zero", "mean"]  # what heads put out that are off
 POINTS = 24  # steps of a curve from no head to all
 SHUFFLES = 5  # orders by chance
 CURVE_TEXTS = 100  # texts that a curve is drawn of at most
+NO_SCORES = (
+    "scores before the softmax are not known here: the weights are no softmax of scaled products "
+    "alone, or the model keeps its queries and keys to itself"
+)
 ENOUGH = 10  # texts that are split into those that give the order and those of the curve
 
 
@@ -226,6 +230,7 @@ class HeadsRequest:
     repeat: bool = True  # measure a second run over repeated random words, which induction needs
     similar: bool = False  # report which heads look alike instead
     compares: bool = False  # measure which heads look alike, for a report or a picture
+    scores: bool = False  # say where scores before the softmax are not known
 
     def __post_init__(self) -> None:
         check_order(self.order, self.role)
@@ -241,6 +246,12 @@ class HeadsRequest:
     @property
     def command(self) -> Command:
         return "cross" if self.cross else "self"
+
+
+def keep_scores(options: Options) -> Options:
+    """The options with which sources keep what scores are measured of, where these are wanted."""
+    origin = options.origin
+    return replace(options, origin=replace(origin, keep_qk=origin.scores or origin.keep_qk))
 
 
 def check_effect(order: str, by: Instead, *, effect: bool, writes: bool = False) -> None:
@@ -267,7 +278,7 @@ def check_heads(options: Options, command: Command) -> None:
 def report_heads(
     asked: HeadsRequest, texts: TextInput, options: Options, report: RunReport
 ) -> None:
-    study, similarity = HeadStudy(), SimilarityStudy()
+    study, similarity, options = HeadStudy(), SimilarityStudy(), keep_scores(options)
     what = options.origin, options.choice, asked.command, options.many.batch_size
     arguments = ArgumentStudy()
     writer = None
@@ -297,7 +308,8 @@ def report_heads(
             _add_repeated(replace(work, origin=alone.origin).open(), study, report, options)
         if asked.probe:
             _add_probes(study, report, alone)
-        report.add(_measures_data(study, similarity, asked, arguments, writer))
+        wanted = replace(asked, scores=options.origin.scores)
+        report.add(_measures_data(study, similarity, wanted, arguments, writer))
     report.finish(f"{study.texts} text{'s' if study.texts != 1 else ''}")
 
 
@@ -355,6 +367,8 @@ def _measures_data(
             study.add_values(COPYING, copying_of(source.head_weights()[0]))
         except UsageError:  # torch runs it
             notify("copying is left out: it is known of models that numpy runs")
+    if asked.scores and not study.measures("score-std"):
+        notify(NO_SCORES)
     found = study.report(asked.order, asked.role)
     if asked.role is not None and not found.rows:
         notify(f"no head has the role '{asked.role}'")

@@ -172,7 +172,7 @@ def draw(
     if picture == "lines":
         item, which = few_heads(attention, shown()[0])
         return fit_width(function, item, **picture_words(attention, item, sides(item), which))
-    item = attention.main
+    item = attention.every_call(attention.main)
     return fit_width(function, item, **picture_words(attention, item, orientation(item)))
 
 

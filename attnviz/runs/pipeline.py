@@ -16,7 +16,14 @@ import numpy as np
 from attnviz.analyses.select import check_reduction, check_selection, reduce_attention, select
 from attnviz.analyses.tokens import check_special, label_tokens, treat_special
 from attnviz.analyses.view import PAIR_STREAMS, is_pair, pair_stream
-from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token, Values
+from attnviz.core.attention_map import (
+    Attention,
+    AttentionMap,
+    Provenance,
+    Token,
+    Values,
+    stream_of_call,
+)
 from attnviz.core.errors import AttnvizError, InputError, UsageError, choose, first_line, in_short
 from attnviz.core.options import Choice, LookOptions, Origin
 from attnviz.core.query import ALL_OUTPUTS, Kind, Picture, Query
@@ -178,9 +185,13 @@ class Result(Attention, Presentable):
     def __repr__(self) -> str:
         item = self.main
         layers, heads, queries, keys = item.weights.shape
-        size = f"{layers} layers × {heads} heads · {queries} × {keys} tokens"
-        more = f" · {len(self.maps)} streams" if len(self.maps) > 1 else ""
-        return f"<Result {item.stream} · {self.provenance.title} · {size}{more}>"
+        calls = len(self.calls_of(item))
+        many = f"{calls} calls × " if calls > 1 else ""
+        size = f"{layers} layers × {many}{heads} heads · {queries} × {keys} tokens"
+        streams = len({stream_of_call(one.stream)[1] for one in self.maps})
+        more = f" · {streams} streams" if streams > 1 else ""
+        stream = stream_of_call(item.stream)[1] if calls > 1 else item.stream
+        return f"<Result {stream} · {self.provenance.title} · {size}{more}>"
 
     @property
     def _views(self) -> Views:

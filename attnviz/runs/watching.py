@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from attnviz.models.watch.observer import WatchLog, WatchRequest
 
 
+CALLS = 10
+"""Calls of each module that are kept by default."""
+
+
 class Watched:
     """The attention seen in a block, also while the block still runs."""
 
@@ -33,9 +37,9 @@ class Watched:
         self.seen = seen
 
     def attention(self) -> Result:
-        """The maps, one for each stream and shape, with layers named by the module that called.
+        """The maps, one for each stream, shape and call, with layers named by the module.
 
-        The layers of a module that was called more than once are `path#1`, `path#2`, ….
+        Where modules are called more than once, a map's stream is "call 1 · self", ….
 
         Raises:
             AttentionError: there are none, and why.
@@ -158,6 +162,7 @@ def watch(  # noqa: PLR0913 - what a caller may choose, by name
     only: str | Sequence[str] | None = None,
     first: int | None = None,
     every: int = 1,
+    calls: int | Literal["all"] | Sequence[int] | None = None,
     tokens: Sequence[str] | None = None,
     query_tokens: Sequence[str] | None = None,
     key_tokens: Sequence[str] | None = None,
@@ -168,6 +173,7 @@ def watch(  # noqa: PLR0913 - what a caller may choose, by name
     window: tuple[int, int] | None = None,
     max_bytes: int = 2**31,
     eager: bool = False,
+    scores: bool = False,
 ) -> Iterator[Watched]:
     """Read every attention that PyTorch code computes in a block, without changing any of it.
 
@@ -184,6 +190,8 @@ def watch(  # noqa: PLR0913 - what a caller may choose, by name
         only: patterns of module paths ("decoder.*.cross_attn").
         first: the most calls to keep of each module.
         every: keep the first and then every N-th call of each module.
+        calls: how many of these calls to keep, spread from the first to the last, or their
+            numbers from 1, or "all". None: 10, or all if `first` or `every` is given.
         tokens: names for queries and keys. A map of another number of tokens shows their numbers.
         query_tokens: names for queries alone.
         key_tokens: names for keys alone.
@@ -198,6 +206,7 @@ def watch(  # noqa: PLR0913 - what a caller may choose, by name
         window: the first and last token of queries and keys.
         max_bytes: memory for all maps; a note counts the calls beyond it.
         eager: run compiled code uncompiled, so that it is seen.
+        scores: also measure the scores before the softmax (`attnviz heads --scores` says which).
 
     Raises:
         UsageError: an option out of its range.
@@ -225,7 +234,12 @@ def watch(  # noqa: PLR0913 - what a caller may choose, by name
     region = Region(max_size, rows, window)
     patterns = (only,) if isinstance(only, str) else tuple(only or ())
     item = None if batch == "all" else batch
-    wanted = WatchRequest(patterns, first, every, item, region, max_bytes)
+    if calls is None:
+        calls = CALLS if first is None and every == 1 else "all"
+    some = None if calls == "all" else calls if isinstance(calls, int) else tuple(map(int, calls))
+    if some == () or min((some,) if isinstance(some, int) else some or (1,)) < 1:
+        raise UsageError(f"calls={calls} keeps none: give how many, or their numbers from 1")
+    wanted = WatchRequest(patterns, first, every, some, item, region, max_bytes, scores)
     queries, keys = (tokens if given is None else given for given in (query_tokens, key_tokens))
     names = Names(queries, keys, split)
     title = "code" if model is None else type(model).__name__

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields
+from math import nan
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -117,6 +118,8 @@ def to_document(attention: Attention) -> dict[str, Any]:
     """The document of one text; weights stay float32 arrays of (layers, heads, queries, keys)."""
     texts = {"text": attention.text, "source": attention.source, "target": attention.target}
     focus = {stream: asdict(head) for stream, head in attention.focus.items()}
+    scores = [[*head, own] for head, own in attention.scores.items()]
+    also = {"focus": focus, **({"scores": scores} if scores else {})}
     made = attention.provenance
     facts = {about.name: getattr(made, about.name) for about in fields(made)}
     return {
@@ -129,7 +132,7 @@ def to_document(attention: Attention) -> dict[str, Any]:
             for name in LINK_LISTS
             if (links := getattr(attention, name))
         },
-        "provenance": _to_json_types(facts | {"focus": focus}),
+        "provenance": _to_json_types(facts | also),
     }
 
 
@@ -211,7 +214,7 @@ def from_document(
     `read_weights` returns them for the number of a map, its stream and its shape, in which None is
     not known. An InputError names the record (`where`) and the field that does not fit.
     """
-    from attnviz.storage.schema import Document, fit, fit_provenance, measured_of
+    from attnviz.storage.schema import Document, HeadScores, fit, fit_provenance, measured_of
 
     if isinstance(document, Mapping) and document.get("kind") == "ablation":
         raise InputError(
@@ -226,7 +229,9 @@ def from_document(
         )
     found = fit(document, Document, where)
     provenance = fit_provenance(found.provenance, where)
-    focus = fit(found.provenance.get("focus", {}), dict[str, Focus], where, "provenance.focus")
+    told, place = found.provenance, "provenance"
+    focus = fit(told.get("focus", {}), dict[str, Focus], where, f"{place}.focus")
+    scores = fit(told.get("scores", []), list[HeadScores], where, f"{place}.scores")
     try:
         return Attention(
             maps=tuple(
@@ -238,6 +243,10 @@ def from_document(
             source=found.source,
             target=found.target,
             focus=focus,
+            scores={
+                (stream, layer, head): {n: nan if one is None else one for n, one in own.items()}
+                for stream, layer, head, own in scores
+            },
             measured=measured_of(found.measured),
             idle=measured_of(found.idle),
             decisive=measured_of(found.decisive),

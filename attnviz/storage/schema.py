@@ -17,6 +17,7 @@ Made = TypeVar("Made")
 Position = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 Count = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 Name = str | int
+HeadScores = tuple[str, str, str, dict[str, float | None]]
 Fact = str | int | float | bool | None
 Facts = dict[str, Fact | list[Fact] | dict[str, Fact]]
 _AT = re.compile(r"(.*?)(?: - at `\$\.?(.*)`)?", re.DOTALL)

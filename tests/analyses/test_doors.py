@@ -13,7 +13,7 @@ from attnviz.core.measures import HeadMeasure
 from attnviz.core.registry import LENSES, MEASURES, Lens, Measure
 from attnviz.renderers.colors import ROLE_COLORS
 from tests.analyses.heads import map_of, random_map
-from tests.analyses.test_measures import BY_HAND, definitions
+from tests.analyses.test_measures import BY_HAND, SCORED, definitions
 from tests.samples import asked_logits
 
 WORDS = "[x] a b , d a b , d"
@@ -42,6 +42,8 @@ def measured(name: str) -> HeadMeasure:
     places = tuple(Token(f"{n}!", 3 * n, 3 * n + 2) for n in range(9))
     written = drawn.with_weights(drawn.weights, query_tokens=places, key_tokens=places)
     subjects.append(MeasuredMap(written, (sentences, sentences), 4))
+    known = np.arange(6, dtype=float).reshape(2, 3)
+    subjects.append(MeasuredMap(drawn, scores=dict.fromkeys(SCORED, known)))
     found = (MEASURES[name].load()(subject) for subject in subjects)
     made = next((measure for measure in found if measure is not None), None)
     assert made is not None, f"'{name}' says nothing of any text nor of a picture"

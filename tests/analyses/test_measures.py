@@ -21,9 +21,14 @@ from attnviz.core.registry import MEASURES
 from tests.analyses.heads import even_rows, map_of, random_map, tokens
 
 WORDS = "[CLS] the cat , the dog . [SEP]"
-BY_HAND = ("induction", "duplicate", "patch-distance", "distant", "receiver", "lookback")
+SCORED = (
+    *("score-max", "score-mean", "score-std", "saturated", "log-sum-exp", "query-norm"),
+    *("key-norm", "value-norm", "sink-value", "massive"),
+)
+BY_HAND = ("induction", "duplicate", "patch-distance", "distant", "receiver", "lookback", *SCORED)
 """Measures without a loop in `definitions`: of repeated and long texts below, of pictures in
-test_patch_distance.py, of sentences and of what a model wrote in test_roles.py."""
+test_patch_distance.py, of sentences and of what a model wrote in test_roles.py, and of scores in
+test_scores.py here and of models."""
 
 
 SUMS = {"mass", "empty"}

@@ -12,7 +12,8 @@ from PIL import Image, ImageSequence
 import attnviz as package
 from attnviz.analyses.compare import HistoryStudy
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
-from attnviz.core.errors import AttnvizError
+from attnviz.core.errors import AttnvizError, HealthError
+from attnviz.core.measures import HISTORY, RULES
 from attnviz.renderers.figures.head_history import history_figure
 from attnviz.renderers.printable import short_paths
 from attnviz.storage.archive import dump_archive
@@ -63,9 +64,8 @@ def divergence(p: np.ndarray, q: np.ndarray) -> float:
 
 def test_a_line_of_data_stands_for_each_step_and_head(samples):
     header, *rows = attnviz("history", samples, "-f", "tsv", "-q").rows
-    assert header == [
-        *("step", "stream", "layer", "head", "role", "entropy", "sink", "previous-token", "drift")
-    ]
+    assert header == [*("step", "stream", "layer", "head", "role", *HISTORY, "verdicts")]
+    assert HISTORY[:4] == ("entropy", "sink", "previous-token", "drift")
     assert len(rows) == 3 * 4
     assert [row[8] for row in rows[:4]] == [""] * 4  # nothing to drift from
     for place, (step, before) in enumerate(((50, 0), (100, 50))):
@@ -100,6 +100,7 @@ def test_the_table_names_first_and_last_and_leaves_out_what_paths_share(samples)
     assert "layers: body.*.attend" in text
     line = next(line for line in text.splitlines() if line.startswith("0      1"))
     assert re.search(r"previous-token  \d\.\d\d→\d\.\d\d", line)
+    assert " score" not in text.splitlines()[5]  # these samples know no scores
     assert re.search(r"[▁-█]{2} 0\.\d{4}$", line)
     assert max(map(len, text.splitlines())) <= 80
     cut = attnviz("history", samples, "--max-rows", 1).text
@@ -236,3 +237,160 @@ def test_blocks_count_as_tokens_and_a_note_says_so(tmp_path):
     single = attnviz("history", folder_of(tmp_path / "s", sample(0), sample(9)), "-f", "tsv")
     assert done.out == single.out
     assert "maps hold blocks of 4 × 4 tokens: measures are of blocks" in done.err
+
+
+# --- verdicts
+
+
+def grown(step: int, factor: float = 2.2, noise: float = 0.0) -> Attention:
+    """Scores whose queries and keys are `factor` times as large at each step, with their measures.
+
+    Head 1 does not change.
+    """
+    generator = np.random.default_rng(5)
+    scores = generator.normal(size=(1, 2, 12, 12))
+    scores[0, 0] *= factor ** (2 * step)
+    scores[0, 1] += np.random.default_rng(step).normal(size=(12, 12)) * noise
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    weights /= weights.sum(-1, keepdims=True)
+    tokens = tuple(map(Token, "abcdefghijkl"))
+    item = AttentionMap("self", tokens, tokens, weights, layers=("body.0.attend",))
+    known = {
+        ("self", "body.0.attend", str(head)): {"score-max": float(scores[0, head].max())}
+        for head in range(2)
+    }
+    return Attention((item,), Provenance("watched", "Toy"), id=f"step {step}", scores=known)
+
+
+def _largest(sample: Attention) -> list[float]:
+    return [one["score-max"] for one in sample.scores.values()]
+
+
+def test_queries_and_keys_that_grow_are_saturating_and_never_settled(tmp_path):
+    place = folder_of(tmp_path, *map(grown, range(8)))
+    done = attnviz("history", place, "-f", "json", "-q").json()
+    bad, still = (head["verdicts"] for head in done["heads"])
+    assert [one["name"] for one in bad] == ["collapsed", "saturating"]
+    assert [one["name"] for one in still] == ["settled"]
+    largest = done["heads"][0]["score-max"]
+    first = next(step for step in range(8) if largest[step] >= 100)
+    assert f"passed 100 by step {first}" in bad[1]["detail"]
+    assert set(done["rules"]) == {*(one["name"] for one in bad), *RULES}
+    text = attnviz("history", place, "--fail-on", "collapsed,saturating", "-f", "none", "-q")
+    assert text.status == 3
+    lines = text.err.splitlines()
+    assert [line.partition(" since")[0] for line in lines] == [
+        "attnviz: error: layer body.0.attend head 0: collapsed",
+        "attnviz: error: layer body.0.attend head 0: saturating",
+    ]
+    assert attnviz("history", place, "--fail-on", "uniform", "-f", "none", "-q").status == 0
+    done = attnviz("history", place, "--fail-on", "collapsing")
+    assert (done.status, "Did you mean 'collapsed'?" in done.mistake) == (2, True)
+    with pytest.raises(HealthError, match="head 0: collapsed since step"):
+        package.history(str(place), fail_on="collapsed")
+    shown = attnviz("history", place, "-q").text
+    assert "saturating: body.0.attend.0, since step" in " ".join(shown.split())
+    assert "entropy under 0.05 of what is possible" in " ".join(shown.split())
+    # What does not pass 100 yet is told by its rate.
+    slow = [grown(step, 1.3) for step in range(12)]
+    early = folder_of(tmp_path / "early", *slow[:6])
+    first = next(at for at, one in enumerate(slow) if max(_largest(one)) >= 100)
+    (head, _) = attnviz("history", early, "-f", "json", "-q").json()["heads"]
+    near = re.search(r"passes 100 near step (\d+)", head["verdicts"][-1]["detail"])
+    assert near is not None
+    assert abs(int(near[1]) - first) <= 1
+
+
+def test_scores_that_grow_by_steps_of_one_size_are_not_saturating(tmp_path):
+    def linear(step: int) -> Attention:
+        made = grown(0)
+        known = {head: {"score-max": 30.0 + 5 * step} for head in made.scores}
+        return replace(made, id=f"step {step}", scores=known)
+
+    heads = attnviz("history", folder_of(tmp_path, *map(linear, range(9))), "-f", "json", "-q")
+    names = [one["name"] for head in heads.json()["heads"] for one in head["verdicts"]]
+    assert names == ["settled", "settled"]
+
+
+def test_the_other_verdicts_follow_their_rules(tmp_path):
+    def head(step: int, of: str) -> np.ndarray:
+        rows = np.random.default_rng(1).normal(size=(12, 12))
+        if of == "uniform":
+            rows = rows * 0.01
+        if of == "oscillating":
+            rows = rows * (3 if step % 2 else 0.5)
+        if of == "sink":
+            rows[:, 4] += step
+        return rows
+
+    kinds = "uniform", "oscillating", "sink"
+
+    def made(step: int) -> Attention:
+        weights = np.exp(np.stack([head(step, kind) for kind in kinds]))[None]
+        weights /= weights.sum(-1, keepdims=True)
+        tokens = tuple(map(Token, "abcdefghijkl"))
+        item = AttentionMap("self", tokens, tokens, weights)
+        return Attention((item,), Provenance("watched", "Toy"), id=f"step {step}")
+
+    heads = attnviz("history", folder_of(tmp_path, *map(made, range(9))), "-f", "json", "-q")
+    found = [{one["name"]: one["step"] for one in one["verdicts"]} for one in heads.json()["heads"]]
+    assert found[0] == {"uniform": 0}
+    assert [*found[1]] == ["oscillating"]
+    assert "sink formed" in found[2]
+    assert 0 < found[2]["sink formed"] < 7
+    # One sample says nothing of learning.
+    heads = attnviz("history", folder_of(tmp_path / "one", made(0)), "-f", "json", "-q")
+    assert not any(head["verdicts"] for head in heads.json()["heads"])
+
+
+# --- two runs, and one that goes on
+
+
+def test_two_runs_stand_beside_each_other(samples, tmp_path):
+    other = folder_of(tmp_path / "other", *map(sample, (0, 70)))
+    header, *rows = attnviz("history", samples, other, "-f", "tsv", "-q").rows
+    assert header[0] == "run"
+    assert [row[0] for row in rows] == ["samples"] * 12 + ["other"] * 8
+    alone = attnviz("history", other, "-f", "tsv", "-q").rows[1:]
+    assert [row[1:] for row in rows[12:]] == alone
+    runs = attnviz("history", samples, other, "-f", "json", "-q").json()["runs"]
+    assert [(one["run"], one["steps"]) for one in runs] == [
+        ("samples", [0, 50, 100]),
+        ("other", [0, 70]),
+    ]
+    text = attnviz("history", samples, other, "-q").text
+    assert text.index("samples: Toy") < text.index("other: Toy")
+    found = package.history(str(samples), str(other))
+    drawn = [item.get_label() for item in found.picture().axes[0].collections]
+    assert (drawn.count("entropy"), drawn.count("entropy beside")) == (4, 4)
+    page = found.page()
+    document = json.loads(re.search(r'id="document">(.*?)</script>', page)[1])  # type: ignore[index]
+    assert [one["stream"] for one in document["maps"]][2:4] == [
+        "samples: step 100",
+        "other: step 0",
+    ]
+    panel = document["history"][1]
+    assert (panel["name"], panel["steps"]) == ("other", [0, 70])
+    map_, layer, head = panel["places"][1][3]
+    assert document["maps"][map_]["stream"] == "other: step 70"
+    assert panel["heads"][3] == "1.1"
+    assert (layer, head) == (1, 1)
+    values = panel["measures"]["drift"]["values"]
+    assert values[0] == [None] * 4
+    assert values[1] == pytest.approx([float(row[9]) for row in rows[16:]], rel=1e-4)
+
+
+def test_a_run_is_followed_until_it_fails(samples, monkeypatch):
+    slept = []
+
+    def train_on(_seconds: float) -> None:
+        slept.append(1)
+        if len(slept) == 2:  # nothing is read again before there is a sample
+            for step in (101, 102, 103):
+                folder_of(samples, replace(grown(step - 97), id=f"step {step}"))
+
+    monkeypatch.setattr("time.sleep", train_on)
+    done = attnviz("history", samples, "--follow", "--fail-on", "collapsed", "-q")
+    assert done.status == 3
+    assert done.text.count("Toy · self") == 2
+    assert (len(slept), "steps 0 to 103" in done.text) == (2, True)

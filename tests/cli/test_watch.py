@@ -161,7 +161,12 @@ def test_what_is_kept_is_chosen():
     attnviz("watch", "--batch", "all", "--every", 2, "--first", 3, "-o", "maps.npz", name)
     found = package.load("maps.npz")
     assert [one.id for one in found] == ["0", "1", "2"]
-    assert found[1].main.layers == ("function#1", "function#3", "function#5")
+    assert [item.stream for item in found[1].maps] == [f"call {n} · cross" for n in (1, 3, 5)]
+    attnviz("watch", "--calls", "2,6", "-o", "some.npz", name)
+    (some,) = package.load("some.npz")
+    assert [item.stream for item in some.maps] == ["call 2 · cross", "call 6 · cross"]
+    done = attnviz("watch", "--calls", "last", "-o", "none.npz", name)
+    assert (done.status, "names no calls: how many (10)" in done.mistake) == (2, True)
     attnviz("watch", "--batch", 2, "--first", 1, "--rows", "1-2", "-o", "rows.npz", name)
     (rows,) = package.load("rows.npz")
     assert rows.id == "2"
@@ -235,8 +240,12 @@ def test_the_samples_learn_where_to_look(name, every, rows, keys):
     done = attnviz("watch", "--every", every, "-o", "maps.npz", SAMPLES / name)
     assert done.text.startswith("100% of the ")
     (found,) = package.load("maps.npz")
-    assert [item.stream for item in found.maps] in (["causal"], ["self", "causal", "cross"])
-    first, last = found.maps[-1].weights[:, :, rows, keys]
+    streams = [item.stream for item in found.maps]
+    calls = [f"call {number} · " for number in (1, every + 1)]
+    kinds = ["causal"] if "decoder" in name else ["self", "causal", "cross"]
+    assert streams[: 2 * len(kinds)] == [f"{call}{kind}" for call in calls for kind in kinds]
+    of_kind = [item for item in found.maps if item.stream.endswith(kinds[-1])]
+    first, last = (item.weights[0][:, rows, keys] for item in (of_kind[0], of_kind[1]))
     assert last.min() > 0.9
     assert first.mean() < 0.3
 

@@ -329,7 +329,7 @@ def test_a_pass_ends_when_all_its_layers_are_read(calls, ended, loaded):
 @pytest.mark.parametrize("by_hand", [True, False])
 def test_every_layer_is_checked_by_its_name_and_stream(by_hand, loaded, monkeypatch):
     if by_hand:
-        monkeypatch.setattr(readings, "read_calls", lambda *_: [])
+        monkeypatch.setattr(readings, "read_calls", lambda *_, **_more: [])
     checked = []
     monkeypatch.setattr(
         "attnviz.models.hugging_face.capture.capture.check_rows",

@@ -97,7 +97,9 @@ def test_a_part_may_begin_and_end_where_the_text_does(monkeypatch):
 def test_a_model_that_attends_by_hand_is_pooled_too(loaded, monkeypatch):
     model = loaded("bert")
     expected = read(model, max_size=5)
-    monkeypatch.setattr("attnviz.models.hugging_face.capture.passes.read_calls", lambda *_: [])
+    monkeypatch.setattr(
+        "attnviz.models.hugging_face.capture.passes.read_calls", lambda *_, **_more: []
+    )
     by_hand = read(model, max_size=5)
     assert expected.provenance.settings["attention"] == "sdpa, probed"
     assert by_hand.provenance.settings["attention"] == "eager, output_attentions"

@@ -86,7 +86,7 @@ def weights_of(call):
 def test_tiles_are_what_indicators_and_written_out_weights_are(mask, options, tile, monkeypatch):
     monkeypatch.setattr(tiles, "TILE", tile)
     call = called(mask=mask, groups=4 if tile == 2**20 else 2, **options)
-    found, links = read_tiles(call, POOLED, 5, HIDDEN)
+    found, links, _ = read_tiles(call, POOLED, 5, HIDDEN)
     torch.testing.assert_close(found, read_grid(call, POOLED), atol=1e-6, rtol=0)
     weights = weights_of(call).numpy()
     expected = np.stack([pool_array(text, POOLED) for text in weights])
@@ -108,7 +108,7 @@ def test_tiles_are_what_indicators_and_written_out_weights_are(mask, options, ti
 def test_a_part_of_the_text_is_read_in_tiles_too(causal, grid, monkeypatch):
     monkeypatch.setattr(tiles, "TILE", 8 * TOKENS)
     call = called(sdpa_attention_forward, causal=causal)
-    found, _ = read_tiles(call, grid, 0, HIDDEN)
+    found, *_ = read_tiles(call, grid, 0, HIDDEN)
     np.testing.assert_allclose(found[0], pool_array(weights_of(call)[0].numpy(), grid), atol=1e-6)
 
 
@@ -172,7 +172,7 @@ def test_equal_links_in_tiles_are_taken_from_the_start(monkeypatch):
     call = called()
     call = replace(call, key=torch.zeros_like(call.key))
     call = replace(call, output=call.mix(call.value))
-    _, links = read_tiles(call, POOLED, 3, IgnoredPositions(keys=(0,), itself=True))
+    _, links, _ = read_tiles(call, POOLED, 3, IgnoredPositions(keys=(0,), itself=True))
     for head in links:
         assert [(cell.query, cell.key) for cell in head] == [(0, 1), (0, 2), (0, 3)]
 

@@ -180,7 +180,9 @@ def test_parts_of_texts_and_texts_in_blocks_are_read_one_by_one(loaded, passes):
 
 def test_a_model_that_attends_by_hand_hands_over_each_texts_own(loaded, monkeypatch, passes):
     model = loaded("bert")
-    monkeypatch.setattr("attnviz.models.hugging_face.capture.passes.read_calls", lambda *_: [])
+    monkeypatch.setattr(
+        "attnviz.models.hugging_face.capture.passes.read_calls", lambda *_, **_more: []
+    )
     texts = alone(*LINES)
     found = list(model.attend(texts))
     check(model, texts, found)
@@ -240,7 +242,7 @@ def test_a_model_that_fails_fails_in_its_turn(loaded, monkeypatch):
         next(found)
 
 
-def failing(*_):
+def failing(*_, **_more):
     raise RuntimeError("broken")
 
 
@@ -256,10 +258,10 @@ def failing_once(run):
     """A pass that fails the first time, as no text by itself makes it."""
     left = [ModelError("broken")]
 
-    def once(*given):
+    def once(*given, **more):
         if left:
             raise left.pop()
-        return run(*given)
+        return run(*given, **more)
 
     return once
 

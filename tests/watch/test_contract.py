@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from attnviz import Result, watch
+from attnviz.core.attention_map import stream_of_call
 from tests.watch import models
 from tests.watch.models import HEADS, SIZE, by_hand, double, projected
 
@@ -69,9 +70,11 @@ MADE: dict[str, tuple[Callable[[], nn.Module], Callable[[], tuple[Any, ...]], se
 
 
 def seen_by_layer(result: Result) -> dict[str, np.ndarray]:
+    """Weights by layer, and by the number of the call where there were several: "attend#2"."""
     return {
-        layer: weights
+        layer if call is None else f"{layer}#{call}": weights
         for item in result.maps
+        for call, _ in [stream_of_call(item.stream)]
         for layer, weights in zip(item.layers, item.weights, strict=True)
     }
 
@@ -126,7 +129,7 @@ def test_models_written_by_hand_are_seen_as_they_attend(name, grad):
     make, inputs, streams = MADE[name]
     with nullcontext() if grad else torch.inference_mode():
         result = check(make().eval(), inputs(), lambda module, *args: module.weights(*args))
-    assert {item.stream for item in result.maps} == streams
+    assert {stream_of_call(item.stream)[1] for item in result.maps} == streams
 
 
 @pytest.mark.parametrize(("grad", "item"), [(True, 0), (False, 2)])

@@ -135,10 +135,9 @@ def test_a_training_run_goes_as_it_would():
         ends.append([part.detach() for part in model.parameters()])
     assert all(map(torch.equal, *ends))
     assert seen is not None
-    streams = {name: item.stream for item in seen.attention().maps for name in item.layers}
-    assert streams == dict.fromkeys(
-        [f"{path}#{call}" for path in ("0", "1", "2.self_attn") for call in (1, 3)], "self"
-    )
+    streams = {(item.stream, name) for item in seen.attention().maps for name in item.layers}
+    paths = "0", "1", "2.self_attn"
+    assert streams == {(f"call {call} · self", path) for call in (1, 3) for path in paths}
 
 
 def test_what_a_state_was_made_of_is_not_remembered_for_ever():
@@ -241,8 +240,42 @@ def test_of_each_module_s_calls_some_are_kept():
     model = Cached()
     with watch(model, every=3, first=2) as seen:
         model(tokens(9))
-    layers = [name for item in seen.attention().maps for name in item.layers]
-    assert layers == ["Cached#1", "Cached#4"]
+    assert [item.layers for item in seen.attention().maps] == [("Cached",)] * 2
+    assert [item.stream for item in seen.attention().maps] == ["call 1 · self", "call 4 · cross"]
+
+
+def test_calls_are_spread_from_the_first_to_the_last_and_say_so():
+    model, x = nn.MultiheadAttention(SIZE, HEADS, batch_first=True), tokens()
+
+    def kept(count: int, **options: Any) -> list[int]:
+        with watch(model, **options) as seen:
+            inputs = [x + number for number in range(count)]
+            for one in inputs:
+                model(one, one, one)
+        found = [one.call for one in seen.seen.kept]
+        for one in seen.seen.kept:  # each is that of its own call, also the last, read at the end
+            with watch(model) as alone:
+                model(*[inputs[one.call - 1]] * 3)
+            assert np.array_equal(one.weights, alone.seen.kept[0].weights)
+        return found
+
+    for count in (1, 9, 10, 11, 57, 300):
+        found = kept(count)
+        assert (found[0], found[-1], len(found)) == (1, count, min(count, 10))
+        gaps = np.diff(found)
+        assert len(gaps) == 0 or gaps.max() <= 3 * gaps.min() + 1
+    assert kept(20, calls=3) in ([1, 9, 20], [1, 13, 20])
+    assert kept(7, calls="all") == kept(7, every=1, first=100) == [1, 2, 3, 4, 5, 6, 7]
+    assert kept(7, calls=(2, 7, 99)) == [2, 7]
+    with pytest.raises(UsageError, match="calls=0 keeps none"), watch(model, calls=0):
+        pass
+    with watch(model) as seen:
+        for number in range(30):
+            model(x + number, x, x)
+    assert "10 of 30 calls are kept, spread from the first to the last" in (
+        seen.attention().provenance.notes
+    )
+    assert repr(seen.attention()).startswith("<Result cross · MultiheadAttention · 1 layers × 10")
 
 
 def test_only_modules_that_match_are_kept():
@@ -455,7 +488,7 @@ def test_fused_functions_of_other_packages_are_seen(monkeypatch):
     assert user.attend is flash_attn_func
     assert torch.equal(first, flash_attn_func(x, x, x, causal=True))
     causal, cross = seen.attention().maps
-    assert (causal.stream, cross.stream) == ("causal", "cross")
+    assert (causal.stream, cross.stream) == ("call 1 · causal", "call 2 · cross")
     scores = torch.einsum("qhd,khd->hqk", x[1], other[1]) / 2
     assert np.abs(cross.weights[0] - scores.softmax(-1).numpy()).max() < 1e-6
 
@@ -512,10 +545,11 @@ def test_nothing_is_asked_of_what_is_watched(given):
     assert type(made) is Sealed
     assert torch.equal(*(one.as_subclass(torch.Tensor) for one in (before, after)))
     assert not seen.seen.failures
-    (item,) = seen.attention().maps
-    assert item.layers == ("SealedModel#1", "SealedModel#2")
+    first, second = seen.attention().maps
+    assert first.layers == second.layers == ("SealedModel",)
     truth = AllHeads.weights(model, x.as_subclass(torch.Tensor))[0]
-    assert np.abs(item.weights - truth).max() < 1e-6
+    for item in (first, second):
+        assert np.abs(item.weights[0] - truth).max() < 1e-6
 
 
 @pytest.mark.parametrize("part", ["_turn", "lineage", "names", "modules"])

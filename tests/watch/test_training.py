@@ -2,6 +2,7 @@
 
 import math
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,9 +15,15 @@ import pytest
 import torch
 from torch import nn
 
+import attnviz as package
 from attnviz import callbacks, load, watch
 from attnviz.callbacks import Recorder, open_loggers, sample_files
-from attnviz.core.errors import UsageError
+from attnviz.core.errors import HealthError, UsageError
+from attnviz.core.measures import HISTORY
+from attnviz.runs.changes import read_sample
+from tests.patience import HUNG
+from tests.watch.health_runs import KINDS, is_right
+from tests.watch.health_runs import train as train_kind
 
 TOKENS, LENGTH = 9, 6
 PROBE = torch.arange(LENGTH)[None]
@@ -259,13 +266,24 @@ class Writer:
 
     def __init__(self) -> None:
         self.scalars: dict[str, tuple[float, int]] = {}
-        self.figures: dict[str, tuple[Any, int]] = {}
+        self.images: dict[str, tuple[Any, int]] = {}
 
     def add_scalar(self, tag: str, value: float, step: int) -> None:
         self.scalars[tag] = value, step
 
-    def add_figure(self, tag: str, figure: Any, step: int) -> None:
-        self.figures[tag] = figure, step
+    def add_image(self, tag: str, image: Any, step: int, dataformats: str) -> None:
+        assert dataformats == "HWC"
+        self.images[tag] = image, step
+
+
+class OwnLogger:
+    """An object of a user's own."""
+
+    def __init__(self) -> None:
+        self.taken = list[Any]()
+
+    def log(self, scalars: dict[str, float], picture: Path | None, step: int) -> None:
+        self.taken.append((scalars, picture and picture.read_bytes()[:4], step))
 
 
 class OfLightning:
@@ -285,36 +303,111 @@ class OfLightning:
 NAME = "attention/drift/encoder.layers.0.self_attn.1"
 
 
-def test_measures_and_a_picture_go_to_every_kind_of_logger(tmp_path):
-    client = SimpleNamespace(log_figure=lambda run, figure, file: client.files.append((run, file)))
+def test_measures_and_a_picture_go_to_every_kind_of_logger(tmp_path, monkeypatch):
+    client = SimpleNamespace(log_artifact=lambda run, file, place: client.files.append((run, file)))
     client.files = []
     lightning = [
         OfLightning(Writer()),
         OfLightning(client),
         OfLightning(SimpleNamespace(), images=True),
     ]
-    writer, wandb, mlflow = Writer(), Mock(spec=["log"]), Mock(spec=["log_metrics", "log_figure"])
-    recorder = run(tmp_path, range(3), loggers=[writer, wandb, mlflow, *lightning])
+    writer, wandb, mlflow = Writer(), Mock(spec=["log"]), Mock(spec=["log_metrics", "log_artifact"])
+    tracked = type("Run", (), {"__module__": "trackio.run", "log": Mock()})()
+    trackio = ModuleType("trackio")
+    trackio.Image = lambda file: ("image", file)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "trackio", trackio)
+    own = OwnLogger()
+    loggers = [writer, wandb, mlflow, *lightning, tracked, own]
+    recorder = run(tmp_path, range(3), loggers=loggers)
+    recorder.finish()
     values = recorder.study.values[2]
     drift = values["self", "encoder.layers.0.self_attn", "1"]["drift"]
+    score = values["self", "encoder.layers.0.self_attn", "1"]["score-max"]
     assert writer.scalars[NAME] == (drift, 2)
-    assert len(writer.scalars) == 4 * 4
-    assert writer.figures["attention/heads"][1] == 2
-    assert writer.figures["attention/heads"][0]._repr_png_()[:4] == b"\x89PNG"
-    (first,), (second,) = (logged.args for logged in wandb.log.call_args_list)
-    assert (second[NAME], second["attention/step"]) == (drift, 2)
-    assert wandb.log.call_args.kwargs == {"commit": False}
-    assert second["attention/heads"].shape[2] == 4  # pixels, which its pictures are made of
-    assert NAME not in first  # there was nothing to drift from
-    assert not any(math.isnan(one) for one in list(first.values()) if isinstance(one, float))
-    assert [logged.kwargs["step"] for logged in mlflow.log_metrics.call_args_list] == [0, 2]
-    files = [logged.args[1] for logged in mlflow.log_figure.call_args_list]
-    assert files == ["attention/heads-00000000.png", "attention/heads-00000002.png"]
+    assert writer.scalars[NAME.replace("drift", "score-max")] == (score, 2)
+    assert len(writer.scalars) == 4 * len(callbacks.LOGGED)
+    assert writer.images["attention/heads"][1] == 2
+    assert writer.images["attention/heads"][0].shape[2] == 3
+    logged = [one.args[0] for one in wandb.log.call_args_list]
+    numbers = [one for one in logged if "attention/heads" not in one]
+    pictures = [one for one in logged if "attention/heads" in one]
+    assert (numbers[1][NAME], numbers[1]["attention/step"]) == (drift, 2)
+    assert all(one.kwargs == {"commit": False} for one in wandb.log.call_args_list)
+    assert sorted(one["attention/step"] for one in pictures) == [0, 2]
+    assert NAME not in numbers[0]  # there was nothing to drift from
+    assert not any(math.isnan(one) for one in list(numbers[0].values()) if isinstance(one, float))
+    assert [one.kwargs["step"] for one in mlflow.log_metrics.call_args_list] == [0, 2]
+    files = sorted(Path(one.args[0]).name for one in mlflow.log_artifact.call_args_list)
+    assert files == ["step-00000000.png", "step-00000002.png"]
     for logger in lightning:
         assert logger.metrics[1] == (mlflow.log_metrics.call_args.args[0], 2)
-    assert lightning[0].experiment.figures["attention/heads"][1] == 2
-    assert client.files[0] == ("a", "attention/heads-00000000.png")
-    assert lightning[2].images == [("attention/heads", 0), ("attention/heads", 2)]
+    assert lightning[0].experiment.images["attention/heads"][1] == 2
+    assert {run for run, _ in client.files} == {"a"}
+    assert sorted(lightning[2].images) == [("attention/heads", 0), ("attention/heads", 2)]
+    assert {one.kwargs["step"] for one in tracked.log.call_args_list} == {0, 2}
+    assert [step for scalars, _, step in own.taken if scalars] == [0, 2]
+    assert sorted((step, mark) for _, mark, step in own.taken if mark) == [
+        (0, b"\x89PNG"),
+        (2, b"\x89PNG"),
+    ]
+
+
+def test_verdicts_are_told_once_and_may_end_the_training(tmp_path, capsys):
+    told = list[Any]()
+    recorder = run(tmp_path / "a", range(6), every=1, loggers=[], on_verdict=told.append)
+    recorder.finish()
+    now = {(one.name, one.head) for one in recorder.study.report().verdicts}
+    assert now <= {(one.name, one.head) for one in told}
+    assert re.fullmatch(r"sampling took [\d.]+% of [\d.]+ s\n", capsys.readouterr().err)
+    model = Small()
+    for layer in model.encoder.layers:
+        layer.self_attn.in_proj_weight.data *= 1000
+    recorder = Recorder(model, PROBE, tmp_path / "b", every=1, loggers=[], fail_on="collapsed")
+    with pytest.raises(HealthError, match=r"head 0: collapsed since step 0 \(entropy 0\.0"):
+        recorder.step(0)
+
+    def refuse(one: Any) -> None:
+        raise RuntimeError(one.name)
+
+    with pytest.raises(RuntimeError, match="collapsed"):
+        Recorder(model, PROBE, tmp_path / "c", every=1, loggers=[], on_verdict=refuse).step(0)
+    with pytest.raises(UsageError, match="collapsing"):
+        Recorder(model, PROBE, tmp_path / "c", fail_on="collapsing")
+
+
+def test_a_sample_holds_scores_which_history_reads_again(tmp_path):
+    recorder = run(tmp_path, range(3), loggers=[])
+    again = package.history(str(tmp_path)).value
+    for name in HISTORY:
+        np.testing.assert_allclose(again.values[name], recorder.study.report().values[name])
+    assert np.isfinite(again.values["score-max"]).all()
+
+
+@pytest.mark.slow
+def test_processes_that_share_a_model_take_the_samples_of_one(tmp_path):
+    script = Path(__file__).with_name("distributed.py")
+    found = {}
+    for way in ("one", "ddp", "fsdp"):
+        command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+        command += ["--standalone", str(script), way, str(tmp_path / way)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=HUNG, check=True)
+        assert f"done {way} 0 3" in done.stdout
+        assert done.stderr.count("sampling took") == 1  # only the first process writes
+        files = sample_files(tmp_path / way)
+        assert [*files] == [0, 2, 3]
+        found[way] = read_sample(files[3])
+    for way in ("ddp", "fsdp"):
+        assert found[way].main.layers == found["one"].main.layers
+        np.testing.assert_allclose(found[way].weights, found["one"].weights, atol=1e-6)
+        assert found[way].scores.keys() == found["one"].scores.keys()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_kind_of_run_gets_its_verdict(kind, tmp_path):
+    for seed in range(2):  # `python -m tests.watch.health_runs 20` trains twenty
+        history = train_kind(seed, tmp_path / str(seed), **KINDS[kind])
+        assert is_right(kind, history)
 
 
 @pytest.mark.slow
@@ -326,6 +419,7 @@ def test_weights_and_biases_itself_takes_what_is_logged(tmp_path, monkeypatch):
         for step in range(4):
             recorder.step(step)
             logged.log({"loss": 1.0}, step=step)
+        recorder.finish()
     assert len([*tmp_path.glob("wandb/offline-*/files/media/images/attention/*.png")]) == 2
 
 
@@ -340,7 +434,9 @@ def test_names_are_of_characters_that_mlflow_allows(tmp_path):
             return self.attend(x, once[:, :3], once[:, :3])[0]
 
     mlflow = Mock(spec=["log_metrics"])
-    Recorder(Twice(), torch.randn(1, 4, 8), tmp_path, every=1, loggers=mlflow).step(0)
+    recorder = Recorder(Twice(), torch.randn(1, 4, 8), tmp_path, every=1, loggers=mlflow)
+    recorder.step(0)
+    recorder.finish()
     names = list(mlflow.log_metrics.call_args.args[0])
     assert all(re.fullmatch(r"[\w. /-]+", name) for name in names)
     assert len({name.split("/")[2] for name in names}) == 2  # a stream each
@@ -352,9 +448,9 @@ def test_loggers_are_found_where_a_run_has_them(monkeypatch):
     wandb.run, mlflow.active_run = Mock(spec=["log"]), lambda: None  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "wandb", wandb)
     monkeypatch.setitem(sys.modules, "mlflow", mlflow)
-    assert open_loggers(None) == [wandb.run]
+    assert [one.own for one in open_loggers(None)] == [wandb.run]
     mlflow.active_run = lambda: "a run"  # type: ignore[attr-defined]
-    assert open_loggers(None) == [wandb.run, mlflow]
+    assert [one.own for one in open_loggers(None)] == [wandb.run, mlflow]
     writer = Writer()
     integrations = [
         SimpleNamespace(),
@@ -363,15 +459,17 @@ def test_loggers_are_found_where_a_run_has_them(monkeypatch):
         SimpleNamespace(tb_writer=None),
     ]
     trainer = SimpleNamespace(callback_handler=SimpleNamespace(callbacks=integrations))
-    assert open_loggers(trainer) == [writer, wandb.run]
-    assert open_loggers(SimpleNamespace(loggers=[writer])) == [writer]
+    assert [one.own for one in open_loggers(trainer)] == [writer, wandb.run]
+    assert [one.own for one in open_loggers(SimpleNamespace(loggers=[writer]))] == [writer]
+    own = OwnLogger()
+    assert open_loggers(own) == [own]
     assert open_loggers([]) == []
 
 
 def test_tensorboard_takes_what_is_logged(tmp_path):
     tensorboard = pytest.importorskip("torch.utils.tensorboard")
     with tensorboard.SummaryWriter(str(tmp_path / "logs")) as writer:
-        run(tmp_path / "samples", range(3), loggers=writer)
+        run(tmp_path / "samples", range(3), loggers=writer).finish()
     reader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     events = reader.EventAccumulator(str(tmp_path / "logs")).Reload()
     assert [one.step for one in events.Scalars(NAME)] == [2]

@@ -1,13 +1,19 @@
 """attnviz compare and attnviz history."""
 
+import sys
+import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from attnviz.analyses.measures.health import check_health, chosen_verdicts
+from attnviz.cli.app import complain
 from attnviz.cli.options import CHOICE, ORIGIN, OUTPUT, with_options
 from attnviz.cli.report import Report
-from attnviz.core.errors import UsageError
+from attnviz.core.errors import HealthError, UsageError
+from attnviz.core.measures import RULES
 from attnviz.core.options import Options, opt, rare
 from attnviz.runs.changes import (
     check_changes,
@@ -87,6 +93,9 @@ def compare(
 @with_options("stream", "heads", "look", "page", writes="history")
 def history(
     folder: Annotated[str, typer.Argument(help="Folder of samples: step-00000100.npz, …")],
+    other: Annotated[
+        str | None, typer.Argument(help="Another run, shown beside the first.")
+    ] = None,
     plot: Path | None = opt(
         OUTPUT, "--plot FILE", "Every head over the steps as a picture: .png, .svg or .pdf."
     ),
@@ -102,22 +111,61 @@ def history(
         "larger.",
         min=0,
     ),
+    follow: bool = opt(
+        OUTPUT, "--follow", "Go on while the run trains: write all again with each new sample."
+    ),
+    fail_on: str | None = opt(
+        OUTPUT,
+        "--fail-on NAMES",
+        "Exit with 3 if a head is one of these: " + ", ".join(RULES) + ".",
+    ),
     *,
     options: Options,
 ) -> None:
     """Show how heads change over a training run, from samples saved by attnviz.callbacks.
 
+    It says what is happening to which heads since which step, and by which rule.
+
     attnviz history samples --plot heads.png --html steps.html
+
+    attnviz history samples other-samples --plot both.png
 
     attnviz history samples --head 1.0 --gif head.gif
 
-    attnviz history samples -f tsv --fail-above 0.05
+    attnviz history samples --follow --fail-on collapsed
+
+    attnviz history samples --fail-on collapsed,saturating --fail-above 0.05
     """
     check_choice(options.choice)
-    with Report(options, "history", pictures={"plot": plot, "gif": gif}) as report:
-        item, found = training_history(folder, options.choice)
-        if fail_above is not None and len(found.steps) < 2:
-            raise UsageError("--fail-above compares two samples, and there is one")
-        report.add(item)
-        report.finish(f"{len(found.steps)} sample{'s' if len(found.steps) != 1 else ''}")
-    check_changes(last_drifts(found), "heads", fail_above)
+    bad = chosen_verdicts(fail_on or "")
+    folders = [folder] if other is None else [folder, other]
+    while True:
+        before = _newest(folders)
+        with Report(options, "history", pictures={"plot": plot, "gif": gif}) as report:
+            item, found = training_history(folders, options.choice)
+            if fail_above is not None and min(len(one.steps) for one in found) < 2:
+                raise UsageError("--fail-above compares two samples, and there is one")
+            if follow and sys.stdout.isatty():
+                typer.echo("\033[H\033[J", nl=False)
+            report.add(item)
+            counts = (f"{len(one.steps)} sample{'s' * (len(one.steps) != 1)}" for one in found)
+            report.finish(" and ".join(counts))
+        try:
+            for one in found:
+                check_health(one.verdicts, bad)
+        except HealthError as error:
+            for line in str(error).splitlines():
+                complain(line)
+            raise typer.Exit(error.status) from error
+        if not follow:
+            break
+        while _newest(folders) == before:
+            time.sleep(1)
+    for one in found:
+        check_changes(last_drifts(one), "heads", fail_above)
+
+
+def _newest(folders: Sequence[str]) -> list[tuple[str, float]]:
+    """What tells whether a sample was added or replaced since."""
+    found = (path for folder in folders for path in Path(folder).glob("step-*.npz"))
+    return sorted((path.name, path.stat().st_mtime) for path in found)

@@ -20,7 +20,7 @@ from attnviz.runs.resumable import can_resume
 
 @with_options(
     *("model", "compute", "mechanism", "causal", "generate", "to", "long"),
-    *("stream", "heads", "special", "look", "reading", "sharing"),
+    *("stream", "heads", "special", "look", "reading", "sharing", "scores"),
     also=("resume",),
     writes="corpus",
 )

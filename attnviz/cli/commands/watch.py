@@ -13,7 +13,7 @@ from importlib.machinery import SourceFileLoader
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType, TracebackType
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -56,6 +56,12 @@ def watch(
         min=1,
     ),
     first: int | None = rare(ORIGIN, "--first N", "Keep at most N calls of each module.", min=1),
+    calls: str | None = rare(
+        ORIGIN,
+        "--calls WHICH",
+        "Calls of each module to keep: how many, spread from the first to the last (10 by "
+        "default), their numbers (1,50,99), or all.",
+    ),
     batch: str = rare(ORIGIN, "--batch WHICH", "Item of a batch, from 0, or all.", default="0"),
     eager: bool = rare(ORIGIN, "--eager", "Run compiled code uncompiled, to see its attention."),
     *,
@@ -79,6 +85,7 @@ def watch(
         raise InputError(f"there is no script '{program[0]}'{leave}")
     if batch != "all" and not (batch.isascii() and batch.isdigit()):
         raise UsageError(f"--batch '{batch}' is no item of a batch: give its number from 0, or all")
+    kept = None if calls is None else _calls(calls)
     spans = {"--rows": options.origin.rows, "--window": options.origin.window}
     rows, window = (part and parse_part(part, option) for option, part in spans.items())
     if rows and window:
@@ -100,6 +107,7 @@ def watch(
             only=only,
             every=every,
             first=first,
+            calls=kept,
             batch="all" if batch == "all" else int(batch),
             max_size=options.origin.max_size or 1024,
             rows=rows or None,
@@ -120,6 +128,19 @@ def watch(
             complain(str(error))
             status = status or error.status
     raise typer.Exit(status)
+
+
+def _calls(given: str) -> int | list[int] | Literal["all"]:
+    """Which calls of a module are kept."""
+    if given == "all":
+        return "all"
+    numbers = given.split(",")
+    if not all(one.isascii() and one.isdigit() and int(one) for one in numbers):
+        raise UsageError(
+            f"--calls '{given}' names no calls: how many (10), their numbers from 1 (1,50,99), or "
+            "all"
+        )
+    return int(given) if len(numbers) == 1 else [*map(int, numbers)]
 
 
 def _write(watched: Watched, name: str, report: Report) -> None:

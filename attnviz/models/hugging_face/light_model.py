@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
+from attnviz.analyses.entropy import peak
 from attnviz.core.attention_map import Attention, Projections, Provenance, check_finite
 from attnviz.core.effects import Experiment, HeadOutputs, Intervention
 from attnviz.core.errors import InputError, UsageError
@@ -316,10 +317,12 @@ class LightModel(LoadedModel, Predicting, Network):
         shape = self.below if item.stream == "encoder" and self.below else self.sizes
         names = {self.streams[item.stream].format(layer) for layer in item.layers}
         own = [one for one in seen if one.name in names]
-        query, key = (np.stack([getattr(one, side) for one in own]) for side in ("query", "key"))
+        query, key, value = (
+            np.stack([getattr(one, side) for one in own]) for side in ("query", "key", "value")
+        )
         more = f"a soft cap of {shape.cap:g}" if shape.cap else ""
-        heads = tuple(map(str, range(shape.heads)))
-        return Projections(query, key, shape.factor, item.layers, heads, more)
+        heads, peaks = tuple(map(str, range(shape.heads))), tuple(peak(one.residual) for one in own)
+        return Projections(query, key, shape.factor, item.layers, heads, more, value, peaks)
 
     def _blocks(self, attention: Attention) -> list[tuple[Shape, LayerPart, str]]:
         """The shape, the part of a layer and the names of attentions of each map."""

@@ -135,6 +135,8 @@ def watch_layers(model: StoredModel, given: Any) -> Callable[[AttentionMap], lis
 
 def add_projections(model: StoredModel, given: Any, attention: Attention) -> Attention:
     """The attention, with the queries and keys of each stream."""
+    from attnviz.analyses.entropy import peak
+
     layers = watch_layers(model, given)
 
     def stack(item: AttentionMap, side: str) -> NDArray[np.float32]:
@@ -143,7 +145,13 @@ def add_projections(model: StoredModel, given: Any, attention: Attention) -> Att
     scale = (model.sizes.size // model.sizes.heads) ** -0.5
     kept = {
         item.stream: Projections(
-            stack(item, "query"), stack(item, "key"), scale, item.layers, item.heads
+            stack(item, "query"),
+            stack(item, "key"),
+            scale,
+            item.layers,
+            item.heads,
+            value=stack(item, "value"),
+            peaks=tuple(peak(to_numpy(seen.residual)) for seen in layers(item)),
         )
         for item in attention.maps
     }

@@ -14,6 +14,11 @@ import torch
 from torch.utils.weak import WeakTensorKeyDictionary
 
 
+def _version(tensor: torch.Tensor) -> int:
+    """How often a tensor was changed in place; 0 where torch does not count it."""
+    return 0 if tensor.is_inference() else tensor._version
+
+
 def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
@@ -152,6 +157,7 @@ class Whole:
         kept: the calls captured of it.
         pieces: the parts that met values: which cells, the weights, and the largest difference.
         done: whether all of it has met values.
+        scores: what it was taken of, where that is wanted, and how often that was changed before.
     """
 
     shape: tuple[int, ...]
@@ -162,6 +168,17 @@ class Whole:
     kept: list[Any] = field(default_factory=list)
     pieces: list[tuple[Any, torch.Tensor, float | None]] = field(default_factory=list)
     done: bool = False
+    scores: tuple[torch.Tensor, int] | None = None
+
+    def scores_at(self, cells: torch.Tensor | None) -> torch.Tensor | None:
+        """The scores of some cells; None where they are not kept, or were changed since."""
+        if self.scores is None or cells is None or _version(self.scores[0]) != self.scores[1]:
+            return None
+        return (
+            self.scores[0]
+            .contiguous()
+            .as_strided(cells.shape, cells.stride(), cells.storage_offset())
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -225,7 +242,8 @@ class Mark:
 class Lineage:
     """The marks of all tensors that are alive."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, keeps_scores: bool = False) -> None:
+        self.keeps_scores = keeps_scores
         self.marks: MutableMapping[torch.Tensor, Mark] = WeakTensorKeyDictionary()
 
     def of(self, tensor: torch.Tensor) -> Mark:
@@ -268,6 +286,9 @@ class Lineage:
             axis = call.axis(SOFTMAXES[name], result.ndim, usual)
             if axis is not None:
                 parts = [_softmax_mark(axis, result, parts[0], marks[0])]
+                softmax = parts[0].softmax
+                if self.keeps_scores and softmax is not None and name != "gumbel_softmax":
+                    softmax.whole.scores = given[0].detach(), _version(given[0])
         elif chain is not None and name in VIEWS | CELLWISE | set(PICKS):
             softmaxes = _follow_softmax(call, given[chain], marks[chain], results)
             parts = [

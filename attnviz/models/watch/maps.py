@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -11,7 +12,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token, known_mean
+from attnviz.core.attention_map import (
+    Attention,
+    AttentionMap,
+    Provenance,
+    Token,
+    known_mean,
+)
 from attnviz.core.errors import AttentionError, UsageError
 from attnviz.models.hugging_face.capture.capture import Captured, as_map
 from attnviz.models.hugging_face.capture.exact_links import links_note
@@ -49,10 +56,18 @@ def watched_attention(
     own = _select_calls(seen, item, wanted, names)
     groups: dict[object, list[CapturedCall]] = {}
     for kept in own:
-        groups.setdefault((_stream(kept), kept.grid, kept.weights.shape), []).append(kept)
+        alike = _stream(kept), kept.grid, kept.weights.shape, _call_number(kept, seen)
+        groups.setdefault(alike, []).append(kept)
     maps = tuple(_map_of(group, seen, names) for group in groups.values())
+    scores = {
+        (item.stream, kept.path, head): {n: float(own[at]) for n, own in kept.scores.items()}
+        for item, group in zip(maps, groups.values(), strict=True)
+        for kept in group
+        if kept.scores
+        for at, head in enumerate(item.heads)
+    }
     _check_names(own, names)
-    notes = dict.fromkeys(_notes(own, seen))
+    notes = dict.fromkeys(_notes(own, seen, wanted))
     compared = [kept.off for kept in own if kept.off is not None]
     settings = {"attention": ", ".join(dict.fromkeys(kept.route for kept in own))}
     if compared:
@@ -67,7 +82,7 @@ def watched_attention(
         notes=tuple(notes),
         versions={"torch": str(torch.__version__)},
     )
-    return Attention(maps, provenance, id=str(item))
+    return Attention(maps, provenance, id=str(item), scores=scores)
 
 
 def _select_calls(
@@ -114,6 +129,7 @@ def _quarters(kept: CapturedCall, split: int) -> list[CapturedCall]:
             weights=kept.weights[:, rows, columns],
             links=(),
             part=f"{query}-to-{key}",
+            scores={},
         )
 
     return [part(query, key) for query in ("text", "image") for key in ("text", "image")]
@@ -217,21 +233,24 @@ def _map_of(group: Sequence[CapturedCall], seen: WatchLog, names: Names) -> Atte
     }
     captured = Captured(
         stream,
-        tuple(_label(kept, seen) for kept in group),
+        tuple(kept.path for kept in group),
         np.stack([kept.weights for kept in group]),
         first.grid,
         tuple(kept.links for kept in group) if first.links else (),
     )
     made = as_map(captured, tokens, *sides)
+    call = _call_number(first, seen)
     return replace(
         made,
+        stream=made.stream if call is None else f"call {call} · {made.stream}",
         query_tokens=_number_blocks(made.query_tokens, first.grid.queries, given[0]),
         key_tokens=_number_blocks(made.key_tokens, first.grid.keys, given[1]),
     )
 
 
-def _label(kept: CapturedCall, seen: WatchLog) -> str:
-    return f"{kept.path}#{kept.call}" if seen.calls[kept.path] > 1 else kept.path
+def _call_number(kept: CapturedCall, seen: WatchLog) -> int | None:
+    """The number of its call, where the module made several."""
+    return kept.call if seen.calls[kept.path] > 1 else None
 
 
 def _tokens(names: Sequence[str] | None, length: int) -> tuple[Token, ...]:
@@ -260,7 +279,8 @@ def _check_names(own: Sequence[CapturedCall], names: Names) -> None:
             )
 
 
-def _notes(own: Sequence[CapturedCall], seen: WatchLog) -> Iterator[str]:
+def _notes(own: Sequence[CapturedCall], seen: WatchLog, wanted: WatchRequest) -> Iterator[str]:
+    yield from _notes_on_kept(own, seen, wanted)
     yield from filter(None, (region_note(kept.grid, kept.sides) for kept in own))
     for ignored in dict.fromkeys(kept.ignored for kept in own):
         some = [kept.links for kept in own if kept.ignored == ignored]
@@ -287,6 +307,28 @@ def _notes(own: Sequence[CapturedCall], seen: WatchLog) -> Iterator[str]:
         yield f"{seen.dropped} further calls were not kept: their maps would not fit into max_bytes"
     if seen.compiled:
         yield COMPILED
+
+
+def _notes_on_kept(
+    own: Sequence[CapturedCall], seen: WatchLog, wanted: WatchRequest
+) -> Iterator[str]:
+    """How many calls are kept, and whose scores are not known."""
+    made = max(seen.calls.values())
+    kept_calls = max(Counter(kept.path for kept in own).values())
+    if isinstance(wanted.calls, int) and kept_calls < -(-made // wanted.every):
+        yield f"{kept_calls} of {made} calls are kept, spread from the first to the last"
+    unknown = [kept.path for kept in own if not kept.scores]
+    if wanted.scores and unknown:
+        yield (
+            f"scores before the softmax are not known of {_few(unknown)}: the function that "
+            "computes them does more, or hides them"
+        )
+
+
+def _few(paths: Sequence[str]) -> str:
+    """The first of some paths, and how many more there are."""
+    own = list(dict.fromkeys(paths))
+    return ", ".join(own[:3]) + (f" and {len(own) - 3} more" if len(own) > 3 else "")
 
 
 def _refusals(seen: WatchLog) -> Iterator[str]:

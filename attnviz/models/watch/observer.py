@@ -8,13 +8,14 @@ random numbers.
 from __future__ import annotations
 
 import warnings
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import wraps
 from inspect import getattr_static
+from math import nan
 from threading import get_ident
 from typing import Any
 from weakref import ref
@@ -26,6 +27,7 @@ from torch.nn import functional
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 
+from attnviz.analyses.entropy import peak
 from attnviz.core.attention_map import check_values
 from attnviz.core.errors import AttentionError, UsageError, reason_of
 from attnviz.models.hugging_face.capture.exact_links import IgnoredPositions, Strongest
@@ -33,6 +35,7 @@ from attnviz.models.hugging_face.capture.kernel import Call
 from attnviz.models.hugging_face.capture.passes import CaptureSpec, read_call
 from attnviz.models.hugging_face.capture.probe import exact_rows
 from attnviz.models.hugging_face.capture.region import PooledGrid, Region, grids_of
+from attnviz.models.hugging_face.capture.scores import CallScores
 from attnviz.models.watch import lineage, products
 from attnviz.models.watch.kernels import (
     OPEN_MULTI_HEAD,
@@ -61,17 +64,21 @@ class WatchRequest:
     Attributes:
         only: patterns of module paths; none: every module.
         first, every: of each module's calls every N-th, and at most so many.
+        calls: of these how many, spread from the first to the last, or which; None: all.
         batch: which item; None: every one.
         region: which part of each call's attention, and in how many blocks.
         most_bytes: of all maps together; further ones are only counted.
+        scores: whether to measure scores before the softmax.
     """
 
     only: tuple[str, ...] = ()
     first: int | None = None
     every: int = 1
+    calls: int | tuple[int, ...] | None = None
     batch: int | None = 0
     region: Region = field(default_factory=lambda: Region(max_size=1024))
     most_bytes: int = 2**31
+    scores: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,6 +94,7 @@ class CapturedCall:
         same_input: whether queries and keys were made of the same.
         dropped: whether dropout was active; the weights are those before it.
         part: which quarter of a joint sequence it is ("image-to-text"); "" where it is whole.
+        scores: of each head, measures of its scores before the softmax, where they are known.
     """
 
     path: str
@@ -104,6 +112,7 @@ class CapturedCall:
     call: int = 1
     item: int = 0
     part: str = ""
+    scores: CallScores = field(default_factory=dict)
 
 
 @dataclass(eq=False)
@@ -156,13 +165,17 @@ class AttentionObserver(TorchFunctionMode):
     def __init__(self, model: Any, wanted: WatchRequest) -> None:
         super().__init__()
         self.model, self.wanted, self.seen = model, wanted, WatchLog()
-        self.lineage = lineage.Lineage()
+        self.lineage = lineage.Lineage(keeps_scores=wanted.scores)
         self.thread = get_ident()
         self.modules = list[Any]()  # those that run, the innermost last
+        self.given = list[Any]()  # their arguments
         self.plain = 0  # how deep in a pass that is not read
         # By id and a weak reference: a module's own __eq__ and __hash__ may do anything.
         self.names = dict[int, tuple[Any, str]]()
         self.roots = Counter[str]()
+        self.strides = defaultdict[str, int](lambda: 1)
+        # The latest call of each module that is not kept yet, and what reads it.
+        self.latest = dict[str, tuple[Any, ...]]()
         if model is not None:
             self._add_names(model, "")
 
@@ -181,19 +194,29 @@ class AttentionObserver(TorchFunctionMode):
         return name if known is not None and known() is module else ""
 
     @_aside
-    def enter(self, module: Any, _: Any) -> None:
+    def enter(self, module: Any, given: Any) -> None:
         """A module begins."""
         if self.model is None and not self.modules and not self._name_of(module):
             kind = type(vars(module)["_modules"].get("_orig_mod", module)).__name__
             self._add_names(module, f"{kind}{self.roots[kind] or ''}")
             self.roots[kind] += 1
         self.modules.append(module)
+        self.given.append(given)
 
     @_aside
     def leave(self, module: Any, _args: Any, _output: Any) -> None:
         """A module ends, whether it raised or not."""
         while self.modules and self.modules.pop() is not module:
             pass
+        del self.given[len(self.modules) :]
+
+    def _peak(self) -> float:
+        """How far a coordinate stands out of the input of the innermost layer that runs."""
+        for module, given in zip(reversed(self.modules), reversed(self.given), strict=True):
+            if self._name_of(module).rpartition(".")[2].isdigit():
+                inputs = next(lineage.tensors_in(given), None)
+                return nan if inputs is None else peak(inputs.detach().float().cpu().numpy())
+        return nan
 
     @property
     def path(self) -> str | None:
@@ -314,6 +337,7 @@ class AttentionObserver(TorchFunctionMode):
         heads = self._heads(joined)
         self._forget(whole)
         whole.kept = self._read(whole.turn, lambda: joined.calls(heads), facts)
+        whole.scores = None if whole.done else whole.scores
 
     def _refuse(self, whole: Whole, why: str) -> None:
         """Note that a softmax, unless its weights were kept, is no attention between tokens."""
@@ -324,8 +348,9 @@ class AttentionObserver(TorchFunctionMode):
     def _forget(self, whole: Whole) -> None:
         """Take back what was kept of a softmax."""
         for kept in whole.kept:
-            self.seen.kept.remove(kept)
-            self.seen.bytes -= kept.weights.nbytes
+            if kept in self.seen.kept:
+                self.seen.kept.remove(kept)
+                self.seen.bytes -= kept.weights.nbytes
         whole.kept = []
 
     def _heads(self, found: Mixture) -> int:
@@ -353,14 +378,53 @@ class AttentionObserver(TorchFunctionMode):
             return None
         turn, rest = divmod(number - 1, wanted.every)
         late = wanted.first is not None and turn >= wanted.first
-        return None if rest or late else (path, number)
+        chosen = not isinstance(wanted.calls, tuple) or number in wanted.calls
+        return None if rest or late or not chosen else (path, number)
+
+    def _place(self, number: int) -> int:
+        """The place of a call among those of its module that may be kept, from 0."""
+        return (number - 1) // self.wanted.every
+
+    def _thin(self, path: str, most: int, *, ended: bool = False) -> None:
+        """Keep calls of a module that are evenly spread: while it runs up to twice as many."""
+        numbers = sorted({kept.call for kept in self.seen.kept if kept.path == path})
+        if len(numbers) <= (most if ended else 2 * most):
+            return
+        if ended:
+            places = np.linspace(0, len(numbers) - 1, most).round().astype(int)
+            numbers = [numbers[place] for place in places]
+        else:
+            self.strides[path] *= 2
+            numbers = [one for one in numbers if self._place(one) % self.strides[path] == 0]
+        left = [kept for kept in self.seen.kept if kept.path != path or kept.call in numbers]
+        self.seen.kept[:] = left
+        self.seen.bytes = sum(kept.weights.nbytes for kept in left)
+
+    @_aside
+    def finish(self) -> None:
+        """Keep the last call of each module, and of all as many as are wanted."""
+        waiting, self.latest = self.latest, {}
+        for turn, open_call, facts in waiting.values():
+            self._read(turn, open_call, facts, last=True)
+        if isinstance(self.wanted.calls, int):
+            for path in self.seen.calls:
+                self._thin(path, self.wanted.calls, ended=True)
 
     def _read(
-        self, turn: tuple[str, int], open_call: Callable[[], Any], facts: dict[str, Any]
+        self,
+        turn: tuple[str, int],
+        open_call: Callable[[], Any],
+        facts: dict[str, Any],
+        *,
+        last: bool = False,
     ) -> list[CapturedCall]:
         """Keep what is wanted of a call; one that cannot be read does not stop the model."""
         (path, number), wanted, seen = turn, self.wanted, self.seen
         made = list[CapturedCall]()
+        self.latest.pop(path, None)
+        if isinstance(wanted.calls, int) and not last and self._place(number) % self.strides[path]:
+            self.latest[path] = turn, open_call, facts
+            return made
         try:
             batch, call_of = open_call()
             for item in range(batch) if wanted.batch is None else [wanted.batch]:
@@ -375,6 +439,8 @@ class AttentionObserver(TorchFunctionMode):
         except Exception as error:
             self.note_failure(error)
         seen.kept += made
+        if isinstance(wanted.calls, int) and not last:
+            self._thin(path, wanted.calls)
         return made
 
     def _capture(self, path: str, call: Call, facts: dict[str, Any]) -> CapturedCall:
@@ -385,8 +451,18 @@ class AttentionObserver(TorchFunctionMode):
         grid = grids_of({"": sides}, region, region.max_size)[""]
         ignored = IgnoredPositions(itself=facts["same_input"] and sides[0] == sides[1])
         found = read_call(
-            path, call, CaptureSpec(grid, region.links if grid.is_pooled else 0, ignored)
+            path,
+            call,
+            CaptureSpec(
+                grid,
+                region.links if grid.is_pooled else 0,
+                ignored,
+                keep_scores=self.wanted.scores,
+            ),
         )
+        scores = found.scores
+        if scores:
+            scores = scores | {"massive": np.full(call.query.shape[1], self._peak())}
         if found.broken is not None:
             raise AttentionError(f"head {found.broken} is NaN or infinite")
         check_values(found.weights, "share", path)
@@ -402,6 +478,7 @@ class AttentionObserver(TorchFunctionMode):
             ignored,
             dtype=str(call.output.dtype).removeprefix("torch."),
             device=call.output.device.type,
+            scores=scores,
             **(facts | {"off": off}),
         )
 
@@ -479,6 +556,7 @@ def observe(model: Any, wanted: WatchRequest, *, eager: bool = False) -> Iterato
         stack.enter_context(replace_kernels(mode.run_kernel))
         if eager:
             stack.enter_context(torch.compiler.set_stance("force_eager"))
+        stack.callback(mode.finish)
         stack.enter_context(mode)
         yield mode.seen
 

@@ -39,6 +39,7 @@ class Mixture:
         heads: how many there are, where batch and heads are one axis; None: not known.
         queries: which axis of the product, as it was made, is the queries'.
         off: the largest difference between weights times values and the output, where it is known.
+        scores: what the softmax was taken of, in the axes of the weights, where that was kept.
     """
 
     softmax: Softmax | None
@@ -51,6 +52,7 @@ class Mixture:
     heads: int | None = None
     queries: int | None = None
     off: float | None = None
+    scores: Any = None
 
     @property
     def dropout(self) -> bool:
@@ -63,10 +65,13 @@ class Mixture:
         `heads` is how many there are, where batch and heads are one axis.
         """
         lead, dtype = self.output.shape[:-2], self.output.dtype
-        weights, value, output = (
-            _with_batch(side.expand(*lead, *side.shape[-2:]), heads).to(dtype)
-            for side in (self.weights, self.value, self.output)
-        )
+
+        def spread(side: Any) -> Any:
+            return _with_batch(side.expand(*lead, *side.shape[-2:]), heads)
+
+        sides = self.weights, self.value, self.output
+        weights, value, output = (spread(side).to(dtype) for side in sides)
+        scores = None if self.scores is None else spread(self.scores)
 
         def item(number: int) -> Call:
             own = weights[number : number + 1]
@@ -78,7 +83,9 @@ class Mixture:
             query, key = (own.new_zeros((*own.shape[:2], count, 1)) for count in own.shape[2:])
             made = output[number : number + 1].transpose(1, 2).contiguous()
             options = {"is_causal": False}
-            return Call(mix, None, query, key, value[number : number + 1], None, options, made)
+            call = Call(mix, None, query, key, value[number : number + 1], None, options, made)
+            known = None if scores is None else scores[number : number + 1].float()
+            return replace(call, scores=known)
 
         return len(weights), item
 
@@ -181,9 +188,9 @@ def _mixture(weights: _Factor, values: _Factor, product: _Factor, keys: str) -> 
     if summary and (values.has(keys, "left", "right") or not values.mark.has("left")):
         return Mixture(softmax, given, LINEAR)
     # Only the weights have the queries; of several such axes they are the last, behind heads.
-    known = [letter for letter in axes if weights.has(letter, "queries")]
+    named = [letter for letter in axes if weights.has(letter, "queries")]
     alone = [letter for letter in axes if letter not in values.axes and letter != keys]
-    queries = (known or alone or ["?"])[-1]
+    queries = (named or alone or ["?"])[-1]
     lead = [letter for letter in axes if letter not in (keys, queries)]
     heads = [at for at in lead if weights.has(at, "feature") or values.has(at, "feature")]
     items = [at for at in lead if at not in heads and weights.size(at) > 1]
@@ -197,14 +204,18 @@ def _mixture(weights: _Factor, values: _Factor, product: _Factor, keys: str) -> 
     lead.sort(key=lambda letter: letter in heads)
     sizes = [letter for letter in values.axes if letter not in axes] or ["!"]
     shown = weights if softmax.undropped is None else replace(weights, tensor=softmax.undropped)
-    mixed, value, output = (
-        side.align_axes([*lead, *wanted]).flatten(len(lead) + 1)
+    known = softmax.whole.scores_at(softmax.cells)
+    scored = None if known is None else replace(weights, tensor=known)
+    made: list[Any] = [
+        side and side.align_axes([*lead, *wanted]).flatten(len(lead) + 1)
         for side, wanted in (
             (shown, [queries, keys]),
             (values, [keys, *sizes]),
             (product, [queries, *sizes]),
+            (scored, [queries, keys]),
         )
-    )
+    ]
+    mixed, value, output, scores = made
     merged = [
         (at, side.mark.heads)
         for side in (values, weights)
@@ -213,8 +224,9 @@ def _mixture(weights: _Factor, values: _Factor, product: _Factor, keys: str) -> 
     ][:1]
     count = None
     if merged and weights.size(lead[merged[0][0]]) % merged[0][1][0] == 0:
-        mixed, value, output = (
-            _split_merged(side, len(lead), *merged[0]) for side in (mixed, value, output)
+        mixed, value, output, scores = (
+            None if side is None else _split_merged(side, len(lead), *merged[0])
+            for side in (mixed, value, output, scores)
         )
     elif len(lead) == 1 and any(
         side.mark.has("feature") for side in (weights, values) if lead[0] in side.axes
@@ -230,6 +242,7 @@ def _mixture(weights: _Factor, values: _Factor, product: _Factor, keys: str) -> 
         shown.tensor.detach() if shown.tensor.numel() < prod(softmax.whole.shape) else None,
         count,
         product.axes.index(queries) if queries in product.axes else None,
+        scores=scores,
     )
 
 

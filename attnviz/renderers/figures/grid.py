@@ -199,5 +199,8 @@ def name_tiles(
         set_ticks(side.middles[::step], names[::step], fontproperties=font, parse_math=False)
     axes.tick_params(length=0, pad=3, labelcolor=sheet.ink(colors.INK))
     axes.spines[:].set_visible(False)
-    axes.set_ylabel("layer", fontproperties=font, color=sheet.ink(colors.INK), labelpad=3)
-    axes.set_xlabel("head", fontproperties=font, color=sheet.ink(colors.INK), labelpad=3)
+    calls = sum("call " in name for name in layers) == len(layers)
+    both = "layer · call" if any(" · " in name for name in layers) else "call"
+    style: Any = {"fontproperties": font, "color": sheet.ink(colors.INK), "labelpad": 3}
+    axes.set_ylabel(both if calls else "layer", **style)
+    axes.set_xlabel("head", **style)

@@ -1,7 +1,9 @@
 """Heads as tables and data: their measures, likeness, relations and history in training."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +17,7 @@ from attnviz.core.measures import (
     EFFECT,
     HISTORY,
     PROBES,
+    RULES,
     Finding,
     HeadReport,
     HeadRow,
@@ -26,7 +29,9 @@ from attnviz.core.measures import (
     TreebankReport,
     about_effects,
     mass_note,
+    verdict_lines,
 )
+from attnviz.core.registry import MEASURES
 from attnviz.renderers import Display
 from attnviz.renderers.data.maps import fields_of, report_json, tsv
 from attnviz.renderers.printable import (
@@ -53,7 +58,8 @@ from attnviz.renderers.text.table import sparkline
 
 _ROLES = ("previous-token", "next-token", "self", "first-token", "special-token", "induction")
 _OTHERS = ("entropy", "distance", "same-token", "sink", "confidence", "punctuation", "duplicate")
-_FIRST = (EFFECT, COPYING, *PROBES, "mass", "informative", *_ROLES, *_OTHERS)
+_SCORES = ("score-max", "score-mean", "score-std", "saturated", "query-norm", "key-norm")
+_FIRST = (EFFECT, COPYING, *PROBES, *_SCORES, "mass", "informative", *_ROLES, *_OTHERS)
 """The columns that a narrow table keeps first."""
 
 
@@ -294,28 +300,44 @@ def _treebank_line(relation: Relation, best: list[Finding], name: int, cell: int
 
 
 READING = (
-    "first sample→last; role at the last; entropy in nats, sink and previous token as shares of "
-    "attention; drift: divergence from the sample before, in nats, over the steps and at the last"
+    "first sample→last; role at the last; entropy in nats, sink as a share of attention, the "
+    "largest score; drift: divergence from the sample before, in nats, over the steps, at the last"
 )
+SHOWN = ("entropy", "sink", "score-max")
 SHORTEST_NAME = 10  # characters of a layer's name that a narrow table keeps at least
 BARS = 10
 
 
-def history_table(found: History, show: Display) -> str:
-    """A line for each head: its role and measures in the first and last sample, and its drift."""
+def _runs(found: History | tuple[History, ...]) -> tuple[History, ...]:
+    return found if isinstance(found, tuple) else (found,)
+
+
+def history_table(found: History | tuple[History, ...], show: Display) -> str:
+    """A line for each head: its role and measures in the first and last sample, and its drift.
+
+    Under the heads of each run stand the verdicts, with their rules.
+    """
+    return "\n".join(_history_lines(one, show) for one in _runs(found))
+
+
+def _history_lines(found: History, show: Display) -> str:
     short, common = short_paths([layer for _, layer, _ in found.heads])
     reading = f"layers: {printable(common)}; {READING}" if common else READING
-    parts = introduction(printable(found.caption), reading, show.width)
+    caption = f"{found.run}: {found.caption}" if found.run else found.caption
+    parts = introduction(printable(caption), reading, show.width)
     several = len({stream for stream, _, _ in found.heads}) > 1
     top = float(np.nan_to_num(found.values[DRIFT]).max())
-    lines = [["layer", "head", "stream", "role", "entropy", "sink", "previous", DRIFT]]
+    lines = [["layer", "head", "stream", "role", "entropy", "sink", "score", DRIFT]]
     for number, (stream, layer, head) in enumerate(found.heads):
-        cells = [_ends(found.values[measure][:, number]) for measure in HISTORY[:-1]]
+        cells = [_ends(found.values[measure][:, number], measure) for measure in SHOWN]
         drift = np.nan_to_num(found.values[DRIFT][:, number])[1:]
         bars = sparkline(drift, min(len(drift), BARS), top) if len(drift) else ""
         cells.append(f"{bars} {decimals(found.values[DRIFT][-1, number], 4)}".strip())
         role = found.roles[-1][number] or UNKNOWN
         lines.append([printable(short[layer]), head, stream, role, *cells])
+    if np.isnan(found.values["score-max"]).all():
+        for line in lines:
+            del line[6]
     if not several:
         for line in lines:
             del line[2]
@@ -325,33 +347,103 @@ def history_table(found: History, show: Display) -> str:
     for line in lines:
         text = "  ".join(map(set_cell_size, map(shorten, line, widths), widths))
         parts.append(Text(text.rstrip(), "dim" if line is lines[0] else "", no_wrap=True))
+    for said in verdict_lines(found, short):
+        parts += [Text(), *wrap_text(printable(said), show.width)]
     return render_parts(parts, show)
 
 
-def _ends(values: NDArray[np.float64]) -> str:
-    first, last = decimals(values[0]), decimals(values[-1])
+def _ends(values: NDArray[np.float64], measure: str) -> str:
+    digits = (
+        0 if measure == "score-max" and np.nan_to_num(np.abs(values[[0, -1]])).max() >= 10 else 2
+    )
+    first, last = decimals(values[0], digits), decimals(values[-1], digits)
     return first if first == last else f"{first}→{last}"
 
 
-def history_tsv(found: History) -> str:
-    """A line for each step and head; empty where there is no value."""
-    lines: list[tuple[str, ...]] = [("step", "stream", "layer", "head", "role", *HISTORY)]
-    for place, step in enumerate(found.steps):
-        for number, head in enumerate(found.heads):
-            numbers = (six_digits(float(found.values[name][place, number])) for name in HISTORY)
-            lines.append((str(step), *head, found.roles[place][number], *numbers))
+def history_tsv(found: History | tuple[History, ...]) -> str:
+    """A line for each step and head, with the verdicts that hold since; empty: no value."""
+    titles = ("step", "stream", "layer", "head", "role", *HISTORY, "verdicts")
+    runs = _runs(found)
+    lines: list[tuple[str, ...]] = [(*(["run"] if len(runs) > 1 else []), *titles)]
+    for run in runs:
+        for place, step in enumerate(run.steps):
+            for number, head in enumerate(run.heads):
+                numbers = (six_digits(float(run.values[name][place, number])) for name in HISTORY)
+                own = (one.name for one in run.verdicts if one.head == head and one.step <= step)
+                cells = str(step), *head, run.roles[place][number], *numbers, ",".join(own)
+                lines.append((*([run.run] if len(runs) > 1 else []), *cells))
     return tsv(lines)
 
 
-def history_json(found: History) -> str:
-    """One document: the steps, and for each head its roles and measures at each step."""
-    heads = [
-        {
-            **dict(zip(("stream", "layer", "head"), head, strict=True)),
-            "roles": [of_step[number] or None for of_step in found.roles],
-            **{name: values[:, number].tolist() for name, values in found.values.items()},
-        }
-        for number, head in enumerate(found.heads)
+def history_json(found: History | tuple[History, ...]) -> str:
+    """One document: the steps, and for each head its roles, measures and verdicts.
+
+    Of two runs their documents are a list under "runs".
+    """
+    runs = [_history_document(one) for one in _runs(found)]
+    own = {"runs": runs} if len(runs) > 1 else runs[0]
+    return report_json("history", **own, rules=RULES)
+
+
+def history_panel(found: History, name: str, places: Sequence[Any]) -> dict[str, Any]:
+    """What the page shows of a run: `places` has each head's map, layer and head at each step."""
+    short, _ = short_paths([layer for _, layer, _ in found.heads])
+    several = len({stream for stream, _, _ in found.heads}) > 1
+    titles = [
+        printable(f"{stream} {short[layer]}.{head}" if several else f"{short[layer]}.{head}")
+        for stream, layer, head in found.heads
     ]
-    about = fields_of(found, "caption steps") | {"heads": heads}
-    return report_json("history", **about, **fields_of(found, "notes provenance"))
+    about = {one: MEASURES[one].summary for one in HISTORY if one in MEASURES}
+    about |= {DRIFT: "Divergence from the sample before, in nats."}
+    about |= {"row-entropy": "Median entropy of a row as a share of what is possible."}
+    return {
+        "name": printable(name),
+        "steps": found.steps,
+        "heads": titles,
+        "measures": {
+            one: {"about": about[one].rstrip("."), "values": nulls_for_nan(found.values[one])}
+            for one in HISTORY
+            if not np.isnan(found.values[one]).all()
+        },
+        "verdicts": [
+            {
+                "name": one.name,
+                "head": found.heads.index(one.head),
+                "step": one.step,
+                "detail": one.detail,
+            }
+            for one in found.verdicts
+        ],
+        "places": places,
+    }
+
+
+def nulls_for_nan(values: NDArray[np.float64]) -> list[Any]:
+    """Rows of numbers for JSON."""
+    return [[None if np.isnan(one) else one for one in row] for row in values.tolist()]
+
+
+def _history_document(found: History) -> dict[str, Any]:
+    return {
+        **({"run": found.run} if found.run else {}),
+        "caption": found.caption,
+        "steps": found.steps,
+        "heads": [
+            {
+                **dict(zip(("stream", "layer", "head"), head, strict=True)),
+                "roles": [of_step[number] or None for of_step in found.roles],
+                "verdicts": [
+                    {"name": one.name, "step": one.step, "detail": one.detail}
+                    for one in found.verdicts
+                    if one.head == head
+                ],
+                **{
+                    name: nulls_for_nan(values[:, number : number + 1].T)[0]
+                    for name, values in found.values.items()
+                },
+            }
+            for number, head in enumerate(found.heads)
+        ],
+        "notes": found.notes,
+        "provenance": asdict(found.provenance),
+    }

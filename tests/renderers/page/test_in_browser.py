@@ -13,9 +13,10 @@ from urllib.parse import urlencode
 import numpy as np
 import pytest
 
-from attnviz import attend
+from attnviz import attend, history
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 from attnviz.renderers.page import Patches, document, iframe, page
+from attnviz.storage.archive import dump_archive
 from tests.renderers.page.conftest import Open, Opened
 from tests.renderers.page.samples import (
     HOSTILE,
@@ -691,3 +692,26 @@ def test_steps_of_a_training_run_have_a_slider_that_keeps_the_head(open_page: Op
         assert opened.text("#switches").startswith(f"step {step}")
         assert " head 1" in opened.text("#caption")
     assert np.allclose(weights_of(opened), maps[2].weights[0, 1], atol=CLOSE)
+
+
+def test_a_cell_of_heads_by_steps_opens_that_head_at_that_step(open_page: Open, tmp_path) -> None:
+    item = random_map(2, 2, 5).main
+    for step in (0, 100, 200):
+        made = item.with_weights(np.roll(item.weights, step // 100, axis=3))
+        sample = Attention((made,), Provenance("watched", "Toy"), id=f"step {step}")
+        (tmp_path / f"step-{step:08d}.npz").write_bytes(dump_archive([sample]))
+    opened = open_page(history(str(tmp_path)).page())
+    cells = opened.tab.locator("#history button[data-place]")
+    assert cells.count() == 4 * 3
+    cells.nth(3 * 1 + 2).click()  # head 0.1 at the last step
+    assert opened.text("#caption").startswith("step 200 · ")
+    assert "layer 0 head 1" in opened.text("#caption")
+    pressed = opened.tab.locator('#history button[aria-pressed="true"]')
+    assert pressed.count() == 1
+    pressed.focus()
+    opened.key("ArrowLeft")
+    opened.key("Enter")
+    assert opened.text("#caption").startswith("step 100 · ")
+    opened.tab.locator("#history select").select_option("drift")
+    assert "Divergence from the sample before" in opened.text("#history")
+    assert np.allclose(weights_of(opened), np.roll(item.weights, 1, axis=3)[0, 1], atol=CLOSE)

@@ -50,6 +50,7 @@ from attnviz.models.hugging_face.capture.region import (
     each_token,
     region_note,
 )
+from attnviz.models.hugging_face.capture.scores import CallScores
 from attnviz.models.hugging_face.load.family import check_family
 
 EAGER_ROUTE = "eager, output_attentions"
@@ -69,6 +70,7 @@ class Captured:
     projections: Projections | None = None
     heads: tuple[str, ...] = ()  # names; none: numbers from 0
     note: str = ""
+    scores: tuple[CallScores, ...] = ()  # of each layer
     ignored: IgnoredPositions = NOTHING  # positions whose links do not count
 
 
@@ -107,7 +109,11 @@ def capture(
         _announce(grids, sides, region, left_out)
     specs = {
         stream: CaptureSpec(
-            grid, region.links if grid.is_pooled else 0, left_out[stream], region.keep_qk
+            grid,
+            region.links if grid.is_pooled else 0,
+            left_out[stream],
+            region.keep_qk,
+            keep_scores=region.keep_qk,
         )
         for stream, grid in grids.items()
     }
@@ -164,7 +170,7 @@ def check_calls(
     for name, layer in layers.items():
         check_rows(layer.weights[0], name, model, stream)
     projected = {name: layer.projected for name, layer in layers.items() if layer.projected}
-    return group_layers(
+    found = group_layers(
         stream,
         {name: layer.weights[0] for name, layer in layers.items()},
         {name: layer.links for name, layer in layers.items() if layer.links},
@@ -173,6 +179,8 @@ def check_calls(
         route=f"{model.config._attn_implementation}, probed",
         projections=stack_projections(projected, model.config.model_type) if projected else None,
     )
+    scores = {name: layer.scores for name, layer in layers.items()}
+    return [replace(item, scores=tuple(scores[name] for name in item.layers)) for item in found]
 
 
 def _eager(
@@ -314,6 +322,19 @@ def projections_of(
         item.stream: found.projections
         for item, found in zip(maps, captured, strict=True)
         if found.projections is not None
+    }
+
+
+def scores_of(
+    maps: Sequence[AttentionMap], captured: Sequence[Captured]
+) -> dict[tuple[str, str, str], dict[str, float]]:
+    """What was measured of each head's scores, by stream, layer and head."""
+    return {
+        (item.stream, layer, head): {name: float(own[place]) for name, own in of_layer.items()}
+        for item, found in zip(maps, captured, strict=True)
+        for layer, of_layer in zip(item.layers, found.scores, strict=False)
+        if of_layer
+        for place, head in enumerate(item.heads)
     }
 
 

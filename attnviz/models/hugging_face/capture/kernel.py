@@ -37,6 +37,7 @@ class Call:
     options: Mapping[str, Any]  # scaling, sinks, windows, …
     output: Any  # (batch, queries, heads, value size)
     weights: Any = None  # (batch, heads, queries, keys), if the kernel returns them
+    scores: Any = None  # the same of what the softmax was taken of, if queries and keys are unknown
 
     def mix(self, value: Any) -> Any:
         return self.kernel(self.module, self.query, self.key, value, self.mask, **self.options)[0]

@@ -5,8 +5,8 @@ time, eagerly, and return their matrices (`output_attentions`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,7 @@ from attnviz.models.hugging_face.capture.probe import (
 )
 from attnviz.models.hugging_face.capture.projections import CapturedProjections, project_call
 from attnviz.models.hugging_face.capture.region import PooledGrid, heads_of
+from attnviz.models.hugging_face.capture.scores import CallScores, read_scores, watch_peaks
 from attnviz.models.hugging_face.capture.tiles import read_tiles
 from attnviz.models.hugging_face.load.devices import BYTES, check_fit
 from attnviz.models.hugging_face.load.model_errors import running_errors
@@ -55,6 +56,7 @@ class CaptureSpec:
     links: int = 0  # how many of the strongest of each head
     ignored: IgnoredPositions = NOTHING  # positions whose links do not count
     keep_qk: bool = False  # whether to keep queries and keys
+    keep_scores: bool = False  # whether to measure the scores before the softmax
     first: int | None = None  # queries of the first text of a batch; None: all
     given: bool = False  # whether to take weights that the kernel returns
 
@@ -69,6 +71,7 @@ class CallWeights:
     projected: CapturedProjections | None = None
     how: str = "probed"  # or "given by its kernel"
     broken: int | None = None  # a head whose attention is not finite; then nothing was read
+    scores: CallScores = field(default_factory=dict)  # by measure, a number for each head
 
 
 class StopForward(Exception):  # noqa: N818 - it ends a pass and is no error
@@ -94,7 +97,8 @@ def probe_layers(
     devices = [model.device] if model.device.type == "cuda" else []
     # A model that samples (ViLT its patches) must sample the same if it runs again eagerly.
     with running_errors(model), torch.random.fork_rng(devices):
-        found = read_calls(model, inputs, spec_for, calls)
+        peaks = any(spec.keep_scores for spec in specs.values())
+        found = read_calls(model, inputs, spec_for, calls, peaks=peaks)
     return group_by_layer(found, sides, model)
 
 
@@ -130,8 +134,10 @@ def read_calls(
     inputs: Mapping[str, Any],
     spec_for: Callable[[str, Call], CaptureSpec | None],
     calls: int | None = None,
+    *,
+    peaks: bool = False,
 ) -> list[CallWeights]:
-    """The attention of each kernel call of one pass, in order."""
+    """The attention of each kernel call of one pass, in order; `peaks`: see `watch_peaks`."""
     import torch
 
     paths = {id(module): name for name, module in model.named_modules()}
@@ -141,11 +147,16 @@ def read_calls(
         path = paths.get(id(call.module))
         spec = None if path is None else spec_for(path, call)
         if path is not None and spec is not None:
-            found.append(read_call(path, call, spec))
+            one = read_call(path, call, spec)
+            if one.scores:
+                peaks = np.full(call.query.shape[1], peak_at(path))
+                one = replace(one, scores=one.scores | {"massive": peaks})
+            found.append(one)
             if len(found) == calls:
                 raise StopForward
 
-    with suppress(StopForward), torch.no_grad(), watch_kernels(look):
+    watching = watch_peaks(model) if peaks else nullcontext(lambda _: np.nan)
+    with suppress(StopForward), torch.no_grad(), watch_kernels(look), watching as peak_at:
         model(**inputs, return_dict=True)
     return found
 
@@ -159,9 +170,10 @@ def read_call(path: str, call: Call, spec: CaptureSpec) -> CallWeights:
     if spec.given and call.weights is not None and sink_logits(call) is None:
         check_mixture(path, call, call.weights, spec.first)
         return CallWeights(path, call.weights.float().cpu().numpy(), how="given by its kernel")
-    tiles = read_tiles(call, spec.grid, spec.links, spec.ignored)
+    tiles = read_tiles(call, spec.grid, spec.links, spec.ignored, scores=spec.keep_scores)
+    scores: CallScores = {}
     if tiles:
-        weights, links = tiles
+        weights, links, scores = tiles
     else:
         bounds = Bounds(call, spec.grid, spec.ignored) if spec.links else None
         weights = read_grid(call, spec.grid, bounds.add if bounds else None)
@@ -169,8 +181,10 @@ def read_call(path: str, call: Call, spec: CaptureSpec) -> CallWeights:
         if whole and not spec.grid.is_pooled:
             check_mixture(path, call, weights, spec.first)
         links = find_strongest(bounds, spec.links) if bounds else []
+        if spec.keep_scores:
+            scores = read_scores(call, spec.grid, weights)
     projected = project_call(call, spec.grid) if spec.keep_qk else None
-    return CallWeights(path, weights.numpy(), tuple(links), projected)
+    return CallWeights(path, weights.numpy(), tuple(links), projected, scores=scores)
 
 
 def check_mixture(path: str, call: Call, weights: Any, queries: int | None = None) -> None:

@@ -231,6 +231,7 @@ def select_heads(call: Call, text: int, heads: range) -> Call:
         mask=_bias_of_heads(call.mask, text, own),
         options=options,
         output=call.output.reshape(batch, length, all_heads, -1)[text, :, own].transpose(0, 1),
+        scores=None if call.scores is None else call.scores[text, None, own],
     )
 
 
@@ -244,9 +245,17 @@ def _softmax_rows(call: Call, heads: Any, queries: Any, space: Any = None) -> An
     """As `recompute_rows`, with a column for the sink after the keys."""
     import torch
 
+    scores = score_rows(call, heads, queries, space)
+    return scores if scores is None else torch.softmax(scores, -1, out=scores)
+
+
+def score_rows(call: Call, heads: Any, queries: Any, space: Any = None) -> Any:
+    """What the softmax is taken of, as `_softmax_rows`; masked keys have −∞ or their mask's."""
+    import torch
+
     options, mask = call.options, call.mask
-    if mask is not None and not (isinstance(mask, torch.Tensor) and mask.ndim == 4):
-        return None
+    if call.scores is not None or not (mask is None or getattr(mask, "ndim", 0) == 4):
+        return None if call.scores is None else call.scores[0, :, queries]
     all_heads, length, size = call.query.shape[1:]
     if isinstance(queries, slice):
         own = group = slice(None)
@@ -262,8 +271,7 @@ def _softmax_rows(call: Call, heads: Any, queries: Any, space: Any = None) -> An
     if space is not None:
         space = space[: len(query) * query.shape[1] * seen].view(len(query), -1, seen)
     scores = torch.bmm(query, key.transpose(1, 2), out=space)
-    cap = options.get("softcap")
-    if cap is not None:
+    if (cap := options.get("softcap")) is not None:
         scores.div_(cap).tanh_().mul_(cap)
     for bias in (options.get("position_bias"), mask):
         if bias is not None:
@@ -280,7 +288,7 @@ def _softmax_rows(call: Call, heads: Any, queries: Any, space: Any = None) -> An
     if sinks is not None:
         sink = sinks.expand(-1, all_heads, length, -1)[0, own, queries]
         scores = torch.cat([scores, sink.to(dtype)], -1)
-    return torch.softmax(scores, -1, out=scores)
+    return scores
 
 
 def is_causal(call: Call) -> bool:

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 from typing import Any
 
+from attnviz.analyses.entropy import ScoreStudy
 from attnviz.models.hugging_face.capture.exact_links import (
     IgnoredPositions,
     Strongest,
@@ -25,9 +26,11 @@ from attnviz.models.hugging_face.capture.probe import (
     largest_disagreement,
     mean_queries,
     recompute_rows,
+    score_rows,
     select_heads,
 )
 from attnviz.models.hugging_face.capture.region import PooledGrid, TokenBlocks
+from attnviz.models.hugging_face.capture.scores import CallScores, add_tile, vector_norms
 
 TILE, MOST = 2**20, 2**25  # weights of a tile, of which each thread has one, if few tokens; at most
 ROWS = 128  # of a tile, where they fit: fewer would wait for all keys and values to be read again
@@ -35,9 +38,9 @@ AGREEMENT = 1e-5  # largest error of tiles times values in float32, relative to 
 
 
 def read_tiles(
-    call: Call, grid: PooledGrid, links: int, ignored: IgnoredPositions
-) -> tuple[Any, list[Strongest]] | None:
-    """One call's attention as from `read_grid`, and each head's strongest links.
+    call: Call, grid: PooledGrid, links: int, ignored: IgnoredPositions, *, scores: bool = False
+) -> tuple[Any, list[Strongest], CallScores] | None:
+    """One call's attention as from `read_grid`, each head's strongest links, and its `scores`.
 
     None if the kernel does something else, or is cheaper to probe.
     """
@@ -47,10 +50,14 @@ def read_tiles(
     if call.query.device.type != "cpu" or call.query.dtype != torch.float32:
         return None
     # Queries of zeros stand for unknown ones.
-    if not (links or grid.keys.blocks > call.value.shape[-1]) or not call.query.any():
+    pooled = scores and grid.is_pooled
+    if not (links or pooled or grid.keys.blocks > call.value.shape[-1]) or not call.query.any():
         return None
     batch, heads, length, _ = call.query.shape
     reader = _Reader(call, grid, links, ignored)
+    if scores and batch == 1:
+        rows = grid.queries.stop - grid.queries.start
+        reader.study = ScoreStudy(heads, rows, call.key.shape[2], grid.queries.start)
     together = max(reader.rows // length, 1)
     tasks = [
         (text, range(heads)[first : first + together])
@@ -72,7 +79,9 @@ def read_tiles(
                 torch.set_num_threads(threads)
     if reader.stopped.is_set():
         return None
-    return reader.weights, [head for part in found for head in part]
+    study = reader.study
+    told = study.values() | vector_norms(study, call) if study is not None else {}
+    return reader.weights, [head for part in found for head in part], told
 
 
 class _Reader:
@@ -90,6 +99,7 @@ class _Reader:
         keys = call.key.shape[2]
         self.rows = max(TILE // keys, min(ROWS, MOST // keys), 1)  # of a tile
         self.stopped = Event()
+        self.study: ScoreStudy | None = None
 
     def read(self, task: tuple[int, range]) -> list[Strongest]:
         """Add the weights of some heads of a text; return their strongest links."""
@@ -104,7 +114,7 @@ class _Reader:
             for first, stop in self._tiles():
                 if self.stopped.is_set():
                     break
-                tile = recompute_rows(call, every, slice(first, stop), space)
+                tile = self._tile(call, heads, slice(first, stop), space)
                 weights = self.weights[text, heads.start : heads.stop]
                 if tile is None or not self._pool(call, tile, first, weights):
                     self.stopped.set()
@@ -115,6 +125,19 @@ class _Reader:
                     if len(strong):
                         found.add(every, queries[:, strong], tile[:, strong])
         return found.cells()
+
+    def _tile(self, call: Call, heads: range, rows: slice, space: Any) -> Any:
+        """The weights of some rows, (heads, rows, keys), whose scores are measured on the way."""
+        import torch
+
+        if self.study is None:
+            return recompute_rows(call, None, rows, space)
+        scores = score_rows(call, None, rows)
+        if scores is None:
+            return None
+        tile = torch.softmax(scores, -1)[..., : call.key.shape[2]]
+        add_tile(self.study, slice(heads.start, heads.stop), call, rows, (scores, tile))
+        return tile
 
     def _tiles(self) -> Iterator[tuple[int, int]]:
         """First query of each tile and one past its last: whole blocks, or parts of a block."""

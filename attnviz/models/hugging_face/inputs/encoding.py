@@ -13,6 +13,7 @@ from attnviz.models.hugging_face.capture.capture import (
     capture_notes,
     ignored_positions,
     projections_of,
+    scores_of,
     with_routes,
 )
 from attnviz.models.hugging_face.capture.exact_links import IgnoredPositions
@@ -83,9 +84,13 @@ class EncodedQuery:
         )
         provenance = with_routes(self.attention.provenance, [item.route for item in captured])
         notes = (*provenance.notes, *capture_notes(captured, sides or self.sides))
-        made = replace(provenance, notes=notes)
-        kept = projections_of(maps, captured)
-        attention = replace(self.attention, maps=maps, provenance=made, projections=kept)
+        attention = replace(
+            self.attention,
+            maps=maps,
+            provenance=replace(provenance, notes=notes),
+            projections=projections_of(maps, captured),
+            scores=scores_of(maps, captured),
+        )
         if task is None or logits is None or "source" in self.tokens:
             return attention
         return show_decision(attention, task, logits, self.tokens.get("text", ()))

@@ -70,9 +70,10 @@ function mapSwitches(maps, map, store) {
   const lenses = maps.filter((item) => item.stream === map.stream);
   /** @param {PageMap} next */
   const open = (next) => store.set({ map: maps.indexOf(next), heads: "", row: -1, column: -1, zoom: "", measure: "", filter: "" });
-  const steps = streams.length > 1 && streams.every((name) => /^step \d+$/.test(name));
+  const steps = streams.length > 1 && streams.every((name) => /^(.+: )?(step|call) \d+(, |$)/.test(name));
+  const run = map.stream.replace(/(step|call) \d+.*/, "");
   return [
-    steps ? stepSlider(maps, streams, map, store) : streams.length > 1
+    steps ? stepSlider(maps, streams.filter((name) => name.replace(/(step|call) \d+.*/, "") === run), map, store) : streams.length > 1
       ? select("stream", streams.map((name) => [name, name]), map.stream, (name) => {
           const same = maps.find((item) => item.stream === name && item.lens === map.lens);
           open(same ?? /** @type {PageMap} */ (maps.find((item) => item.stream === name)));
@@ -85,10 +86,10 @@ function mapSwitches(maps, map, store) {
   ];
 }
 
-/** The samples of a training run: the same heads at another step. @param {PageMap[]} maps @param {string[]} steps @param {PageMap} map @param {Store} store */
+/** The samples of a training run, or the calls of a module: the same heads at another step. @param {PageMap[]} maps @param {string[]} steps @param {PageMap} map @param {Store} store */
 function stepSlider(maps, steps, map, store) {
   const slider = make("input", { type: "range", min: 0, max: steps.length - 1, step: 1, value: steps.indexOf(map.stream), "data-switch": "step" });
-  slider.setAttribute("aria-label", "step of the training run");
+  slider.setAttribute("aria-label", map.stream.startsWith("call") ? "call of the module" : "step of the training run");
   slider.addEventListener("input", () => {
     slider.focus(); // not every browser does, and what has the focus is kept
     const now = chosenMap(maps, store.state);

@@ -3,6 +3,7 @@
 import { captionOf, precision, which } from "./caption.js";
 import { onThemeChange, paintBar, palette, setHeadColors } from "./colors.js";
 import { showOverviewTools, showSwitches, showTabs } from "./controls.js";
+import { createHistory } from "./history.js";
 import { fillHelp, listen } from "./keyboard.js";
 import { createLive } from "./live.js";
 import { readDocument } from "./model.js";
@@ -33,6 +34,7 @@ let page = live ? await live.first : finished;
 const why = finished.why ? createWhy(store, () => page.maps, recall) : null;
 if (why) part("stage").after(why.element);
 if (finished.why?.length && !location.hash) openOn(finished.why[0].link);
+if (finished.history) part("bar").before(createHistory(finished.history, store));
 if (finished.claims?.length) part("bar").before(make("ul", { id: "claims", "aria-label": "What decided the answer" }, finished.claims.map(claimItem)));
 // Where a model looks in a picture is first seen on the picture.
 if (page.maps[0]?.patches?.keys && !location.hash.includes("view=")) store.set({ view: "image" });

@@ -48,6 +48,7 @@
  * @property {PageMap[]} maps
  * @property {string[]} [lenses] of a page that answers: what can be asked for
  * @property {string[]} [models]
+ * @property {HistoryRun[]} [history] training runs whose samples the maps are
  * @property {{text: string, link: (string | number)[] | null}[]} [claims] what decided the answer, and the link that a sentence is about
  * @property {{link: (string | number)[], report: LinkReport}[]} [why] of a page that explains some links: stream, layer, head, query, key
  *
@@ -95,6 +96,14 @@
  * @property {string} explain the token that a lens is about: "all", or its place from 1
  * @property {string} off what is switched off, see off.js
  * @property {number} tour the step that is shown; 0 for none
+ *
+ * @typedef {object} HistoryRun the samples of a training run
+ * @property {string} name
+ * @property {number[]} steps
+ * @property {string[]} heads
+ * @property {Record<string, {about: string, values: (number | null)[][]}>} measures by step and head
+ * @property {{name: string, head: number, step: number, detail: string}[]} verdicts
+ * @property {([number, number, number] | null)[][]} places by step and head: map, layer, head
  *
  * @typedef {{state: State, set: (changes: Partial<State>) => void,
  *   onChange: (listener: (changed: Set<string>) => void) => void}} Store
