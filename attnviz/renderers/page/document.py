@@ -52,7 +52,7 @@ SCRIPTS = (
     *("numbers", "decode", "model", "state", "colors", "caption", "shown", "labels", "surface"),
     *("svg", "readout", "thumbnail", "off", "overview", "grid_geometry", "grid_painting"),
     *("heatmap", "lines_painting", "lines", "text", "query_key", "image", "table", "controls"),
-    *("save", "keyboard", "pane", "source", "picture", "sentence", "tour", "why", "live", "main"),
+    *("save", "keyboard", "pane", "source", "picture", "sentence", "tour", "unfold", "why", "live", "main"),
 )
 LIVE_SCRIPTS = (
     *("unicode", "tokenize", "network", "backward", "pocket", "measures", "maps", "why", "worker"),
