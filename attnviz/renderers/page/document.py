@@ -55,7 +55,8 @@ SCRIPTS = (
     *("save", "keyboard", "pane", "source", "picture", "sentence", "tour", "unfold", "why", "live", "main"),
 )
 LIVE_SCRIPTS = (
-    *("unicode", "tokenize", "network", "backward", "pocket", "measures", "maps", "why", "worker"),
+    *("unicode", "tokenize", "network", "backward", "pocket", "measures", "maps", "why", "explain"),
+    "worker",
 )
 """The engine of a live page, which runs in a worker."""
 
