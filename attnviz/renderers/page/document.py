@@ -49,10 +49,12 @@ from attnviz.renderers.printable import printable
 
 STYLES = ("layout", "controls", "views", "live")
 SCRIPTS = (
-    *("numbers", "decode", "model", "state", "colors", "caption", "shown", "labels", "surface"),
-    *("svg", "readout", "thumbnail", "off", "overview", "grid_geometry", "grid_painting"),
+    *("surface", "broken", "numbers", "decode", "model", "off", "address", "state", "colors"),
+    *("caption", "shown", "labels", "svg", "readout", "thumbnail", "overview", "grid_geometry"),
+    "grid_painting",
     *("heatmap", "lines_painting", "lines", "text", "query_key", "image", "table", "controls"),
-    *("save", "keyboard", "pane", "source", "picture", "sentence", "tour", "why", "live", "main"),
+    *("save", "keyboard", "pane", "source", "picture", "sentence", "tour", "why"),
+    *("effects", "switching", "live", "main"),
 )
 LIVE_SCRIPTS = (
     *("unicode", "tokenize", "network", "backward", "pocket", "measures", "maps", "why", "worker"),

@@ -5,6 +5,7 @@ import { onThemeChange, paintBar, palette, setHeadColors } from "./colors.js";
 import { showOverviewTools, showSwitches, showTabs } from "./controls.js";
 import { fillHelp, listen } from "./keyboard.js";
 import { createLive } from "./live.js";
+import { tellWhatBreaks } from "./broken.js";
 import { readDocument } from "./model.js";
 import { spell } from "./numbers.js";
 import { createOff } from "./off.js";
@@ -12,16 +13,18 @@ import { createOverview } from "./overview.js";
 import { createPane, usableView } from "./pane.js";
 import { asCsv, asJson, asPng, asSvg, download } from "./save.js";
 import { beyond } from "./shown.js";
-import { ASKED, chosenMap, createStore } from "./state.js";
+import { ASKED, chosenMap, openStore } from "./state.js";
 import { make, part } from "./surface.js";
 import { createWhy } from "./why.js";
 
 /** @typedef {import("./types.js").Scene} Scene */
 /** @typedef {import("./types.js").PageDocument} PageDocument */
 
+tellWhatBreaks(part("header"));
 const finished = readDocument();
 setHeadColors(finished.head_colors);
-const store = createStore();
+const known = { document: finished, maps: finished.maps };
+const store = openStore(known);
 const off = finished.lenses ? createOff(store) : null;
 const overview = createOverview(part("overview"), store, off);
 const pane = createPane(
@@ -30,12 +33,13 @@ const pane = createPane(
 );
 const live = off ? createLive(finished, store, off, pane) : null;
 let page = live ? await live.first : finished;
+known.maps = page.maps;
 const why = finished.why ? createWhy(store, () => page.maps, recall) : null;
 if (why) part("stage").after(why.element);
 if (finished.why?.length && !location.hash) openOn(finished.why[0].link);
 if (finished.claims?.length) part("bar").before(make("ul", { id: "claims", "aria-label": "What decided the answer" }, finished.claims.map(claimItem)));
 // Where a model looks in a picture is first seen on the picture.
-if (page.maps[0]?.patches?.keys && !location.hash.includes("view=")) store.set({ view: "image" });
+if (page.maps[0]?.patches?.keys && !location.hash.includes("view=")) store.set({ view: "image" }, true);
 
 async function refresh() {
   const shown = await Promise.all([pane.show(page, told), live?.showSecond()]);
@@ -56,9 +60,7 @@ function claimItem({ text, link }) {
   const [about, ...words] = text.split(": ");
   const shown = [make("b", {}, [about]), make("span", {}, [words.join(": ")])];
   if (!link) return make("li", {}, shown);
-  const button = make("button", { type: "button", title: "Show this link" }, shown);
-  button.addEventListener("click", () => openOn(link));
-  return make("li", {}, [button]);
+  return make("li", {}, [make("button", { type: "button", title: "Show this link", onclick: () => openOn(link) }, shown)]);
 }
 
 /** @param {(string | number)[]} link */
@@ -66,7 +68,7 @@ function openOn([stream, layer, head, row, column]) {
   const number = finished.maps.findIndex((one) => one.stream === stream);
   const map = finished.maps[number];
   const heads = [map.layers.indexOf(String(layer)), map.heads.indexOf(String(head))];
-  store.set({ map: number, heads: heads.join("."), row: Number(row), column: Number(column) });
+  store.set({ map: number, heads: heads.join("."), row: Number(row), column: Number(column) }, !document.body.dataset.ready);
 }
 
 /** Everything around the view that tells of its scene. @param {Scene} scene */
@@ -106,8 +108,9 @@ function showScale({ palette: colors, map, shown, state }) {
 function showControls(changed) {
   const map = chosenMap(page.maps, store.state);
   if (changed.has("map")) overview.build(map);
-  showTabs(part("views"), map, { ...store, state: { ...store.state, view: usableView(store.state, map) } });
-  showSwitches(part("switches"), page, store);
+  const view = usableView(store.state, map);
+  showTabs(part("views"), map, store, view);
+  showSwitches(part("switches"), page, store, view);
   showOverviewTools(overview.tools, map, store);
   if (["map", "heads", "measure", "order", "filter"].some((name) => changed.has(name))) overview.arrange();
 }
@@ -151,20 +154,34 @@ if (!("DecompressionStream" in globalThis)) {
   part("caption").textContent =
     "This browser cannot unpack the weights: it needs one of 2023 or later (DecompressionStream).";
 }
+/** What the address asked for that is not here. */
+function tellAmiss() {
+  const asked = store.amiss.map((one) => `“${one.length > 60 ? `${one.slice(0, 60)}…` : one}”`);
+  part("amiss").textContent = asked.length ? `The address asks for what is not here: ${asked.join(", ")}. The usual is shown.` : "";
+}
+
+/** To the view, past everything before it; the address keeps the state. */
+part("skip").onclick = (event) => {
+  event.preventDefault();
+  part("stage").focus();
+};
 const every = new Set(Object.keys(store.state));
 const help = /** @type {HTMLDialogElement} */ (part("help"));
 fillHelp(help, live !== null);
 listen(() => page, store, help, live?.keys ?? (() => ({})));
 showFooter();
 showControls(every);
+tellAmiss();
 store.onChange((changed) => {
+  tellAmiss();
   if (live && changed.has("off")) overview.arrange();
   if (live && ASKED.some((name) => changed.has(name))) live.ask(changed);
-  if ([...changed].every((name) => ASKED.includes(name) || name === "tour")) return;
   showControls(changed);
+  if ([...changed].every((name) => ASKED.includes(name) || name === "tour")) return;
   refresh();
   if (changed.has("map") || changed.has("colors")) drawOverview();
 });
+store.check();
 onThemeChange(() => {
   refresh();
   drawOverview();
