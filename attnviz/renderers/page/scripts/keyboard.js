@@ -23,6 +23,7 @@ const KEYS = [
   ["+ − 0", "in the heat map: closer, farther, all of it"],
   ["Esc", "let go of the pinned cell"],
   ["u U", "undo; redo (also Ctrl + z, Ctrl + Shift + z)"],
+  ["p", "save a picture of what is seen"],
   ["?", "this list"],
 ];
 
@@ -78,7 +79,7 @@ export function fillHelp(dialog, live) {
  * @param {() => PageDocument} current
  * @param {Store} store
  * @param {HTMLDialogElement} dialog
- * @param {() => Record<string, () => void>} more keys of a page that answers
+ * @param {() => Record<string, () => unknown>} more keys
  */
 export function listen(current, store, dialog, more) {
   addEventListener("keydown", (event) => {

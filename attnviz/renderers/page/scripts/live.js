@@ -181,6 +181,12 @@ export function createLive(fixed, store, off, pane) {
       const given = store.state.into.trim();
       return { source: store.state.text, target: given ? store.state.into : answers[0]?.written };
     },
+    /** Each sentence that is shown, with what the model makes of it. */
+    sentences() {
+      const { text, into, text2, into2 } = store.state;
+      return used().map((which) => [which ? text2 : text, (which ? into2 : into).trim() || answers[which]?.written].filter(Boolean).join(" → "));
+    },
+    panes: () => (store.state.beside && secondPane && pages[1] ? [pane, secondPane] : [pane]),
     /** @param {typeof answered} listener told of every answer about the first sentence */
     onAnswer(listener) {
       answered = listener;

@@ -1,18 +1,17 @@
 /** The page: a finished run, or a model that answers; what was chosen is shown. */
 
-import { captionOf, precision, which } from "./caption.js";
+import { captionOf, precision, remarksOn, scaleOf, which } from "./caption.js";
 import { onThemeChange, paintBar, palette, setHeadColors } from "./colors.js";
 import { showOverviewTools, showSwitches, showTabs } from "./controls.js";
 import { fillHelp, listen } from "./keyboard.js";
 import { createLive } from "./live.js";
 import { tellWhatBreaks } from "./broken.js";
 import { readDocument } from "./model.js";
-import { spell } from "./numbers.js";
 import { createOff } from "./off.js";
 import { createOverview } from "./overview.js";
 import { createPane, usableView } from "./pane.js";
-import { asCsv, asJson, asPng, asSvg, download } from "./save.js";
-import { beyond } from "./shown.js";
+import { asCsv, asJson } from "./save.js";
+import { createSaving, download } from "./saving.js";
 import { ASKED, chosenMap, openStore } from "./state.js";
 import { make, part } from "./surface.js";
 import { createWhy } from "./why.js";
@@ -21,6 +20,7 @@ import { createWhy } from "./why.js";
 /** @typedef {import("./types.js").PageDocument} PageDocument */
 
 tellWhatBreaks(part("header"));
+const help = /** @type {HTMLDialogElement} */ (part("help"));
 const finished = readDocument();
 setHeadColors(finished.head_colors);
 const known = { document: finished, maps: finished.maps };
@@ -93,15 +93,14 @@ function selected({ map, heads, shown, state }) {
   return { stream: map.stream, view: state.view, heads: named, query, key };
 }
 
-/** @param {Scene} of */
-function showScale({ palette: colors, map, shown, state }) {
-  part("scale").hidden = state.view === "image"; // which has a scale for each query
+/** @param {Scene} scene */
+function showScale(scene) {
+  part("scale").hidden = scene.state.view === "image"; // which has a scale for each query
   const bar = /** @type {HTMLCanvasElement} */ (part("scale-bar"));
+  const { palette: colors, low, high, words } = scaleOf(scene);
   paintBar(bar, colors);
-  const [low, high] = colors.limits.map((limit) => (Number.isInteger(limit) ? String(limit) : spell(limit)));
-  const words = [make("span", {}, [low]), bar, make("span", {}, [high]), make("small", {}, [map.unit + beyond(shown, colors.limits)])];
-  part("scale").replaceChildren(...words);
-  part("scale").setAttribute("aria-label", `colours: ${map.unit}, from ${low} to ${high}`);
+  part("scale").replaceChildren(make("span", {}, [low]), bar, make("span", {}, [high]), make("small", {}, [words]));
+  part("scale").setAttribute("aria-label", `colours: ${scene.map.unit}, from ${low} to ${high}`);
 }
 
 /** Everything around the view that depends on these parts of the state. @param {Set<string>} changed */
@@ -123,15 +122,11 @@ function drawOverview() {
 
 function showFooter() {
   const facts = page.provenance.map(([name, value]) => make("span", { class: "fact" }, [make("i", {}, [name]), ` ${value}`]));
-  const saves = ["PNG", "SVG", "CSV", ...(live ? ["JSON"] : [])].map((kind) => {
-    const button = make("button", { type: "button", id: `save-${kind.toLowerCase()}` }, [kind]);
-    button.addEventListener("click", () => save(kind));
-    return button;
-  });
-  const keys = make("button", { type: "button", id: "keys" }, ["Keys ?"]);
-  keys.addEventListener("click", () => /** @type {HTMLDialogElement} */ (part("help")).showModal());
+  /** @param {string} id @param {string} words @param {() => unknown} onclick */
+  const button = (id, words, onclick) => make("button", { type: "button", id, onclick }, [words]);
+  const saves = ["CSV", ...(live ? ["JSON"] : [])].map((kind) => button(`save-${kind.toLowerCase()}`, kind, () => save(kind)));
   part("footer").replaceChildren(
-    make("p", { class: "saves" }, ["Save this view as ", ...saves, keys]),
+    make("p", { class: "saves" }, ["Save this view as ", button("save-picture", "Picture …", saving.open), ...saves, button("keys", "Keys ?", () => help.showModal())]),
     ...page.notes.map((note) => make("p", { class: "note" }, [note])),
     make("p", { class: "facts" }, facts),
     make("p", { class: "hint" }, [`Rows are queries (who attends), columns are keys (who is attended to). ${precision(page.maps)}`]),
@@ -139,16 +134,33 @@ function showFooter() {
   );
 }
 
+/** A file's name for what is seen. */
+const nameOfView = () => `${pane.scene.map.stream}-${which(pane.scene)}`.replace(/[^\p{L}\p{N}]+/gu, "-").replace(/-$/, "");
+
 /** @param {string} kind */
 async function save(kind) {
-  const { scene } = pane;
-  const name = `${scene.map.stream}-${which(scene)}`.replace(/[^\p{L}\p{N}]+/gu, "-").replace(/-$/, "");
-  const title = [live ? Object.values(live.texts).join(" → ") : page.title, part("caption").textContent ?? ""];
-  if (kind === "CSV") download(`${name}.csv`, asCsv(scene, page.id));
-  else if (kind === "JSON") download("attention.json", await asJson(page, live?.texts ?? {}, live?.switchedOff() ?? []));
-  else if (kind === "SVG") download(`${name}.svg`, asSvg(await pane.painted(), title));
-  else download(`${name}.png`, await asPng(await pane.painted(), title));
+  if (kind === "CSV") download(`${nameOfView()}.csv`, asCsv(pane.scene, page.id));
+  else download("attention.json", await asJson(page, live?.texts ?? {}, live?.switchedOff() ?? []));
 }
+
+/** What a picture of what is seen holds. @param {number} width @param {boolean} light */
+async function figureOf(width, light) {
+  const { scene } = pane;
+  const facts = Object.fromEntries(page.provenance);
+  const off = live?.switchedOff() ?? [];
+  const seen = live?.panes() ?? [pane];
+  return {
+    title: seen.length > 1 ? "Two sentences through the same heads" : live ? live.sentences()[0] : [...(page.title === facts.model ? [] : [page.title]), [...page.texts].reverse().join(" → ")].filter(Boolean).join(" · ") || page.title,
+    caption: captionOf(scene),
+    parts: await Promise.all(seen.map(async (one, number) => ({ words: live?.sentences()[number] ?? "", drawing: await one.figure(width - 32, light, overview.figure) }))),
+    facts: [
+      `model ${facts.model ?? page.title}${facts.trained === "no" ? ", not trained" : ""}`,
+      off.length ? `Switched off: ${off.join(", ")}` : "",
+      remarksOn(scene),
+    ],
+  };
+}
+const saving = createSaving(figureOf, nameOfView);
 
 if (!("DecompressionStream" in globalThis)) {
   part("caption").textContent =
@@ -166,9 +178,8 @@ part("skip").onclick = (event) => {
   part("stage").focus();
 };
 const every = new Set(Object.keys(store.state));
-const help = /** @type {HTMLDialogElement} */ (part("help"));
 fillHelp(help, live !== null);
-listen(() => page, store, help, live?.keys ?? (() => ({})));
+listen(() => page, store, help, () => ({ ...live?.keys(), p: saving.open }));
 showFooter();
 showControls(every);
 tellAmiss();

@@ -114,6 +114,7 @@
  * @property {Shown} shown
  * @property {Shown[]} separate each head's own matrix where a few are looked at side by side
  * @property {Palette} palette
+ * @property {Scheme} scheme that the palette is made from
  * @property {State} state
  * @property {[number, number][]} cut rows and columns of links that are cut
  *
@@ -171,7 +172,12 @@
  * @typedef {object} View
  * @property {HTMLElement} element
  * @property {(scene: Scene) => void | Promise<void>} show
- * @property {(surface: Surface) => void} paint draws it as it stands, for a file
- * @property {() => [number, number]} size of what `paint` draws, in pixels
+ * @property {(scene: Scene, width: number) => Drawing | Promise<Drawing>} figure the scene drawn so wide, for a file
+ * @typedef {{palette: Palette, low: string, high: string, words: string, fading?: (share: number) => number}} Scale
+ * @typedef {object} Drawing
+ * @property {number} height in CSS pixels
+ * @property {(surface: Surface) => void} paint
+ * @property {{color: string, words: string}[]} [legend]
+ * @property {Scale} [scale] of its colours
  */
 export {};
