@@ -53,8 +53,8 @@ SCRIPTS = (
     *("shown", "caption", "labels", "svg", "readout", "thumbnail", "overview", "grid_geometry"),
     "grid_painting",
     *("heatmap", "lines_painting", "lines", "text", "query_key", "image", "table", "controls"),
-    *("save", "figure", "saving", "keyboard", "pane", "source", "picture", "sentence", "tour", "why"),
-    *("effects", "switching", "live", "main"),
+    *("save", "figure", "saving", "keyboard", "pane", "source", "picture", "sentence", "tour"),
+    *("why", "effects", "switching", "live", "main"),
 )
 LIVE_SCRIPTS = (
     *("unicode", "tokenize", "network", "backward", "pocket", "measures", "maps", "why", "worker"),
