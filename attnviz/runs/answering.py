@@ -6,8 +6,8 @@ Nothing here knows of HTTP. `openapi.json` describes questions and answers.
 import base64
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from contextlib import ExitStack, suppress
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from io import BytesIO
 from typing import Annotated, Any, Literal
@@ -17,7 +17,7 @@ from msgspec import Meta, Struct, structs
 from numpy.typing import NDArray
 
 from attnviz.analyses.effects.ablation import each_part
-from attnviz.analyses.why import explain_link
+from attnviz.analyses.why import explain_link, unfold_link
 from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.core.effects import (
     Experiment,
@@ -37,7 +37,7 @@ from attnviz.models.lens import ALL_LENSES, open_experiment, written_of
 from attnviz.models.open import POCKET, SHIPPED, is_shipped, name_of
 from attnviz.renderers.page.data import gap
 from attnviz.renderers.printable import printable
-from attnviz.renderers.text.why_table import shown_report
+from attnviz.renderers.text.why_table import printable_texts, shown_report
 from attnviz.runs.many_texts import source_for
 from attnviz.runs.outputs import page_data, views_of
 from attnviz.runs.pictures import as_jpeg, look_through, sheet_parts
@@ -201,8 +201,13 @@ class Answers:
             if not written.sides(at).visible[cell]:
                 raise UsageError("the query does not see this key, which comes later")
             report = shown_report(explain_link(written, at, cell))
+            self._stage("cutting the link")
+            experiment = None
+            with suppress(AttnvizError):  # a model that predicts nothing
+                experiment = open_experiment(read.source, read.query)
+            steps = printable_texts(asdict(unfold_link(written, at, cell, experiment)))
             seconds = round(time.perf_counter() - begun, 4)
-            return {"id": question.id, "report": report, "seconds": seconds}
+            return {"id": question.id, "report": report, "steps": steps, "seconds": seconds}
 
     def _pause_between_layers(self) -> None:
         """Pause before each module of a torch model, so that a dropped question ends soon."""

@@ -54,7 +54,7 @@ SCRIPTS = (
     "grid_painting",
     *("heatmap", "lines_painting", "lines", "text", "query_key", "image", "table", "controls"),
     *("save", "figure", "saving", "keyboard", "pane", "source", "picture", "sentence", "tour"),
-    *("why", "effects", "switching", "live", "main"),
+    *("unfold", "why", "effects", "switching", "live", "main"),
 )
 LIVE_SCRIPTS = (
     *("unicode", "tokenize", "network", "backward", "pocket", "measures", "maps", "why", "worker"),

@@ -8,7 +8,7 @@ import { effectsOf, rollout, slopesOf } from "./backward.js";
 import { gapOf, pageDocument, sidesOf } from "./maps.js";
 import { NOTHING, openModel } from "./network.js";
 import { createPocket, isNothing, languagesOf } from "./pocket.js";
-import { explainLink } from "./why.js";
+import { explainLink, unfoldLink } from "./why.js";
 
 /** @typedef {import("./network.js").Off} Off */
 /**
@@ -81,7 +81,8 @@ function answered(id, pane, step) {
 function why(engine, { id, source, target, to = null, link }) {
   try {
     if (!link) throw new Error("which link?");
-    scope.postMessage({ id, kind: "why", report: explainLink(engine, engine.read(source, target, to), link) });
+    const pair = engine.read(source, target, to);
+    scope.postMessage({ id, kind: "why", report: explainLink(engine, pair, link), steps: unfoldLink(engine, pair, link) });
   } catch (error) {
     scope.postMessage({ id, kind: "why", error: error instanceof Error ? error.message : String(error) });
   }

@@ -144,7 +144,18 @@
  * @property {(string | number)[]} [link] stream, layer, head, query, key
  * @typedef {{id: number, pane?: number, kind?: string, error?: string, fatal?: boolean, dropped?: boolean, doing?: string, more?: boolean,
  *   document?: PageDocument, codes?: any, blobs?: any, answer?: Answer,
- *   stream?: string, values?: number[][], report?: LinkReport}} Reply
+ *   stream?: string, values?: number[][], report?: LinkReport, steps?: LinkSteps}} Reply
+ * @typedef {object} LinkSteps one number of a map from query and key on: fields of Python's
+ * @property {number[]} query
+ * @property {number[]} key
+ * @property {number[] | null} value null: not in the page
+ * @property {number} factor
+ * @property {number | null} position what it adds to the score
+ * @property {number | null} cap
+ * @property {(number | null)[]} scores of the row; null: hidden
+ * @property {number[]} weights
+ * @property {[string, number][] | null} changes of log p of each output without the link; null: not known
+ * @property {boolean} [estimated] whether by slopes alone
  * @typedef {{writer: string, value: number, role: string}} WriterPart of a score: what one part of the model wrote
  * @typedef {object} LinkReport fields of Python's
  * @property {number} weight
