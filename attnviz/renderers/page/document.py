@@ -47,12 +47,14 @@ from attnviz.renderers.page.data import (
 )
 from attnviz.renderers.printable import printable
 
-STYLES = ("layout", "controls", "views", "live")
+STYLES = ("layout", "controls", "views", "live", "print")
 SCRIPTS = (
-    *("numbers", "decode", "model", "state", "colors", "caption", "shown", "labels", "surface"),
-    *("svg", "readout", "thumbnail", "off", "overview", "grid_geometry", "grid_painting"),
+    *("surface", "broken", "numbers", "decode", "model", "off", "address", "state", "colors"),
+    *("shown", "caption", "labels", "svg", "readout", "thumbnail", "overview", "grid_geometry"),
+    "grid_painting",
     *("heatmap", "lines_painting", "lines", "text", "query_key", "image", "table", "controls"),
-    *("save", "keyboard", "pane", "source", "picture", "sentence", "tour", "unfold", "why", "live", "main"),
+    *("save", "figure", "saving", "keyboard", "pane", "source", "picture", "sentence", "tour"),
+    *("unfold", "why", "effects", "switching", "live", "main"),
 )
 LIVE_SCRIPTS = (
     *("unicode", "tokenize", "network", "backward", "pocket", "measures", "maps", "why", "explain"),
@@ -78,10 +80,10 @@ PAGE_KINDS = {
     "live": PageKind(sources="; worker-src blob:"),
     # Only a served page contains code that sends requests.
     "serve": PageKind(sources="; connect-src 'self'", replaced={"source": "served"}),
-    "steps": PageKind("steps.html", ("layout", "steps"), ("surface", "steps")),
+    "steps": PageKind("steps.html", ("layout", "steps", "print"), ("surface", "steps")),
     "atlas": PageKind(
         "atlas.html",
-        ("layout", "controls", "atlas"),
+        ("layout", "controls", "atlas", "print"),
         ("numbers", "surface", "atlas_scatter", "atlas_head", "atlas"),
     ),
 }

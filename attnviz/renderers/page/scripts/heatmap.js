@@ -1,5 +1,6 @@
 /** The heat map: hover for numbers, a click pins a cell, wheel and keys pan and zoom. */
 
+import { scaleOf } from "./caption.js";
 import { theme } from "./colors.js";
 import {
   cellAt, gridGeometry, readZoom, spellZoom, wholeSize, zoomedAt,
@@ -168,11 +169,15 @@ export function createHeatmap(store, readout, toggleLink) {
       );
       paintBase();
     },
-    paint(surface) {
-      paintGrid(surface, geometry, scene.shown, scene.palette, theme(), image);
-      paintCrossing(surface, geometry, scene, pinned(), margins);
+    figure(of, width) {
+      const ruler = /** @type {Surface} */ (base.getContext("2d"));
+      const placed = gridGeometry(of.shown, width, 1000, readZoom(of.state.zoom), ruler);
+      const cells = gridImage(of.shown, of.palette, placed);
+      return { height: wholeSize(placed)[1], scale: scaleOf(of), paint(surface) {
+        paintGrid(surface, placed, of.shown, of.palette, theme(), cells);
+        paintCrossing(surface, placed, of, pinned(), margins);
+      } };
     },
-    size: () => wholeSize(geometry),
   };
 }
 

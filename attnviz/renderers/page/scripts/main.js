@@ -1,27 +1,30 @@
 /** The page: a finished run, or a model that answers; what was chosen is shown. */
 
-import { captionOf, precision, which } from "./caption.js";
+import { captionOf, precision, remarksOn, scaleOf, which } from "./caption.js";
 import { onThemeChange, paintBar, palette, setHeadColors } from "./colors.js";
 import { showOverviewTools, showSwitches, showTabs } from "./controls.js";
 import { fillHelp, listen } from "./keyboard.js";
 import { createLive } from "./live.js";
+import { tellWhatBreaks } from "./broken.js";
 import { readDocument } from "./model.js";
-import { spell } from "./numbers.js";
 import { createOff } from "./off.js";
 import { createOverview } from "./overview.js";
 import { createPane, usableView } from "./pane.js";
-import { asCsv, asJson, asPng, asSvg, download } from "./save.js";
-import { beyond } from "./shown.js";
-import { ASKED, chosenMap, createStore } from "./state.js";
+import { asCsv, asJson } from "./save.js";
+import { createSaving, download } from "./saving.js";
+import { ASKED, chosenMap, openStore } from "./state.js";
 import { make, part } from "./surface.js";
 import { createWhy } from "./why.js";
 
 /** @typedef {import("./types.js").Scene} Scene */
 /** @typedef {import("./types.js").PageDocument} PageDocument */
 
+tellWhatBreaks(part("header"));
+const help = /** @type {HTMLDialogElement} */ (part("help"));
 const finished = readDocument();
 setHeadColors(finished.head_colors);
-const store = createStore();
+const known = { document: finished, maps: finished.maps };
+const store = openStore(known);
 const off = finished.lenses ? createOff(store) : null;
 const overview = createOverview(part("overview"), store, off);
 const pane = createPane(
@@ -30,12 +33,13 @@ const pane = createPane(
 );
 const live = off ? createLive(finished, store, off, pane) : null;
 let page = live ? await live.first : finished;
+known.maps = page.maps;
 const why = finished.why ? createWhy(store, () => page.maps, recall) : null;
 if (why) part("stage").after(why.element);
 if (finished.why?.length && !location.hash) openOn(finished.why[0].link);
 if (finished.claims?.length) part("bar").before(make("ul", { id: "claims", "aria-label": "What decided the answer" }, finished.claims.map(claimItem)));
 // Where a model looks in a picture is first seen on the picture.
-if (page.maps[0]?.patches?.keys && !location.hash.includes("view=")) store.set({ view: "image" });
+if (page.maps[0]?.patches?.keys && !location.hash.includes("view=")) store.set({ view: "image" }, true);
 
 async function refresh() {
   const shown = await Promise.all([pane.show(page, told), live?.showSecond()]);
@@ -56,9 +60,7 @@ function claimItem({ text, link }) {
   const [about, ...words] = text.split(": ");
   const shown = [make("b", {}, [about]), make("span", {}, [words.join(": ")])];
   if (!link) return make("li", {}, shown);
-  const button = make("button", { type: "button", title: "Show this link" }, shown);
-  button.addEventListener("click", () => openOn(link));
-  return make("li", {}, [button]);
+  return make("li", {}, [make("button", { type: "button", title: "Show this link", onclick: () => openOn(link) }, shown)]);
 }
 
 /** @param {(string | number)[]} link */
@@ -66,7 +68,7 @@ function openOn([stream, layer, head, row, column]) {
   const number = finished.maps.findIndex((one) => one.stream === stream);
   const map = finished.maps[number];
   const heads = [map.layers.indexOf(String(layer)), map.heads.indexOf(String(head))];
-  store.set({ map: number, heads: heads.join("."), row: Number(row), column: Number(column) });
+  store.set({ map: number, heads: heads.join("."), row: Number(row), column: Number(column) }, !document.body.dataset.ready);
 }
 
 /** Everything around the view that tells of its scene. @param {Scene} scene */
@@ -91,23 +93,23 @@ function selected({ map, heads, shown, state }) {
   return { stream: map.stream, view: state.view, heads: named, query, key };
 }
 
-/** @param {Scene} of */
-function showScale({ palette: colors, map, shown, state }) {
-  part("scale").hidden = state.view === "image"; // which has a scale for each query
+/** @param {Scene} scene */
+function showScale(scene) {
+  part("scale").hidden = scene.state.view === "image"; // which has a scale for each query
   const bar = /** @type {HTMLCanvasElement} */ (part("scale-bar"));
+  const { palette: colors, low, high, words } = scaleOf(scene);
   paintBar(bar, colors);
-  const [low, high] = colors.limits.map((limit) => (Number.isInteger(limit) ? String(limit) : spell(limit)));
-  const words = [make("span", {}, [low]), bar, make("span", {}, [high]), make("small", {}, [map.unit + beyond(shown, colors.limits)])];
-  part("scale").replaceChildren(...words);
-  part("scale").setAttribute("aria-label", `colours: ${map.unit}, from ${low} to ${high}`);
+  part("scale").replaceChildren(make("span", {}, [low]), bar, make("span", {}, [high]), make("small", {}, [words]));
+  part("scale").setAttribute("aria-label", `colours: ${scene.map.unit}, from ${low} to ${high}`);
 }
 
 /** Everything around the view that depends on these parts of the state. @param {Set<string>} changed */
 function showControls(changed) {
   const map = chosenMap(page.maps, store.state);
   if (changed.has("map")) overview.build(map);
-  showTabs(part("views"), map, { ...store, state: { ...store.state, view: usableView(store.state, map) } });
-  showSwitches(part("switches"), page, store);
+  const view = usableView(store.state, map);
+  showTabs(part("views"), map, store, view);
+  showSwitches(part("switches"), page, store, view);
   showOverviewTools(overview.tools, map, store);
   if (["map", "heads", "measure", "order", "filter"].some((name) => changed.has(name))) overview.arrange();
 }
@@ -120,15 +122,11 @@ function drawOverview() {
 
 function showFooter() {
   const facts = page.provenance.map(([name, value]) => make("span", { class: "fact" }, [make("i", {}, [name]), ` ${value}`]));
-  const saves = ["PNG", "SVG", "CSV", ...(live ? ["JSON"] : [])].map((kind) => {
-    const button = make("button", { type: "button", id: `save-${kind.toLowerCase()}` }, [kind]);
-    button.addEventListener("click", () => save(kind));
-    return button;
-  });
-  const keys = make("button", { type: "button", id: "keys" }, ["Keys ?"]);
-  keys.addEventListener("click", () => /** @type {HTMLDialogElement} */ (part("help")).showModal());
+  /** @param {string} id @param {string} words @param {() => unknown} onclick */
+  const button = (id, words, onclick) => make("button", { type: "button", id, onclick }, [words]);
+  const saves = ["CSV", ...(live ? ["JSON"] : [])].map((kind) => button(`save-${kind.toLowerCase()}`, kind, () => save(kind)));
   part("footer").replaceChildren(
-    make("p", { class: "saves" }, ["Save this view as ", ...saves, keys]),
+    make("p", { class: "saves" }, ["Save this view as ", button("save-picture", "Picture …", saving.open), ...saves, button("keys", "Keys ?", () => help.showModal())]),
     ...page.notes.map((note) => make("p", { class: "note" }, [note])),
     make("p", { class: "facts" }, facts),
     make("p", { class: "hint" }, [`Rows are queries (who attends), columns are keys (who is attended to). ${precision(page.maps)}`]),
@@ -136,35 +134,65 @@ function showFooter() {
   );
 }
 
+/** A file's name for what is seen. */
+const nameOfView = () => `${pane.scene.map.stream}-${which(pane.scene)}`.replace(/[^\p{L}\p{N}]+/gu, "-").replace(/-$/, "");
+
 /** @param {string} kind */
 async function save(kind) {
-  const { scene } = pane;
-  const name = `${scene.map.stream}-${which(scene)}`.replace(/[^\p{L}\p{N}]+/gu, "-").replace(/-$/, "");
-  const title = [live ? Object.values(live.texts).join(" → ") : page.title, part("caption").textContent ?? ""];
-  if (kind === "CSV") download(`${name}.csv`, asCsv(scene, page.id));
-  else if (kind === "JSON") download("attention.json", await asJson(page, live?.texts ?? {}, live?.switchedOff() ?? []));
-  else if (kind === "SVG") download(`${name}.svg`, asSvg(await pane.painted(), title));
-  else download(`${name}.png`, await asPng(await pane.painted(), title));
+  if (kind === "CSV") download(`${nameOfView()}.csv`, asCsv(pane.scene, page.id));
+  else download("attention.json", await asJson(page, live?.texts ?? {}, live?.switchedOff() ?? []));
 }
+
+/** What a picture of what is seen holds. @param {number} width @param {boolean} light */
+async function figureOf(width, light) {
+  const { scene } = pane;
+  const facts = Object.fromEntries(page.provenance);
+  const off = live?.switchedOff() ?? [];
+  const seen = live?.panes() ?? [pane];
+  return {
+    title: seen.length > 1 ? "Two sentences through the same heads" : live ? live.sentences()[0] : [...(page.title === facts.model ? [] : [page.title]), [...page.texts].reverse().join(" → ")].filter(Boolean).join(" · ") || page.title,
+    caption: captionOf(scene),
+    parts: await Promise.all(seen.map(async (one, number) => ({ words: live?.sentences()[number] ?? "", drawing: await one.figure(width - 32, light, overview.figure) }))),
+    facts: [
+      `model ${facts.model ?? page.title}${facts.trained === "no" ? ", not trained" : ""}`,
+      off.length ? `Switched off: ${off.join(", ")}` : "",
+      remarksOn(scene),
+    ],
+  };
+}
+const saving = createSaving(figureOf, nameOfView);
 
 if (!("DecompressionStream" in globalThis)) {
   part("caption").textContent =
     "This browser cannot unpack the weights: it needs one of 2023 or later (DecompressionStream).";
 }
+/** What the address asked for that is not here. */
+function tellAmiss() {
+  const asked = store.amiss.map((one) => `“${one.length > 60 ? `${one.slice(0, 60)}…` : one}”`);
+  part("amiss").textContent = asked.length ? `The address asks for what is not here: ${asked.join(", ")}. The usual is shown.` : "";
+}
+
+/** To the view, past everything before it; the address keeps the state. */
+part("skip").onclick = (event) => {
+  event.preventDefault();
+  part("stage").focus();
+};
 const every = new Set(Object.keys(store.state));
-const help = /** @type {HTMLDialogElement} */ (part("help"));
 fillHelp(help, live !== null);
-listen(() => page, store, help, live?.keys ?? (() => ({})));
+listen(() => page, store, help, () => ({ ...live?.keys(), p: saving.open }));
 showFooter();
 showControls(every);
+tellAmiss();
 store.onChange((changed) => {
+  tellAmiss();
   if (live && changed.has("off")) overview.arrange();
   if (live && ASKED.some((name) => changed.has(name))) live.ask(changed);
-  if ([...changed].every((name) => ASKED.includes(name) || name === "tour")) return;
   showControls(changed);
+  if ([...changed].every((name) => ASKED.includes(name) || name === "tour")) return;
   refresh();
   if (changed.has("map") || changed.has("colors")) drawOverview();
 });
+store.check();
 onThemeChange(() => {
   refresh();
   drawOverview();

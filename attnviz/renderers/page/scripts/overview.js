@@ -1,13 +1,14 @@
 /** Every head as a thumbnail, layers down and heads across, or in the order of a measure. */
 
-import { named } from "./caption.js";
+import { named, scaleOf } from "./caption.js";
+import { theme } from "./colors.js";
 import { NO_VALUE } from "./decode.js";
-import { everyHead, layerCodes, weightTable } from "./model.js";
+import { everyHead, headCodes, layerCodes, weightTable } from "./model.js";
 import { chosenHeads, spellHeads } from "./state.js";
 import { counted, spell } from "./numbers.js";
-import { beginning } from "./labels.js";
+import { beginning, fitted } from "./labels.js";
 import { numberElement } from "./readout.js";
-import { make } from "./surface.js";
+import { font, make } from "./surface.js";
 import { codePixels, drawThumbnail } from "./thumbnail.js";
 
 /** @typedef {import("./types.js").Head} Head */
@@ -219,7 +220,45 @@ export function createOverview(element, store, off) {
     links.replaceChildren(...(items.length && best.length > 1 ? [heading, make("ol", {}, items)] : []));
   }
 
-  return { tools, build, arrange, draw };
+  /** Every head that the filter leaves, drawn so wide. @param {import("./types.js").Scene} scene @param {number} width @returns {Promise<import("./types.js").Drawing>} */
+  async function figure({ palette: { steps, table }, map: drawn }, width) {
+    const colors = { steps, table, limits: drawn.limits };
+    const measure = drawn.measures.find((item) => item.name === store.state.measure);
+    const sorted = grid.classList.contains("sorted");
+    const heads = [...grid.querySelectorAll(".head")].map((button) => /** @type {HTMLElement} */ (button)).filter((button) => !button.matches(".left-out"));
+    const [label, under] = [sorted ? 0 : 30, sorted || measure ? 16 : 0];
+    const across = sorted ? Math.max(Math.floor(width / 76), 1) : drawn.heads.length;
+    const side = Math.min((width - label) / across, 110);
+    const pixels = codePixels(weightTable(drawn), colors);
+    const items = await Promise.all(heads.map(async (button, number) => {
+      const head = /** @type {Head} */ (button.dataset.head?.split(".").map(Number));
+      const canvas = document.createElement("canvas");
+      drawThumbnail(canvas, await headCodes(drawn, head), drawn.queries.tokens.length, drawn.keys.tokens.length, pixels);
+      const [row, column] = sorted ? [Math.floor(number / across), number % across] : head;
+      const value = measure?.values[head[0]][head[1]] ?? null;
+      return { canvas, x: label + column * side, y: (sorted ? 0 : 16) + row * (side + under), words: `${sorted ? `${drawn.layers[head[0]]}·${drawn.heads[head[1]]} ` : ""}${value === null ? "" : spell(value)}`, off: off?.headOff(drawn, head) };
+    }));
+    const scale = scaleOf({ palette: colors, map: drawn, shown: { queries: [], keys: [], values: new Float32Array(), removed: null } });
+    return { height: Math.max(...items.map(({ y }) => y), 0) + side + under, scale, paint(surface) {
+      [surface.font, surface.fillStyle, surface.textAlign, surface.textBaseline] = [font(Math.min(11, side / 3)), theme().ink, "center", "middle"];
+      if (!sorted) {
+        const every = Math.ceil(16 / side);
+        drawn.heads.forEach((name, place) => place % every || surface.fillText(fitted(surface, name, side * every), label + (place + 0.5) * side, 8));
+        drawn.layers.forEach((name, place) => surface.fillText(fitted(surface, name, label), label / 2, 16 + place * (side + under) + side / 2));
+      }
+      surface.imageSmoothingEnabled = false;
+      for (const { canvas, x, y, words, off: cut } of items) {
+        surface.globalAlpha = cut ? 0.25 : 1;
+        surface.drawImage(canvas, x + 1, y + 1, side - 3, side - 3);
+        surface.globalAlpha = 1;
+        [surface.strokeStyle, surface.lineWidth] = [theme().line, 1];
+        surface.strokeRect(x + 0.5, y + 0.5, side - 2, side - 2);
+        if (words) surface.fillText(fitted(surface, words, side), x + side / 2, y + side + 7);
+      }
+    } };
+  }
+
+  return { tools, build, arrange, draw, figure };
 }
 
 /** A link's two ends. @param {string} query @param {string} key */

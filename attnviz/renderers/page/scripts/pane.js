@@ -1,7 +1,7 @@
 /** One text's maps, looked at: what was chosen becomes a scene, and the scene is shown. */
 
 import { remarksOn, which } from "./caption.js";
-import { palette, schemeName } from "./colors.js";
+import { inLight, palette, schemeName } from "./colors.js";
 import { offered } from "./controls.js";
 import { createHeatmap } from "./heatmap.js";
 import { createImage } from "./image.js";
@@ -11,7 +11,7 @@ import { createReadout } from "./readout.js";
 import { ownLimits, shownMatrix } from "./shown.js";
 import { chosenHeads, chosenMap, spellHeads } from "./state.js";
 import { make } from "./surface.js";
-import { tableOf } from "./table.js";
+import { tableFigure, tableOf } from "./table.js";
 import { createText } from "./text.js";
 
 /** @typedef {import("./types.js").Scene} Scene */
@@ -96,7 +96,7 @@ export function createPane(parts, store, off) {
     const limits = state.range === "view" || mean ? ownLimits(map, shown) : map.limits;
     readout.signed = map.values === "signed";
     const cut = off?.cutCells(map, heads, shown) ?? [];
-    scene = { map, heads, shown, separate, palette: palette(scheme, limits), state, cut };
+    scene = { map, heads, shown, separate, palette: palette(scheme, limits), scheme, state, cut };
     told(scene);
     parts.remark.textContent = remarksOn(scene);
     await showView(page.title);
@@ -131,11 +131,13 @@ export function createPane(parts, store, off) {
     get scene() {
       return scene;
     },
-    /** The view that a picture of what is seen is made from. */
-    async painted() {
-      const view = views[scene.state.view] ?? views.heatmap;
-      if (!views[scene.state.view]) await view.show(scene);
-      return view;
+    /** What is seen, drawn anew for a file. @param {number} width @param {boolean} light @param {(scene: Scene, width: number) => Promise<import("./types.js").Drawing>} heads draws every head */
+    figure(width, light, heads) {
+      return inLight(light, () => {
+        const of = { ...scene, palette: palette(scene.scheme, scene.palette.limits) };
+        if (scene.state.view === "heads") return heads(of, width);
+        return views[scene.state.view]?.figure(of, width) ?? tableFigure(of, width);
+      });
     },
   };
 }

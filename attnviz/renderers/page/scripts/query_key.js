@@ -128,8 +128,7 @@ export function createQueryKey(store, readout) {
       canvas.setAttribute("aria-label", `Elements of query and key, their products, and the ${CANDIDATES} largest scores of the row`);
       paintParts(sized(canvas, width(), height()), parts, scene, pair, width());
     },
-    paint: (surface) => paintParts(surface, parts, scene, pair, width()),
-    size: () => [width(), height()],
+    figure: (of, wide) => ({ height: height(), paint: (surface) => paintParts(surface, parts, of, pair, wide) }),
   };
 }
 

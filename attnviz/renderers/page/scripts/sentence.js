@@ -1,19 +1,18 @@
 /** A sentence, its tokens, and what the model makes of it: written, scored, and what changed. */
 
-import { ASKED } from "./state.js";
+import { LANGUAGES } from "./state.js";
+import { reload } from "./broken.js";
 import { beginning } from "./labels.js";
 import { spell, spellShort } from "./numbers.js";
-import { make } from "./surface.js";
+import { make, patch } from "./surface.js";
 
 /** @typedef {import("./types.js").Answer} Answer */
 /** @typedef {import("./types.js").PageDocument} PageDocument */
 /** @typedef {import("./types.js").Token} Token */
 /** @typedef {ReturnType<typeof createSentence>} Sentence */
 
-/** @type {Record<string, string>} */
-export const LANGUAGES = { en: "English", fr: "French" };
 /** A language in words. @param {string} name */
-const nameOf = (name) => LANGUAGES[name] ?? `language ${name}`;
+const nameOf = (name) => /** @type {Record<string, string>} */ (LANGUAGES)[name] ?? `language ${name}`;
 /** @type {Record<string, string>} what the shipped models read */
 const READS = { pocket: " in English or French", "pocket-lm": " in English", "pocket-vit": ", to which a picture is added" };
 /** Nats by which a piece's log p may move before that is shown. */
@@ -57,18 +56,17 @@ export function createSentence(pane, store, off) {
     const hidden = off.tokenOff(side, place);
     const [parts, hides] = [[make("bdi", {}, [beginning(token.text, 60)]), make("span", { class: "number" }, [number])], side && off.able];
     if (!hides) return make("span", { class: `word${token.special ? " special" : ""}` }, parts);
-    const button = make("button", {
+    return make("button", {
       type: "button", class: `word${token.special ? " special" : ""}${hidden ? " hidden-token" : ""}`, "aria-pressed": String(hidden),
       title: hidden ? "hidden from every head; a click shows it again" : "a click hides it from every head",
+      onclick: () => off.toggleTokens(side, [place]),
     }, parts);
-    button.addEventListener("click", () => off.toggleTokens(side, [place]));
-    return button;
   }
 
   /** @param {PageDocument} page */
   function showTokens(page) {
     const [side, axis] = readAxis(page);
-    keepFocus(tokens, running(axis, (token, place) => chip(token, side, place, "")));
+    patch(tokens, running(axis, (token, place) => chip(token, side, place, "")));
   }
 
   /** @param {Answer} answer @param {PageDocument} page */
@@ -77,9 +75,9 @@ export function createSentence(pane, store, off) {
     const noun = to ? "translation" : "output";
     what.textContent = to ? "Translation " : "Output ";
     const total = sum(pieces.map(({ logp }) => logp));
-    keepFocus(written, running(pieces, (piece, place) => {
+    patch(written, running(pieces, (piece, place) => {
       const moved = after ? after.pieces[place].logp - piece.logp : 0;
-      const number = Math.abs(moved) >= MOVED ? `${moved < 0 ? "−" : "+"}${Math.abs(moved).toFixed(1)}` : spellShort(Math.exp(piece.logp));
+      const number = after ? (Math.abs(moved) < MOVED ? "" : `${moved < 0 ? "−" : "+"}${Math.abs(moved).toFixed(1)}`) : spellShort(Math.exp(piece.logp));
       const item = chip(piece, target ? "target" : "", place + 1, number);
       item.classList.toggle("worse", moved <= -MOVED);
       item.classList.toggle("better", moved >= MOVED);
@@ -90,9 +88,9 @@ export function createSentence(pane, store, off) {
       return item;
     }));
     score.hidden = !pieces.length;
-    score.replaceChildren("log p ", make("b", {}, [signed(total)]), ...(after
-      ? [" → ", make("b", {}, [signed(after.total)]), make("span", { class: after.effect >= 0.005 ? "below" : "" }, [` ${told(after.effect)}`])]
-      : [make("small", {}, [` of the ${noun}, in nats; under each token its probability`])]));
+    const changes = after ? [" → ", make("b", {}, [signed(after.total)]), make("span", { class: after.effect >= 0.005 ? "below" : "" }, [` ${told(after.effect)}`])] : [];
+    const under = after ? `the change of its log p, where ${spell(MOVED)} or more` : "its probability";
+    score.replaceChildren("log p ", make("b", {}, [signed(total)]), ...changes, make("small", {}, [` of the ${noun}, in nats; under each token ${under}`]));
   }
 
   /** @param {Answer} answer */
@@ -130,18 +128,16 @@ export function createSentence(pane, store, off) {
       clearTimeout(timer);
       timer = setTimeout(() => (spoken.textContent = summary(answer)), 700);
     },
-    /** @param {string} error */
-    fail(error) {
+    /** @param {string} error @param {boolean} [fatal] whether only a new start helps */
+    fail(error, fatal = false) {
       const before = tokens.firstChild ? ". What is shown is of the sentence before." : "";
-      failed.textContent = error.replace(/\.$/, "") + before;
+      failed.replaceChildren(error.replace(/\.$/, "") + before, ...(fatal ? [" ", reload()] : []));
       element.classList.toggle("outdated", Boolean(before));
       element.classList.remove("waiting");
     },
     wait: () => element.classList.add("waiting"),
   };
 }
-
-export const isText = (/** @type {string} */ name) => ASKED.includes(name) && /^(text|into)2?$/.test(name);
 
 /** Whether there is a second text. @param {PageDocument} page */
 const readsTwo = (page) => page.maps.some(({ queries }) => queries.side === "target");
@@ -155,13 +151,6 @@ function readAxis(page) {
 /** @template {{gap: string}} Item @param {Item[]} items @param {(item: Item, place: number) => Node} made */
 function running(items, made) {
   return items.flatMap((item, place) => (item.gap ? [make("span", { class: "gap" }), made(item, place)] : [made(item, place)]));
-}
-
-/** Replace what an element holds; what has the focus keeps it by its place. @param {HTMLElement} element @param {Node[]} parts */
-function keepFocus(element, parts) {
-  const place = [...element.children].indexOf(/** @type {Element} */ (document.activeElement));
-  element.replaceChildren(...parts);
-  if (place >= 0) /** @type {HTMLElement | undefined} */ (element.children[Math.min(place, parts.length - 1)])?.focus();
 }
 
 /** @param {number[]} values */

@@ -65,6 +65,13 @@ export function createSource() {
       const answer = await post("why", question, linked, "why");
       if (answer) listener({ ...answer, kind: "why" });
     },
+    cancel() {
+      for (const [pane, control] of asked) {
+        control.abort();
+        listener({ id: 0, pane, error: "Cancelled" });
+      }
+      asked.clear();
+    },
     listen(given) {
       listener = given;
     },

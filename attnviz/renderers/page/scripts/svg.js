@@ -11,8 +11,10 @@ export class SvgSurface {
   /**
    * @param {number} width
    * @param {number} height
+   * @param {number} [millimetres] its width on paper
    */
-  constructor(width, height) {
+  constructor(width, height, millimetres = 0) {
+    this.millimetres = millimetres;
     this.width = width;
     this.height = height;
     this.fillStyle = "#000";
@@ -160,9 +162,10 @@ export class SvgSurface {
   }
 
   toString() {
-    const { width, height } = this;
+    const { width, height, millimetres } = this;
+    const size = millimetres ? `width="${millimetres}mm" height="${short((millimetres * height) / width)}mm"` : `width="${width}" height="${height}"`;
     return (
-      `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" ` +
+      `<svg xmlns="http://www.w3.org/2000/svg" ${size} ` +
       `viewBox="0 0 ${width} ${height}">${this.parts.join("\n")}</svg>\n`
     );
   }

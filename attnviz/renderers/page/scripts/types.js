@@ -48,6 +48,7 @@
  * @property {PageMap[]} maps
  * @property {string[]} [lenses] of a page that answers: what can be asked for
  * @property {string[]} [models]
+ * @property {Record<string, string>} [pictures] of models that read pictures alone: one to begin with, in base64
  * @property {{text: string, link: (string | number)[] | null}[]} [claims] what decided the answer, and the link that a sentence is about
  * @property {{link: (string | number)[], report: LinkReport}[]} [why] of a page that explains some links: stream, layer, head, query, key
  *
@@ -96,8 +97,16 @@
  * @property {string} off what is switched off, see off.js
  * @property {number} tour the step that is shown; 0 for none
  *
- * @typedef {{state: State, set: (changes: Partial<State>) => void,
- *   onChange: (listener: (changed: Set<string>) => void) => void}} Store
+ * @typedef {object} Store
+ * @property {State} state
+ * @property {(changes: Partial<State>, same?: boolean) => void} set same: as part of the step before
+ * @property {() => unknown} undo
+ * @property {() => unknown} redo
+ * @property {boolean} canUndo
+ * @property {boolean} canRedo
+ * @property {string[]} amiss what the address asked for that is not here
+ * @property {() => void} check the state by what has become known
+ * @property {(listener: (changed: Set<string>) => void) => void} onChange
  *
  * @typedef {object} Scene what a view is asked to show
  * @property {PageMap} map
@@ -105,6 +114,7 @@
  * @property {Shown} shown
  * @property {Shown[]} separate each head's own matrix where a few are looked at side by side
  * @property {Palette} palette
+ * @property {Scheme} scheme that the palette is made from
  * @property {State} state
  * @property {[number, number][]} cut rows and columns of links that are cut
  *
@@ -132,7 +142,7 @@
  * @property {string | number} [explain] the token, from 1, that a lens is about
  * @property {string} [picture] a file in base64
  * @property {(string | number)[]} [link] stream, layer, head, query, key
- * @typedef {{id: number, pane?: number, kind?: string, error?: string, dropped?: boolean, doing?: string, more?: boolean,
+ * @typedef {{id: number, pane?: number, kind?: string, error?: string, fatal?: boolean, dropped?: boolean, doing?: string, more?: boolean,
  *   document?: PageDocument, codes?: any, blobs?: any, answer?: Answer,
  *   stream?: string, values?: number[][], report?: LinkReport, steps?: LinkSteps}} Reply
  * @typedef {object} LinkSteps one number of a map from query and key on: fields of Python's
@@ -164,6 +174,7 @@
  * @property {(question: Question) => void} ask
  * @property {(question: Question) => void} heads ask for the effect of every head, in the background
  * @property {(question: any) => void} why ask why a link is there
+ * @property {() => void} cancel stop what is worked on, and forget what waits
  * @property {(listener: (reply: Reply) => void) => void} listen
  *
  * @typedef {CanvasRenderingContext2D} Surface
@@ -172,7 +183,12 @@
  * @typedef {object} View
  * @property {HTMLElement} element
  * @property {(scene: Scene) => void | Promise<void>} show
- * @property {(surface: Surface) => void} paint draws it as it stands, for a file
- * @property {() => [number, number]} size of what `paint` draws, in pixels
+ * @property {(scene: Scene, width: number) => Drawing | Promise<Drawing>} figure the scene drawn so wide, for a file
+ * @typedef {{palette: Palette, low: string, high: string, words: string, fading?: (share: number) => number}} Scale
+ * @typedef {object} Drawing
+ * @property {number} height in CSS pixels
+ * @property {(surface: Surface) => void} paint
+ * @property {{color: string, words: string}[]} [legend]
+ * @property {Scale} [scale] of its colours
  */
 export {};
