@@ -1,7 +1,7 @@
 /** Every head as a thumbnail, layers down and heads across, or in the order of a measure. */
 
 import { named, scaleOf } from "./caption.js";
-import { theme } from "./colors.js";
+import { NEGATIVE, theme } from "./colors.js";
 import { NO_VALUE } from "./decode.js";
 import { everyHead, headCodes, layerCodes, weightTable } from "./model.js";
 import { showOverviewTools } from "./controls.js";
@@ -9,7 +9,7 @@ import { chosenHeads, spellHeads } from "./state.js";
 import { counted, spell } from "./numbers.js";
 import { beginning, fitted } from "./labels.js";
 import { numberElement } from "./readout.js";
-import { font, make } from "./surface.js";
+import { font, make, sized } from "./surface.js";
 import { crossing, look } from "./look.js";
 import { codePixels, drawThumbnail } from "./thumbnail.js";
 
@@ -30,7 +30,12 @@ export function createOverview(element, store, off) {
   const links = make("div", { class: "links" });
   const effects = make("div", { class: "links" });
   const legend = make("p", { class: "hint legend" });
-  element.append(tools, count, grid, ...(off ? [legend] : []), links, effects);
+  const marks = make("canvas", { class: "marks", "aria-hidden": "true" });
+  /** Left, top and size of each thumbnail; null: to be measured. @type {[number, number, number][] | null} */
+  let squares = null;
+  let marked = false;
+  new ResizeObserver(() => (squares = null)).observe(grid);
+  element.append(tools, count, make("div", { class: "heads-room" }, [grid, marks]), ...(off ? [legend] : []), links, effects);
   /** @type {PageMap} */
   let map;
   /** @type {Map<string, HTMLButtonElement>} */
@@ -43,12 +48,18 @@ export function createOverview(element, store, off) {
   /** A band over the row and one over the column that are pointed at, in every thumbnail. @param {import("./look.js").Pointed} pointed */
   function light(pointed) {
     const places = map ? crossing(pointed, map) : [-1, -1];
-    /** @type {const} */ (["row", "column"]).forEach((name, end) => {
-      const { tokens, block } = end ? map.keys : map.queries;
-      grid.classList.toggle(`lit-${name}`, places[end] >= 0);
-      grid.style.setProperty(`--${name}`, String(Math.floor(places[end] / block) / tokens.length));
-      grid.style.setProperty(`--${name}-size`, String(1 / tokens.length));
-    });
+    if (!marked && places.every((place) => place < 0)) return;
+    squares ??= [...buttons.values()].filter((button) => button.isConnected).map((button) => squareOf(/** @type {HTMLElement} */ (button.firstChild), grid));
+    const surface = sized(marks, grid.clientWidth, grid.clientHeight);
+    const [row, column] = places.map((place, end) => Math.floor(place / (end ? map.keys : map.queries).block));
+    const [rows, columns] = [map.queries.tokens.length, map.keys.tokens.length];
+    surface.fillStyle = NEGATIVE;
+    surface.globalAlpha = 0.45;
+    marked = row >= 0 || column >= 0;
+    for (const [left, top, size] of squares) {
+      if (row >= 0) surface.fillRect(left, top + (size * row) / rows, size, Math.max(size / rows, 1.5));
+      if (column >= 0) surface.fillRect(left + (size * column) / columns, top, Math.max(size / columns, 1.5), size);
+    }
   }
 
   /**
@@ -208,6 +219,7 @@ export function createOverview(element, store, off) {
     // What stands in order already is left alone: the page is laid out less, and the focus stays.
     if (cells.length !== arranged.length || cells.some((cell, place) => cell !== arranged[place] && (cell.nodeName !== "SPAN" || cell.textContent !== arranged[place].textContent))) {
       const focused = /** @type {HTMLElement | null} */ (grid.contains(document.activeElement) ? document.activeElement : null);
+      squares = null;
       grid.replaceChildren(...cells);
       focused?.focus();
       arranged = cells;
@@ -307,6 +319,12 @@ export function createOverview(element, store, off) {
   }
 
   return { tools, build, arrange, pin, draw, figure };
+}
+
+/** @param {HTMLElement} canvas @param {HTMLElement} grid @returns {[number, number, number]} */
+function squareOf(canvas, grid) {
+  const [own, whole] = [canvas, grid].map((one) => one.getBoundingClientRect());
+  return [own.left - whole.left, own.top - whole.top, own.width];
 }
 
 /** A link's two ends. @param {string} query @param {string} key */
