@@ -230,7 +230,9 @@ def page_html(attention: Attention, command: str = "", **shown: Any) -> str:
     """Every map of one text as one interactive HTML file; more options as of `page_data`."""
     from attnviz.renderers.page import assemble
 
-    return assemble(*page_data(attention, command, **shown))
+    document, blobs = page_data(attention, command, **shown)
+    unfolds = any(item["projections"] for item in document["maps"])
+    return assemble(document, blobs, "why" if unfolds else "")
 
 
 def why_page(

@@ -36,6 +36,7 @@ from attnviz.core.tokens import sink_place
 from attnviz.renderers.colors import scale_of
 from attnviz.renderers.page.data import (
     FINE_LEVELS,
+    NO_VALUE,
     Patches,
     deflate,
     encode_weights,
@@ -418,10 +419,15 @@ def _projections(
             f"'{item.stream}', which is {item.weights.shape}"
         )
     document: dict[str, Any] = {"size": size, "scale": kept.scale}
-    for side, array in (("query", query), ("key", key)):
-        scale = document[f"{side}_scale"] = float(np.abs(array).max()) or 1.0
-        whole = np.rint(array / scale * FINE_LEVELS).astype("<i2")
-        for number, layer in enumerate(whole):
+    more = {one: getattr(kept, one) for one in ("value", "writes", "effects")}
+    for side, array in {"query": query, "key": key, **more}.items():
+        if array is None:
+            document[f"{side}_scale"] = None
+            continue
+        known = np.isfinite(array)
+        scale = document[f"{side}_scale"] = float(np.abs(array[known]).max(initial=0)) or 1.0
+        whole = np.rint(np.where(known, array, 0) / scale * FINE_LEVELS).astype("<i2")
+        for number, layer in enumerate(np.where(known, whole, NO_VALUE).astype("<i2")):
             blobs[f"{name}{side[0]}-{number}"] = deflate(layer.tobytes())
     return {**document, "besides": printable(kept.besides)}
 

@@ -14,6 +14,7 @@ import { asCsv, asJson } from "./save.js";
 import { createSaving, download } from "./saving.js";
 import { ASKED, chosenMap, openStore } from "./state.js";
 import { make, part } from "./surface.js";
+import { stepsInPage } from "./unfold.js";
 import { createWhy } from "./why.js";
 import { claimList, showClaim } from "./word.js";
 
@@ -35,7 +36,7 @@ const pane = createPane(
 const live = off ? createLive(finished, store, off, pane) : null;
 let page = live ? await live.first : finished;
 known.maps = page.maps;
-const why = finished.why ? createWhy(store, () => page.maps, recall) : null;
+const why = finished.why || finished.maps.some(({ projections }) => projections) ? createWhy(store, () => page.maps, recall) : null;
 if (why) part("stage").after(why.element);
 if (finished.why?.length && !location.hash) showClaim(store, page.maps, { about: "", text: "", link: finished.why[0].link, heads: [], tokens: [] });
 if (finished.claims?.length) part("bar").before(claimList(finished.claims, (claim) => showClaim(store, page.maps, claim)));
@@ -48,12 +49,15 @@ async function refresh() {
   return shown[0];
 }
 
-/** Answer with the report that the page has of a link. @param {{link: (string | number)[]}} asked */
-function recall({ link }) {
+/** Answer with what the page has of a link: its steps, and a report. @param {{link: (string | number)[]}} asked */
+async function recall({ link }) {
   const known = finished.why ?? [];
-  const found = known.find((one) => one.link.join() === link.join());
-  const error = `The page explains ${known.length} links, from the one that was asked for along its writers. attnviz serve explains any link.`;
-  why?.hear(found ? { id: 0, kind: "why", report: found.report } : { id: 0, kind: "why", error });
+  const { map, heads, shown, state } = pane.scene;
+  const [query, key] = [shown.queries[state.row], shown.keys[state.column]];
+  const steps = query && key ? await stepsInPage(map, heads[0], query.at, key.at) : null;
+  const report = known.find((one) => one.link.join() === link.join())?.report;
+  const error = known.length ? `The page explains ${known.length} links, from the one that was asked for along its writers. attnviz serve explains any link.` : "";
+  why?.hear({ id: 0, kind: "why", report, ...(steps ? { steps } : {}), ...(report ? {} : { error }) });
 }
 
 /** Everything around the view that tells of its scene. @param {Scene} scene */

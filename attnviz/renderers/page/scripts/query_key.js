@@ -62,7 +62,7 @@ function softmax(scores) {
  * @param {Float32Array} weights of the row
  * @param {number} last the last key that may be seen
  */
-function explained(parts, weights, last) {
+export function explained(parts, weights, last) {
   /** @param {Float64Array} shares */
   const fits = (shares) => weights.every((weight, at) => Math.abs(weight - shares[at]) <= TOLERANCE);
   const count = weights.length;
@@ -107,7 +107,7 @@ export function createQueryKey(store, readout) {
       const values = headRow(next, row);
       const column = state.column >= 0 && state.column < whole.keys.length ? state.column : largest(values, 1)[0] ?? 0;
       pair = { row, column };
-      const [queries, keys] = await Promise.all([projected(map, "q", heads[0]), projected(map, "k", heads[0])]);
+      const [queries, keys] = /** @type {Float32Array[]} */ (await Promise.all([projected(map, "query", heads[0]), projected(map, "key", heads[0])]));
       const { size, scale, besides } = /** @type {NonNullable<typeof map.projections>} */ (map.projections);
       parts = multiplied(queries, keys, size, scale, row, column);
       choices.replaceChildren(

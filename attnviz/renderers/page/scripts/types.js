@@ -32,7 +32,8 @@
  * @property {Measure[]} measures
  * @property {Link[][][] | null} links of a pooled map, for each layer and head
  * @property {{title: string, links: EffectLink[]}[]} effects lists of links with their effects
- * @property {{size: number, scale: number, query_scale: number, key_scale: number, besides: string} | null} projections
+ * @property {{size: number, scale: number, query_scale: number, key_scale: number, value_scale: number | null,
+ *   writes_scale: number | null, effects_scale: number | null, besides: string} | null} projections
  * @property {{queries?: Patches, keys?: Patches}} patches
  *
  * @typedef {{light: string, dark: string, light_signed: string, dark_signed: string}} Scheme
@@ -163,6 +164,8 @@
  * @property {number[]} weights
  * @property {[string, number][] | null} changes of log p of each output without the link; null: not known
  * @property {boolean} [estimated] whether by slopes alone
+ * @property {[string, number][] | null} [writes] logits that the link adds, where no report has them; null: not known
+ * @property {string} [besides] what takes part in the weights too
  * @typedef {{writer: string, value: number, role: string}} WriterPart of a score: what one part of the model wrote
  * @typedef {object} LinkReport fields of Python's
  * @property {number} weight
