@@ -47,7 +47,7 @@ from attnviz.renderers.page.data import (
 )
 from attnviz.renderers.printable import printable
 
-STYLES = ("layout", "controls", "views", "live", "print")
+STYLES = ("layout", "controls", "views", "live", "modes")
 SCRIPTS = (
     *("surface", "broken", "numbers", "decode", "model", "off", "address", "state", "colors"),
     *("shown", "caption", "labels", "svg", "readout", "thumbnail", "overview", "grid_geometry"),
@@ -79,10 +79,10 @@ PAGE_KINDS = {
     "live": PageKind(sources="; worker-src blob:"),
     # Only a served page contains code that sends requests.
     "serve": PageKind(sources="; connect-src 'self'", replaced={"source": "served"}),
-    "steps": PageKind("steps.html", ("layout", "steps", "print"), ("surface", "steps")),
+    "steps": PageKind("steps.html", ("layout", "steps", "modes"), ("surface", "steps")),
     "atlas": PageKind(
         "atlas.html",
-        ("layout", "controls", "atlas", "print"),
+        ("layout", "controls", "atlas", "modes"),
         ("numbers", "surface", "atlas_scatter", "atlas_head", "atlas"),
     ),
 }

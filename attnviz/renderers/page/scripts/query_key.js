@@ -94,7 +94,7 @@ export function createQueryKey(store, readout) {
   let scene;
   /** @type {{row: number, column: number}} */
   let pair;
-  const width = () => Math.max(element.clientWidth, 320);
+  const width = () => Math.max(element.clientWidth, 240);
   const height = () => 3 * BAND + 60 + CANDIDATES * 20;
 
   return {
