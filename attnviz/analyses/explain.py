@@ -28,7 +28,7 @@ from attnviz.core.effects import (
     label_of,
 )
 from attnviz.core.errors import AttentionError, AttnvizError
-from attnviz.core.notices import merge_notices
+from attnviz.core.notices import merge_notices, pause
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -100,6 +100,7 @@ class Trials:
         self.runs += len(changes)
         outputs, found = self.experiment.outputs, []
         for rows in self.experiment.run(changes, instead or self.instead):
+            pause()
             total = sum(float(row[one.number]) for row, one in zip(rows, outputs, strict=True))
             if self.against is not None:
                 total -= sum(float(row[self.against]) for row in rows)

@@ -37,11 +37,13 @@ from attnviz.models.lens import ALL_LENSES, open_experiment, written_of
 from attnviz.models.open import POCKET, SHIPPED, is_shipped, name_of
 from attnviz.renderers.page.data import gap
 from attnviz.renderers.printable import printable
+from attnviz.renderers.text.explain_table import sentences_of
 from attnviz.renderers.text.why_table import printable_texts, shown_report
 from attnviz.runs.many_texts import source_for
 from attnviz.runs.outputs import page_data, views_of
 from attnviz.runs.pictures import as_jpeg, look_through, sheet_parts
 from attnviz.runs.pipeline import Result, apply_choice, attend_one, query_of
+from attnviz.runs.questions.explain import AnswerRequest, Explainer
 from attnviz.storage.pictures import upright_picture
 from attnviz.storage.texts import Text, check_text
 
@@ -84,7 +86,8 @@ class Question(Struct, frozen=True, forbid_unknown_fields=True):
         target: None: the model writes it, if it can.
         command: "self" or "cross"; None: the model's usual one.
         to: the language of the target; None: the model guesses.
-        explain: the output for lens effect or gradient: a token by place or text, a class, "all".
+        explain: the output for /explain and for lens effect or gradient: a token by place or text,
+            a class, "all".
         picture: a PNG, JPEG or WebP file in base64.
         link: of /why: stream, layer, head, and the positions of query and key.
     """
@@ -122,6 +125,7 @@ class Answers:
 
     def __init__(self, origin: Origin) -> None:
         self.origin, self.doing, self.hooks = origin, "", ExitStack()
+        self.explainer: Explainer | None = None  # of the last question, with its other texts read
 
     @property
     def default_model(self) -> str:
@@ -208,6 +212,26 @@ class Answers:
             steps = printable_texts(asdict(unfold_link(written, at, cell, experiment)))
             seconds = round(time.perf_counter() - begun, 4)
             return {"id": question.id, "report": report, "steps": steps, "seconds": seconds}
+
+    def explain(self, question: Question) -> dict[str, Any]:
+        """What decided an output, in sentences with the parts that they name, with nothing off."""
+        with self.hooks:
+            begun = time.perf_counter()
+            if question.picture is not None:
+                raise UsageError("what decided an answer is explained of texts alone")
+            read = self._read(structs.replace(question, lens="raw", explain=None))
+            wanted = None if question.explain is None else str(question.explain)
+            known = self.explainer
+            if known is None or known.source is not read.source:
+                known = Explainer(read.source, AnswerRequest(), None)
+            self.explainer = replace(known, asked=AnswerRequest(wanted))
+            self._stage("searching for what decided it")
+            report, _ = self.explainer.explain_query(read.query)
+            claims = [printable_texts(one.document()) for one in sentences_of(report)]
+            how = f"heads that are off put out {report.reference}"
+            notes = [printable(note) for note in (how, *report.notes)]
+            seconds = round(time.perf_counter() - begun, 4)
+            return {"id": question.id, "claims": claims, "notes": notes, "seconds": seconds}
 
     def _pause_between_layers(self) -> None:
         """Pause before each module of a torch model, so that a dropped question ends soon."""
@@ -414,7 +438,8 @@ def _pieces(experiment: Experiment, row: NDArray[np.float64]) -> list[dict[str, 
         at = output.position
         inside = at is not None and 0 < at < len(tokens)
         before = gap(tokens[at - 1], tokens[at], text) if at is not None and inside else " "
-        found.append({"text": printable(output.name), "gap": before, "logp": logp})
+        piece = {"text": printable(output.name), "gap": before, "position": at, "logp": logp}
+        found.append(piece)
     return found
 
 

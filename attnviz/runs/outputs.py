@@ -237,18 +237,17 @@ def why_page(
     reports: Sequence[LinkReport],
     attention: Attention,
     command: str,
-    claims: Sequence[tuple[str, Any]] = (),
+    claims: Sequence[Mapping[str, Any]] = (),
 ) -> str:
     """The page of a text that explains some of its links, and opens on the first.
 
-    Each of the `claims` is a sentence and the link that it is about, or None.
+    The `claims` are those of an answer, as `AnswerSentence.document` has them.
     """
     from attnviz.renderers.page import assemble
-    from attnviz.renderers.printable import printable
     from attnviz.renderers.text.why_table import shown_report
 
     document, blobs = page_data(attention, command)
-    document["claims"] = [{"text": printable(text), "link": link} for text, link in claims]
+    document["claims"] = list(claims)
     document["why"] = [
         {
             "link": [one.head.stream, one.head.layer, str(one.head.head), *(one.link or ())],

@@ -57,7 +57,8 @@ SCRIPTS = (
     *("unfold", "why", "effects", "switching", "live", "main"),
 )
 LIVE_SCRIPTS = (
-    *("unicode", "tokenize", "network", "backward", "pocket", "measures", "maps", "why", "worker"),
+    *("unicode", "tokenize", "network", "backward", "pocket", "measures", "maps", "why", "explain"),
+    "worker",
 )
 """The engine of a live page, which runs in a worker."""
 

@@ -170,7 +170,10 @@ export function createPocket(model) {
   /** log p of each piece of the target. @param {Read} pair @param {Decoder} decoder */
   const logProbabilities = (pair, decoder) => pair.target.ids.map((id, place) => decoder.logProbability(place, id));
 
-  return { model, tokenizer, read, changed, write, logProbabilities };
+  /** A piece as it is written, or the name of a special one. @param {number} id */
+  const spell = (id) => tokenizer.decode([id]).trim() || (id < model.facts.specials.length ? tokenizer.vocabulary[id] : "␣");
+
+  return { model, tokenizer, read, changed, write, logProbabilities, spell };
 }
 
 /** The languages of a source and its target, where they are likely. @param {Read} pair */

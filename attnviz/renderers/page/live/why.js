@@ -167,7 +167,7 @@ export function explainLink(engine, pair, link) {
  * @param {Matrix} output
  * @param {number} head
  */
-function broughtBy({ model, tokenizer }, pair, decoder, block, row, output, head) {
+function broughtBy({ model, tokenizer, spell: spelt }, pair, decoder, block, row, output, head) {
   const { size } = model.sizes;
   const last = decoder[decoder.length - 1];
   const mixed = new Float64Array(size);
@@ -187,7 +187,7 @@ function broughtBy({ model, tokenizer }, pair, decoder, block, row, output, head
   const best = whole.indexOf(whole.reduce((one, other) => Math.max(one, other)));
   const order = Array.from(logits.keys()).sort((one, other) => logits[other] - logits[one]);
   /** @param {number} id */
-  const spell = (id) => printable(tokenizer.unicode, tokenizer.decode([id]).trim() || (id < model.facts.specials.length ? tokenizer.vocabulary[id] : "␣"));
+  const spell = (id) => printable(tokenizer.unicode, spelt(id));
   return {
     arguments: [...order.slice(0, ARGUMENTS), ...order.slice(-ARGUMENTS)].map((id) => ({ token: spell(id), logit: logits[id] })),
     predicted: [spell(best), 1 / whole.reduce((sum, score) => sum + Math.exp(score - whole[best]), 0)],

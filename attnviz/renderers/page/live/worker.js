@@ -5,6 +5,7 @@
  */
 
 import { effectsOf, rollout, slopesOf } from "./backward.js";
+import { explainPiece } from "./explain.js";
 import { gapOf, pageDocument, sidesOf } from "./maps.js";
 import { NOTHING, openModel } from "./network.js";
 import { createPocket, isNothing, languagesOf } from "./pocket.js";
@@ -14,7 +15,7 @@ import { explainLink, unfoldLink } from "./why.js";
 /**
  * @typedef {object} Question
  * @property {number} id
- * @property {"attend" | "heads" | "why"} kind
+ * @property {"attend" | "heads" | "why" | "explain"} kind
  * @property {number} [pane]
  * @property {string} source
  * @property {string | null} target
@@ -42,7 +43,7 @@ scope.onmessage = (event) => {
     });
   } else {
     const outdated = (/** @type {Question} */ one) => {
-      if (message.kind === "why") return one.kind === "why";
+      if (message.kind === "why" || message.kind === "explain") return one.kind === message.kind;
       return one.kind === "heads" || (message.kind === "attend" && one.pane === message.pane);
     };
     for (const { id, pane } of waiting.filter(outdated)) scope.postMessage({ id, pane, dropped: true });
@@ -61,6 +62,7 @@ async function work() {
     const engine = pocket;
     if (question.kind === "heads") await headEffects(engine, question);
     else if (question.kind === "why") why(engine, question);
+    else if (question.kind === "explain") await explain(engine, question);
     else answered(question.id, question.pane, () => attend(engine, question));
   }
   busy = false;
@@ -85,6 +87,33 @@ function why(engine, { id, source, target, to = null, link }) {
     scope.postMessage({ id, kind: "why", report: explainLink(engine, pair, link), steps: unfoldLink(engine, pair, link) });
   } catch (error) {
     scope.postMessage({ id, kind: "why", error: error instanceof Error ? error.message : String(error) });
+  }
+}
+
+/** What is waited for longest between two looks at the messages, in milliseconds. */
+const TURN = 40;
+const GONE = Symbol("no longer wanted");
+
+/** What decided a piece, unless another question comes meanwhile. @param {import("./pocket.js").Pocket} engine @param {Question} question */
+async function explain(engine, { id, source, target, to = null, explain: wanted }) {
+  let [last, told] = [performance.now(), ""];
+  const pause = async (/** @type {string} */ doing) => {
+    if (performance.now() - last < TURN) return;
+    if (doing !== told) scope.postMessage({ id, kind: "explain", doing });
+    told = doing;
+    await breath();
+    while (waiting[0]?.kind === "why") why(engine, /** @type {Question} */ (waiting.shift()));
+    if (waiting.some(({ kind }) => kind !== "heads")) throw GONE;
+    last = performance.now();
+  };
+  try {
+    const pair = engine.read(source, target, to);
+    const place = Number(wanted) - 1;
+    if (!(place in pair.target.ids)) throw new Error(`the target has no piece ${wanted}: name one from 1 to ${pair.target.ids.length}`);
+    scope.postMessage({ id, kind: "explain", claims: await explainPiece(engine, pair, place, pause) });
+  } catch (error) {
+    if (error === GONE) scope.postMessage({ id, kind: "explain", dropped: true });
+    else scope.postMessage({ id, kind: "explain", error: error instanceof Error ? error.message : String(error) });
   }
 }
 
@@ -130,7 +159,7 @@ const sum = (numbers) => numbers.reduce((one, other) => one + other, 0);
 function piecesOf(engine, pair, logs) {
   const { points, tokens } = sidesOf(engine, pair).target;
   return logs.map((logp, place) => {
-    return { text: tokens[place + 1].text, gap: gapOf(tokens[place], tokens[place + 1], points), logp };
+    return { text: tokens[place + 1].text, gap: gapOf(tokens[place], tokens[place + 1], points), position: place + 1, logp };
   });
 }
 
@@ -197,7 +226,8 @@ function byHead(rows, heads) {
 }
 
 /** The effect of each single head, stream by stream, until another message comes. @param {import("./pocket.js").Pocket} engine @param {Question} question */
-async function headEffects(engine, { id, pane, source, target, to = null, off = NOTHING }) {
+async function headEffects(engine, question) {
+  const { id, pane, source, target, to = null, off = NOTHING } = question;
   const pair = engine.read(source, target, to);
   const start = isNothing(off) ? pair : { ...pair, ...engine.changed(pair, off) };
   const before = sum(engine.logProbabilities(pair, start.decoder));
@@ -211,7 +241,9 @@ async function headEffects(engine, { id, pane, source, target, to = null, off = 
         // A click on a link does not wait for all effects, and does not end them.
         while (waiting[0]?.kind === "why") why(engine, /** @type {Question} */ (waiting.shift()));
         if (waiting.length) {
-          scope.postMessage({ id, pane, dropped: true });
+          // After what decided a word, the effects are measured still.
+          if (waiting.every(({ kind }) => kind === "explain")) waiting.push(question);
+          else scope.postMessage({ id, pane, dropped: true });
           return;
         }
         const more = { ...off, heads: [...off.heads, /** @type {[string, string, number]} */ ([stream, String(layer), head])] };

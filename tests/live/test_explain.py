@@ -1,0 +1,79 @@
+"""What decided a word and what one number is made of, in the page's engine: equal to Python's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from attnviz.analyses import explain as search
+from attnviz.analyses.why import unfold_link
+from attnviz.core.effects import HeadAt
+from attnviz.core.query import ALL_OUTPUTS, Query
+from attnviz.models.pocket.translator import Pocket
+from attnviz.renderers.text.explain_table import sentences_of
+from attnviz.runs.questions.explain import AnswerRequest, Explainer
+from tests.live.conftest import Engine
+
+
+def heard(engine: Engine, kind: str, **question: Any) -> dict[str, Any]:
+    """The engine's answer, after what it says while it works."""
+    number = next(engine.numbers)
+    engine.say(id=number, kind=kind, target=None, **question)
+    while "doing" in (answer := engine.hear()):
+        pass
+    assert answer["id"] == number
+    return answer
+
+
+@pytest.mark.parametrize("source", ["The red car is fast.", "Il a deux chats."])
+def test_what_decided_each_word_is_what_explain_says(
+    engine: Engine, pocket: Pocket, source: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "estimate_costs", lambda _: None)  # with torch, slopes give an order
+    explainer = Explainer(pocket, AnswerRequest(), None)
+    for place in (2, 3):
+        explainer.asked = AnswerRequest(str(place))
+        report, _ = explainer.explain_query(Query(source, None, "cross"))
+        found = heard(engine, "explain", source=source, explain=place)
+        expected = [one.document() for one in sentences_of(report)]
+        assert len(expected) > 1
+        for one in expected:
+            one |= {name: list(map(list, one[name])) for name in ("heads", "tokens")}
+            one["link"] = one["link"] and list(one["link"])
+        assert found["claims"] == expected
+
+
+def test_a_piece_that_is_not_there_is_not_explained(engine: Engine) -> None:
+    found = heard(engine, "explain", source="The red car is fast.", explain=99)
+    assert found["error"] == "the target has no piece 99: name one from 1 to 6"
+
+
+@pytest.mark.parametrize(
+    ("stream", "layer", "head", "cell"),
+    [("cross", 2, 0, (3, 1)), ("decoder", 2, 3, (5, 3)), ("encoder", 1, 2, (0, 4))],
+)
+def test_each_step_of_a_number_is_pythons(
+    engine: Engine, pocket: Pocket, stream: str, layer: int, head: int, cell: tuple[int, int]
+) -> None:
+    query = Query("The red car is fast.", None, "cross")
+    link = [stream, str(layer), head, *cell]
+    found = heard(engine, "why", source=query.text, link=link)["steps"]
+    ran = pocket.experiment(query, ALL_OUTPUTS)
+    at = HeadAt(stream, str(layer), head)
+    expected = unfold_link(pocket.written(query), at, cell, ran)
+    for name in ("query", "key", "value", "weights"):
+        np.testing.assert_allclose(found[name], getattr(expected, name)[: len(found[name])], atol=1e-4)
+    assert [one is None for one in found["scores"]] == [one is None for one in expected.scores]
+    seen = [one for one in expected.scores if one is not None]
+    np.testing.assert_allclose([one for one in found["scores"] if one is not None], seen, atol=1e-4)
+    assert expected.changes is not None
+    assert [name for name, _ in found["changes"]] == [name for name, _ in expected.changes]
+    changes = [[one for _, one in some] for some in (found["changes"], expected.changes)]
+    np.testing.assert_allclose(*changes, atol=1e-4)
+    # The steps lead from one to the next.
+    score = np.dot(found["query"], found["key"]) * found["factor"]
+    assert score == pytest.approx(found["scores"][cell[1]], abs=1e-9)
+    powers = np.exp([one for one in found["scores"] if one is not None])
+    np.testing.assert_allclose(powers / powers.sum(), found["weights"], atol=1e-9)
