@@ -224,7 +224,7 @@ function throughLens(engine, pair, run, lens, off, explain) {
   })]);
   const output = explain === "all" ? `all ${places.length} tokens` : pair.target.tokens[places[0]].text;
   /** @type {[string, string][]} */
-  const facts = [["output", output], ["read from", `[${places.join(", ")}]`], ["steps", "lens effect"]];
+  const facts = [["output", output], ["read from", places.length > 2 ? `${places[0]} to ${places[places.length - 1]}` : places.join(", ")], ["steps", "lens effect"]];
   return seen(Object.fromEntries(effects), "signed", "effect on log p of the output, nats (first order)", facts, "effects are first-order estimates");
 }
 

@@ -199,7 +199,9 @@ onThemeChange(() => {
 });
 live?.onAnswer((next) => {
   const told = JSON.stringify([page.notes, page.provenance]);
+  const seen = next.maps[0]?.patches?.keys && !page.maps[0]?.patches?.keys;
   page = next;
+  if (seen) store.set({ view: "image" }, true);
   if (JSON.stringify([page.notes, page.provenance]) !== told) showFooter();
   showControls(new Set(["map"]));
   refresh();
