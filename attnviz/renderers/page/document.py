@@ -49,12 +49,12 @@ from attnviz.renderers.printable import printable
 
 STYLES = ("layout", "controls", "views", "live", "modes")
 SCRIPTS = (
-    *("surface", "broken", "numbers", "decode", "model", "off", "address", "state", "colors"),
-    *("shown", "caption", "labels", "svg", "readout", "thumbnail", "overview", "grid_geometry"),
-    "grid_painting",
-    *("heatmap", "lines_painting", "lines", "text", "query_key", "image", "table", "controls"),
+    *("surface", "look", "broken", "numbers", "decode", "model", "off", "address", "state", "colors"),
+    *("shown", "caption", "labels", "svg", "readout", "thumbnail", "controls", "overview"),
+    *("grid_geometry", "grid_painting", "heatmap", "lines_painting", "lines", "text", "query_key"),
+    *("image", "table"),
     *("save", "figure", "saving", "keyboard", "pane", "source", "picture", "sentence", "tour"),
-    *("unfold", "why", "effects", "switching", "live", "main"),
+    *("unfold", "why", "word", "effects", "switching", "live", "main"),
 )
 LIVE_SCRIPTS = (
     *("unicode", "tokenize", "network", "backward", "pocket", "measures", "maps", "why", "explain"),

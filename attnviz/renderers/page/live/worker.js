@@ -125,7 +125,7 @@ async function explain(engine, { id, source, target, to = null, explain: wanted 
     const pair = engine.read(source, target, to);
     const place = Number(wanted) - 1;
     if (!(place in pair.target.ids)) throw new Error(`the target has no piece ${wanted}: name one from 1 to ${pair.target.ids.length}`);
-    scope.postMessage({ id, kind: "explain", claims: await explainPiece(engine, pair, place, pause) });
+    scope.postMessage({ id, kind: "explain", claims: await explainPiece(engine, pair, place, pause), notes: ["heads that are off put out their mean over 16 English sentences"] });
   } catch (error) {
     if (error === GONE) scope.postMessage({ id, kind: "explain", dropped: true });
     else scope.postMessage({ id, kind: "explain", error: error instanceof Error ? error.message : String(error) });

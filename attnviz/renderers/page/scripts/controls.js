@@ -168,7 +168,7 @@ export const button = (words, key, onclick, disabled = false) =>
 export function showOverviewTools(element, map, store) {
   const { measure: name, order, filter } = store.state;
   const measure = map.measures.find((item) => item.name === name);
-  const choices = [["", "no measure"], ...map.measures.map((item) => [item.name, item.name])];
+  const choices = [["", "no measure"], ...map.measures.map((item) => [item.name, item.label ?? item.name])];
   /** @type {HTMLElement[]} */
   const parts = [
     select("measure", choices, name, (value) => store.set({ measure: value, filter: "", order: value ? order === "layout" ? "high" : order : "layout" })),
@@ -180,7 +180,7 @@ export function showOverviewTools(element, map, store) {
       select("order", [["layout", "by layer"], ["high", "highest first"], ["low", "lowest first"]], order, (value) => store.set({ order: value })),
       slider("at least", `at least ${spell(Number(filter || low))}`, { min: low, max: top, step: (top - low) / 200 || 1, value: filter || low },
         (value) => store.set({ filter: Number(value) > low ? value : "" })),
-      make("p", { class: "hint" }, [`${measure.name} in ${measure.unit === "share" ? "shares of attention" : measure.unit}. Low: ${measure.low}; high: ${measure.high}.`]),
+      make("p", { class: "hint" }, [`${measure.label ?? measure.name} in ${measure.unit === "share" ? "shares of attention" : measure.unit}. Low: ${measure.low}; high: ${measure.high}.`]),
     );
   }
   patch(element, parts);

@@ -6,6 +6,7 @@ import {
   cellAt, gridGeometry, readZoom, spellZoom, wholeSize, zoomedAt,
 } from "./grid_geometry.js";
 import { gridImage, paintBars, paintColumnLabel, paintCut, paintGrid, paintRowLabel } from "./grid_painting.js";
+import { crossing, look, placeAmong } from "./look.js";
 import { clamp } from "./numbers.js";
 import { make, onceAFrame, sized } from "./surface.js";
 
@@ -22,9 +23,10 @@ const HINT =
  * @param {import("./types.js").Store} store
  * @param {ReturnType<typeof import("./readout.js").createReadout>} readout
  * @param {((row: number, column: number) => void) | null} toggleLink of a page that answers
+ * @param {boolean} linked whether the rest of the page shows what is pointed at
  * @returns {import("./types.js").View}
  */
-export function createHeatmap(store, readout, toggleLink) {
+export function createHeatmap(store, readout, toggleLink, linked) {
   const base = make("canvas", { "aria-hidden": "true" });
   const over = make("canvas", { tabindex: 0, role: "application", "aria-roledescription": "heat map" });
   const element = make("div", { class: "plot" }, [base, over]);
@@ -72,11 +74,24 @@ export function createHeatmap(store, readout, toggleLink) {
   };
   const repaintOver = onceAFrame(paintOver);
 
+  look.onChange((pointed) => {
+    if (!linked || !scene || pointed.cell || !element.isConnected) return;
+    const [row, column] = crossing(pointed, scene.map);
+    hovered = { row: placeAmong(scene.shown.queries, row), column: placeAmong(scene.shown.keys, column) };
+    repaintOver();
+  });
+
   /** @param {Cell} cell */
   const hover = (cell) => {
     if (cell.row === hovered.row && cell.column === hovered.column) return;
     hovered = cell;
     repaintOver();
+    if (!linked) return;
+    const { queries, keys } = scene.shown;
+    const [row, column] = [queries[cell.row]?.at ?? -1, keys[cell.column]?.at ?? -1];
+    /** @type {import("./look.js").Spot[]} */
+    const ends = [[scene.map.queries.side, row], [scene.map.keys.side, column]];
+    look.at(ends.filter(([, place]) => place >= 0), [row, column]);
   };
   /** @param {import("./grid_geometry.js").Zoom} next */
   const zoomTo = (next) => {

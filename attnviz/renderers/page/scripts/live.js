@@ -13,6 +13,7 @@ import { make, part, patch } from "./surface.js";
 import { createSwitching } from "./switching.js";
 import { createTour } from "./tour.js";
 import { createWhy } from "./why.js";
+import { createWord, showClaim } from "./word.js";
 
 /** @typedef {import("./types.js").PageDocument} PageDocument */
 /** @typedef {import("./types.js").Reply} Reply */
@@ -60,7 +61,8 @@ export function createLive(fixed, store, off, pane) {
   const guide = button("Guided tour", "g", () => store.set({ tour: 1 }));
   const tour = createTour(store, off, () => (answers[0]?.to ? pages[0] : undefined));
   const switching = createSwitching(store, off, pane, () => pages[0]);
-  part("ask").append(chosenTools, ...sentences.map(({ element }) => element), switching.element, tour.element);
+  const word = createWord(store, (asked) => source.explain(asked), (claim) => showClaim(store, pages[0].maps, claim));
+  part("ask").append(chosenTools, ...sentences.map(({ element }) => element), word.element, switching.element, tour.element);
   const why = createWhy(store, () => pages[0].maps, (asked) => source.why(asked));
   part("stage").after(why.element, second.stage);
 
@@ -101,6 +103,7 @@ export function createLive(fixed, store, off, pane) {
   /** What is done with each kind of message. @type {Record<string, (reply: Reply, which: number) => void>} */
   const heard = {
     why: (reply) => why.hear(reply),
+    explain: (reply) => word.hear(reply),
     doing: ({ doing = "" }) => say(doing, true),
     error(reply, which) {
       say("");
@@ -139,12 +142,12 @@ export function createLive(fixed, store, off, pane) {
     const { lens, beside, model, to, explain } = store.state;
     const pieces = ["effect", "gradient"].includes(lens) && answers[0]?.to ? answers[0].pieces : null;
     const [lenses, models] = [fixed.lenses ?? ["raw", "rollout", "effect"], fixed.models ?? []];
-    const examples = select("example", [["", "choose …"], ...EXAMPLES.map((text) => [text, text])], "", (text) => text && store.set({ text, into: "", off: off.withoutPlaces() }));
+    const examples = select("example", [["", "choose …"], ...EXAMPLES.map((text) => [text, text])], "", (text) => text && store.set({ text, into: "", off: off.withoutPlaces(), word: "" }));
     const two = button("Two sentences", "b", besides);
     two.setAttribute("aria-pressed", String(beside === "on"));
     const reads = !(modelName() in (fixed.pictures ?? {}));
     patch(chosenTools, [
-      ...(models.length > 1 ? [select("model", models.map((name) => [name, name.split("/").slice(-2).join("/")]), model || models[0], (name) => store.set({ model: name, off: "", to: "", explain: "" }))] : []),
+      ...(models.length > 1 ? [select("model", models.map((name) => [name, name.split("/").slice(-2).join("/")]), model || models[0], (name) => store.set({ model: name, off: "", to: "", explain: "", word: "" }))] : []),
       ...(reads ? [examples] : []),
       select("lens", lenses.map((name) => [name, name]), lens, (name) => store.set({ lens: name, explain: "" })),
       ...(pieces ? [select("explain", [...(served ? [["", "usual"]] : []), [served ? "all" : "", "all tokens"], ...pieces.map((piece, place) => [String(place + 1), beginning(piece.text, 14)])], explain, (name) => store.set({ explain: name }))] : []),
@@ -175,6 +178,7 @@ export function createLive(fixed, store, off, pane) {
     keys: () => ({ ...switching.keys(), y: () => why.focus(), b: besides, g: () => store.set({ tour: 1 }), "/": () => sentences[0].focus() }),
     showChoice() {
       why.show(pane.scene, question(0));
+      word.show(question(0), answers[0]?.pieces ?? [], pages[0].maps);
       switching.showChoice();
     },
     switchedOff: switching.inWords,

@@ -15,6 +15,7 @@ import { createSaving, download } from "./saving.js";
 import { ASKED, chosenMap, openStore } from "./state.js";
 import { make, part } from "./surface.js";
 import { createWhy } from "./why.js";
+import { claimList, showClaim } from "./word.js";
 
 /** @typedef {import("./types.js").Scene} Scene */
 /** @typedef {import("./types.js").PageDocument} PageDocument */
@@ -29,15 +30,15 @@ const off = finished.lenses ? createOff(store) : null;
 const overview = createOverview(part("overview"), store, off);
 const pane = createPane(
   { stage: part("stage"), readout: part("readout"), view: part("view"), remark: part("remark"), table: part("table") },
-  store, off,
+  store, off, true,
 );
 const live = off ? createLive(finished, store, off, pane) : null;
 let page = live ? await live.first : finished;
 known.maps = page.maps;
 const why = finished.why ? createWhy(store, () => page.maps, recall) : null;
 if (why) part("stage").after(why.element);
-if (finished.why?.length && !location.hash) openOn(finished.why[0].link);
-if (finished.claims?.length) part("bar").before(make("ul", { id: "claims", "aria-label": "What decided the answer" }, finished.claims.map(claimItem)));
+if (finished.why?.length && !location.hash) showClaim(store, page.maps, { about: "", text: "", link: finished.why[0].link, heads: [], tokens: [] });
+if (finished.claims?.length) part("bar").before(claimList(finished.claims, (claim) => showClaim(store, page.maps, claim)));
 // Where a model looks in a picture is first seen on the picture.
 if (page.maps[0]?.patches?.keys && !location.hash.includes("view=")) store.set({ view: "image" }, true);
 
@@ -55,22 +56,6 @@ function recall({ link }) {
   why?.hear(found ? { id: 0, kind: "why", report: found.report } : { id: 0, kind: "why", error });
 }
 
-/** @param {{text: string, link: (string | number)[] | null}} claim */
-function claimItem({ text, link }) {
-  const [about, ...words] = text.split(": ");
-  const shown = [make("b", {}, [about]), make("span", {}, [words.join(": ")])];
-  if (!link) return make("li", {}, shown);
-  return make("li", {}, [make("button", { type: "button", title: "Show this link", onclick: () => openOn(link) }, shown)]);
-}
-
-/** @param {(string | number)[]} link */
-function openOn([stream, layer, head, row, column]) {
-  const number = finished.maps.findIndex((one) => one.stream === stream);
-  const map = finished.maps[number];
-  const heads = [map.layers.indexOf(String(layer)), map.heads.indexOf(String(head))];
-  store.set({ map: number, heads: heads.join("."), row: Number(row), column: Number(column) }, !document.body.dataset.ready);
-}
-
 /** Everything around the view that tells of its scene. @param {Scene} scene */
 function told(scene) {
   document.body.dataset.view = scene.state.view;
@@ -79,6 +64,7 @@ function told(scene) {
   part("texts").replaceChildren(...page.texts.map((text) => make("q", {}, [make("bdi", {}, [text])])));
   part("caption").textContent = captionOf(scene);
   showScale(scene);
+  overview.pin(scene);
   why?.show(scene, { off: { heads: [], links: [], tokens: [] } });
   // A notebook's widget around the page hands it to Python.
   if (parent !== window) parent.postMessage({ attnviz: selected(scene) }, "*");

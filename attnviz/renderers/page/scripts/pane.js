@@ -37,12 +37,13 @@ export function secondStage() {
  * @param {{stage: HTMLElement, readout: HTMLElement, view: HTMLElement, remark: HTMLElement, table: HTMLElement}} parts
  * @param {import("./types.js").Store} store
  * @param {import("./off.js").Switches | null} off what is switched off, of a page that answers
+ * @param {boolean} [linked] whether the rest of the page shows what is pointed at
  */
-export function createPane(parts, store, off) {
+export function createPane(parts, store, off, linked = false) {
   const readout = createReadout(parts.readout);
   /** @type {Record<string, import("./types.js").View>} */
   const views = {
-    heatmap: createHeatmap(store, readout, off && toggleLink),
+    heatmap: createHeatmap(store, readout, off && toggleLink, linked),
     lines: createLines(store, readout, off && toggleLink),
     text: createText(store, readout),
     "query-key": createQueryKey(store, readout),

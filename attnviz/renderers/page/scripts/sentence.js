@@ -3,6 +3,7 @@
 import { LANGUAGES } from "./state.js";
 import { reload } from "./broken.js";
 import { beginning } from "./labels.js";
+import { look } from "./look.js";
 import { spell, spellShort } from "./numbers.js";
 import { make, patch } from "./surface.js";
 
@@ -41,25 +42,41 @@ export function createSentence(pane, store, off) {
     failed, spoken,
   ]);
   let timer = 0;
+  if (!pane) look.onChange(light);
+
+  /** Mark the tokens that are pointed at. @param {import("./look.js").Pointed} pointed */
+  function light({ spots }) {
+    const lit = new Set(spots.map((spot) => spot.join(":")));
+    element.querySelectorAll("[data-token]").forEach((one) => one.classList.toggle("lit", lit.has(/** @type {HTMLElement} */ (one).dataset.token ?? "")));
+  }
 
   /** @param {typeof textName | typeof intoName} name @param {string} hint */
   function field(name, hint) {
     const area = make("textarea", { id: name, rows: 1, placeholder: hint, spellcheck: "false", autocomplete: "off" });
     area.value = store.state[name];
     // Positions in words that are no longer there would mean others.
-    area.addEventListener("input", () => store.set({ [name]: area.value, off: off.withoutPlaces(), explain: "", row: -1, column: -1 }));
+    area.addEventListener("input", () => store.set({ [name]: area.value, off: off.withoutPlaces(), explain: "", word: "", row: -1, column: -1 }));
     return area;
   }
 
-  /** A token that a click hides; without a side it is read by no head. @param {Token} token @param {string} side @param {number} place @param {string} number */
-  function chip(token, side, place, number) {
+  /** Whoever points at it lights it everywhere. @param {string} side @param {number} place @returns {Record<string, string | (() => void)>} */
+  const pointing = (side, place) => (pane || !side ? {} : { "data-token": `${side}:${place}`, onpointerenter: () => look.at([[side, place]]), onpointerleave: () => look.at([]) });
+
+  /**
+   * A token that a click hides, or one that a click explains and Alt + click hides; without a side it is read by no head.
+   * @param {Token} token @param {string} side @param {number} place @param {string} number @param {number} [word] of the output, from 1
+   */
+  function chip(token, side, place, number, word = 0) {
     const hidden = off.tokenOff(side, place);
     const [parts, hides] = [[make("bdi", {}, [beginning(token.text, 60)]), make("span", { class: "number" }, [number])], side && off.able];
-    if (!hides) return make("span", { class: `word${token.special ? " special" : ""}` }, parts);
+    if (!hides && !word) return make("span", { class: `word${token.special ? " special" : ""}`, ...pointing(side, place) }, parts);
     return make("button", {
-      type: "button", class: `word${token.special ? " special" : ""}${hidden ? " hidden-token" : ""}`, "aria-pressed": String(hidden),
-      title: hidden ? "hidden from every head; a click shows it again" : "a click hides it from every head",
-      onclick: () => off.toggleTokens(side, [place]),
+      type: "button", class: `word${token.special ? " special" : ""}${hidden ? " hidden-token" : ""}`, "aria-pressed": String(word ? store.state.word === String(word) : hidden), ...pointing(side, place),
+      title: word ? `a click asks why the model says it${hides ? `, Alt + click ${hidden ? "shows it to" : "hides it from"} every head` : ""}` : hidden ? "hidden from every head; a click shows it again" : "a click hides it from every head",
+      onclick: (/** @type {MouseEvent} */ event) => {
+        if (hides && (event.altKey || !word)) off.toggleTokens(side, [place]);
+        else store.set({ word: store.state.word === String(word) ? "" : String(word) });
+      },
     }, parts);
   }
 
@@ -78,7 +95,7 @@ export function createSentence(pane, store, off) {
     patch(written, running(pieces, (piece, place) => {
       const moved = after ? after.pieces[place].logp - piece.logp : 0;
       const number = after ? (Math.abs(moved) < MOVED ? "" : `${moved < 0 ? "−" : "+"}${Math.abs(moved).toFixed(1)}`) : spellShort(Math.exp(piece.logp));
-      const item = chip(piece, target ? "target" : "", place + 1, number);
+      const item = chip(piece, target ? "target" : "", place + 1, number, pane ? 0 : place + 1);
       item.classList.toggle("worse", moved <= -MOVED);
       item.classList.toggle("better", moved >= MOVED);
       item.style.setProperty("--p", String(Math.exp(after ? after.pieces[place].logp : piece.logp)));

@@ -20,7 +20,7 @@ export function createSource() {
   /** @type {Map<number, Question>} */
   const waiting = new Map();
   let [background, pending] = [/** @type {Question | null} */ (null), /** @type {Question | null} */ (null)];
-  let [number, busy, effects, link] = [0, -1, -1, -1];
+  let [number, busy, effects, link, word] = [0, -1, -1, -1, -1];
 
   const next = () => {
     if (busy >= 0) return;
@@ -40,6 +40,7 @@ export function createSource() {
   /** @param {Reply} reply */
   const receive = (reply) => {
     if (reply.kind === "why") return reply.id === link && listener(reply);
+    if (reply.kind === "explain") return reply.id === word && listener(reply);
     if (reply.doing) return reply.id === busy && listener(reply);
     if (reply.kind === "heads" ? reply.id === effects : !reply.dropped) listener({ ...reply, more: waiting.has(reply.pane ?? 0) });
     if (reply.kind !== "heads" && (reply.id === busy || reply.id === 0)) busy = -1;
@@ -77,6 +78,10 @@ export function createSource() {
     why(question) {
       link = ++number;
       worker.postMessage({ id: link, kind: "why", ...question });
+    },
+    explain(question) {
+      word = ++number;
+      worker.postMessage({ id: word, kind: "explain", ...question });
     },
     cancel() {
       worker.terminate();

@@ -38,7 +38,7 @@ const SCHEMA = {
   zoom: ["", where((value) => !value || /^[\d.]+,[\d.]+,[\d.]+$/.test(value))],
   least: [-1],
   direction: ["from", oneOf("from", "to")],
-  measure: ["", where((value, { maps }) => ["", "effect"].includes(value) || !maps.length || maps.some(({ measures }) => measures.some(({ name }) => name === value)))],
+  measure: ["", where((value, { maps }) => ["", "effect", "pinned"].includes(value) || !maps.length || maps.some(({ measures }) => measures.some(({ name }) => name === value)))],
   order: ["layout", oneOf("layout", "high", "low")],
   filter: ["", where((value) => Number.isFinite(Number(value)))],
   text: ["The red car is fast."],
@@ -51,6 +51,7 @@ const SCHEMA = {
   to: ["", oneOf("", ...Object.keys(LANGUAGES))],
   explain: [""],
   off: ["", (value, { maps }) => (maps.length ? value.split(",").filter((/** @type {string} */ part) => !part || isThere(part, maps)).join(",") : value)],
+  word: ["", where((value) => !value || /^[1-9]\d*$/.test(value))],
   tour: [0, whole],
 };
 

@@ -4,7 +4,7 @@
  * @typedef {{text: string, gap: string, raw?: string, special?: boolean, label?: string,
  *   start?: number, end?: number}} Token start and end only in what a model answers
  * @typedef {{side: string, block: number, words: number[] | null, tokens: Token[]}} Axis
- * @typedef {{name: string, unit: string, low: string, high: string, values: (number | null)[][]}} Measure null where it says
+ * @typedef {{name: string, label?: string, unit: string, low: string, high: string, values: (number | null)[][]}} Measure null where it says
  *   nothing of a head
  * @typedef {{image: string, rows: number, columns: number, first: number}} Patches
  * @typedef {[number, string, number, string, number]} Link query position and token, key position
@@ -49,7 +49,7 @@
  * @property {string[]} [lenses] of a page that answers: what can be asked for
  * @property {string[]} [models]
  * @property {Record<string, string>} [pictures] of models that read pictures alone: one to begin with, in base64
- * @property {{text: string, link: (string | number)[] | null}[]} [claims] what decided the answer, and the link that a sentence is about
+ * @property {Claim[]} [claims] what decided the answer
  * @property {{link: (string | number)[], report: LinkReport}[]} [why] of a page that explains some links: stream, layer, head, query, key
  *
  * @typedef {[number, number]} Head places of its layer and of itself in the layer, from 0
@@ -95,6 +95,7 @@
  * @property {string} to the target's language; "": guessed
  * @property {string} explain the token that a lens is about: "all", or its place from 1
  * @property {string} off what is switched off, see off.js
+ * @property {string} word the output, from 1, of which is shown what decided it
  * @property {number} tour the step that is shown; 0 for none
  *
  * @typedef {object} Store
@@ -118,7 +119,7 @@
  * @property {State} state
  * @property {[number, number][]} cut rows and columns of links that are cut
  *
- * @typedef {{text: string, gap: string, logp: number}} Piece of a translation, with its log p
+ * @typedef {{text: string, gap: string, position: number | null, logp: number}} Piece of a translation, with its log p
  * @typedef {object} Answer what a model says of a sentence
  * @property {string | null} language
  * @property {string | null} to
@@ -144,7 +145,13 @@
  * @property {(string | number)[]} [link] stream, layer, head, query, key
  * @typedef {{id: number, pane?: number, kind?: string, error?: string, fatal?: boolean, dropped?: boolean, doing?: string, more?: boolean,
  *   document?: PageDocument, codes?: any, blobs?: any, answer?: Answer,
- *   stream?: string, values?: number[][], report?: LinkReport, steps?: LinkSteps}} Reply
+ *   stream?: string, values?: number[][], report?: LinkReport, steps?: LinkSteps, claims?: Claim[], notes?: string[]}} Reply
+ * @typedef {object} Claim a sentence of `explain`, with the parts that it names
+ * @property {string} about
+ * @property {string} text
+ * @property {(string | number)[] | null} link
+ * @property {(string | number)[][]} heads
+ * @property {[string, number][]} tokens side, position
  * @typedef {object} LinkSteps one number of a map from query and key on: fields of Python's
  * @property {number[]} query
  * @property {number[]} key
@@ -174,6 +181,7 @@
  * @property {(question: Question) => void} ask
  * @property {(question: Question) => void} heads ask for the effect of every head, in the background
  * @property {(question: any) => void} why ask why a link is there
+ * @property {(question: any) => void} explain ask what decided a word
  * @property {() => void} cancel stop what is worked on, and forget what waits
  * @property {(listener: (reply: Reply) => void) => void} listen
  *

@@ -1,0 +1,56 @@
+/** What is pointed at: the sentence, its translation, every thumbnail and the matrix show it at once. */
+
+import { onceAFrame } from "./surface.js";
+
+/** @typedef {import("./types.js").ShownToken} ShownToken */
+/** @typedef {[string, number]} Spot a token by its side and position */
+/** @typedef {{spots: Spot[], cell: [number, number] | null}} Pointed tokens, and query and key where a cell is pointed at */
+
+/** @type {Pointed} */
+const NOTHING = { spots: [], cell: null };
+let [now, kept] = [NOTHING, NOTHING];
+let told = "";
+/** @type {((pointed: Pointed) => void)[]} */
+const listeners = [];
+
+const tell = onceAFrame(() => {
+  const name = JSON.stringify(now);
+  if (name === told) return;
+  told = name;
+  listeners.forEach((listener) => listener(now));
+});
+
+export const look = {
+  get now() {
+    return now;
+  },
+  /** Point at tokens, or let go: what was kept is lit again. @param {Spot[]} spots @param {[number, number] | null} [cell] */
+  at(spots, cell = null) {
+    now = spots.length ? { spots, cell } : kept;
+    tell();
+  },
+  /** Keep tokens lit while nothing is pointed at. @param {Spot[]} spots @param {[number, number] | null} [cell] */
+  keep(spots, cell = null) {
+    now = kept = { spots, cell };
+    tell();
+  },
+  /** What is pinned stays lit; more that is kept with it stays too. @param {Spot[]} spots @param {[number, number]} cell */
+  pin(spots, cell) {
+    const known = new Set(kept.spots.map((spot) => spot.join(":")));
+    if (!spots.length || !spots.every((spot) => known.has(spot.join(":")))) this.keep(spots, cell);
+  },
+  /** @param {(pointed: Pointed) => void} listener */
+  onChange(listener) {
+    listeners.push(listener);
+  },
+};
+
+/** The place of a token among those shown; −1: it is not there. @param {ShownToken[]} tokens @param {number} position */
+export const placeAmong = (tokens, position) => tokens.findIndex(({ at, count }) => at <= position && position < at + count);
+
+/** Row and column of a map that are pointed at; −1: none. @param {Pointed} pointed @param {{queries: {side: string}, keys: {side: string}}} map */
+export function crossing({ spots, cell }, { queries, keys }) {
+  if (cell) return cell;
+  const [row, column] = [queries, keys].map(({ side }) => spots.find(([own]) => own === side)?.[1] ?? -1);
+  return /** @type {[number, number]} */ ([row, column]);
+}
