@@ -49,7 +49,8 @@ from attnviz.renderers.printable import printable
 
 STYLES = ("layout", "controls", "views", "live", "modes")
 SCRIPTS = (
-    *("surface", "look", "broken", "numbers", "decode", "model", "off", "address", "state", "colors"),
+    *("surface", "look", "broken", "numbers", "decode", "model", "off", "address", "state"),
+    "colors",
     *("shown", "caption", "labels", "svg", "readout", "thumbnail", "controls", "overview"),
     *("grid_geometry", "grid_painting", "heatmap", "lines_painting", "lines", "text", "query_key"),
     *("image", "table"),
@@ -84,7 +85,10 @@ PAGE_KINDS = {
     "atlas": PageKind(
         "atlas.html",
         ("layout", "controls", "atlas", "modes"),
-        ("numbers", "surface", "atlas_scatter", "atlas_head", "atlas"),
+        (
+            *("surface", "broken", "numbers", "decode", "address", "colors", "svg", "figure"),
+            *("saving", "atlas_scatter", "atlas_head", "atlas"),
+        ),
     ),
 }
 _IMPORT = re.compile(r"^import (\{[^}]*\}) from \"\./(\w+)\.js\";$", re.MULTILINE)
