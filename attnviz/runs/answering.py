@@ -145,6 +145,21 @@ class Answers:
             for name, (place, about) in rows.items()
         ]
 
+    def pictures(self) -> dict[str, bytes]:
+        """A picture to begin with, for each model to choose from that reads pictures alone."""
+        from attnviz.models.hugging_face.load.locate import (
+            list_cached_models,
+            locate,
+            reads_pictures_alone,
+        )
+        from attnviz.models.pocket_vit.picture_model import FOLDER
+
+        folders = {PICTURES_BY: FOLDER} | {one.name: one.folder for one in list_cached_models()}
+        if not is_shipped(self.origin):
+            folders[self.default_model] = locate(str(name_of(self.origin)), self.origin.revision)
+        sample = (FOLDER / "sample.png").read_bytes()
+        return {name: sample for name, folder in folders.items() if reads_pictures_alone(folder)}
+
     def attend(self, question: Question) -> dict[str, Any]:
         """The maps for the page, the predictions, and their changes."""
         with self.hooks:

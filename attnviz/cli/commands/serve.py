@@ -79,7 +79,8 @@ def serve(
             note(f"Ctrl-C ends it{f'; {MEANING}' * (not _is_loopback(host))}")
         answers = Answers(options.origin)
         names = [one["name"] for one in answers.models()]
-        page = assemble(live_document("attnviz serve", LENS_NAMES, names), {}, "serve")
+        document = live_document("attnviz serve", LENS_NAMES, names, answers.pictures())
+        page = assemble(document, {}, "serve")
         with opened_in_browser(address) if options.output.open_page else nullcontext():
             serving.serve(listener, answers, policy, page)
 

@@ -48,9 +48,10 @@ from attnviz.renderers.page.data import (
 )
 from attnviz.renderers.printable import printable
 
-STYLES = ("layout", "controls", "views", "live", "print")
+STYLES = ("layout", "controls", "views", "live", "modes")
 SCRIPTS = (
-    *("surface", "look", "broken", "numbers", "decode", "model", "off", "address", "state", "colors"),
+    *("surface", "look", "broken", "numbers", "decode", "model", "off", "address", "state"),
+    "colors",
     *("shown", "caption", "labels", "svg", "readout", "thumbnail", "controls", "overview"),
     *("grid_geometry", "grid_painting", "heatmap", "lines_painting", "lines", "text", "query_key"),
     *("image", "table"),
@@ -81,11 +82,14 @@ PAGE_KINDS = {
     "live": PageKind(sources="; worker-src blob:"),
     # Only a served page contains code that sends requests.
     "serve": PageKind(sources="; connect-src 'self'", replaced={"source": "served"}),
-    "steps": PageKind("steps.html", ("layout", "steps", "print"), ("surface", "steps")),
+    "steps": PageKind("steps.html", ("layout", "steps", "modes"), ("surface", "steps")),
     "atlas": PageKind(
         "atlas.html",
-        ("layout", "controls", "atlas", "print"),
-        ("numbers", "surface", "atlas_scatter", "atlas_head", "atlas"),
+        ("layout", "controls", "atlas", "modes"),
+        (
+            *("surface", "broken", "numbers", "decode", "address", "colors", "svg", "figure"),
+            *("saving", "atlas_scatter", "atlas_head", "atlas"),
+        ),
     ),
 }
 _IMPORT = re.compile(r"^import (\{[^}]*\}) from \"\./(\w+)\.js\";$", re.MULTILINE)
@@ -144,12 +148,22 @@ def policy_hash(source: str) -> str:
     return f"sha256-{base64.b64encode(digest).decode('ascii')}"
 
 
-def live_document(title: str, lenses: Sequence[str], models: Sequence[str] = ()) -> dict[str, Any]:
-    """The document of a page that asks a model for its maps: all but the maps."""
+def live_document(
+    title: str,
+    lenses: Sequence[str],
+    models: Sequence[str] = (),
+    pictures: Mapping[str, bytes] | None = None,
+) -> dict[str, Any]:
+    """The document of a page that asks a model for its maps: all but the maps.
+
+    `pictures` holds a file for each model that reads pictures alone, which the page begins with.
+    """
+    samples = {name: base64.b64encode(file).decode() for name, file in (pictures or {}).items()}
     empty: dict[str, Any] = {name: [] for name in ("texts", "notes", "provenance", "maps")}
     named = {"title": printable(title), "id": "0", "command": ""}
     colors = {"schemes": schemes(), "head_colors": head_colors()}
-    return {**named, **empty, **colors, "lenses": list(lenses), "models": list(models)}
+    choices = {"lenses": list(lenses), "models": list(models), "pictures": samples}
+    return {**named, **empty, **colors, **choices}
 
 
 def iframe(page: str, height: int = 680) -> str:
@@ -439,6 +453,9 @@ def facts(provenance: Provenance) -> list[tuple[str, str]]:
         if isinstance(value, dict):
             return ", ".join(f"{name} {text_of(one)}" for name, one in value.items())
         if isinstance(value, (list, tuple)):
+            whole = len(value) > 2 and all(type(one) is int for one in value)
+            if whole and [*value] == [*range(value[0], value[-1] + 1)]:
+                return f"{value[0]} to {value[-1]}"
             more = f" … ({len(value)} in all)" if len(value) > _FEW_FACTS else ""
             between = "; " if any(isinstance(one, dict) for one in value) else ", "
             return between.join(text_of(one) for one in value[:_FEW_FACTS]) + more

@@ -33,13 +33,24 @@ let pocket = null;
 /** @type {Question[]} */
 let waiting = [];
 let busy = false;
+/** The question that is being answered, and when something was last said of it. */
+let [asked, told] = [/** @type {Question | null} */ (null), 0];
+/** Milliseconds after which it is said what takes so long. */
+const LONG = 400;
+
+/** @param {string} doing */
+function tell(doing) {
+  if (!asked || performance.now() - told < LONG) return;
+  told = performance.now();
+  scope.postMessage({ id: asked.id, pane: asked.pane, doing });
+}
 
 /** @param {MessageEvent} event */
 scope.onmessage = (event) => {
   const message = event.data;
   if (message.kind === "open") {
     answered(0, undefined, () => {
-      pocket = createPocket(openModel(message.packed));
+      pocket = createPocket(openModel(message.packed), tell);
     });
   } else {
     const outdated = (/** @type {Question} */ one) => {
@@ -63,7 +74,11 @@ async function work() {
     if (question.kind === "heads") await headEffects(engine, question);
     else if (question.kind === "why") why(engine, question);
     else if (question.kind === "explain") await explain(engine, question);
-    else answered(question.id, question.pane, () => attend(engine, question));
+    else {
+      [asked, told] = [question, performance.now()];
+      answered(question.id, question.pane, () => attend(engine, question));
+      asked = null;
+    }
   }
   busy = false;
 }
@@ -134,6 +149,7 @@ function attend(engine, { id, pane, source, target, lens, off = NOTHING, to = nu
       effect: sum(before) - sum(after),
     };
   }
+  tell("gathering the maps");
   const seen = throughLens(engine, pair, run, lens, off, explain ?? "all");
   const { document, codes } = pageDocument(engine, pair, seen.found, lens === "raw" ? "" : lens, seen);
   if (changed) {
@@ -208,7 +224,7 @@ function throughLens(engine, pair, run, lens, off, explain) {
   })]);
   const output = explain === "all" ? `all ${places.length} tokens` : pair.target.tokens[places[0]].text;
   /** @type {[string, string][]} */
-  const facts = [["output", output], ["read from", `[${places.join(", ")}]`], ["steps", "lens effect"]];
+  const facts = [["output", output], ["read from", places.length > 2 ? `${places[0]} to ${places[places.length - 1]}` : places.join(", ")], ["steps", "lens effect"]];
   return seen(Object.fromEntries(effects), "signed", "effect on log p of the output, nats (first order)", facts, "effects are first-order estimates");
 }
 

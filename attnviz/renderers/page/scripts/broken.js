@@ -1,6 +1,6 @@
-/** What a page says that cannot go on: one line, and a button that starts it anew. */
+/** What a page says that cannot go on, or was asked for what it has not; and the way past its head. */
 
-import { make } from "./surface.js";
+import { make, part } from "./surface.js";
 
 export const reload = () => make("button", { type: "button", onclick: () => location.reload() }, ["Reload"]);
 
@@ -17,4 +17,18 @@ export function tellWhatBreaks(before) {
   };
   addEventListener("unhandledrejection", (event) => tell(event, event.reason));
   addEventListener("error", (event) => tell(event, event.error ?? event.message));
+}
+
+/** What the address asked for that is not here. @param {string[]} amiss */
+export function tellAmiss(amiss) {
+  const asked = amiss.map((one) => `“${one.length > 60 ? `${one.slice(0, 60)}…` : one}”`);
+  part("amiss").textContent = asked.length ? `The address asks for what is not here: ${asked.join(", ")}. The usual is shown.` : "";
+}
+
+/** The link past everything before the view; the address keeps the state. @param {string} id */
+export function skipTo(id) {
+  part("skip").onclick = (event) => {
+    event.preventDefault();
+    part(id).focus();
+  };
 }

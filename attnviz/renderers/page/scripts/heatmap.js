@@ -28,7 +28,7 @@ const HINT =
  */
 export function createHeatmap(store, readout, toggleLink, linked) {
   const base = make("canvas", { "aria-hidden": "true" });
-  const over = make("canvas", { tabindex: 0, role: "img", "aria-roledescription": "heat map" });
+  const over = make("canvas", { tabindex: 0, role: "application", "aria-roledescription": "heat map" });
   const element = make("div", { class: "plot" }, [base, over]);
   /** @type {Scene} */
   let scene;
@@ -96,6 +96,8 @@ export function createHeatmap(store, readout, toggleLink, linked) {
   /** @param {import("./grid_geometry.js").Zoom} next */
   const zoomTo = (next) => {
     zoom = next;
+    // A swipe scrolls the page unless there is something to pan.
+    over.style.touchAction = zoom.factor > 1 ? "none" : "";
     repaint();
     clearTimeout(remembering);
     remembering = setTimeout(() => store.set({ zoom: spellZoom(zoom) }), 250);
@@ -136,6 +138,7 @@ export function createHeatmap(store, readout, toggleLink, linked) {
     else if (held && !held.moved) store.set(same ? NOWHERE : cell);
     held = null;
   });
+  over.addEventListener("pointercancel", () => (held = null));
   over.addEventListener("pointerleave", () => hover(NOWHERE));
   over.addEventListener("dblclick", (event) => {
     const { x, y } = at(event);

@@ -29,7 +29,7 @@ function outline(surface, color, ...[x, y, wide, high]) {
  * @returns {import("./types.js").View}
  */
 export function createImage(store, readout) {
-  const canvas = make("canvas", { tabindex: 0, role: "img", "aria-roledescription": "picture in patches" });
+  const canvas = make("canvas", { tabindex: 0, role: "application", "aria-roledescription": "picture in patches" });
   const queries = make("select", { "aria-label": "query", onchange: () => store.set({ row: Number(queries.value) }) });
   const bar = make("canvas", { width: 160, height: 1, class: "ramp", "aria-hidden": "true" });
   const [low, high] = [make("span", {}, []), make("span", {}, [])];

@@ -22,7 +22,7 @@ let made = 0;
  * @returns {import("./types.js").View}
  */
 export function createLines(store, readout, toggleLink) {
-  const canvas = make("canvas", { tabindex: 0, role: "img", "aria-roledescription": "lines between tokens" });
+  const canvas = make("canvas", { tabindex: 0, role: "application", "aria-roledescription": "lines between tokens" });
   const room = make("div", { class: "lines-room" }, [canvas]);
   const scroller = make("div", { class: "lines" }, [room]);
   const slider = make("input", { type: "range", min: 0, max: 1, step: 0.001, id: made++ ? `least-${made}` : "least" });

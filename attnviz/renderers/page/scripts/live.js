@@ -80,7 +80,7 @@ export function createLive(fixed, store, off, pane) {
     effects.age();
     showTools();
     switching.showOff();
-    sentences.forEach((sentence) => sentence.refill(modelName()));
+    sentences.forEach((sentence) => sentence.refill(modelName(), modelName() in (fixed.pictures ?? {})));
     const both = [...changed].some((name) => !isText(name));
     for (const which of used()) {
       const concerns = both || [...changed].some((name) => name.endsWith("2") === (which === 1));
@@ -145,13 +145,14 @@ export function createLive(fixed, store, off, pane) {
     const examples = select("example", [["", "choose …"], ...EXAMPLES.map((text) => [text, text])], "", (text) => text && store.set({ text, into: "", off: off.withoutPlaces(), word: "" }));
     const two = button("Two sentences", "b", besides);
     two.setAttribute("aria-pressed", String(beside === "on"));
+    const reads = !(modelName() in (fixed.pictures ?? {}));
     patch(chosenTools, [
       ...(models.length > 1 ? [select("model", models.map((name) => [name, name.split("/").slice(-2).join("/")]), model || models[0], (name) => store.set({ model: name, off: "", to: "", explain: "", word: "" }))] : []),
-      examples,
+      ...(reads ? [examples] : []),
       select("lens", lenses.map((name) => [name, name]), lens, (name) => store.set({ lens: name, explain: "" })),
       ...(pieces ? [select("explain", [...(served ? [["", "usual"]] : []), [served ? "all" : "", "all tokens"], ...pieces.map((piece, place) => [String(place + 1), beginning(piece.text, 14)])], explain, (name) => store.set({ explain: name }))] : []),
       ...(modelName() === "pocket" ? [select("to", [["", "guessed"], ...Object.entries(LANGUAGES)], to, (name) => store.set({ to: name }))] : []),
-      ...(served ? [picture.element] : []), two, guide, status, cancel,
+      ...(served ? [picture.element] : []), ...(reads ? [two] : []), guide, status, cancel,
     ]);
   }
 
@@ -182,13 +183,12 @@ export function createLive(fixed, store, off, pane) {
     },
     switchedOff: switching.inWords,
     get texts() {
-      const given = store.state.into.trim();
-      return { source: store.state.text, target: given ? store.state.into : answers[0]?.written };
+      const { source, target } = question(0);
+      return { source, target: target ?? answers[0]?.written };
     },
     /** Each sentence that is shown, with what the model makes of it. */
     sentences() {
-      const { text, into, text2, into2 } = store.state;
-      return used().map((which) => [which ? text2 : text, (which ? into2 : into).trim() || answers[which]?.written].filter(Boolean).join(" → "));
+      return used().map(question).map(({ source, target }, which) => [source || "picture", target ?? answers[which]?.written].filter(Boolean).join(" → "));
     },
     panes: () => (store.state.beside && secondPane && pages[1] ? [pane, secondPane] : [pane]),
     /** @param {typeof answered} listener told of every answer about the first sentence */

@@ -5,7 +5,7 @@ import { onThemeChange, paintBar, palette, setHeadColors } from "./colors.js";
 import { showOverviewTools, showSwitches, showTabs } from "./controls.js";
 import { fillHelp, listen } from "./keyboard.js";
 import { createLive } from "./live.js";
-import { tellWhatBreaks } from "./broken.js";
+import { skipTo, tellAmiss, tellWhatBreaks } from "./broken.js";
 import { readDocument } from "./model.js";
 import { createOff } from "./off.js";
 import { createOverview } from "./overview.js";
@@ -156,25 +156,15 @@ if (!("DecompressionStream" in globalThis)) {
   part("caption").textContent =
     "This browser cannot unpack the weights: it needs one of 2023 or later (DecompressionStream).";
 }
-/** What the address asked for that is not here. */
-function tellAmiss() {
-  const asked = store.amiss.map((one) => `“${one.length > 60 ? `${one.slice(0, 60)}…` : one}”`);
-  part("amiss").textContent = asked.length ? `The address asks for what is not here: ${asked.join(", ")}. The usual is shown.` : "";
-}
-
-/** To the view, past everything before it; the address keeps the state. */
-part("skip").onclick = (event) => {
-  event.preventDefault();
-  part("stage").focus();
-};
+skipTo("stage");
 const every = new Set(Object.keys(store.state));
 fillHelp(help, live !== null);
 listen(() => page, store, help, () => ({ ...live?.keys(), p: saving.open }));
 showFooter();
 showControls(every);
-tellAmiss();
+tellAmiss(store.amiss);
 store.onChange((changed) => {
-  tellAmiss();
+  tellAmiss(store.amiss);
   if (live && changed.has("off")) overview.arrange();
   if (live && ASKED.some((name) => changed.has(name))) live.ask(changed);
   showControls(changed);
@@ -189,7 +179,9 @@ onThemeChange(() => {
 });
 live?.onAnswer((next) => {
   const told = JSON.stringify([page.notes, page.provenance]);
+  const seen = next.maps[0]?.patches?.keys && !page.maps[0]?.patches?.keys;
   page = next;
+  if (seen) store.set({ view: "image" }, true);
   if (JSON.stringify([page.notes, page.provenance]) !== told) showFooter();
   showControls(new Set(["map"]));
   refresh();

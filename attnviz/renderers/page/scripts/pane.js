@@ -28,7 +28,7 @@ export function usableView(state, map) {
 /** The parts of a stage of its own, for a second text. */
 export function secondStage() {
   const [readout, view] = [make("div", { class: "readout" }), make("div", { class: "view", role: "group", "aria-label": "View of the second sentence" })];
-  const [remark, table] = [make("p", { class: "remark" }), make("div", { class: "table unseen" })];
+  const [remark, table] = [make("p", { class: "remark" }), make("div", { class: "table unseen", role: "region", "aria-label": "Table of the second sentence" })];
   const stage = make("section", { class: "stage", id: "stage-2", "aria-label": "Second sentence" }, [readout, view, remark, table]);
   return { stage, readout, view, remark, table };
 }
@@ -119,6 +119,7 @@ export function createPane(parts, store, off, linked = false) {
     clearTimeout(waiting);
     const of = scene;
     const fill = () => {
+      table.tabIndex = state.view === "table" ? 0 : -1;
       table.replaceChildren(tableOf(of.shown, `${title}: ${of.map.stream}, ${which(of)}`));
       table.setAttribute("aria-busy", "false");
     };

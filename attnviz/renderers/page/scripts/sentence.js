@@ -26,7 +26,7 @@ const MOVED = 0.05;
  */
 export function createSentence(pane, store, off) {
   const [textName, intoName] = pane ? /** @type {const} */ (["text2", "into2"]) : /** @type {const} */ (["text", "into"]);
-  const [tongue, other, what] = [make("small"), make("small"), make("span", {}, ["Translation "])];
+  const [name, tongue, other, what] = [make("span"), make("small"), make("small"), make("span", {}, ["Translation "])];
   const text = field(textName, "A sentence");
   const into = field(intoName, "Left empty, the model writes it");
   const tokens = make("p", { class: "running tokens", role: "group", "aria-label": "Tokens of the sentence" });
@@ -37,7 +37,7 @@ export function createSentence(pane, store, off) {
   const failed = make("p", { class: "failed", role: "alert" });
   const spoken = make("p", { class: "unseen", role: "status" });
   const element = make("div", { class: "sentence" }, [
-    make("div", { class: "side" }, [make("label", { for: text.id }, [pane ? "Sentence beside it " : "Sentence ", tongue]), text, tokens, notes]),
+    make("div", { class: "side" }, [make("label", { for: text.id }, [name, tongue]), text, tokens, notes]),
     make("div", { class: "side" }, [make("label", { for: into.id }, [what, other]), into, written, score, changed]),
     failed, spoken,
   ]);
@@ -120,8 +120,10 @@ export function createSentence(pane, store, off) {
 
   return {
     element,
-    /** Fields as the state has them, unless someone is writing there. @param {string} model */
-    refill(model) {
+    /** Fields as the state has them, unless someone is writing there. @param {string} model @param {boolean} seen whether it reads pictures alone */
+    refill(model, seen) {
+      name.textContent = seen ? "Picture: a sample, until you choose one above " : pane ? "Sentence beside it " : "Sentence ";
+      text.hidden = seen;
       text.placeholder = `A sentence${READS[model] ?? ""}`;
       for (const area of [text, into]) {
         const value = store.state[/** @type {typeof textName} */ (area.id)];

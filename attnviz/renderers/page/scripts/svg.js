@@ -95,6 +95,16 @@ export class SvgSurface {
     this.path += `M${short(x)} ${short(y)}h${short(width)}v${short(height)}h${short(-width)}z`;
   }
 
+  /** A whole circle. @param {number} x @param {number} y @param {number} radius */
+  arc(x, y, radius) {
+    const around = `${short(radius)} ${short(radius)} 0 1 0`;
+    this.path += `M${short(x - radius)} ${short(y)}a${around} ${short(2 * radius)} 0a${around} ${short(-2 * radius)} 0z`;
+  }
+
+  fill() {
+    this.parts.push(`<path d="${this.path}" fill="${this.fillStyle}"${this.opacity()}/>`);
+  }
+
   clip() {
     const name = `clip${this.clips++}`;
     this.parts.push(`<clipPath id="${name}"><path d="${this.path}"/></clipPath>`);

@@ -91,12 +91,12 @@ export async function stepsInPage(map, head, row, column) {
   const parts = multiplied(/** @type {Float32Array} */ (queries), /** @type {Float32Array} */ (keys), size, scale, row, column);
   const weights = Float32Array.from((await headCodes(map, head)).subarray(row * count, (row + 1) * count), valueOf(weightTable(map), map.levels));
   const looksBack = /^(causal|decoder)/.test(map.stream) && map.queries.tokens.length === count;
-  const fits = explained(parts, weights, looksBack ? row : count - 1);
+  const seen = new Set(explained(parts, weights, looksBack ? row : count - 1) ? parts.seen : weights.map((weight, at) => (weight ? at : -1)));
   const cell = row * count + column;
   return {
     query: [...parts.query], key: [...parts.key], factor: scale, position: null, cap: null, weights: [...weights],
     value: values && [...values.subarray(column * (values.length / count), (column + 1) * (values.length / count))],
-    scores: Array.from(parts.scores, (score, at) => ((fits ? parts.shares[at] : weights[at]) ? score : null)),
+    scores: Array.from(parts.scores, (score, at) => (seen.has(at) ? score : null)),
     writes: writes && (Number.isNaN(writes[cell]) ? [] : [["what is predicted", writes[cell]]]),
     changes: effects && (Number.isNaN(effects[cell]) ? [] : [["the output", -effects[cell]]]),
     estimated: true, besides,
