@@ -77,3 +77,4 @@ def test_each_step_of_a_number_is_pythons(
     assert score == pytest.approx(found["scores"][cell[1]], abs=1e-9)
     powers = np.exp([one for one in found["scores"] if one is not None])
     np.testing.assert_allclose(powers / powers.sum(), found["weights"], atol=1e-9)
+

@@ -56,7 +56,7 @@ SCRIPTS = (
     *("grid_geometry", "grid_painting", "heatmap", "lines_painting", "lines", "text", "query_key"),
     *("image", "table"),
     *("save", "figure", "saving", "keyboard", "pane", "source", "picture", "sentence", "tour"),
-    *("unfold", "why", "word", "effects", "switching", "live", "main"),
+    *("unfold", "why", "word", "difference", "effects", "switching", "live", "main"),
 )
 LIVE_SCRIPTS = (
     *("unicode", "tokenize", "network", "backward", "pocket", "measures", "maps", "why", "explain"),

@@ -34,7 +34,7 @@ const LIVE_KEYS = [
   ["h", "hide the pinned token, or show it"],
   ["y", "to why the pinned link is there"],
   ["n", "everything on"],
-  ["b", "two sentences side by side"],
+  ["b d", "two sentences side by side; as a difference"],
   ["g", "guided tour"],
   ["/", "to the sentence"],
 ];

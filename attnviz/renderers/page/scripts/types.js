@@ -90,7 +90,7 @@
  * @property {string} into its translation, where one is given
  * @property {string} text2 the sentence beside it
  * @property {string} into2
- * @property {string} beside "on": two sentences side by side
+ * @property {string} beside "on": two sentences side by side; "difference": the second minus the first
  * @property {string} lens
  * @property {string} model
  * @property {string} to the target's language; "": guessed
