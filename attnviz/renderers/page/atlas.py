@@ -25,10 +25,13 @@ def atlas_page(
     report: CorpusReport, command: str = "", pictures: Mapping[str, bytes] | None = None
 ) -> str:
     """The page; for a corpus of pictures, `pictures` holds a small one for each file."""
-    return assemble(_document(report, command, pictures or {}), {}, "atlas")
+    return assemble(atlas_document(report, command, pictures or {}), {}, "atlas")
 
 
-def _document(report: CorpusReport, command: str, pictures: Mapping[str, bytes]) -> dict[str, Any]:
+def atlas_document(
+    report: CorpusReport, command: str, pictures: Mapping[str, bytes]
+) -> dict[str, Any]:
+    """What the page shows, as plain values."""
     first = next(atlas for atlas in (one.atlas for one in report.streams) if atlas is not None)
     failed = f"{report.failed:,} {report.things} could not be read" if report.failed else ""
     about = about_effects(report.provenance)

@@ -33,6 +33,7 @@ const LIVE_KEYS = [
   ["k", "cut the pinned link, or mend it"],
   ["h", "hide the pinned token, or show it"],
   ["y", "to why the pinned link is there"],
+  ["i", "what the head does in other texts"],
   ["n", "everything on"],
   ["b d", "two sentences side by side; as a difference"],
   ["g", "guided tour"],

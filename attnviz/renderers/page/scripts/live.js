@@ -1,5 +1,6 @@
 /** The page that answers: what is asked, and where the answers go. */
 
+import { createCard } from "./card.js";
 import { button, select } from "./controls.js";
 import { differencePage } from "./difference.js";
 import { createEffects } from "./effects.js";
@@ -63,11 +64,18 @@ export function createLive(fixed, store, off, pane) {
   const cancel = make("button", { type: "button", hidden: true, onclick: () => source.cancel() }, ["Cancel"]);
   const guide = button("Guided tour", "g", () => store.set({ tour: 1 }));
   const tour = createTour(store, off, () => (answers[0]?.to ? pages[0] : undefined));
-  const switching = createSwitching(store, off, pane, () => pages[0]);
+  const switching = createSwitching(store, off, pane, () => pages[0], served || modelName() !== "pocket" ? null : createCard(lookAt));
   const word = createWord(store, (asked) => source.explain(asked), (claim) => showClaim(store, pages[0].maps, claim));
   part("ask").append(chosenTools, ...sentences.map(({ element }) => element), word.element, switching.element, tour.element);
   const why = createWhy(store, () => pages[0].maps, (asked) => source.why(asked));
   part("stage").after(why.element, second.stage);
+
+  /** @param {string} stream @param {string} layer @param {string} head by their names */
+  function lookAt(stream, layer, head) {
+    const number = pages[0].maps.findIndex((map) => map.stream === stream);
+    const map = pages[0].maps[number];
+    store.set({ map: number, heads: `${map.layers.indexOf(layer)}.${map.heads.indexOf(head)}`, row: -1, column: -1 });
+  }
 
   const used = () => (store.state.beside ? [0, 1] : [0]);
   /** @param {number} which */

@@ -4,7 +4,7 @@ import { valueOf, headCodes, projected, weightTable } from "./model.js";
 import { beginning } from "./labels.js";
 import { explained, multiplied } from "./query_key.js";
 import { largest, spell } from "./numbers.js";
-import { make } from "./surface.js";
+import { draw, make } from "./surface.js";
 
 /** @typedef {import("./types.js").LinkSteps} LinkSteps */
 /** @typedef {import("./types.js").ShownToken} ShownToken */
@@ -41,16 +41,8 @@ function bars(values, marked) {
     const kind = marked !== undefined && place !== marked ? "other" : known[place] < 0 ? "fall" : "rise";
     paths[value === null ? "line" : kind] += `M${(place * step + step * 0.1).toFixed(2)} ${zero}v${(known[place] < 0 ? size : -size).toFixed(2)}h${wide.toFixed(2)}V${zero}z`;
   });
-  const image = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-  const attributes = { viewBox: "0 0 100 40", preserveAspectRatio: "none", role: "img", "aria-label": `${values.length} numbers, the largest ${spell(known[largest(known, 1)[0]])}` };
-  Object.entries(attributes).forEach(([name, value]) => image.setAttribute(name, value));
-  for (const [kind, d] of Object.entries(paths)) {
-    const path = document.createElementNS(image.namespaceURI, "path");
-    path.setAttribute("d", d);
-    path.setAttribute("class", kind);
-    image.append(/** @type {SVGElement} */ (path));
-  }
-  return image;
+  const label = `${values.length} numbers, the largest ${spell(known[largest(known, 1)[0]])}`;
+  return draw("svg", { viewBox: "0 0 100 40", preserveAspectRatio: "none", role: "img", "aria-label": label }, Object.entries(paths).map(([kind, d]) => draw("path", { class: kind, d })));
 }
 
 /** Tokens with a bar each, the largest first. @param {[string, number][]} listed */
