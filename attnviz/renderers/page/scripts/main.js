@@ -43,6 +43,9 @@ if (finished.claims?.length) part("bar").before(claimList(finished.claims, (clai
 // Where a model looks in a picture is first seen on the picture.
 if (page.maps[0]?.patches?.keys && !location.hash.includes("view=")) store.set({ view: "image" }, true);
 
+const corpus = make("a", { id: "corpus", hidden: true });
+part("caption").after(corpus);
+
 async function refresh() {
   const shown = await Promise.all([pane.show(page, told), live?.showSecond()]);
   live?.showChoice();
@@ -68,6 +71,7 @@ function told(scene) {
   part("texts").replaceChildren(...page.texts.map((text) => make("q", {}, [make("bdi", {}, [text])])));
   part("caption").textContent = captionOf(scene);
   showScale(scene);
+  showAtlas(scene);
   overview.pin(scene);
   why?.show(scene, { off: { heads: [], links: [], tokens: [] } });
   // A notebook's widget around the page hands it to Python.
@@ -81,6 +85,18 @@ function selected({ map, heads, shown, state }) {
   );
   const named = heads.map(([layer, head]) => ({ layer: map.layers[layer], head: map.heads[head] }));
   return { stream: map.stream, view: state.view, heads: named, query, key };
+}
+
+/** The way to what the head looked at does over a corpus. @param {Scene} scene */
+function showAtlas({ map, heads: [[layer, head], ...others] }) {
+  const { atlas, maps } = finished;
+  const name = `${map.layers[layer]}.${map.heads[head]}`;
+  const place = Object.keys(atlas?.heads ?? {}).indexOf(map.stream);
+  corpus.hidden = !atlas || others.length > 0 || !atlas.heads[map.stream]?.includes(name);
+  if (!atlas || corpus.hidden) return;
+  const back = [atlas.back, ...maps.map(({ stream, layers, heads }) => [stream, layers.join(" "), heads.join(" ")].join(":"))].join("|");
+  corpus.setAttribute("href", `${atlas.href}#${new URLSearchParams({ stream: String(place), head: name, back })}`);
+  corpus.textContent = `What layer ${map.layers[layer]} head ${map.heads[head]} does over the corpus →`;
 }
 
 /** @param {Scene} scene */
@@ -159,7 +175,7 @@ if (!("DecompressionStream" in globalThis)) {
 skipTo("stage");
 const every = new Set(Object.keys(store.state));
 fillHelp(help, live !== null);
-listen(() => page, store, help, () => ({ ...live?.keys(), p: saving.open }));
+listen(() => page, store, help, () => ({ ...live?.keys(), p: saving.open, ...(finished.atlas ? { i: () => corpus.click() } : {}) }));
 showFooter();
 showControls(every);
 tellAmiss(store.amiss);

@@ -51,6 +51,7 @@
  * @property {string[]} [models]
  * @property {Record<string, string>} [pictures] of models that read pictures alone: one to begin with, in base64
  * @property {Claim[]} [claims] what decided the answer
+ * @property {{href: string, back: string, heads: Record<string, string[]>} | null} [atlas] where each head's card is, and the way back from there
  * @property {{link: (string | number)[], report: LinkReport}[]} [why] of a page that explains some links: stream, layer, head, query, key
  *
  * @typedef {[number, number]} Head places of its layer and of itself in the layer, from 0
