@@ -309,7 +309,9 @@ def _values_of(written: WrittenText, item: AttentionMap) -> NDArray[np.floating]
     """The values of each head of a map, (layers, heads, keys, head size)."""
     return np.stack(
         [
-            np.stack([written.sides(HeadAt(item.stream, at, n)).value for n in range(len(item.heads))])
+            np.stack(
+                [written.sides(HeadAt(item.stream, at, n)).value for n in range(len(item.heads))]
+            )
             for at in item.layers
         ]
     )

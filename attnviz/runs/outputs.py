@@ -219,9 +219,7 @@ def draw_difference(found: Comparison, picture: str, subtitle: str) -> Figure:
     return fit_width(PICTURES[picture].load(), item, title=title, subtitle=subtitle)
 
 
-def page_of(
-    item: Item, command: str = "", atlas: tuple[Path, Path] | None = None
-) -> str | None:
+def page_of(item: Item, command: str = "", atlas: tuple[Path, Path] | None = None) -> str | None:
     """The page of one result, which names the command line that makes it; None: it has none.
 
     `atlas` is the file of an atlas to link its heads to, and the file that the page will be.

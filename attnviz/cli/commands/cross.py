@@ -17,7 +17,7 @@ CO_MECHANISMS = tuple(name for name, row in MECHANISMS.items() if row.commands =
 
 @with_options(
     *(*MODELS, *VIEW, *PLACES, "atlas", "to", "explain", *MANY_TEXTS),
-    writes=("maps", "alignment", "scores")
+    writes=("maps", "alignment", "scores"),
 )
 def cross(
     source: Annotated[
