@@ -355,19 +355,7 @@ def check_places(
         raise UsageError(
             f"format '{name}' cannot hold {DATA_KINDS[kind][0]}: choose from {', '.join(formats)}"
         )
-    if options.origin.keep_qk:
-        from attnviz.runs.pipeline import check_kept
-
-        check_kept(options.origin, options.choice)
-        if not (output.html or output.open_page):
-            raise UsageError("--keep-qk shows on the page only: add --html FILE or --open")
-    check_look(options.look, pictures)
-    if output.atlas is not None:
-        from attnviz.renderers.page.atlas import read_atlas
-
-        if output.html is None:
-            raise UsageError("--atlas links a page to an atlas: add --html FILE")
-        read_atlas(output.atlas)
+    _check_page(options)
     places = _places(options, kind, pictures, many=many)
     check_apart(places, given)
     if (rejects := options.many.rejects) and rejects.suffix.lower() in OTHERS:
@@ -390,6 +378,24 @@ def check_look(look: Look, pictures: Mapping[str, Path]) -> None:
         from attnviz.renderers.look import color_table
 
         color_table(look.cmap)
+
+
+def _check_page(options: Options) -> None:
+    """Refuse what only the page shows, where there is none, and an atlas that is none."""
+    output = options.output
+    if options.origin.keep_qk:
+        from attnviz.runs.pipeline import check_kept
+
+        check_kept(options.origin, options.choice)
+        if not (output.html or output.open_page):
+            raise UsageError("--keep-qk shows on the page only: add --html FILE or --open")
+    check_look(options.look, pictures)
+    if output.atlas is not None:
+        from attnviz.renderers.page.atlas import read_atlas
+
+        if output.html is None:
+            raise UsageError("--atlas links a page to an atlas: add --html FILE")
+        read_atlas(output.atlas)
 
 
 def _places(

@@ -13,8 +13,8 @@ from urllib.parse import quote
 import numpy as np
 from numpy.typing import NDArray
 
-from attnviz.core.corpus_report import Atlas, CorpusReport, SourceText, StreamReport
 from attnviz.core.attention_map import Attention
+from attnviz.core.corpus_report import Atlas, CorpusReport, SourceText, StreamReport
 from attnviz.core.errors import InputError, first_line
 from attnviz.core.measures import HeadRow, about_effects, mass_note
 from attnviz.core.notices import notify

@@ -1,4 +1,4 @@
-"""One story: a number unfolded, looks that are linked, why a word, heads and their corpus, a difference."""
+"""A number unfolded, linked looks, why a word, heads in a corpus, two texts as a difference."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from attnviz.analyses.compare import compare_maps
 from tests.invoke import attnviz
 from tests.renderers.page.conftest import Open, Opened
 from tests.renderers.page.test_accessible import findings
-from tests.renderers.page.test_in_browser import number, weights_of
+from tests.renderers.page.test_in_browser import number
 from tests.renderers.page.test_live import CLOSE, NEAR, SOURCE, TARGET, answered
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -201,4 +201,5 @@ def test_a_page_and_an_atlas_lead_to_one_another_at_the_same_head(
     other = attnviz("self", "Tom", "--html", page, "--atlas", atlas, "-f", "none")
     assert b"no head is linked: the atlas is of pocket-lm, and the page of pocket" in other.err
     document = re.search(r'id="document">(.*?)</script>', page.read_text("utf-8"))
-    assert document and json.loads(document[1])["atlas"] is None
+    assert document
+    assert json.loads(document[1])["atlas"] is None
