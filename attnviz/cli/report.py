@@ -356,6 +356,7 @@ def check_places(
             f"format '{name}' cannot hold {DATA_KINDS[kind][0]}: choose from {', '.join(formats)}"
         )
     _check_page(options)
+    check_look(options.look, pictures)
     places = _places(options, kind, pictures, many=many)
     check_apart(places, given)
     if (rejects := options.many.rejects) and rejects.suffix.lower() in OTHERS:
@@ -389,7 +390,6 @@ def _check_page(options: Options) -> None:
         check_kept(options.origin, options.choice)
         if not (output.html or output.open_page):
             raise UsageError("--keep-qk shows on the page only: add --html FILE or --open")
-    check_look(options.look, pictures)
     if output.atlas is not None:
         from attnviz.renderers.page.atlas import read_atlas
 
