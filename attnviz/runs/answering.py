@@ -243,7 +243,7 @@ class Answers:
             self._stage("searching for what decided it")
             report, _ = self.explainer.explain_query(read.query)
             claims = [printable_texts(one.document()) for one in sentences_of(report)]
-            how = f"heads that are off put out {report.reference}"
+            how = f"heads that are off put out {report.reference.partition(' (--')[0]}"
             notes = [printable(note) for note in (how, *report.notes)]
             seconds = round(time.perf_counter() - begun, 4)
             return {"id": question.id, "claims": claims, "notes": notes, "seconds": seconds}

@@ -60,7 +60,7 @@ export function createSentence(pane, store, off) {
   }
 
   /** Whoever points at it lights it everywhere. @param {string} side @param {number} place @returns {Record<string, string | (() => void)>} */
-  const pointing = (side, place) => (pane || !side ? {} : { "data-token": `${side}:${place}`, onpointerenter: () => look.at([[side, place]]), onpointerleave: () => look.at([]) });
+  const pointing = (side, place) => (pane || !side ? {} : { "data-token": `${side}:${place}`, onpointerenter: () => look.at([[side, place]]), onpointerleave: () => look.at([]), onfocus: () => look.at([[side, place]]), onblur: () => look.at([]) });
 
   /**
    * A token that a click hides, or one that a click explains and Alt + click hides; without a side it is read by no head.
