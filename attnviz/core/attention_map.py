@@ -343,6 +343,10 @@ class Projections:
         scale: what a product of the two is multiplied by to make the score.
         besides: what else makes the weights of the scores ("a position bias"), but for a softmax
             and a mask; empty where nothing does.
+        value: float of shape (layers, heads, keys, head size); None: not known.
+        writes: what each link adds to the logit of what its query predicts, in the shape of the
+            weights; None: no logits are read, or not known.
+        effects: the first-order effect of each link on log p, nats, likewise.
     """
 
     query: NDArray[np.float32]
@@ -351,6 +355,9 @@ class Projections:
     layers: tuple[str, ...]
     heads: tuple[str, ...]
     besides: str = ""
+    value: NDArray[np.float32] | None = None
+    writes: NDArray[np.float32] | None = None
+    effects: NDArray[np.float32] | None = None
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Projections) and _alike(self, other, Projections)
@@ -365,8 +372,12 @@ class Projections:
             return None
         layers = [self.layers.index(name) for name in item.layers]
         heads = [self.heads.index(name) for name in item.heads]
-        query, key = (array[layers][:, heads] for array in (self.query, self.key))
-        return replace(self, query=query, key=key, layers=item.layers, heads=item.heads)
+        arrays = {
+            name: array if array is None else array[layers][:, heads]
+            for name in ("query", "key", "value", "writes", "effects")
+            for array in [getattr(self, name)]
+        }
+        return replace(self, **arrays, layers=item.layers, heads=item.heads)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

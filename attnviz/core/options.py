@@ -322,6 +322,11 @@ class Output:
         "--html FILE",
         "Everything as one interactive page: .html; of several texts FILE-0, FILE-1, …",
     )
+    atlas: Path | None = rare(
+        "atlas",
+        "--atlas PAGE",
+        "Link each head of --html to its card in this page of 'corpus --atlas', and back.",
+    )
     overwrite: bool = rare("page", "--overwrite", "Replace FILE-0, … of other programs, too.")
     open_page: bool = rare("page", "--open", "Open the interactive page in a browser.")
     max_rows: int = rare(

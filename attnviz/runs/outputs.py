@@ -219,18 +219,33 @@ def draw_difference(found: Comparison, picture: str, subtitle: str) -> Figure:
     return fit_width(PICTURES[picture].load(), item, title=title, subtitle=subtitle)
 
 
-def page_of(item: Item, command: str = "") -> str | None:
-    """The page of one result, which names the command line that makes it; None: it has none."""
+def page_of(item: Item, command: str = "", atlas: tuple[Path, Path] | None = None) -> str | None:
+    """The page of one result, which names the command line that makes it; None: it has none.
+
+    `atlas` is the file of an atlas to link its heads to, and the file that the page will be.
+    """
     if item.page is not None:
         return item.page(command)
-    return None if isinstance(item.data, Data) else page_html(item.data, command, shown=item.views)
+    if isinstance(item.data, Data):
+        return None
+    return page_html(item.data, command, atlas, shown=item.views)
 
 
-def page_html(attention: Attention, command: str = "", **shown: Any) -> str:
+def page_html(
+    attention: Attention,
+    command: str = "",
+    atlas: tuple[Path, Path] | None = None,
+    **shown: Any,
+) -> str:
     """Every map of one text as one interactive HTML file; more options as of `page_data`."""
     from attnviz.renderers.page import assemble
+    from attnviz.renderers.page.atlas import link_atlas
 
-    return assemble(*page_data(attention, command, **shown))
+    document, blobs = page_data(attention, command, **shown)
+    if atlas is not None:
+        document["atlas"] = link_atlas(attention, *atlas)
+    unfolds = any(item["projections"] for item in document["maps"])
+    return assemble(document, blobs, "why" if unfolds else "")
 
 
 def why_page(

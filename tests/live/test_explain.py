@@ -31,7 +31,9 @@ def heard(engine: Engine, kind: str, **question: Any) -> dict[str, Any]:
 def test_what_decided_each_word_is_what_explain_says(
     engine: Engine, pocket: Pocket, source: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search, "estimate_costs", lambda _: None)  # with torch, slopes give an order
+    monkeypatch.setattr(
+        search, "estimate_costs", lambda _: None
+    )  # with torch, slopes give an order
     explainer = Explainer(pocket, AnswerRequest(), None)
     for place in (2, 3):
         explainer.asked = AnswerRequest(str(place))
@@ -64,7 +66,9 @@ def test_each_step_of_a_number_is_pythons(
     at = HeadAt(stream, str(layer), head)
     expected = unfold_link(pocket.written(query), at, cell, ran)
     for name in ("query", "key", "value", "weights"):
-        np.testing.assert_allclose(found[name], getattr(expected, name)[: len(found[name])], atol=1e-4)
+        np.testing.assert_allclose(
+            found[name], getattr(expected, name)[: len(found[name])], atol=1e-4
+        )
     assert [one is None for one in found["scores"]] == [one is None for one in expected.scores]
     seen = [one for one in expected.scores if one is not None]
     np.testing.assert_allclose([one for one in found["scores"] if one is not None], seen, atol=1e-4)

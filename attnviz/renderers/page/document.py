@@ -36,6 +36,7 @@ from attnviz.core.tokens import sink_place
 from attnviz.renderers.colors import scale_of
 from attnviz.renderers.page.data import (
     FINE_LEVELS,
+    NO_VALUE,
     Patches,
     deflate,
     encode_weights,
@@ -47,7 +48,7 @@ from attnviz.renderers.page.data import (
 )
 from attnviz.renderers.printable import printable
 
-STYLES = ("layout", "controls", "views", "live", "modes")
+STYLES = ("layout", "controls", "views", "live", "card", "modes")
 SCRIPTS = (
     *("surface", "look", "broken", "numbers", "decode", "model", "off", "address", "state"),
     "colors",
@@ -55,7 +56,8 @@ SCRIPTS = (
     *("grid_geometry", "grid_painting", "heatmap", "lines_painting", "lines", "text", "query_key"),
     *("image", "table"),
     *("save", "figure", "saving", "keyboard", "pane", "source", "picture", "sentence", "tour"),
-    *("unfold", "why", "word", "effects", "switching", "live", "main"),
+    *("unfold", "why", "word", "difference", "atlas_head", "card", "effects", "switching"),
+    *("live", "main"),
 )
 LIVE_SCRIPTS = (
     *("unicode", "tokenize", "network", "backward", "pocket", "measures", "maps", "why", "explain"),
@@ -84,7 +86,7 @@ PAGE_KINDS = {
     "steps": PageKind("steps.html", ("layout", "steps", "modes"), ("surface", "steps")),
     "atlas": PageKind(
         "atlas.html",
-        ("layout", "controls", "atlas", "modes"),
+        ("layout", "controls", "atlas", "card", "modes"),
         (
             *("surface", "broken", "numbers", "decode", "address", "colors", "svg", "figure"),
             *("saving", "atlas_scatter", "atlas_head", "atlas"),
@@ -92,6 +94,8 @@ PAGE_KINDS = {
     ),
 }
 _IMPORT = re.compile(r"^import (\{[^}]*\}) from \"\./(\w+)\.js\";$", re.MULTILINE)
+_COMMENT = re.compile(r"^[ \t]*/\*\*(?:[^*]|\*(?!/))*\*/[ \t]*\n", re.MULTILINE)
+"""Types and what is said of them, on lines of their own: a third of all script."""
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:const|function|class) (\w+))", re.MULTILINE)
 # "</script" would end the data early, and "<!--" would hide its end; JSON can escape both.
 _UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
@@ -118,12 +122,14 @@ def assemble(document: Mapping[str, Any], blobs: Mapping[str, str], kind: str = 
     )
 
 
-def live_page(title: str, packed: bytes) -> str:
+def live_page(title: str, packed: bytes, atlas: Mapping[str, Any]) -> str:
     """The page with the shipped model inside, which runs in the reader's browser.
 
-    `packed` holds the weights and the tokenizer in the form that the engine in `live/` reads.
+    `packed` holds the weights and the tokenizer in the form that the engine in `live/` reads,
+    `atlas` what each head does in other texts.
     """
     blobs = {"worker": script_json(live_worker()), "packed": pack_base85(packed)}
+    blobs["atlas"] = pack_base85(script_json(atlas).encode())
     return assemble(live_document(title, ("raw", "rollout", "effect")), blobs, "live")
 
 
@@ -188,7 +194,7 @@ def join_modules(modules: Mapping[str, str]) -> str:
     parts = ["const modules = {};"]
     for name, source in modules.items():
         exported = ", ".join(_EXPORT.findall(source))
-        body = _EXPORT.sub("", _IMPORT.sub(r"const \1 = modules.\2;", source))
+        body = _EXPORT.sub("", _IMPORT.sub(r"const \1 = modules.\2;", _COMMENT.sub("", source)))
         parts.append(
             f"modules.{name} = await (async () => {{\n{body}return {{ {exported} }};\n}})();"
         )
@@ -432,10 +438,15 @@ def _projections(
             f"'{item.stream}', which is {item.weights.shape}"
         )
     document: dict[str, Any] = {"size": size, "scale": kept.scale}
-    for side, array in (("query", query), ("key", key)):
-        scale = document[f"{side}_scale"] = float(np.abs(array).max()) or 1.0
-        whole = np.rint(array / scale * FINE_LEVELS).astype("<i2")
-        for number, layer in enumerate(whole):
+    more = {one: getattr(kept, one) for one in ("value", "writes", "effects")}
+    for side, array in {"query": query, "key": key, **more}.items():
+        if array is None:
+            document[f"{side}_scale"] = None
+            continue
+        known = np.isfinite(array)
+        scale = document[f"{side}_scale"] = float(np.abs(array[known]).max(initial=0)) or 1.0
+        whole = np.rint(np.where(known, array, 0) / scale * FINE_LEVELS).astype("<i2")
+        for number, layer in enumerate(np.where(known, whole, NO_VALUE).astype("<i2")):
             blobs[f"{name}{side[0]}-{number}"] = deflate(layer.tobytes())
     return {**document, "besides": printable(kept.besides)}
 

@@ -34,13 +34,15 @@ const page = JSON.parse(part("document").textContent ?? "");
 /** @param {(one: AtlasStream, value: string) => boolean | undefined} fits */
 const someStream = (fits) => (/** @type {string} */ value) => (!value || page.streams.some((one) => fits(one, value)) ? value : undefined);
 const measured = someStream(({ measures }, value) => measures.some(({ name }) => name === value));
-/** @type {Parameters<typeof createStore<{stream: number, x: string, y: string, head: string, find: string}, AtlasDocument>>[0]} */
+/** @type {Parameters<typeof createStore<{stream: number, x: string, y: string, head: string, find: string, back: string}, AtlasDocument>>[0]} */
 const SCHEMA = {
   stream: [0, (value) => (value in page.streams ? value : undefined)],
   x: ["", measured],
   y: ["", measured],
   head: ["", someStream(({ heads }, value) => heads.some(({ layer, head }) => `${layer}.${head}` === value))],
   find: [""],
+  // A page beside this one, and its streams with the names of their layers and heads.
+  back: ["", (value) => (/^(?![/\\])[^:|\\]*(\||$)/.test(value) ? value : undefined)],
 };
 const store = createStore(SCHEMA, page, ["find"]);
 /** @type {Set<number> | null} */
@@ -110,8 +112,17 @@ function show() {
 
 function showHead() {
   const parts = headParts(page, stream(), chosen(), { name: nameOf, dot: (one) => swatch(colorOf(one)), go });
-  head.replaceChildren(...parts);
+  head.replaceChildren(...backTo(stream().heads[chosen()]), ...parts);
   head.dataset.head = store.state.head;
+}
+/** The way back to the page of one text that this atlas was opened from, at the same head. @param {AtlasHead} one */
+function backTo(one) {
+  const [page, ...streams] = store.state.back.split("|");
+  const map = streams.findIndex((name) => name.split(":")[0] === stream().stream);
+  if (!page || map < 0) return [];
+  const [layer, number] = streams[map].split(":").slice(1).map((names, side) => names.split(" ").indexOf(side ? one.head : one.layer));
+  const state = new URLSearchParams({ map: String(map), ...(layer < 0 || number < 0 ? {} : { heads: `${layer}.${number}` }) });
+  return [make("p", {}, [make("a", { id: "back", href: `${page}#${state}` }, [`← ${nameOf(one)} in ${decodeURIComponent(page.split("/").pop() ?? page)}`])])];
 }
 const headShown = onceAFrame(showHead);
 

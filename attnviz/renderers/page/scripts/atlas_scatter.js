@@ -2,7 +2,7 @@
 
 import { theme } from "./colors.js";
 import { clamp, spell } from "./numbers.js";
-import { font, onceAFrame } from "./surface.js";
+import { draw, font, onceAFrame } from "./surface.js";
 
 /** @typedef {import("./atlas.js").AtlasHead} AtlasHead */
 /**
@@ -12,19 +12,6 @@ import { font, onceAFrame } from "./surface.js";
 
 const NEAR = 22;
 const EDGE = { left: 52, right: 16, top: 14, bottom: 42 };
-
-/**
- * An element of a drawing.
- * @param {string} name
- * @param {Record<string, string | number>} attributes
- * @param {(Node | string)[]} [contents]
- */
-export function draw(name, attributes, contents = []) {
-  const element = document.createElementNS("http://www.w3.org/2000/svg", name);
-  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, String(value));
-  element.append(...contents);
-  return element;
-}
 
 /**
  * @param {HTMLElement} element

@@ -33,8 +33,9 @@ const LIVE_KEYS = [
   ["k", "cut the pinned link, or mend it"],
   ["h", "hide the pinned token, or show it"],
   ["y", "to why the pinned link is there"],
+  ["i", "what the head does in other texts"],
   ["n", "everything on"],
-  ["b", "two sentences side by side"],
+  ["b d", "two sentences side by side; as a difference"],
   ["g", "guided tour"],
   ["/", "to the sentence"],
 ];

@@ -1,6 +1,8 @@
 /** The page that answers: what is asked, and where the answers go. */
 
+import { createCard } from "./card.js";
 import { button, select } from "./controls.js";
+import { differencePage } from "./difference.js";
 import { createEffects } from "./effects.js";
 import { beginning } from "./labels.js";
 import { receive } from "./model.js";
@@ -8,7 +10,7 @@ import { createPane, secondStage } from "./pane.js";
 import { createPicture } from "./picture.js";
 import { createSentence } from "./sentence.js";
 import { createSource } from "./source.js";
-import { ASKED, LANGUAGES, isText } from "./state.js";
+import { ASKED, LANGUAGES, chosenMap, isText } from "./state.js";
 import { make, part, patch } from "./surface.js";
 import { createSwitching } from "./switching.js";
 import { createTour } from "./tour.js";
@@ -49,6 +51,8 @@ export function createLive(fixed, store, off, pane) {
   const second = secondStage();
   /** @type {import("./pane.js").Pane | undefined} */
   let secondPane;
+  /** The last difference, and what it was made of. @type {{key: unknown[], page: PageDocument | null}} */
+  let compared = { key: [], page: null };
   const effects = createEffects();
   let timer = 0;
   let [answered, effected] = [(/** @type {PageDocument} */ _) => {}, () => {}];
@@ -60,11 +64,18 @@ export function createLive(fixed, store, off, pane) {
   const cancel = make("button", { type: "button", hidden: true, onclick: () => source.cancel() }, ["Cancel"]);
   const guide = button("Guided tour", "g", () => store.set({ tour: 1 }));
   const tour = createTour(store, off, () => (answers[0]?.to ? pages[0] : undefined));
-  const switching = createSwitching(store, off, pane, () => pages[0]);
+  const switching = createSwitching(store, off, pane, () => pages[0], served || modelName() !== "pocket" ? null : createCard(lookAt));
   const word = createWord(store, (asked) => source.explain(asked), (claim) => showClaim(store, pages[0].maps, claim));
   part("ask").append(chosenTools, ...sentences.map(({ element }) => element), word.element, switching.element, tour.element);
   const why = createWhy(store, () => pages[0].maps, (asked) => source.why(asked));
   part("stage").after(why.element, second.stage);
+
+  /** @param {string} stream @param {string} layer @param {string} head by their names */
+  function lookAt(stream, layer, head) {
+    const number = pages[0].maps.findIndex((map) => map.stream === stream);
+    const map = pages[0].maps[number];
+    store.set({ map: number, heads: `${map.layers.indexOf(layer)}.${map.heads.indexOf(head)}`, row: -1, column: -1 });
+  }
 
   const used = () => (store.state.beside ? [0, 1] : [0]);
   /** @param {number} which */
@@ -147,7 +158,10 @@ export function createLive(fixed, store, off, pane) {
       showTools(); // what was chosen is in the field now
     });
     const two = button("Two sentences", "b", besides);
-    two.setAttribute("aria-pressed", String(beside === "on"));
+    two.setAttribute("aria-pressed", String(beside !== ""));
+    const minus = button("Difference", "d", () => store.set({ beside: beside === "difference" ? "on" : "difference" }));
+    minus.title = "The second sentence minus the first, head by head (d)";
+    minus.setAttribute("aria-pressed", String(beside === "difference"));
     const reads = !(modelName() in (fixed.pictures ?? {}));
     patch(chosenTools, [
       ...(models.length > 1 ? [select("model", models.map((name) => [name, name.split("/").slice(-2).join("/")]), model || models[0], (name) => store.set({ model: name, off: "", to: "", explain: "", word: "" }))] : []),
@@ -155,7 +169,7 @@ export function createLive(fixed, store, off, pane) {
       select("lens", lenses.map((name) => [name, name]), lens, (name) => store.set({ lens: name, explain: "" })),
       ...(pieces ? [select("explain", [...(served ? [["", "usual"]] : []), [served ? "all" : "", "all tokens"], ...pieces.map((piece, place) => [String(place + 1), beginning(piece.text, 14)])], explain, (name) => store.set({ explain: name }))] : []),
       ...(modelName() === "pocket" ? [select("to", [["", "guessed"], ...Object.entries(LANGUAGES)], to, (name) => store.set({ to: name }))] : []),
-      ...(served ? [picture.element] : []), ...(reads ? [two] : []), guide, status, cancel,
+      ...(served ? [picture.element] : []), ...(reads ? [two, ...(beside ? [minus] : [])] : []), guide, status, cancel,
     ]);
   }
 
@@ -164,7 +178,7 @@ export function createLive(fixed, store, off, pane) {
   store.onChange((changed) => {
     if (changed.has("tour")) tour.show();
   });
-  document.body.dataset.beside = store.state.beside;
+  document.body.dataset.beside = store.state.beside && "on";
   source.listen((reply) => {
     if (pages[0] || reply.kind !== "heads") heard[reply.kind || (reply.doing ? "doing" : reply.error ? "error" : "answer")](reply, reply.pane ?? 0);
   });
@@ -174,11 +188,11 @@ export function createLive(fixed, store, off, pane) {
   return {
     first,
     ask(/** @type {Set<string>} */ changed) {
-      document.body.dataset.beside = store.state.beside;
+      document.body.dataset.beside = store.state.beside && "on";
       ask(changed);
     },
     /** @returns {Record<string, () => void>} */
-    keys: () => ({ ...switching.keys(), y: () => why.focus(), b: besides, g: () => store.set({ tour: 1 }), "/": () => sentences[0].focus() }),
+    keys: () => ({ ...switching.keys(), y: () => why.focus(), b: besides, d: () => store.set({ beside: store.state.beside === "difference" ? "on" : "difference" }), g: () => store.set({ tour: 1 }), "/": () => sentences[0].focus() }),
     showChoice() {
       why.show(pane.scene, question(0));
       word.show(question(0), answers[0]?.pieces ?? [], pages[0].maps);
@@ -207,7 +221,24 @@ export function createLive(fixed, store, off, pane) {
       second.stage.hidden = !store.state.beside;
       if (!store.state.beside || !pages[1]) return;
       secondPane ??= createPane(second, store, off);
-      await secondPane.show(pages[1], () => {});
+      if (store.state.beside === "on") {
+        second.caption.textContent = "";
+        await secondPane.show(pages[1], () => {});
+        return;
+      }
+      try {
+        const number = pages[0].maps.indexOf(chosenMap(pages[0].maps, store.state));
+        const key = [pages[0], pages[1], number];
+        if (key.some((one, place) => one !== compared.key[place])) {
+          compared = { key, page: await differencePage(pages[0], pages[1], number) };
+          effected(); // heads can be ordered by it
+        }
+        const { maps: [map], notes } = /** @type {PageDocument} */ (compared.page);
+        second.caption.textContent = ["B − A: blue where the second sentence looks more, orange where it looks less", ...notes].join("; ");
+        await secondPane.show({ ...pages[1], maps: [map] }, () => {}, { row: -1, column: -1, map: 0 });
+      } catch (error) {
+        second.caption.textContent = error instanceof Error ? error.message : String(error);
+      }
     },
   };
 }

@@ -14,6 +14,7 @@ import { asCsv, asJson } from "./save.js";
 import { createSaving, download } from "./saving.js";
 import { ASKED, chosenMap, openStore } from "./state.js";
 import { make, part } from "./surface.js";
+import { stepsInPage } from "./unfold.js";
 import { createWhy } from "./why.js";
 import { claimList, showClaim } from "./word.js";
 
@@ -35,12 +36,15 @@ const pane = createPane(
 const live = off ? createLive(finished, store, off, pane) : null;
 let page = live ? await live.first : finished;
 known.maps = page.maps;
-const why = finished.why ? createWhy(store, () => page.maps, recall) : null;
+const why = finished.why || finished.maps.some(({ projections }) => projections) ? createWhy(store, () => page.maps, recall) : null;
 if (why) part("stage").after(why.element);
 if (finished.why?.length && !location.hash) showClaim(store, page.maps, { about: "", text: "", link: finished.why[0].link, heads: [], tokens: [] });
 if (finished.claims?.length) part("bar").before(claimList(finished.claims, (claim) => showClaim(store, page.maps, claim)));
 // Where a model looks in a picture is first seen on the picture.
 if (page.maps[0]?.patches?.keys && !location.hash.includes("view=")) store.set({ view: "image" }, true);
+
+const corpus = make("a", { id: "corpus", hidden: true });
+part("caption").after(corpus);
 
 async function refresh() {
   const shown = await Promise.all([pane.show(page, told), live?.showSecond()]);
@@ -48,12 +52,15 @@ async function refresh() {
   return shown[0];
 }
 
-/** Answer with the report that the page has of a link. @param {{link: (string | number)[]}} asked */
-function recall({ link }) {
+/** Answer with what the page has of a link: its steps, and a report. @param {{link: (string | number)[]}} asked */
+async function recall({ link }) {
   const known = finished.why ?? [];
-  const found = known.find((one) => one.link.join() === link.join());
-  const error = `The page explains ${known.length} links, from the one that was asked for along its writers. attnviz serve explains any link.`;
-  why?.hear(found ? { id: 0, kind: "why", report: found.report } : { id: 0, kind: "why", error });
+  const { map, heads, shown, state } = pane.scene;
+  const [query, key] = [shown.queries[state.row], shown.keys[state.column]];
+  const steps = query && key ? await stepsInPage(map, heads[0], query.at, key.at) : null;
+  const report = known.find((one) => one.link.join() === link.join())?.report;
+  const error = known.length ? `The page explains ${known.length} links, from the one that was asked for along its writers. attnviz serve explains any link.` : "";
+  why?.hear({ id: 0, kind: "why", report, ...(steps ? { steps } : {}), ...(report ? {} : { error }) });
 }
 
 /** Everything around the view that tells of its scene. @param {Scene} scene */
@@ -64,6 +71,7 @@ function told(scene) {
   part("texts").replaceChildren(...page.texts.map((text) => make("q", {}, [make("bdi", {}, [text])])));
   part("caption").textContent = captionOf(scene);
   showScale(scene);
+  showAtlas(scene);
   overview.pin(scene);
   why?.show(scene, { off: { heads: [], links: [], tokens: [] } });
   // A notebook's widget around the page hands it to Python.
@@ -77,6 +85,18 @@ function selected({ map, heads, shown, state }) {
   );
   const named = heads.map(([layer, head]) => ({ layer: map.layers[layer], head: map.heads[head] }));
   return { stream: map.stream, view: state.view, heads: named, query, key };
+}
+
+/** The way to what the head looked at does over a corpus. @param {Scene} scene */
+function showAtlas({ map, heads: [[layer, head], ...others] }) {
+  const { atlas, maps } = finished;
+  const name = `${map.layers[layer]}.${map.heads[head]}`;
+  const place = Object.keys(atlas?.heads ?? {}).indexOf(map.stream);
+  corpus.hidden = !atlas || others.length > 0 || !atlas.heads[map.stream]?.includes(name);
+  if (!atlas || corpus.hidden) return;
+  const back = [atlas.back, ...maps.map(({ stream, layers, heads }) => [stream, layers.join(" "), heads.join(" ")].join(":"))].join("|");
+  corpus.setAttribute("href", `${atlas.href}#${new URLSearchParams({ stream: String(place), head: name, back })}`);
+  corpus.textContent = `What layer ${map.layers[layer]} head ${map.heads[head]} does over the corpus →`;
 }
 
 /** @param {Scene} scene */
@@ -155,7 +175,7 @@ if (!("DecompressionStream" in globalThis)) {
 skipTo("stage");
 const every = new Set(Object.keys(store.state));
 fillHelp(help, live !== null);
-listen(() => page, store, help, () => ({ ...live?.keys(), p: saving.open }));
+listen(() => page, store, help, () => ({ ...live?.keys(), p: saving.open, ...(finished.atlas ? { i: () => corpus.click() } : {}) }));
 showFooter();
 showControls(every);
 tellAmiss(store.amiss);

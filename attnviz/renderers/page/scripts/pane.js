@@ -29,8 +29,9 @@ export function usableView(state, map) {
 export function secondStage() {
   const [readout, view] = [make("div", { class: "readout" }), make("div", { class: "view", role: "group", "aria-label": "View of the second sentence" })];
   const [remark, table] = [make("p", { class: "remark" }), make("div", { class: "table unseen", role: "region", "aria-label": "Table of the second sentence" })];
-  const stage = make("section", { class: "stage", id: "stage-2", "aria-label": "Second sentence" }, [readout, view, remark, table]);
-  return { stage, readout, view, remark, table };
+  const caption = make("p", { class: "hint" });
+  const stage = make("section", { class: "stage", id: "stage-2", "aria-label": "Second sentence" }, [caption, readout, view, remark, table]);
+  return { stage, caption, readout, view, remark, table };
 }
 
 /**
@@ -77,19 +78,20 @@ export function createPane(parts, store, off, linked = false) {
    * Work out the scene that the state asks for and show it, unless something newer was asked.
    * @param {PageDocument} page
    * @param {(scene: Scene) => void} told is told of the scene before it is shown
+   * @param {Partial<State>} [apart] what of the state is other here
    */
-  async function show(page, told) {
+  async function show(page, told, apart = {}) {
     const mine = ++turn;
     parts.stage.setAttribute("aria-busy", "true");
-    const state = { ...store.state };
+    const state = { ...store.state, ...apart };
     const map = chosenMap(page.maps, state);
     state.view = usableView(state, map);
     if (state.view === "query-key") Object.assign(state, { unit: "tokens", specials: "keep" });
     const heads = chosenHeads(map, state);
     const shown = await cachedMatrix(map, heads, state);
     // More heads side by side than there are colours could not be told apart.
-    const apart = state.view === "lines" && heads.length > 1 && heads.length <= page.head_colors.light.length;
-    const separate = apart ? await Promise.all(heads.map((head) => cachedMatrix(map, [head], state))) : [];
+    const several = state.view === "lines" && heads.length > 1 && heads.length <= page.head_colors.light.length;
+    const separate = several ? await Promise.all(heads.map((head) => cachedMatrix(map, [head], state))) : [];
     if (mine !== turn) return false;
     const scheme = page.schemes[schemeName(state)] ?? page.schemes.blue;
     // A mean over heads is far below the largest weight of any head.

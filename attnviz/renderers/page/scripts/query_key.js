@@ -63,7 +63,7 @@ function softmax(scores) {
  * @param {Float32Array} weights of the row
  * @param {number} last the last key that may be seen
  */
-function explained(parts, weights, last) {
+export function explained(parts, weights, last) {
   const count = weights.length;
   /** Whether the scores of these keys alone explain the weights. @param {(place: number) => boolean} seen */
   const fits = (seen) => {
@@ -108,7 +108,7 @@ export function createQueryKey(store, readout) {
       const values = headRow(next, row);
       const column = state.column >= 0 && state.column < whole.keys.length ? state.column : largest(values, 1)[0] ?? 0;
       pair = { row, column };
-      const [queries, keys] = await Promise.all([projected(map, "q", heads[0]), projected(map, "k", heads[0])]);
+      const [queries, keys] = /** @type {Float32Array[]} */ (await Promise.all([projected(map, "query", heads[0]), projected(map, "key", heads[0])]));
       const { size, scale, besides } = /** @type {NonNullable<typeof map.projections>} */ (map.projections);
       parts = multiplied(queries, keys, size, scale, row, column);
       choices.replaceChildren(

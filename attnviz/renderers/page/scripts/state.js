@@ -48,7 +48,7 @@ const SCHEMA = {
   into: [""],
   text2: ["The blue car is fast."],
   into2: [""],
-  beside: ["", oneOf("", "on")],
+  beside: ["", oneOf("", "on", "difference")],
   lens: ["raw", among(({ document }) => document.lenses)],
   model: ["", among(({ document }) => document.models && ["", ...document.models])],
   to: ["", oneOf("", ...Object.keys(LANGUAGES))],

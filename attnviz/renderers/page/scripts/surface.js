@@ -46,6 +46,19 @@ export function make(name, attributes = {}, contents = []) {
   return element;
 }
 
+/**
+ * An element of a drawing.
+ * @param {string} name
+ * @param {Record<string, string | number>} attributes
+ * @param {(Node | string)[]} [contents]
+ */
+export function draw(name, attributes, contents = []) {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, String(value));
+  element.append(...contents);
+  return element;
+}
+
 const HANDLERS = /** @type {const} */ (["onclick", "onchange", "oninput", "onfocus", "onblur", "onpointerenter", "onpointerleave"]);
 
 /** Whether one node can become the other; canvases keep what is painted. @param {Node} one @param {Node} other */

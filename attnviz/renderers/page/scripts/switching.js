@@ -16,8 +16,9 @@ const NAMED = 5;
  * @param {import("./off.js").Switches} off
  * @param {import("./pane.js").Pane} pane
  * @param {() => PageDocument | undefined} page the answer about the first sentence
+ * @param {{open: (stream: string, layer: string, head: string) => void} | null} card what a head does in other texts, if the page knows
  */
-export function createSwitching(store, off, pane, page) {
+export function createSwitching(store, off, pane, page, card) {
   const list = make("ul", { class: "off-list", "aria-label": "Switched off" });
   const element = make("div", { class: "off-bar", role: "group", "aria-label": "What is switched off" }, [list, button("Everything on", "n", () => off.reset())]);
 
@@ -64,6 +65,7 @@ export function createSwitching(store, off, pane, page) {
       [one ? "All heads off but this one" : "All heads off but these", "a", fits],
       [query && key ? `${isCut ? "Mend" : "Cut"} ${short(query)} → ${short(key)}` : "Cut a link", "k", Boolean(fits && query && key)],
       [hidden ? `Hide ${short(hidden)}` : "Hide a token", "h", Boolean(hidden) && off.able],
+      ...(card ? [/** @type {[string, string, boolean]} */ (["In other texts", "i", one && off.fits(map)])] : []),
     ];
     patch(part("acts"), told.map(([words, letter, can]) => {
       const made = button(words, letter, keys()[letter], !can);
@@ -91,6 +93,7 @@ export function createSwitching(store, off, pane, page) {
         if (token) off.toggleTokens(side, places(token));
       },
       n: () => off.reset(),
+      i: () => map && off.fits(map) && card?.open(map.stream, map.layers[heads[0][0]], map.heads[heads[0][1]]),
     };
   }
 

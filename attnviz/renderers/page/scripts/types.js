@@ -32,7 +32,8 @@
  * @property {Measure[]} measures
  * @property {Link[][][] | null} links of a pooled map, for each layer and head
  * @property {{title: string, links: EffectLink[]}[]} effects lists of links with their effects
- * @property {{size: number, scale: number, query_scale: number, key_scale: number, besides: string} | null} projections
+ * @property {{size: number, scale: number, query_scale: number, key_scale: number, value_scale: number | null,
+ *   writes_scale: number | null, effects_scale: number | null, besides: string} | null} projections
  * @property {{queries?: Patches, keys?: Patches}} patches
  *
  * @typedef {{light: string, dark: string, light_signed: string, dark_signed: string}} Scheme
@@ -50,6 +51,7 @@
  * @property {string[]} [models]
  * @property {Record<string, string>} [pictures] of models that read pictures alone: one to begin with, in base64
  * @property {Claim[]} [claims] what decided the answer
+ * @property {{href: string, back: string, heads: Record<string, string[]>} | null} [atlas] where each head's card is, and the way back from there
  * @property {{link: (string | number)[], report: LinkReport}[]} [why] of a page that explains some links: stream, layer, head, query, key
  *
  * @typedef {[number, number]} Head places of its layer and of itself in the layer, from 0
@@ -89,7 +91,7 @@
  * @property {string} into its translation, where one is given
  * @property {string} text2 the sentence beside it
  * @property {string} into2
- * @property {string} beside "on": two sentences side by side
+ * @property {string} beside "on": two sentences side by side; "difference": the second minus the first
  * @property {string} lens
  * @property {string} model
  * @property {string} to the target's language; "": guessed
@@ -163,6 +165,8 @@
  * @property {number[]} weights
  * @property {[string, number][] | null} changes of log p of each output without the link; null: not known
  * @property {boolean} [estimated] whether by slopes alone
+ * @property {[string, number][] | null} [writes] logits that the link adds, where no report has them; null: not known
+ * @property {string} [besides] what takes part in the weights too
  * @typedef {{writer: string, value: number, role: string}} WriterPart of a score: what one part of the model wrote
  * @typedef {object} LinkReport fields of Python's
  * @property {number} weight

@@ -1,8 +1,10 @@
 /** One number of a map in seven small pictures: from query and key to the change of log p. */
 
+import { valueOf, headCodes, projected, weightTable } from "./model.js";
 import { beginning } from "./labels.js";
+import { explained, multiplied } from "./query_key.js";
 import { largest, spell } from "./numbers.js";
-import { make } from "./surface.js";
+import { draw, make } from "./surface.js";
 
 /** @typedef {import("./types.js").LinkSteps} LinkSteps */
 /** @typedef {import("./types.js").ShownToken} ShownToken */
@@ -39,16 +41,8 @@ function bars(values, marked) {
     const kind = marked !== undefined && place !== marked ? "other" : known[place] < 0 ? "fall" : "rise";
     paths[value === null ? "line" : kind] += `M${(place * step + step * 0.1).toFixed(2)} ${zero}v${(known[place] < 0 ? size : -size).toFixed(2)}h${wide.toFixed(2)}V${zero}z`;
   });
-  const image = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-  const attributes = { viewBox: "0 0 100 40", preserveAspectRatio: "none", role: "img", "aria-label": `${values.length} numbers, the largest ${spell(known[largest(known, 1)[0]])}` };
-  Object.entries(attributes).forEach(([name, value]) => image.setAttribute(name, value));
-  for (const [kind, d] of Object.entries(paths)) {
-    const path = document.createElementNS(image.namespaceURI, "path");
-    path.setAttribute("d", d);
-    path.setAttribute("class", kind);
-    image.append(/** @type {SVGElement} */ (path));
-  }
-  return image;
+  const label = `${values.length} numbers, the largest ${spell(known[largest(known, 1)[0]])}`;
+  return draw("svg", { viewBox: "0 0 100 40", preserveAspectRatio: "none", role: "img", "aria-label": label }, Object.entries(paths).map(([kind, d]) => draw("path", { class: kind, d })));
 }
 
 /** Tokens with a bar each, the largest first. @param {[string, number][]} listed */
@@ -74,23 +68,51 @@ function scaled({ factor, position, cap, key }, product, score) {
 }
 
 /**
+ * The steps of a link, from what a page holds beside its weights; null: it holds nothing.
+ * @param {import("./types.js").PageMap} map
+ * @param {import("./types.js").Head} head
+ * @param {number} row
+ * @param {number} column
+ * @returns {Promise<LinkSteps | null>}
+ */
+export async function stepsInPage(map, head, row, column) {
+  if (!map.projections) return null;
+  const [queries, keys, values, writes, effects] = await Promise.all((/** @type {const} */ (["query", "key", "value", "writes", "effects"])).map((part) => projected(map, part, head)));
+  const { size, scale, besides } = map.projections;
+  const count = map.keys.tokens.length;
+  const parts = multiplied(/** @type {Float32Array} */ (queries), /** @type {Float32Array} */ (keys), size, scale, row, column);
+  const weights = Float32Array.from((await headCodes(map, head)).subarray(row * count, (row + 1) * count), valueOf(weightTable(map), map.levels));
+  const looksBack = /^(causal|decoder)/.test(map.stream) && map.queries.tokens.length === count;
+  const seen = new Set(explained(parts, weights, looksBack ? row : count - 1) ? parts.seen : weights.map((weight, at) => (weight ? at : -1)));
+  const cell = row * count + column;
+  return {
+    query: [...parts.query], key: [...parts.key], factor: scale, position: null, cap: null, weights: [...weights],
+    value: values && [...values.subarray(column * (values.length / count), (column + 1) * (values.length / count))],
+    scores: Array.from(parts.scores, (score, at) => (seen.has(at) ? score : null)),
+    writes: writes && (Number.isNaN(writes[cell]) ? [] : [["what is predicted", writes[cell]]]),
+    changes: effects && (Number.isNaN(effects[cell]) ? [] : [["the output", -effects[cell]]]),
+    estimated: true, besides,
+  };
+}
+
+/**
  * @param {LinkSteps} steps
  * @param {ShownToken} query
  * @param {ShownToken} key
  * @param {[string, number][] | null} writes tokens that the link argues for, with their logits; null: not known
  */
 export function unfolded(steps, query, key, writes) {
-  const { scores, weights, value, changes } = steps;
+  const { scores, weights, value, changes, besides } = steps;
   const [at, hidden] = [key.at, scores.filter((score) => score === null).length];
   const product = steps.query.reduce((sum, one, place) => sum + one * steps.key[place], 0);
   const [weight, rest] = [weights[at], 1 - weights.reduce((sum, one) => sum + one, 0)];
   const total = changes?.reduce((sum, [, change]) => sum + change, 0) ?? 0;
-  const needs = "Needs the model: attnviz serve shows it.";
+  const needs = "Not in the page: attnviz serve shows it.";
   /** @type {[string, Node | string, (Node | string)[]][]} */
   const pictures = [
     ["query", bars(steps.query), ["q = W", make("sub", {}, ["Q"]), " · norm of ", word(query.text), `, length ${lengthOf(steps.query).toFixed(1)}`]],
     ["key", bars(steps.key), ["k = W", make("sub", {}, ["K"]), " · norm of ", word(key.text), "; q · k = ", make("b", {}, [plain(product)])]],
-    ["scale and mask", bars(scores, at), [...scaled(steps, product, scores[at] ?? NaN), hidden ? `; ${hidden} hidden of ${scores.length} keys` : `; ${scores.length} keys, none hidden`]],
+    ["scale and mask", bars(scores, at), [...scaled(steps, product, scores[at] ?? NaN), hidden ? `; ${hidden} hidden of ${scores.length} keys` : `; ${scores.length} keys, none hidden`, besides ? `; ${besides} takes part too` : ""]],
     ["softmax over the row", bars(weights, at), ["a = eˢ / Σ eˢ = ", make("b", {}, [spell(weight)]), rest > 0.001 ? `; a sink takes ${spell(rest)}` : ""]],
     ["value", value ? bars(value) : needs, ["v = W", make("sub", {}, ["V"]), " · norm of ", word(key.text), ...(value ? ["; length of a · v ", make("b", {}, [(weight * lengthOf(value)).toFixed(2)])] : [])]],
     ["what it writes", writes ? (writes.length ? tokenBars(writes) : "No logits are read from here: later layers read it.") : needs, ["a · v · W", make("sub", {}, ["O"]), " · norm · W", make("sub", {}, ["U"]), ": logits above their mean"]],

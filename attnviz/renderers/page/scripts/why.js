@@ -172,7 +172,7 @@ export function createWhy(store, maps, ask) {
         asked = ""; // let go of meanwhile
         return;
       }
-      const writes = report?.arguments.map(({ token, logit }) => /** @type {[string, number]} */ ([token, logit])) ?? null;
+      const writes = report?.arguments.map(({ token, logit }) => /** @type {[string, number]} */ ([token, logit])) ?? steps?.writes ?? null;
       pictures.replaceChildren(...(steps ? [unfolded(steps, query, key, writes)] : []));
       if (report) {
         sentence.replaceChildren(...inWords(query.text, key.text, report));
