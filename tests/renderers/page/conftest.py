@@ -68,7 +68,9 @@ def open_page(browser: Any, tmp_path: Path) -> Iterator[Open]:
     """Opens a page's text at a fragment; afterwards nothing may have been said or asked for."""
     contexts: list[tuple[Any, Opened]] = []
 
-    def open_(html: str, fragment: str = "", **options: Any) -> Opened:
+    def open_(
+        html: str, fragment: str = "", wait: str = "body[data-complete]", **options: Any
+    ) -> Opened:
         file = tmp_path / f"page{len(contexts)}.html"
         file.write_text(html, encoding="utf-8")
         viewport = {"width": 1300, "height": 900}
@@ -81,7 +83,7 @@ def open_page(browser: Any, tmp_path: Path) -> Iterator[Open]:
         opened.tab.on("request", lambda request: opened.asked.append(request.url))
         opened.tab.goto(file.as_uri() + (f"#{fragment}" if fragment else ""))
         if "<iframe" not in html[:2000]:
-            opened.tab.wait_for_selector("body[data-complete]")
+            opened.tab.wait_for_selector(wait)
         return opened
 
     yield open_

@@ -111,6 +111,7 @@ export function createStore(schema, known, gradual = []) {
       if (!changed.length) return;
       const again = changed.join() === last.changed && performance.now() - last.time < PAUSE;
       const goesOn = same || (again && changed.some((name) => gradual.includes(name)));
+      if (!same) amiss = [];
       if (!same) last = { changed: changed.join(), time: performance.now() };
       if (remembering && !goesOn) remember(); // the end of what was typed before
       if (!goesOn) at += 1;

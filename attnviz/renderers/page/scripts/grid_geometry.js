@@ -55,7 +55,7 @@ export function spellZoom({ factor, column, row }) {
  */
 export function gridGeometry(shown, width, height, zoom, surface) {
   surface.font = LABEL_FONT;
-  const mostLabel = Math.min(MOST_LABEL, width * 0.22);
+  const mostLabel = Math.min(MOST_LABEL, width * 0.34);
   const left = TITLE + Math.max(widest(surface, shown.queries, mostLabel), 46) + GAP + 2;
   const keyLabel = widest(surface, shown.keys, Math.min(MOST_LABEL, height * 0.25));
   const [columns, rows] = [shown.keys.length, shown.queries.length];

@@ -153,7 +153,10 @@ export function createLive(fixed, store, off, pane) {
     const { lens, beside, model, to, explain } = store.state;
     const pieces = ["effect", "gradient"].includes(lens) && answers[0]?.to ? answers[0].pieces : null;
     const [lenses, models] = [fixed.lenses ?? ["raw", "rollout", "effect"], fixed.models ?? []];
-    const examples = select("example", [["", "choose …"], ...EXAMPLES.map((text) => [text, text])], "", (text) => text && store.set({ text, into: "", off: off.withoutPlaces(), word: "" }));
+    const examples = select("example", [["", "choose …"], ...EXAMPLES.map((text) => [text, text])], "", (text) => {
+      if (text) store.set({ text, into: "", off: off.withoutPlaces(), word: "" });
+      showTools(); // what was chosen is in the field now
+    });
     const two = button("Two sentences", "b", besides);
     two.setAttribute("aria-pressed", String(beside !== ""));
     const minus = button("Difference", "d", () => store.set({ beside: beside === "difference" ? "on" : "difference" }));

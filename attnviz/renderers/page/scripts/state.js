@@ -18,6 +18,9 @@ const among = (names) => (/** @type {string} */ value, /** @type {Known} */ know
 const oneOf = (...names) => among(() => names);
 /** @param {(value: any, known: Known) => boolean} fits */
 const where = (fits) => (/** @type {any} */ value, /** @type {Known} */ known) => (fits(value, known) ? value : undefined);
+/** Of a list, what exists. @param {(part: string, maps: PageMap[]) => unknown} exists */
+const those = (exists) => (/** @type {string} */ value, /** @type {Known} */ { maps }) =>
+  maps.length ? value.split(",").filter((part) => part && exists(part, maps)).join(",") : value;
 const whole = where((value) => Number.isInteger(value) && value >= 0);
 /** A query or a key, or none. @param {"queries" | "keys"} side */
 const token = (side) => where((value, { maps }) => Number.isInteger(value) && value >= -1 && (!maps.length || maps.some((map) => value < map[side].tokens.length)));
@@ -27,7 +30,7 @@ const RENAMED = { kept: "keep", dropped: "drop", renormalised: "renormalise" }; 
 const SCHEMA = {
   view: ["heatmap", oneOf("heads", "heatmap", "lines", "text", "query-key", "image", "table")],
   map: [0, where((value, { maps }) => Number.isInteger(value) && value >= 0 && (!maps.length || value < maps.length))],
-  heads: ["", where((value, { maps }) => !value || !maps.length || value.split(",").every((/** @type {string} */ name) => maps.some((map) => headOf(map, name))))],
+  heads: ["", those((name, maps) => maps.some((map) => headOf(map, name)))],
   mix: ["mean", oneOf("mean", "max")],
   unit: ["tokens", oneOf("tokens", "words")],
   specials: ["keep", (value) => /** @type {any} */ (RENAMED)[value] ?? oneOf("keep", "drop", "renormalise")(value, /** @type {any} */ (null))],
@@ -50,7 +53,7 @@ const SCHEMA = {
   model: ["", among(({ document }) => document.models && ["", ...document.models])],
   to: ["", oneOf("", ...Object.keys(LANGUAGES))],
   explain: [""],
-  off: ["", (value, { maps }) => (maps.length ? value.split(",").filter((/** @type {string} */ part) => !part || isThere(part, maps)).join(",") : value)],
+  off: ["", those(isThere)],
   word: ["", where((value) => !value || /^[1-9]\d*$/.test(value))],
   tour: [0, whole],
 };

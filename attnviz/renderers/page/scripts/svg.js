@@ -162,7 +162,7 @@ export class SvgSurface {
     const [x, y, width, height] = place.map(short);
     this.parts.push(
       `<image x="${x}" y="${y}" width="${width}" height="${height}" ` +
-        `preserveAspectRatio="none" style="image-rendering:pixelated" ` +
+        `preserveAspectRatio="none" image-rendering="pixelated" ` +
         `href="${image instanceof HTMLImageElement ? image.src : image.toDataURL("image/png")}"/>`,
     );
   }
