@@ -28,6 +28,7 @@ def heard(engine: Engine, kind: str, **question: Any) -> dict[str, Any]:
     return answer
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("source", "place"), [("The red car is fast.", 3), ("Il a deux chats.", 2), ("I see a dog.", 4)]
 )

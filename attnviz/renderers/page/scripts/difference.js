@@ -94,7 +94,7 @@ async function differenceOf(first, second, codes) {
   return {
     ...first, blob, values: "signed", unit: `B − A: the second sentence minus the first${first.values === "share" ? ", in shares of a row's attention" : ""}`,
     limits: [-(top || 1), top || 1], scale: top || 1, levels: LEVELS, queries: axis("queries", rows), keys: axis("keys", keys),
-    sink: null, measures: [measure], links: null, effects: [], projections: null, patches: {},
+    compared: true, sink: null, measures: [measure], links: null, effects: [], projections: null, patches: {},
   };
 }
 

@@ -69,7 +69,7 @@ export function createHeatmap(store, readout, toggleLink, linked) {
     surface.clearRect(0, 0, over.width, over.height);
     paintCrossing(surface, geometry, scene, current(), margins);
     const cell = current();
-    if (cell.row < 0 && cell.column < 0) readout.invite(toggleLink ? `${HINT} Alt + click cuts a link.` : HINT, scene.shown);
+    if (cell.row < 0 && cell.column < 0) readout.invite(toggleLink && !scene.map.compared ? `${HINT} Alt + click cuts a link.` : HINT, scene.shown);
     else readout.show(scene.shown, cell.row, cell.column);
   };
   const repaintOver = onceAFrame(paintOver);

@@ -69,7 +69,7 @@ export function createOff(store) {
     headPart,
     parts,
     /** Whether its heads are the model's; means and the like cannot be switched off. @param {PageMap} map */
-    fits: (map) => able && ![...map.layers, ...map.heads].some(isReduced),
+    fits: (map) => able && !map.compared && ![...map.layers, ...map.heads].some(isReduced),
     /** @param {PageMap} map @param {Head} head */
     headOff: (map, head) => parts().includes(headPart(map, head)),
     /** @param {PageMap} map @param {Head[]} heads */

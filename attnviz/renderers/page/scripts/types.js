@@ -27,6 +27,7 @@
  * @property {number} levels the highest code
  * @property {Axis} queries
  * @property {Axis} keys
+ * @property {boolean} [compared] whether it is a difference of two, whose links are no model's
  * @property {number | null} sink the key that is a sink, if one is
  * @property {[string, string, string] | null} focus layer, head and why
  * @property {Measure[]} measures

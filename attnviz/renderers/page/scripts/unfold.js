@@ -12,7 +12,7 @@ import { draw, make } from "./surface.js";
 /** Tokens that a picture names. */
 const NAMED = 4;
 /** Below this many nats a change is none. */
-const NONE = 0.0005;
+const NONE = 0.005;
 
 /** @param {string} text */
 const word = (text) => make("bdi", {}, [beginning(text, 18)]);
@@ -116,7 +116,7 @@ export function unfolded(steps, query, key, writes) {
     ["softmax over the row", bars(weights, at), ["a = eˢ / Σ eˢ = ", make("b", {}, [spell(weight)]), rest > 0.001 ? `; a sink takes ${spell(rest)}` : ""]],
     ["value", value ? bars(value) : needs, ["v = W", make("sub", {}, ["V"]), " · norm of ", word(key.text), ...(value ? ["; length of a · v ", make("b", {}, [(weight * lengthOf(value)).toFixed(2)])] : [])]],
     ["what it writes", writes ? (writes.length ? tokenBars(writes) : "No logits are read from here: later layers read it.") : needs, ["a · v · W", make("sub", {}, ["O"]), " · norm · W", make("sub", {}, ["U"]), ": logits above their mean"]],
-    ["change of log p", changes ? (changes.some(([, change]) => Math.abs(change) >= NONE) ? tokenBars(changes) : "No output changes.") : needs, ["log p without the link − log p", ...(changes ? [" = ", signed(total), " nats"] : []), ...(steps.estimated ? [", first order"] : [])]],
+    ["change of log p", changes ? (changes.some(([, change]) => Math.abs(change) >= NONE) ? tokenBars(changes) : "No output changes by .005 or more.") : needs, ["log p without the link − log p", ...(changes ? [" = ", signed(total), " nats"] : []), ...(steps.estimated ? [", first order"] : [])]],
   ];
   return make("ol", { class: "unfold", "aria-label": "This number, step by step" }, pictures.map(([name, picture, formula], place) =>
     make("li", {}, [make("h3", {}, [`${place + 1} ${name}`]), typeof picture === "string" ? make("p", { class: "hint" }, [picture]) : picture, make("p", { class: "formula" }, formula)])));
