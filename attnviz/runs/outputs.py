@@ -244,8 +244,7 @@ def page_html(
     document, blobs = page_data(attention, command, **shown)
     if atlas is not None:
         document["atlas"] = link_atlas(attention, *atlas)
-    unfolds = any(item["projections"] for item in document["maps"])
-    return assemble(document, blobs, "why" if unfolds else "")
+    return assemble(document, blobs)
 
 
 def why_page(

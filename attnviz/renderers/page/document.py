@@ -79,7 +79,7 @@ class PageKind:
 
 PAGE_KINDS = {
     "": PageKind(),  # of a finished run
-    "why": PageKind(),  # of a finished run, with reports on links
+    "why": PageKind(),  # of a finished run, with reports on links, or with what makes their weights
     "live": PageKind(sources="; worker-src blob:"),
     # Only a served page contains code that sends requests.
     "serve": PageKind(sources="; connect-src 'self'", replaced={"source": "served"}),
@@ -107,6 +107,8 @@ def assemble(document: Mapping[str, Any], blobs: Mapping[str, str], kind: str = 
     The blobs hold the numbers of a finished run or, for "live", the engine and the model's weights.
     A page of kind "serve" asks its server instead.
     """
+    if not kind and any(item["projections"] for item in document["maps"]):
+        kind = "why"  # a link unfolds
     template, style, script, policy = _code(kind)
     data = "".join(
         f'<script type="text/plain" id="{name}">{text}</script>\n' for name, text in blobs.items()
