@@ -347,6 +347,7 @@ class Projections:
         writes: what each link adds to the logit of what its query predicts, in the shape of the
             weights; None: no logits are read, or not known.
         effects: the first-order effect of each link on log p, nats, likewise.
+        predicted: by row, what the model predicts there; empty: not known.
     """
 
     query: NDArray[np.float32]
@@ -358,6 +359,7 @@ class Projections:
     value: NDArray[np.float32] | None = None
     writes: NDArray[np.float32] | None = None
     effects: NDArray[np.float32] | None = None
+    predicted: Mapping[int, str] = field(default_factory=dict)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Projections) and _alike(self, other, Projections)

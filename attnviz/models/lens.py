@@ -281,7 +281,7 @@ def keep_steps(source: Source, query: Query, attention: Attention) -> Attention:
     Values, what each link adds to a logit, and its first-order effect, as far as the source knows.
     """
     found: dict[str, dict[str, NDArray[np.float32]]] = {name: {} for name in attention.projections}
-    notes = []
+    notes, predicted = [], dict[int, str]()
 
     def take(name: str, made: Iterable[tuple[AttentionMap, NDArray[Any]]]) -> None:
         for item, array in made:
@@ -293,7 +293,9 @@ def keep_steps(source: Source, query: Query, attention: Attention) -> Attention:
     try:
         written = written_of(source, query)
         take("value", ((item, _values_of(written, item)) for item in written.attention.maps))
-        take("writes", ((item, item.weights) for item in logits(likeliest_choices(written)).maps))
+        asked = likeliest_choices(written)
+        take("writes", ((item, item.weights) for item in logits(asked).maps))
+        predicted |= {row: written.spell(choice) for row, choice in asked.choices.items()}
     except (UsageError, AttentionError, ModelError) as error:
         notes.append(f"what links write is left out of the page: {first_line(error)}")
     try:
@@ -301,7 +303,10 @@ def keep_steps(source: Source, query: Query, attention: Attention) -> Attention:
         take("effects", zip(explained.attention.maps, effects_of_maps(explained), strict=True))
     except (UsageError, InputError, AttentionError, ModelError) as error:
         notes.append(f"effects of links are left out of the page: {first_line(error)}")
-    kept = {name: replace(one, **found[name]) for name, one in attention.projections.items()}
+    kept = {
+        name: replace(one, **found[name], predicted=predicted if "writes" in found[name] else {})
+        for name, one in attention.projections.items()
+    }
     return replace(attention.with_maps(attention.maps, notes=notes), projections=kept)
 
 

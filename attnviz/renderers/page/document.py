@@ -450,7 +450,8 @@ def _projections(
         whole = np.rint(np.where(known, array, 0) / scale * FINE_LEVELS).astype("<i2")
         for number, layer in enumerate(np.where(known, whole, NO_VALUE).astype("<i2")):
             blobs[f"{name}{side[0]}-{number}"] = deflate(layer.tobytes())
-    return {**document, "besides": printable(kept.besides)}
+    predicted = {row: printable(name) for row, name in kept.predicted.items()}
+    return {**document, "besides": printable(kept.besides), "predicted": predicted}
 
 
 def facts(provenance: Provenance) -> list[tuple[str, str]]:

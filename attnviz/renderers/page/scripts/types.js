@@ -34,7 +34,7 @@
  * @property {Link[][][] | null} links of a pooled map, for each layer and head
  * @property {{title: string, links: EffectLink[]}[]} effects lists of links with their effects
  * @property {{size: number, scale: number, query_scale: number, key_scale: number, value_scale: number | null,
- *   writes_scale: number | null, effects_scale: number | null, besides: string} | null} projections
+ *   writes_scale: number | null, effects_scale: number | null, besides: string, predicted: Record<string, string>} | null} projections
  * @property {{queries?: Patches, keys?: Patches}} patches
  *
  * @typedef {{light: string, dark: string, light_signed: string, dark_signed: string}} Scheme

@@ -78,7 +78,7 @@ function scaled({ factor, position, cap, key }, product, score) {
 export async function stepsInPage(map, head, row, column) {
   if (!map.projections) return null;
   const [queries, keys, values, writes, effects] = await Promise.all((/** @type {const} */ (["query", "key", "value", "writes", "effects"])).map((part) => projected(map, part, head)));
-  const { size, scale, besides } = map.projections;
+  const { size, scale, besides, predicted } = map.projections;
   const count = map.keys.tokens.length;
   const parts = multiplied(/** @type {Float32Array} */ (queries), /** @type {Float32Array} */ (keys), size, scale, row, column);
   const weights = Float32Array.from((await headCodes(map, head)).subarray(row * count, (row + 1) * count), valueOf(weightTable(map), map.levels));
@@ -89,7 +89,7 @@ export async function stepsInPage(map, head, row, column) {
     query: [...parts.query], key: [...parts.key], factor: scale, position: null, cap: null, weights: [...weights],
     value: values && [...values.subarray(column * (values.length / count), (column + 1) * (values.length / count))],
     scores: Array.from(parts.scores, (score, at) => (seen.has(at) ? score : null)),
-    writes: writes && (Number.isNaN(writes[cell]) ? [] : [["what is predicted", writes[cell]]]),
+    writes: writes && (Number.isNaN(writes[cell]) ? [] : [[predicted[row] ?? "what is predicted", writes[cell]]]),
     changes: effects && (Number.isNaN(effects[cell]) ? [] : [["the output", -effects[cell]]]),
     estimated: true, besides,
   };
