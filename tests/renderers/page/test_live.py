@@ -456,9 +456,7 @@ def test_a_long_text_says_what_is_done_and_can_be_cancelled(
     open_page: Open, live_page: str
 ) -> None:
     opened = answered(open_page(live_page))
-    text = (
-        "The old man who lived by the sea told his children a long story of ships and storms, " * 12
-    )
+    text = "The old man who lived by the sea told his children a long story about storms, " * 13
     opened.tab.locator("#text").fill(text)
     cancel = opened.tab.get_by_role("button", name="Cancel")
     cancel.wait_for()

@@ -133,6 +133,7 @@ def test_two_sentences_are_shown_as_their_difference(open_page: Open, live_page:
     second = "The small blue car is fast."
     opened = answered(open_page(live_page, f"beside=difference&map=1&heads=1.2&text2={second}"))
     opened.tab.wait_for_selector("#stage-2[aria-busy=false] .plot")
+    opened.tab.wait_for_selector("#stage-2 .table[aria-busy=false] td", state="attached")
     translated = "La petite voiture bleue est la plus rapide."
     first, other = (
         attend(text, target=target, stream="encoder").main

@@ -34,7 +34,12 @@ export function createOverview(element, store, off) {
   /** Left, top and size of each thumbnail; null: to be measured. @type {[number, number, number][] | null} */
   let squares = null;
   let marked = false;
-  new ResizeObserver(() => (squares = null)).observe(grid);
+  /** What is pointed at. @type {import("./look.js").Pointed | null} */
+  let now = null;
+  new ResizeObserver(() => {
+    squares = null;
+    if (now) light(now);
+  }).observe(grid);
   element.append(tools, count, make("div", { class: "heads-room" }, [grid, marks]), ...(off ? [legend] : []), links, effects);
   /** @type {PageMap} */
   let map;
@@ -47,6 +52,7 @@ export function createOverview(element, store, off) {
 
   /** A band over the row and one over the column that are pointed at, in every thumbnail. @param {import("./look.js").Pointed} pointed */
   function light(pointed) {
+    now = pointed;
     const places = map ? crossing(pointed, map) : [-1, -1];
     if (!marked && places.every((place) => place < 0)) return;
     squares ??= [...buttons.values()].filter((button) => button.isConnected).map((button) => squareOf(/** @type {HTMLElement} */ (button.firstChild), grid));
