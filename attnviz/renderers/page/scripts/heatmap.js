@@ -6,7 +6,7 @@ import {
   cellAt, gridGeometry, readZoom, spellZoom, wholeSize, zoomedAt,
 } from "./grid_geometry.js";
 import { gridImage, paintBars, paintColumnLabel, paintCut, paintGrid, paintRowLabel } from "./grid_painting.js";
-import { crossing, look, placeAmong } from "./look.js";
+import { look, lookAt, pointedIn } from "./look.js";
 import { clamp } from "./numbers.js";
 import { make, onceAFrame, sized } from "./surface.js";
 
@@ -75,9 +75,9 @@ export function createHeatmap(store, readout, toggleLink, linked) {
   const repaintOver = onceAFrame(paintOver);
 
   look.onChange((pointed) => {
-    if (!linked || !scene || pointed.cell || !element.isConnected) return;
-    const [row, column] = crossing(pointed, scene.map);
-    hovered = { row: placeAmong(scene.shown.queries, row), column: placeAmong(scene.shown.keys, column) };
+    const cell = linked && scene && element.isConnected && pointedIn(pointed, scene);
+    if (!cell) return;
+    hovered = cell;
     repaintOver();
   });
 
@@ -86,12 +86,7 @@ export function createHeatmap(store, readout, toggleLink, linked) {
     if (cell.row === hovered.row && cell.column === hovered.column) return;
     hovered = cell;
     repaintOver();
-    if (!linked) return;
-    const { queries, keys } = scene.shown;
-    const [row, column] = [queries[cell.row]?.at ?? -1, keys[cell.column]?.at ?? -1];
-    /** @type {import("./look.js").Spot[]} */
-    const ends = [[scene.map.queries.side, row], [scene.map.keys.side, column]];
-    look.at(ends.filter(([, place]) => place >= 0), [row, column]);
+    if (linked) lookAt(scene, cell.row, cell.column);
   };
   /** @param {import("./grid_geometry.js").Zoom} next */
   const zoomTo = (next) => {

@@ -4,6 +4,7 @@ import { named } from "./caption.js";
 import { NEGATIVE, headColor, theme } from "./colors.js";
 import { AXES, paintCut } from "./grid_painting.js";
 import { MOST_LINES, columnMiddle, linesLayout, linesOf, paintLines, paintTokens, rowMiddle } from "./lines_painting.js";
+import { look, lookAt, pointedIn } from "./look.js";
 import { clamp, counted, inThousands, largest, spell } from "./numbers.js";
 import { font, make, onceAFrame, sized } from "./surface.js";
 
@@ -19,9 +20,10 @@ let made = 0;
  * @param {import("./types.js").Store} store
  * @param {ReturnType<typeof import("./readout.js").createReadout>} readout
  * @param {((row: number, column: number) => void) | null} toggleLink of a page that answers
+ * @param {boolean} linked whether the rest of the page shows what is pointed at
  * @returns {import("./types.js").View}
  */
-export function createLines(store, readout, toggleLink) {
+export function createLines(store, readout, toggleLink, linked) {
   const canvas = make("canvas", { tabindex: 0, role: "application", "aria-roledescription": "lines between tokens" });
   const room = make("div", { class: "lines-room" }, [canvas]);
   const scroller = make("div", { class: "lines" }, [room]);
@@ -115,9 +117,17 @@ export function createLines(store, readout, toggleLink) {
     if (next.row === hovered.row && next.column === hovered.column) return;
     hovered = next;
     repaint();
+    if (linked) lookAt(scene, next.row, next.column);
   });
   canvas.addEventListener("pointerleave", () => {
     hovered = NONE;
+    repaint();
+    if (linked) look.at([]);
+  });
+  look.onChange((pointed) => {
+    const cell = linked && scene && element.isConnected && pointedIn(pointed, scene);
+    if (!cell) return;
+    hovered = cell.row >= 0 ? { row: cell.row, column: -1 } : cell;
     repaint();
   });
   canvas.addEventListener("click", (event) => {

@@ -46,7 +46,37 @@ export const look = {
 };
 
 /** The place of a token among those shown; −1: it is not there. @param {ShownToken[]} tokens @param {number} position */
-export const placeAmong = (tokens, position) => tokens.findIndex(({ at, count }) => at <= position && position < at + count);
+const placeAmong = (tokens, position) => tokens.findIndex(({ at, count }) => at <= position && position < at + count);
+
+/** Words with the place of their token (`data-token`) point at it, and light up where it is pointed at. @param {HTMLElement} element that holds them */
+export function linkWords(element) {
+  /** @param {Event} event */
+  const point = ({ target, type }) => {
+    const token = /** @type {HTMLElement} */ (target).closest("[data-token]");
+    const [side, place] = /** @type {HTMLElement | null} */ (token)?.dataset.token?.split(/:(?=\d+$)/) ?? [];
+    look.at(side === undefined || type === "pointerleave" || type === "focusout" ? [] : [[side, Number(place)]]);
+  };
+  ["pointerover", "pointerleave", "focusin", "focusout"].forEach((name) => element.addEventListener(name, point));
+  look.onChange(({ spots }) => {
+    const lit = new Set(spots.map((spot) => spot.join(":")));
+    element.querySelectorAll("[data-token]").forEach((one) => one.classList.toggle("lit", lit.has(/** @type {HTMLElement} */ (one).dataset.token ?? "")));
+  });
+}
+
+/** Point at a row and a column of what a view shows; −1: none. @param {import("./types.js").Scene} scene @param {number} row @param {number} column */
+export function lookAt({ map, shown }, row, column) {
+  const [query, key] = [shown.queries[row]?.at ?? -1, shown.keys[column]?.at ?? -1];
+  /** @type {Spot[]} */
+  const ends = [[map.queries.side, query], [map.keys.side, key]];
+  look.at(ends.filter(([, place]) => place >= 0), [query, key]);
+}
+
+/** Row and column of a view at which something outside of it points; null: a view itself does. @param {Pointed} pointed @param {import("./types.js").Scene} scene */
+export function pointedIn(pointed, { map, shown }) {
+  if (pointed.cell) return null;
+  const [row, column] = crossing(pointed, map);
+  return { row: placeAmong(shown.queries, row), column: placeAmong(shown.keys, column) };
+}
 
 /** Row and column of a map that are pointed at; −1: none. @param {Pointed} pointed @param {{queries: {side: string}, keys: {side: string}}} map */
 export function crossing({ spots, cell }, { queries, keys }) {

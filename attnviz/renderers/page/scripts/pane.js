@@ -45,8 +45,8 @@ export function createPane(parts, store, off, linked = false) {
   /** @type {Record<string, import("./types.js").View>} */
   const views = {
     heatmap: createHeatmap(store, readout, off && toggleLink, linked),
-    lines: createLines(store, readout, off && toggleLink),
-    text: createText(store, readout),
+    lines: createLines(store, readout, off && toggleLink, linked),
+    text: createText(store, readout, linked),
     "query-key": createQueryKey(store, readout),
     image: createImage(store, readout),
   };

@@ -3,7 +3,7 @@
 import { LANGUAGES } from "./state.js";
 import { reload } from "./broken.js";
 import { beginning } from "./labels.js";
-import { look } from "./look.js";
+import { linkWords } from "./look.js";
 import { spell, spellShort } from "./numbers.js";
 import { make, patch } from "./surface.js";
 
@@ -42,13 +42,7 @@ export function createSentence(pane, store, off) {
     failed, spoken,
   ]);
   let timer = 0;
-  if (!pane) look.onChange(light);
-
-  /** Mark the tokens that are pointed at. @param {import("./look.js").Pointed} pointed */
-  function light({ spots }) {
-    const lit = new Set(spots.map((spot) => spot.join(":")));
-    element.querySelectorAll("[data-token]").forEach((one) => one.classList.toggle("lit", lit.has(/** @type {HTMLElement} */ (one).dataset.token ?? "")));
-  }
+  if (!pane) linkWords(element);
 
   /** @param {typeof textName | typeof intoName} name @param {string} hint */
   function field(name, hint) {
@@ -59,8 +53,8 @@ export function createSentence(pane, store, off) {
     return area;
   }
 
-  /** Whoever points at it lights it everywhere. @param {string} side @param {number} place @returns {Record<string, string | (() => void)>} */
-  const pointing = (side, place) => (pane || !side ? {} : { "data-token": `${side}:${place}`, onpointerenter: () => look.at([[side, place]]), onpointerleave: () => look.at([]), onfocus: () => look.at([[side, place]]), onblur: () => look.at([]) });
+  /** @param {string} side @param {number} place @returns {Record<string, string>} */
+  const pointing = (side, place) => (pane || !side ? {} : { "data-token": `${side}:${place}` });
 
   /**
    * A token that a click hides, or one that a click explains and Alt + click hides; without a side it is read by no head.

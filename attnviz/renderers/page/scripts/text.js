@@ -3,6 +3,7 @@
 import { scaleOf } from "./caption.js";
 import { cssColor, inkOn, theme } from "./colors.js";
 import { beginning, fitted } from "./labels.js";
+import { linkWords } from "./look.js";
 import { spell, spellShort } from "./numbers.js";
 import { font, make } from "./surface.js";
 
@@ -16,10 +17,12 @@ const LEAST = 0.005;
 /**
  * @param {import("./types.js").Store} store
  * @param {ReturnType<typeof import("./readout.js").createReadout>} readout
+ * @param {boolean} linked whether the rest of the page shows what is pointed at
  * @returns {import("./types.js").View}
  */
-export function createText(store, readout) {
+export function createText(store, readout, linked) {
   const element = make("div", { class: "text" });
+  if (linked) linkWords(element);
   /** @type {Scene} */
   let scene;
   /** @type {{queries: HTMLButtonElement[], keys: HTMLButtonElement[]}} */
@@ -90,6 +93,8 @@ export function createText(store, readout) {
       words.keys = words.queries;
       element.replaceChildren(direction, running(shown.queries, words.queries));
     }
+    shown.queries.forEach(({ at }, place) => (words.queries[place].dataset.token = `${map.queries.side}:${at}`));
+    shown.keys.forEach(({ at }, place) => (words.keys[place].dataset.token = `${map.keys.side}:${at}`));
   };
 
   return {
