@@ -111,6 +111,7 @@ const GONE = Symbol("no longer wanted");
 
 /** What decided a piece, unless another question comes meanwhile. @param {import("./pocket.js").Pocket} engine @param {Question} question */
 async function explain(engine, { id, source, target, to = null, explain: wanted }) {
+  if (!source) return; // the search before was given up
   let [last, told] = [performance.now(), ""];
   const pause = async (/** @type {string} */ doing) => {
     if (performance.now() - last < TURN) return;

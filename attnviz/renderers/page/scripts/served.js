@@ -68,6 +68,7 @@ export function createSource() {
     async explain(question) {
       explained.abort();
       explained = new AbortController();
+      if (!question) return;
       const answer = await post("explain", question, explained, "explain");
       if (answer) listener({ ...answer, kind: "explain" });
     },

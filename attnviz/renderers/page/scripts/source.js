@@ -85,6 +85,7 @@ export function createSource() {
     },
     cancel() {
       worker.terminate();
+      listener({ id: 0, kind: "explain", dropped: true });
       waiting.clear();
       start();
       listener({ id: 0, pane: pending?.pane, error: "Cancelled" });

@@ -36,7 +36,7 @@ export const claimList = (claims, show) => make("ul", { class: "claims", "aria-l
 
 /**
  * @param {import("./types.js").Store} store
- * @param {(question: any) => void} ask
+ * @param {(question: any) => void} ask nothing: what was asked is no longer wanted
  * @param {(claim: Claim) => void} show
  */
 export function createWord(store, ask, show) {
@@ -59,6 +59,8 @@ export function createWord(store, ask, show) {
       const piece = pieces[place];
       element.hidden = !piece || Boolean(picture);
       if (element.hidden) {
+        if (element.getAttribute("aria-busy") === "true") ask(null);
+        element.setAttribute("aria-busy", "false");
         asked = "";
         return;
       }
