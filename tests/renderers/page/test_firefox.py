@@ -21,7 +21,7 @@ if (!look()) new MutationObserver(look).observe(document.body, {attributes: true
 TYPED = """
 const written = document.querySelector('.written');
 new MutationObserver(() => written.innerText.includes('bleue') && done(written.innerText))
-  .observe(written, {childList: true, subtree: true});
+  .observe(written, {childList: true, characterData: true, subtree: true});
 const text = document.getElementById('text');
 text.value = 'The blue house is old.';
 text.dispatchEvent(new Event('input'));
