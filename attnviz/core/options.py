@@ -203,7 +203,7 @@ class Origin:
     keep_qk: bool = rare(
         "projections",
         "--keep-qk",
-        "Keep queries and keys, for the query · key view of --html and --open.",
+        "Keep queries and keys, by which the page of --html and --open unfolds each weight.",
     )
     channels: str = rare(
         "projections",
