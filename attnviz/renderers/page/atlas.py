@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from attnviz.core.attention_map import Attention
 from attnviz.core.corpus_report import Atlas, CorpusReport, SourceText, StreamReport
-from attnviz.core.errors import InputError, first_line
+from attnviz.core.errors import InputError
 from attnviz.core.measures import HeadRow, about_effects, mass_note
 from attnviz.core.notices import notify
 from attnviz.core.tokens import parse_patch
@@ -64,24 +64,25 @@ def atlas_document(
     }
 
 
-def read_atlas(file: Path) -> dict[str, Any]:
-    """What the page of an atlas shows.
+def read_atlas(file: Path) -> tuple[str, dict[str, list[str]]]:
+    """The model of an atlas, and its heads by stream, such as "1.4".
 
     Raises:
-        InputError: the file is no such page.
+        InputError: the file is no page of an atlas.
     """
     try:
         text = file.read_text("utf-8")
         found = json.loads(text.partition(_START)[2].partition("</script>")[0])
-        known: dict[str, Any] = {name: found[name] for name in ("streams", "provenance")}
+        heads = {
+            str(one["stream"]): [f"{head['layer']}.{head['head']}" for head in one["heads"]]
+            for one in found["streams"]
+        }
+        return str(dict(found["provenance"])["model"]), heads
     except OSError as error:
-        raise InputError(f"--atlas '{file}' cannot be read: {first_line(error)}") from error
-    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(f"--atlas '{file}' cannot be read: {error.strerror or error}") from error
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         line = f"--atlas '{file}' is no atlas: attnviz corpus FILE --atlas PAGE makes one"
         raise InputError(line) from error
-    if not all("heads" in one and "measures" in one for one in known["streams"]):
-        raise InputError(f"--atlas '{file}' is a page of one text, and no atlas")
-    return known
 
 
 _START = '<script type="application/json" id="document">'
@@ -89,16 +90,11 @@ _START = '<script type="application/json" id="document">'
 
 def link_atlas(attention: Attention, file: Path, page: Path) -> dict[str, Any] | None:
     """The address of an atlas seen from a page, and its heads by stream; None: another model's."""
-    known = read_atlas(file)
-    model = dict(known["provenance"]).get("model")
-    if model != printable(attention.provenance.model):
-        own = attention.provenance.model
-        notify(f"no head is linked: the atlas is of {model}, and the page of {own}")
+    model, heads = read_atlas(file)
+    own = printable(attention.provenance.model)
+    if model != own:
+        notify(f"no head is linked: the atlas is of {printable(model)}, and the page of {own}")
         return None
-    heads = {
-        one["stream"]: [f"{head['layer']}.{head['head']}" for head in one["heads"]]
-        for one in known["streams"]
-    }
 
     def seen_from(other: Path, here: Path) -> str:
         return quote(Path(os.path.relpath(other.absolute(), here.absolute().parent)).as_posix())
