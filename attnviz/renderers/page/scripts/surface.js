@@ -79,7 +79,7 @@ export function patch(element, contents) {
   const old = [...element.childNodes];
   const nodes = contents.map((part) => {
     const next = typeof part === "string" ? document.createTextNode(part) : part;
-    const place = old.includes(/** @type {ChildNode} */ (next)) ? old.indexOf(/** @type {ChildNode} */ (next)) : old.findIndex((one) => alike(one, next));
+    const place = old.includes(/** @type {ChildNode} */ (next)) ? old.indexOf(/** @type {ChildNode} */ (next)) : old.findIndex((one) => !contents.includes(one) && alike(one, next));
     if (place < 0) return next;
     const [kept] = old.splice(place, 1);
     if (kept !== next) become(kept, next);
