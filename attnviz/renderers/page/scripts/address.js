@@ -118,7 +118,7 @@ export function createStore(schema, known, gradual = []) {
       trail.length = at;
       trail[at] = next;
       clearTimeout(remembering);
-      if (goesOn && changed.some((name) => typeof next[name] === "string")) remembering = setTimeout(remember, TYPING);
+      if (goesOn && !same && changed.some((name) => typeof next[name] === "string")) remembering = setTimeout(remember, TYPING);
       else remember(!goesOn);
       become(next);
     },
