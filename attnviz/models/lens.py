@@ -280,7 +280,7 @@ def keep_steps(source: Source, query: Query, attention: Attention) -> Attention:
 
     Values, what each link adds to a logit, and its first-order effect, as far as the source knows.
     """
-    found: dict[str, dict[str, NDArray[np.float32]]] = {name: {} for name in attention.projections}
+    found: dict[str, dict[str, Any]] = {name: {} for name in attention.projections}
     notes, predicted = [], dict[int, str]()
 
     def take(name: str, made: Iterable[tuple[AttentionMap, NDArray[Any]]]) -> None:

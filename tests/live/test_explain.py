@@ -22,8 +22,9 @@ def heard(engine: Engine, kind: str, **question: Any) -> dict[str, Any]:
     """The engine's answer, after what it says while it works."""
     number = next(engine.numbers)
     engine.say(id=number, kind=kind, target=None, **question)
-    while "doing" in (answer := engine.hear()):
-        pass
+    answer: dict[str, Any] = engine.hear()
+    while "doing" in answer:
+        answer = engine.hear()
     assert answer["id"] == number
     return answer
 
@@ -72,8 +73,8 @@ def test_each_step_of_a_number_is_pythons(
     np.testing.assert_allclose([one for one in found["scores"] if one is not None], seen, atol=1e-4)
     assert expected.changes is not None
     assert [name for name, _ in found["changes"]] == [name for name, _ in expected.changes]
-    changes = [[one for _, one in some] for some in (found["changes"], expected.changes)]
-    np.testing.assert_allclose(*changes, atol=1e-4)
+    changes = [one for _, one in found["changes"]]
+    np.testing.assert_allclose(changes, [one for _, one in expected.changes], atol=1e-4)
     # The steps lead from one to the next.
     score = np.dot(found["query"], found["key"]) * found["factor"]
     assert score == pytest.approx(found["scores"][cell[1]], abs=1e-9)
