@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from sacrebleu.metrics import CHRF
 
+from attnviz.cli.commands.serve import read_sample_atlas
 from attnviz.core.query import Query
 from attnviz.models.pocket.packed import pack_model
 from attnviz.models.pocket.translator import Pocket
@@ -41,7 +42,7 @@ TEN_WORDS = (
 def main(sentences: Path, pairs: Path, count: int) -> None:
     """Print what was found."""
     data = pack_model()
-    page = live_page("attnviz live", data)
+    page = live_page("attnviz live", data, read_sample_atlas())
     print(f"packed: {len(data) / 1e6:.2f} MB, the page {len(page.encode()) / 1e6:.2f} MB")
     lines = [line.split("\t") for line in pairs.read_text(encoding="utf-8").splitlines()]
     known = [(line[0], line[1]) for line in lines if len(line) > 1]

@@ -17,7 +17,7 @@ from attnviz.analyses.heads import measure_heads, resting_places, rows_of
 from attnviz.analyses.masks import MeasuredMap, within_one_text
 from attnviz.analyses.measures.intervals import means_over
 from attnviz.core.attention_map import Attention, AttentionMap
-from attnviz.core.effects import HeadAt
+from attnviz.core.effects import Experiment, HeadAt, Intervention, LinkAt, log_probabilities
 from attnviz.core.errors import AttentionError
 from attnviz.core.measures import Argument, Role
 from attnviz.core.notices import merge_notices
@@ -28,6 +28,7 @@ from attnviz.core.writers import (
     LayerRow,
     LayersReport,
     LinkReport,
+    LinkSteps,
     Side,
     Writer,
     WriterPart,
@@ -262,6 +263,32 @@ def explain_link(
         notes=(*attention.provenance.notes, *notes),
         provenance=attention.provenance,
         **brought,
+    )
+
+
+def unfold_link(
+    text: WrittenText, at: HeadAt, link: tuple[int, int], experiment: Experiment | None
+) -> LinkSteps:
+    """One weight of a head from its query and key to the change of log p when its link is cut."""
+    query, key = link
+    sides, changes = text.sides(at), None
+    scores = score_of(sides)
+    if experiment is not None:
+        cut = Intervention(links=(LinkAt(at.stream, query, key, at.layer, at.head),))
+        before, after = log_probabilities(experiment, [Intervention(), cut])
+        names = (output.name for output in experiment.outputs)
+        changes = tuple(zip(names, (after - before).tolist(), strict=True))
+    rows = zip(scores[query].tolist(), sides.visible[query].tolist(), strict=True)
+    return LinkSteps(
+        query=tuple(sides.query[query].tolist()),
+        key=tuple(sides.key[key].tolist()),
+        value=tuple(sides.value[key].tolist()),
+        factor=sides.factor,
+        position=None if sides.position is None else float(sides.position[link]),
+        cap=sides.cap,
+        scores=tuple(score if seen else None for score, seen in rows),
+        weights=tuple(weigh(sides, scores)[query].tolist()),
+        changes=changes,
     )
 
 

@@ -74,7 +74,7 @@ def attend(
 
 def _attend_text(origin: Origin, command: Command, text: Text, choice: Choice) -> Result:
     with in_evaluation(origin.model):
-        source = source_for(origin, command, with_head=needs_head(choice.lens))
+        source = source_for(origin, command, with_head=needs_head(choice.lens) or origin.keep_qk)
         found = attend_one(source, text, choice, command)
     return replace(found, again=AttentionRequest(origin, command, text, _attend_text))
 

@@ -118,6 +118,7 @@ class PageFiles(NumberedFiles):
     def __init__(self, path: Path | None, *, many: bool, shown: bool, count: int = 0) -> None:
         super().__init__(path, many=many, count=count)
         self.shown = shown
+        self.atlas: Path | None = None
 
     def add(self, item: Item) -> None:
         """Write the text's page, and show it if it is the first and its name is settled."""
@@ -126,10 +127,11 @@ class PageFiles(NumberedFiles):
             return
         from attnviz.runs.outputs import page_of
 
-        page = page_of(item, command_line())
+        path = numbered_path(self.path, self.count - 1) if self.many and self.path else self.path
+        atlas = None if self.atlas is None or path is None else (self.atlas, path)
+        page = page_of(item, command_line(), atlas)
         if page is None:
             return
-        path = numbered_path(self.path, self.count - 1) if self.many and self.path else self.path
         save_page(path, as_bytes(page), shown=self.shown and not self.waits)
 
     def finish(self) -> None:

@@ -142,7 +142,9 @@ class Report(AbstractContextManager["Report"]):
         for picture, path in places.items():
             found.append(PictureFiles(picture, path, self.options.look, many=many, count=self.good))
         if output.html or output.open_page:
-            found.append(PageFiles(output.html, many=many, shown=output.open_page, count=self.good))
+            pages = PageFiles(output.html, many=many, shown=output.open_page, count=self.good)
+            pages.atlas = output.atlas
+            found.append(pages)
         renderer = make_renderer(self.format, display, kind)
         return [*found, DataOutput(renderer, alone=not (found or self.resumable))]
 
@@ -353,12 +355,7 @@ def check_places(
         raise UsageError(
             f"format '{name}' cannot hold {DATA_KINDS[kind][0]}: choose from {', '.join(formats)}"
         )
-    if options.origin.keep_qk:
-        from attnviz.runs.pipeline import check_kept
-
-        check_kept(options.origin, options.choice)
-        if not (output.html or output.open_page):
-            raise UsageError("--keep-qk shows on the page only: add --html FILE or --open")
+    _check_page(options)
     check_look(options.look, pictures)
     places = _places(options, kind, pictures, many=many)
     check_apart(places, given)
@@ -382,6 +379,23 @@ def check_look(look: Look, pictures: Mapping[str, Path]) -> None:
         from attnviz.renderers.look import color_table
 
         color_table(look.cmap)
+
+
+def _check_page(options: Options) -> None:
+    """Refuse what only the page shows, where there is none, and an atlas that is none."""
+    output = options.output
+    if options.origin.keep_qk:
+        from attnviz.runs.pipeline import check_kept
+
+        check_kept(options.origin, options.choice)
+        if not (output.html or output.open_page):
+            raise UsageError("--keep-qk shows on the page only: add --html FILE or --open")
+    if output.atlas is not None:
+        from attnviz.renderers.page.atlas import read_atlas
+
+        if output.html is None:
+            raise UsageError("--atlas links a page to an atlas: add --html FILE")
+        read_atlas(output.atlas)
 
 
 def _places(

@@ -351,6 +351,11 @@ class Projections:
     value: NDArray[np.float32] | None = None  # where known, (layers, heads, keys, value size)
     # Where known, each layer's largest coordinate of the residual stream against the median.
     peaks: tuple[float, ...] = ()
+    # What each link adds to the logit of what its query predicts, and its first-order effect on
+    # log p, in nats, both in the shape of the weights; None: not known.
+    writes: NDArray[np.float32] | None = None
+    effects: NDArray[np.float32] | None = None
+    predicted: Mapping[int, str] = field(default_factory=dict)  # by row, what the model predicts
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Projections) and _alike(self, other, Projections)
@@ -365,7 +370,8 @@ class Projections:
             return None
         layers = [self.layers.index(name) for name in item.layers]
         heads = [self.heads.index(name) for name in item.heads]
-        kept: dict[str, Any] = {name: getattr(self, name) for name in ("query", "key", "value")}
+        names = ("query", "key", "value", "writes", "effects")
+        kept: dict[str, Any] = {name: getattr(self, name) for name in names}
         kept = {n: one if one is None else one[layers][:, heads] for n, one in kept.items()}
         peaks = tuple(self.peaks[place] for place in layers) if self.peaks else ()
         return replace(self, **kept, peaks=peaks, layers=item.layers, heads=item.heads)

@@ -188,7 +188,7 @@ class Origin:
     keep_qk: bool = rare(
         "projections",
         "--keep-qk",
-        "Keep queries and keys, for the query · key view of --html and --open.",
+        "Keep queries and keys, by which the page of --html and --open unfolds each weight.",
     )
     scores: bool = rare(
         "scores",
@@ -311,6 +311,11 @@ class Output:
         "page",
         "--html FILE",
         "Everything as one interactive page: .html; of several texts FILE-0, FILE-1, …",
+    )
+    atlas: Path | None = rare(
+        "atlas",
+        "--atlas PAGE",
+        "Link each head of --html to its card in this page of 'corpus --atlas', and back.",
     )
     overwrite: bool = rare("page", "--overwrite", "Replace FILE-0, … of other programs, too.")
     open_page: bool = rare("page", "--open", "Open the interactive page in a browser.")

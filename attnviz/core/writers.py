@@ -190,6 +190,31 @@ class LinkReport:
 
 
 @dataclass(frozen=True, slots=True)
+class LinkSteps:
+    """One weight of a head, step by step: from query and key to what its link changes.
+
+    Attributes:
+        query, key, value: of the link's two positions, (head size,), as they meet.
+        factor: of the product of query and key; position: what position adds to it, or None.
+        cap: of the scores, before the softmax, or None.
+        scores: of the row before the cap; None: the key is hidden.
+        weights: of the row, which sum to 1 but for a sink.
+        changes: each output, and by how much its log p changes if the link is cut, nats; None: the
+            model predicts nothing.
+    """
+
+    query: tuple[float, ...]
+    key: tuple[float, ...]
+    value: tuple[float, ...]
+    factor: float
+    position: float | None
+    cap: float | None
+    scores: tuple[float | None, ...]
+    weights: tuple[float, ...]
+    changes: tuple[tuple[str, float], ...] | None
+
+
+@dataclass(frozen=True, slots=True)
 class LayerRow:
     """What one layer adds to a logit, and what could be predicted after it (the logit lens)."""
 

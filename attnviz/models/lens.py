@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from attnviz.core.attention_map import AGREEMENT, Attention
-from attnviz.core.effects import label_of
-from attnviz.core.errors import AttentionError, InputError, ModelError, UsageError, in_words
+import numpy as np
+
+from attnviz.analyses.lenses.effect import effects_of_maps
+from attnviz.analyses.lenses.logits import logits
+from attnviz.core.attention_map import AGREEMENT, Attention, AttentionMap
+from attnviz.core.effects import HeadAt, label_of
+from attnviz.core.errors import (
+    AttentionError,
+    InputError,
+    ModelError,
+    UsageError,
+    first_line,
+    in_words,
+)
 from attnviz.core.lens_inputs import NEXT, AttentionGradients
 from attnviz.core.plugins import INTERRUPTIONS
 from attnviz.core.query import ALL_OUTPUTS, Query
@@ -18,6 +29,8 @@ from attnviz.core.writers import AskedLogits, LensInputs, WrittenText
 from attnviz.models import Experimenting, Source, SupportsGradients, SupportsValues, SupportsWriters
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from attnviz.analyses.effects.faithfulness import TokenScores
     from attnviz.core.effects import Experiment
 
@@ -246,6 +259,53 @@ def explained_by(experiment: Experiment) -> AttentionGradients:
         tuple(dict.fromkeys(output.row for output in outputs)),
         label_of(outputs[0], tokens) if len(outputs) == 1 else f"all {len(outputs)} tokens",
         experiment=experiment,
+    )
+
+
+def keep_steps(source: Source, query: Query, attention: Attention) -> Attention:
+    """The attention with what follows its weights, beside the queries and keys that were kept.
+
+    Values, what each link adds to a logit, and its first-order effect, as far as the source knows.
+    """
+    found: dict[str, dict[str, Any]] = {name: {} for name in attention.projections}
+    notes, predicted = [], dict[int, str]()
+
+    def take(name: str, made: Iterable[tuple[AttentionMap, NDArray[Any]]]) -> None:
+        for item, array in made:
+            same = [one for one in attention.maps if one.stream == item.stream]
+            # An encoder that predicts a masked word has read another text.
+            if same and same[0].key_tokens == item.key_tokens and item.stream in found:
+                found[item.stream][name] = array.astype(np.float32)
+
+    try:
+        written = written_of(source, query)
+        take("value", ((item, _values_of(written, item)) for item in written.attention.maps))
+        asked = likeliest_choices(written)
+        take("writes", ((item, item.weights) for item in logits(asked).maps))
+        predicted |= {row: written.spell(choice) for row, choice in asked.choices.items()}
+    except (UsageError, AttentionError, ModelError) as error:
+        notes.append(f"what links write is left out of the page: {first_line(error)}")
+    try:
+        explained = explained_by(open_experiment(source, query))
+        take("effects", zip(explained.attention.maps, effects_of_maps(explained), strict=True))
+    except (UsageError, InputError, AttentionError, ModelError) as error:
+        notes.append(f"effects of links are left out of the page: {first_line(error)}")
+    kept = {
+        name: replace(one, **found[name], predicted=predicted if "writes" in found[name] else {})
+        for name, one in attention.projections.items()
+    }
+    return replace(attention.with_maps(attention.maps, notes=notes), projections=kept)
+
+
+def _values_of(written: WrittenText, item: AttentionMap) -> NDArray[np.floating]:
+    """The values of each head of a map, (layers, heads, keys, head size)."""
+    return np.stack(
+        [
+            np.stack(
+                [written.sides(HeadAt(item.stream, at, n)).value for n in range(len(item.heads))]
+            )
+            for at in item.layers
+        ]
     )
 
 

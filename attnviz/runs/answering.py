@@ -6,8 +6,8 @@ Nothing here knows of HTTP. `openapi.json` describes questions and answers.
 import base64
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from contextlib import ExitStack, suppress
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from io import BytesIO
 from typing import Annotated, Any, Literal
@@ -17,7 +17,7 @@ from msgspec import Meta, Struct, structs
 from numpy.typing import NDArray
 
 from attnviz.analyses.effects.ablation import each_part
-from attnviz.analyses.why import explain_link
+from attnviz.analyses.why import explain_link, unfold_link
 from attnviz.core.attention_map import Attention, AttentionMap
 from attnviz.core.effects import (
     Experiment,
@@ -37,11 +37,13 @@ from attnviz.models.lens import ALL_LENSES, open_experiment, written_of
 from attnviz.models.open import POCKET, SHIPPED, is_shipped, name_of
 from attnviz.renderers.page.data import gap
 from attnviz.renderers.printable import printable
-from attnviz.renderers.text.why_table import shown_report
+from attnviz.renderers.text.answer_tables import sentences_of
+from attnviz.renderers.text.why_table import printable_texts, shown_report
 from attnviz.runs.many_texts import source_for
 from attnviz.runs.outputs import page_data, views_of
 from attnviz.runs.pictures import as_jpeg, look_through, sheet_parts
 from attnviz.runs.pipeline import Result, apply_choice, attend_one, query_of
+from attnviz.runs.questions.explain import AnswerRequest, Explainer
 from attnviz.storage.pictures import upright_picture
 from attnviz.storage.texts import Text, check_text
 
@@ -77,7 +79,8 @@ class Question(Struct, frozen=True, forbid_unknown_fields=True):
         target: None: the model writes it, if it can.
         command: "self" or "cross"; None: the model's usual one.
         to: the language of the target; None: the model guesses.
-        explain: the output for lens effect or gradient: a token by place or text, a class, "all".
+        explain: the output for /explain and for lens effect or gradient: a token by place or text,
+            a class, "all".
         picture: a PNG, JPEG or WebP file in base64.
         link: of /why: stream, layer, head, and the positions of query and key.
     """
@@ -115,6 +118,7 @@ class Answers:
 
     def __init__(self, origin: Origin) -> None:
         self.origin, self.doing, self.hooks = origin, "", ExitStack()
+        self.explainer: Explainer | None = None  # of the last question, with its other texts read
 
     @property
     def default_model(self) -> str:
@@ -133,6 +137,21 @@ class Answers:
             {"name": name, "from": place, "about": about, "default": name == own}
             for name, (place, about) in rows.items()
         ]
+
+    def pictures(self) -> dict[str, bytes]:
+        """A picture to begin with, for each model to choose from that reads pictures alone."""
+        from attnviz.models.hugging_face.load.locate import (
+            list_cached_models,
+            locate,
+            reads_pictures_alone,
+        )
+        from attnviz.models.pocket_vit.picture_model import FOLDER
+
+        folders = {PICTURES_BY: FOLDER} | {one.name: one.folder for one in list_cached_models()}
+        if not is_shipped(self.origin):
+            folders[self.default_model] = locate(str(name_of(self.origin)), self.origin.revision)
+        sample = (FOLDER / "sample.png").read_bytes()
+        return {name: sample for name, folder in folders.items() if reads_pictures_alone(folder)}
 
     def attend(self, question: Question) -> dict[str, Any]:
         """The maps for the page, the predictions, and their changes."""
@@ -192,8 +211,33 @@ class Answers:
             if not written.sides(at).visible[cell]:
                 raise UsageError("the query does not see this key, which comes later")
             report = shown_report(explain_link(written, at, cell))
+            self._stage("cutting the link")
+            experiment = None
+            with suppress(AttnvizError):  # a model that predicts nothing
+                experiment = open_experiment(read.source, read.query)
+            steps = printable_texts(asdict(unfold_link(written, at, cell, experiment)))
             seconds = round(time.perf_counter() - begun, 4)
-            return {"id": question.id, "report": report, "seconds": seconds}
+            return {"id": question.id, "report": report, "steps": steps, "seconds": seconds}
+
+    def explain(self, question: Question) -> dict[str, Any]:
+        """What decided an output, in sentences with the parts that they name, with nothing off."""
+        with self.hooks:
+            begun = time.perf_counter()
+            if question.picture is not None:
+                raise UsageError("what decided an answer is explained of texts alone")
+            read = self._read(structs.replace(question, lens="raw", explain=None))
+            wanted = None if question.explain is None else str(question.explain)
+            known = self.explainer
+            if known is None or known.source is not read.source:
+                known = Explainer(read.source, AnswerRequest(), None)
+            self.explainer = replace(known, asked=AnswerRequest(wanted))
+            self._stage("searching for what decided it")
+            report, _ = self.explainer.explain_query(read.query)
+            claims = [printable_texts(one.document()) for one in sentences_of(report)]
+            how = f"heads that are off put out {report.reference.partition(' (--')[0]}"
+            notes = [printable(note) for note in (how, *report.notes)]
+            seconds = round(time.perf_counter() - begun, 4)
+            return {"id": question.id, "claims": claims, "notes": notes, "seconds": seconds}
 
     def _pause_between_layers(self) -> None:
         """Pause before each module, so that an abandoned question stops soon."""
@@ -392,7 +436,8 @@ def _pieces(experiment: Experiment, row: NDArray[np.float64]) -> list[dict[str, 
         at = output.position
         inside = at is not None and 0 < at < len(tokens)
         before = gap(tokens[at - 1], tokens[at], text) if at is not None and inside else " "
-        found.append({"text": printable(output.name), "gap": before, "logp": logp})
+        piece = {"text": printable(output.name), "gap": before, "position": at, "logp": logp}
+        found.append(piece)
     return found
 
 

@@ -102,7 +102,9 @@ class AttendChunk(SourceWork):
 
     def open(self) -> Source:
         """The source with what the lens needs."""
-        return self.source_for(self.command, with_head=needs_head(self.choice.lens))
+        return self.source_for(
+            self.command, with_head=needs_head(self.choice.lens) or self.origin.keep_qk
+        )
 
     def __call__(self, chunk: Chunk) -> Iterator[Outcome]:
         """The result of each record, or why it has none, made when it is asked for."""

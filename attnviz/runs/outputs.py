@@ -205,36 +205,49 @@ def draw_difference(found: Comparison, picture: str, subtitle: str) -> Figure:
     return fit_width(PICTURES[picture].load(), item, title=title, subtitle=subtitle)
 
 
-def page_of(item: Item, command: str = "") -> str | None:
-    """The page of one result with the command line that makes it; None: it has no page."""
+def page_of(item: Item, command: str = "", atlas: tuple[Path, Path] | None = None) -> str | None:
+    """The page of one result with the command line that makes it; None: it has no page.
+
+    `atlas` is the file of an atlas to link its heads to, and the file that the page will be.
+    """
     if item.page is not None:
         return item.page(command)
-    return None if isinstance(item.data, Data) else page_html(item.data, command, shown=item.views)
+    if isinstance(item.data, Data):
+        return None
+    return page_html(item.data, command, atlas, shown=item.views)
 
 
-def page_html(attention: Attention, command: str = "", **shown: Any) -> str:
+def page_html(
+    attention: Attention,
+    command: str = "",
+    atlas: tuple[Path, Path] | None = None,
+    **shown: Any,
+) -> str:
     """Every map of one text as one interactive HTML file; more options as of `page_data`."""
     from attnviz.renderers.page import assemble
+    from attnviz.renderers.page.atlas import link_atlas
 
-    return assemble(*page_data(attention, command, **shown))
+    document, blobs = page_data(attention, command, **shown)
+    if atlas is not None:
+        document["atlas"] = link_atlas(attention, *atlas)
+    return assemble(document, blobs)
 
 
 def why_page(
     reports: Sequence[LinkReport],
     attention: Attention,
     command: str,
-    claims: Sequence[tuple[str, Any]] = (),
+    claims: Sequence[Mapping[str, Any]] = (),
 ) -> str:
     """The page of a text that explains some of its links, and opens on the first.
 
-    Each of the `claims` is a sentence and the link that it is about, or None.
+    The `claims` are those of an answer, as `AnswerSentence.document` has them.
     """
     from attnviz.renderers.page import assemble
-    from attnviz.renderers.printable import printable
     from attnviz.renderers.text.why_table import shown_report
 
     document, blobs = page_data(attention, command)
-    document["claims"] = [{"text": printable(text), "link": link} for text, link in claims]
+    document["claims"] = list(claims)
     document["why"] = []
     for one in reports:
         link = [one.head.stream, one.head.layer, str(one.head.head), *(one.link or ())]

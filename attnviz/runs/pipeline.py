@@ -29,7 +29,15 @@ from attnviz.core.options import Choice, LookOptions, Origin
 from attnviz.core.query import ALL_OUTPUTS, Kind, Picture, Query
 from attnviz.core.registry import LENSES, PICTURES, Command, DataKind, Needs
 from attnviz.models import Source
-from attnviz.models.lens import ALL_LENSES, Ask, apply_lens, ask_source, needs_head, no_model
+from attnviz.models.lens import (
+    ALL_LENSES,
+    Ask,
+    apply_lens,
+    ask_source,
+    keep_steps,
+    needs_head,
+    no_model,
+)
 from attnviz.renderers import Views
 from attnviz.renderers.reports import Item
 from attnviz.runs.outputs import Presentable, draw, page_html, save_figure, views_of
@@ -382,7 +390,7 @@ def _view_next(
         if isinstance(found, InputError):
             # A new one: the old belongs to the iterator, and would tie this run's files to it.
             raise type(found)(str(found)) from found
-        return found
+        return keep_steps(source, query, found) if found.projections else found
 
     def ask(needs: Needs) -> LensInputs:
         return ask_source(source, query, needs, choice.explain)

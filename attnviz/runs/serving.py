@@ -275,6 +275,7 @@ def application(queue: JobQueue, policy: AccessPolicy, page: str) -> Starlette:
         Route("/attend", endpoint(queue.answers.attend), methods=["POST"]),
         Route("/ablate", endpoint(queue.answers.ablate), methods=["POST"]),
         Route("/why", endpoint(queue.answers.why), methods=["POST"]),
+        Route("/explain", endpoint(queue.answers.explain), methods=["POST"]),
     ]
     handlers: dict[Any, Any] = {
         HTTPException: lambda _, error: error_response(error.status_code, error.detail),

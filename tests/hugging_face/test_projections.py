@@ -7,6 +7,7 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModel
 
+from attnviz import attend as attend_text
 from attnviz.core.errors import AttentionError, UsageError
 from attnviz.models.hugging_face.capture.capture import capture
 from attnviz.models.hugging_face.capture.region import Region
@@ -36,6 +37,17 @@ def test_the_softmax_of_their_scaled_products_is_the_weight(kind, loaded):
     assert not kept.besides
     expected = softmax(scores_of(kept), attention.main.stream)
     np.testing.assert_allclose(attention.weights, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(("kind", "stream"), [("gpt2", "causal"), ("llama", "causal")])
+def test_what_follows_the_weights_is_kept_for_the_page(kind, stream, folder_of):
+    asked = {"model": str(folder_of(kind)), "stream": stream}
+    kept = attend_text(TEXT, **asked, keep_qk=True).projections[stream]
+    for name, lens in (("writes", "logits"), ("effects", "effect")):
+        found = attend_text(TEXT, **asked, lens=lens).weights
+        np.testing.assert_allclose(getattr(kept, name), found, atol=1e-5)
+    assert kept.value.shape[:3] == kept.key.shape[:3]
+    assert len(kept.predicted) == kept.query.shape[2]
 
 
 def test_a_key_of_several_query_heads_is_each_ones(loaded):

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from attnviz.renderers.text.explain_table import sentences_of
 
 import attnviz
 from attnviz.analyses.why import explain_link
@@ -21,6 +22,7 @@ from attnviz.models.open import open_source
 from attnviz.models.pocket.translator import load_pocket
 from attnviz.renderers.text.why_table import why_document
 from attnviz.runs.answering import MOST_WEIGHTS, Answers, Off, Question
+from attnviz.runs.questions.explain import AnswerRequest, Explainer
 
 PAIR = ("The red car is fast.", "La voiture rouge est rapide.")
 POCKET = Answers(Origin())
@@ -111,6 +113,33 @@ def test_why_a_link_is_there_is_what_why_says(model, texts, stream, cell):
     expected = why_document(explain_link(written, HeadAt(stream, "2", 0), cell))
     assert answer == json.loads(json.dumps({name: expected[name] for name in answer}))
     assert [one["writer"] for one in answer["key"]]
+
+
+def test_a_number_unfolds_to_the_change_of_log_p_that_ablate_measures():
+    text, link = "Tom likes dogs. Mary likes cats. Tom likes", ("causal", "2", "3", 10, 3)
+    asked = {"source": text, "model": "pocket-lm"}
+    steps = POCKET.why(Question(**asked, link=link))["steps"]
+    score = np.dot(steps["query"], steps["key"]) * steps["factor"]
+    assert score == pytest.approx(steps["scores"][3], rel=1e-5)
+    weights = attnviz.attend(text, model="pocket-lm").weights[2, 3, 10]
+    np.testing.assert_allclose(steps["weights"], weights, atol=1e-5)
+    answer = POCKET.attend(Question(**asked, off=Off(links=[link])))["answer"]
+    found = [one["logp"] for one in answer["changed"]["pieces"]]
+    before = [one["logp"] for one in answer["pieces"]]
+    changes = [change for _, change in steps["changes"]]
+    np.testing.assert_allclose(changes, np.subtract(found, before), atol=1e-5)
+
+
+def test_what_decided_a_word_is_what_explain_says():
+    text = "Tom likes dogs. Mary likes cats. Tom likes dogs"
+    answer = POCKET.explain(Question(source=text, model="pocket-lm", explain=11))
+    source = open_source(Origin(model="pocket-lm"), "self", with_head=True)
+    report, _ = Explainer(source, AnswerRequest("11"), None).explain_query(Query(text))
+    assert answer["claims"] == json.loads(
+        json.dumps([one.document() for one in sentences_of(report)])
+    )
+    assert answer["claims"][0]["text"].startswith('"dogs"')
+    assert any(one["link"] for one in answer["claims"])
 
 
 @pytest.mark.parametrize(

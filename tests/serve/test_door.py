@@ -9,7 +9,7 @@ QUESTION = {"source": "The cat sat."}
 JSON = {"Content-Type": "application/json"}
 ROUTES = (
     *(("GET", path) for path in ("/", "/models", "/progress", "/openapi.json", "/nowhere")),
-    *(("POST", path) for path in ("/attend", "/ablate", "/why", "/")),
+    *(("POST", path) for path in ("/attend", "/ablate", "/why", "/explain", "/")),
 )
 
 

@@ -87,7 +87,7 @@ def test_a_question_is_described_as_it_is_checked():
 
 
 @pytest.mark.parametrize("case", QUESTIONS)
-@pytest.mark.parametrize("path", ["/attend", "/ablate", "/why"])
+@pytest.mark.parametrize("path", ["/attend", "/ablate", "/why", "/explain"])
 def test_every_field_of_an_answer_is_described(server, path, case):
     if path != "/attend" and case == "long":
         return

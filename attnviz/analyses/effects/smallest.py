@@ -25,6 +25,7 @@ from attnviz.core.effects import (
     TokenAt,
 )
 from attnviz.core.errors import AttnvizError
+from attnviz.core.notices import pause
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -62,7 +63,11 @@ class Trials:
     ) -> list[NDArray[np.floating]]:
         """Log p of each choice of each output, (outputs, choices), after each change."""
         self.runs += len(changes)
-        return list(self.experiment.run(changes, instead or self.instead))
+        found = []
+        for rows in self.experiment.run(changes, instead or self.instead):
+            pause()
+            found.append(rows)
+        return found
 
     def total(self, rows: NDArray[np.floating]) -> float:
         """Log p of the answer, above that of `against`; −∞: not known."""

@@ -16,7 +16,8 @@ CO_MECHANISMS = tuple(name for name, row in MECHANISMS.items() if row.commands =
 
 
 @with_options(
-    *(*MODELS, *VIEW, *PLACES, "to", "explain", *MANY_TEXTS), writes=("maps", "alignment", "scores")
+    *(*MODELS, *VIEW, *PLACES, "atlas", "to", "explain", *MANY_TEXTS),
+    writes=("maps", "alignment", "scores"),
 )
 def cross(
     source: Annotated[

@@ -7,6 +7,7 @@ from contextlib import closing, contextmanager, nullcontext
 from ipaddress import ip_address
 from pathlib import Path
 from tempfile import NamedTemporaryFile
+from typing import Any
 
 import typer
 
@@ -79,7 +80,8 @@ def serve(
             note(f"Ctrl-C ends it{f'; {MEANING}' * (not _is_loopback(host))}")
         answers = Answers(options.origin)
         names = [one["name"] for one in answers.models()]
-        page = assemble(live_document("attnviz serve", LENS_NAMES, names), {}, "serve")
+        document = live_document("attnviz serve", LENS_NAMES, names, answers.pictures())
+        page = assemble(document, {}, "serve")
         with opened_in_browser(address) if options.output.open_page else nullcontext():
             serving.serve(listener, answers, policy, page)
 
@@ -102,6 +104,16 @@ def opened_in_browser(address: str) -> Iterator[None]:
         if not webbrowser.open(Path(file.name).as_uri()):
             note("no browser was found: open the address yourself")
         yield
+
+
+def read_sample_atlas() -> dict[str, Any]:
+    """What each head of the pocket model does in sentences that it translates itself."""
+    from attnviz.analyses.explain import REFERENCE
+    from attnviz.api.measures import corpus
+    from attnviz.renderers.page.atlas import atlas_document
+
+    found = corpus(list(REFERENCE), cross=True, atlas=True)
+    return atlas_document(found.value, "", {})
 
 
 @with_options(also=["open_page"], report=("said",))
@@ -128,7 +140,7 @@ def live(
     from attnviz.models.pocket.packed import pack_model
     from attnviz.renderers.page.document import live_page
 
-    data = live_page("attnviz live", pack_model()).encode()
+    data = live_page("attnviz live", pack_model(), read_sample_atlas()).encode()
     path = save_page(output, data, shown=options.output.open_page or output is None)
     if options.output.verbose:
         size, seconds = len(data) / 1e6, time.perf_counter() - started

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import base64
+import json
+import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 from numpy.typing import NDArray
 
+from attnviz.core.attention_map import Attention
 from attnviz.core.corpus_report import Atlas, CorpusReport, SourceText, StreamReport
+from attnviz.core.errors import InputError
 from attnviz.core.measures import HeadRow, about_effects, mass_note
+from attnviz.core.notices import notify
 from attnviz.core.tokens import parse_patch
 from attnviz.renderers.colors import ROLE_COLORS, hex_of
 from attnviz.renderers.data.corpus_data import group_by_head
@@ -25,10 +32,13 @@ def atlas_page(
     report: CorpusReport, command: str = "", pictures: Mapping[str, bytes] | None = None
 ) -> str:
     """The page; for a corpus of pictures, `pictures` holds a small one for each file."""
-    return assemble(_document(report, command, pictures or {}), {}, "atlas")
+    return assemble(atlas_document(report, command, pictures or {}), {}, "atlas")
 
 
-def _document(report: CorpusReport, command: str, pictures: Mapping[str, bytes]) -> dict[str, Any]:
+def atlas_document(
+    report: CorpusReport, command: str, pictures: Mapping[str, bytes]
+) -> dict[str, Any]:
+    """What the page shows, as plain values."""
     first = next(atlas for atlas in (one.atlas for one in report.streams) if atlas is not None)
     failed = f"{report.failed:,} {report.things} could not be read" if report.failed else ""
     about = about_effects(report.provenance)
@@ -52,6 +62,44 @@ def _document(report: CorpusReport, command: str, pictures: Mapping[str, bytes])
             if stream.atlas is not None
         ],
     }
+
+
+def read_atlas(file: Path) -> tuple[str, dict[str, list[str]]]:
+    """The model of an atlas, and its heads by stream, such as "1.4".
+
+    Raises:
+        InputError: the file is no page of an atlas.
+    """
+    try:
+        text = file.read_text("utf-8")
+        found = json.loads(text.partition(_START)[2].partition("</script>")[0])
+        heads = {
+            str(one["stream"]): [f"{head['layer']}.{head['head']}" for head in one["heads"]]
+            for one in found["streams"]
+        }
+        return str(dict(found["provenance"])["model"]), heads
+    except OSError as error:
+        raise InputError(f"--atlas '{file}' cannot be read: {error.strerror or error}") from error
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        line = f"--atlas '{file}' is no atlas: attnviz corpus FILE --atlas PAGE makes one"
+        raise InputError(line) from error
+
+
+_START = '<script type="application/json" id="document">'
+
+
+def link_atlas(attention: Attention, file: Path, page: Path) -> dict[str, Any] | None:
+    """The address of an atlas seen from a page, and its heads by stream; None: another model's."""
+    model, heads = read_atlas(file)
+    own = printable(attention.provenance.model)
+    if model != own:
+        notify(f"no head is linked: the atlas is of {printable(model)}, and the page of {own}")
+        return None
+
+    def seen_from(other: Path, here: Path) -> str:
+        return quote(Path(os.path.relpath(other.absolute(), here.absolute().parent)).as_posix())
+
+    return {"href": seen_from(file, page), "back": seen_from(page, file), "heads": heads}
 
 
 def _stream(stream: StreamReport, atlas: Atlas, pictures: Mapping[str, bytes]) -> dict[str, Any]:

@@ -36,6 +36,7 @@ from attnviz.core.tokens import sink_place
 from attnviz.renderers.colors import scale_of
 from attnviz.renderers.page.data import (
     FINE_LEVELS,
+    NO_VALUE,
     Patches,
     deflate,
     encode_weights,
@@ -47,16 +48,20 @@ from attnviz.renderers.page.data import (
 )
 from attnviz.renderers.printable import printable
 
-STYLES = ("layout", "controls", "views", "live")
+STYLES = ("layout", "controls", "views", "live", "card", "modes")
 SCRIPTS = (
-    *("numbers", "decode", "model", "state", "colors", "caption", "shown", "labels", "surface"),
-    *("svg", "readout", "thumbnail", "off", "overview", "grid_geometry", "grid_painting"),
-    *("heatmap", "lines_painting", "lines", "text", "query_key", "image", "table", "controls"),
-    *("save", "keyboard", "pane", "source", "picture", "sentence", "tour", "why", "live"),
-    *("history", "main"),
+    *("surface", "look", "broken", "numbers", "decode", "model", "off", "address", "state"),
+    "colors",
+    *("shown", "caption", "labels", "svg", "readout", "thumbnail", "controls", "overview"),
+    *("grid_geometry", "grid_painting", "heatmap", "lines_painting", "lines", "text", "query_key"),
+    *("image", "table"),
+    *("save", "figure", "saving", "keyboard", "pane", "source", "picture", "sentence", "tour"),
+    *("unfold", "why", "word", "difference", "atlas_head", "card", "effects", "switching"),
+    *("live", "history", "main"),
 )
 LIVE_SCRIPTS = (
-    *("unicode", "tokenize", "network", "backward", "pocket", "measures", "maps", "why", "worker"),
+    *("unicode", "tokenize", "network", "backward", "pocket", "measures", "maps", "why", "explain"),
+    "worker",
 )
 """The engine of a live page, which runs in a worker."""
 
@@ -74,18 +79,23 @@ class PageKind:
 
 PAGE_KINDS = {
     "": PageKind(),  # of a finished run
-    "why": PageKind(),  # of a finished run, with reports on links
+    "why": PageKind(),  # of a finished run, with reports on links, or with what makes their weights
     "live": PageKind(sources="; worker-src blob:"),
     # Only a served page contains code that sends requests.
     "serve": PageKind(sources="; connect-src 'self'", replaced={"source": "served"}),
-    "steps": PageKind("steps.html", ("layout", "steps"), ("surface", "steps")),
+    "steps": PageKind("steps.html", ("layout", "steps", "modes"), ("surface", "steps")),
     "atlas": PageKind(
         "atlas.html",
-        ("layout", "controls", "atlas"),
-        ("numbers", "surface", "atlas_scatter", "atlas_head", "atlas"),
+        ("layout", "controls", "atlas", "card", "modes"),
+        (
+            *("surface", "broken", "numbers", "decode", "address", "colors", "svg", "figure"),
+            *("saving", "atlas_scatter", "atlas_head", "atlas"),
+        ),
     ),
 }
 _IMPORT = re.compile(r"^import (\{[^}]*\}) from \"\./(\w+)\.js\";$", re.MULTILINE)
+_COMMENT = re.compile(r"^[ \t]*/\*\*(?:[^*]|\*(?!/))*\*/[ \t]*\n", re.MULTILINE)
+"""Types and what is said of them, on lines of their own: a third of all script."""
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:const|function|class) (\w+))", re.MULTILINE)
 # "</script" would end the data early, and "<!--" would hide its end; JSON can escape both.
 _UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
@@ -97,6 +107,8 @@ def assemble(document: Mapping[str, Any], blobs: Mapping[str, str], kind: str = 
     The blobs hold the numbers of a finished run or, for "live", the engine and the model's weights.
     A page of kind "serve" asks its server instead.
     """
+    if not kind and any(item["projections"] for item in document["maps"]):
+        kind = "why"  # a link unfolds
     template, style, script, policy = _code(kind)
     data = "".join(
         f'<script type="text/plain" id="{name}">{text}</script>\n' for name, text in blobs.items()
@@ -112,12 +124,14 @@ def assemble(document: Mapping[str, Any], blobs: Mapping[str, str], kind: str = 
     )
 
 
-def live_page(title: str, packed: bytes) -> str:
+def live_page(title: str, packed: bytes, atlas: Mapping[str, Any]) -> str:
     """The page with the shipped model inside, which runs in the reader's browser.
 
-    `packed` holds the weights and the tokenizer in the form that the engine in `live/` reads.
+    `packed` holds the weights and the tokenizer in the form that the engine in `live/` reads,
+    `atlas` what each head does in other texts.
     """
     blobs = {"worker": script_json(live_worker()), "packed": pack_base85(packed)}
+    blobs["atlas"] = pack_base85(script_json(atlas).encode())
     return assemble(live_document(title, ("raw", "rollout", "effect")), blobs, "live")
 
 
@@ -141,12 +155,22 @@ def policy_hash(source: str) -> str:
     return f"sha256-{base64.b64encode(digest).decode('ascii')}"
 
 
-def live_document(title: str, lenses: Sequence[str], models: Sequence[str] = ()) -> dict[str, Any]:
-    """The document of a page that asks a model for its maps: all but the maps."""
+def live_document(
+    title: str,
+    lenses: Sequence[str],
+    models: Sequence[str] = (),
+    pictures: Mapping[str, bytes] | None = None,
+) -> dict[str, Any]:
+    """The document of a page that asks a model for its maps: all but the maps.
+
+    `pictures` holds a file for each model that reads pictures alone, which the page begins with.
+    """
+    samples = {name: base64.b64encode(file).decode() for name, file in (pictures or {}).items()}
     empty: dict[str, Any] = {name: [] for name in ("texts", "notes", "provenance", "maps")}
     named = {"title": printable(title), "id": "0", "command": ""}
     colors = {"schemes": schemes(), "head_colors": head_colors()}
-    return {**named, **empty, **colors, "lenses": list(lenses), "models": list(models)}
+    choices = {"lenses": list(lenses), "models": list(models), "pictures": samples}
+    return {**named, **empty, **colors, **choices}
 
 
 def iframe(page: str, height: int = 680) -> str:
@@ -172,7 +196,7 @@ def join_modules(modules: Mapping[str, str]) -> str:
     parts = ["const modules = {};"]
     for name, source in modules.items():
         exported = ", ".join(_EXPORT.findall(source))
-        body = _EXPORT.sub("", _IMPORT.sub(r"const \1 = modules.\2;", source))
+        body = _EXPORT.sub("", _IMPORT.sub(r"const \1 = modules.\2;", _COMMENT.sub("", source)))
         parts.append(
             f"modules.{name} = await (async () => {{\n{body}return {{ {exported} }};\n}})();"
         )
@@ -416,12 +440,18 @@ def _projections(
             f"'{item.stream}', which is {item.weights.shape}"
         )
     document: dict[str, Any] = {"size": size, "scale": kept.scale}
-    for side, array in (("query", query), ("key", key)):
-        scale = document[f"{side}_scale"] = float(np.abs(array).max()) or 1.0
-        whole = np.rint(array / scale * FINE_LEVELS).astype("<i2")
-        for number, layer in enumerate(whole):
+    more = {one: getattr(kept, one) for one in ("value", "writes", "effects")}
+    for side, array in {"query": query, "key": key, **more}.items():
+        if array is None:
+            document[f"{side}_scale"] = None
+            continue
+        known = np.isfinite(array)
+        scale = document[f"{side}_scale"] = float(np.abs(array[known]).max(initial=0)) or 1.0
+        whole = np.rint(np.where(known, array, 0) / scale * FINE_LEVELS).astype("<i2")
+        for number, layer in enumerate(np.where(known, whole, NO_VALUE).astype("<i2")):
             blobs[f"{name}{side[0]}-{number}"] = deflate(layer.tobytes())
-    return {**document, "besides": printable(kept.besides)}
+    predicted = {row: printable(name) for row, name in kept.predicted.items()}
+    return {**document, "besides": printable(kept.besides), "predicted": predicted}
 
 
 def facts(provenance: Provenance) -> list[tuple[str, str]]:
@@ -431,6 +461,9 @@ def facts(provenance: Provenance) -> list[tuple[str, str]]:
         if isinstance(value, dict):
             return ", ".join(f"{name} {text_of(one)}" for name, one in value.items())
         if isinstance(value, (list, tuple)):
+            whole = len(value) > 2 and all(type(one) is int for one in value)
+            if whole and [*value] == [*range(value[0], value[-1] + 1)]:
+                return f"{value[0]} to {value[-1]}"
             more = f" … ({len(value)} in all)" if len(value) > _FEW_FACTS else ""
             between = "; " if any(isinstance(one, dict) for one in value) else ", "
             return between.join(text_of(one) for one in value[:_FEW_FACTS]) + more

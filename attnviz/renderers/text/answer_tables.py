@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
@@ -33,6 +33,26 @@ LABEL = 14
 LISTED = 6  # tokens and heads that one line names
 LINES = 2  # heads with a line of their own
 Link = tuple[str | int, ...] | None  # stream, layer, head, query and key of a claim
+
+
+class AnswerSentence(NamedTuple):
+    """A claim in words.
+
+    Attributes:
+        about: what it is about; text: the sentence.
+        link, heads, tokens: the parts of the model and of the text that it names.
+    """
+
+    about: str
+    text: str
+    link: Link = None
+    heads: tuple[HeadAt, ...] = ()
+    tokens: tuple[tuple[str, int], ...] = ()
+
+    def document(self) -> dict[str, Any]:
+        """The sentence as a JSON object."""
+        heads = [(one.stream, one.layer, str(one.head)) for one in self.heads]
+        return {**self._asdict(), "heads": heads}
 
 
 def _nats(value: float) -> str:
@@ -67,8 +87,8 @@ def _link_of(claim: HeadClaim) -> Link:
     )
 
 
-def sentences_of(report: AnswerReport, *, verbose: bool = False) -> Iterator[tuple[str, str, Link]]:
-    """Each claim: its subject, its sentence, and its link if it has one."""
+def sentences_of(report: AnswerReport, *, verbose: bool = False) -> Iterator[AnswerSentence]:
+    """Each claim in words, with the parts that it is about."""
     main = report.heads[0].at.stream if report.heads else ""
     streams = {claim.at.stream for claim in report.heads}
     main = main if len(streams) == 1 else ""
@@ -78,14 +98,20 @@ def sentences_of(report: AnswerReport, *, verbose: bool = False) -> Iterator[tup
         line += f'; next best "{report.next_best[0]}" ({two_digits(report.next_best[1])})'
     if report.against:
         line += f'; explained is by how much it is likelier than "{report.against}"'
-    yield "The model says", line, None
+    yield AnswerSentence("The model says", line)
     if not report.heads:
         line = f"if all heads put out their mean, log p falls by {_nats(report.span)} nats"
-        yield "Decided", f"by no head or token: {line}", None
+        yield AnswerSentence("Decided", f"by no head or token: {line}")
         return
+    tokens = [(str(one.place["side"]), int(one.place["position"])) for one in report.tokens]
+    whole = tuple(claim.at for claim in report.heads), tuple(tokens)
     if not report.is_small:
-        words = f"of heads and tokens gives this answer: {_kept_words(report)}"
-        yield "No small set", words, None
+        yield AnswerSentence(
+            "No small set",
+            f"of heads and tokens gives this answer: {_kept_words(report)}",
+            None,
+            *whole,
+        )
         if not verbose:
             return
     named = report.tokens if verbose else report.tokens[:LISTED]
@@ -93,23 +119,29 @@ def sentences_of(report: AnswerReport, *, verbose: bool = False) -> Iterator[tup
     rest = len(report.tokens) - len(named)
     needs += f" · {rest} more" if rest else ""
     needs = f"{needs} nats" if needs else "no token"
-    yield "It needs", f"{needs}; hiding all others: {_nats(report.others)}", None
+    line = f"{needs}; hiding all others: {_nats(report.others)}"
+    yield AnswerSentence("It needs", line, tokens=whole[1])
     sure = [claim for claim in report.heads if claim.is_sure and (verbose or claim.link)]
     for number, claim in enumerate(sure if verbose else sure[:LINES]):
         about = "and by" if number else "Carried by"
-        yield about, _carrier(claim, report, main), _link_of(claim)
+        yield AnswerSentence(about, _carrier(claim, report, main), _link_of(claim), (claim.at,))
     others = [claim for claim in report.heads if claim not in sure[:LINES]]
     if others and not verbose:
-        names = " · ".join(_head(claim.at, main) for claim in others[:LISTED])
-        yield "The set holds", f"{names} too, whose own effect is small or not clear", None
+        line = f"{_names(others, main)} too, whose own effect is small or not clear"
+        yield AnswerSentence("The set holds", line, heads=tuple(claim.at for claim in others))
     unsure = [claim for claim in report.heads if not claim.is_sure]
     if unsure and verbose:
-        names = " · ".join(_head(claim.at, main) for claim in unsure)
-        yield "Not clear", f"{names}: replacements of their output disagree on the effect", None
-    yield "Kept alone", _kept_words(report), None
-    yield "Its links", _links(report.links, main), None
+        line = f"{_names(unsure, main)}: replacements of their output disagree on the effect"
+        yield AnswerSentence("Not clear", line, heads=tuple(claim.at for claim in unsure))
+    yield AnswerSentence("Kept alone", _kept_words(report), None, *whole)
+    yield AnswerSentence("Its links", _links(report.links, main), None, *whole)
     if report.idle is not None:
-        yield "Not involved", _idle(report.idle, main), _link_of(report.idle)
+        line, at = _idle(report.idle, main), (report.idle.at,)
+        yield AnswerSentence("Not involved", line, _link_of(report.idle), at)
+
+
+def _names(claims: Sequence[HeadClaim], main: str) -> str:
+    return " · ".join(_head(claim.at, main) for claim in claims[:LISTED])
 
 
 def _idle(claim: HeadClaim, main: str) -> str:
@@ -179,10 +211,10 @@ def _parts(report: AnswerReport) -> str:
 def answer_table(report: AnswerReport, show: Display, *, verbose: bool = False) -> str:
     parts: list[Any] = wrap_text(printable(report.caption), show.width, "bold")
     parts.append(Text())
-    for label, words, _ in sentences_of(report, verbose=verbose):
-        lines = wrap_text(printable(words), max(show.width - LABEL - 2, 20))
+    for claim in sentences_of(report, verbose=verbose):
+        lines = wrap_text(printable(claim.text), max(show.width - LABEL - 2, 20))
         for number, line in enumerate(lines):
-            name = set_cell_size("" if number else label, LABEL)
+            name = set_cell_size("" if number else claim.about, LABEL)
             parts.append(Text(f"{name}  ", style="bold").append(line.plain, "not bold"))
     how = (
         f"heads that are off put out {report.reference}; tokens that are off are hidden from others"
@@ -197,9 +229,7 @@ def answer_document(report: AnswerReport) -> dict[str, Any]:
     found["idle"] = None if report.idle is None else _claim_document(report.idle)
     found["heads"] = [_claim_document(claim) for claim in report.heads]
     found["is_small"] = report.is_small
-    found["claims"] = [
-        {"about": label, "text": words, "link": link} for label, words, link in sentences_of(report)
-    ]
+    found["claims"] = [one.document() for one in sentences_of(report)]
     return found
 
 

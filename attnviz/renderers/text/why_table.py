@@ -155,15 +155,15 @@ def shown_report(report: LinkReport) -> dict[str, Any]:
         "argument rank logit value value_of checks notes"
     )
     found = why_document(report)
-    return {name: _as_printable(found[name]) for name in names.split()}
+    return {name: printable_texts(found[name]) for name in names.split()}
 
 
-def _as_printable(value: Any) -> Any:
+def printable_texts(value: Any) -> Any:
     """A value whose texts neither style nor break a page."""
     if isinstance(value, dict):
-        return {name: _as_printable(one) for name, one in value.items()}
+        return {name: printable_texts(one) for name, one in value.items()}
     if isinstance(value, list | tuple):
-        return [_as_printable(one) for one in value]
+        return [printable_texts(one) for one in value]
     return printable(value) if isinstance(value, str) else value
 
 

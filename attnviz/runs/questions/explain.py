@@ -17,6 +17,7 @@ from attnviz.models.lens import open_experiment
 from attnviz.models.open import is_shipped
 from attnviz.renderers.reports import Data, data_of, draw_by
 from attnviz.renderers.text import answer_tables as tables
+from attnviz.renderers.text.why_table import printable_texts
 from attnviz.runs.ablation import each_text, reference_banks
 from attnviz.runs.inputs import TextInput
 from attnviz.runs.outputs import why_page
@@ -51,7 +52,12 @@ class Explainer:
 
     def explain(self, text: Text) -> tuple[AnswerReport, WrittenText | None]:
         """What decided the answer to a text, and what the model's parts wrote there."""
-        query, source = query_of(text), self.source
+        found, written = self.explain_query(query_of(text))
+        return replace(found, id=text.id), written
+
+    def explain_query(self, query: Query) -> tuple[AnswerReport, WrittenText | None]:
+        """The same of a query."""
+        source = self.source
         if not isinstance(source, Experimenting):
             raise UsageError("nothing here predicts anything that could be explained")
         experiment, notes = self._open(query), list[str]()
@@ -70,7 +76,7 @@ class Explainer:
         found = explain_answer(
             *(experiment, banks, written), reference=reference, against=against, notes=notes
         )
-        return replace(found, id=text.id), written
+        return found, written
 
     def contrast(self, text: Text, other: str) -> ContrastReport:
         """Which heads and positions restore a text's answer in the run of another text."""
@@ -181,8 +187,7 @@ def _answer_data(answer: AnswerReport, written: WrittenText | None, *, verbose: 
         reports = [claim.why for claim in claims if claim.why is not None]
         room = PAGE_LINKS - len(reports)
         more = follow_circuit(written, reports[0], room)[1:] if reports else []
-        claims_in_words = tables.sentences_of(answer)
-        shown = [(f"{label}: {words}", link) for label, words, link in claims_in_words]
+        shown = [printable_texts(one.document()) for one in tables.sentences_of(answer)]
         return why_page([*reports, *more], written.attention, command, shown)
 
     table = partial(tables.answer_table, verbose=verbose)

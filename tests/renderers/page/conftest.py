@@ -51,7 +51,10 @@ class Opened:
         return str(self.tab.locator("body").evaluate("() => location.href"))
 
     def download(self, kind: str) -> bytes:
-        self.settle()
+        """A file that the page saves; pictures are made in a dialog."""
+        if kind in ("png", "svg") and not self.tab.locator("#saving").is_visible():
+            self.tab.locator("#save-picture").click()
+            self.tab.wait_for_selector('#saving[open][aria-busy="false"]')
         with self.tab.expect_download() as waiting:
             self.tab.locator(f"#save-{kind}").click()
         return Path(waiting.value.path()).read_bytes()

@@ -12,7 +12,8 @@ import pytest
 
 from attnviz import attend
 from attnviz.renderers.page import Patches, page
-from tests.renderers.page.conftest import Open
+from tests.invoke import attnviz
+from tests.renderers.page.conftest import Open, Opened
 from tests.renderers.page.samples import encoder_page, pair, picture, with_projections
 from tests.samples import effects
 
@@ -27,6 +28,7 @@ def findings(tab: Any) -> list[str]:
     if not tab.evaluate("'axe' in window"):
         tab.evaluate(AXE.read_text(encoding="utf-8"))
     how = {"resultTypes": ["violations"], "preload": False}  # a quarter of the time, finds the same
+    how |= {"rules": {"target-size": {"enabled": True}}}
     found = tab.evaluate("async (how) => (await axe.run(how)).violations", how)
     return [
         f"{rule['id']}: {node['html'][:90]} {node['failureSummary'][:300]}"
@@ -52,18 +54,79 @@ def sample(name: str) -> str:
     return attend("The professor who supervised it.").page()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+LOOKS: dict[str, dict[str, Any]] = {
+    "light": {},
+    "dark": {"color_scheme": "dark"},
+    "forced colours": {"color_scheme": "dark", "forced_colors": "active"},
+    "320 pixels": {},
+}
+"""How a reader may see the page: the last as narrow as 1280 pixels at 400 %."""
+
+
+def narrowed(opened: Opened, look: str) -> None:
+    """The page in its look; where it is narrow, nothing is wider than it."""
+    if look == "320 pixels":
+        opened.tab.set_viewport_size({"width": 320, "height": 700})
+        opened.drawn()
+        assert opened.tab.evaluate("document.scrollingElement.scrollWidth") <= 320
+
+
+SMALL = """() => [...document.querySelectorAll(
+    "a[href], button, select, input, textarea, summary, [role=application]")]
+  .filter((one) => one.checkVisibility({visibilityProperty: true}) && !one.matches(".skip")
+    && !one.closest("dialog:not([open]), .unseen"))
+  .map((one) => [one.outerHTML.slice(0, 80), one.getBoundingClientRect()])
+  .filter(([, box]) => box.width < 23.5 || box.height < 23.5)
+  .map(([what, box]) => `${what} ${box.width} × ${box.height}`)"""
+
+
+@pytest.mark.parametrize("look", LOOKS)
 @pytest.mark.parametrize("name", ["text", "pair", "effects", "vectors", "picture", "pocket"])
-def test_axe_finds_nothing_on_any_view(open_page: Open, name: str, scheme: str) -> None:
-    opened = open_page(sample(name), "row=2", color_scheme=scheme)
+def test_axe_finds_nothing_on_any_view(open_page: Open, name: str, look: str) -> None:
+    opened = open_page(sample(name), "row=2", **LOOKS[look])
     tabs = opened.tab.locator("#views [role=tab]")
     for place in range(tabs.count()):
         tabs.nth(place).click()
         opened.settle()
         opened.settle("#table")
+        narrowed(opened, look)
         assert findings(opened.tab) == [], tabs.nth(place).inner_text()
-    opened.key("?")
+        assert opened.tab.evaluate(SMALL) == []
+    for key in ("?", "p"):
+        opened.key(key)
+        opened.tab.wait_for_selector("dialog[open]")
+        assert findings(opened.tab) == []
+        assert opened.tab.evaluate(SMALL) == []
+        opened.key("Escape")
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_axe_finds_nothing_in_steps(open_page: Open, tmp_path: Path, look: str) -> None:
+    path = tmp_path / "steps.html"
+    attnviz("steps", "the cat sat", "--html", path, "-f", "none")
+    opened = open_page(path.read_text("utf-8"), **LOOKS[look])
+    narrowed(opened, look)
     assert findings(opened.tab) == []
+    assert opened.tab.evaluate(SMALL) == []
+
+
+def test_bars_legends_and_frames_are_seen_in_forced_colours(
+    open_page: Open, live_page: str
+) -> None:
+    state = "off=cross:0:2&row=3&column=1&measure=effect"
+    opened = open_page(live_page, state, **LOOKS["forced colours"])
+    opened.tab.wait_for_selector("#overview .legend:has-text('Bars:')")
+    seen = opened.tab.evaluate(
+        """() => {
+          const back = getComputedStyle(document.body).backgroundColor;
+          const bar = getComputedStyle(document.querySelector(".switchable"), "::after");
+          const line = getComputedStyle(document.querySelector(".written .word"), "::after");
+          const frame = getComputedStyle(document.querySelector(".head[aria-pressed=true] canvas"));
+          return [bar.backgroundColor !== back, line.backgroundColor !== back,
+            frame.outlineStyle === "solid" && frame.outlineColor !== back];
+        }"""
+    )
+    assert seen == [True, True, True]
 
 
 def test_what_axe_would_find_is_found(open_page: Open) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
 
 from tests.invoke import attnviz
 from tests.renderers.page.conftest import Open, Opened
-from tests.renderers.page.test_accessible import findings
+from tests.renderers.page.test_accessible import LOOKS, SMALL, findings, narrowed
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 SAMPLES = Path(__file__).parents[3] / "sample_inputs"
@@ -93,10 +94,39 @@ def test_arrow_keys_go_from_head_to_head_and_all_is_shown(open_page: Open, atlas
     assert heading(opened) not in seen
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing(open_page: Open, atlas: str, scheme: str) -> None:
-    opened = open_page(atlas, "stream=1", color_scheme=scheme)
+@pytest.mark.parametrize("look", LOOKS)
+def test_axe_finds_nothing(open_page: Open, atlas: str, look: str) -> None:
+    opened = open_page(atlas, "stream=1", **LOOKS[look])
+    narrowed(opened, look)
     assert findings(opened.tab) == []
+    assert opened.tab.evaluate(SMALL) == []
+
+
+def test_the_heads_are_saved_as_a_whole_picture(open_page: Open, atlas: str) -> None:
+    opened = open_page(atlas, "stream=1&head=2.3&find=self")
+    root = ElementTree.fromstring(opened.download("svg"))
+    words = " ".join(item.text or "" for item in root.iter("{http://www.w3.org/2000/svg}text"))
+    for wanted in (
+        *("Heads of pocket", "encoder ·", "model pocket", "relative-entropy (share)"),
+        *("layer 2 head 3", "previous-token", "of 24 heads"),
+    ):
+        assert wanted in words
+    assert opened.download("png").startswith(b"\x89PNG")
+
+
+def test_an_address_of_an_atlas_is_checked_kept_and_undone(open_page: Open, atlas: str) -> None:
+    opened = open_page(atlas, "stream=9&head=7.7&x=none")
+    told = opened.tab.locator("#amiss").inner_text()
+    assert [one in told for one in ("stream 9", "head 7.7", "x none")] == [True] * 3
+    opened.tab.locator("#list button").nth(3).click()
+    chosen = opened.fragment()
+    assert set(chosen) == {"head"}
+    opened.tab.locator(".skip").focus()
+    opened.key("Enter")
+    assert opened.tab.evaluate("document.activeElement.id") == "head"
+    assert opened.fragment() == chosen
+    opened.tab.go_back()
+    opened.tab.wait_for_function("() => !location.hash")
 
 
 def test_on_a_phone_nothing_is_wider_than_the_screen(open_page: Open, atlas: str) -> None:

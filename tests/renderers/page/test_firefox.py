@@ -21,7 +21,7 @@ if (!look()) new MutationObserver(look).observe(document.body, {attributes: true
 TYPED = """
 const written = document.querySelector('.written');
 new MutationObserver(() => written.innerText.includes('bleue') && done(written.innerText))
-  .observe(written, {childList: true, subtree: true});
+  .observe(written, {childList: true, characterData: true, subtree: true});
 const text = document.getElementById('text');
 text.value = 'The blue house is old.';
 text.dispatchEvent(new Event('input'));
@@ -40,3 +40,37 @@ def test_a_finished_page_and_one_that_answers_open_in_firefox(
             said = browser.run(COMPLETE)
         assert "trained to align" in said
         assert "maison" in browser.run(TYPED)
+
+
+UNDONE = """
+const fragment = () => location.hash.slice(1);
+const wait = (ready) => new Promise((go) => {
+  const look = () => (ready() ? go() : setTimeout(look));
+  look();
+});
+document.getElementById('tab-lines').click();
+await wait(() => fragment() === 'view=lines');
+document.querySelector('[aria-keyshortcuts=u]').click();
+await wait(() => fragment() === '');
+document.querySelector('[aria-keyshortcuts=U]').click();
+await wait(() => fragment() === 'view=lines');
+history.back();
+await wait(() => fragment() === '');
+document.getElementById('save-picture').click();
+await wait(() => document.querySelector('#saving[open][aria-busy="false"]'));
+const preview = document.querySelector('#saving canvas');
+const { data } = preview.getContext('2d').getImageData(0, 0, preview.width, preview.height);
+done([preview.width, new Set(data).size]);
+"""
+
+
+def test_firefox_undoes_goes_back_and_draws_what_is_saved(tmp_path: Path) -> None:
+    (tmp_path / "profile").mkdir()
+    file = tmp_path / "page.html"
+    file.write_text(encoder_page(), encoding="utf-8")
+    with firefox(tmp_path / "profile") as browser:
+        browser.call("WebDriver:Navigate", url=file.as_uri())
+        browser.run(COMPLETE)
+        width, colors = browser.run(f"(async () => {{{UNDONE}}})();")
+    assert width >= 673
+    assert colors > 20

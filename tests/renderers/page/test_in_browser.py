@@ -410,10 +410,45 @@ def test_patches_lie_over_their_picture_and_keys_choose_the_query(open_page: Ope
     opened.tab.mouse.click(box["x"] + box["width"] * 0.25, box["y"] + box["height"] * 0.75)
     assert opened.fragment()["row"] == "3"
     root = ElementTree.fromstring(opened.download("svg"))
-    assert len(list(root.iter("{http://www.w3.org/2000/svg}image"))) == 1
+    assert len(list(root.iter("{http://www.w3.org/2000/svg}image"))) == 2  # and the scale
     largest = attention.weights[0, 0, 3, 1:].max()
-    said = re.findall(r"(\S+), the largest", opened.text("#view .hint"))
+    said = re.findall(
+        r"(\S+)  share of a row's attention that “patch 2”", opened.text("#view .hint")
+    )
     assert abs(number(said[0]) - largest) <= CLOSE
+
+
+def test_without_a_class_token_patches_have_what_all_give_on_average(open_page: Open) -> None:
+    attention, image = picture()
+    opened = open_page(page(attention, patches={0: Patches(image, 2, 2, 1)}), "specials=drop")
+    assert opened.tab.get_by_label("query").input_value() == "-1"
+    kept = attention.weights[0].mean(axis=0)[1:, 1:]
+    said = re.findall(r"(\S+)  share of a row's attention that all", opened.text("#view .hint"))
+    assert abs(number(said[0]) - kept.mean(axis=0).max()) <= CLOSE
+    clear = opened.tab.locator(".ramp").evaluate(
+        "one => [...one.getContext('2d').getImageData(0, 0, 160, 1).data]"
+        ".filter((_, at) => at % 4 === 3)"
+    )
+    assert clear[0] < 20 < 200 < clear[-1]  # as faint as what it explains
+    opened.tab.locator(".image canvas:not(.ramp)").focus()
+    opened.key("ArrowRight")
+    assert opened.fragment()["row"] == "0"
+
+
+def test_a_swipe_over_the_heat_map_scrolls_the_page_unless_it_can_be_panned(
+    open_page: Open,
+) -> None:
+    opened = open_page(page(random_map(1, 1, 60)), has_touch=True)
+    over = opened.tab.locator(".plot canvas").last
+    touch = "one => [one, one.parentElement].map((part) => getComputedStyle(part).touchAction)"
+    assert "none" not in over.evaluate(touch)
+    over.focus()
+    opened.key("+", 2)
+    opened.tab.wait_for_function("() => location.hash.includes('zoom=')")
+    assert over.evaluate(touch)[0] == "none"
+    opened.key("0")
+    opened.tab.wait_for_function("() => !location.hash.includes('zoom=')")
+    assert "none" not in over.evaluate(touch)
 
 
 def test_a_word_shows_where_it_looked_and_a_patch_which_words_looked_at_it(
@@ -491,7 +526,7 @@ def test_behind_every_view_stands_the_table_and_every_picture_has_words(open_pag
     assert opened.tab.locator("#table tbody tr").count() == 7
     for view in ("heatmap", "lines"):
         opened.tab.locator(f"#tab-{view}").click()
-        canvas = opened.tab.locator("#view canvas[role=img]")
+        canvas = opened.tab.locator("#view canvas[role=application]")
         assert canvas.get_attribute("aria-label")
         assert canvas.get_attribute("tabindex") == "0"
     assert opened.tab.locator("select:not([data-switch])").count() == 0

@@ -15,7 +15,7 @@ import pytest
 from attnviz import attend, load
 from tests.invoke import attnviz
 from tests.renderers.page.conftest import Open, Opened
-from tests.renderers.page.test_accessible import findings
+from tests.renderers.page.test_accessible import LOOKS, SMALL, findings, narrowed
 from tests.renderers.page.test_in_browser import number, weights_of
 from tests.renderers.page.test_page import Elements
 
@@ -400,6 +400,82 @@ def test_the_tour_shows_in_six_steps_what_it_says_and_can_be_skipped(
     assert "tour" not in opened.fragment()
 
 
+def test_the_tour_gives_back_what_the_reader_had_switched_off(
+    open_page: Open, live_page: str
+) -> None:
+    mine = {"off": "cross:0:2,source:1", "view": "lines", "heads": "1.3"}
+    opened = measured(open_page(live_page, urlencode(mine)))
+    mine = opened.fragment()
+    for leave in ("Skip", "Done"):
+        opened.tab.get_by_role("button", name="Guided tour").click()
+        tour = opened.tab.locator("#tour")
+        if leave == "Done":
+            for _ in range(5):
+                tour.get_by_role("button", name="Next").click()
+        assert opened.fragment().get("off") != mine["off"]
+        tour.get_by_role("button", name=leave).click()
+        assert opened.fragment() == mine
+        answered(opened)
+
+
+def test_each_example_is_translated_well(open_page: Open, live_page: str) -> None:
+    opened = answered(open_page(live_page))
+    field = opened.tab.locator('[data-switch="example"]')
+    examples = [one for one in field.locator("option").all_inner_texts() if one != "choose …"]
+    written = []
+    for example in examples:
+        opened.choose("example", example)
+        answered(opened)
+        words = opened.tab.locator(".written").first.locator("bdi").all_inner_texts()
+        written.append("".join(words).replace("##", "").replace("▁", ""))
+        assert field.input_value() == ""
+    assert [one.lower() for one in written] == [
+        "lavoiturerougeestrapide.",
+        "tomadonnéàmarylelivrequ'ilavaitacheté.",
+        "lesenfantsjouaientdanslejardinquandilsemitàpleuvoir.",
+        "mybrotherlivesinasmallhouse.",
+    ]
+
+
+def test_the_numbers_under_tokens_are_probabilities_or_changes_and_say_which(
+    open_page: Open, live_page: str
+) -> None:
+    opened = answered(open_page(live_page))
+    numbers = opened.tab.locator(".written .word .number")
+    assert "under each token its probability" in opened.text(".score")
+    assert all(0 <= number(one) <= 1 for one in numbers.all_inner_texts())
+    opened.tab.locator(".tokens .word").nth(1).click()
+    answered(opened)
+    assert "under each token the change of its log p, where .050 or more" in opened.text(".score")
+    shown = [one for one in numbers.all_inner_texts() if one]
+    assert shown
+    assert all(one[0] in "−+" for one in shown)
+
+
+def test_a_long_text_says_what_is_done_and_can_be_cancelled(
+    open_page: Open, live_page: str
+) -> None:
+    opened = answered(open_page(live_page))
+    text = "The old man who lived by the sea told his children a long story about storms, " * 13
+    opened.tab.locator("#text").fill(text)
+    cancel = opened.tab.get_by_role("button", name="Cancel")
+    cancel.wait_for()
+    assert re.search("finding|reading|writing|gathering", opened.text(".status"))
+    cancel.click()
+    opened.tab.locator(".failed", has_text="Cancelled").wait_for()
+    cancel.wait_for(state="hidden")
+    assert opened.tab.locator(".waiting").count() == 0
+    opened.tab.locator("#text").fill("The cat sat.")
+    opened.tab.locator(".written", has_text="chat").wait_for()
+
+
+def test_the_footer_names_positions_of_an_effect_as_a_range(
+    open_page: Open, live_page: str
+) -> None:
+    opened = answered(open_page(live_page, "lens=effect"))
+    assert opened.tab.locator(".fact", has_text="read from").inner_text() == "read from 0 to 5"
+
+
 HOSTILE = (
     '<img src=x onerror="alert(1)"> </script><script>alert(2)</script> \u202e\x1b[31m 猫 👩‍👩‍👧'
 )
@@ -418,10 +494,11 @@ def test_hostile_sentences_stay_text(open_page: Open, live_page: str) -> None:
     assert opened.tab.locator("img").count() == 0
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_whatever_is_shown(open_page: Open, live_page: str, scheme: str) -> None:
+@pytest.mark.parametrize("look", LOOKS)
+def test_axe_finds_nothing_whatever_is_shown(open_page: Open, live_page: str, look: str) -> None:
     state = {"off": "source:1,cross:0:2,cross:2:0:3:1", "row": "3", "column": "1", "tour": "2"}
-    opened = measured(open_page(live_page, urlencode(state), color_scheme=scheme))
+    opened = measured(open_page(live_page, urlencode(state), **LOOKS[look]))
+    narrowed(opened, look)
     assert findings(opened.tab) == []
     opened.tab.locator("#tour").get_by_role("button", name="Skip").click()
     opened.key("b")
@@ -429,7 +506,9 @@ def test_axe_finds_nothing_whatever_is_shown(open_page: Open, live_page: str, sc
         opened.tab.locator(f"#tab-{name}").click()
         answered(opened)
         opened.settle("#table")
+        narrowed(opened, look)
         assert findings(opened.tab) == [], name
+        assert opened.tab.evaluate(SMALL) == []
 
 
 def test_a_phone_shows_all_of_it_without_scrolling_sideways(

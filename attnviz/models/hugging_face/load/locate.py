@@ -154,6 +154,15 @@ def _read_object(path: Path) -> dict[str, Any]:
     return entries if isinstance(entries, dict) else {}
 
 
+def reads_pictures_alone(folder: Path) -> bool:
+    """Whether a model's folder can prepare pictures and cannot split texts."""
+    names = {path.name for path in folder.iterdir()}
+    texts = any(
+        name.startswith(("tokenizer", "vocab")) or name.endswith(".model") for name in names
+    )
+    return "preprocessor_config.json" in names and not texts
+
+
 def list_cached_models() -> list[CachedModel]:
     """Every model in the local cache that has a configuration and weights, by name."""
     repositories = sorted(cache_folder().glob("models--*"))

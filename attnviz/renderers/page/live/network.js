@@ -13,7 +13,8 @@
 /** @typedef {Matrix[]} Shares of a layer, for each query (heads, keys) */
 /** @typedef {[string, string, string | number][]} HeadsOff stream, layer, head */
 /** @typedef {[string, string | null, string | number | null, number, number][]} LinksOff */
-/** @typedef {{heads: HeadsOff, links: LinksOff, tokens: [string, number][]}} Off */
+/** @typedef {Map<string, Matrix>} Outputs of all heads of a layer, by its stream and number, one or more rows */
+/** @typedef {{heads: HeadsOff, links: LinksOff, tokens: [string, number][], instead?: Outputs}} Off */
 /** @typedef {{kind: string, name: string, x: Matrix, [field: string]: any}[]} Tape what a backward pass needs of each block */
 
 /** @type {Off} */
@@ -232,7 +233,7 @@ export function embed(model, ids, first) {
 
 /**
  * Attention of rows over keys and values; a cut key has weight 0 and the row is made to sum to 1
- * again, a head that is off puts out zeros.
+ * again, a head that is off puts out zeros or a row of what stands instead.
  * @param {Model} model
  * @param {[string, number]} place stream and layer
  * @param {Matrix} query of the new rows
@@ -248,6 +249,7 @@ function attend(model, [stream, layer], query, key, value, first, off) {
   const rows = query.length / size;
   const mixed = new Float64Array(query.length);
   const silent = new Set(off.heads.filter((at) => at[0] === stream && +at[1] === layer).map((at) => +at[2]));
+  const instead = off.instead?.get(`${stream} ${layer}`);
   const shares = [];
   for (let row = 0; row < rows; row++) {
     const seen = stream === "decoder" ? first + row + 1 : key.length / size;
@@ -271,6 +273,10 @@ function attend(model, [stream, layer], query, key, value, first, off) {
         const weight = (share[at + k] /= total);
         if (silent.has(head)) continue;
         for (let i = 0; i < width; i++) mixed[from + i] += weight * value[k * size + head * width + i];
+      }
+      if (instead && silent.has(head)) {
+        const other = ((first + row) * size) % instead.length + head * width;
+        mixed.set(instead.subarray(other, other + width), from);
       }
     }
     shares.push(share);
@@ -447,6 +453,13 @@ export function createDecoder(model, memory, off = NOTHING, tape = null) {
     return scoreOf(place, id) - read[place].total;
   }
 
+  /** The log-probabilities of every piece after a position. @param {number} place */
+  function logsAfter(place) {
+    const scores = linearOf(read[place].state, 1, model.linear("embedding"));
+    const { total } = scored(scores);
+    return scores.map((score) => score - total);
+  }
+
   /** @param {number} place @param {number} id */
   function scoreOf(place, id) {
     const { state } = read[place];
@@ -462,7 +475,7 @@ export function createDecoder(model, memory, off = NOTHING, tape = null) {
     return expected.reduce((total, id, place) => total + found[place].total - scoreOf(place, id), 0) / expected.length;
   }
 
-  return { ids, shares, read, turnTo, next, logProbability, leastLoss };
+  return { ids, shares, read, turnTo, next, logProbability, logsAfter, leastLoss };
 }
 
 /** Ids that are never written: padding, the unknown, tags and the mask. */

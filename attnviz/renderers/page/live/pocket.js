@@ -38,8 +38,8 @@ const COMMON = 800;
 /** Texts and pairs that are remembered. */
 const REMEMBERED = 16;
 
-/** @param {Model} model */
-export function createPocket(model) {
+/** @param {Model} model @param {(doing: string) => void} [tell] is told again and again what is being done */
+export function createPocket(model, tell = () => {}) {
   const tokenizer = createTokenizer(model.facts);
   const nothing = encode(model, [END]).memory;
   const judges = Object.fromEntries(
@@ -64,6 +64,7 @@ export function createPocket(model) {
   function loss(text, name, least) {
     return once(`loss ${least} ${name} ${text.ids}`, () => {
       const judge = judges[name];
+      tell("finding the language");
       const expected = [...text.ids, END];
       // What was judged before and begins alike is not read again: a text grows as it is typed.
       judge.turnTo([LANGUAGE[name], ...text.ids]);
@@ -118,6 +119,7 @@ export function createPocket(model) {
     const ids = [LANGUAGE[language]];
     const most = Math.min(2 * read + 10, MOST_WRITTEN);
     while (ids[ids.length - 1] !== END && ids.length < 1 + most) {
+      tell(`writing: ${ids.length - 1} tokens so far`);
       // Where the decoder has read what it would write, nothing is computed.
       if (decoder.ids.length < ids.length || decoder.ids[ids.length - 1] !== ids[ids.length - 1]) {
         decoder.turnTo(ids);
@@ -142,6 +144,7 @@ export function createPocket(model) {
       const [guessed, close] = to ? [to, []] : languageOf(known ?? source, known && source);
       const language = to || known ? guessed : OTHER[guessed];
       const ids = [...source.ids, END];
+      tell(`reading ${ids.length} tokens`);
       const encoded = encode(model, ids);
       const decoder = createDecoder(model, encoded.memory);
       const { written, stopped } = given === null ? write(decoder, ids.length, language) : { written: given, stopped: 0 };
@@ -170,7 +173,10 @@ export function createPocket(model) {
   /** log p of each piece of the target. @param {Read} pair @param {Decoder} decoder */
   const logProbabilities = (pair, decoder) => pair.target.ids.map((id, place) => decoder.logProbability(place, id));
 
-  return { model, tokenizer, read, changed, write, logProbabilities };
+  /** A piece as it is written, or the name of a special one. @param {number} id */
+  const spell = (id) => tokenizer.decode([id]).trim() || (id < model.facts.specials.length ? tokenizer.vocabulary[id] : "␣");
+
+  return { model, tokenizer, read, changed, write, logProbabilities, spell };
 }
 
 /** The languages of a source and its target, where they are likely. @param {Read} pair */

@@ -74,15 +74,16 @@ function atDistance(shares, query, key) {
   return sorted.length < Math.max(ROWS, shares.length / 2) ? null : low + (high - low) * (place % 1);
 }
 
+/** @typedef {[string, string, string | number, number, number]} Link stream, layer, head, query, key */
+
 /**
- * Why a head looks from a query at a key: the fields of Python's LinkReport that the page shows.
+ * What meets in one head: its block with those before, its weights, and what it makes scores of.
  * @param {import("./pocket.js").Pocket} engine
  * @param {import("./pocket.js").Read} pair
- * @param {[string, string, string | number, number, number]} link stream, layer, head, query, key
+ * @param {Link} link
  */
-export function explainLink(engine, pair, [stream, layer, named, query, key]) {
-  const { model } = engine;
-  const { size, heads } = model.sizes;
+function meeting(engine, pair, [stream, layer, named, query, key]) {
+  const { size, heads } = engine.model.sizes;
   const [width, head] = [size / heads, Number(named)];
   /** @type {Tape} */
   const tape = [];
@@ -91,14 +92,51 @@ export function explainLink(engine, pair, [stream, layer, named, query, key]) {
   const [encoder, decoder] = [tape.slice(0, ends), tape.slice(ends)];
   const own = stream === "encoder" ? encoder : decoder;
   const block = own.filter(({ kind }) => kind === stream)[Number(layer)];
-  const across = stream === "cross";
   const shares = block.shares.map((/** @type {Matrix} */ row) => row.subarray((head * row.length) / heads, ((head + 1) * row.length) / heads));
-  const visible = shares[query].length;
-  if (key >= visible) throw new Error("the query does not see this key, which comes later");
+  if (key >= shares[query].length) throw new Error("the query does not see this key, which comes later");
   /** @param {Matrix} rows @param {number} row */
   const slice = (rows, row) => rows.subarray(row * size + head * width, row * size + (head + 1) * width);
   const scale = 1 / Math.sqrt(width);
   const scores = Array.from(shares[query], (_, at) => dot(slice(block.query, query), slice(block.key, at)) * scale);
+  return { encoder, decoder, own, block, head, shares, slice, scale, scores };
+}
+
+/**
+ * One number from query and key to the change of log p when its link is cut, as Python's LinkSteps.
+ * @param {import("./pocket.js").Pocket} engine
+ * @param {import("./pocket.js").Read} pair
+ * @param {Link} link
+ */
+export function unfoldLink(engine, pair, link) {
+  const [stream, layer, , query, key] = link;
+  const { block, head, shares, slice, scale, scores } = meeting(engine, pair, link);
+  const { decoder } = engine.changed(pair, { ...NOTHING, links: [[stream, layer, head, query, key]] });
+  const before = engine.logProbabilities(pair, pair.decoder);
+  const { tokens } = sidesOf(engine, pair).target;
+  return {
+    query: Array.from(slice(block.query, query)),
+    key: Array.from(slice(block.key, key)),
+    value: Array.from(slice(block.value, key)),
+    factor: scale,
+    position: null,
+    cap: null,
+    scores: Array.from({ length: block.key.length / engine.model.sizes.size }, (_, at) => scores[at] ?? null),
+    weights: Array.from(shares[query]),
+    changes: engine.logProbabilities(pair, decoder).map((after, place) => [printable(engine.tokenizer.unicode, tokens[place + 1].text), after - before[place]]),
+  };
+}
+
+/**
+ * Why a head looks from a query at a key: the fields of Python's LinkReport that the page shows.
+ * @param {import("./pocket.js").Pocket} engine
+ * @param {import("./pocket.js").Read} pair
+ * @param {Link} link
+ */
+export function explainLink(engine, pair, link) {
+  const [stream, , , query, key] = link;
+  const { model } = engine;
+  const { encoder, decoder, own, block, head, shares, slice, scale, scores } = meeting(engine, pair, link);
+  const [across, visible] = [stream === "cross", scores.length];
   const [byQuery, byKey] = [new Float64Array(block.query.length), new Float64Array(block.key.length)];
   for (let at = 0; at < visible; at++) {
     const factor = ((at === key ? 1 : 0) - 1 / visible) * scale;
@@ -112,7 +150,7 @@ export function explainLink(engine, pair, [stream, layer, named, query, key]) {
     contrast: scores[key] - scores.reduce((sum, score) => sum + score, 0) / visible,
     against: `the mean of the ${visible} visible keys`,
     query: partsOf(model, own, block, `${block.name}.query`, byQuery, stream),
-    key: partsOf(model, across ? encoder : own, across ? encoder[ends - 1] : block, `${block.name}.key`, byKey, stream),
+    key: partsOf(model, across ? encoder : own, across ? encoder[encoder.length - 1] : block, `${block.name}.key`, byKey, stream),
     position: null,
     at_distance: across ? null : atDistance(shares, query, key),
     ...(stream === "encoder" ? { arguments: [], predicted: null } : broughtBy(engine, pair, decoder, block, query, slice(block.value, key).map((value) => value * weight), head)),
@@ -129,7 +167,7 @@ export function explainLink(engine, pair, [stream, layer, named, query, key]) {
  * @param {Matrix} output
  * @param {number} head
  */
-function broughtBy({ model, tokenizer }, pair, decoder, block, row, output, head) {
+function broughtBy({ model, tokenizer, spell: spelt }, pair, decoder, block, row, output, head) {
   const { size } = model.sizes;
   const last = decoder[decoder.length - 1];
   const mixed = new Float64Array(size);
@@ -149,7 +187,7 @@ function broughtBy({ model, tokenizer }, pair, decoder, block, row, output, head
   const best = whole.indexOf(whole.reduce((one, other) => Math.max(one, other)));
   const order = Array.from(logits.keys()).sort((one, other) => logits[other] - logits[one]);
   /** @param {number} id */
-  const spell = (id) => printable(tokenizer.unicode, tokenizer.decode([id]).trim() || (id < model.facts.specials.length ? tokenizer.vocabulary[id] : "␣"));
+  const spell = (id) => printable(tokenizer.unicode, spelt(id));
   return {
     arguments: [...order.slice(0, ARGUMENTS), ...order.slice(-ARGUMENTS)].map((id) => ({ token: spell(id), logit: logits[id] })),
     predicted: [spell(best), 1 / whole.reduce((sum, score) => sum + Math.exp(score - whole[best]), 0)],

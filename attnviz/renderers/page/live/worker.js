@@ -5,16 +5,17 @@
  */
 
 import { effectsOf, rollout, slopesOf } from "./backward.js";
+import { explainPiece } from "./explain.js";
 import { gapOf, pageDocument, sidesOf } from "./maps.js";
 import { NOTHING, openModel } from "./network.js";
 import { createPocket, isNothing, languagesOf } from "./pocket.js";
-import { explainLink } from "./why.js";
+import { explainLink, unfoldLink } from "./why.js";
 
 /** @typedef {import("./network.js").Off} Off */
 /**
  * @typedef {object} Question
  * @property {number} id
- * @property {"attend" | "heads" | "why"} kind
+ * @property {"attend" | "heads" | "why" | "explain"} kind
  * @property {number} [pane]
  * @property {string} source
  * @property {string | null} target
@@ -32,17 +33,28 @@ let pocket = null;
 /** @type {Question[]} */
 let waiting = [];
 let busy = false;
+/** The question that is being answered, and when something was last said of it. */
+let [asked, told] = [/** @type {Question | null} */ (null), 0];
+/** Milliseconds after which it is said what takes so long. */
+const LONG = 400;
+
+/** @param {string} doing */
+function tell(doing) {
+  if (!asked || performance.now() - told < LONG) return;
+  told = performance.now();
+  scope.postMessage({ id: asked.id, pane: asked.pane, doing });
+}
 
 /** @param {MessageEvent} event */
 scope.onmessage = (event) => {
   const message = event.data;
   if (message.kind === "open") {
     answered(0, undefined, () => {
-      pocket = createPocket(openModel(message.packed));
+      pocket = createPocket(openModel(message.packed), tell);
     });
   } else {
     const outdated = (/** @type {Question} */ one) => {
-      if (message.kind === "why") return one.kind === "why";
+      if (message.kind === "why" || message.kind === "explain") return one.kind === message.kind;
       return one.kind === "heads" || (message.kind === "attend" && one.pane === message.pane);
     };
     for (const { id, pane } of waiting.filter(outdated)) scope.postMessage({ id, pane, dropped: true });
@@ -61,7 +73,12 @@ async function work() {
     const engine = pocket;
     if (question.kind === "heads") await headEffects(engine, question);
     else if (question.kind === "why") why(engine, question);
-    else answered(question.id, question.pane, () => attend(engine, question));
+    else if (question.kind === "explain") await explain(engine, question);
+    else {
+      [asked, told] = [question, performance.now()];
+      answered(question.id, question.pane, () => attend(engine, question));
+      asked = null;
+    }
   }
   busy = false;
 }
@@ -81,9 +98,38 @@ function answered(id, pane, step) {
 function why(engine, { id, source, target, to = null, link }) {
   try {
     if (!link) throw new Error("which link?");
-    scope.postMessage({ id, kind: "why", report: explainLink(engine, engine.read(source, target, to), link) });
+    const pair = engine.read(source, target, to);
+    scope.postMessage({ id, kind: "why", report: explainLink(engine, pair, link), steps: unfoldLink(engine, pair, link) });
   } catch (error) {
     scope.postMessage({ id, kind: "why", error: error instanceof Error ? error.message : String(error) });
+  }
+}
+
+/** What is waited for longest between two looks at the messages, in milliseconds. */
+const TURN = 40;
+const GONE = Symbol("no longer wanted");
+
+/** What decided a piece, unless another question comes meanwhile. @param {import("./pocket.js").Pocket} engine @param {Question} question */
+async function explain(engine, { id, source, target, to = null, explain: wanted }) {
+  if (!source) return; // the search before was given up
+  let [last, told] = [performance.now(), ""];
+  const pause = async (/** @type {string} */ doing) => {
+    if (performance.now() - last < TURN) return;
+    if (doing !== told) scope.postMessage({ id, kind: "explain", doing });
+    told = doing;
+    await breath();
+    while (waiting[0]?.kind === "why") why(engine, /** @type {Question} */ (waiting.shift()));
+    if (waiting.some(({ kind }) => kind !== "heads")) throw GONE;
+    last = performance.now();
+  };
+  try {
+    const pair = engine.read(source, target, to);
+    const place = Number(wanted) - 1;
+    if (!(place in pair.target.ids)) throw new Error(`the target has no piece ${wanted}: name one from 1 to ${pair.target.ids.length}`);
+    scope.postMessage({ id, kind: "explain", claims: await explainPiece(engine, pair, place, pause), notes: ["heads that are off put out their mean over 16 English sentences"] });
+  } catch (error) {
+    if (error === GONE) scope.postMessage({ id, kind: "explain", dropped: true });
+    else scope.postMessage({ id, kind: "explain", error: error instanceof Error ? error.message : String(error) });
   }
 }
 
@@ -104,6 +150,7 @@ function attend(engine, { id, pane, source, target, lens, off = NOTHING, to = nu
       effect: sum(before) - sum(after),
     };
   }
+  tell("gathering the maps");
   const seen = throughLens(engine, pair, run, lens, off, explain ?? "all");
   const { document, codes } = pageDocument(engine, pair, seen.found, lens === "raw" ? "" : lens, seen);
   if (changed) {
@@ -129,7 +176,7 @@ const sum = (numbers) => numbers.reduce((one, other) => one + other, 0);
 function piecesOf(engine, pair, logs) {
   const { points, tokens } = sidesOf(engine, pair).target;
   return logs.map((logp, place) => {
-    return { text: tokens[place + 1].text, gap: gapOf(tokens[place], tokens[place + 1], points), logp };
+    return { text: tokens[place + 1].text, gap: gapOf(tokens[place], tokens[place + 1], points), position: place + 1, logp };
   });
 }
 
@@ -178,7 +225,7 @@ function throughLens(engine, pair, run, lens, off, explain) {
   })]);
   const output = explain === "all" ? `all ${places.length} tokens` : pair.target.tokens[places[0]].text;
   /** @type {[string, string][]} */
-  const facts = [["output", output], ["read from", `[${places.join(", ")}]`], ["steps", "lens effect"]];
+  const facts = [["output", output], ["read from", places.length > 2 ? `${places[0]} to ${places[places.length - 1]}` : places.join(", ")], ["steps", "lens effect"]];
   return seen(Object.fromEntries(effects), "signed", "effect on log p of the output, nats (first order)", facts, "effects are first-order estimates");
 }
 
@@ -196,7 +243,8 @@ function byHead(rows, heads) {
 }
 
 /** The effect of each single head, stream by stream, until another message comes. @param {import("./pocket.js").Pocket} engine @param {Question} question */
-async function headEffects(engine, { id, pane, source, target, to = null, off = NOTHING }) {
+async function headEffects(engine, question) {
+  const { id, pane, source, target, to = null, off = NOTHING } = question;
   const pair = engine.read(source, target, to);
   const start = isNothing(off) ? pair : { ...pair, ...engine.changed(pair, off) };
   const before = sum(engine.logProbabilities(pair, start.decoder));
@@ -210,7 +258,9 @@ async function headEffects(engine, { id, pane, source, target, to = null, off = 
         // A click on a link does not wait for all effects, and does not end them.
         while (waiting[0]?.kind === "why") why(engine, /** @type {Question} */ (waiting.shift()));
         if (waiting.length) {
-          scope.postMessage({ id, pane, dropped: true });
+          // After what decided a word, the effects are measured still.
+          if (waiting.every(({ kind }) => kind === "explain")) waiting.push(question);
+          else scope.postMessage({ id, pane, dropped: true });
           return;
         }
         const more = { ...off, heads: [...off.heads, /** @type {[string, string, number]} */ ([stream, String(layer), head])] };

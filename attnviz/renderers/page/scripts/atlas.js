@@ -3,6 +3,9 @@
 import { headParts } from "./atlas_head.js";
 import { createScatter } from "./atlas_scatter.js";
 import { counted, spell } from "./numbers.js";
+import { createStore } from "./address.js";
+import { skipTo, tellAmiss, tellWhatBreaks } from "./broken.js";
+import { createSaving } from "./saving.js";
 import { make, onceAFrame, part } from "./surface.js";
 
 /**
@@ -28,14 +31,27 @@ const USUAL = [["relative-entropy", "entropy"], ["effect", "distance", "patch-di
 
 /** @type {AtlasDocument} */
 const page = JSON.parse(part("document").textContent ?? "");
-const state = { stream: 0, x: "", y: "", head: "", find: "", ...Object.fromEntries(new URLSearchParams(location.hash.slice(1))) };
+/** @param {(one: AtlasStream, value: string) => boolean | undefined} fits */
+const someStream = (fits) => (/** @type {string} */ value) => (!value || page.streams.some((one) => fits(one, value)) ? value : undefined);
+const measured = someStream(({ measures }, value) => measures.some(({ name }) => name === value));
+/** @type {Parameters<typeof createStore<{stream: number, x: string, y: string, head: string, find: string, back: string}, AtlasDocument>>[0]} */
+const SCHEMA = {
+  stream: [0, (value) => (value in page.streams ? value : undefined)],
+  x: ["", measured],
+  y: ["", measured],
+  head: ["", someStream(({ heads }, value) => heads.some(({ layer, head }) => `${layer}.${head}` === value))],
+  find: [""],
+  // A page beside this one, and its streams with the names of their layers and heads.
+  back: ["", (value) => (/^(?![/\\])[^:|\\]*(\||$)/.test(value) ? value : undefined)],
+};
+const store = createStore(SCHEMA, page, ["find"]);
 /** @type {Set<number> | null} */
 let gathered = null;
 const scatter = createScatter(part("plot"), { choose: go, point, gather });
 const head = part("head");
 
 /** @returns {AtlasStream} */
-const stream = () => page.streams[Number(state.stream)] ?? page.streams[0];
+const stream = () => page.streams[store.state.stream];
 /** @param {AtlasHead} one */
 const nameOf = (one) => `layer ${one.layer} head ${one.head}`;
 /** @param {AtlasHead} one */
@@ -49,14 +65,14 @@ function swatch(color) {
 }
 
 function chosen() {
-  const found = stream().heads.findIndex((one) => `${one.layer}.${one.head}` === state.head);
+  const found = stream().heads.findIndex((one) => `${one.layer}.${one.head}` === store.state.head);
   return found < 0 ? stream().first : found;
 }
 
 /** The place of an axis' measure, by its name. @param {0 | 1} axis */
 function measureOf(axis) {
   const names = stream().measures.map((measure) => measure.name);
-  const wanted = [[state.x, state.y][axis], ...USUAL[axis]].map((name) => names.indexOf(name));
+  const wanted = [[store.state.x, store.state.y][axis], ...USUAL[axis]].map((name) => names.indexOf(name));
   return wanted.find((place) => place >= 0) ?? Math.min(axis, names.length - 1);
 }
 
@@ -65,7 +81,7 @@ function isFound(one) {
   const words = [nameOf(one), `${one.layer}.${one.head}`, ...one.roles.flatMap(([label, , , name]) => [label, name]), ...[...one.queries, ...one.keys].map(([word]) => word)];
   if (!one.roles.length) words.push("no clear role");
   const told = words.join("\n").toLowerCase();
-  return state.find.toLowerCase().split(/\s*,\s*/).every((term) => {
+  return store.state.find.toLowerCase().split(/\s*,\s*/).every((term) => {
     const asked = /^([\w-]+)\s*([<>])\s*([−-]?[\d.]+)$/.exec(term);
     if (!asked) return told.includes(term.trim());
     const value = one.values[stream().measures.findIndex((measure) => measure.name === asked[1])]?.[0] ?? NaN;
@@ -88,26 +104,32 @@ function show() {
   part("found").textContent = `${all ? "all" : `${found.length} of`} ${counted(heads.length, "head")}, by ${measures[y].name}${aside}`;
   part("list").replaceChildren(...found.slice(0, MOST).map((number) => {
     const one = heads[number];
-    const button = make("button", { type: "button", "aria-pressed": String(number === chosen()) }, [
-      swatch(colorOf(one)), `${one.layer}·${one.head} `, make("span", {}, [one.roles[0]?.[0] ?? ""]), make("small", {}, [spell(one.values[y][0] ?? NaN)])]);
-    button.title = nameOf(one);
-    button.addEventListener("click", () => go(number));
-    return make("li", {}, [button]);
+    return make("li", {}, [make("button", { type: "button", "aria-pressed": String(number === chosen()), title: nameOf(one), onclick: () => go(number) }, [
+      swatch(colorOf(one)), `${one.layer}·${one.head} `, make("span", {}, [one.roles[0]?.[0] ?? ""]), make("small", {}, [spell(one.values[y][0] ?? NaN)])])]);
   }));
   if (found.length > MOST) part("list").append(make("li", { class: "hint" }, [`and ${found.length - MOST} more`]));
 }
 
 function showHead() {
   const parts = headParts(page, stream(), chosen(), { name: nameOf, dot: (one) => swatch(colorOf(one)), go });
-  head.replaceChildren(...parts);
-  head.dataset.head = state.head;
+  head.replaceChildren(...backTo(stream().heads[chosen()]), ...parts);
+  head.dataset.head = store.state.head;
+}
+/** The way back to the page of one text that this atlas was opened from, at the same head. @param {AtlasHead} one */
+function backTo(one) {
+  const [page, ...streams] = store.state.back.split("|");
+  const map = streams.findIndex((name) => name.split(":")[0] === stream().stream);
+  if (!page || map < 0) return [];
+  const [layer, number] = streams[map].split(":").slice(1).map((names, side) => names.split(" ").indexOf(side ? one.head : one.layer));
+  const state = new URLSearchParams({ map: String(map), ...(layer < 0 || number < 0 ? {} : { heads: `${layer}.${number}` }) });
+  return [make("p", {}, [make("a", { id: "back", href: `${page}#${state}` }, [`← ${nameOf(one)} in ${decodeURIComponent(page.split("/").pop() ?? page)}`])])];
 }
 const headShown = onceAFrame(showHead);
 
 /** @param {number} number */
 function go(number) {
   const one = stream().heads[number];
-  set({ head: `${one.layer}.${one.head}` });
+  store.set({ head: `${one.layer}.${one.head}` });
 }
 
 /** @param {number} number */
@@ -127,71 +149,72 @@ function gather(heads) {
   show();
 }
 
-/** @param {Partial<typeof state>} changes */
-function set(changes) {
-  Object.assign(state, changes);
-  if ("stream" in changes) [state.head, gathered] = ["", null];
-  remember();
-  if ("stream" in changes) build();
-  show();
-  if ("head" in changes || "stream" in changes) headShown();
-}
-
-function remember() {
-  const fragment = Object.entries(state).filter(([, value]) => value).map(([name, value]) => `${name}=${encodeURIComponent(value)}`).join("&");
-  try {
-    history.replaceState(null, "", fragment ? `#${fragment}` : location.pathname + location.search);
-  } catch {
-    // A frame without an address of its own has nowhere to remember it.
+store.onChange((changed) => {
+  tellAmiss(store.amiss);
+  if (changed.has("stream")) {
+    gathered = null;
+    build();
   }
-}
+  show();
+  if (changed.has("head") || changed.has("stream")) headShown();
+});
 
 /** @param {string} label @param {[string, string][]} options @param {string} value @param {(value: string) => void} change */
 function choice(label, options, value, change) {
-  const select = make("select", { "data-switch": label }, options.map(([key, words]) => make("option", { value: key, selected: key === value }, [words])));
-  select.addEventListener("change", () => change(select.value));
-  return make("label", {}, [label, select]);
+  const made = options.map(([key, words]) => make("option", { value: key, selected: key === value }, [words]));
+  return make("label", {}, [label, make("select", { "data-switch": label, onchange: ({ target }) => change(target.value) }, made)]);
 }
 
 function build() {
   const { measures, heads } = stream();
   const names = /** @type {[string, string][]} */ (measures.map(({ name }) => [name, name]));
   const search = make("input", { type: "search", placeholder: "role, word, 3.7, entropy<1", "aria-label": "Search heads: words, or a measure above or below a number; commas between" });
-  search.value = state.find;
-  search.addEventListener("input", () => set({ find: search.value }));
+  search.value = store.state.find;
+  search.oninput = () => store.set({ find: search.value });
   const streams = /** @type {[string, string][]} */ (page.streams.map((one, place) => [String(place), one.stream]));
   part("choices").replaceChildren(
-    ...(streams.length > 1 ? [choice("attention", streams, String(state.stream), (value) => set({ stream: Number(value) }))] : []),
-    choice("across", names, measures[measureOf(0)].name, (value) => set({ x: value })),
-    choice("up", names, measures[measureOf(1)].name, (value) => set({ y: value })),
+    ...(streams.length > 1 ? [choice("attention", streams, String(store.state.stream), (value) => store.set({ stream: Number(value), head: "" }))] : []),
+    choice("across", names, measures[measureOf(0)].name, (value) => store.set({ x: value })),
+    choice("up", names, measures[measureOf(1)].name, (value) => store.set({ y: value })),
     make("label", {}, ["find", search]),
   );
-  const roles = new Map(heads.map((one) => [one.roles[0]?.[0] ?? "no clear role", colorOf(one)]));
-  part("legend").replaceChildren(...[...roles].map(([role, color]) => {
+  part("legend").replaceChildren(...[...rolesOf()].map(([role, color]) => {
     const count = heads.filter((one) => (one.roles[0]?.[0] ?? "no clear role") === role).length;
-    const button = make("button", { type: "button" }, [swatch(color), role, make("small", {}, [String(count)])]);
-    button.addEventListener("click", () => {
-      search.value = state.find === role ? "" : role;
-      set({ find: search.value });
-    });
-    return button;
+    return make("button", { type: "button", onclick() {
+      search.value = store.state.find === role ? "" : role;
+      store.set({ find: search.value });
+    } }, [swatch(color), role, make("small", {}, [String(count)])]);
   }));
 }
 
+/** The colour of each role that a head of the stream has. */
+const rolesOf = () => new Map(stream().heads.map((one) => [one.roles[0]?.[0] ?? "no clear role", colorOf(one)]));
+
+/** What a picture of the heads holds. @param {number} width */
+function figureOf(width) {
+  const legend = [...rolesOf()].map(([words, color]) => ({ words, color: color.replace(/^var.*/, "#646a73") }));
+  const found = part("found").textContent ?? "";
+  return {
+    title: part("title").textContent ?? "",
+    caption: `${stream().stream} · ${part("caption").textContent}`,
+    parts: [{ words: "", drawing: scatter.figure(width - 32, legend) }],
+    facts: [`model ${Object.fromEntries(page.provenance).model ?? ""}`, found.startsWith("all") ? "" : `Strong points: ${found}`, ...page.notes],
+  };
+}
+const saving = createSaving(figureOf, () => `heads-${stream().stream}`.replace(/[^\p{L}\p{N}]+/gu, "-"));
+
 part("caption").textContent = `${page.caption} · ${counted(page.texts, page.thing)}`;
 part("footer").append(
+  make("p", { class: "saves" }, ["Save the heads as ", make("button", { type: "button", id: "save-picture", onclick: saving.open }, ["Picture …"])]),
   ...page.notes.map((note) => make("p", { class: "note" }, [note])),
   make("p", {}, page.provenance.map(([name, value]) => make("span", { class: "fact" }, [make("i", {}, [name]), ` ${value}`]))),
   ...(page.command ? [make("p", {}, [make("code", {}, [page.command])])] : []),
 );
-addEventListener("hashchange", () => {
-  Object.assign(state, { stream: 0, x: "", y: "", head: "", find: "" }, Object.fromEntries(new URLSearchParams(location.hash.slice(1))));
-  build();
-  show();
-  headShown();
-});
+tellWhatBreaks(part("header"));
+skipTo("head");
 build();
 show();
 showHead();
+store.check();
 point(-1);
 document.body.dataset.complete = "";

@@ -1,8 +1,7 @@
 /** One head of an atlas: its measures, where it looks, what it joins, its texts, its like. */
 
-import { draw } from "./atlas_scatter.js";
 import { counted, inThousands, largest, percent, spell } from "./numbers.js";
-import { make } from "./surface.js";
+import { draw, make } from "./surface.js";
 
 /** @typedef {import("./atlas.js").AtlasDocument} AtlasDocument */
 /** @typedef {import("./atlas.js").AtlasStream} AtlasStream */

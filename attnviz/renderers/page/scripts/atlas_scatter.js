@@ -1,7 +1,8 @@
 /** All heads of a stream as points by two measures: pointed at, chosen, gathered in a rectangle. */
 
+import { theme } from "./colors.js";
 import { clamp, spell } from "./numbers.js";
-import { onceAFrame } from "./surface.js";
+import { draw, font, onceAFrame } from "./surface.js";
 
 /** @typedef {import("./atlas.js").AtlasHead} AtlasHead */
 /**
@@ -11,19 +12,6 @@ import { onceAFrame } from "./surface.js";
 
 const NEAR = 22;
 const EDGE = { left: 52, right: 16, top: 14, bottom: 42 };
-
-/**
- * An element of a drawing.
- * @param {string} name
- * @param {Record<string, string | number>} attributes
- * @param {(Node | string)[]} [contents]
- */
-export function draw(name, attributes, contents = []) {
-  const element = document.createElementNS("http://www.w3.org/2000/svg", name);
-  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, String(value));
-  element.append(...contents);
-  return element;
-}
 
 /**
  * @param {HTMLElement} element
@@ -38,33 +26,38 @@ export function createScatter(element, on) {
   element.append(svg);
   /** @type {Scene} */
   let scene;
-  /** Where each head that has both numbers lies. @type {Map<number, [number, number]>} */
-  let places = new Map();
-  /** @type {(axis: 0 | 1, value: number) => number} */
-  let at = () => 0;
+  /** Where everything lies: of each head that has both numbers, too. @type {ReturnType<typeof placed>} */
+  let layout;
   let pointed = -1;
-  let size = [0, 0];
   /** @type {{from: [number, number], to: [number, number]} | null} */
   let drag = null;
 
-  function arrange() {
-    const width = element.clientWidth;
+  /** @param {number} width */
+  function placed(width) {
     const height = clamp(width * 0.62, 260, 560);
-    size = [width, height];
-    for (const [name, value] of Object.entries({ width, height, viewBox: `0 0 ${width} ${height}` })) svg.setAttribute(name, String(value));
     const measures = [scene.x, scene.y];
     const ends = measures.map((measure) => domain(scene.heads.map((head) => head.values[measure][0])));
     const room = [[EDGE.left, width - EDGE.right], [height - EDGE.bottom, EDGE.top]];
-    at = (axis, value) => {
+    /** @param {0 | 1} axis @param {number} value */
+    const at = (axis, value) => {
       const [low, high] = ends[axis];
       return room[axis][0] + ((value - low) / (high - low)) * (room[axis][1] - room[axis][0]);
     };
-    places = new Map();
+    /** @type {Map<number, [number, number]>} */
+    const places = new Map();
     scene.heads.forEach((head, number) => {
       const [x, y] = measures.map((measure) => head.values[measure][0]);
       if (x !== null && y !== null) places.set(number, [at(0, x), at(1, y)]);
     });
-    under.replaceChildren(...axes(ends, width, height));
+    const marks = [Math.max(2, Math.floor(width / 110)), Math.max(2, Math.floor(height / 70))].map((count, axis) => ticks(ends[axis], count));
+    return { width, height, at, places, marks };
+  }
+
+  function arrange() {
+    layout = placed(element.clientWidth);
+    const { width, height, places } = layout;
+    for (const [name, value] of Object.entries({ width, height, viewBox: `0 0 ${width} ${height}` })) svg.setAttribute(name, String(value));
+    under.replaceChildren(...axes());
     const radius = scene.heads.length > 400 ? 3.5 : 5.5;
     points.replaceChildren(...[...places].map(([number, [x, y]]) => {
       const head = scene.heads[number];
@@ -78,21 +71,64 @@ export function createScatter(element, on) {
   /** @param {AtlasHead} head */
   const told = (head) => [scene.x, scene.y].map((measure, axis) => `${scene.names[axis]} ${spell(head.values[measure][0] ?? NaN)}`).join(", ");
 
-  /** @param {number[][]} ends @param {number} width @param {number} height */
-  function axes(ends, width, height) {
+  function axes() {
+    const { width, height, at, marks: [across, up] } = layout;
     const bottom = height - EDGE.bottom;
     const right = width - EDGE.right;
     return [
-      ...ticks(ends[0], Math.max(2, Math.floor(width / 110))).flatMap((value) => [
+      ...across.flatMap((value) => [
         draw("path", { class: "rule", d: `M${at(0, value)} ${EDGE.top}V${bottom}` }),
         draw("text", { x: at(0, value), y: bottom + 16, "text-anchor": "middle" }, [label(value)])]),
-      ...ticks(ends[1], Math.max(2, Math.floor(height / 70))).flatMap((value) => [
+      ...up.flatMap((value) => [
         draw("path", { class: "rule", d: `M${EDGE.left} ${at(1, value)}H${right}` }),
         draw("text", { x: EDGE.left - 7, y: at(1, value) + 4, "text-anchor": "end" }, [label(value)])]),
       draw("path", { class: "axis", d: `M${EDGE.left} ${EDGE.top}V${bottom}H${right}` }),
       draw("text", { class: "title", x: (EDGE.left + right) / 2, y: height - 6, "text-anchor": "middle" }, [scene.names[0]]),
       draw("text", { class: "title", transform: `translate(13 ${(EDGE.top + bottom) / 2}) rotate(-90)`, "text-anchor": "middle" }, [scene.names[1]]),
     ];
+  }
+
+  /** The heads drawn so wide, for a file. @param {number} wide @param {{color: string, words: string}[]} legend @returns {import("./types.js").Drawing} */
+  function figure(wide, legend) {
+    const { width, height, at, places, marks } = placed(wide);
+    return { height, legend, paint(surface) {
+      const { ink, faint, line, paper } = theme();
+      const [bottom, right] = [height - EDGE.bottom, width - EDGE.right];
+      /** @param {string} text @param {number} x @param {number} y @param {CanvasTextAlign} align @param {string} color */
+      const write = (text, x, y, align, color) => {
+        [surface.font, surface.fillStyle, surface.textAlign, surface.textBaseline] = [font(color === ink ? 12 : 11), color, align, "middle"];
+        surface.fillText(text, x, y);
+      };
+      surface.fillStyle = line;
+      marks[0].forEach((value) => surface.fillRect(at(0, value), EDGE.top, 1, bottom - EDGE.top));
+      marks[1].forEach((value) => surface.fillRect(EDGE.left, at(1, value), right - EDGE.left, 1));
+      marks[0].forEach((value) => write(label(value), at(0, value), bottom + 12, "center", faint));
+      marks[1].forEach((value) => write(label(value), EDGE.left - 7, at(1, value), "right", faint));
+      write(scene.names[0], (EDGE.left + right) / 2, height - 8, "center", ink);
+      surface.save();
+      surface.translate(9, (EDGE.top + bottom) / 2);
+      surface.rotate(-Math.PI / 2);
+      write(scene.names[1], 0, 0, "center", ink);
+      surface.restore();
+      for (const [number, [x, y]] of places) {
+        surface.globalAlpha = scene.shown.has(number) ? 1 : 0.13;
+        surface.fillStyle = scene.color(scene.heads[number]).replace(/^var.*/, faint);
+        surface.beginPath();
+        surface.arc(x, y, scene.heads.length > 400 ? 3 : 5, 0, 2 * Math.PI);
+        surface.fill();
+        [surface.strokeStyle, surface.lineWidth] = [paper, 1];
+        surface.stroke();
+      }
+      surface.globalAlpha = 1;
+      const [x, y] = places.get(scene.chosen) ?? [NaN, NaN];
+      if (!(x >= 0)) return;
+      [surface.strokeStyle, surface.lineWidth] = [ink, 2];
+      surface.beginPath();
+      surface.arc(x, y, 9, 0, 2 * Math.PI);
+      surface.stroke();
+      const left = x > width * 0.7;
+      write(scene.name(scene.heads[scene.chosen]), x + (left ? -13 : 13), y - 12, left ? "right" : "left", ink);
+    } };
   }
 
   function mark() {
@@ -102,12 +138,13 @@ export function createScatter(element, on) {
       point.classList.toggle("left-out", !scene.shown.has(number));
       point.setAttribute("aria-selected", String(number === scene.chosen));
     });
-    svg.setAttribute("aria-activedescendant", places.has(scene.chosen) ? `p${scene.chosen}` : "");
+    svg.setAttribute("aria-activedescendant", layout.places.has(scene.chosen) ? `p${scene.chosen}` : "");
     note();
   }
 
   /** The chosen head and the one pointed at, with their intervals; and the rectangle that is drawn. */
   function note() {
+    const { width, height, at, places } = layout;
     const marks = [scene.chosen, pointed].filter((number, place, list) => places.has(number) && list.indexOf(number) === place);
     over.replaceChildren(...marks.flatMap((number) => {
       const head = scene.heads[number];
@@ -115,11 +152,11 @@ export function createScatter(element, on) {
       const whiskers = [scene.x, scene.y].map((measure, axis) => {
         const [, low, high] = head.values[measure];
         if (low === null || high === null) return "";
-        const ends = axis ? [EDGE.top, size[1] - EDGE.bottom] : [EDGE.left, size[0] - EDGE.right];
+        const ends = axis ? [EDGE.top, height - EDGE.bottom] : [EDGE.left, width - EDGE.right];
         const [from, to] = [low, high].map((value) => clamp(at(axis ? 1 : 0, value), ends[0], ends[1]).toFixed(1));
         return axis === 0 ? `M${from} ${y}H${to}` : `M${x} ${from}V${to}`;
       });
-      const left = x > size[0] * 0.7;
+      const left = x > width * 0.7;
       return [
         draw("path", { class: "whisker", d: whiskers.join("") }),
         draw("circle", { class: number === scene.chosen ? "ring chosen" : "ring", cx: x, cy: y, r: 9 }),
@@ -136,7 +173,7 @@ export function createScatter(element, on) {
   /** @param {[number, number]} place */
   function nearest([x, y]) {
     let [found, least] = [-1, NEAR * NEAR];
-    for (const [number, [px, py]] of places) {
+    for (const [number, [px, py]] of layout.places) {
       const apart = (px - x) ** 2 + (py - y) ** 2;
       if (apart < least && scene.shown.has(number)) [found, least] = [number, apart];
     }
@@ -176,7 +213,7 @@ export function createScatter(element, on) {
       if (number < 0) on.gather(null);
       else on.choose(number);
     } else {
-      const inside = [...places].filter(([, place]) => place.every((one, axis) => (one - from[axis]) * (one - to[axis]) <= 0));
+      const inside = [...layout.places].filter(([, place]) => place.every((one, axis) => (one - from[axis]) * (one - to[axis]) <= 0));
       on.gather(new Set(inside.map(([number]) => number)));
     }
     noted();
@@ -199,9 +236,9 @@ export function createScatter(element, on) {
 
   /** The head that lies next in a direction, rather straight on than far off. @param {[number, number]} step */
   function beside([right, down]) {
-    const [x, y] = places.get(scene.chosen) ?? [0, 0];
+    const [x, y] = layout.places.get(scene.chosen) ?? [0, 0];
     let [found, least] = [-1, Infinity];
-    for (const [number, [px, py]] of places) {
+    for (const [number, [px, py]] of layout.places) {
       const ahead = (px - x) * right + (py - y) * down;
       const aside = Math.abs((px - x) * down) + Math.abs((py - y) * right);
       const cost = ahead + 2 * aside;
@@ -211,13 +248,14 @@ export function createScatter(element, on) {
   }
 
   new ResizeObserver(onceAFrame(() => {
-    if (scene && element.clientWidth !== size[0]) {
+    if (scene && element.clientWidth !== layout.width) {
       arrange();
       mark();
     }
   })).observe(element);
 
   return {
+    figure,
     /** @param {Scene} next */
     show(next) {
       const same = scene && scene.heads === next.heads && scene.x === next.x && scene.y === next.y;

@@ -2,6 +2,7 @@
 
 import { isReduced } from "./model.js";
 import { counted, percent, spell } from "./numbers.js";
+import { beyond } from "./shown.js";
 
 /** @typedef {import("./types.js").Scene} Scene */
 /** @typedef {import("./types.js").PageMap} PageMap */
@@ -38,8 +39,15 @@ export function remarksOn(scene) {
   return remarks.join(" ");
 }
 
+/** The colour scale with its ends, and what it measures. @param {Pick<Scene, "palette" | "map" | "shown">} of @returns {import("./types.js").Scale} */
+export function scaleOf({ palette, map, shown }) {
+  const [low, high] = palette.limits.map((limit) => (Number.isInteger(limit) ? String(limit) : spell(limit)));
+  return { palette, low, high, words: map.unit + beyond(shown, palette.limits) };
+}
+
 /** What is looked at, in words. @param {Scene} of */
 export function which({ map, heads, state, separate }) {
+  if (state.view === "heads") return "every head";
   const layers = [...new Set(heads.map(([layer]) => layer))];
   const lens = map.lens ? `${map.lens} · ` : "";
   if (heads.length === 1) {

@@ -16,20 +16,37 @@ export function setHeadColors(colors) {
 /** What is below 0, where blue is above. */
 export const NEGATIVE = "#d55e00";
 
-const darkness = matchMedia("(prefers-color-scheme: dark)");
+const [darkness, forced] = ["(prefers-color-scheme: dark)", "(forced-colors: active)"].map((query) => matchMedia(query));
+/** Whether all is to be drawn as for paper. */
+let bright = false;
+const isDark = () => darkness.matches && !bright;
+
+/** What is drawn on the light ground, whatever the reader's is. @template T @param {boolean} light @param {() => T} draw @returns {T} */
+export function inLight(light, draw) {
+  const root = document.documentElement;
+  const before = bright;
+  bright ||= light;
+  root.toggleAttribute("data-bright", bright);
+  try {
+    return draw();
+  } finally {
+    bright = before;
+    root.toggleAttribute("data-bright", bright);
+  }
+}
 
 /**
  * The colour of one of several heads.
  * @param {number} number
  */
 export function headColor(number) {
-  const colors = heads[darkness.matches ? "dark" : "light"];
+  const colors = heads[isDark() ? "dark" : "light"];
   return colors[number % colors.length];
 }
 
 /** @param {() => void} listener */
 export function onThemeChange(listener) {
-  darkness.addEventListener("change", listener);
+  for (const media of [darkness, forced]) media.addEventListener("change", listener);
 }
 
 /** @returns {import("./types.js").Theme} */
@@ -43,7 +60,7 @@ export function theme() {
     line: value("--line"),
     paper: value("--paper"),
     accent: value("--accent"),
-    dark: darkness.matches,
+    dark: isDark(),
   };
 }
 
@@ -53,7 +70,7 @@ export function theme() {
  * @returns {Palette}
  */
 export function palette(scheme, limits) {
-  const ground = darkness.matches ? "dark" : "light";
+  const ground = isDark() ? "dark" : "light";
   const name = limits[0] < 0 ? /** @type {const} */ (`${ground}_signed`) : ground;
   const colors = bytesOf(scheme[name]);
   const grey = ground === "dark" ? 96 : 190;
@@ -68,12 +85,13 @@ export function schemeName({ view, colors }) {
   return view === "image" && colors === "blue" ? "glow" : colors;
 }
 
-/** Paint a bar of all colours. @param {HTMLCanvasElement} bar @param {Palette} colors */
-export function paintBar(bar, colors) {
+/** Paint a bar of all colours. @param {HTMLCanvasElement} bar @param {Palette} colors @param {(share: number) => number} [fading] how opaque a share of the largest is */
+export function paintBar(bar, colors, fading = () => 1) {
   const image = new ImageData(bar.width, 1);
   for (let x = 0; x < bar.width; x++) {
-    const place = 3 * Math.round((x / (bar.width - 1)) * (colors.steps - 1));
-    image.data.set([...colors.table.subarray(place, place + 3), 255], 4 * x);
+    const share = x / (bar.width - 1);
+    const place = 3 * Math.round(share * (colors.steps - 1));
+    image.data.set([...colors.table.subarray(place, place + 3), 255 * fading(colors.limits[0] < 0 ? Math.abs(2 * share - 1) : share)], 4 * x);
   }
   /** @type {CanvasRenderingContext2D} */ (bar.getContext("2d")).putImageData(image, 0, 0);
 }

@@ -4,7 +4,7 @@ import { schemeName } from "./colors.js";
 import { chosenHeads, chosenMap, spellHeads } from "./state.js";
 import { everyHead, headsOfLayer } from "./model.js";
 import { spell } from "./numbers.js";
-import { make } from "./surface.js";
+import { make, patch } from "./surface.js";
 
 /** @typedef {import("./types.js").Store} Store */
 /** @typedef {import("./types.js").PageMap} PageMap */
@@ -25,43 +25,31 @@ export const VIEWS = [
 /** @param {PageMap} map */
 export const offered = (map) => VIEWS.filter(([, , offers]) => offers(map));
 
-/** @param {HTMLElement} element @param {PageMap} map @param {Store} store */
-export function showTabs(element, map, store) {
-  const tabs = offered(map).map(([name, words], place) => {
-    const chosen = store.state.view === name;
-    const tab = make("button", {
-      type: "button", role: "tab", id: `tab-${name}`, "aria-controls": "view",
-      "aria-selected": String(chosen), tabindex: chosen ? 0 : -1, title: `${words} (${place + 1})`,
-    }, [words]);
-    tab.addEventListener("click", () => store.set({ view: name }));
-    return tab;
-  });
+/** @param {HTMLElement} element @param {PageMap} map @param {Store} store @param {string} view */
+export function showTabs(element, map, store, view) {
   const focused = element.contains(document.activeElement);
-  element.replaceChildren(...tabs);
-  if (focused) tabs.find((tab) => tab.tabIndex === 0)?.focus();
+  patch(element, offered(map).map(([name, words], place) => make("button", {
+    type: "button", role: "tab", id: `tab-${name}`, "aria-controls": "view", onclick: () => store.set({ view: name }),
+    "aria-selected": String(view === name), tabindex: view === name ? 0 : -1, title: `${words} (${place + 1})`,
+  }, [words])));
+  if (focused) /** @type {HTMLElement} */ (element.querySelector('[tabindex="0"]')).focus();
 }
 
-/** @param {HTMLElement} element @param {PageDocument} page @param {Store} store */
-export function showSwitches(element, page, store) {
+/** @param {HTMLElement} element @param {PageDocument} page @param {Store} store @param {string} view */
+export function showSwitches(element, page, store, view) {
   const { state } = store;
   const map = chosenMap(page.maps, state);
-  // A slider that is taken away while it is dragged would let go.
-  const held = /** @type {HTMLElement | null} */ (element.querySelector('input[data-switch="step"]:focus'));
-  if (held) {
-    /** @type {HTMLElement} */ (held.previousElementSibling).textContent = map.stream;
-    return;
-  }
   const parts = [
     ...mapSwitches(page.maps, map, store),
     ...headSwitches(map, store),
     ...tokenSwitches(map, store),
     select("colours", [...Object.keys(page.schemes)].map((name) => [name, name]), schemeName(state), (colors) => store.set({ colors }), map.values === "signed"),
     // A picture has a scale of its own for each query.
-    state.view === "image" ? null : select("scale", [["auto", "auto"], ["shared", "shared"], ["view", "this view"]], state.range, (range) => store.set({ range })),
+    view === "image" ? null : select("scale", [["auto", "auto"], ["shared", "shared"], ["view", "this view"]], state.range, (range) => store.set({ range })),
+    button("Undo", "u", () => store.undo(), !store.canUndo),
+    button("Redo", "U", () => store.redo(), !store.canRedo),
   ];
-  const name = document.activeElement?.getAttribute("data-switch");
-  element.replaceChildren(...parts.filter((part) => part !== null));
-  if (name) /** @type {HTMLElement | null} */ (element.querySelector(`[data-switch="${name}"]`))?.focus();
+  patch(element, parts.filter((part) => part !== null));
 }
 
 /** @param {PageMap[]} maps @param {PageMap} map @param {Store} store */
@@ -88,15 +76,11 @@ function mapSwitches(maps, map, store) {
 
 /** The samples of a training run, or the calls of a module: the same heads at another step. @param {PageMap[]} maps @param {string[]} steps @param {PageMap} map @param {Store} store */
 function stepSlider(maps, steps, map, store) {
-  const slider = make("input", { type: "range", min: 0, max: steps.length - 1, step: 1, value: steps.indexOf(map.stream), "data-switch": "step" });
-  slider.setAttribute("aria-label", map.stream.startsWith("call") ? "call of the module" : "step of the training run");
-  slider.addEventListener("input", () => {
-    slider.focus(); // not every browser does, and what has the focus is kept
+  return slider("step", map.stream, { min: 0, max: steps.length - 1, step: 1, value: steps.indexOf(map.stream), "aria-label": map.stream.startsWith("call") ? "call of the module" : "step of the training run" }, (value) => {
     const now = chosenMap(maps, store.state);
-    const next = maps.findIndex((item) => item.stream === steps[Number(slider.value)] && item.lens === now.lens);
+    const next = maps.findIndex((item) => item.stream === steps[Number(value)] && item.lens === now.lens);
     if (next >= 0) store.set({ map: next, heads: spellHeads(chosenHeads(now, store.state)) });
   });
-  return make("label", {}, [make("span", {}, [map.stream]), slider]);
 }
 
 /** @param {PageMap} map @param {Store} store */
@@ -163,17 +147,29 @@ export const treatments = (map) => (map.values === "signed" ? ["keep", "drop"] :
  * @param {boolean} [disabled]
  */
 export function select(name, choices, chosen, choose, disabled = false) {
-  const field = make("select", { "data-switch": name, disabled }, choices.map(([value, words]) =>
-    make("option", { value, selected: value === chosen }, [words])));
-  field.addEventListener("change", () => choose(field.value));
-  return make("label", {}, [make("span", {}, [name]), field]);
+  const options = choices.map(([value, words]) => make("option", { value, selected: value === chosen }, [words]));
+  const field = make("select", { "data-switch": name, disabled, onchange: (event) => choose(event.target.value) }, options);
+  return make("label", { "data-key": name }, [make("span", {}, [name]), field]);
 }
+
+/** A slider that says its value. @param {string} name @param {string} words @param {Parameters<typeof make>[1]} attributes @param {(value: string) => void} move */
+function slider(name, words, attributes, move) {
+  const field = make("input", { type: "range", "data-switch": name, "aria-valuetext": words, ...attributes, oninput: ({ target }) => {
+    target.focus(); // not every browser does
+    move(target.value);
+  } });
+  return make("label", { "data-key": name }, [make("span", {}, [words]), field]);
+}
+
+/** @param {string} words @param {string} key @param {() => void} onclick */
+export const button = (words, key, onclick, disabled = false) =>
+  make("button", { type: "button", title: `${words} (${key})`, "aria-keyshortcuts": key, onclick, disabled }, [words]);
 
 /** @param {HTMLElement} element @param {PageMap} map @param {Store} store */
 export function showOverviewTools(element, map, store) {
   const { measure: name, order, filter } = store.state;
   const measure = map.measures.find((item) => item.name === name);
-  const choices = [["", "no measure"], ...map.measures.map((item) => [item.name, item.name])];
+  const choices = [["", "no measure"], ...map.measures.map((item) => [item.name, item.label ?? item.name])];
   /** @type {HTMLElement[]} */
   const parts = [
     select("measure", choices, name, (value) => store.set({ measure: value, filter: "", order: value ? order === "layout" ? "high" : order : "layout" })),
@@ -181,14 +177,12 @@ export function showOverviewTools(element, map, store) {
   if (measure) {
     const known = measure.values.flat().filter((value) => value !== null);
     const [low, top] = [Math.min(...known, 0), Math.max(...known, 0)];
-    parts.push(select("order", [["layout", "by layer"], ["high", "highest first"], ["low", "lowest first"]], order, (value) => store.set({ order: value })));
-    const slider = make("input", { type: "range", min: low, max: top, step: (top - low) / 200 || 1, value: filter || low, "data-switch": "at least" });
-    slider.addEventListener("input", () => store.set({ filter: Number(slider.value) > low ? slider.value : "" }));
-    parts.push(make("label", {}, [make("span", {}, [`at least ${spell(Number(filter || low))}`]), slider]));
-    parts.push(make("p", { class: "hint" }, [`${measure.name} in ${measure.unit === "share" ? "shares of attention" : measure.unit}. Low: ${measure.low}; high: ${measure.high}.`]));
+    parts.push(
+      select("order", [["layout", "by layer"], ["high", "highest first"], ["low", "lowest first"]], order, (value) => store.set({ order: value })),
+      slider("at least", `at least ${spell(Number(filter || low))}`, { min: low, max: top, step: (top - low) / 200 || 1, value: filter || low },
+        (value) => store.set({ filter: Number(value) > low ? value : "" })),
+      make("p", { class: "hint" }, [`${measure.label ?? measure.name} in ${measure.unit === "share" ? "shares of attention" : measure.unit}. Low: ${measure.low}; high: ${measure.high}.`]),
+    );
   }
-  const focused = document.activeElement?.getAttribute("data-switch");
-  const inside = element.contains(document.activeElement);
-  element.replaceChildren(...parts);
-  if (inside && focused) /** @type {HTMLElement | null} */ (element.querySelector(`[data-switch="${focused}"]`))?.focus();
+  patch(element, parts);
 }

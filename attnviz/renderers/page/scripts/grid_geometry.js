@@ -55,15 +55,14 @@ export function spellZoom({ factor, column, row }) {
  */
 export function gridGeometry(shown, width, height, zoom, surface) {
   surface.font = LABEL_FONT;
-  const mostLabel = Math.min(MOST_LABEL, width * 0.22);
+  const mostLabel = Math.min(MOST_LABEL, width * 0.34);
   const left = TITLE + Math.max(widest(surface, shown.queries, mostLabel), 46) + GAP + 2;
-  const bars = width < 520 ? 34 : BARS;
   const keyLabel = widest(surface, shown.keys, Math.min(MOST_LABEL, height * 0.25));
   const [columns, rows] = [shown.keys.length, shown.queries.length];
-  const roomAcross = Math.max(width - left - bars - GAP, 60);
+  const roomAcross = Math.max(width - left - BARS - GAP, 60);
   const upright = Math.min(roomAcross / columns, LARGEST_CELL) >= keyLabel + 4;
   const top = TITLE + (upright ? 20 : Math.max(keyLabel, 14) + GAP + 4);
-  const roomDown = Math.max(height - top - bars - GAP, 60);
+  const roomDown = Math.max(height - top - BARS - GAP, 60);
 
   const [across, down] = [roomAcross / columns, roomDown / rows];
   let square = Math.min(across, down, LARGEST_CELL);
@@ -91,7 +90,7 @@ export function gridGeometry(shown, width, height, zoom, surface) {
     upright,
     rowStep: Math.max(Math.ceil(LABELLED / cellHeight), 1),
     columnStep: Math.max(Math.ceil((upright ? 1 : LABELLED) / cellWidth), 1),
-    bars,
+    bars: BARS,
   };
 }
 

@@ -1,10 +1,12 @@
 /** The heat map: hover for numbers, a click pins a cell, wheel and keys pan and zoom. */
 
+import { scaleOf } from "./caption.js";
 import { theme } from "./colors.js";
 import {
   cellAt, gridGeometry, readZoom, spellZoom, wholeSize, zoomedAt,
 } from "./grid_geometry.js";
 import { gridImage, paintBars, paintColumnLabel, paintCut, paintGrid, paintRowLabel } from "./grid_painting.js";
+import { look, lookAt, pointedIn } from "./look.js";
 import { clamp } from "./numbers.js";
 import { make, onceAFrame, sized } from "./surface.js";
 
@@ -21,11 +23,12 @@ const HINT =
  * @param {import("./types.js").Store} store
  * @param {ReturnType<typeof import("./readout.js").createReadout>} readout
  * @param {((row: number, column: number) => void) | null} toggleLink of a page that answers
+ * @param {boolean} linked whether the rest of the page shows what is pointed at
  * @returns {import("./types.js").View}
  */
-export function createHeatmap(store, readout, toggleLink) {
+export function createHeatmap(store, readout, toggleLink, linked) {
   const base = make("canvas", { "aria-hidden": "true" });
-  const over = make("canvas", { tabindex: 0, role: "img", "aria-roledescription": "heat map" });
+  const over = make("canvas", { tabindex: 0, role: "application", "aria-roledescription": "heat map" });
   const element = make("div", { class: "plot" }, [base, over]);
   /** @type {Scene} */
   let scene;
@@ -66,20 +69,30 @@ export function createHeatmap(store, readout, toggleLink) {
     surface.clearRect(0, 0, over.width, over.height);
     paintCrossing(surface, geometry, scene, current(), margins);
     const cell = current();
-    if (cell.row < 0 && cell.column < 0) readout.invite(toggleLink ? `${HINT} Alt + click cuts a link.` : HINT, scene.shown);
+    if (cell.row < 0 && cell.column < 0) readout.invite(toggleLink && !scene.map.compared ? `${HINT} Alt + click cuts a link.` : HINT, scene.shown);
     else readout.show(scene.shown, cell.row, cell.column);
   };
   const repaintOver = onceAFrame(paintOver);
+
+  look.onChange((pointed) => {
+    const cell = linked && scene && element.isConnected && pointedIn(pointed, scene);
+    if (!cell) return;
+    hovered = cell;
+    repaintOver();
+  });
 
   /** @param {Cell} cell */
   const hover = (cell) => {
     if (cell.row === hovered.row && cell.column === hovered.column) return;
     hovered = cell;
     repaintOver();
+    if (linked) lookAt(scene, cell.row, cell.column);
   };
   /** @param {import("./grid_geometry.js").Zoom} next */
   const zoomTo = (next) => {
     zoom = next;
+    // A swipe scrolls the page unless there is something to pan.
+    over.style.touchAction = zoom.factor > 1 ? "none" : "";
     repaint();
     clearTimeout(remembering);
     remembering = setTimeout(() => store.set({ zoom: spellZoom(zoom) }), 250);
@@ -120,6 +133,7 @@ export function createHeatmap(store, readout, toggleLink) {
     else if (held && !held.moved) store.set(same ? NOWHERE : cell);
     held = null;
   });
+  over.addEventListener("pointercancel", () => (held = null));
   over.addEventListener("pointerleave", () => hover(NOWHERE));
   over.addEventListener("dblclick", (event) => {
     const { x, y } = at(event);
@@ -168,11 +182,15 @@ export function createHeatmap(store, readout, toggleLink) {
       );
       paintBase();
     },
-    paint(surface) {
-      paintGrid(surface, geometry, scene.shown, scene.palette, theme(), image);
-      paintCrossing(surface, geometry, scene, pinned(), margins);
+    figure(of, width) {
+      const ruler = /** @type {Surface} */ (base.getContext("2d"));
+      const placed = gridGeometry(of.shown, width, 1000, readZoom(of.state.zoom), ruler);
+      const cells = gridImage(of.shown, of.palette, placed);
+      return { height: wholeSize(placed)[1], scale: scaleOf(of), paint(surface) {
+        paintGrid(surface, placed, of.shown, of.palette, theme(), cells);
+        paintCrossing(surface, placed, of, pinned(), margins);
+      } };
     },
-    size: () => wholeSize(geometry),
   };
 }
 

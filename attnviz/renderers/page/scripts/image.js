@@ -13,6 +13,8 @@ import { plain, running, word } from "./text.js";
 
 /** How much the largest weight covers, and the power by which smaller ones cover less. */
 const [OPAQUE, BEND] = [0.9, 0.8];
+/** @param {number} share of the largest weight */
+const covers = (share) => OPAQUE * share ** BEND;
 
 /** @param {import("./types.js").Surface} surface @param {string} color @param {number[]} box */
 function outline(surface, color, ...[x, y, wide, high]) {
@@ -27,8 +29,8 @@ function outline(surface, color, ...[x, y, wide, high]) {
  * @returns {import("./types.js").View}
  */
 export function createImage(store, readout) {
-  const canvas = make("canvas", { tabindex: 0, role: "img", "aria-roledescription": "picture in patches" });
-  const queries = make("select", { "aria-label": "query" });
+  const canvas = make("canvas", { tabindex: 0, role: "application", "aria-roledescription": "picture in patches" });
+  const queries = make("select", { "aria-label": "query", onchange: () => store.set({ row: Number(queries.value) }) });
   const bar = make("canvas", { width: 160, height: 1, class: "ramp", "aria-hidden": "true" });
   const [low, high] = [make("span", {}, []), make("span", {}, [])];
   const ends = make("span", { class: "hint" }, [low, " ", bar, " ", high]);
@@ -45,47 +47,50 @@ export function createImage(store, readout) {
   let words = [];
   /** What is pointed at, before anything is chosen. */
   const over = { row: -1, column: -1 };
-  const size = () => {
-    const wide = element.clientWidth * (words.length && element.clientWidth > 700 ? 0.6 : 1);
-    const most = [Math.max(wide, 280), clamp(innerHeight - 280, 320, 800)];
-    const scale = Math.min(most[0] / picture.naturalWidth, most[1] / picture.naturalHeight) || 1;
+  /** @param {number} most */
+  const sizeIn = (most) => {
+    const wide = most * (words.length && most > 700 ? 0.6 : 1);
+    const scale = Math.min(Math.max(wide, 240) / picture.naturalWidth, clamp(innerHeight - 280, 320, 800) / picture.naturalHeight) || 1;
     return /** @type {[number, number]} */ ([picture.naturalWidth * scale, picture.naturalHeight * scale]);
   };
-  /** The query whose attention is shown: by default the class token, or the first word. */
+  const size = () => sizeIn(element.clientWidth);
+  /** The query whose attention is shown: the class token, or the first word, where none is chosen; -1: all alike. */
   const row = () => {
     const chosen = over.row >= 0 ? over.row : scene.state.row;
     if (chosen >= 0) return Math.min(chosen, scene.shown.queries.length - 1);
     const patches = scene.map.patches.queries !== undefined;
-    return Math.max(scene.shown.queries.findIndex((token) => Boolean(token.special) === patches), 0);
+    return scene.shown.queries.findIndex((token) => Boolean(token.special) === patches);
+  };
+  /** What each patch gets from the query, or from all of them on average; the most that one gets, and its colours. @param {Scene} of */
+  const given = ({ shown, palette, map }) => {
+    const [count, chosen] = [shown.keys.length, row()];
+    const mean = () => Float32Array.from(shown.keys, (_, column) => shown.queries.reduce((sum, _, place) => sum + (shown.values[place * count + column] || 0), 0) / shown.queries.length);
+    const own = chosen < 0 ? mean() : shown.values.subarray(chosen * count, (chosen + 1) * count);
+    const most = own.reduce((one, value, column) => (placeOfPatch(column) < 0 ? one : Math.max(one, Math.abs(value) || 0)), 0) || 1;
+    const colors = { ...palette, limits: /** @type {[number, number]} */ ([palette.limits[0] < 0 ? -most : 0, most]) };
+    const words = `${map.unit} that ${chosen < 0 ? "all queries give on average" : `“${shown.queries[chosen].text}” gives`}; the less, the fainter`;
+    return { own, most, scale: { palette: colors, low: colors.limits[0] ? spell(-most) : "0", high: spell(most), words, fading: covers } };
   };
 
-  /** @param {import("./types.js").Surface} surface */
-  const paint = (surface) => {
-    const [width, height] = size();
+  /** @param {import("./types.js").Surface} surface @param {Scene} of @param {[number, number]} place */
+  const paint = (surface, of, [width, height]) => {
     surface.drawImage(picture, 0, 0, width, height);
     const colors = theme();
-    const count = scene.shown.keys.length;
-    const own = scene.shown.values.subarray(row() * count, (row() + 1) * count);
-    const most = own.reduce((one, value, column) => (placeOfPatch(column) < 0 ? one : Math.max(one, Math.abs(value) || 0)), 0) || 1;
-    const scale = { ...scene.palette, limits: /** @type {[number, number]} */ ([scene.palette.limits[0] < 0 ? -most : 0, most]) };
-    paintBar(bar, scale);
-    low.textContent = scale.limits[0] ? spell(-most) : "0";
-    high.textContent = `${spell(most)}, the largest ${scale.limits[0] ? "size" : "share"} of a patch; the less, the fainter`;
+    const { own, most, scale } = given(of);
     const [across, down] = [width / patches.columns, height / patches.rows];
-    scene.shown.keys.forEach((token, column) => {
+    of.shown.keys.forEach((token, column) => {
       const place = placeOfPatch(column);
       if (place < 0) return;
       // Whole pixels, or the edges of neighbours would both shine through.
       const [left, top] = [place % patches.columns, Math.floor(place / patches.columns)];
       const [x, y] = [Math.round(left * across), Math.round(top * down)];
       const [wide, high] = [Math.round((left + 1) * across) - x, Math.round((top + 1) * down) - y];
-      surface.globalAlpha = Number.isNaN(own[column]) ? OPAQUE : OPAQUE * (Math.abs(own[column]) / most) ** BEND;
-      surface.fillStyle = cssColor(scale, own[column]);
+      surface.globalAlpha = Number.isNaN(own[column]) ? OPAQUE : covers(Math.abs(own[column]) / most);
+      surface.fillStyle = cssColor(scale.palette, own[column]);
       surface.fillRect(x, y, wide, high);
       surface.globalAlpha = 1;
-      if (words.length && column === patch()) outline(surface, colors.accent, x, y, wide, high);
-      if (!scene.map.patches.queries || token.at !== scene.shown.queries[row()].at) return;
-      outline(surface, colors.accent, x, y, wide, high);
+      const looks = scene.map.patches.queries && token.at === of.shown.queries[row()]?.at;
+      if (looks || (words.length && column === patch())) outline(surface, colors.accent, x, y, wide, high);
     });
   };
   /** The column of the patch that words are shaded by; -1 for none. */
@@ -125,10 +130,9 @@ export function createImage(store, readout) {
   const build = () => {
     words = scene.map.patches.queries || scene.shown.queries.length < 2 ? [] : scene.shown.queries.map((token, place) => {
       const button = word(token, () => store.set({ row: place, column: -1 }));
-      button.addEventListener("pointerenter", (event) => event.pointerType === "mouse" && point(place, -1));
-      button.addEventListener("focus", () => point(place, -1));
-      button.addEventListener("blur", () => point(-1, -1));
-      button.addEventListener("pointerleave", () => point(-1, -1));
+      button.onpointerenter = (event) => event.pointerType === "mouse" && point(place, -1);
+      button.onfocus = () => point(place, -1);
+      button.onblur = button.onpointerleave = () => point(-1, -1);
       return button;
     });
     text.replaceChildren(...(words.length ? [running(scene.shown.queries, words), make("p", { class: "hint" }, ["A word shows where it looked, a patch which words looked at it (arrow keys on the picture move over its patches). Choose one to keep it."])] : []));
@@ -141,7 +145,11 @@ export function createImage(store, readout) {
   };
   const paintNow = () => {
     if (!scene || !picture.naturalWidth) return;
-    paint(sized(canvas, ...size()));
+    const { scale } = given(scene);
+    paintBar(bar, scale.palette, covers);
+    low.textContent = scale.low;
+    high.textContent = `${scale.high}  ${scale.words}`;
+    paint(sized(canvas, ...size()), scene, size());
   };
   const repaint = onceAFrame(paintNow);
   picture.addEventListener("load", repaint);
@@ -177,9 +185,8 @@ export function createImage(store, readout) {
       const next = scene.state.column < first ? first : scene.state.column + far;
       return store.set({ column: next < first || next > last ? scene.state.column : next });
     }
-    store.set({ row: clamp(row() + step, 0, scene.shown.queries.length - 1) });
+    store.set({ row: clamp(row() + step, 0, scene.shown.queries.length - 1), column: -1 });
   });
-  queries.addEventListener("change", () => store.set({ row: Number(queries.value) }));
 
   return {
     element,
@@ -187,14 +194,17 @@ export function createImage(store, readout) {
       scene = next;
       patches = /** @type {Patches} */ (scene.map.patches.keys);
       if (picture.src !== patches.image) picture.src = patches.image;
-      queries.replaceChildren(...scene.shown.queries.map((token, place) =>
+      const every = row() < 0 ? [make("option", { value: -1, selected: true }, ["all on average"])] : [];
+      queries.replaceChildren(...every, ...scene.shown.queries.map((token, place) =>
         make("option", { value: place, selected: place === row() }, [`${place} ${token.text.slice(0, 40)}`])));
       build();
       const moves = words.length ? "move over its patches" : "choose the query";
       canvas.setAttribute("aria-label", `Picture in ${patches.rows} by ${patches.columns} patches. Arrow keys ${moves}.`);
       look();
     },
-    paint,
-    size,
+    figure(of, width) {
+      const place = sizeIn(width);
+      return { height: place[1], scale: given(of).scale, paint: (surface) => paint(surface, of, place) };
+    },
   };
 }

@@ -22,6 +22,8 @@ const KEYS = [
   ["↑ ↓ ← →", "in a view: from cell to cell, from token to token"],
   ["+ − 0", "in the heat map: closer, farther, all of it"],
   ["Esc", "let go of the pinned cell"],
+  ["u U", "undo; redo (also Ctrl + z, Ctrl + Shift + z)"],
+  ["p", "save a picture of what is seen"],
   ["?", "this list"],
 ];
 
@@ -31,22 +33,46 @@ const LIVE_KEYS = [
   ["k", "cut the pinned link, or mend it"],
   ["h", "hide the pinned token, or show it"],
   ["y", "to why the pinned link is there"],
-  ["u n", "undo; everything on"],
-  ["b", "two sentences side by side"],
+  ["i", "what the head does in other texts"],
+  ["n", "everything on"],
+  ["b d", "two sentences side by side; as a difference"],
   ["g", "guided tour"],
   ["/", "to the sentence"],
 ];
 
+const STORED = "attnviz keys";
+/** Whether single letters are keys; who speaks to the machine switches them off. */
+let letters = remembered() !== "off";
+
+/** What this browser remembers; a frame of another page may not ask. */
+function remembered() {
+  try {
+    return localStorage.getItem(STORED);
+  } catch {
+    return null;
+  }
+}
+
+/** @param {boolean} on */
+function switchLetters(on) {
+  letters = on;
+  try {
+    localStorage.setItem(STORED, on ? "on" : "off");
+  } catch {
+    // It holds until the page is closed.
+  }
+}
+
 /** @param {HTMLDialogElement} dialog @param {boolean} live whether the page answers */
 export function fillHelp(dialog, live) {
   const rows = [...KEYS, ...(live ? LIVE_KEYS : [])].map(([key, words]) => make("tr", {}, [make("th", {}, [make("kbd", {}, [key])]), make("td", {}, [words])]));
-  const close = make("button", { type: "button" }, ["Close"]);
-  close.addEventListener("click", () => dialog.close());
+  const box = make("input", { type: "checkbox", checked: letters, onchange: ({ target }) => switchLetters(target.checked) });
   dialog.replaceChildren(
     make("h2", {}, ["Keys"]),
     make("table", {}, [make("tbody", {}, rows)]),
     make("p", { class: "hint" }, ["Click a head to look at it; Shift or Ctrl + click adds it to the chosen ones: lines then show each in a colour, the other views their mean or maximum."]),
-    close,
+    make("p", {}, [make("label", {}, [box, " Letters, digits and signs are keys"])]),
+    make("button", { type: "button", onclick: () => dialog.close() }, ["Close"]),
   );
 }
 
@@ -54,14 +80,21 @@ export function fillHelp(dialog, live) {
  * @param {() => PageDocument} current
  * @param {Store} store
  * @param {HTMLDialogElement} dialog
- * @param {() => Record<string, () => void>} more keys of a page that answers
+ * @param {() => Record<string, () => unknown>} more keys
  */
 export function listen(current, store, dialog, more) {
   addEventListener("keydown", (event) => {
     const target = /** @type {HTMLElement} */ (event.target);
-    if (event.ctrlKey || event.metaKey || event.altKey || dialog.open) return;
-    if (target.matches("select, input, textarea")) return;
+    if (event.altKey || document.querySelector("dialog[open]")) return;
+    if (target.matches("select, input:not([type=range]), textarea")) return;
+    if (event.ctrlKey || event.metaKey) {
+      if (event.key.toLowerCase() !== "z") return;
+      if (event.shiftKey) store.redo();
+      else store.undo();
+      return event.preventDefault();
+    }
     const page = current();
+    if (event.key.length === 1 && !letters) return;
     if (event.key === "?") dialog.showModal();
     else if (target.getAttribute("role") === "tab" && event.key.startsWith("Arrow")) nextTab(event.key, page, store);
     else {
@@ -111,6 +144,8 @@ function actions(page, store) {
     t: page.maps.length > 1 ? () => store.set({ map: (page.maps.indexOf(map) + 1) % page.maps.length, heads: "", measure: "", filter: "", ...unpinned }) : undefined,
     c: has("colours") ? () => store.set({ colors: after(Object.keys(page.schemes), state.colors) }) : undefined,
     r: () => store.set({ range: after(["auto", "shared", "view"], state.range) }),
+    u: store.undo,
+    U: store.redo,
     Escape: () => store.set({ row: -1, column: -1 }),
   };
 }

@@ -4,6 +4,7 @@ import { named } from "./caption.js";
 import { NEGATIVE, headColor, theme } from "./colors.js";
 import { AXES, paintCut } from "./grid_painting.js";
 import { MOST_LINES, columnMiddle, linesLayout, linesOf, paintLines, paintTokens, rowMiddle } from "./lines_painting.js";
+import { look, lookAt, pointedIn } from "./look.js";
 import { clamp, counted, inThousands, largest, spell } from "./numbers.js";
 import { font, make, onceAFrame, sized } from "./surface.js";
 
@@ -19,10 +20,11 @@ let made = 0;
  * @param {import("./types.js").Store} store
  * @param {ReturnType<typeof import("./readout.js").createReadout>} readout
  * @param {((row: number, column: number) => void) | null} toggleLink of a page that answers
+ * @param {boolean} linked whether the rest of the page shows what is pointed at
  * @returns {import("./types.js").View}
  */
-export function createLines(store, readout, toggleLink) {
-  const canvas = make("canvas", { tabindex: 0, role: "img", "aria-roledescription": "lines between tokens" });
+export function createLines(store, readout, toggleLink, linked) {
+  const canvas = make("canvas", { tabindex: 0, role: "application", "aria-roledescription": "lines between tokens" });
   const room = make("div", { class: "lines-room" }, [canvas]);
   const scroller = make("div", { class: "lines" }, [room]);
   const slider = make("input", { type: "range", min: 0, max: 1, step: 0.001, id: made++ ? `least-${made}` : "least" });
@@ -44,51 +46,51 @@ export function createLines(store, readout, toggleLink) {
     column: scene.state.row >= 0 || scene.state.column >= scene.shown.keys.length ? -1 : scene.state.column,
   });
   const active = () => (hovered.row >= 0 || hovered.column >= 0 ? hovered : pinned());
-  const matrices = () => (scene.separate.length ? scene.separate : [scene.shown]);
 
-  /** @param {Surface} surface @param {[number, number]} window */
-  const paintAll = (surface, window) => {
+  /** @param {Surface} surface @param {import("./lines_painting.js").LinesLayout} placed @param {[number, number]} window @param {{row: number, column: number}} now what is looked at @param {Scene} of @param {typeof every} all */
+  const paintAll = (surface, placed, window, now, of, all) => {
     const colors = theme();
-    const now = active();
     const one = now.row >= 0 || now.column >= 0;
-    const shown = one ? linesOf(matrices(), Math.min(threshold, 0.002), now.row, now.column, colors.accent) : every;
-    const top = scene.palette.limits[1];
-    paintLines(surface, layout, visible(shown, layout, window), top);
-    const cut = scene.cut.map(([row, column]) => ({ row, column, value: -0.25 * top, color: NEGATIVE }));
-    paintLines(surface, layout, cut, top);
-    cut.forEach(({ row, column }) => paintCut(surface, (layout.left + layout.right) / 2, (rowMiddle(layout, row) + columnMiddle(layout, column)) / 2, 5));
-    paintTokens(surface, layout, scene.shown, now, colors, window);
+    const drawn = one ? linesOf(matricesOf(of), Math.min(threshold, 0.002), now.row, now.column, colors.accent) : all;
+    const top = of.palette.limits[1];
+    paintLines(surface, placed, visible(drawn, placed, window), top);
+    const cut = of.cut.map(([row, column]) => ({ row, column, value: -0.25 * top, color: NEGATIVE }));
+    paintLines(surface, placed, cut, top);
+    cut.forEach(({ row, column }) => paintCut(surface, (placed.left + placed.right) / 2, (rowMiddle(placed, row) + columnMiddle(placed, column)) / 2, 5));
+    paintTokens(surface, placed, of.shown, now, colors, window);
     surface.font = font(11);
     surface.fillStyle = colors.faint;
     surface.textAlign = "right";
-    const [query, key] = scene.shown.axes ?? AXES;
-    surface.fillText(query, layout.left, window[0] + 12);
+    const [query, key] = of.shown.axes ?? AXES;
+    surface.fillText(query, placed.left, window[0] + 12);
     surface.textAlign = "left";
-    surface.fillText(key, layout.right, window[0] + 12);
-    if (one) readout.show(scene.shown, now.row, now.column);
-    else readout.invite(`Point at a token to see only its lines; click keeps it.${toggleLink ? " A click on a line cuts that link." : ""}`, scene.shown);
+    surface.fillText(key, placed.right, window[0] + 12);
   };
   const paintNow = () => {
     const height = scroller.clientHeight;
     const surface = sized(canvas, layout.width, Math.min(height, layout.height));
     const from = scroller.scrollTop;
     surface.translate(0, -from);
-    paintAll(surface, [from, from + height]);
+    const now = active();
+    paintAll(surface, layout, [from, from + height], now, scene, every);
+    if (now.row >= 0 || now.column >= 0) readout.show(scene.shown, now.row, now.column);
+    else readout.invite(`Point at a token to see only its lines; click keeps it.${toggleLink ? " A click on a line cuts that link." : ""}`, scene.shown);
   };
   const repaint = onceAFrame(paintNow);
 
+  /** Every line from the threshold on. @param {Scene} of */
+  const linesFrom = (of) => linesOf(matricesOf(of), Math.max(threshold, 1e-6), -1, -1, theme().accent);
   const arrange = () => {
-    const tokens = Math.max(scene.shown.queries.length, scene.shown.keys.length);
     const most = clamp(innerHeight - 260, 360, 860);
-    const step = clamp((most - 50) / tokens, 15, 26);
-    layout = linesLayout(scene.shown, Math.max(scroller.clientWidth || 600, 260), step);
+    layout = linesLayout(scene.shown, Math.max(scroller.clientWidth || 600, 260), most);
     scroller.style.height = `${Math.min(most, layout.height)}px`;
     room.style.height = `${layout.height}px`;
     const top = Math.max(scene.palette.limits[1], 0.001);
     slider.max = String(top);
-    threshold = scene.state.least >= 0 ? scene.state.least : usual(matrices());
+    threshold = scene.state.least >= 0 ? scene.state.least : usual(matricesOf(scene));
     slider.value = String(threshold);
-    every = linesOf(matrices(), Math.max(threshold, 1e-6), -1, -1, theme().accent);
+    slider.setAttribute("aria-valuetext", spell(threshold));
+    every = linesFrom(scene);
     const drawn = Math.min(every.length, MOST_LINES);
     const cut = drawn < every.length ? `, the strongest ${counted(drawn, "line")} of ${inThousands(every.length)}` : `, ${counted(drawn, "line")}`;
     least.textContent = ` ${spell(threshold)}${cut}`;
@@ -115,9 +117,17 @@ export function createLines(store, readout, toggleLink) {
     if (next.row === hovered.row && next.column === hovered.column) return;
     hovered = next;
     repaint();
+    if (linked) lookAt(scene, next.row, next.column);
   });
   canvas.addEventListener("pointerleave", () => {
     hovered = NONE;
+    repaint();
+    if (linked) look.at([]);
+  });
+  look.onChange((pointed) => {
+    const cell = linked && scene && element.isConnected && pointedIn(pointed, scene);
+    if (!cell) return;
+    hovered = cell.row >= 0 ? { row: cell.row, column: -1 } : cell;
     repaint();
   });
   canvas.addEventListener("click", (event) => {
@@ -157,8 +167,13 @@ export function createLines(store, readout, toggleLink) {
       canvas.setAttribute("aria-label", "Lines from queries to keys. Up and down choose a token, left and right its side.");
       arrange();
     },
-    paint: (surface) => paintAll(surface, [0, layout.height]),
-    size: () => [layout.width, layout.height],
+    figure(of, width) {
+      const placed = linesLayout(of.shown, width, 860);
+      const heads = namesOf(of).map((words, number) => ({ color: headColor(number), words }));
+      const told = `lines from ${spell(threshold)} on; the broadest ${spell(of.palette.limits[1])}, ${of.map.unit}`;
+      const all = linesFrom(of).slice(-MOST_LINES);
+      return { height: placed.height, legend: [...heads, { color: "", words: told }], paint: (surface) => paintAll(surface, placed, [0, placed.height], pinned(), of, all) };
+    },
   };
 }
 
@@ -174,18 +189,18 @@ function bezierPlace(share) {
   return low * low * (3 - 2 * low);
 }
 
-/**
- * Which head has which colour, where several are shown side by side.
- * @param {Scene} scene
- */
-function headNames({ map, heads, separate }) {
-  return separate.map((_, number) => {
-    const [layer, head] = heads[number];
-    const dot = make("i");
-    dot.style.backgroundColor = headColor(number);
-    return make("span", {}, [dot, `layer ${map.layers[layer]} ${named("head", map.heads[head])}`]);
-  });
-}
+/** @param {Scene} scene */
+const matricesOf = ({ separate, shown }) => (separate.length ? separate : [shown]);
+
+/** The heads that are shown side by side. @param {Scene} scene */
+const namesOf = ({ map, heads, separate }) => separate.map((_, number) => `layer ${map.layers[heads[number][0]]} ${named("head", map.heads[heads[number][1]])}`);
+
+/** Which head has which colour. @param {Scene} scene */
+const headNames = (scene) => namesOf(scene).map((words, number) => {
+  const dot = make("i");
+  dot.style.backgroundColor = headColor(number);
+  return make("span", {}, [dot, words]);
+});
 
 /**
  * A weight above which some hundreds of lines remain, but never below a twentieth.

@@ -2,7 +2,7 @@
 
 import { NEGATIVE, headColor } from "./colors.js";
 import { fitted } from "./labels.js";
-import { spell } from "./numbers.js";
+import { clamp, spell } from "./numbers.js";
 import { font } from "./surface.js";
 
 /** @typedef {import("./types.js").Surface} Surface */
@@ -26,11 +26,12 @@ export const MOST_LINES = 4000;
 /**
  * @param {Shown} shown
  * @param {number} width
- * @param {number} step
+ * @param {number} height that it should take, if its tokens allow
  * @returns {LinesLayout}
  */
-export function linesLayout(shown, width, step) {
+export function linesLayout(shown, width, height) {
   const counts = [shown.queries.length, shown.keys.length];
+  const step = clamp((height - 50) / Math.max(...counts), 15, 26);
   const label = Math.min(Math.max(width * 0.26, 80), 220);
   const most = Math.max(...counts);
   // The shorter column stands in the middle, or where it is much shorter is spread out.

@@ -1,43 +1,52 @@
 /** The page: a finished run, or a model that answers; what was chosen is shown. */
 
-import { captionOf, precision, which } from "./caption.js";
+import { captionOf, precision, remarksOn, scaleOf, which } from "./caption.js";
 import { onThemeChange, paintBar, palette, setHeadColors } from "./colors.js";
 import { showOverviewTools, showSwitches, showTabs } from "./controls.js";
 import { createHistory } from "./history.js";
 import { fillHelp, listen } from "./keyboard.js";
 import { createLive } from "./live.js";
+import { skipTo, tellAmiss, tellWhatBreaks } from "./broken.js";
 import { readDocument } from "./model.js";
-import { spell } from "./numbers.js";
 import { createOff } from "./off.js";
 import { createOverview } from "./overview.js";
 import { createPane, usableView } from "./pane.js";
-import { asCsv, asJson, asPng, asSvg, download } from "./save.js";
-import { beyond } from "./shown.js";
-import { ASKED, chosenMap, createStore } from "./state.js";
+import { asCsv, asJson } from "./save.js";
+import { createSaving, download } from "./saving.js";
+import { ASKED, chosenMap, openStore } from "./state.js";
 import { make, part } from "./surface.js";
+import { stepsInPage } from "./unfold.js";
 import { createWhy } from "./why.js";
+import { claimList, showClaim } from "./word.js";
 
 /** @typedef {import("./types.js").Scene} Scene */
 /** @typedef {import("./types.js").PageDocument} PageDocument */
 
+tellWhatBreaks(part("header"));
+const help = /** @type {HTMLDialogElement} */ (part("help"));
 const finished = readDocument();
 setHeadColors(finished.head_colors);
-const store = createStore();
+const known = { document: finished, maps: finished.maps };
+const store = openStore(known);
 const off = finished.lenses ? createOff(store) : null;
 const overview = createOverview(part("overview"), store, off);
 const pane = createPane(
   { stage: part("stage"), readout: part("readout"), view: part("view"), remark: part("remark"), table: part("table") },
-  store, off,
+  store, off, true,
 );
 const live = off ? createLive(finished, store, off, pane) : null;
 let page = live ? await live.first : finished;
-const why = finished.why ? createWhy(store, () => page.maps, recall) : null;
+known.maps = page.maps;
+const why = finished.why || finished.maps.some(({ projections }) => projections) ? createWhy(store, () => page.maps, recall) : null;
 if (why) part("stage").after(why.element);
-if (finished.why?.length && !location.hash) openOn(finished.why[0].link);
+if (finished.why?.length && !location.hash) showClaim(store, page.maps, { about: "", text: "", link: finished.why[0].link, heads: [], tokens: [] });
 if (finished.history) part("bar").before(createHistory(finished.history, store));
-if (finished.claims?.length) part("bar").before(make("ul", { id: "claims", "aria-label": "What decided the answer" }, finished.claims.map(claimItem)));
+if (finished.claims?.length) part("bar").before(claimList(finished.claims, (claim) => showClaim(store, page.maps, claim)));
 // Where a model looks in a picture is first seen on the picture.
-if (page.maps[0]?.patches?.keys && !location.hash.includes("view=")) store.set({ view: "image" });
+if (page.maps[0]?.patches?.keys && !location.hash.includes("view=")) store.set({ view: "image" }, true);
+
+const corpus = make("a", { id: "corpus", hidden: true });
+part("caption").after(corpus);
 
 async function refresh() {
   const shown = await Promise.all([pane.show(page, told), live?.showSecond()]);
@@ -45,30 +54,15 @@ async function refresh() {
   return shown[0];
 }
 
-/** Answer with the report that the page has of a link. @param {{link: (string | number)[]}} asked */
-function recall({ link }) {
+/** Answer with what the page has of a link: its steps, and a report. @param {{link: (string | number)[]}} asked */
+async function recall({ link }) {
   const known = finished.why ?? [];
-  const found = known.find((one) => one.link.join() === link.join());
-  const error = `The page explains ${known.length} links, from the one that was asked for along its writers. attnviz serve explains any link.`;
-  why?.hear(found ? { id: 0, kind: "why", report: found.report } : { id: 0, kind: "why", error });
-}
-
-/** @param {{text: string, link: (string | number)[] | null}} claim */
-function claimItem({ text, link }) {
-  const [about, ...words] = text.split(": ");
-  const shown = [make("b", {}, [about]), make("span", {}, [words.join(": ")])];
-  if (!link) return make("li", {}, shown);
-  const button = make("button", { type: "button", title: "Show this link" }, shown);
-  button.addEventListener("click", () => openOn(link));
-  return make("li", {}, [button]);
-}
-
-/** @param {(string | number)[]} link */
-function openOn([stream, layer, head, row, column]) {
-  const number = finished.maps.findIndex((one) => one.stream === stream);
-  const map = finished.maps[number];
-  const heads = [map.layers.indexOf(String(layer)), map.heads.indexOf(String(head))];
-  store.set({ map: number, heads: heads.join("."), row: Number(row), column: Number(column) });
+  const { map, heads, shown, state } = pane.scene;
+  const [query, key] = [shown.queries[state.row], shown.keys[state.column]];
+  const steps = query && key ? await stepsInPage(map, heads[0], query.at, key.at) : null;
+  const report = known.find((one) => one.link.join() === link.join())?.report;
+  const error = known.length ? `The page explains ${known.length} links, from the one that was asked for along its writers. attnviz serve explains any link.` : "";
+  why?.hear({ id: 0, kind: "why", report, ...(steps ? { steps } : {}), ...(report ? {} : { error }) });
 }
 
 /** Everything around the view that tells of its scene. @param {Scene} scene */
@@ -79,6 +73,8 @@ function told(scene) {
   part("texts").replaceChildren(...page.texts.map((text) => make("q", {}, [make("bdi", {}, [text])])));
   part("caption").textContent = captionOf(scene);
   showScale(scene);
+  showAtlas(scene);
+  overview.pin(scene);
   why?.show(scene, { off: { heads: [], links: [], tokens: [] } });
   // A notebook's widget around the page hands it to Python.
   if (parent !== window) parent.postMessage({ attnviz: selected(scene) }, "*");
@@ -93,23 +89,35 @@ function selected({ map, heads, shown, state }) {
   return { stream: map.stream, view: state.view, heads: named, query, key };
 }
 
-/** @param {Scene} of */
-function showScale({ palette: colors, map, shown, state }) {
-  part("scale").hidden = state.view === "image"; // which has a scale for each query
+/** The way to what the head looked at does over a corpus. @param {Scene} scene */
+function showAtlas({ map, heads: [[layer, head], ...others] }) {
+  const { atlas, maps } = finished;
+  const name = `${map.layers[layer]}.${map.heads[head]}`;
+  const place = Object.keys(atlas?.heads ?? {}).indexOf(map.stream);
+  corpus.hidden = !atlas || others.length > 0 || !atlas.heads[map.stream]?.includes(name);
+  if (!atlas || corpus.hidden) return;
+  const back = [atlas.back, ...maps.map(({ stream, layers, heads }) => [stream, layers.join(" "), heads.join(" ")].join(":"))].join("|");
+  corpus.setAttribute("href", `${atlas.href}#${new URLSearchParams({ stream: String(place), head: name, back })}`);
+  corpus.textContent = `What layer ${map.layers[layer]} head ${map.heads[head]} does over the corpus →`;
+}
+
+/** @param {Scene} scene */
+function showScale(scene) {
+  part("scale").hidden = scene.state.view === "image"; // which has a scale for each query
   const bar = /** @type {HTMLCanvasElement} */ (part("scale-bar"));
+  const { palette: colors, low, high, words } = scaleOf(scene);
   paintBar(bar, colors);
-  const [low, high] = colors.limits.map((limit) => (Number.isInteger(limit) ? String(limit) : spell(limit)));
-  const words = [make("span", {}, [low]), bar, make("span", {}, [high]), make("small", {}, [map.unit + beyond(shown, colors.limits)])];
-  part("scale").replaceChildren(...words);
-  part("scale").setAttribute("aria-label", `colours: ${map.unit}, from ${low} to ${high}`);
+  part("scale").replaceChildren(make("span", {}, [low]), bar, make("span", {}, [high]), make("small", {}, [words]));
+  part("scale").setAttribute("aria-label", `colours: ${scene.map.unit}, from ${low} to ${high}`);
 }
 
 /** Everything around the view that depends on these parts of the state. @param {Set<string>} changed */
 function showControls(changed) {
   const map = chosenMap(page.maps, store.state);
   if (changed.has("map")) overview.build(map);
-  showTabs(part("views"), map, { ...store, state: { ...store.state, view: usableView(store.state, map) } });
-  showSwitches(part("switches"), page, store);
+  const view = usableView(store.state, map);
+  showTabs(part("views"), map, store, view);
+  showSwitches(part("switches"), page, store, view);
   showOverviewTools(overview.tools, map, store);
   if (["map", "heads", "measure", "order", "filter"].some((name) => changed.has(name))) overview.arrange();
 }
@@ -122,15 +130,11 @@ function drawOverview() {
 
 function showFooter() {
   const facts = page.provenance.map(([name, value]) => make("span", { class: "fact" }, [make("i", {}, [name]), ` ${value}`]));
-  const saves = ["PNG", "SVG", "CSV", ...(live ? ["JSON"] : [])].map((kind) => {
-    const button = make("button", { type: "button", id: `save-${kind.toLowerCase()}` }, [kind]);
-    button.addEventListener("click", () => save(kind));
-    return button;
-  });
-  const keys = make("button", { type: "button", id: "keys" }, ["Keys ?"]);
-  keys.addEventListener("click", () => /** @type {HTMLDialogElement} */ (part("help")).showModal());
+  /** @param {string} id @param {string} words @param {() => unknown} onclick */
+  const button = (id, words, onclick) => make("button", { type: "button", id, onclick }, [words]);
+  const saves = ["CSV", ...(live ? ["JSON"] : [])].map((kind) => button(`save-${kind.toLowerCase()}`, kind, () => save(kind)));
   part("footer").replaceChildren(
-    make("p", { class: "saves" }, ["Save this view as ", ...saves, keys]),
+    make("p", { class: "saves" }, ["Save this view as ", button("save-picture", "Picture …", saving.open), ...saves, button("keys", "Keys ?", () => help.showModal())]),
     ...page.notes.map((note) => make("p", { class: "note" }, [note])),
     make("p", { class: "facts" }, facts),
     make("p", { class: "hint" }, [`Rows are queries (who attends), columns are keys (who is attended to). ${precision(page.maps)}`]),
@@ -138,42 +142,64 @@ function showFooter() {
   );
 }
 
+/** A file's name for what is seen. */
+const nameOfView = () => `${pane.scene.map.stream}-${which(pane.scene)}`.replace(/[^\p{L}\p{N}]+/gu, "-").replace(/-$/, "");
+
 /** @param {string} kind */
 async function save(kind) {
-  const { scene } = pane;
-  const name = `${scene.map.stream}-${which(scene)}`.replace(/[^\p{L}\p{N}]+/gu, "-").replace(/-$/, "");
-  const title = [live ? Object.values(live.texts).join(" → ") : page.title, part("caption").textContent ?? ""];
-  if (kind === "CSV") download(`${name}.csv`, asCsv(scene, page.id));
-  else if (kind === "JSON") download("attention.json", await asJson(page, live?.texts ?? {}, live?.switchedOff() ?? []));
-  else if (kind === "SVG") download(`${name}.svg`, asSvg(await pane.painted(), title));
-  else download(`${name}.png`, await asPng(await pane.painted(), title));
+  if (kind === "CSV") download(`${nameOfView()}.csv`, asCsv(pane.scene, page.id));
+  else download("attention.json", await asJson(page, live?.texts ?? {}, live?.switchedOff() ?? []));
 }
+
+/** What a picture of what is seen holds. @param {number} width @param {boolean} light */
+async function figureOf(width, light) {
+  const { scene } = pane;
+  const facts = Object.fromEntries(page.provenance);
+  const off = live?.switchedOff() ?? [];
+  const seen = live?.panes() ?? [pane];
+  return {
+    title: seen.length > 1 ? "Two sentences through the same heads" : live ? live.sentences()[0] : [...(page.title === facts.model ? [] : [page.title]), [...page.texts].reverse().join(" → ")].filter(Boolean).join(" · ") || page.title,
+    caption: captionOf(scene),
+    parts: await Promise.all(seen.map(async (one, number) => ({ words: live?.sentences()[number] ?? "", drawing: await one.figure(width - 32, light, overview.figure) }))),
+    facts: [
+      `model ${facts.model ?? page.title}${facts.trained === "no" ? ", not trained" : ""}`,
+      off.length ? `Switched off: ${off.join(", ")}` : "",
+      remarksOn(scene),
+    ],
+  };
+}
+const saving = createSaving(figureOf, nameOfView);
 
 if (!("DecompressionStream" in globalThis)) {
   part("caption").textContent =
     "This browser cannot unpack the weights: it needs one of 2023 or later (DecompressionStream).";
 }
+skipTo("stage");
 const every = new Set(Object.keys(store.state));
-const help = /** @type {HTMLDialogElement} */ (part("help"));
 fillHelp(help, live !== null);
-listen(() => page, store, help, live?.keys ?? (() => ({})));
+listen(() => page, store, help, () => ({ ...live?.keys(), p: saving.open, ...(finished.atlas ? { i: () => corpus.click() } : {}) }));
 showFooter();
 showControls(every);
+tellAmiss(store.amiss);
 store.onChange((changed) => {
+  tellAmiss(store.amiss);
   if (live && changed.has("off")) overview.arrange();
   if (live && ASKED.some((name) => changed.has(name))) live.ask(changed);
-  if ([...changed].every((name) => ASKED.includes(name) || name === "tour")) return;
   showControls(changed);
+  if ([...changed].every((name) => ASKED.includes(name) || name === "tour")) return;
   refresh();
   if (changed.has("map") || changed.has("colors")) drawOverview();
 });
+store.check();
 onThemeChange(() => {
   refresh();
   drawOverview();
 });
 live?.onAnswer((next) => {
   const told = JSON.stringify([page.notes, page.provenance]);
+  const seen = next.maps[0]?.patches?.keys && !page.maps[0]?.patches?.keys;
   page = next;
+  if (seen) store.set({ view: "image" }, true);
   if (JSON.stringify([page.notes, page.provenance]) !== told) showFooter();
   showControls(new Set(["map"]));
   refresh();

@@ -93,18 +93,20 @@ export const valueOf = (table, levels) => (/** @type {number} */ code) =>
   code === NO_VALUE ? NaN : table[code + levels];
 
 /**
- * Queries or keys of one head after projection, shape (tokens, size).
+ * What was kept beside the weights of one head, row by row: queries, keys or values, what links write
+ * into a logit, or their effects; null: not kept.
  * @param {PageMap} map
- * @param {"q" | "k"} side
+ * @param {"query" | "key" | "value" | "writes" | "effects"} part
  * @param {Head} head
  */
-export async function projected(map, side, [layer, head]) {
+export async function projected(map, part, [layer, head]) {
   const kept = /** @type {NonNullable<PageMap["projections"]>} */ (map.projections);
-  const tokens = (side === "q" ? map.queries : map.keys).tokens.length;
-  const scale = (side === "q" ? kept.query_scale : kept.key_scale) / 32767;
-  const bytes = await inflated(/** @type {string} */ (numbersOf(map, `${map.blob}${side}-${layer}`)));
-  const whole = new Int16Array(bytes.buffer, head * tokens * kept.size * 2, tokens * kept.size);
-  return Float32Array.from(whole, (value) => value * scale);
+  const scale = kept[/** @type {const} */ (`${part}_scale`)];
+  if (!scale) return null;
+  const bytes = await inflated(/** @type {string} */ (numbersOf(map, `${map.blob}${part[0]}-${layer}`)));
+  const count = bytes.length / 2 / map.heads.length;
+  const whole = new Int16Array(bytes.buffer, head * count * 2, count);
+  return Float32Array.from(whole, (value) => (value === NO_VALUE ? NaN : (value * scale) / FINE_LEVELS));
 }
 
 /** Whether a name says what was made of layers or heads, and is none of theirs. @param {string} name */

@@ -37,15 +37,12 @@ export function readOff(text) {
 
 /** @param {import("./types.js").Store} store */
 export function createOff(store) {
-  /** @type {string[]} */
-  const before = [];
   let able = true;
   const parts = () => store.state.off.split(",").filter(Boolean);
   /** @param {string[]} next */
   const become = (next) => {
     const off = [...new Set(next)].join(",");
     if (off === store.state.off || (off && !able)) return;
-    before.push(store.state.off);
     store.set({ off });
   };
   /** Off where one of these is on, else on again. @param {string[]} these */
@@ -68,14 +65,11 @@ export function createOff(store) {
     get any() {
       return store.state.off !== "";
     },
-    get canUndo() {
-      return before.length > 0;
-    },
     now: () => readOff(store.state.off),
     headPart,
     parts,
     /** Whether its heads are the model's; means and the like cannot be switched off. @param {PageMap} map */
-    fits: (map) => able && ![...map.layers, ...map.heads].some(isReduced),
+    fits: (map) => able && !map.compared && ![...map.layers, ...map.heads].some(isReduced),
     /** @param {PageMap} map @param {Head} head */
     headOff: (map, head) => parts().includes(headPart(map, head)),
     /** @param {PageMap} map @param {Head[]} heads */
@@ -99,10 +93,6 @@ export function createOff(store) {
     /** @param {string[]} these */
     restore: (...these) => become(parts().filter((part) => !these.includes(part))),
     reset: () => become([]),
-    undo() {
-      const off = before.pop();
-      if (off !== undefined) store.set({ off });
-    },
     /** Only the heads, since places in words that are no longer there would mean others. */
     withoutPlaces: () => parts().filter((part) => part.split(":").length === 3).join(","),
     /**

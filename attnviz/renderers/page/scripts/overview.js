@@ -1,13 +1,16 @@
 /** Every head as a thumbnail, layers down and heads across, or in the order of a measure. */
 
-import { named } from "./caption.js";
+import { named, scaleOf } from "./caption.js";
+import { NEGATIVE, theme } from "./colors.js";
 import { NO_VALUE } from "./decode.js";
-import { everyHead, layerCodes, weightTable } from "./model.js";
+import { everyHead, headCodes, layerCodes, weightTable } from "./model.js";
+import { showOverviewTools } from "./controls.js";
 import { chosenHeads, spellHeads } from "./state.js";
 import { counted, spell } from "./numbers.js";
-import { beginning } from "./labels.js";
+import { beginning, fitted } from "./labels.js";
 import { numberElement } from "./readout.js";
-import { make } from "./surface.js";
+import { font, make, sized } from "./surface.js";
+import { crossing, look } from "./look.js";
 import { codePixels, drawThumbnail } from "./thumbnail.js";
 
 /** @typedef {import("./types.js").Head} Head */
@@ -27,7 +30,17 @@ export function createOverview(element, store, off) {
   const links = make("div", { class: "links" });
   const effects = make("div", { class: "links" });
   const legend = make("p", { class: "hint legend" });
-  element.append(tools, count, grid, ...(off ? [legend] : []), links, effects);
+  const marks = make("canvas", { class: "marks", "aria-hidden": "true" });
+  /** Left, top and size of each thumbnail; null: to be measured. @type {[number, number, number][] | null} */
+  let squares = null;
+  let marked = false;
+  /** What is pointed at. @type {import("./look.js").Pointed | null} */
+  let now = null;
+  new ResizeObserver(() => {
+    squares = null;
+    if (now) light(now);
+  }).observe(grid);
+  element.append(tools, count, make("div", { class: "heads-room" }, [grid, marks]), ...(off ? [legend] : []), links, effects);
   /** @type {PageMap} */
   let map;
   /** @type {Map<string, HTMLButtonElement>} */
@@ -35,6 +48,59 @@ export function createOverview(element, store, off) {
   /** @type {Node[]} */
   let arranged = [];
   grid.addEventListener("keydown", (event) => walk(event, grid));
+  look.onChange(light);
+
+  /** A band over the row and one over the column that are pointed at, in every thumbnail. @param {import("./look.js").Pointed} pointed */
+  function light(pointed) {
+    now = pointed;
+    const places = map ? crossing(pointed, map) : [-1, -1];
+    if (!marked && places.every((place) => place < 0)) return;
+    squares ??= [...buttons.values()].filter((button) => button.isConnected).map((button) => squareOf(/** @type {HTMLElement} */ (button.firstChild), grid));
+    const surface = sized(marks, grid.clientWidth, grid.clientHeight);
+    const [row, column] = places.map((place, end) => Math.floor(place / (end ? map.keys : map.queries).block));
+    const [rows, columns] = [map.queries.tokens.length, map.keys.tokens.length];
+    surface.fillStyle = NEGATIVE;
+    surface.globalAlpha = 0.45;
+    marked = row >= 0 || column >= 0;
+    for (const [left, top, size] of squares) {
+      if (row >= 0) surface.fillRect(left, top + (size * row) / rows, size, Math.max(size / rows, 1.5));
+      if (column >= 0) surface.fillRect(left + (size * column) / columns, top, Math.max(size / columns, 1.5), size);
+    }
+  }
+
+  /**
+   * What is pinned as a measure of heads: its link, what its key receives on average, or the most
+   * that its query gives to one key.
+   * @param {import("./types.js").Scene} scene
+   */
+  async function pin({ map: of, shown, state }) {
+    const [query, key] = [shown.queries[state.row], shown.keys[state.column]];
+    /** @type {import("./look.js").Spot[]} */
+    const spots = [...(query ? [[of.queries.side, query.at]] : []), ...(key ? [[of.keys.side, key.at]] : [])].map(([side, at]) => [String(side), Number(at)]);
+    look.pin(spots, [query?.at ?? -1, key?.at ?? -1]);
+    const before = of.measures.find(({ name }) => name === "pinned");
+    const one = [query, key].every((token) => !token || token.count === 1);
+    const label = one && (query || key) ? (query && key ? `${query.text} → ${key.text}` : query ? `from ${query.text}` : `to ${key.text}`) : "";
+    if ((before?.label ?? "") === label) return;
+    const measures = of.measures.filter((measure) => measure !== before);
+    const [table, rows, columns] = [weightTable(of), of.queries.tokens.length, of.keys.tokens.length];
+    const [row, column] = [query?.at ?? -1, key?.at ?? -1];
+    /** @param {Int16Array} codes of a head */
+    const valueIn = (codes) => {
+      const at = (/** @type {number} */ place) => (codes[place] === NO_VALUE ? NaN : table[codes[place] + of.levels]);
+      if (query && key) return at(row * columns + column);
+      const cells = Array.from({ length: query ? columns : rows }, (_, place) => at(query ? row * columns + place : place * columns + column)).filter((value) => value === value);
+      return query ? Math.max(...cells) : cells.reduce((sum, value) => sum + value, 0) / cells.length;
+    };
+    const layers = label ? await Promise.all(of.layers.map((_, layer) => layerCodes(of, layer))) : [];
+    const values = layers.map((codes) => of.heads.map((_, head) => valueIn(codes.subarray(head * rows * columns, (head + 1) * rows * columns)))
+      .map((value) => (Number.isFinite(value) ? value : null)));
+    of.measures = label ? [...measures, { name: "pinned", label, unit: of.unit, low: "little", high: "much", values }] : measures;
+    if (map === of) {
+      showOverviewTools(tools, map, store);
+      arrange();
+    }
+  }
 
   /** @param {PageMap} next */
   function build(next) {
@@ -159,6 +225,7 @@ export function createOverview(element, store, off) {
     // What stands in order already is left alone: the page is laid out less, and the focus stays.
     if (cells.length !== arranged.length || cells.some((cell, place) => cell !== arranged[place] && (cell.nodeName !== "SPAN" || cell.textContent !== arranged[place].textContent))) {
       const focused = /** @type {HTMLElement | null} */ (grid.contains(document.activeElement) ? document.activeElement : null);
+      squares = null;
       grid.replaceChildren(...cells);
       focused?.focus();
       arranged = cells;
@@ -219,7 +286,51 @@ export function createOverview(element, store, off) {
     links.replaceChildren(...(items.length && best.length > 1 ? [heading, make("ol", {}, items)] : []));
   }
 
-  return { tools, build, arrange, draw };
+  /** Every head that the filter leaves, drawn so wide. @param {import("./types.js").Scene} scene @param {number} width @returns {Promise<import("./types.js").Drawing>} */
+  async function figure({ palette: { steps, table }, map: drawn }, width) {
+    const colors = { steps, table, limits: drawn.limits };
+    const measure = drawn.measures.find((item) => item.name === store.state.measure);
+    const sorted = grid.classList.contains("sorted");
+    const heads = [...grid.querySelectorAll(".head")].map((button) => /** @type {HTMLElement} */ (button)).filter((button) => !button.matches(".left-out"));
+    const [label, under] = [sorted ? 0 : 30, sorted || measure ? 16 : 0];
+    const across = sorted ? Math.max(Math.floor(width / 76), 1) : drawn.heads.length;
+    const side = Math.min((width - label) / across, 110);
+    const pixels = codePixels(weightTable(drawn), colors);
+    const items = await Promise.all(heads.map(async (button, number) => {
+      const head = /** @type {Head} */ (button.dataset.head?.split(".").map(Number));
+      const canvas = document.createElement("canvas");
+      drawThumbnail(canvas, await headCodes(drawn, head), drawn.queries.tokens.length, drawn.keys.tokens.length, pixels);
+      const [row, column] = sorted ? [Math.floor(number / across), number % across] : head;
+      const value = measure?.values[head[0]][head[1]] ?? null;
+      return { canvas, x: label + column * side, y: (sorted ? 0 : 16) + row * (side + under), words: `${sorted ? `${drawn.layers[head[0]]}·${drawn.heads[head[1]]} ` : ""}${value === null ? "" : spell(value)}`, off: off?.headOff(drawn, head) };
+    }));
+    const scale = scaleOf({ palette: colors, map: drawn, shown: { queries: [], keys: [], values: new Float32Array(), removed: null } });
+    return { height: Math.max(...items.map(({ y }) => y), 0) + side + under, scale, paint(surface) {
+      [surface.font, surface.fillStyle, surface.textAlign, surface.textBaseline] = [font(Math.min(11, side / 3)), theme().ink, "center", "middle"];
+      if (!sorted) {
+        const every = Math.ceil(16 / side);
+        drawn.heads.forEach((name, place) => place % every || surface.fillText(fitted(surface, name, side * every), label + (place + 0.5) * side, 8));
+        drawn.layers.forEach((name, place) => surface.fillText(fitted(surface, name, label), label / 2, 16 + place * (side + under) + side / 2));
+      }
+      surface.imageSmoothingEnabled = false;
+      for (const { canvas, x, y, words, off: cut } of items) {
+        surface.globalAlpha = cut ? 0.25 : 1;
+        surface.drawImage(canvas, x + 1, y + 1, side - 3, side - 3);
+        surface.globalAlpha = 1;
+        [surface.strokeStyle, surface.lineWidth] = [theme().line, 1];
+        surface.strokeRect(x + 0.5, y + 0.5, side - 2, side - 2);
+        if (words) surface.fillText(fitted(surface, words, side), x + side / 2, y + side + 7);
+      }
+    } };
+  }
+
+  return { tools, build, arrange, pin, draw, figure };
+}
+
+/** @param {HTMLElement} canvas @param {HTMLElement} grid @returns {[number, number, number]} */
+function squareOf(canvas, grid) {
+  const [own, whole] = [canvas, grid].map((one) => one.getBoundingClientRect());
+  return [own.left - whole.left, own.top - whole.top, own.width];
 }
 
 /** A link's two ends. @param {string} query @param {string} key */
@@ -272,7 +383,7 @@ function headNames(map) {
  */
 function label(button, map, head, measure, value, chosen) {
   const name = `layer ${map.layers[head[0]]}, ${named("head", map.heads[head[1]])}`;
-  const number = measure && value !== undefined ? `${measure.name} ${spell(value)}` : "";
+  const number = measure && value !== undefined ? `${measure.label ?? measure.name} ${spell(value)}` : "";
   button.setAttribute("aria-label", number ? `${name}, ${number}` : name);
   button.setAttribute("aria-pressed", String(chosen));
   button.title = number ? `${name} · ${number}` : name;

@@ -1,7 +1,7 @@
 /** One text's maps, looked at: what was chosen becomes a scene, and the scene is shown. */
 
 import { remarksOn, which } from "./caption.js";
-import { palette, schemeName } from "./colors.js";
+import { inLight, palette, schemeName } from "./colors.js";
 import { offered } from "./controls.js";
 import { createHeatmap } from "./heatmap.js";
 import { createImage } from "./image.js";
@@ -11,7 +11,7 @@ import { createReadout } from "./readout.js";
 import { ownLimits, shownMatrix } from "./shown.js";
 import { chosenHeads, chosenMap, spellHeads } from "./state.js";
 import { make } from "./surface.js";
-import { tableOf } from "./table.js";
+import { tableFigure, tableOf } from "./table.js";
 import { createText } from "./text.js";
 
 /** @typedef {import("./types.js").Scene} Scene */
@@ -28,23 +28,25 @@ export function usableView(state, map) {
 /** The parts of a stage of its own, for a second text. */
 export function secondStage() {
   const [readout, view] = [make("div", { class: "readout" }), make("div", { class: "view", role: "group", "aria-label": "View of the second sentence" })];
-  const [remark, table] = [make("p", { class: "remark" }), make("div", { class: "table unseen" })];
-  const stage = make("section", { class: "stage", id: "stage-2", "aria-label": "Second sentence" }, [readout, view, remark, table]);
-  return { stage, readout, view, remark, table };
+  const [remark, table] = [make("p", { class: "remark" }), make("div", { class: "table unseen", role: "region", "aria-label": "Table of the second sentence" })];
+  const caption = make("p", { class: "hint" });
+  const stage = make("section", { class: "stage", id: "stage-2", "aria-label": "Second sentence" }, [caption, readout, view, remark, table]);
+  return { stage, caption, readout, view, remark, table };
 }
 
 /**
  * @param {{stage: HTMLElement, readout: HTMLElement, view: HTMLElement, remark: HTMLElement, table: HTMLElement}} parts
  * @param {import("./types.js").Store} store
  * @param {import("./off.js").Switches | null} off what is switched off, of a page that answers
+ * @param {boolean} [linked] whether the rest of the page shows what is pointed at
  */
-export function createPane(parts, store, off) {
+export function createPane(parts, store, off, linked = false) {
   const readout = createReadout(parts.readout);
   /** @type {Record<string, import("./types.js").View>} */
   const views = {
-    heatmap: createHeatmap(store, readout, off && toggleLink),
-    lines: createLines(store, readout, off && toggleLink),
-    text: createText(store, readout),
+    heatmap: createHeatmap(store, readout, off && toggleLink, linked),
+    lines: createLines(store, readout, off && toggleLink, linked),
+    text: createText(store, readout, linked),
     "query-key": createQueryKey(store, readout),
     image: createImage(store, readout),
   };
@@ -76,19 +78,20 @@ export function createPane(parts, store, off) {
    * Work out the scene that the state asks for and show it, unless something newer was asked.
    * @param {PageDocument} page
    * @param {(scene: Scene) => void} told is told of the scene before it is shown
+   * @param {Partial<State>} [apart] what of the state is other here
    */
-  async function show(page, told) {
+  async function show(page, told, apart = {}) {
     const mine = ++turn;
     parts.stage.setAttribute("aria-busy", "true");
-    const state = { ...store.state };
+    const state = { ...store.state, ...apart };
     const map = chosenMap(page.maps, state);
     state.view = usableView(state, map);
     if (state.view === "query-key") Object.assign(state, { unit: "tokens", specials: "keep" });
     const heads = chosenHeads(map, state);
     const shown = await cachedMatrix(map, heads, state);
     // More heads side by side than there are colours could not be told apart.
-    const apart = state.view === "lines" && heads.length > 1 && heads.length <= page.head_colors.light.length;
-    const separate = apart ? await Promise.all(heads.map((head) => cachedMatrix(map, [head], state))) : [];
+    const several = state.view === "lines" && heads.length > 1 && heads.length <= page.head_colors.light.length;
+    const separate = several ? await Promise.all(heads.map((head) => cachedMatrix(map, [head], state))) : [];
     if (mine !== turn) return false;
     const scheme = page.schemes[schemeName(state)] ?? page.schemes.blue;
     // A mean over heads is far below the largest weight of any head.
@@ -96,7 +99,7 @@ export function createPane(parts, store, off) {
     const limits = state.range === "view" || mean ? ownLimits(map, shown) : map.limits;
     readout.signed = map.values === "signed";
     const cut = off?.cutCells(map, heads, shown) ?? [];
-    scene = { map, heads, shown, separate, palette: palette(scheme, limits), state, cut };
+    scene = { map, heads, shown, separate, palette: palette(scheme, limits), scheme, state, cut };
     told(scene);
     parts.remark.textContent = remarksOn(scene);
     await showView(page.title);
@@ -118,6 +121,7 @@ export function createPane(parts, store, off) {
     clearTimeout(waiting);
     const of = scene;
     const fill = () => {
+      table.tabIndex = state.view === "table" ? 0 : -1;
       table.replaceChildren(tableOf(of.shown, `${title}: ${of.map.stream}, ${which(of)}`));
       table.setAttribute("aria-busy", "false");
     };
@@ -131,11 +135,13 @@ export function createPane(parts, store, off) {
     get scene() {
       return scene;
     },
-    /** The view that a picture of what is seen is made from. */
-    async painted() {
-      const view = views[scene.state.view] ?? views.heatmap;
-      if (!views[scene.state.view]) await view.show(scene);
-      return view;
+    /** What is seen, drawn anew for a file. @param {number} width @param {boolean} light @param {(scene: Scene, width: number) => Promise<import("./types.js").Drawing>} heads draws every head */
+    figure(width, light, heads) {
+      return inLight(light, () => {
+        const of = { ...scene, palette: palette(scene.scheme, scene.palette.limits) };
+        if (scene.state.view === "heads") return heads(of, width);
+        return views[scene.state.view]?.figure(of, width) ?? tableFigure(of, width);
+      });
     },
   };
 }

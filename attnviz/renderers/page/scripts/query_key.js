@@ -3,9 +3,9 @@
 import { projected } from "./model.js";
 import { NEGATIVE, theme } from "./colors.js";
 import { fitted } from "./labels.js";
-import { largest, spell } from "./numbers.js";
+import { clamp, largest, spell } from "./numbers.js";
 import { font, make, sized } from "./surface.js";
-import { tokenElement } from "./readout.js";
+import { strongestCells, tokenElement } from "./readout.js";
 
 /** @typedef {import("./types.js").Scene} Scene */
 /** @typedef {import("./types.js").Surface} Surface */
@@ -23,6 +23,7 @@ const TOLERANCE = 0.004;
  * @property {number} score the sum, scaled
  * @property {Float64Array} scores of the query with every key
  * @property {Float64Array} shares the softmax of the scores that count
+ * @property {number[]} seen the keys whose scores count
  */
 
 /**
@@ -44,7 +45,7 @@ export function multiplied(queries, keys, size, scale, row, column) {
     scores[at] *= scale;
   }
   const sum = product.reduce((one, other) => one + other, 0);
-  return { query, key, product, sum, scores, score: scores[column], shares: softmax(scores) };
+  return { query, key, product, sum, scores, score: scores[column], shares: softmax(scores), seen: [...scores.keys()] };
 }
 
 /** @param {Float64Array} scores those of hidden keys are -Infinity */
@@ -58,24 +59,22 @@ function softmax(scores) {
 /**
  * Whether the softmax of the scores gives the map's weights: of a decoder over the keys up to its
  * own, else over all keys, or over those that get anything; if it does, in words.
- * @param {Multiplied} parts its shares become those that explain the weights
+ * @param {Multiplied} parts its shares and the keys that are seen become those that explain the weights
  * @param {Float32Array} weights of the row
  * @param {number} last the last key that may be seen
  */
-function explained(parts, weights, last) {
-  /** @param {Float64Array} shares */
-  const fits = (shares) => weights.every((weight, at) => Math.abs(weight - shares[at]) <= TOLERANCE);
+export function explained(parts, weights, last) {
   const count = weights.length;
-  const earlier = softmax(parts.scores.map((score, at) => (at <= last ? score : -Infinity)));
-  if (last < count - 1 && fits(earlier)) {
-    parts.shares = earlier;
-    return `softmax over ${last + 1} of ${count} keys, the later ones are hidden: `;
-  }
-  if (fits(parts.shares)) return `softmax over ${count} keys: `;
-  const seen = softmax(parts.scores.map((score, at) => (weights[at] ? score : -Infinity)));
-  if (!fits(seen)) return "";
-  parts.shares = seen;
-  return `softmax over ${weights.filter(Boolean).length} of ${count} keys, the others get nothing: `;
+  /** Whether the scores of these keys alone explain the weights. @param {(place: number) => boolean} seen */
+  const fits = (seen) => {
+    const shares = softmax(parts.scores.map((score, at) => (seen(at) ? score : -Infinity)));
+    if (weights.some((weight, at) => Math.abs(weight - shares[at]) > TOLERANCE)) return false;
+    Object.assign(parts, { shares, seen: [...weights.keys()].filter(seen) });
+    return true;
+  };
+  if (last < count - 1 && fits((at) => at <= last)) return `softmax over ${last + 1} of ${count} keys, the later ones are hidden: `;
+  if (fits(() => true)) return `softmax over ${count} keys: `;
+  return fits((at) => weights[at] !== 0) ? `softmax over ${parts.seen.length} of ${count} keys, the others get nothing: ` : "";
 }
 
 /**
@@ -94,7 +93,7 @@ export function createQueryKey(store, readout) {
   let scene;
   /** @type {{row: number, column: number}} */
   let pair;
-  const width = () => Math.max(element.clientWidth, 320);
+  const width = () => Math.max(element.clientWidth, 240);
   const height = () => 3 * BAND + 60 + CANDIDATES * 20;
 
   return {
@@ -103,11 +102,13 @@ export function createQueryKey(store, readout) {
       scene = next;
       const { map, state, heads } = next;
       const whole = { queries: map.queries.tokens, keys: map.keys.tokens };
-      const row = Math.min(Math.max(state.row, 0), whole.queries.length - 1);
+      // Where nothing is chosen: the strongest link between words; the first query of a decoder sees but one key.
+      const [strongest = (whole.queries.length - 1) * whole.keys.length] = strongestCells(next.shown);
+      const row = clamp(state.row < 0 ? Math.floor(strongest / whole.keys.length) : state.row, 0, whole.queries.length - 1);
       const values = headRow(next, row);
       const column = state.column >= 0 && state.column < whole.keys.length ? state.column : largest(values, 1)[0] ?? 0;
       pair = { row, column };
-      const [queries, keys] = await Promise.all([projected(map, "q", heads[0]), projected(map, "k", heads[0])]);
+      const [queries, keys] = /** @type {Float32Array[]} */ (await Promise.all([projected(map, "query", heads[0]), projected(map, "key", heads[0])]));
       const { size, scale, besides } = /** @type {NonNullable<typeof map.projections>} */ (map.projections);
       parts = multiplied(queries, keys, size, scale, row, column);
       choices.replaceChildren(
@@ -128,8 +129,7 @@ export function createQueryKey(store, readout) {
       canvas.setAttribute("aria-label", `Elements of query and key, their products, and the ${CANDIDATES} largest scores of the row`);
       paintParts(sized(canvas, width(), height()), parts, scene, pair, width());
     },
-    paint: (surface) => paintParts(surface, parts, scene, pair, width()),
-    size: () => [width(), height()],
+    figure: (of, wide) => ({ height: height(), legend: [{ color: "", words: sentence.textContent ?? "" }], paint: (surface) => paintParts(surface, parts, of, pair, wide) }),
   };
 }
 
@@ -179,8 +179,8 @@ function paintParts(surface, parts, scene, pair, width) {
   surface.fillText("largest scores of this query", LABEL, top - 14);
   surface.fillText("score", LABEL + (width - LABEL) * 0.44, top - 14);
   surface.fillText("softmax", LABEL + (width - LABEL) * 0.6, top - 14);
-  const order = [...parts.scores.keys()].sort((a, b) => parts.scores[b] - parts.scores[a]).slice(0, CANDIDATES);
-  if (!order.includes(pair.column)) order[order.length - 1] = pair.column;
+  const order = [...parts.seen].sort((a, b) => parts.scores[b] - parts.scores[a]).slice(0, CANDIDATES);
+  if (!order.includes(pair.column)) order.splice(CANDIDATES - 1, 1, pair.column);
   order.forEach((place, line) => {
     const y = top + 6 + line * 20;
     const strong = place === pair.column;
@@ -188,7 +188,7 @@ function paintParts(surface, parts, scene, pair, width) {
     surface.fillStyle = strong ? colors.accent : colors.ink;
     surface.textAlign = "left";
     surface.fillText(fitted(surface, scene.shown.keys[place].text, (width - LABEL) * 0.4), LABEL, y);
-    surface.fillText(parts.scores[place].toFixed(2), LABEL + (width - LABEL) * 0.44, y);
+    surface.fillText(parts.seen.includes(place) ? parts.scores[place].toFixed(2) : "hidden", LABEL + (width - LABEL) * 0.44, y);
     surface.fillText(spell(parts.shares[place]), LABEL + (width - LABEL) * 0.6, y);
     if (!strong) surface.fillStyle = colors.faint;
     surface.fillRect(LABEL + (width - LABEL) * 0.7, y - 5, parts.shares[place] * (width - LABEL) * 0.29, 10);

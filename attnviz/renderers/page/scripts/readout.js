@@ -107,7 +107,7 @@ const strongest = new WeakMap();
  * The cells of the strongest links between different words.
  * @param {Shown} shown
  */
-function strongestCells(shown) {
+export function strongestCells(shown) {
   const { queries, keys } = shown;
   const between = shown.values.slice();
   queries.forEach((query, row) => {

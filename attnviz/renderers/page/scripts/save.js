@@ -1,70 +1,8 @@
-/** The view as a file: PNG, SVG, or its weights as CSV; an answer also as JSON. */
+/** The weights of the view as CSV; an answer also as JSON. */
 
-import { theme } from "./colors.js";
 import { layerCodes, valueOf, weightTable } from "./model.js";
-import { font } from "./surface.js";
-import { SvgSurface } from "./svg.js";
 
-/** @typedef {import("./types.js").View} View */
 /** @typedef {import("./types.js").Scene} Scene */
-/** @typedef {import("./types.js").Surface} Surface */
-
-const [EDGE, HEAD] = [20, 58];
-
-/** @param {string} name @param {Blob} blob */
-export function download(name, blob) {
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(blob);
-  link.download = name;
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 60000);
-}
-
-/**
- * The view with its title above it.
- * @param {Surface} surface
- * @param {View} view
- * @param {string[]} title
- */
-function paintFile(surface, view, title) {
-  const [width, height] = view.size();
-  const colors = theme();
-  surface.fillStyle = colors.paper;
-  surface.fillRect(0, 0, width + 2 * EDGE, height + HEAD + EDGE);
-  surface.textBaseline = "alphabetic";
-  surface.textAlign = "left";
-  surface.fillStyle = colors.ink;
-  surface.font = font(15, "600");
-  surface.fillText(title[0], EDGE, 26);
-  surface.font = font(12);
-  surface.fillStyle = colors.faint;
-  surface.fillText(title[1], EDGE, 44);
-  surface.save();
-  surface.translate(EDGE, HEAD);
-  view.paint(surface);
-  surface.restore();
-}
-
-/** @param {View} view @param {string[]} title */
-export function asSvg(view, title) {
-  const [width, height] = view.size();
-  const surface = new SvgSurface(Math.ceil(width + 2 * EDGE), Math.ceil(height + HEAD + EDGE));
-  paintFile(/** @type {any} */ (surface), view, title);
-  return new Blob([surface.toString()], { type: "image/svg+xml" });
-}
-
-/** @param {View} view @param {string[]} title @returns {Promise<Blob>} */
-export function asPng(view, title) {
-  const [width, height] = view.size();
-  const scale = Math.min(Math.max(devicePixelRatio || 1, 2), 16000 / (height + HEAD + EDGE));
-  const canvas = document.createElement("canvas");
-  canvas.width = Math.ceil((width + 2 * EDGE) * scale);
-  canvas.height = Math.ceil((height + HEAD + EDGE) * scale);
-  const surface = /** @type {Surface} */ (canvas.getContext("2d"));
-  surface.scale(scale, scale);
-  paintFile(surface, view, title);
-  return new Promise((done) => canvas.toBlob((blob) => done(/** @type {Blob} */ (blob)), "image/png"));
-}
 
 /**
  * A line for each weight, as the command line writes them.

@@ -1,19 +1,19 @@
 /** A sentence, its tokens, and what the model makes of it: written, scored, and what changed. */
 
-import { ASKED } from "./state.js";
+import { LANGUAGES } from "./state.js";
+import { reload } from "./broken.js";
 import { beginning } from "./labels.js";
+import { linkWords } from "./look.js";
 import { spell, spellShort } from "./numbers.js";
-import { make } from "./surface.js";
+import { make, patch } from "./surface.js";
 
 /** @typedef {import("./types.js").Answer} Answer */
 /** @typedef {import("./types.js").PageDocument} PageDocument */
 /** @typedef {import("./types.js").Token} Token */
 /** @typedef {ReturnType<typeof createSentence>} Sentence */
 
-/** @type {Record<string, string>} */
-export const LANGUAGES = { en: "English", fr: "French" };
 /** A language in words. @param {string} name */
-const nameOf = (name) => LANGUAGES[name] ?? `language ${name}`;
+const nameOf = (name) => /** @type {Record<string, string>} */ (LANGUAGES)[name] ?? `language ${name}`;
 /** @type {Record<string, string>} what the shipped models read */
 const READS = { pocket: " in English or French", "pocket-lm": " in English", "pocket-vit": ", to which a picture is added" };
 /** Nats by which a piece's log p may move before that is shown. */
@@ -26,7 +26,7 @@ const MOVED = 0.05;
  */
 export function createSentence(pane, store, off) {
   const [textName, intoName] = pane ? /** @type {const} */ (["text2", "into2"]) : /** @type {const} */ (["text", "into"]);
-  const [tongue, other, what] = [make("small"), make("small"), make("span", {}, ["Translation "])];
+  const [name, tongue, other, what] = [make("span"), make("small"), make("small"), make("span", {}, ["Translation "])];
   const text = field(textName, "A sentence");
   const into = field(intoName, "Left empty, the model writes it");
   const tokens = make("p", { class: "running tokens", role: "group", "aria-label": "Tokens of the sentence" });
@@ -37,38 +37,47 @@ export function createSentence(pane, store, off) {
   const failed = make("p", { class: "failed", role: "alert" });
   const spoken = make("p", { class: "unseen", role: "status" });
   const element = make("div", { class: "sentence" }, [
-    make("div", { class: "side" }, [make("label", { for: text.id }, [pane ? "Sentence beside it " : "Sentence ", tongue]), text, tokens, notes]),
+    make("div", { class: "side" }, [make("label", { for: text.id }, [name, tongue]), text, tokens, notes]),
     make("div", { class: "side" }, [make("label", { for: into.id }, [what, other]), into, written, score, changed]),
     failed, spoken,
   ]);
   let timer = 0;
+  if (!pane) linkWords(element);
 
   /** @param {typeof textName | typeof intoName} name @param {string} hint */
   function field(name, hint) {
     const area = make("textarea", { id: name, rows: 1, placeholder: hint, spellcheck: "false", autocomplete: "off" });
     area.value = store.state[name];
     // Positions in words that are no longer there would mean others.
-    area.addEventListener("input", () => store.set({ [name]: area.value, off: off.withoutPlaces(), explain: "", row: -1, column: -1 }));
+    area.addEventListener("input", () => store.set({ [name]: area.value, off: off.withoutPlaces(), explain: "", word: "", row: -1, column: -1 }));
     return area;
   }
 
-  /** A token that a click hides; without a side it is read by no head. @param {Token} token @param {string} side @param {number} place @param {string} number */
-  function chip(token, side, place, number) {
+  /** @param {string} side @param {number} place @returns {Record<string, string>} */
+  const pointing = (side, place) => (pane || !side ? {} : { "data-token": `${side}:${place}` });
+
+  /**
+   * A token that a click hides, or one that a click explains and Alt + click hides; without a side it is read by no head.
+   * @param {Token} token @param {string} side @param {number} place @param {string} number @param {number} [word] of the output, from 1
+   */
+  function chip(token, side, place, number, word = 0) {
     const hidden = off.tokenOff(side, place);
     const [parts, hides] = [[make("bdi", {}, [beginning(token.text, 60)]), make("span", { class: "number" }, [number])], side && off.able];
-    if (!hides) return make("span", { class: `word${token.special ? " special" : ""}` }, parts);
-    const button = make("button", {
-      type: "button", class: `word${token.special ? " special" : ""}${hidden ? " hidden-token" : ""}`, "aria-pressed": String(hidden),
-      title: hidden ? "hidden from every head; a click shows it again" : "a click hides it from every head",
+    if (!hides && !word) return make("span", { class: `word${token.special ? " special" : ""}`, ...pointing(side, place) }, parts);
+    return make("button", {
+      type: "button", class: `word${token.special ? " special" : ""}${hidden ? " hidden-token" : ""}`, "aria-pressed": String(word ? store.state.word === String(word) : hidden), ...pointing(side, place),
+      title: word ? `a click asks why the model says it${hides ? `, Alt + click ${hidden ? "shows it to" : "hides it from"} every head` : ""}` : hidden ? "hidden from every head; a click shows it again" : "a click hides it from every head",
+      onclick: (/** @type {MouseEvent} */ event) => {
+        if (hides && (event.altKey || !word)) off.toggleTokens(side, [place]);
+        else store.set({ word: store.state.word === String(word) ? "" : String(word) });
+      },
     }, parts);
-    button.addEventListener("click", () => off.toggleTokens(side, [place]));
-    return button;
   }
 
   /** @param {PageDocument} page */
   function showTokens(page) {
     const [side, axis] = readAxis(page);
-    keepFocus(tokens, running(axis, (token, place) => chip(token, side, place, "")));
+    patch(tokens, running(axis, (token, place) => chip(token, side, place, "")));
   }
 
   /** @param {Answer} answer @param {PageDocument} page */
@@ -77,10 +86,10 @@ export function createSentence(pane, store, off) {
     const noun = to ? "translation" : "output";
     what.textContent = to ? "Translation " : "Output ";
     const total = sum(pieces.map(({ logp }) => logp));
-    keepFocus(written, running(pieces, (piece, place) => {
+    patch(written, running(pieces, (piece, place) => {
       const moved = after ? after.pieces[place].logp - piece.logp : 0;
-      const number = Math.abs(moved) >= MOVED ? `${moved < 0 ? "−" : "+"}${Math.abs(moved).toFixed(1)}` : spellShort(Math.exp(piece.logp));
-      const item = chip(piece, target ? "target" : "", place + 1, number);
+      const number = after ? (Math.abs(moved) < MOVED ? "" : `${moved < 0 ? "−" : "+"}${Math.abs(moved).toFixed(1)}`) : spellShort(Math.exp(piece.logp));
+      const item = chip(piece, target ? "target" : "", place + 1, number, pane ? 0 : place + 1);
       item.classList.toggle("worse", moved <= -MOVED);
       item.classList.toggle("better", moved >= MOVED);
       item.style.setProperty("--p", String(Math.exp(after ? after.pieces[place].logp : piece.logp)));
@@ -90,9 +99,9 @@ export function createSentence(pane, store, off) {
       return item;
     }));
     score.hidden = !pieces.length;
-    score.replaceChildren("log p ", make("b", {}, [signed(total)]), ...(after
-      ? [" → ", make("b", {}, [signed(after.total)]), make("span", { class: after.effect >= 0.005 ? "below" : "" }, [` ${told(after.effect)}`])]
-      : [make("small", {}, [` of the ${noun}, in nats; under each token its probability`])]));
+    const changes = after ? [" → ", make("b", {}, [signed(after.total)]), make("span", { class: after.effect >= 0.005 ? "below" : "" }, [` ${told(after.effect)}`])] : [];
+    const under = after ? `the change of its log p, where ${spell(MOVED)} or more` : "its probability";
+    score.replaceChildren("log p ", make("b", {}, [signed(total)]), ...changes, make("small", {}, [` of the ${noun}, in nats; under each token ${under}`]));
   }
 
   /** @param {Answer} answer */
@@ -105,8 +114,10 @@ export function createSentence(pane, store, off) {
 
   return {
     element,
-    /** Fields as the state has them, unless someone is writing there. @param {string} model */
-    refill(model) {
+    /** Fields as the state has them, unless someone is writing there. @param {string} model @param {boolean} seen whether it reads pictures alone */
+    refill(model, seen) {
+      name.textContent = seen ? "Picture: a sample, until you choose one above " : pane ? "Sentence beside it " : "Sentence ";
+      text.hidden = seen;
       text.placeholder = `A sentence${READS[model] ?? ""}`;
       for (const area of [text, into]) {
         const value = store.state[/** @type {typeof textName} */ (area.id)];
@@ -130,18 +141,16 @@ export function createSentence(pane, store, off) {
       clearTimeout(timer);
       timer = setTimeout(() => (spoken.textContent = summary(answer)), 700);
     },
-    /** @param {string} error */
-    fail(error) {
+    /** @param {string} error @param {boolean} [fatal] whether only a new start helps */
+    fail(error, fatal = false) {
       const before = tokens.firstChild ? ". What is shown is of the sentence before." : "";
-      failed.textContent = error.replace(/\.$/, "") + before;
+      failed.replaceChildren(error.replace(/\.$/, "") + before, ...(fatal ? [" ", reload()] : []));
       element.classList.toggle("outdated", Boolean(before));
       element.classList.remove("waiting");
     },
     wait: () => element.classList.add("waiting"),
   };
 }
-
-export const isText = (/** @type {string} */ name) => ASKED.includes(name) && /^(text|into)2?$/.test(name);
 
 /** Whether there is a second text. @param {PageDocument} page */
 const readsTwo = (page) => page.maps.some(({ queries }) => queries.side === "target");
@@ -155,13 +164,6 @@ function readAxis(page) {
 /** @template {{gap: string}} Item @param {Item[]} items @param {(item: Item, place: number) => Node} made */
 function running(items, made) {
   return items.flatMap((item, place) => (item.gap ? [make("span", { class: "gap" }), made(item, place)] : [made(item, place)]));
-}
-
-/** Replace what an element holds; what has the focus keeps it by its place. @param {HTMLElement} element @param {Node[]} parts */
-function keepFocus(element, parts) {
-  const place = [...element.children].indexOf(/** @type {Element} */ (document.activeElement));
-  element.replaceChildren(...parts);
-  if (place >= 0) /** @type {HTMLElement | undefined} */ (element.children[Math.min(place, parts.length - 1)])?.focus();
 }
 
 /** @param {number[]} values */

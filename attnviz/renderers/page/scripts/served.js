@@ -17,11 +17,11 @@ export function createSource() {
   const asked = new Map();
   /** @type {AbortController | null} */
   let background = null;
-  let linked = new AbortController();
+  let [linked, explained] = [new AbortController(), new AbortController()];
 
   /** @param {string} path @param {Question} question @param {AbortController} control */
   async function post(path, { pane, ...question }, control, kind = "") {
-    const watched = setInterval(() => told(pane, control.signal), LONG);
+    const watched = setInterval(() => told(pane, control.signal, kind), LONG);
     try {
       const answer = await fetched(path, control.signal, JSON.stringify(question));
       if (!control.signal.aborted) return answer;
@@ -33,11 +33,11 @@ export function createSource() {
     return null;
   }
 
-  /** Say what is done while an answer takes long. @param {number} pane @param {AbortSignal} signal */
-  async function told(pane, signal) {
+  /** Say what is done while an answer takes long. @param {number} pane @param {AbortSignal} signal @param {string} kind */
+  async function told(pane, signal, kind) {
     const { doing, seconds } = await fetched("progress", signal).catch(() => ({}));
-    if (doing && !signal.aborted && asked.get(pane)?.signal === signal) {
-      listener({ id: 0, pane, doing: `${doing} · ${Math.round(seconds)} s` });
+    if (doing && !signal.aborted && (kind === "explain" || asked.get(pane)?.signal === signal)) {
+      listener({ id: 0, pane, kind, doing: `${doing} · ${Math.round(seconds)} s` });
     }
   }
 
@@ -64,6 +64,20 @@ export function createSource() {
       linked = new AbortController();
       const answer = await post("why", question, linked, "why");
       if (answer) listener({ ...answer, kind: "why" });
+    },
+    async explain(question) {
+      explained.abort();
+      explained = new AbortController();
+      if (!question) return;
+      const answer = await post("explain", question, explained, "explain");
+      if (answer) listener({ ...answer, kind: "explain" });
+    },
+    cancel() {
+      for (const [pane, control] of asked) {
+        control.abort();
+        listener({ id: 0, pane, error: "Cancelled" });
+      }
+      asked.clear();
     },
     listen(given) {
       listener = given;

@@ -12,15 +12,15 @@ import { part } from "./surface.js";
  * @returns {import("./types.js").Source}
  */
 export function createSource() {
-  const code = new Blob([JSON.parse(part("worker").textContent ?? '""')], { type: "text/javascript" });
-  const worker = new Worker(URL.createObjectURL(code));
+  const code = URL.createObjectURL(new Blob([JSON.parse(part("worker").textContent ?? '""')], { type: "text/javascript" }));
+  /** @type {Worker} */
+  let worker;
   /** @type {(reply: Reply) => void} */
   let listener = () => {};
   /** @type {Map<number, Question>} */
   const waiting = new Map();
-  /** @type {Question | null} */
-  let background = null;
-  let [number, busy, effects, link] = [0, -1, -1, -1];
+  let [background, pending] = [/** @type {Question | null} */ (null), /** @type {Question | null} */ (null)];
+  let [number, busy, effects, link, word] = [0, -1, -1, -1, -1];
 
   const next = () => {
     if (busy >= 0) return;
@@ -28,6 +28,7 @@ export function createSource() {
     const question = waiting.get(pane);
     if (question) {
       waiting.delete(pane);
+      pending = question;
       busy = ++number;
       worker.postMessage({ id: busy, kind: "attend", ...question });
     } else if (background) {
@@ -39,18 +40,30 @@ export function createSource() {
   /** @param {Reply} reply */
   const receive = (reply) => {
     if (reply.kind === "why") return reply.id === link && listener(reply);
+    if (reply.kind === "explain") return reply.id === word && listener(reply);
+    if (reply.doing) return reply.id === busy && listener(reply);
     if (reply.kind === "heads" ? reply.id === effects : !reply.dropped) listener({ ...reply, more: waiting.has(reply.pane ?? 0) });
     if (reply.kind !== "heads" && (reply.id === busy || reply.id === 0)) busy = -1;
     next();
   };
-  worker.onmessage = ({ data }) => receive(data);
-  worker.onerror = (event) => receive({ id: 0, error: event.message || "the model could not be started" });
-  busy = 0;
-  inflated(denseBytes(part("packed").textContent ?? "")).then((packed) => {
-    worker.postMessage({ kind: "open", packed }, [packed.buffer]);
-    busy = -1;
-    next();
-  });
+  /** The model in a new thread. */
+  function start() {
+    worker = new Worker(code);
+    worker.onmessage = ({ data }) => receive(data);
+    /** @param {unknown} why */
+    const fail = (why) => listener({ id: 0, fatal: true, error: `The model in this page does not run: ${why || "its thread ended"}.` });
+    worker.onerror = (event) => {
+      event.preventDefault();
+      fail(event.message);
+    };
+    busy = 0;
+    inflated(denseBytes(part("packed").textContent ?? "")).then((packed) => {
+      worker.postMessage({ kind: "open", packed }, [packed.buffer]);
+      busy = -1;
+      next();
+    }, () => fail("its weights are damaged"));
+  }
+  start();
   return {
     ask(question) {
       waiting.set(question.pane, question);
@@ -65,6 +78,17 @@ export function createSource() {
     why(question) {
       link = ++number;
       worker.postMessage({ id: link, kind: "why", ...question });
+    },
+    explain(question) {
+      word = ++number;
+      worker.postMessage({ id: word, kind: "explain", ...question });
+    },
+    cancel() {
+      worker.terminate();
+      listener({ id: 0, kind: "explain", dropped: true });
+      waiting.clear();
+      start();
+      listener({ id: 0, pane: pending?.pane, error: "Cancelled" });
     },
     listen(given) {
       listener = given;

@@ -1,117 +1,82 @@
-/** What the reader has chosen, kept in the address behind the #, so that a link reopens it. */
+/** What of the page the reader has chosen, with what may be chosen, and the heads and the map that follow. */
 
+import { createStore } from "./address.js";
 import { clamp } from "./numbers.js";
 import { firstHeads } from "./model.js";
+import { readOff } from "./off.js";
 
 /** @typedef {import("./types.js").State} State */
 /** @typedef {import("./types.js").PageMap} PageMap */
+/** @typedef {{document: import("./types.js").PageDocument, maps: PageMap[]}} Known what there is to choose from; no maps: not known yet */
 
-/** @type {State} */
-export const DEFAULTS = {
-  view: "heatmap",
-  map: 0,
-  heads: "",
-  mix: "mean",
-  unit: "tokens",
-  specials: "keep",
-  colors: "blue",
-  range: "auto",
-  row: -1,
-  column: -1,
-  zoom: "",
-  least: -1,
-  direction: "from",
-  measure: "",
-  order: "layout",
-  filter: "",
-  text: "The red car is fast.",
-  into: "",
-  text2: "The blue car is fast.",
-  into2: "",
-  beside: "",
-  lens: "raw",
-  model: "",
-  to: "",
-  explain: "",
-  off: "",
-  tour: 0,
+export const LANGUAGES = { en: "English", fr: "French" };
+
+/** Such a value, if it is one of these, or if there is no knowing. @param {(known: Known) => readonly string[] | undefined} names */
+const among = (names) => (/** @type {string} */ value, /** @type {Known} */ known) =>
+  names(known)?.includes(value) === false ? undefined : value;
+/** @param {...string} names */
+const oneOf = (...names) => among(() => names);
+/** @param {(value: any, known: Known) => boolean} fits */
+const where = (fits) => (/** @type {any} */ value, /** @type {Known} */ known) => (fits(value, known) ? value : undefined);
+/** Of a list, what exists. @param {(part: string, maps: PageMap[]) => unknown} exists */
+const those = (exists) => (/** @type {string} */ value, /** @type {Known} */ { maps }) =>
+  maps.length ? value.split(",").filter((part) => part && exists(part, maps)).join(",") : value;
+const whole = where((value) => Number.isInteger(value) && value >= 0);
+/** A query or a key, or none. @param {"queries" | "keys"} side */
+const token = (side) => where((value, { maps }) => Number.isInteger(value) && value >= -1 && (!maps.length || maps.some((map) => value < map[side].tokens.length)));
+const RENAMED = { kept: "keep", dropped: "drop", renormalised: "renormalise" }; // since the command's words were taken
+
+/** @type {Parameters<typeof createStore<State, Known>>[0]} */
+const SCHEMA = {
+  view: ["heatmap", oneOf("heads", "heatmap", "lines", "text", "query-key", "image", "table")],
+  map: [0, where((value, { maps }) => Number.isInteger(value) && value >= 0 && (!maps.length || value < maps.length))],
+  heads: ["", those((name, maps) => maps.some((map) => headOf(map, name)))],
+  mix: ["mean", oneOf("mean", "max")],
+  unit: ["tokens", oneOf("tokens", "words")],
+  specials: ["keep", (value) => /** @type {any} */ (RENAMED)[value] ?? oneOf("keep", "drop", "renormalise")(value, /** @type {any} */ (null))],
+  colors: ["blue", among(({ document }) => Object.keys(document.schemes))],
+  range: ["auto", oneOf("auto", "shared", "view")],
+  row: [-1, token("queries")],
+  column: [-1, token("keys")],
+  zoom: ["", where((value) => !value || /^[\d.]+,[\d.]+,[\d.]+$/.test(value))],
+  least: [-1],
+  direction: ["from", oneOf("from", "to")],
+  measure: ["", where((value, { maps }) => ["", "effect", "pinned"].includes(value) || !maps.length || maps.some(({ measures }) => measures.some(({ name }) => name === value)))],
+  order: ["layout", oneOf("layout", "high", "low")],
+  filter: ["", where((value) => Number.isFinite(Number(value)))],
+  text: ["The red car is fast."],
+  into: [""],
+  text2: ["The blue car is fast."],
+  into2: [""],
+  beside: ["", oneOf("", "on", "difference")],
+  lens: ["raw", among(({ document }) => document.lenses)],
+  model: ["", among(({ document }) => document.models && ["", ...document.models])],
+  to: ["", oneOf("", ...Object.keys(LANGUAGES))],
+  explain: [""],
+  off: ["", those(isThere)],
+  word: ["", where((value) => !value || /^[1-9]\d*$/.test(value))],
+  tour: [0, whole],
 };
 
 /** What a question is made of: where one of these changes, the model answers anew. */
 export const ASKED = ["text", "into", "text2", "into2", "beside", "lens", "model", "to", "explain", "off"];
+export const isText = (/** @type {string} */ name) => /^(text|into)2?$/.test(name);
 
-/**
- * @param {string} fragment
- * @returns {State}
- */
-export function readState(fragment) {
-  const given = new URLSearchParams(fragment.replace(/^#/, ""));
-  /** @type {Record<string, string | number>} */
-  const state = { ...DEFAULTS };
-  for (const [name, usual] of Object.entries(DEFAULTS)) {
-    const text = given.get(name);
-    if (text === null) continue;
-    if (typeof usual === "string") state[name] = text;
-    else if (Number.isFinite(Number(text))) state[name] = Number(text);
-  }
-  // Addresses saved before the command's words were taken.
-  const renamed = { kept: "keep", dropped: "drop", renormalised: "renormalise" };
-  state.specials = renamed[/** @type {keyof typeof renamed} */ (state.specials)] ?? state.specials;
-  return /** @type {any} */ (state);
+/** @param {Known} known @returns {import("./types.js").Store} */
+export const openStore = (known) => createStore(SCHEMA, known, ["text", "into", "text2", "into2", "zoom", "least", "filter", "row", "column", "map"]);
+
+/** Whether a head, a link or a token that is off exists. @param {string} part @param {PageMap[]} maps */
+function isThere(part, maps) {
+  const { heads, links, tokens } = readOff(part);
+  const named = [...heads, ...links].every(([stream, layer, head]) => maps.some((map) => map.stream === stream && map.layers.includes(layer) && map.heads.includes(head)));
+  // Places in a text are checked by who answers: the text may be new.
+  return heads.length + links.length + tokens.length > 0 && named;
 }
 
-/** @param {State} state */
-export function writeState(state) {
-  const parts = Object.entries(state)
-    .filter(([name, value]) => value !== /** @type {any} */ (DEFAULTS)[name])
-    .map(([name, value]) => `${name}=${encodeURIComponent(value).replaceAll("%2C", ",").replaceAll("%3A", ":")}`);
-  return parts.join("&");
-}
-
-/** @returns {import("./types.js").Store} */
-export function createStore() {
-  let state = readState(location.hash);
-  let remembering = 0;
-  /** @type {((changed: Set<string>) => void)[]} */
-  const listeners = [];
-  /** @param {State} next */
-  const become = (next) => {
-    const changed = new Set(
-      Object.keys(DEFAULTS).filter((name) => {
-        const key = /** @type {keyof State} */ (name);
-        return next[key] !== state[key];
-      }),
-    );
-    state = next;
-    if (changed.size) listeners.forEach((listener) => listener(changed));
-  };
-  addEventListener("hashchange", () => become(readState(location.hash)));
-  return {
-    get state() {
-      return state;
-    },
-    set(changes) {
-      become({ ...state, ...changes });
-      clearTimeout(remembering);
-      // Browsers take only so many addresses a minute, and people type faster.
-      if (Object.keys(changes).some((name) => name.startsWith("text") || name.startsWith("into"))) {
-        remembering = setTimeout(() => remember(state), 300);
-      } else remember(state);
-    },
-    onChange(listener) {
-      listeners.push(listener);
-    },
-  };
-}
-
-/** @param {State} state */
-function remember(state) {
-  const fragment = writeState(state);
-  try {
-    history.replaceState(null, "", fragment ? `#${fragment}` : location.pathname + location.search);
-  } catch {
-    // A frame without an address of its own, as in a notebook, has nowhere to remember it.
-  }
+/** A head by its name in the address. @param {PageMap} map @param {string} text @returns {import("./types.js").Head | undefined} */
+function headOf(map, text) {
+  const [, layer, head] = /^(\d+)\.(\d+)$/.exec(text)?.map(Number) ?? [];
+  return layer < map.layers.length && head < map.heads.length ? [layer, head] : undefined;
 }
 
 /**
@@ -121,14 +86,7 @@ function remember(state) {
  * @returns {import("./types.js").Head[]}
  */
 export function chosenHeads(map, state) {
-  /** @type {import("./types.js").Head[]} */
-  const heads = [];
-  for (const text of state.heads.split(",")) {
-    const found = /^(\d+)\.(\d+)$/.exec(text);
-    if (!found) continue;
-    const [layer, head] = [Number(found[1]), Number(found[2])];
-    if (layer < map.layers.length && head < map.heads.length) heads.push([layer, head]);
-  }
+  const heads = state.heads.split(",").map((name) => headOf(map, name)).filter((head) => head !== undefined);
   const found = heads.length ? heads : firstHeads(map);
   // One query and one key multiply in one head.
   return state.view === "query-key" ? found.slice(0, 1) : found;

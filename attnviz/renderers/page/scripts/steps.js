@@ -52,7 +52,7 @@ function section(calculation, number) {
       stage = matrix.stage;
       const asks = stage !== "projected" || calculation.matrices.some(({ name }) => /query|key/.test(name));
       const title = asks ? STAGES[/** @type {keyof typeof STAGES} */ (stage)] : "on the way";
-      parts.push(make("div", { class: "stage" }, [make("h3", {}, [title])]));
+      parts.push(make("div", { class: "stage" }, [make(steps.calculations.length === 1 ? "h2" : "h3", {}, [title])]));
     }
     parts[parts.length - 1].append(figure(matrix, number));
   }

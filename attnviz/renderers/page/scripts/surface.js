@@ -28,21 +28,88 @@ export function sized(canvas, width, height) {
 }
 
 /**
- * An element with attributes and contents; text is always text.
+ * An element with attributes, handlers (`onclick` and the like) and contents; text is always text.
  * @template {keyof HTMLElementTagNameMap} Name
  * @param {Name} name
- * @param {Record<string, string | number | boolean>} [attributes]
+ * @param {Record<string, string | number | boolean | ((event: any) => void)>} [attributes]
  * @param {(Node | string)[]} [contents]
  * @returns {HTMLElementTagNameMap[Name]}
  */
 export function make(name, attributes = {}, contents = []) {
   const element = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
-    if (value === true) element.setAttribute(key, "");
+    if (typeof value === "function") /** @type {any} */ (element)[key] = value;
+    else if (value === true) element.setAttribute(key, "");
     else if (value !== false) element.setAttribute(key, String(value));
   }
   element.append(...contents);
   return element;
+}
+
+/**
+ * An element of a drawing.
+ * @param {string} name
+ * @param {Record<string, string | number>} attributes
+ * @param {(Node | string)[]} [contents]
+ */
+export function draw(name, attributes, contents = []) {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, String(value));
+  element.append(...contents);
+  return element;
+}
+
+const HANDLERS = /** @type {const} */ (["onclick", "onchange", "oninput", "onfocus", "onblur", "onpointerenter", "onpointerleave"]);
+
+/** Whether one node can become the other; canvases keep what is painted. @param {Node} one @param {Node} other */
+function alike(one, other) {
+  if (one.nodeName !== other.nodeName || one.nodeName === "CANVAS") return one === other;
+  const [key, wanted] = [one, other].map((node) => node instanceof HTMLElement && ((node.dataset.key ?? node.dataset.switch ?? node.id)));
+  return key === wanted;
+}
+
+/**
+ * Make an element's contents so, changing in place what is there: the focus, a slider that is held
+ * and what a screen reader is at stay. Of one kind, the first becomes the first.
+ * @param {Element} element
+ * @param {(Node | string)[]} contents
+ */
+export function patch(element, contents) {
+  const inside = element.contains(document.activeElement);
+  const old = [...element.childNodes];
+  const nodes = contents.map((part) => {
+    const next = typeof part === "string" ? document.createTextNode(part) : part;
+    const place = old.includes(/** @type {ChildNode} */ (next)) ? old.indexOf(/** @type {ChildNode} */ (next)) : old.findIndex((one) => !contents.includes(one) && alike(one, next));
+    if (place < 0) return next;
+    const [kept] = old.splice(place, 1);
+    if (kept !== next) become(kept, next);
+    return kept;
+  });
+  old.forEach((one) => one.remove());
+  nodes.forEach((node, place) => {
+    if (element.childNodes[place] !== node) element.insertBefore(node, element.childNodes[place] ?? null);
+  });
+  // What had the focus is gone: the last of what is left has it.
+  if (inside && !element.contains(document.activeElement)) {
+    /** @type {HTMLElement | undefined} */ ([...element.querySelectorAll("button:enabled, select, input")].pop())?.focus();
+  }
+}
+
+/** @param {Node} old @param {Node} next */
+function become(old, next) {
+  if (!(old instanceof HTMLElement && next instanceof HTMLElement)) {
+    if (old.nodeValue !== next.nodeValue) old.nodeValue = next.nodeValue;
+    return;
+  }
+  for (const { name } of [...old.attributes]) if (!next.hasAttribute(name)) old.removeAttribute(name);
+  for (const { name, value } of next.attributes) {
+    // The page's policy lets no attribute set a style.
+    if (name === "style") old.style.cssText = next.style.cssText;
+    else if (old.getAttribute(name) !== value) old.setAttribute(name, value);
+  }
+  HANDLERS.forEach((name) => Object.assign(old, { [name]: next[name] }));
+  patch(old, [...next.childNodes]);
+  if ("value" in old && "value" in next && old.value !== next.value) old.value = next.value;
 }
 
 /**

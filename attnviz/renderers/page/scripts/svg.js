@@ -11,8 +11,10 @@ export class SvgSurface {
   /**
    * @param {number} width
    * @param {number} height
+   * @param {number} [millimetres] its width on paper
    */
-  constructor(width, height) {
+  constructor(width, height, millimetres = 0) {
+    this.millimetres = millimetres;
     this.width = width;
     this.height = height;
     this.fillStyle = "#000";
@@ -93,6 +95,16 @@ export class SvgSurface {
     this.path += `M${short(x)} ${short(y)}h${short(width)}v${short(height)}h${short(-width)}z`;
   }
 
+  /** A whole circle. @param {number} x @param {number} y @param {number} radius */
+  arc(x, y, radius) {
+    const around = `${short(radius)} ${short(radius)} 0 1 0`;
+    this.path += `M${short(x - radius)} ${short(y)}a${around} ${short(2 * radius)} 0a${around} ${short(-2 * radius)} 0z`;
+  }
+
+  fill() {
+    this.parts.push(`<path d="${this.path}" fill="${this.fillStyle}"${this.opacity()}/>`);
+  }
+
   clip() {
     const name = `clip${this.clips++}`;
     this.parts.push(`<clipPath id="${name}"><path d="${this.path}"/></clipPath>`);
@@ -150,7 +162,7 @@ export class SvgSurface {
     const [x, y, width, height] = place.map(short);
     this.parts.push(
       `<image x="${x}" y="${y}" width="${width}" height="${height}" ` +
-        `preserveAspectRatio="none" style="image-rendering:pixelated" ` +
+        `preserveAspectRatio="none" image-rendering="pixelated" ` +
         `href="${image instanceof HTMLImageElement ? image.src : image.toDataURL("image/png")}"/>`,
     );
   }
@@ -160,9 +172,10 @@ export class SvgSurface {
   }
 
   toString() {
-    const { width, height } = this;
+    const { width, height, millimetres } = this;
+    const size = millimetres ? `width="${millimetres}mm" height="${short((millimetres * height) / width)}mm"` : `width="${width}" height="${height}"`;
     return (
-      `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" ` +
+      `<svg xmlns="http://www.w3.org/2000/svg" ${size} ` +
       `viewBox="0 0 ${width} ${height}">${this.parts.join("\n")}</svg>\n`
     );
   }

@@ -1,8 +1,9 @@
-/** The numbers as a table: to be read by eye, by a screen reader, or copied. */
+/** The numbers as a table: to be read by eye, by a screen reader, copied, or printed. */
 
-import { beginning } from "./labels.js";
-import { largest, spell } from "./numbers.js";
-import { make } from "./surface.js";
+import { clamp, largest, spell } from "./numbers.js";
+import { theme } from "./colors.js";
+import { beginning, fitted, widest } from "./labels.js";
+import { font, make } from "./surface.js";
 
 /** @typedef {import("./types.js").Shown} Shown */
 
@@ -50,3 +51,42 @@ function strongest({ queries, keys, values }, caption) {
 
 /** @param {import("./types.js").ShownToken} token */
 const name = (token) => make("bdi", { title: beginning(token.text, 300) }, [beginning(token.text, 28)]);
+
+/**
+ * The table as a figure: as many columns side by side as the width has room for, the others below.
+ * @param {import("./types.js").Scene} scene
+ * @param {number} width
+ * @returns {import("./types.js").Drawing}
+ */
+export function tableFigure({ shown: { queries, keys, values } }, width) {
+  const [ROW, LEAST, MOST] = [18, 39, 64];
+  const ruler = /** @type {import("./types.js").Surface} */ (document.createElement("canvas").getContext("2d"));
+  ruler.font = font(12);
+  const label = widest(ruler, queries, width * 0.3) + 8;
+  const across = clamp(Math.floor((width - label) / LEAST), 1, keys.length);
+  const cell = Math.min((width - label) / across, MOST);
+  const blocks = Array.from({ length: Math.ceil(keys.length / across) }, (_, number) => number * across);
+  const high = (queries.length + 2) * ROW;
+  return { height: blocks.length * high, paint(surface) {
+    const colors = theme();
+    surface.textBaseline = "middle";
+    blocks.forEach((first, block) => {
+      surface.font = font(12, "600");
+      [surface.textAlign, surface.fillStyle] = ["right", colors.ink];
+      const top = block * high + ROW / 2;
+      const shown = keys.slice(first, first + across);
+      shown.forEach((key, place) => surface.fillText(fitted(surface, key.text, cell - 6), label + (place + 1) * cell, top));
+      surface.fillStyle = colors.line;
+      surface.fillRect(0, top + ROW / 2, label + shown.length * cell, 1);
+      surface.font = font(12);
+      surface.fillStyle = colors.ink;
+      queries.forEach((query, row) => {
+        const y = top + (row + 1) * ROW;
+        surface.textAlign = "left";
+        surface.fillText(fitted(surface, query.text, label - 8), 0, y);
+        surface.textAlign = "right";
+        shown.forEach((_, place) => surface.fillText(spell(values[row * keys.length + first + place]), label + (place + 1) * cell, y));
+      });
+    });
+  } };
+}

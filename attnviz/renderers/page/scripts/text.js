@@ -1,7 +1,9 @@
 /** The running text: a chosen word, and the others shaded by what it gives them or gets from them. */
 
+import { scaleOf } from "./caption.js";
 import { cssColor, inkOn, theme } from "./colors.js";
-import { beginning } from "./labels.js";
+import { beginning, fitted } from "./labels.js";
+import { linkWords } from "./look.js";
 import { spell, spellShort } from "./numbers.js";
 import { font, make } from "./surface.js";
 
@@ -9,14 +11,18 @@ import { font, make } from "./surface.js";
 /** @typedef {import("./types.js").ShownToken} ShownToken */
 
 const LONGEST = 400;
+/** What is next to nothing is not shaded. */
+const LEAST = 0.005;
 
 /**
  * @param {import("./types.js").Store} store
  * @param {ReturnType<typeof import("./readout.js").createReadout>} readout
+ * @param {boolean} linked whether the rest of the page shows what is pointed at
  * @returns {import("./types.js").View}
  */
-export function createText(store, readout) {
+export function createText(store, readout, linked) {
   const element = make("div", { class: "text" });
+  if (linked) linkWords(element);
   /** @type {Scene} */
   let scene;
   /** @type {{queries: HTMLButtonElement[], keys: HTMLButtonElement[]}} */
@@ -29,12 +35,19 @@ export function createText(store, readout) {
     else store.set(scene.state.direction === "from" ? { row: place, column: -1 } : { row: -1, column: place });
   };
 
-  const shade = () => {
-    const { shown, state, palette } = scene;
+  /** The token that is looked at, and what each other gives it or gets from it. @param {Scene} of */
+  const given = ({ shown, state }) => {
     const width = shown.keys.length;
     const from = state.direction === "from";
     const place = from ? state.row : state.column;
     const chosen = place >= 0 && place < (from ? shown.queries : shown.keys).length ? place : -1;
+    const values = chosen < 0 ? [] : from ? shown.values.subarray(chosen * width, (chosen + 1) * width) : shown.queries.map((_, at) => shown.values[at * width + chosen]);
+    return { from, chosen, values: Array.from(values) };
+  };
+
+  const shade = () => {
+    const { shown, palette } = scene;
+    const { from, chosen, values } = given(scene);
     const shaded = from ? words.keys : words.queries;
     const all = new Set([...words.queries, ...words.keys]);
     all.forEach((button) => plain(button));
@@ -43,18 +56,22 @@ export function createText(store, readout) {
       return;
     }
     shaded.forEach((button, at) => {
-      const value = from ? shown.values[chosen * width + at] : shown.values[at * width + chosen];
-      button.setAttribute("aria-description", spell(value));
-      if (Math.abs(value) < 0.005) return;
-      button.style.backgroundColor = cssColor(palette, value);
-      button.style.color = inkOn(palette, value);
-      const number = /** @type {HTMLElement} */ (button.lastChild);
-      number.textContent = spellShort(value);
+      button.setAttribute("aria-description", spell(values[at]));
+      if (Math.abs(values[at]) < LEAST) return;
+      button.style.backgroundColor = cssColor(palette, values[at]);
+      button.style.color = inkOn(palette, values[at]);
+      /** @type {HTMLElement} */ (button.lastChild).textContent = spellShort(values[at]);
     });
     const active = (from ? words.queries : words.keys)[chosen];
     active?.classList.add("active");
     active?.setAttribute("aria-pressed", "true");
     readout.show(shown, from ? chosen : -1, from ? -1 : chosen);
+  };
+
+  /** What stands above the words of each side. @param {Scene} of @returns {[string, string]} */
+  const headings = ({ map }) => {
+    const signed = map.values === "signed";
+    return [`${sideName(map.queries.side, "query")}${signed ? "" : ": attends"}`, `${sideName(map.keys.side, "key")}${signed ? "" : ": is attended to"}`];
   };
 
   /** @param {Scene} next */
@@ -68,16 +85,16 @@ export function createText(store, readout) {
       words.queries = shown.queries.map((token, place) => word(token, () => choose("row", place)));
       words.keys = shown.keys.map((token, place) => word(token, () => choose("column", place)));
       element.replaceChildren(
-        make("h2", {}, [`${sideName(map.queries.side, "query")}${signed ? "" : ": attends"}`]),
-        running(shown.queries, words.queries),
-        make("h2", {}, [`${sideName(map.keys.side, "key")}${signed ? "" : ": is attended to"}`]),
-        running(shown.keys, words.keys),
+        make("h2", {}, [headings(next)[0]]), running(shown.queries, words.queries),
+        make("h2", {}, [headings(next)[1]]), running(shown.keys, words.keys),
       );
     } else {
       words.queries = shown.queries.map((token, place) => word(token, () => choose(store.state.direction === "from" ? "row" : "column", place)));
       words.keys = words.queries;
       element.replaceChildren(direction, running(shown.queries, words.queries));
     }
+    shown.queries.forEach(({ at }, place) => (words.queries[place].dataset.token = `${map.queries.side}:${at}`));
+    shown.keys.forEach(({ at }, place) => (words.keys[place].dataset.token = `${map.keys.side}:${at}`));
   };
 
   return {
@@ -88,8 +105,25 @@ export function createText(store, readout) {
       if (!same || !element.firstChild) build(next);
       shade();
     },
-    paint: (surface) => paintText(surface, element),
-    size: () => [element.offsetWidth, element.offsetHeight],
+    figure(of, width) {
+      const { from, chosen, values } = given(of);
+      const sides = twoTexts ? /** @type {const} */ (["queries", "keys"]) : /** @type {const} */ (["queries"]);
+      const ruler = /** @type {import("./types.js").Surface} */ (document.createElement("canvas").getContext("2d"));
+      let y = 0;
+      const lines = sides.map((side, number) => {
+        const [top, asked] = [y, (side === "queries") === from];
+        const placed = flow(ruler, of.shown[side], width, y + (twoTexts ? 30 : 8));
+        y = placed.bottom + 10;
+        return { side, top, placed, heading: twoTexts ? headings(of)[number] : "", active: asked ? chosen : -1, shaded: !asked || !twoTexts ? values : [] };
+      });
+      return { height: y, scale: chosen < 0 ? undefined : scaleOf(of), paint(surface) {
+        for (const { side, top, placed, heading, active, shaded } of lines) {
+          [surface.font, surface.fillStyle, surface.textAlign, surface.textBaseline] = [font(12), theme().faint, "left", "alphabetic"];
+          surface.fillText(heading, 0, top + 14);
+          placed.boxes.forEach((box, place) => paintWord(surface, of, of.shown[side][place], box, shaded[place] ?? 0, place === active || (!twoTexts && place === chosen)));
+        }
+      } };
+    },
   };
 }
 
@@ -105,12 +139,10 @@ export function plain(button) {
 
 /** @param {ShownToken} token @param {() => void} choose */
 export function word(token, choose) {
-  const button = make("button", { type: "button", class: token.special ? "word special" : "word" }, [
+  return make("button", { type: "button", class: token.special ? "word special" : "word", onclick: choose }, [
     make("bdi", {}, [beginning(token.text, LONGEST)]),
     make("span", { class: "number" }),
   ]);
-  button.addEventListener("click", choose);
-  return button;
 }
 
 /** @param {ShownToken[]} tokens @param {HTMLElement[]} words */
@@ -128,17 +160,13 @@ export function running(tokens, words) {
 /** @param {import("./types.js").Store} store @param {string} direction @param {boolean} signed */
 function toggle(store, direction, signed) {
   const [from, to] = signed ? ["the word as query", "the word as key"] : ["the word attends to", "the word is attended by"];
-  const group = make("div", { class: "segments", role: "group", "aria-label": "Direction" });
-  for (const [name, words] of [["from", from], ["to", to]]) {
-    const button = make("button", { type: "button", "aria-pressed": String(direction === name) }, [words]);
-    button.addEventListener("click", () => {
-      const { row, column } = store.state;
-      const place = Math.max(row, column);
-      store.set(name === "from" ? { direction: name, row: place, column: -1 } : { direction: name, row: -1, column: place });
-    });
-    group.append(button);
-  }
-  return group;
+  /** @param {string} name */
+  const turn = (name) => {
+    const place = Math.max(store.state.row, store.state.column);
+    store.set(name === "from" ? { direction: name, row: place, column: -1 } : { direction: name, row: -1, column: place });
+  };
+  return make("div", { class: "segments", role: "group", "aria-label": "Direction" }, [["from", from], ["to", to]].map(([name, words]) =>
+    make("button", { type: "button", "aria-pressed": String(direction === name), onclick: () => turn(name) }, [words])));
 }
 
 /** @param {ShownToken[]} one @param {ShownToken[]} other */
@@ -150,38 +178,42 @@ function sameTokens(one, other) {
 const sideName = (side, role) => (side && side !== "text" ? `${side} (${role})` : role);
 
 /**
- * What the words look like now, drawn where they stand.
- * @param {import("./types.js").Surface} surface
- * @param {HTMLElement} element
+ * Where each word of a running text stands: left, top and width.
+ * @param {import("./types.js").Surface} ruler
+ * @param {ShownToken[]} tokens
+ * @param {number} width
+ * @param {number} top
  */
-function paintText(surface, element) {
-  const colors = theme();
-  const origin = element.getBoundingClientRect();
-  surface.textBaseline = "middle";
-  for (const piece of element.querySelectorAll("h2, .word")) {
-    const box = piece.getBoundingClientRect();
-    const [x, y] = [box.left - origin.left, box.top - origin.top];
-    const style = getComputedStyle(piece);
-    const [text, number] = piece.matches(".word") ? [...piece.children].map((child) => child.textContent ?? "") : [piece.textContent ?? "", ""];
-    if (style.backgroundColor !== "rgba(0, 0, 0, 0)") {
-      surface.fillStyle = style.backgroundColor;
-      surface.fillRect(x, y, box.width, box.height);
-    }
-    if (piece.classList.contains("active")) {
-      surface.strokeStyle = colors.accent;
-      surface.lineWidth = 2;
-      surface.strokeRect(x + 1, y + 1, box.width - 2, box.height - 2);
-    }
-    surface.fillStyle = style.color;
-    surface.font = font(parseFloat(style.fontSize));
-    if (!piece.matches(".word")) {
-      surface.textAlign = "left";
-      surface.fillText(text, x, y + box.height / 2);
-      continue;
-    }
-    surface.textAlign = "center";
-    surface.fillText(text, x + box.width / 2, y + box.height * 0.36);
-    surface.font = font(9.5);
-    surface.fillText(number, x + box.width / 2, y + box.height - 7);
+function flow(ruler, tokens, width, top) {
+  ruler.font = font(15);
+  let [x, y] = [0, top];
+  const boxes = tokens.map((token) => {
+    const text = fitted(ruler, token.text, width - 6);
+    const wide = ruler.measureText(text).width + 6;
+    x += token.gap ? 5 : 0;
+    if ((x && x + wide > width) || token.gap === "\n") [x, y] = [0, y + 40];
+    const box = { text, x, y, wide };
+    x += wide;
+    return box;
+  });
+  return { boxes, bottom: y + 36 };
+}
+
+/** @param {import("./types.js").Surface} surface @param {Scene} of @param {ShownToken} token @param {{text: string, x: number, y: number, wide: number}} box @param {number} value @param {boolean} active */
+function paintWord(surface, { palette }, token, { text, x, y, wide }, value, active) {
+  const [colors, shaded] = [theme(), Math.abs(value) >= LEAST];
+  if (shaded) {
+    surface.fillStyle = cssColor(palette, value);
+    surface.fillRect(x, y, wide, 36);
   }
+  if (active) {
+    [surface.strokeStyle, surface.lineWidth] = [colors.accent, 2];
+    surface.strokeRect(x + 1, y + 1, wide - 2, 34);
+  }
+  surface.fillStyle = shaded ? inkOn(palette, value) : token.special ? colors.faint : colors.ink;
+  [surface.font, surface.textAlign, surface.textBaseline] = [font(15), "center", "middle"];
+  surface.fillText(text, x + wide / 2, y + 13);
+  if (!shaded) return;
+  surface.font = font(9.5);
+  surface.fillText(spellShort(value), x + wide / 2, y + 28);
 }

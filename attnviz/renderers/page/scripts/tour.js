@@ -22,6 +22,8 @@ export function createTour(store, off, page) {
   let [shown, scrolling] = ["", 0];
   /** @type {Element | null} */
   let marked = null;
+  /** What the reader had before the tour. @type {Partial<State> | null} */
+  let before = null;
 
   /** @param {string} stream */
   const mapOf = (stream) => page()?.maps.findIndex((map) => map.stream === stream) ?? -1;
@@ -74,9 +76,9 @@ export function createTour(store, off, page) {
     return map ? spellHeads(firstHeads(map)) : "";
   }
 
-  /** Leave, with everything on again. */
+  /** Leave, and give back what the reader looked at and had switched off. */
   const leave = () => {
-    store.set({ tour: 0, off: "" });
+    store.set({ ...before, tour: 0 });
     document.getElementById("text")?.focus();
   };
 
@@ -87,15 +89,17 @@ export function createTour(store, off, page) {
     marked?.classList.remove("toured");
     if (!step || !page()) {
       shown = "";
+      if (!step) before = null;
       return;
     }
+    before ??= Object.fromEntries(GIVEN_BACK.map((name) => [name, store.state[name]]));
     const ready = number < 5 || extreme("most") !== null;
     const now = `${number} ${ready} ${store.state.text}`;
     if (now !== shown) {
       const moved = shown.split(" ")[0] !== String(number);
       shown = now;
       build(step, number, moved);
-      store.set(step.look());
+      store.set(step.look(), true);
     }
     marked = document.querySelector(step.at);
     marked?.classList.add("toured");
@@ -104,11 +108,7 @@ export function createTour(store, off, page) {
   /** @param {typeof steps[number]} step @param {number} number @param {boolean} moved */
   function build(step, number, moved) {
     /** @param {string} words @param {() => void} action @param {string} [kind] */
-    const button = (words, action, kind = "") => {
-      const made = make("button", { type: "button", class: kind }, [words]);
-      made.addEventListener("click", action);
-      return made;
-    };
+    const button = (words, action, kind = "") => make("button", { type: "button", class: kind, onclick: action }, [words]);
     const last = number === steps.length;
     const heading = make("h2", { tabindex: -1 }, [step.title]);
     element.replaceChildren(
@@ -138,5 +138,7 @@ export function createTour(store, off, page) {
   };
 }
 
+/** @type {(keyof State)[]} */
+const GIVEN_BACK = ["view", "map", "heads", "unit", "specials", "row", "column", "zoom", "lens", "explain", "off"];
 /** @type {Partial<State>} */
 const LOOK = { view: "heatmap", unit: "tokens", specials: "keep", row: -1, column: -1, zoom: "", lens: "raw" };

@@ -4,7 +4,7 @@
  * @typedef {{text: string, gap: string, raw?: string, special?: boolean, label?: string,
  *   start?: number, end?: number}} Token start and end only in what a model answers
  * @typedef {{side: string, block: number, words: number[] | null, tokens: Token[]}} Axis
- * @typedef {{name: string, unit: string, low: string, high: string, values: (number | null)[][]}} Measure null where it says
+ * @typedef {{name: string, label?: string, unit: string, low: string, high: string, values: (number | null)[][]}} Measure null where it says
  *   nothing of a head
  * @typedef {{image: string, rows: number, columns: number, first: number}} Patches
  * @typedef {[number, string, number, string, number]} Link query position and token, key position
@@ -27,12 +27,14 @@
  * @property {number} levels the highest code
  * @property {Axis} queries
  * @property {Axis} keys
+ * @property {boolean} [compared] whether it is a difference of two, whose links are no model's
  * @property {number | null} sink the key that is a sink, if one is
  * @property {[string, string, string] | null} focus layer, head and why
  * @property {Measure[]} measures
  * @property {Link[][][] | null} links of a pooled map, for each layer and head
  * @property {{title: string, links: EffectLink[]}[]} effects lists of links with their effects
- * @property {{size: number, scale: number, query_scale: number, key_scale: number, besides: string} | null} projections
+ * @property {{size: number, scale: number, query_scale: number, key_scale: number, value_scale: number | null,
+ *   writes_scale: number | null, effects_scale: number | null, besides: string, predicted: Record<string, string>} | null} projections
  * @property {{queries?: Patches, keys?: Patches}} patches
  *
  * @typedef {{light: string, dark: string, light_signed: string, dark_signed: string}} Scheme
@@ -49,7 +51,9 @@
  * @property {string[]} [lenses] of a page that answers: what can be asked for
  * @property {string[]} [models]
  * @property {HistoryRun[]} [history] training runs whose samples the maps are
- * @property {{text: string, link: (string | number)[] | null}[]} [claims] what decided the answer, and the link that a sentence is about
+ * @property {Record<string, string>} [pictures] of models that read pictures alone: one to begin with, in base64
+ * @property {Claim[]} [claims] what decided the answer
+ * @property {{href: string, back: string, heads: Record<string, string[]>} | null} [atlas] where each head's card is, and the way back from there
  * @property {{link: (string | number)[], report: LinkReport}[]} [why] of a page that explains some links: stream, layer, head, query, key
  *
  * @typedef {[number, number]} Head places of its layer and of itself in the layer, from 0
@@ -89,12 +93,13 @@
  * @property {string} into its translation, where one is given
  * @property {string} text2 the sentence beside it
  * @property {string} into2
- * @property {string} beside "on": two sentences side by side
+ * @property {string} beside "on": two sentences side by side; "difference": the second minus the first
  * @property {string} lens
  * @property {string} model
  * @property {string} to the target's language; "": guessed
  * @property {string} explain the token that a lens is about: "all", or its place from 1
  * @property {string} off what is switched off, see off.js
+ * @property {string} word the output, from 1, of which is shown what decided it
  * @property {number} tour the step that is shown; 0 for none
  *
  * @typedef {object} HistoryRun the samples of a training run
@@ -105,8 +110,17 @@
  * @property {{name: string, head: number, step: number, detail: string}[]} verdicts
  * @property {([number, number, number] | null)[][]} places by step and head: map, layer, head
  *
- * @typedef {{state: State, set: (changes: Partial<State>) => void,
- *   onChange: (listener: (changed: Set<string>) => void) => void}} Store
+ *
+ * @typedef {object} Store
+ * @property {State} state
+ * @property {(changes: Partial<State>, same?: boolean) => void} set same: as part of the step before
+ * @property {() => unknown} undo
+ * @property {() => unknown} redo
+ * @property {boolean} canUndo
+ * @property {boolean} canRedo
+ * @property {string[]} amiss what the address asked for that is not here
+ * @property {() => void} check the state by what has become known
+ * @property {(listener: (changed: Set<string>) => void) => void} onChange
  *
  * @typedef {object} Scene what a view is asked to show
  * @property {PageMap} map
@@ -114,10 +128,11 @@
  * @property {Shown} shown
  * @property {Shown[]} separate each head's own matrix where a few are looked at side by side
  * @property {Palette} palette
+ * @property {Scheme} scheme that the palette is made from
  * @property {State} state
  * @property {[number, number][]} cut rows and columns of links that are cut
  *
- * @typedef {{text: string, gap: string, logp: number}} Piece of a translation, with its log p
+ * @typedef {{text: string, gap: string, position: number | null, logp: number}} Piece of a translation, with its log p
  * @typedef {object} Answer what a model says of a sentence
  * @property {string | null} language
  * @property {string | null} to
@@ -141,9 +156,28 @@
  * @property {string | number} [explain] the token, from 1, that a lens is about
  * @property {string} [picture] a file in base64
  * @property {(string | number)[]} [link] stream, layer, head, query, key
- * @typedef {{id: number, pane?: number, kind?: string, error?: string, dropped?: boolean, doing?: string, more?: boolean,
+ * @typedef {{id: number, pane?: number, kind?: string, error?: string, fatal?: boolean, dropped?: boolean, doing?: string, more?: boolean,
  *   document?: PageDocument, codes?: any, blobs?: any, answer?: Answer,
- *   stream?: string, values?: number[][], report?: LinkReport}} Reply
+ *   stream?: string, values?: number[][], report?: LinkReport, steps?: LinkSteps, claims?: Claim[], notes?: string[]}} Reply
+ * @typedef {object} Claim a sentence of `explain`, with the parts that it names
+ * @property {string} about
+ * @property {string} text
+ * @property {(string | number)[] | null} link
+ * @property {(string | number)[][]} heads
+ * @property {[string, number][]} tokens side, position
+ * @typedef {object} LinkSteps one number of a map from query and key on: fields of Python's
+ * @property {number[]} query
+ * @property {number[]} key
+ * @property {number[] | null} value null: not in the page
+ * @property {number} factor
+ * @property {number | null} position what it adds to the score
+ * @property {number | null} cap
+ * @property {(number | null)[]} scores of the row; null: hidden
+ * @property {number[]} weights
+ * @property {[string, number][] | null} changes of log p of each output without the link; null: not known
+ * @property {boolean} [estimated] whether by slopes alone
+ * @property {[string, number][] | null} [writes] logits that the link adds, where no report has them; null: not known
+ * @property {string} [besides] what takes part in the weights too
  * @typedef {{writer: string, value: number, role: string}} WriterPart of a score: what one part of the model wrote
  * @typedef {object} LinkReport fields of Python's
  * @property {number} weight
@@ -162,6 +196,8 @@
  * @property {(question: Question) => void} ask
  * @property {(question: Question) => void} heads ask for the effect of every head, in the background
  * @property {(question: any) => void} why ask why a link is there
+ * @property {(question: any) => void} explain ask what decided a word
+ * @property {() => void} cancel stop what is worked on, and forget what waits
  * @property {(listener: (reply: Reply) => void) => void} listen
  *
  * @typedef {CanvasRenderingContext2D} Surface
@@ -170,7 +206,12 @@
  * @typedef {object} View
  * @property {HTMLElement} element
  * @property {(scene: Scene) => void | Promise<void>} show
- * @property {(surface: Surface) => void} paint draws it as it stands, for a file
- * @property {() => [number, number]} size of what `paint` draws, in pixels
+ * @property {(scene: Scene, width: number) => Drawing | Promise<Drawing>} figure the scene drawn so wide, for a file
+ * @typedef {{palette: Palette, low: string, high: string, words: string, fading?: (share: number) => number}} Scale
+ * @typedef {object} Drawing
+ * @property {number} height in CSS pixels
+ * @property {(surface: Surface) => void} paint
+ * @property {{color: string, words: string}[]} [legend]
+ * @property {Scale} [scale] of its colours
  */
 export {};

@@ -6,6 +6,7 @@ import { beginning } from "./labels.js";
 import { largest, spell } from "./numbers.js";
 import { make } from "./surface.js";
 import { codePixels, drawThumbnail } from "./thumbnail.js";
+import { signed, unfolded } from "./unfold.js";
 
 /** @typedef {import("./types.js").PageMap} PageMap */
 /** @typedef {import("./types.js").LinkReport} LinkReport */
@@ -16,9 +17,6 @@ import { codePixels, drawThumbnail } from "./thumbnail.js";
 const LISTED = 6;
 /** Position decides where other rows have this share of a link's weight, and the weight is at least so much. */
 const [ALONE, LEAST] = [0.5, 0.1];
-
-/** @param {number} value */
-const signed = (value) => make("b", value < 0 ? { class: "below" } : {}, [`${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(2)}`]);
 
 /** The largest parts, then all others as one, so that they add up. @param {WriterPart[]} parts @param {number | null} position */
 function largestParts(parts, position) {
@@ -40,10 +38,10 @@ const word = (text) => make("bdi", {}, [beginning(text, 24)]);
 export function createWhy(store, maps, ask) {
   const title = make("h2", { tabindex: -1 });
   const sentence = make("p", { class: "sum", role: "status" });
-  const found = make("div");
+  const [found, pictures] = [make("div"), make("div")];
   const [canvas, name] = [make("canvas"), make("span")];
   const preview = make("div", { class: "preview", hidden: true, "aria-hidden": "true" }, [canvas, name]);
-  const element = make("section", { id: "why", "aria-label": "Why this link", hidden: true }, [title, sentence, found, preview]);
+  const element = make("section", { id: "why", "aria-label": "Why this link", hidden: true }, [title, pictures, sentence, found, preview]);
   let asked = "";
   /** @type {import("./types.js").Scene} */
   let scene;
@@ -165,13 +163,18 @@ export function createWhy(store, maps, ask) {
       ask(given);
     },
     /** @param {import("./types.js").Reply} reply */
-    hear({ report, error }) {
+    hear({ report, steps, error }) {
       element.setAttribute("aria-busy", "false");
       leave();
       const { shown: { queries, keys }, state } = scene;
       const [query, key] = [queries[state.row], keys[state.column]];
-      if (!query || !key) asked = ""; // let go of meanwhile
-      else if (report) {
+      if (!query || !key) {
+        asked = ""; // let go of meanwhile
+        return;
+      }
+      const writes = report?.arguments.map(({ token, logit }) => /** @type {[string, number]} */ ([token, logit])) ?? steps?.writes ?? null;
+      pictures.replaceChildren(...(steps ? [unfolded(steps, query, key, writes)] : []));
+      if (report) {
         sentence.replaceChildren(...inWords(query.text, key.text, report));
         found.replaceChildren(partLists(query, key, report), ...tokenLists(report));
       } else {

@@ -1,0 +1,33 @@
+/** What log p loses without each head: measured behind the answer, shown as a measure of heads. */
+
+/** @typedef {import("./types.js").PageMap} PageMap */
+
+export function createEffects() {
+  /** @type {Record<string, (number | null)[][]>} by stream */
+  let found = {};
+  let stale = true;
+  return {
+    /** They are of another question now. */
+    age() {
+      stale = true;
+    },
+    /** @param {string} stream @param {number[][]} values */
+    take(stream, values) {
+      if (stale) found = {};
+      stale = false;
+      found[stream] = values.map((layer) => layer.map((value) => (Number.isFinite(value) ? value : null)));
+      return found;
+    },
+    /** The effects as a measure of heads, where the map has a head for each. @param {PageMap[]} maps */
+    add(maps) {
+      for (const map of maps) {
+        const values = found[map.stream];
+        const fits = values?.length === map.layers.length && values[0]?.length === map.heads.length;
+        map.measures = map.measures.filter(({ name }) => name !== "effect");
+        if (!fits) continue;
+        const of = stale ? " (of the sentence before: being computed)" : "";
+        map.measures.unshift({ name: "effect", unit: `nats that log p of the output loses without the head${of}`, low: "it hurts", high: "it is needed", values });
+      }
+    },
+  };
+}

@@ -1,0 +1,86 @@
+/** What is pointed at: the sentence, its translation, every thumbnail and the matrix show it at once. */
+
+import { onceAFrame } from "./surface.js";
+
+/** @typedef {import("./types.js").ShownToken} ShownToken */
+/** @typedef {[string, number]} Spot a token by its side and position */
+/** @typedef {{spots: Spot[], cell: [number, number] | null}} Pointed tokens, and query and key where a cell is pointed at */
+
+/** @type {Pointed} */
+const NOTHING = { spots: [], cell: null };
+let [now, kept] = [NOTHING, NOTHING];
+let told = "";
+/** @type {((pointed: Pointed) => void)[]} */
+const listeners = [];
+
+const tell = onceAFrame(() => {
+  const name = JSON.stringify(now);
+  if (name === told) return;
+  told = name;
+  listeners.forEach((listener) => listener(now));
+});
+
+export const look = {
+  get now() {
+    return now;
+  },
+  /** Point at tokens, or let go: what was kept is lit again. @param {Spot[]} spots @param {[number, number] | null} [cell] */
+  at(spots, cell = null) {
+    now = spots.length ? { spots, cell } : kept;
+    tell();
+  },
+  /** Keep tokens lit while nothing is pointed at. @param {Spot[]} spots @param {[number, number] | null} [cell] */
+  keep(spots, cell = null) {
+    now = kept = { spots, cell };
+    tell();
+  },
+  /** What is pinned stays lit; more that is kept with it stays too. @param {Spot[]} spots @param {[number, number]} cell */
+  pin(spots, cell) {
+    const known = new Set(kept.spots.map((spot) => spot.join(":")));
+    if (!spots.length || !spots.every((spot) => known.has(spot.join(":")))) this.keep(spots, cell);
+  },
+  /** @param {(pointed: Pointed) => void} listener */
+  onChange(listener) {
+    listeners.push(listener);
+  },
+};
+
+/** The place of a token among those shown; −1: it is not there. @param {ShownToken[]} tokens @param {number} position */
+const placeAmong = (tokens, position) => tokens.findIndex(({ at, count }) => at <= position && position < at + count);
+
+/** Words with the place of their token (`data-token`) point at it, and light up where it is pointed at. @param {HTMLElement} element that holds them */
+export function linkWords(element) {
+  /** @param {Event} event */
+  const point = ({ target, type }) => {
+    const token = /** @type {HTMLElement} */ (target).closest("[data-token]");
+    const [side, place] = /** @type {HTMLElement | null} */ (token)?.dataset.token?.split(/:(?=\d+$)/) ?? [];
+    look.at(side === undefined || type === "pointerleave" || type === "focusout" ? [] : [[side, Number(place)]]);
+  };
+  ["pointerover", "pointerleave", "focusin", "focusout"].forEach((name) => element.addEventListener(name, point));
+  look.onChange(({ spots }) => {
+    const lit = new Set(spots.map((spot) => spot.join(":")));
+    element.querySelectorAll("[data-token]").forEach((one) => one.classList.toggle("lit", lit.has(/** @type {HTMLElement} */ (one).dataset.token ?? "")));
+  });
+}
+
+/** Point at a row and a column of what a view shows; −1: none. @param {import("./types.js").Scene} scene @param {number} row @param {number} column */
+export function lookAt({ map, shown }, row, column) {
+  const [query, key] = [shown.queries[row]?.at ?? -1, shown.keys[column]?.at ?? -1];
+  /** @type {Spot[]} */
+  const ends = [[map.queries.side, query], [map.keys.side, key]];
+  look.at(ends.filter(([, place]) => place >= 0), [query, key]);
+}
+
+/** Row and column of a view at which something outside of it points; null: a view itself does. @param {Pointed} pointed @param {import("./types.js").Scene} scene */
+export function pointedIn(pointed, { map, shown }) {
+  if (pointed.cell) return null;
+  const [row, column] = crossing(pointed, map);
+  return { row: placeAmong(shown.queries, row), column: placeAmong(shown.keys, column) };
+}
+
+/** Row and column of a map that are pointed at; −1: none. @param {Pointed} pointed @param {{queries: {side: string}, keys: {side: string}}} map */
+export function crossing({ spots, cell }, { queries, keys }) {
+  if (cell) return cell;
+  const [row, column] = [queries, keys].map(({ side }) => spots.find(([own]) => own === side)?.[1] ?? -1);
+  return /** @type {[number, number]} */ ([row, column]);
+}

@@ -1,0 +1,123 @@
+/** One number of a map in seven small pictures: from query and key to the change of log p. */
+
+import { valueOf, headCodes, projected, weightTable } from "./model.js";
+import { beginning } from "./labels.js";
+import { explained, multiplied } from "./query_key.js";
+import { largest, spell } from "./numbers.js";
+import { draw, make } from "./surface.js";
+
+/** @typedef {import("./types.js").LinkSteps} LinkSteps */
+/** @typedef {import("./types.js").ShownToken} ShownToken */
+
+/** Tokens that a picture names. */
+const NAMED = 4;
+/** Below this many nats a change is none. */
+const NONE = 0.005;
+
+/** @param {string} text */
+const word = (text) => make("bdi", {}, [beginning(text, 18)]);
+
+/** A sign and two decimals, in the colour of the sign. @param {number} value */
+export const signed = (value) => make("b", value < 0 ? { class: "below" } : {}, [`${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(2)}`]);
+
+/** @param {number} value */
+const plain = (value) => `${value < 0 ? "−" : ""}${Math.abs(value).toFixed(2)}`;
+
+/**
+ * Numbers as bars around 0, those of a list of keys with the link's own marked; no value: a dot.
+ * @param {(number | null)[]} values
+ * @param {number} [marked]
+ */
+function bars(values, marked) {
+  const known = values.map((value) => value ?? 0);
+  const most = Math.max(...known.map(Math.abs), 1e-9);
+  const [low, step] = [known.some((value) => value < 0), 100 / values.length];
+  const [zero, high] = low ? [20, 19] : [39, 38];
+  /** @type {Record<string, string>} */
+  const paths = { line: `M0 ${zero}h100v.5H0z`, other: "", rise: "", fall: "" };
+  values.forEach((value, place) => {
+    const wide = Math.max(step * 0.8, 0.4);
+    const size = (Math.abs(value ?? 0) / most) * high || 0.6;
+    const kind = marked !== undefined && place !== marked ? "other" : known[place] < 0 ? "fall" : "rise";
+    paths[value === null ? "line" : kind] += `M${(place * step + step * 0.1).toFixed(2)} ${zero}v${(known[place] < 0 ? size : -size).toFixed(2)}h${wide.toFixed(2)}V${zero}z`;
+  });
+  const label = `${values.length} numbers, the largest ${spell(known[largest(known, 1)[0]])}`;
+  return draw("svg", { viewBox: "0 0 100 40", preserveAspectRatio: "none", role: "img", "aria-label": label }, Object.entries(paths).map(([kind, d]) => draw("path", { class: kind, d })));
+}
+
+/** Tokens with a bar each, the largest first. @param {[string, number][]} listed */
+function tokenBars(listed) {
+  const most = Math.max(...listed.map(([, value]) => Math.abs(value)), 1e-9);
+  const chosen = largest(listed.map(([, value]) => value), NAMED).map((place) => listed[place]).filter(([, value]) => Math.abs(value) >= NONE);
+  return make("ul", {}, chosen.map(([text, value]) => {
+    const item = make("li", {}, [word(text), signed(value)]);
+    item.style.setProperty("--part", String(Math.abs(value) / most));
+    return item;
+  }));
+}
+
+/** @param {number[]} vector */
+const lengthOf = (vector) => Math.sqrt(vector.reduce((sum, value) => sum + value * value, 0));
+
+/** How the product becomes a score, in signs. @param {LinkSteps} steps @param {number} product @param {number} score */
+function scaled({ factor, position, cap, key }, product, score) {
+  const root = Math.abs(factor * Math.sqrt(key.length) - 1) < 1e-5;
+  const times = factor === 1 ? "" : root ? ` / √${key.length}` : ` × ${factor.toPrecision(3)}`;
+  const moved = position === null ? "" : ` ${position < 0 ? "−" : "+"} position ${Math.abs(position).toFixed(2)}`;
+  return [`s = ${plain(product)}${times}${moved} = `, make("b", {}, [plain(score)]), cap ? `, capped at ±${cap}` : ""];
+}
+
+/**
+ * The steps of a link, from what a page holds beside its weights; null: it holds nothing.
+ * @param {import("./types.js").PageMap} map
+ * @param {import("./types.js").Head} head
+ * @param {number} row
+ * @param {number} column
+ * @returns {Promise<LinkSteps | null>}
+ */
+export async function stepsInPage(map, head, row, column) {
+  if (!map.projections) return null;
+  const [queries, keys, values, writes, effects] = await Promise.all((/** @type {const} */ (["query", "key", "value", "writes", "effects"])).map((part) => projected(map, part, head)));
+  const { size, scale, besides, predicted } = map.projections;
+  const count = map.keys.tokens.length;
+  const parts = multiplied(/** @type {Float32Array} */ (queries), /** @type {Float32Array} */ (keys), size, scale, row, column);
+  const weights = Float32Array.from((await headCodes(map, head)).subarray(row * count, (row + 1) * count), valueOf(weightTable(map), map.levels));
+  const looksBack = /^(causal|decoder)/.test(map.stream) && map.queries.tokens.length === count;
+  const seen = new Set(explained(parts, weights, looksBack ? row : count - 1) ? parts.seen : weights.map((weight, at) => (weight ? at : -1)));
+  const cell = row * count + column;
+  return {
+    query: [...parts.query], key: [...parts.key], factor: scale, position: null, cap: null, weights: [...weights],
+    value: values && [...values.subarray(column * (values.length / count), (column + 1) * (values.length / count))],
+    scores: Array.from(parts.scores, (score, at) => (seen.has(at) ? score : null)),
+    writes: writes && (Number.isNaN(writes[cell]) ? [] : [[predicted[row] ?? "what is predicted", writes[cell]]]),
+    changes: effects && (Number.isNaN(effects[cell]) ? [] : [["the output", -effects[cell]]]),
+    estimated: true, besides,
+  };
+}
+
+/**
+ * @param {LinkSteps} steps
+ * @param {ShownToken} query
+ * @param {ShownToken} key
+ * @param {[string, number][] | null} writes tokens that the link argues for, with their logits; null: not known
+ */
+export function unfolded(steps, query, key, writes) {
+  const { scores, weights, value, changes, besides } = steps;
+  const [at, hidden] = [key.at, scores.filter((score) => score === null).length];
+  const product = steps.query.reduce((sum, one, place) => sum + one * steps.key[place], 0);
+  const [weight, rest] = [weights[at], 1 - weights.reduce((sum, one) => sum + one, 0)];
+  const total = changes?.reduce((sum, [, change]) => sum + change, 0) ?? 0;
+  const needs = "Not in the page: attnviz serve shows it.";
+  /** @type {[string, Node | string, (Node | string)[]][]} */
+  const pictures = [
+    ["query", bars(steps.query), ["q = W", make("sub", {}, ["Q"]), " · norm of ", word(query.text), `, length ${lengthOf(steps.query).toFixed(1)}`]],
+    ["key", bars(steps.key), ["k = W", make("sub", {}, ["K"]), " · norm of ", word(key.text), "; q · k = ", make("b", {}, [plain(product)])]],
+    ["scale and mask", bars(scores, at), [...scaled(steps, product, scores[at] ?? NaN), hidden ? `; ${hidden} hidden of ${scores.length} keys` : `; ${scores.length} keys, none hidden`, besides ? `; ${besides} takes part too` : ""]],
+    ["softmax over the row", bars(weights, at), ["a = eˢ / Σ eˢ = ", make("b", {}, [spell(weight)]), rest > 0.001 ? `; a sink takes ${spell(rest)}` : ""]],
+    ["value", value ? bars(value) : needs, ["v = W", make("sub", {}, ["V"]), " · norm of ", word(key.text), ...(value ? ["; length of a · v ", make("b", {}, [(weight * lengthOf(value)).toFixed(2)])] : [])]],
+    ["what it writes", writes ? (writes.length ? tokenBars(writes) : "No logits are read from here: later layers read it.") : needs, ["a · v · W", make("sub", {}, ["O"]), " · norm · W", make("sub", {}, ["U"]), ": logits above their mean"]],
+    ["change of log p", changes ? (changes.some(([, change]) => Math.abs(change) >= NONE) ? tokenBars(changes) : "No output changes by .005 or more.") : needs, ["log p without the link − log p", ...(changes ? [" = ", signed(total), " nats"] : []), ...(steps.estimated ? [", first order"] : [])]],
+  ];
+  return make("ol", { class: "unfold", "aria-label": "This number, step by step" }, pictures.map(([name, picture, formula], place) =>
+    make("li", {}, [make("h3", {}, [`${place + 1} ${name}`]), typeof picture === "string" ? make("p", { class: "hint" }, [picture]) : picture, make("p", { class: "formula" }, formula)])));
+}

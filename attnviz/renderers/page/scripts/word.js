@@ -1,0 +1,90 @@
+/** Why the model says a word: the sentences of `attnviz explain`, each a button that shows what it is about. */
+
+import { beginning } from "./labels.js";
+import { look } from "./look.js";
+import { make } from "./surface.js";
+
+/** @typedef {import("./types.js").Claim} Claim */
+/** @typedef {import("./types.js").PageMap} PageMap */
+
+/**
+ * Look at what a sentence is about: its link, or its heads with its tokens lit.
+ * @param {import("./types.js").Store} store
+ * @param {PageMap[]} maps
+ * @param {Claim} claim
+ */
+export function showClaim(store, maps, { link, heads, tokens }) {
+  const usual = { view: "heatmap", unit: "tokens", specials: "keep", zoom: "", lens: "raw" };
+  const streams = heads.map(([stream]) => stream);
+  const stream = link?.[0] ?? streams.sort((one, other) => streams.filter((name) => name === other).length - streams.filter((name) => name === one).length)[0];
+  const number = stream === undefined ? store.state.map : maps.findIndex((map) => map.stream === stream);
+  const map = maps[number];
+  /** @param {(string | number)[]} head */
+  const spelt = ([, layer, head]) => `${map.layers.indexOf(String(layer))}.${map.heads.indexOf(String(head))}`;
+  const chosen = link ? spelt(link) : heads.filter(([own]) => own === stream).map(spelt).join(",");
+  const [row, column] = link ? link.slice(3).map(Number) : [-1, tokens.find(([side]) => side === map.keys.side)?.[1] ?? -1];
+  store.set({ ...usual, map: number, row, column, ...(chosen ? { heads: chosen } : {}) }, !document.body.dataset.ready);
+  look.keep(tokens);
+}
+
+/** The sentences as buttons. @param {Claim[]} claims @param {(claim: Claim) => void} show */
+export const claimList = (claims, show) => make("ul", { class: "claims", "aria-label": "What decided the answer" }, claims.map((claim) => {
+  const words = [make("b", {}, [claim.about]), make("span", {}, [claim.text])];
+  const shows = claim.link ? "Show this link" : claim.heads.length ? "Show these heads" : claim.tokens.length ? "Show these tokens" : "";
+  return make("li", {}, shows ? [make("button", { type: "button", title: shows, onclick: () => show(claim) }, words)] : words);
+}));
+
+/**
+ * @param {import("./types.js").Store} store
+ * @param {(question: any) => void} ask nothing: what was asked is no longer wanted
+ * @param {(claim: Claim) => void} show
+ */
+export function createWord(store, ask, show) {
+  const title = make("h2", { tabindex: -1 });
+  const status = make("p", { class: "hint", role: "status" });
+  const found = make("div");
+  const close = make("button", { type: "button", onclick: () => store.set({ word: "" }) }, ["Close"]);
+  const element = make("section", { id: "word", "aria-label": "Why this word", hidden: true }, [title, close, found, status]);
+  let asked = "";
+  /** @type {import("./look.js").Spot | null} */
+  let spot = null;
+  return {
+    element,
+    /**
+     * Explain the chosen word, if there is one.
+     * @param {any} question @param {import("./types.js").Piece[]} pieces @param {PageMap[]} maps
+     */
+    show({ source, target, model, to, picture, off }, pieces, maps) {
+      const place = Number(store.state.word) - 1;
+      const piece = pieces[place];
+      element.hidden = !piece || Boolean(picture);
+      if (element.hidden) {
+        if (element.getAttribute("aria-busy") === "true") ask(null);
+        element.setAttribute("aria-busy", "false");
+        asked = "";
+        return;
+      }
+      const changed = off.heads.length + off.links.length + off.tokens.length > 0;
+      title.replaceChildren("why ", make("bdi", {}, [`“${beginning(piece.text, 40)}”`]), changed ? ", with nothing switched off" : "");
+      const side = maps.find(({ stream }) => stream !== "encoder")?.queries.side ?? "";
+      spot = piece.position === null ? null : [side, piece.position];
+      const given = { pane: 0, source, target, ...(model ? { model } : {}), ...(to ? { to } : {}), ...(piece.position === null ? {} : { explain: piece.position }) };
+      const now = JSON.stringify(given);
+      if (now === asked) return;
+      asked = now;
+      found.replaceChildren();
+      status.textContent = "Searching for the fewest heads and tokens that give it …";
+      element.setAttribute("aria-busy", "true");
+      ask(given);
+    },
+    /** @param {import("./types.js").Reply} reply */
+    hear({ claims, notes = [], doing, error, dropped }) {
+      if (doing) status.textContent = `${doing[0].toUpperCase()}${doing.slice(1)} …`;
+      if (doing) return;
+      element.setAttribute("aria-busy", "false");
+      if (dropped) asked = ""; // something else was asked meanwhile
+      status.textContent = error ?? notes.join("; ");
+      if (claims) found.replaceChildren(claimList(claims.map((claim, place) => (place || !spot ? claim : { ...claim, tokens: [spot] })), show));
+    },
+  };
+}
