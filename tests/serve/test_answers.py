@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from attnviz.renderers.text.explain_table import sentences_of
+from attnviz.renderers.text.answer_tables import sentences_of
 
 import attnviz
 from attnviz.analyses.why import explain_link
