@@ -166,6 +166,15 @@ class ExperimentOptions(ModelOptions, ReadingOptions, total=False):
     explain: str | None
 
 
+class CacheOptions(ModelOptions, ReadingOptions, total=False):
+    """What `cache` takes."""
+
+    causal: bool
+    to: Language | None
+    chat: bool
+    stream: str | None
+
+
 class AlignOptions(ModelOptions, ReadingOptions, SharingOptions, total=False):
     """What `align` takes."""
 

@@ -8,6 +8,7 @@ from typing import Any, Unpack
 
 from attnviz.analyses.effects.ablation import Each
 from attnviz.api.arguments import (
+    CacheOptions,
     ChatOptions,
     CompareOptions,
     ExperimentOptions,
@@ -38,6 +39,7 @@ from attnviz.runs.changes import (
 )
 from attnviz.runs.inputs import TextInput
 from attnviz.runs.pipeline import Result
+from attnviz.runs.questions.cache import CacheRequest, report_cache
 from attnviz.runs.questions.explain import AnswerRequest, report_answers
 from attnviz.runs.questions.sources import (
     Grouping,
@@ -305,6 +307,56 @@ def sources(
     with collect("sources", "sources", how) as report:
         found = report_sources(asked, how, report)
     check_support(found, fail_unsupported)
+    return report.found
+
+
+@public
+def cache(
+    text: str | Texts | Mapping[str, Texts] | Result | None = None,
+    target: str | None = None,
+    *,
+    keep: str | Sequence[str],
+    input: str | Sequence[str] | None = None,  # noqa: A002 - as the option is called
+    prompt: str | int | float | None = None,
+    per_head: bool = False,
+    seed: NotNegative = 0,
+    **options: Unpack[CacheOptions],
+) -> Findings:
+    """What it costs if a cache holds fewer keys.
+
+    Args:
+        text: a text, the source of a pair, a picture's file, a list of texts or pairs, lists by the
+            kind of their texts, or a result of `attend`.
+        target: the target of a pair.
+        keep: what stays: "h2o:0.2" is 20 % of the keys, "h2o:0.1,0.2" each of these,
+            "sinks:4+recent:64" both; a list compares several.
+        input: a file of texts instead, or several, a kind of text each.
+        prompt: tokens (an int), or their share (a float), that are read with all keys first; None:
+            half of a text, one token of a pair's target.
+        per_head: also measure each rule in each head alone.
+        seed: seed of the rule "random".
+        options: those of `attnviz cache`, by name.
+
+    Returns:
+        A `CacheReport`; the pictures "plot" and, of one text, "heatmap".
+    """
+    rules = (keep,) if isinstance(keep, str) else tuple(keep)
+    start = None if prompt is None else str(prompt)
+    names = [input] if isinstance(input, str) else list(input or ())
+    if isinstance(text, Mapping):
+        read = [_read_written("cache", own, None, None, options) for own in text.values()]
+        kinds = [(kind, texts) for kind, (_, texts, _) in zip(text, read, strict=True)]
+    else:
+        read = [_read_written("cache", text, target, name, options) for name in names or [None]]
+        kinds = [
+            (Path(n or "").stem, one) for n, (_, one, _) in zip(names or [None], read, strict=True)
+        ]
+    if not read:
+        raise UsageError("cache needs texts: the mapping is empty")
+    how, _, kind = read[0]
+    asked = CacheRequest(rules, start, how.choice.stream, per_head, seed)
+    with collect("cache", "cache", how) as report:
+        report_cache(asked, kinds, kind, how, report)
     return report.found
 
 

@@ -1,0 +1,189 @@
+"""What a smaller cache costs: rules over texts, by kind of text, reported."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from attnviz.analyses.policies.cost import CachedText, mean_cost, measure_rules
+from attnviz.analyses.policies.eviction import Budget, is_size, parse_rules
+from attnviz.core.cache import CacheReport
+from attnviz.core.errors import UsageError
+from attnviz.core.notices import merge_notices
+from attnviz.core.options import Options
+from attnviz.models import Source
+from attnviz.models.lens import open_experiment
+from attnviz.models.open import is_shipped
+from attnviz.renderers.reports import Data, data_of
+from attnviz.renderers.text.cache_table import cache_json, cache_table, cache_tsv
+from attnviz.runs.ablation import each_text
+from attnviz.runs.inputs import TextInput
+from attnviz.runs.questions.explain import INSIDE
+from attnviz.runs.questions.why import Asked, open_asked, query_of, read_texts_or_file
+from attnviz.runs.reporting import RunReport, good_results
+from attnviz.storage.documents import dump_json
+from attnviz.storage.texts import Text
+
+if TYPE_CHECKING:
+    from attnviz.core.attention_map import Attention
+
+BOUND = (
+    "best is what costs least in each text of: the keys whose measured loss costs later "
+    "predictions most, those of the largest first-order effects in each head, and the keys of "
+    "every rule that decides at each step; it looks ahead, and a better set may exist"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CacheRequest:
+    """What is asked about caches; `attnviz.cache` explains each field."""
+
+    keep: tuple[str, ...]
+    prompt: str | None = None
+    stream: str | None = None
+    per_head: bool = False
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.keep:
+            raise UsageError('cache needs a rule: --keep "sinks:4+recent:64", --keep h2o:0.2')
+        once = any(one.row.once for rule in self.rules for one in rule)
+        if self.prompt == "0" and once:
+            raise UsageError("snapkv decides after a prompt: leave --prompt 0 out")
+        if self.prompt not in (None, "0") and not is_size(self.prompt or ""):
+            raise UsageError(
+                f"--prompt {self.prompt} is neither a number of tokens, as 64, nor a share, as 0.5"
+            )
+
+    @property
+    def rules(self) -> list[tuple[Budget, ...]]:
+        """Each rule with each of its budgets."""
+        return parse_rules(self.keep)
+
+
+@dataclass(eq=False)
+class CacheStudy:
+    """What rules cost in texts of several kinds."""
+
+    asked: CacheRequest
+    texts: int = 0
+    notes: tuple[str, ...] = ()
+    first: Attention | None = None
+
+    def __post_init__(self) -> None:
+        self.found = defaultdict[str, list[CachedText]](list)
+
+    def measure(self, source: Source, text: Text) -> tuple[CachedText, Attention]:
+        """What each rule costs in one text."""
+        asked = self.asked
+        experiment = open_experiment(source, query_of(text))
+        found = measure_rules(
+            experiment,
+            asked.rules,
+            stream=asked.stream,
+            prompt=asked.prompt,
+            per_head=asked.per_head,
+            seed=asked.seed,
+        )
+        return found, replace(experiment.attention, id=text.id)
+
+    def add(self, kind: str, found: CachedText, attention: Attention) -> None:
+        """Take in one text."""
+        self.first = self.first or attention
+        self.notes = merge_notices((*self.notes, *attention.provenance.notes))
+        self.found[kind].append(found)
+        self.texts += 1
+
+    def report(self) -> CacheReport:
+        """The means over texts of each kind."""
+        assert self.first is not None
+        stream = next(iter(self.found.values()))[0].item.stream
+        count = f" · {self.texts} texts" if self.texts > 1 else ""
+        measured = any(one.row.measured for rule in self.asked.rules for one in rule)
+        return CacheReport(
+            caption=f"{self.first.provenance.title} · what a smaller cache costs · {stream}{count}",
+            stream=stream,
+            prompt=self._prompt(),
+            full={
+                kind: float(np.average([one.full for one in own], weights=_tokens(own)))
+                for kind, own in self.found.items()
+            },
+            counted={kind: sum(_tokens(own)) for kind, own in self.found.items()},
+            rules=tuple(
+                mean_cost(kind, own[0].item, [one.costs[number] for one in own])
+                for kind, own in self.found.items()
+                for number in range(len(own[0].costs))
+            ),
+            texts=self.texts,
+            notes=(*self.notes, *([BOUND] if measured else [])),
+            provenance=self.first.provenance,
+        )
+
+    def _prompt(self) -> str:
+        counts = sorted({one.prompt for own in self.found.values() for one in own})
+        if counts == [0]:
+            return "rules act from the first token on"
+        some = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+        return f"the first {some} tokens are read with all keys, then rules act"
+
+
+def _tokens(found: Sequence[CachedText]) -> list[int]:
+    return [one.counted for one in found]
+
+
+def read_kinds(
+    text: str | None, target: str | None, files: Sequence[str], options: Options
+) -> tuple[list[tuple[str, TextInput]], Asked, Options]:
+    """The texts by the name of their file, what reads them, and the options.
+
+    Raises:
+        UsageError: files of the same name, whose texts could not be told apart.
+    """
+    if len(files) < 2:
+        texts, kind, options = read_texts_or_file(
+            text, target, files[0] if files else None, options
+        )
+        return [(Path(files[0]).stem if files else "", texts)], kind, options
+    names = [Path(file).stem for file in files]
+    if len({*names}) < len(names):
+        raise UsageError(f"--input names '{names[0]}' twice: kinds of text are told apart by name")
+    found = [read_texts_or_file(text, target, file, options) for file in files]
+    return [(name, one) for name, (one, *_) in zip(names, found, strict=True)], found[0][1], options
+
+
+def report_cache(
+    asked: CacheRequest,
+    texts: Sequence[tuple[str, TextInput]],
+    kind: Asked,
+    options: Options,
+    report: RunReport,
+) -> None:
+    """Report what rules cost in texts of one or several kinds, each with its name."""
+    origin = options.origin
+    if kind == "self" and origin.model is None and is_shipped(origin):
+        report.say(INSIDE)
+        origin = replace(origin, model="pocket-lm")
+    source, study = open_asked(origin, kind, with_head="exact"), CacheStudy(asked)
+    last: tuple[CachedText, Attention] | None = None
+    for name, some in texts:
+        made = each_text(some.open(), partial(study.measure, source))
+        for _, last in good_results(made, report, some.total):
+            study.add(name, *last)
+    if study.texts and last is not None:
+        found = study.report()
+        report.add(_cache_data(found, *last))
+    report.finish(f"{study.texts} text{'s' if study.texts != 1 else ''}")
+
+
+def _cache_data(report: CacheReport, text: CachedText, attention: Attention) -> Data:
+    return data_of(
+        *(report, cache_table, cache_tsv, cache_json),
+        about=dump_json(asdict(report.provenance)),
+        notes=report.notes,
+    )
