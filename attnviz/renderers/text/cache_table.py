@@ -40,21 +40,19 @@ def cache_table(report: CacheReport, show: Display) -> str:
         parts += wrap_text(line, show.width, "bold")
         rows = [HEADINGS[:-1], *(_cells(one) for one in own)]
         widths = column_widths(rows)
+        bar = max(min(BAR, show.width - sum(widths) - 2 * len(widths)), 0)
         for number, row in enumerate(rows):
             cells = [row[0].ljust(widths[0])]
             cells += [cell.rjust(n) for cell, n in zip(row[1:], widths[1:], strict=True)]
-            line = Text("  ".join(cells), "dim" if not number else "", no_wrap=True)
-            if number:
-                one = own[number - 1]
-                size = round(abs(one.cost) / most * BAR) if math.isfinite(one.cost) else 0
-                line.append("  ").append(
-                    set_cell_size("█" * size, BAR), "blue" if one.cost < 0 else "red"
-                )
-            room = show.width - line.cell_len - 2
-            last = _worst(own[number - 1]) if number else f"{'':{BAR}}  {HEADINGS[-1]}"
-            if room >= len(last):
-                line.append(f"  {last}", "dim")
-            parts.append(line)
+            shown = Text("  ".join(cells), "dim" if not number else "", no_wrap=True)
+            one = own[number - 1] if number else None
+            size = round(abs(one.cost) / most * bar) if one and math.isfinite(one.cost) else 0
+            color = "blue" if one and one.cost < 0 else "red"
+            shown.append("  ").append(set_cell_size("█" * size, bar), color)
+            last = _worst(one) if one else HEADINGS[-1]
+            if show.width - shown.cell_len - 2 >= len(last):
+                shown.append(f"  {last}", "dim")
+            parts.append(shown)
         for one in own:
             parts += _head_lines(one, show)
         parts.append(Text())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,12 +31,14 @@ from attnviz.storage.documents import dump_json
 from attnviz.storage.texts import Text
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from attnviz.core.attention_map import Attention
 
 BOUND = (
-    "best is what costs least in each text of: the keys whose measured loss costs later "
-    "predictions most, those of the largest first-order effects in each head, and the keys of "
-    "every rule that decides at each step; it looks ahead, and a better set may exist"
+    "best is the cheapest in each text of keys ranked by measured effect, by first-order effect in "
+    "each head, or by any rule that decides at each step; it looks ahead, and a better set may "
+    "exist"
 )
 
 
@@ -166,13 +168,22 @@ def report_cache(
 ) -> None:
     """Report what rules cost in texts of one or several kinds, each with its name."""
     origin = options.origin
-    if kind == "self" and origin.model is None and is_shipped(origin):
-        report.say(INSIDE)
-        origin = replace(origin, model="pocket-lm")
-    source, study = open_asked(origin, kind, with_head="exact"), CacheStudy(asked)
+    inside = origin.model is None and is_shipped(origin)
+
+    @cache
+    def source_for(*, pair: bool) -> Source:
+        if inside and not pair:
+            report.say(INSIDE)
+            return open_asked(replace(origin, model="pocket-lm"), "self", with_head="exact")
+        return open_asked(origin, kind, with_head="exact")
+
+    def measure(text: Text) -> tuple[CachedText, Attention]:
+        return study.measure(source_for(pair=text.target is not None), text)
+
+    study = CacheStudy(asked)
     last: tuple[CachedText, Attention] | None = None
     for name, some in texts:
-        made = each_text(some.open(), partial(study.measure, source))
+        made = each_text(some.open(), measure)
         for _, last in good_results(made, report, some.total):
             study.add(name, *last)
     if study.texts and last is not None:
@@ -182,8 +193,44 @@ def report_cache(
 
 
 def _cache_data(report: CacheReport, text: CachedText, attention: Attention) -> Data:
+    def plot() -> Figure:
+        from attnviz.renderers.figures.cache_picture import cost_curves
+
+        return cost_curves(report)
+
+    def page(command: str) -> str:
+        from attnviz.renderers.figures.figure import figure_bytes
+        from attnviz.renderers.page.reports import cache_page
+
+        shown = []
+        for number, one in enumerate(text.costs if report.texts == 1 else ()):
+            shown.append((str(one.run), figure_bytes(draw(number), ".svg")))
+        lines = len({(one.kind, one.name) for one in report.rules}) < len(report.rules)
+        curves = figure_bytes(plot(), ".svg") if lines or report.texts > 1 else b""
+        return cache_page(report, curves, shown, command)
+
+    def draw(number: int = 0) -> Figure:
+        from attnviz.renderers.figures.cache_picture import struck_heatmap
+        from attnviz.renderers.figures.figure import fit_width
+
+        run, mass = text.costs[number].run, text.costs[number].mass
+        layer, head = map(int, np.unravel_index(mass.argmin(), mass.shape))
+        name = text.item.layers[layer]
+        item = text.item.part([name], [text.item.heads[head]])
+        return fit_width(
+            struck_heatmap,
+            item,
+            gone=run.hidden[name][head],
+            title=f"{attention.provenance.title} · {run} · layer {name} head {head}",
+            subtitle=f"weights with all keys, those gone struck out: {mass[layer, head]:.0%} of "
+            "the attention stays, the least of all heads",
+        )
+
+    figures = {"plot": plot} | ({"heatmap": draw} if report.texts == 1 else {})
     return data_of(
         *(report, cache_table, cache_tsv, cache_json),
+        figures=figures,
+        page=page,
         about=dump_json(asdict(report.provenance)),
         notes=report.notes,
     )
