@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from attnviz.core.cache import CacheState
 from attnviz.core.effects import LayerWeights
 from attnviz.core.errors import UsageError, choose
+from attnviz.core.plugins import PluginError
 from attnviz.core.registry import POLICIES, Policy
 
 Cells = NDArray[np.bool_]
@@ -189,8 +190,11 @@ class CacheRun:
         excess = int(among.sum(axis=1).max()) - state.room
         if excess <= 0:
             return state.held
-        function = rule.row.load()
-        scores = np.where(among, function(state), np.inf)
+        scores = np.asarray(rule.row.load()(state), dtype=np.float64)
+        if scores.shape != state.held.shape:
+            needed = f"{scores.shape}, not (heads, keys) = {state.held.shape}"
+            raise PluginError(f"the rule '{rule.name}' returns scores of shape {needed}")
+        scores = np.where(among, scores, np.inf)
         kept = state.held.copy()
         if excess == 1 and (among.sum(axis=1) > state.room).all():
             kept[np.arange(len(kept)), scores.argmin(axis=1)] = False
