@@ -4,6 +4,8 @@ The slow loop knows nothing of masks: transformers' own cache loses its keys, pe
 step, and the rules are written out over what is left in it.
 """
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -11,13 +13,23 @@ import transformers
 from transformers import DynamicCache
 
 import attnviz
+from attnviz.analyses.policies.cost import measure_rules
+from attnviz.analyses.policies.eviction import CacheRun, parse_rules
+from attnviz.core.effects import Intervention, LayerWeights, LinkAt, log_probabilities
+from attnviz.core.errors import UsageError
 from attnviz.core.options import Origin
-from attnviz.core.query import Query
+from attnviz.core.query import Picture, Query
+from attnviz.models.hugging_face.vision.picture_text import load_picture_text_model
 from attnviz.models.lens import open_experiment
 from attnviz.models.open import open_source
 from attnviz.models.pocket_lm.language_model import FOLDER
-from tests.hugging_face import tiny_models
+from attnviz.storage.pictures import read_picture
+from tests.hugging_face import tiny_models, tiny_pictures
+from tests.hugging_face.tiny_families import EVERY
+from tests.hugging_face.tiny_models import byte_pieces
+from tests.invoke import attnviz as run
 
+ROOT = Path(__file__).parent.parent
 TEXT = "Tom likes dogs. Mary likes cats. Tom likes dogs. Mary likes cats."
 RULES = ("sinks:1+recent:3", "window:5", "h2o:6", "heavy:5", "tova:5", "snapkv:4", "h2o:0.3")
 
@@ -174,3 +186,187 @@ def test_rules_decide_for_heads_that_share_keys_together(tmp_path, kind, arithme
         cost, _ = costs_of(model.eval(), ids, one.rule, 9)
         assert one.cost == pytest.approx(cost, abs=2e-5), one.rule
         assert abs(cost) > 1e-4, "a rule that costs nothing here tests nothing"
+
+
+def cut_by_links(experiment, run, counted):
+    """Nats a token where each key that is gone is cut as a link, head by head."""
+    links = tuple(
+        LinkAt(run.stream, int(query), int(key), layer, int(head))
+        for layer, gone in run.hidden.items()
+        for head, query, key in np.argwhere(gone)
+    )
+    assert links
+    plain, cut = log_probabilities(experiment, [Intervention(), Intervention(links=links)])
+    return (plain - cut)[counted].mean()
+
+
+def measured(experiment, rules, **more):
+    found = measure_rules(experiment, parse_rules(rules), **more)
+    rows = np.array([output.row for output in experiment.outputs])
+    for one in found.costs:
+        counted = rows >= found.prompt
+        assert one.cost == pytest.approx(cut_by_links(experiment, one.run, counted), abs=1e-5)
+    return found
+
+
+def test_a_cross_cache_loses_source_keys_as_if_their_links_were_cut(tmp_path):
+    for model in (None, str(tiny_models.bart(tmp_path))):
+        source = open_source(Origin(model=model), "cross", with_head="exact")
+        query = Query("The red car is fast.", "La voiture rouge est rapide.", "cross")
+        experiment = open_experiment(source, query)
+        found = measured(experiment, ["h2o:3", "tova:2", "random:4", "snapkv:3"])
+        assert (found.item.stream, found.prompt) == ("cross", 1)
+        gone = found.costs[0].run.hidden["0"]
+        assert not gone[:, 0].any()
+        assert (gone[:, 1:].sum(-1) == gone.shape[2] - 3).all()
+        own = measured(experiment, ["h2o:3"], stream="decoder")
+        assert own.item.stream == "decoder"
+    with pytest.raises(UsageError, match="stream 'encoder' has no cache: there is"):
+        measured(experiment, ["h2o:3"], stream="encoder")
+
+
+def test_by_hand_a_cache_that_does_not_grow_keeps_what_was_attended_to():
+    weights = np.array([[[0.5, 0.3, 0.2, 0.0], [0.1, 0.2, 0.3, 0.4], [0.25] * 4]])
+    run = CacheRun(parse_rules(["tova:2"])[0], "cross", 4, 1, grows=False)
+    gone = run.hide("0", LayerWeights(weights, np.zeros((1, 3)), 1))
+    # After the first query 0 and 1 stay for good: what is gone never comes back.
+    assert gone[0].tolist() == [[False] * 4, *[[False, False, True, True]] * 2]
+
+
+def test_by_hand_a_sink_takes_its_share_of_what_is_received():
+    # Heads 0 and 1 share keys: their mean is .35 on key 0 and .15 on key 1 at query 1.
+    weights = np.array([[[0.5, 0.0], [0.5, 0.1]], [[0.5, 0.0], [0.2, 0.2]]])
+    seen = LayerWeights(weights, np.array([[0.5, 0.4], [0.5, 0.6]]), 1)
+    states = []
+
+    class Watched(CacheRun):
+        def _choose(self, rule, state):
+            states.append(state)
+            return super()._choose(rule, state)
+
+    Watched(parse_rules(["heavy:2"])[0], "causal", 2, 0).hide("0", seen)
+    np.testing.assert_allclose(states[1].received, [[0.85, 0.15]])
+
+
+def test_pictures_lose_their_own_tokens_alone(tmp_path):
+    folder = tiny_pictures.llava(tmp_path)
+    model = load_picture_text_model(str(folder), generate=None)
+    picture = Picture(read_picture(ROOT / "sample_inputs" / "shapes.png"))
+    experiment = model.experiment(Query("the cat sat on the mat", kind="picture", picture=picture))
+    tokens = experiment.attention.main.key_tokens
+    optional = np.array([token.label == "picture" for token in tokens])
+    assert optional.sum() == 16
+    found = measured(experiment, ["snapkv:4", "random:0.25"], prompt="16", optional=optional)
+    for one in found.costs:
+        for gone in one.run.hidden.values():
+            assert not gone[..., ~optional].any()
+            assert (gone[:, 16:].sum(-1) == 12).all()
+    done = attnviz.cache(
+        str(ROOT / "sample_inputs" / "shapes.png"),
+        "the cat sat on the mat",
+        model=str(folder),
+        keep="random:0.25",
+    ).value
+    assert done.rules[0].cost == pytest.approx(found.costs[1].cost, abs=1e-5)
+    assert "on the picture's tokens" in done.prompt
+
+
+def test_a_model_that_selects_keys_says_how_much_of_dense_attention_they_hold(tmp_path):
+    config = transformers.DeepseekV32Config(
+        **{**EVERY["deepseek_v32"].sizes, "index_topk": 4, "vocab_size": 340}
+    )
+    folder = tiny_models.save(tmp_path, "DeepseekV32ForCausalLM", byte_pieces(), config)
+    found = attnviz.cache(TEXT[:31], model=str(folder), keep="window:3", prompt=0).value
+    own, window = found.rules
+    assert (own.rule, window.rule) == ("own selection", "window:3")
+    assert np.isnan(own.cost)
+    assert np.isnan(window.cost)  # a query has none of the keys that it selected left
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager")
+    reader = transformers.AutoTokenizer.from_pretrained(folder)
+    ids = reader(TEXT[:31], return_tensors="pt").input_ids
+    shares = []
+    for layer, block in enumerate(model.model.layers):
+        seen, indexer = {}, block.self_attn.indexer
+        hook = indexer.register_forward_hook(lambda *given, seen=seen: seen.update(key=given[-1]))
+        with torch.no_grad():
+            model(ids)
+            chosen = seen["key"][0].long()
+            indexer.index_topk = ids.shape[1]  # the same input, this layer with all keys
+            dense = model(ids, output_attentions=True).attentions[layer][0]
+            indexer.index_topk = 4
+        hook.remove()
+        mask = torch.zeros(dense.shape[1:], dtype=torch.bool).scatter(-1, chosen, value=True)
+        shares.append((dense * mask.tril()).sum(-1)[:, :-1].mean(-1))
+    masses = {(one.layer, one.head): one.mass for one in own.heads}
+    for (layer, head), mass in masses.items():
+        assert mass == pytest.approx(float(shares[int(layer)][head]), abs=1e-5)
+    assert min(masses.values()) < 0.9
+
+
+def test_best_costs_no_more_than_any_rule_of_its_budget():
+    rules = ["best:4", "h2o:4", "tova:4", "random:4", "recent:4"]
+    best, *others = attnviz.cache(TEXT, model="pocket-lm", keep=rules, prompt=0).value.rules
+    assert best.rule == "best:4"
+    assert all(best.cost <= one.cost + 1e-9 for one in others)
+
+
+def test_each_head_alone_and_the_head_that_copies():
+    found = attnviz.cache(TEXT, model="pocket-lm", keep="sinks:1+recent:3", per_head=True).value
+    heads = found.rules[0].heads
+    assert len(heads) == 15
+    assert (heads[0].layer, heads[0].head) == ("2", 3)  # the induction head
+    assert heads[0].cost > 1 > abs(heads[1].cost)
+    lines = run("cache", TEXT, "--keep", "sinks:1+recent:3", "--per-head", "-f", "tsv").lines
+    assert len(lines) == 1 + 1 + 15
+
+
+def test_kinds_of_text_stand_apart_in_every_form(tmp_path):
+    files = [tmp_path / "said-twice.txt", tmp_path / "plain.txt"]
+    files[0].write_text("red cat old sun red cat old sun\ntree bird old sun tree bird old sun\n")
+    files[1].write_text("The cat sat on the mat.\nI like the old house.\n")
+    given = [part for file in files for part in ("--input", file)]
+    rules = ("--keep", "h2o:0.3,0.6", "--prompt", "0")
+    plot, page = tmp_path / "a.svg", tmp_path / "a.html"
+    done = run("cache", *given, *rules, "--plot", plot, "--html", page, "-f", "json")
+    found = done.json()
+    assert [(one["kind"], one["rule"], one["texts"]) for one in found["rules"]] == [
+        (kind, rule, 2) for kind in ("said-twice", "plain") for rule in ("h2o:0.3", "h2o:0.6")
+    ]
+    assert found["rules"][0]["interval"]
+    assert all(kind in plot.read_text() for kind in ("said-twice", "plain"))
+    assert "said-twice h2o:0.3" in page.read_text()
+    lists = {"said-twice": files[0].read_text().splitlines(), "plain": ["The cat sat on the mat."]}
+    same = attnviz.cache(lists, keep="h2o:0.3", prompt=0).value
+    assert same.rules[0].cost == pytest.approx(found["rules"][0]["cost"], abs=1e-6)
+    twice = run("cache", "--input", files[0], "--input", files[0], *rules)
+    assert (twice.status, "twice" in twice.mistake) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("rules", "says"),
+    [
+        (["h3o:2"], "unknown rule 'h3o': choose from sinks, recent,"),
+        (["h2o"], "'' is no budget: write h2o:64 for 64 keys, or h2o:0.2 for 20 %"),
+        (["h2o:0"], "'0' is no budget"),
+        (["sinks:2+"], "unknown rule ''"),
+        ([], 'cache needs a rule: --keep "sinks:4+recent:64"'),
+        (["snapkv:2", "--prompt", "0"], "snapkv decides after a prompt"),
+        (["h2o:2", "--prompt", "x"], "--prompt x is neither a number of tokens"),
+        (["h2o:2", "--prompt", "99"], "no token is predicted after the prompt"),
+        (["h2o:2", "--stream", "cross"], "stream 'cross' has no cache: there is causal"),
+    ],
+)
+def test_mistakes_are_one_line(rules, says):
+    more = ["--keep", *rules] if rules else []
+    done = run("cache", "the cat sat", *more)
+    assert done.status in (1, 2)
+    assert says in done.err.splitlines()[-1]
+
+
+def test_the_heat_map_strikes_out_what_is_gone():
+    found = attnviz.cache(TEXT, model="pocket-lm", keep="recent:2", prompt=4)
+    strokes = [
+        one for one in found.picture("heatmap").axes[0].collections if one.get_label() == "gone"
+    ]
+    tokens = 17
+    assert len(strokes[0].get_segments()) == sum(row - 1 for row in range(4, tokens))

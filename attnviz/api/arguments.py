@@ -169,6 +169,7 @@ class ExperimentOptions(ModelOptions, ReadingOptions, total=False):
 class CacheOptions(ModelOptions, ReadingOptions, total=False):
     """What `cache` takes."""
 
+    generate: int | None
     causal: bool
     to: Language | None
     chat: bool

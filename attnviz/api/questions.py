@@ -39,7 +39,7 @@ from attnviz.runs.changes import (
 )
 from attnviz.runs.inputs import TextInput
 from attnviz.runs.pipeline import Result
-from attnviz.runs.questions.cache import CacheRequest, report_cache
+from attnviz.runs.questions.cache import CacheRequest, read_kinds, report_cache
 from attnviz.runs.questions.explain import AnswerRequest, report_answers
 from attnviz.runs.questions.sources import (
     Grouping,
@@ -82,6 +82,10 @@ def _read_question(
     texts = read_texts(function, text, file, how.many, target=target, pairs=not single)
     check_origin(how.origin, command)
     return how, texts, command
+
+
+Names = str | list[str] | tuple[str, ...] | None
+"""One or several: rules, files."""
 
 
 @public
@@ -315,8 +319,8 @@ def cache(
     text: str | Texts | Mapping[str, Texts] | Result | None = None,
     target: str | None = None,
     *,
-    keep: str | Sequence[str],
-    input: str | Sequence[str] | None = None,  # noqa: A002 - as the option is called
+    keep: Names = None,
+    input: Names = None,  # noqa: A002 - as the option is called
     prompt: str | int | float | None = None,
     per_head: bool = False,
     seed: NotNegative = 0,
@@ -327,9 +331,10 @@ def cache(
     Args:
         text: a text, the source of a pair, a picture's file, a list of texts or pairs, lists by the
             kind of their texts, or a result of `attend`.
-        target: the target of a pair.
+        target: the target of a pair, or what a picture is asked.
         keep: what stays: "h2o:0.2" is 20 % of the keys, "h2o:0.1,0.2" each of these,
-            "sinks:4+recent:64" both; a list compares several.
+            "sinks:4+recent:64" both; a list compares several. A model that selects keys itself
+            needs none.
         input: a file of texts instead, or several, a kind of text each.
         prompt: tokens (an int), or their share (a float), that are read with all keys first; None:
             half of a text, one token of a pair's target.
@@ -340,20 +345,19 @@ def cache(
     Returns:
         A `CacheReport`; the pictures "plot" and, of one text, "heatmap".
     """
-    rules = (keep,) if isinstance(keep, str) else tuple(keep)
+    rules, names = name_parts("keep", keep, ""), name_parts("input", input, "")
     start = None if prompt is None else str(prompt)
-    names = [input] if isinstance(input, str) else list(input or ())
-    if isinstance(text, Mapping):
-        read = [_read_written("cache", own, None, None, options) for own in text.values()]
-        kinds = [(kind, texts) for kind, (_, texts, _) in zip(text, read, strict=True)]
+    if isinstance(text, str) and target is not None and not names:
+        kinds, kind, how = read_kinds(text, target, [], read_options(options))
     else:
-        read = [_read_written("cache", text, target, name, options) for name in names or [None]]
-        kinds = [
-            (Path(n or "").stem, one) for n, (_, one, _) in zip(names or [None], read, strict=True)
-        ]
-    if not read:
-        raise UsageError("cache needs texts: the mapping is empty")
-    how, _, kind = read[0]
+        given = [(Path(name).stem, text, name) for name in names] or [("", text, None)]
+        if isinstance(text, Mapping):
+            given = [(name, own, None) for name, own in text.items()]
+        read = [_read_written("cache", own, target, file, options) for _, own, file in given]
+        if not read:
+            raise UsageError("cache needs texts: there is no kind of them")
+        (how, _, kind), names = read[0], [name for name, *_ in given]
+        kinds = [(name, texts) for name, (_, texts, _) in zip(names, read, strict=True)]
     asked = CacheRequest(rules, start, how.choice.stream, per_head, seed)
     with collect("cache", "cache", how) as report:
         report_cache(asked, kinds, kind, how, report)

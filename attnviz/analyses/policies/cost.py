@@ -85,7 +85,7 @@ def measure_rules(
     worths: list[Worth] = []
     if any(one.row.measured for rule in rules for one in rule):
         worths = scorer.measure_keys()
-    costs = []
+    costs = [*scorer.own_selection()]
     for rule in rules:
         runs = [CacheRun(rule, item.stream, keys, start, grows, seed, None, optional)]
         if any(one.row.measured for one in rule):
@@ -128,6 +128,23 @@ class _Scorer:
     def _known(self, scores: NDArray[np.floating]) -> Numbers:
         numbers = [output.number for output in self.experiment.outputs]
         return scores[range(len(numbers)), numbers].astype(np.float64)
+
+    def own_selection(self) -> Iterator[TextCost]:
+        """The keys that the model itself selects, where it does, and the dense weights on them."""
+        find, item = getattr(self.experiment, "selections", dict), self.item
+        chosen = {at: own for (stream, at), own in find().items() if stream == item.stream}
+        if chosen:
+            run = CacheRun((), item.stream, item.weights.shape[3], 0, label="own selection")
+            for at in item.layers:
+                shown, _ = chosen.get(at, (np.ones(item.weights.shape[1:], bool), None))
+                run.hidden[at] = ~shown & np.tri(*shown.shape[1:], dtype=bool)
+            dense = [
+                chosen[at][1] if at in chosen else w
+                for at, w in zip(item.layers, item.weights, strict=True)
+            ]
+            rows = sorted({*self.rows[self.counted].tolist()})
+            held, mass = _held(item.with_weights(np.stack(dense)), run, rows)
+            yield TextCost(run, np.nan, np.nan, held, mass, np.full(mass.shape, np.nan))
 
     def cost(self, run: CacheRun) -> TextCost:
         """What a rule costs, measured in one run."""

@@ -156,7 +156,8 @@ class CacheRun:
             kept = np.zeros_like(held)
             for number, rule in enumerate(self.rules):
                 room = rule.keys(self._optional(keys).sum())
-                if self.grows and not rule.row.beside and not rule.row.once:
+                own = self.grows and self.optional is None  # the next query's key counts
+                if own and not rule.row.beside and not rule.row.once:
                     room -= 1
                 if number not in chosen:
                     state = CacheState(

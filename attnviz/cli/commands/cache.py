@@ -12,14 +12,16 @@ from attnviz.runs.questions.cache import CacheRequest, read_kinds, report_cache
 
 
 @with_options(
-    *("model", "compute", "causal", "to", "chat", "stream", "look", "page", "reading"),
+    *("model", "compute", "causal", "generate", "to", "chat", "stream", "look", "page", "reading"),
     writes="cache",
 )
 def cache(
     text: Annotated[
         str | None, typer.Argument(help="Text, the source text of a pair, or a picture.")
     ] = None,
-    target: Annotated[str | None, typer.Argument(help="Target text of a pair.")] = None,
+    target: Annotated[
+        str | None, typer.Argument(help="Target text of a pair, or what a picture is asked.")
+    ] = None,
     input_file: list[str] | None = opt(
         "Options",
         "--input -i FILE",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from attnviz.core.effects import HeadOutputs, Intervention, LayerWeights, replacement_output
-from attnviz.core.errors import AttentionError, ModelError
+from attnviz.core.errors import AttentionError
 from attnviz.models.hugging_face.capture.kernel import Call
 from attnviz.models.hugging_face.capture.passes import CaptureSpec, read_call
 from attnviz.models.hugging_face.capture.probe import sink_shares
@@ -52,7 +52,7 @@ def change_output(
         for head in change.heads_of(*place):
             rows = replacement_output(instead, place, head, queries)
             found[number, :, head] = torch.as_tensor(rows).to(found)
-        if change.evictions:
+        if any(one.stream == place[0] for one in change.evictions):
             found[number] = _mix_held(call, whole(), number, change, place, sides)
             continue
         cells = change.hidden_cells(*place, sides, shape)
@@ -69,8 +69,9 @@ def read_weights(call: Call) -> tuple[Any, Any]:
 
     grid = PooledGrid(each_token(call.query.shape[2]), each_token(call.key.shape[2]))
     found = read_call(type(call.module).__name__, call, CaptureSpec(grid, given=True))
-    if found.broken is not None:
-        raise ModelError(f"attention of head {found.broken} is not finite with fewer keys")
+    if found.broken is not None:  # a row before it had no key left
+        nothing = torch.full((*call.query.shape[:3], call.key.shape[2]), torch.nan)
+        return nothing.to(call.query.device), nothing[..., 0].to(call.query.device)
     weights = torch.as_tensor(found.weights, device=call.query.device)
     return weights, sink_shares(call)[..., 0].transpose(1, 2).to(weights)
 

@@ -244,7 +244,7 @@ class NetworkExperiment:
     def _weights_of(self, seen: Attended, number: int) -> LayerWeights:
         """An attention of one item of a batch."""
         own = as_numpy(seen.shares[number])
-        caches = self.model.sizes.key_heads or len(own)
+        caches = getattr(self.model.sizes, "key_heads", 0) or len(own)
         return LayerWeights(own, np.zeros(own.shape[:2]), caches)
 
     def _edit(self, changes: Sequence[Intervention], instead: HeadOutputs | None) -> Watch:

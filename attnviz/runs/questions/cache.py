@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 
@@ -19,13 +19,19 @@ from attnviz.core.notices import merge_notices
 from attnviz.core.options import Options
 from attnviz.models import Source
 from attnviz.models.lens import open_experiment
-from attnviz.models.open import is_shipped
+from attnviz.models.open import is_shipped, open_source
 from attnviz.renderers.reports import Data, data_of
 from attnviz.renderers.text.cache_table import cache_json, cache_table, cache_tsv
 from attnviz.runs.ablation import each_text
-from attnviz.runs.inputs import TextInput
+from attnviz.runs.inputs import TextInput, given_texts
 from attnviz.runs.questions.explain import INSIDE
-from attnviz.runs.questions.why import Asked, open_asked, query_of, read_texts_or_file
+from attnviz.runs.questions.why import (
+    Asked,
+    kind_of_file,
+    open_asked,
+    query_of,
+    read_texts_or_file,
+)
 from attnviz.runs.reporting import RunReport, good_results
 from attnviz.storage.documents import dump_json
 from attnviz.storage.texts import Text
@@ -35,10 +41,17 @@ if TYPE_CHECKING:
 
     from attnviz.core.attention_map import Attention
 
+Read = Asked | Literal["picture-text"]
+"""What reads the texts; the last a picture with a text behind it."""
+PICTURE: Final = "picture"
 BOUND = (
     "best is the cheapest in each text of keys ranked by measured effect, by first-order effect in "
     "each head, or by any rule that decides at each step; it looks ahead, and a better set may "
     "exist"
+)
+OWN = (
+    "own selection: the keys that the model itself chooses, and the attention over all earlier "
+    "keys that goes to them; rules act on these"
 )
 
 
@@ -53,8 +66,6 @@ class CacheRequest:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if not self.keep:
-            raise UsageError('cache needs a rule: --keep "sinks:4+recent:64", --keep h2o:0.2')
         once = any(one.row.once for rule in self.rules for one in rule)
         if self.prompt == "0" and once:
             raise UsageError("snapkv decides after a prompt: leave --prompt 0 out")
@@ -74,6 +85,7 @@ class CacheStudy:
     """What rules cost in texts of several kinds."""
 
     asked: CacheRequest
+    reads: Read
     texts: int = 0
     notes: tuple[str, ...] = ()
     first: Attention | None = None
@@ -84,15 +96,27 @@ class CacheStudy:
     def measure(self, source: Source, text: Text) -> tuple[CachedText, Attention]:
         """What each rule costs in one text."""
         asked = self.asked
-        experiment = open_experiment(source, query_of(text))
+        optional, prompt = None, asked.prompt
+        if self.reads == "picture-text":
+            query = replace(query_of(replace(text, target=None)), text=text.target or "")
+        else:
+            query = query_of(text)
+        experiment = open_experiment(source, query)
+        if self.reads == "picture-text":
+            tokens = experiment.attention.main.key_tokens
+            optional = np.array([token.label == PICTURE for token in tokens])
+            prompt = prompt or str(experiment.outputs[0].position)
         found = measure_rules(
             experiment,
             asked.rules,
             stream=asked.stream,
-            prompt=asked.prompt,
+            prompt=prompt,
             per_head=asked.per_head,
             seed=asked.seed,
+            optional=optional,
         )
+        if not found.costs:
+            raise UsageError('cache needs a rule: --keep "sinks:4+recent:64", --keep h2o:0.2')
         return found, replace(experiment.attention, id=text.id)
 
     def add(self, kind: str, found: CachedText, attention: Attention) -> None:
@@ -108,6 +132,7 @@ class CacheStudy:
         stream = next(iter(self.found.values()))[0].item.stream
         count = f" · {self.texts} texts" if self.texts > 1 else ""
         measured = any(one.row.measured for rule in self.asked.rules for one in rule)
+        own = any(not one.run.rules for found in self.found.values() for one in found[0].costs)
         return CacheReport(
             caption=f"{self.first.provenance.title} · what a smaller cache costs · {stream}{count}",
             stream=stream,
@@ -123,7 +148,7 @@ class CacheStudy:
                 for number in range(len(own[0].costs))
             ),
             texts=self.texts,
-            notes=(*self.notes, *([BOUND] if measured else [])),
+            notes=(*self.notes, *([BOUND] if measured else []), *([OWN] if own else [])),
             provenance=self.first.provenance,
         )
 
@@ -132,7 +157,8 @@ class CacheStudy:
         if counts == [0]:
             return "rules act from the first token on"
         some = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-        return f"the first {some} tokens are read with all keys, then rules act"
+        said = f"the first {some} tokens are read with all keys, then rules act"
+        return said + " on the picture's tokens" * (self.reads == "picture-text")
 
 
 def _tokens(found: Sequence[CachedText]) -> list[int]:
@@ -141,12 +167,18 @@ def _tokens(found: Sequence[CachedText]) -> list[int]:
 
 def read_kinds(
     text: str | None, target: str | None, files: Sequence[str], options: Options
-) -> tuple[list[tuple[str, TextInput]], Asked, Options]:
+) -> tuple[list[tuple[str, TextInput]], Read, Options]:
     """The texts by the name of their file, what reads them, and the options.
 
     Raises:
         UsageError: files of the same name, whose texts could not be told apart.
     """
+    if text is not None and target is not None and kind_of_file(text) == PICTURE:
+        return (
+            [("", given_texts(Text("0", text, target)))],
+            "picture-text",
+            replace(options, given=()),
+        )
     if len(files) < 2:
         texts, kind, options = read_texts_or_file(
             text, target, files[0] if files else None, options
@@ -162,7 +194,7 @@ def read_kinds(
 def report_cache(
     asked: CacheRequest,
     texts: Sequence[tuple[str, TextInput]],
-    kind: Asked,
+    kind: Read,
     options: Options,
     report: RunReport,
 ) -> None:
@@ -175,12 +207,14 @@ def report_cache(
         if inside and not pair:
             report.say(INSIDE)
             return open_asked(replace(origin, model="pocket-lm"), "self", with_head="exact")
+        if kind == "picture-text":
+            return open_source(origin, kind)
         return open_asked(origin, kind, with_head="exact")
 
     def measure(text: Text) -> tuple[CachedText, Attention]:
         return study.measure(source_for(pair=text.target is not None), text)
 
-    study = CacheStudy(asked)
+    study = CacheStudy(asked, kind)
     last: tuple[CachedText, Attention] | None = None
     for name, some in texts:
         made = each_text(some.open(), measure)
