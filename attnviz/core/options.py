@@ -159,7 +159,8 @@ class Origin:
     qk: Path | None = rare(
         "weights",
         "--qk FILE",
-        "Queries and keys that another program dumped (.npz, .safetensors, .json).",
+        "Queries and keys that another program dumped (.npz, .safetensors, .json), or the folder "
+        "of a request that vLLM-Hook wrote.",
     )
     causal: bool = opt("causal", "--causal", "Causal mask: hide every later token.")
     seed: int = rare(
