@@ -501,7 +501,9 @@ def clashes(given: tuple[str, ...], option: str) -> bool:
         if special in given:
             return option not in ("--quiet", "--verbose", "--output", *allowed)
     pictured = option == "--plot" and given[0] == "explain"  # which only --contrast draws
-    if option in ("--labels", "--wiring") or (option == "--scatter" and "pocket" in given):
+    if option in ("--labels", "--token-groups", "--wiring") or (
+        option == "--scatter" and "pocket" in given
+    ):
         return True
     if option == "--head" and "--mechanism" in given and given[0] != "steps":
         return parse_mechanism(given[given.index("--mechanism") + 1]).heads != 1

@@ -85,6 +85,7 @@ class SelectionOptions(TypedDict, total=False):
 class ViewOptions(SelectionOptions, total=False):
     """What is made of the maps of a text."""
 
+    token_groups: str | Path | None
     reduce: Reduce
     over: Over
     special: Special
@@ -150,6 +151,8 @@ class CorpusOptions(ModelOptions, SelectionOptions, ReadingOptions, SharingOptio
 class HeadsOptions(CorpusOptions, FileOptions, total=False):
     """What `heads` takes."""
 
+    token_groups: str | Path | None
+
 
 class ChatOptions(ModelOptions, total=False):
     """What `sources` takes."""
@@ -160,6 +163,7 @@ class ChatOptions(ModelOptions, total=False):
 class ExperimentOptions(ModelOptions, ReadingOptions, total=False):
     """What `ablate` and `lenses` take."""
 
+    token_groups: str | Path | None
     causal: bool
     to: Language | None
     chat: bool

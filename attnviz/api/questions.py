@@ -136,6 +136,7 @@ def ablate(
         by=by,
         wanted=how.choice.explain,
         seed=seed,
+        names=how.choice.token_groups,
     )
     others = _read_reference("ablate", reference, how)
     check_reference(asked, given=others is not None)

@@ -282,6 +282,11 @@ class Choice:
     labels: str | None = rare(
         "labels", "--labels TEXT", 'A label for each token or word, O for none: "B-PER O O".'
     )
+    token_groups: Path | None = rare(
+        "token-groups",
+        "--token-groups FILE",
+        "Names for tokens, one a line: camera: @0-15, or subject: the professor.",
+    )
     special: Special = opt(
         "special",
         "--special HOW",

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,6 +23,7 @@ from attnviz.analyses.effects.ablation import (
     together,
 )
 from attnviz.analyses.effects.faithfulness import TextFaithfulness, faithfulness, lens_report
+from attnviz.analyses.group import name_tokens
 from attnviz.analyses.measures.intervals import means_over
 from attnviz.core.effects import (
     AblationReport,
@@ -73,6 +75,7 @@ class Ablation:
         each: what to switch off one by one instead.
         by: what takes the place of a head's output.
         wanted: the output to explain; None: every token that is predicted, else one output.
+        names: a file of groups of tokens with names.
         seed: of what --by resample draws.
     """
 
@@ -84,6 +87,7 @@ class Ablation:
     by: By = "zero"
     wanted: str | None = None
     seed: int = 0
+    names: Path | None = None
 
     def __post_init__(self) -> None:
         head_places(self.heads, self.layer)
@@ -113,6 +117,8 @@ def ablate_text(
     """What changes in one text; heads are replaced from the `banks` of a reference, if any."""
     experiment = open_experiment(source, query_for(text), asked.wanted)
     attention = replace(experiment.attention, id=text.id)
+    if asked.names is not None:
+        attention = name_tokens(attention, asked.names)
     parts = asked.parts(attention)
     instead = None
     if asked.by != "zero":

@@ -321,9 +321,10 @@ def report_heads(
                 similarity.add(shares)
     if study.texts:
         # These texts are read as they are.
-        alone = replace(options, origin=replace(options.origin, generate=None))
+        origin = replace(options.origin, generate=None)
+        alone = replace(options, origin=origin, choice=replace(options.choice, token_groups=None))
         if repeat:
-            _add_repeated(replace(work, origin=alone.origin).open(), study, report, options)
+            _add_repeated(replace(work, origin=alone.origin).open(), study, report, alone)
         if asked.probe:
             _add_probes(study, report, alone)
         report.add(_measures_data(study, similarity, asked, arguments, writer))

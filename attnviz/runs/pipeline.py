@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, Unpack, get_args
 
 import numpy as np
 
+from attnviz.analyses.group import group_attention, name_tokens
 from attnviz.analyses.select import check_reduction, check_selection, reduce_attention, select
 from attnviz.analyses.tokens import check_special, label_tokens, treat_special
 from attnviz.analyses.view import PAIR_STREAMS, is_pair, pair_stream
@@ -401,7 +402,10 @@ def _choose_from(attend: Callable[[], Attention], ask: Ask, choice: Choice, text
     def prepare(attention: Attention) -> Attention:
         named = tuple(choice.labels.split()) if choice.labels else text.labels
         attention = replace(attention, id=text.id)
-        return label_tokens(attention, named) if named else attention
+        attention = label_tokens(attention, named) if named else attention
+        if choice.token_groups is not None:
+            attention = name_tokens(attention, choice.token_groups)
+        return attention
 
     experiments: list[Experiment] = []
 
@@ -426,8 +430,6 @@ def _choose_from(attend: Callable[[], Attention], ask: Ask, choice: Choice, text
     attention = treat_special(attention, choice.special)
     group = _group_of(choice)
     if group is not None:
-        from attnviz.analyses.group import group_attention
-
         attention = group_attention(attention, group)
     return as_result(reduce_attention(attention, choice.reduce, choice.over), choice)
 

@@ -42,6 +42,10 @@ def measured(name: str) -> HeadMeasure:
     places = tuple(Token(f"{n}!", 3 * n, 3 * n + 2) for n in range(9))
     written = drawn.with_weights(drawn.weights, query_tokens=places, key_tokens=places)
     subjects.append(MeasuredMap(written, (sentences, sentences), 4))
+    named = tuple(Token(f"w{n}", label="ab"[n % 2]) for n in range(9))
+    subjects.append(
+        MeasuredMap(drawn.with_weights(drawn.weights, query_tokens=named, key_tokens=named))
+    )
     found = (MEASURES[name].load()(subject) for subject in subjects)
     made = next((measure for measure in found if measure is not None), None)
     assert made is not None, f"'{name}' says nothing of any text nor of a picture"

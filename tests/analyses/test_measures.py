@@ -21,9 +21,12 @@ from attnviz.core.registry import MEASURES
 from tests.analyses.heads import even_rows, map_of, random_map, tokens
 
 WORDS = "[CLS] the cat , the dog . [SEP]"
-BY_HAND = ("induction", "duplicate", "patch-distance", "distant", "receiver", "lookback")
+BY_HAND = (
+    *("induction", "duplicate", "patch-distance", "distant", "receiver", "lookback", "same-group"),
+)
 """Measures without a loop in `definitions`: of repeated and long texts below, of pictures in
-test_patch_distance.py, of sentences and of what a model wrote in test_roles.py."""
+test_patch_distance.py, of sentences and of what a model wrote in test_roles.py, of named groups in
+test_group.py."""
 
 
 SUMS = {"mass", "empty"}
