@@ -501,7 +501,7 @@ def clashes(given: tuple[str, ...], option: str) -> bool:
         if special in given:
             return option not in ("--quiet", "--verbose", "--output", *allowed)
     pictured = option == "--plot" and given[0] == "explain"  # which only --contrast draws
-    if option in ("--labels", "--token-groups", "--wiring") or (
+    if option in ("--labels", "--token-groups", "--contacts", "--wiring") or (
         option == "--scatter" and "pocket" in given
     ):
         return True

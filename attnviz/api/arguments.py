@@ -122,6 +122,7 @@ class SharingOptions(TypedDict, total=False):
 class AttendOptions(ModelOptions, FileOptions, LensOptions, ViewOptions, total=False):
     """What `attend` and `attend_many` take."""
 
+    contacts: str | Path | None
     mechanism: str | None
     command: Literal["self", "cross", "co"] | None
     causal: bool

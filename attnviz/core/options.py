@@ -282,6 +282,12 @@ class Choice:
     labels: str | None = rare(
         "labels", "--labels TEXT", 'A label for each token or word, O for none: "B-PER O O".'
     )
+    contacts: Path | None = rare(
+        "contacts",
+        "--contacts FILE",
+        "Predict which residues of a protein touch, by a regression over heads fitted on this file "
+        '(.jsonl: {"sequence": …, "contacts": [[0, 8], …]}; needs scikit-learn).',
+    )
     token_groups: Path | None = rare(
         "token-groups",
         "--token-groups FILE",
