@@ -108,14 +108,14 @@ class LayerWeights:
 
 
 class Eviction(Protocol):
-    """Something that drops keys of a stream while a model runs.
-
-    Attributes:
-        hidden: what it hid last, by layer.
-    """
+    """Something that drops keys of a stream while a model runs."""
 
     stream: str
-    hidden: Mapping[str, NDArray[np.bool_]]
+
+    @property
+    def hidden(self) -> Mapping[str, NDArray[np.bool_]]:
+        """What it hid last, by layer."""
+        ...
 
     def hide(self, layer: str, seen: LayerWeights) -> NDArray[np.bool_]:
         """The cells (heads, queries, keys) whose key is gone."""

@@ -24,7 +24,7 @@ def planted(seed, heads=6, seeing=4):
     scores = generator.normal(0, 0.3, (1, heads, RESIDUES + 2, RESIDUES + 2))
     scores += generator.normal(0, 1.5, RESIDUES + 2)  # what APC takes away
     for i, j in contacts:
-        scores[0, seeing, i + 1, j + 1] += 3  # in one direction alone
+        scores[0, seeing, i + 1, j + 1] += 4  # in one direction alone
     weights = np.exp(scores)
     weights /= weights.sum(-1, keepdims=True)
     names = (Token("<cls>", special=True), *(Token("A") for _ in range(RESIDUES)))

@@ -137,7 +137,7 @@ class _Scorer:
             run = CacheRun((), item.stream, item.weights.shape[3], 0, label="own selection")
             for at in item.layers:
                 shown, _ = chosen.get(at, (np.ones(item.weights.shape[1:], bool), None))
-                run.hidden[at] = ~shown & np.tri(*shown.shape[1:], dtype=bool)
+                run.hidden[at] = ~shown & np.tri(*shown.shape[1:], dtype=np.bool_)
             dense = [
                 chosen[at][1] if at in chosen else w
                 for at, w in zip(item.layers, item.weights, strict=True)
@@ -168,7 +168,7 @@ class _Scorer:
 
         A source without gradients has the first alone.
         """
-        found = [dict.fromkeys(self.item.layers, self._measured_worth()[None])]
+        found: list[Worth] = [dict.fromkeys(self.item.layers, self._measured_worth()[None])]
         with suppress(AttnvizError):
             found.append(self._first_order_worth())
         return found

@@ -45,7 +45,7 @@ def cost_curves(report: CacheReport) -> Figure:
     names = list(dict.fromkeys(one.name for one in report.rules))
     colors = {name: HEAD_COLORS[n % len(HEAD_COLORS)] for n, name in enumerate(names)}
     ends = [0.0, *(x for one in report.rules for x in (one.cost, *(one.interval or ())))]
-    ticks = MaxNLocator(6).tick_values(*_ends(ends))
+    ticks = np.asarray(MaxNLocator(6).tick_values(*_ends(ends)))
     line, across = line_height(NOTE_SIZE), min(len(kinds), _ROW)
     full = page_width(across * (_WIDE + _LEFT), EDGE)
     wide, rows = full // across - _LEFT, -(-len(kinds) // _ROW)
