@@ -4,7 +4,9 @@ The slow loop knows nothing of masks: transformers' own cache loses its keys, pe
 step, and the rules are written out over what is left in it.
 """
 
+import sys
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -370,3 +372,33 @@ def test_the_heat_map_strikes_out_what_is_gone():
     ]
     tokens = 17
     assert len(strokes[0].get_segments()) == sum(row - 1 for row in range(4, tokens))
+
+
+def test_what_a_prompt_leaves_is_what_the_presses_of_kvpress_leave(monkeypatch):
+    for name in ("cachetools", "datasets", "fire"):  # its presses do not need these
+        monkeypatch.setitem(sys.modules, name, MagicMock())
+    presses = pytest.importorskip("kvpress", reason="kvpress is not installed")
+    tokens, heads, groups, budget = 24, 4, 2, 8
+    generator = np.random.default_rng(0)
+    scores = generator.normal(size=(heads, tokens, tokens)) + 4 * np.eye(tokens)
+    weights = np.exp(scores) * np.tri(tokens)
+    weights /= weights.sum(-1, keepdims=True)
+    module = MagicMock()
+    module.config.num_attention_heads = heads
+    keys, hidden = torch.zeros(1, groups, tokens, 8), torch.zeros(1, tokens, 32)
+    whole = torch.as_tensor(weights)[None]
+    for rule, press in (
+        ("snapkv:8", presses.SnapKVPress(window_size=4, kernel_size=5)),
+        ("tova:9", presses.TOVAPress()),  # whose budget does not count the next query's own key
+        ("sinks:2+recent:7", presses.StreamingLLMPress(compression_ratio=16 / 24, n_sink=2)),
+    ):
+        found = press.score(module, hidden, keys, keys, whole, {})
+        kept = torch.zeros(groups, tokens, dtype=torch.bool)
+        kept.scatter_(-1, found[0].topk(budget, dim=-1).indices, value=True)
+        run = CacheRun(parse_rules([rule])[0], "causal", tokens + 1, tokens)
+        more = np.zeros((heads, tokens + 1, tokens + 1))
+        more[:, :tokens, :tokens] = weights
+        more[:, tokens] = 1 / (tokens + 1)
+        gone = run.hide("0", LayerWeights(more, np.zeros((heads, tokens + 1)), groups))
+        own = ~gone[:: heads // groups, tokens, :tokens]
+        assert own.tolist() == kept.tolist(), rule

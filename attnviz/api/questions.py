@@ -351,14 +351,16 @@ def cache(
     if isinstance(text, str) and target is not None and not names:
         kinds, kind, how = read_kinds(text, target, [], read_options(options))
     else:
-        given = [(Path(name).stem, text, name) for name in names] or [("", text, None)]
-        if isinstance(text, Mapping):
+        given: list[tuple[str, Any, str | None]] = [("", text, None)]
+        if names:
+            given = [(Path(name).stem, text, name) for name in names]
+        elif isinstance(text, Mapping):
             given = [(name, own, None) for name, own in text.items()]
         read = [_read_written("cache", own, target, file, options) for _, own, file in given]
         if not read:
             raise UsageError("cache needs texts: there is no kind of them")
-        (how, _, kind), names = read[0], [name for name, *_ in given]
-        kinds = [(name, texts) for name, (_, texts, _) in zip(names, read, strict=True)]
+        how, _, kind = read[0]
+        kinds = [(one[0], texts) for one, (_, texts, _) in zip(given, read, strict=True)]
     asked = CacheRequest(rules, start, how.choice.stream, per_head, seed)
     with collect("cache", "cache", how) as report:
         report_cache(asked, kinds, kind, how, report)
