@@ -354,6 +354,7 @@ def test_kinds_of_text_stand_apart_in_every_form(tmp_path):
         ([], 'cache needs a rule: --keep "sinks:4+recent:64"'),
         (["snapkv:2", "--prompt", "0"], "snapkv decides after a prompt"),
         (["h2o:2", "--prompt", "x"], "--prompt x is neither a number of tokens"),
+        (["h2o:2", "--heatmap", "a.png", "--input", "a.txt"], "--heatmap shows one text"),
         (["h2o:2", "--prompt", "99"], "no token is predicted after the prompt"),
         (["h2o:2", "--stream", "cross"], "stream 'cross' has no cache: there is causal"),
     ],

@@ -112,6 +112,7 @@ class _Scorer:
 
     def __init__(self, experiment: Experiment, item: AttentionMap, start: int) -> None:
         self.experiment, self.item = experiment, item
+        self.selections = getattr(experiment, "selections", dict)()  # before other runs
         self.rows = np.array([output.row for output in experiment.outputs])
         self.counted = np.flatnonzero(self.rows >= start)
         if not len(self.counted):
@@ -131,8 +132,8 @@ class _Scorer:
 
     def own_selection(self) -> Iterator[TextCost]:
         """The keys that the model itself selects, where it does, and the dense weights on them."""
-        find, item = getattr(self.experiment, "selections", dict), self.item
-        chosen = {at: own for (stream, at), own in find().items() if stream == item.stream}
+        item = self.item
+        chosen = {at: own for (s, at), own in self.selections.items() if s == item.stream}
         if chosen:
             run = CacheRun((), item.stream, item.weights.shape[3], 0, label="own selection")
             for at in item.layers:

@@ -130,41 +130,38 @@ class CacheRun:
 
     def _gone(self, layer: str, seen: LayerWeights) -> Cells:
         heads, queries, keys = seen.weights.shape
-        members = heads // seen.caches
-        held = np.full((seen.caches, keys), not self.grows)
-        weights = np.zeros((seen.caches, queries, keys))
-        received = np.zeros((seen.caches, keys))
-        # A name is no number in a model with stages: its letters seed as well.
-        drawn = np.random.default_rng([self.seed, *layer.encode()]).random((seen.caches, keys))
-        worth, chosen = np.zeros((seen.caches, queries, keys)), dict[int, Cells]()
+        members, start = heads // seen.caches, max(self.prompt, 1)
+        worth = np.zeros((seen.caches, queries, keys))
         if self.worth is not None:
             each = np.broadcast_to(self.worth[layer], seen.weights.shape)
             worth = each.reshape(seen.caches, members, queries, keys).sum(axis=1)
-        gone = np.zeros((seen.caches, queries, keys), dtype=np.bool_)
-        for step in range(queries):
+        # A name is no number in a model with stages: its letters seed as well.
+        drawn = np.random.default_rng([self.seed, *layer.encode()]).random((seen.caches, keys))
+        weights = np.zeros((seen.caches, queries, keys))
+        gone = np.zeros(weights.shape, dtype=np.bool_)
+        held = np.tile(np.arange(keys) < (start if self.grows else keys), (seen.caches, 1))
+        whole = seen.weights[:, :start].reshape(seen.caches, members, -1, keys)
+        weights[:, :start] = whole.mean(axis=1)
+        received, chosen = weights.sum(axis=1), dict[int, Cells]()
+        for step in range(start - 1, queries):
             last = step + 1 if self.grows else keys
-            if self.grows:
-                held[:, step] = True
-            gone[:, step, :last] = ~held[:, :last]
-            own = seen.weights[:, step] * np.repeat(held, members, axis=0)
-            whole = own.sum(axis=-1, keepdims=True) + seen.sinks[:, step, None]
-            own = np.divide(own, whole, out=np.zeros(own.shape), where=whole > 0)
-            weights[:, step] = own.reshape(seen.caches, members, keys).mean(axis=1)
-            received += weights[:, step]
-            if step < self.prompt - 1:
-                continue
+            if step >= start:
+                if self.grows:
+                    held[:, step] = True
+                gone[:, step, :last] = ~held[:, :last]
+                own = seen.weights[:, step] * np.repeat(held, members, axis=0)
+                total = own.sum(axis=-1, keepdims=True) + seen.sinks[:, step, None]
+                own = np.divide(own, total, out=np.zeros(own.shape), where=total > 0)
+                weights[:, step] = own.reshape(seen.caches, members, keys).mean(axis=1)
+                received += weights[:, step]
             kept = np.zeros_like(held)
             for number, rule in enumerate(self.rules):
-                room = rule.keys(self._optional(keys).sum())
-                own = self.grows and self.optional is None  # the next query's key counts
-                if own and not rule.row.beside and not rule.row.once:
-                    room -= 1
                 if number not in chosen:
                     state = CacheState(
                         weights[:, : step + 1, :last],
                         received[:, :last],
                         held[:, :last],
-                        room,
+                        self._room(rule),
                         self.grows,
                         drawn[:, :last],
                         worth[:, step, :last],
@@ -172,22 +169,28 @@ class CacheRun:
                     new = np.zeros_like(held)
                     new[:, :last] = self._choose(rule, state)
                     if rule.row.once:
+                        new[:, last:] = True  # what comes later stays
                         chosen[number] = new
-                        chosen[number][:, last:] = True  # what comes later stays
                     kept |= new
                 else:
                     kept |= chosen[number]
             held &= kept
+            if len(chosen) == len(self.rules):
+                gone[:, start:, :last] = ~held[:, None, :last]
+                break
         return np.repeat(gone, members, axis=0)
 
-    def _optional(self, count: int) -> Cells:
-        found = np.ones(self.keys, bool) if self.optional is None else self.optional
-        return found[:count]
+    def _room(self, rule: Budget) -> int:
+        """How many keys a rule may keep after a step."""
+        room = rule.keys(self.keys if self.optional is None else int(self.optional.sum()))
+        own = self.grows and self.optional is None  # the next query's key counts
+        return room - (own and not rule.row.beside and not rule.row.once)
 
     def _choose(self, rule: Budget, state: CacheState) -> Cells:
         """The held keys with the highest scores; of equal ones the later."""
-        free = self._optional(state.held.shape[1])
-        among = state.held & free
+        among = state.held
+        if self.optional is not None:
+            among = among & self.optional[: among.shape[1]]
         excess = int(among.sum(axis=1).max()) - state.room
         if excess <= 0:
             return state.held

@@ -7,6 +7,7 @@ import typer
 
 from attnviz.cli.options import CHOICE, OUTPUT, with_options
 from attnviz.cli.report import Report
+from attnviz.core.errors import UsageError
 from attnviz.core.options import Options, opt, rare
 from attnviz.runs.questions.cache import CacheRequest, read_kinds, report_cache
 
@@ -63,6 +64,8 @@ def cache(
     attnviz cache "The red car is fast." "La voiture rouge est rapide." --keep tova:3
     """
     asked = CacheRequest(tuple(keep or ()), prompt, options.choice.stream, per_head, seed)
+    if heatmap is not None and input_file:
+        raise UsageError("--heatmap shows one text: leave --input out, and give TEXT")
     kinds, kind, options = read_kinds(text, target, input_file or [], options)
     pictures = {"plot": plot, "heatmap": heatmap}
     with Report(options, "cache", pictures=pictures) as report:

@@ -9,11 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnviz.core.effects import HeadOutputs, Intervention, LayerWeights, replacement_output
+from attnviz.core.effects import (
+    SINK,
+    HeadOutputs,
+    Intervention,
+    LayerWeights,
+    replacement_output,
+)
 from attnviz.core.errors import AttentionError
 from attnviz.models.hugging_face.capture.kernel import Call
 from attnviz.models.hugging_face.capture.passes import CaptureSpec, read_call
-from attnviz.models.hugging_face.capture.probe import sink_shares
+from attnviz.models.hugging_face.capture.probe import sink_logits, sink_shares
 from attnviz.models.hugging_face.capture.region import PooledGrid, each_token
 
 if TYPE_CHECKING:
@@ -73,7 +79,10 @@ def read_weights(call: Call) -> tuple[Any, Any]:
         nothing = torch.full((*call.query.shape[:3], call.key.shape[2]), torch.nan)
         return nothing.to(call.query.device), nothing[..., 0].to(call.query.device)
     weights = torch.as_tensor(found.weights, device=call.query.device)
-    return weights, sink_shares(call)[..., 0].transpose(1, 2).to(weights)
+    if sink_logits(call) is not None:
+        return weights, sink_shares(call)[..., 0].transpose(1, 2).to(weights)
+    lost = 1 - weights.sum(-1)
+    return weights, lost.where(lost > SINK, 0)
 
 
 def _mix_held(
