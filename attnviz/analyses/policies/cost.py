@@ -81,6 +81,8 @@ def measure_rules(
     queries, keys = item.weights.shape[2:]
     grows = item.query_side == item.key_side
     start = _prompt_of(prompt or ("0.5" if grows else "1"), queries)
+    if prompt is None:  # of a text of three tokens half would leave nothing to predict
+        start = min(start, max(output.row for output in experiment.outputs))
     scorer = _Scorer(experiment, item, start)
     worths: list[Worth] = []
     if any(one.row.measured for rule in rules for one in rule):
