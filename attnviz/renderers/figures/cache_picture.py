@@ -131,6 +131,7 @@ def _panel(
             canvas.strokes(np.array(bars), colors[name], 1.0, label=f"{name} interval")
 
 
+@own_settings()
 def struck_heatmap(
     item: AttentionMap, *, gone: NDArray[np.bool_], title: str, subtitle: str, fit: Fit = FREE
 ) -> Figure:
