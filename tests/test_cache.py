@@ -152,7 +152,7 @@ def llama_lm():
     return model.eval()
 
 
-@pytest.mark.parametrize("prompt", [0, 7])
+@pytest.mark.parametrize("prompt", [pytest.param(0, marks=pytest.mark.slow), 7])
 def test_every_rule_costs_what_a_model_with_a_shorter_cache_loses(llama_lm, prompt):
     experiment = open_source(Origin(model="pocket-lm"), "self", with_head="exact").experiment(
         Query(TEXT), "all"
@@ -168,8 +168,8 @@ def test_every_rule_costs_what_a_model_with_a_shorter_cache_loses(llama_lm, prom
         assert abs(cost) > 0.01, "a rule that costs nothing here tests nothing"
 
 
-@pytest.mark.parametrize("kind", ["llama", "gpt2"])
-@pytest.mark.parametrize("arithmetic", ["light", "torch"])
+@pytest.mark.parametrize("kind", ["llama", pytest.param("gpt2", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("arithmetic", ["torch", pytest.param("light", marks=pytest.mark.slow)])
 def test_rules_decide_for_heads_that_share_keys_together(tmp_path, kind, arithmetic):
     folder = getattr(tiny_models, kind)(tmp_path)
     source = open_source(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -114,7 +115,10 @@ class _Scorer:
 
     def __init__(self, experiment: Experiment, item: AttentionMap, start: int) -> None:
         self.experiment, self.item = experiment, item
-        self.selections = getattr(experiment, "selections", dict)()  # before other runs
+        select: Callable[[], Mapping[tuple[str, str], Any]] = getattr(
+            experiment, "selections", dict
+        )
+        self.selections = select()  # before other runs, which forget the unchanged model's
         self.rows = np.array([output.row for output in experiment.outputs])
         self.counted = np.flatnonzero(self.rows >= start)
         if not len(self.counted):
