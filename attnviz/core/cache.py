@@ -87,9 +87,8 @@ class CacheReport:
     Attributes:
         stream: whose keys are dropped.
         prompt: from where rules act, in words.
-        full: the loss with all keys, nats a token, by kind of text.
-        counted: tokens that losses are means over, by kind of text.
-        best: what `best` is, in words; empty: it was not asked for.
+        full: the loss with all keys, nats a token, the mean over texts of each kind.
+        counted: tokens whose loss was measured, by kind of text.
     """
 
     caption: str

@@ -138,10 +138,9 @@ class CacheStudy:
             stream=stream,
             prompt=self._prompt(),
             full={
-                kind: float(np.average([one.full for one in own], weights=_tokens(own)))
-                for kind, own in self.found.items()
+                kind: float(np.mean([one.full for one in own])) for kind, own in self.found.items()
             },
-            counted={kind: sum(_tokens(own)) for kind, own in self.found.items()},
+            counted={kind: sum(one.counted for one in own) for kind, own in self.found.items()},
             rules=tuple(
                 mean_cost(kind, own[0].item, [one.costs[number] for one in own])
                 for kind, own in self.found.items()
@@ -159,10 +158,6 @@ class CacheStudy:
         some = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
         said = f"the first {some} tokens are read with all keys, then rules act"
         return said + " on the picture's tokens" * (self.reads == "picture-text")
-
-
-def _tokens(found: Sequence[CachedText]) -> list[int]:
-    return [one.counted for one in found]
 
 
 def read_kinds(
