@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from attnviz.api.measures import heads as heads
     from attnviz.api.measures import history as history
     from attnviz.api.questions import ablate as ablate
+    from attnviz.api.questions import cache as cache
     from attnviz.api.questions import compare as compare
     from attnviz.api.questions import explain as explain
     from attnviz.api.questions import lenses as lenses
@@ -44,7 +45,7 @@ _PLACES = {
     "api.attention": "attend attend_many audio image unload",
     "api.collected": "Findings",
     "api.measures": "align corpus heads history",
-    "api.questions": "ablate compare explain lenses lesson sources steps why wiring",
+    "api.questions": "ablate cache compare explain lenses lesson sources steps why wiring",
     "callbacks": "callbacks",
     "core.attention_map": "Attention AttentionMap Focus Provenance Token",
     "core.errors": "AttnvizError",

@@ -200,6 +200,8 @@ def by_metavar(made: Draws, metavar: str) -> str:  # noqa: C901, PLR0911 - a row
             )
         case "ROWS|FILE":
             return str(made.pick(("1", "1 0 1", "10,01", "1 1;0 1", "mask.json", *HOSTILE[:3])))
+        case "RULE":
+            return str(made.pick((*KEPT, "h2o", "h2o:0", "x:2", "sinks:+", *HOSTILE[:3])))
         case "ROLES":
             return str(made.pick((*ROLES, *HOSTILE[:3])))
         case "ADDRESS":
@@ -215,6 +217,7 @@ def by_metavar(made: Draws, metavar: str) -> str:  # noqa: C901, PLR0911 - a row
 SLOW_LESSONS = ("linear", "training")
 """One measures time, one trains: seconds of it."""
 ROLES = ("text=1", "text=text", "source=1,target=2", "id=2", "=", ",", "text=9")
+KEPT = ("h2o:0.5", "sinks:1+recent:2", "tova:1", "snapkv:2,0.5", "random:3", "best:2", "window:2")
 STREAMS = ("self", "encoder", "decoder", "cross", "causal", "a-to-b", "b-to-a")
 
 
@@ -498,7 +501,9 @@ def clashes(given: tuple[str, ...], option: str) -> bool:
         if special in given:
             return option not in ("--quiet", "--verbose", "--output", *allowed)
     pictured = option == "--plot" and given[0] == "explain"  # which only --contrast draws
-    if option in ("--labels", "--wiring") or (option == "--scatter" and "pocket" in given):
+    if option in ("--labels", "--token-groups", "--contacts", "--wiring") or (
+        option == "--scatter" and "pocket" in given
+    ):
         return True
     if option == "--head" and "--mechanism" in given and given[0] != "steps":
         return parse_mechanism(given[given.index("--mechanism") + 1]).heads != 1
@@ -567,6 +572,8 @@ def base(made: Draws, command: str) -> list[str]:  # noqa: C901, PLR0911, PLR091
             return [command, file, "--text", "the cat", "--model", str(world.model("whisper"))]
         case "lenses" | "why" | "wiring" | "explain":
             return [command, made.draw(plain_texts)]
+        case "cache":
+            return [command, made.draw(plain_texts) + " here", "--keep", made.pick(KEPT)]
         case "sources":
             made.files["notes.txt"] = b"the red car\n\nthe cat sat\n"
             return [command, made.draw(plain_texts), "--context", "notes.txt", "--answer", "a cat"]

@@ -20,7 +20,8 @@ from tests.test_readme import ROOT, furnish, printed
 
 pytestmark = pytest.mark.slow
 
-PAGES = [ROOT / "docs" / f"{name}.md" for name in ("audio", "effects", "live", "mechanisms")]
+NAMES = ("audio", "cache", "effects", "live", "mechanisms")
+PAGES = [ROOT / "docs" / f"{name}.md" for name in NAMES]
 BLOCK = re.compile(
     r"^```console\n(?P<console>.*?)^```$"
     r"|^```python\n(?P<code>.*?)^```$(?:\n\n^```text\n(?P<text>.*?)^```$)?",

@@ -56,6 +56,7 @@ USUAL: dict[str, tuple[Any, ...]] = {
     "why": (TEXT,),
     "wiring": (TEXT,),
     "explain": (TEXT,),
+    "cache": (TEXT,),
     "sources": (TEXT, "sample_inputs/sentences.txt"),
     "watch": (torch.nn.MultiheadAttention(4, 2),),
 }

@@ -96,6 +96,8 @@ def test_a_lens_of_another_package_squares_the_weights(installed):
 
 def test_a_measure_of_another_package_is_in_the_table_the_data_and_the_roles(installed):
     run = program(installed)
+    kept = run("cache", "the cat saw the dog and the cat", "--keep", "peak:3", "-q")
+    assert "peak:3" in kept.stdout, kept.stderr
     shown = run("heads", MATS[0], "--sort", "far", "-q")
     assert "far" in shown.stdout, shown.stderr
     head = json.loads(run("heads", *MATS).stdout)["heads"][0]

@@ -8,14 +8,16 @@ A file of groups holds one a line, in the order of the text:
 
 A line is a piece of the text that follows the piece before it, or @ with positions of tokens from
 0. Other tokens stay single. For a pair, the groups of the source come first, then an empty line,
-then those of the target.
+then those of the target. A name may stand before positions (camera: @0-15). In a file of named
+groups (`name_tokens`) it stands before every line, also before a piece (subject: the professor).
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
+from typing import TypeVar
 
 from attnviz.analyses.words import (
     Partition,
@@ -32,8 +34,8 @@ from attnviz.core.tokens import split_sentences
 Group = str | tuple[int, ...]  # a piece of the text, or positions of tokens
 
 _POSITIONS = re.compile(r"@\s*\d{1,18}(-\d{1,18})?(\s*[,\s]\s*\d{1,18}(-\d{1,18})?)*\s*")
-
-
+_NAME = re.compile(r"^[^@:]+:\s*(?=@)")
+Read = TypeVar("Read")
 WAYS = ("words", "sentences")
 
 
@@ -90,6 +92,39 @@ def group_attention(attention: Attention, how: str) -> Attention:
     # Effects were measured on links of single tokens, not of groups: leave them out.
     step = f"grouped by {how if how in WAYS else Path(how).name}"
     return attention.with_maps(maps, step).with_links(lambda _: None)
+
+
+def name_tokens(attention: Attention, path: Path) -> Attention:
+    """The tokens labelled with the names of their groups in a file; others keep their labels.
+
+    Raises:
+        InputError: the groups do not fit the text, or have no name.
+    """
+    given = _read_lines(path, _named_group)
+    found = dict[str, tuple[Token, ...]]()
+    for item in attention.maps:
+        for side, tokens in (
+            (item.query_side, item.query_tokens),
+            (item.key_side, item.key_tokens),
+        ):
+            if side in found or (side == "target" and len(given) == 1):
+                continue
+            named = given[side == "target" and len(given) == 2]
+            placed, text = place_tokens(tokens, attention.text_of(side))
+            numbers = group_numbers(placed, text, [group for _, group in named])
+            found[side] = tuple(
+                token if number is None else replace(token, label=named[number][0])
+                for token, number in zip(tokens, numbers, strict=True)
+            )
+    maps = (
+        replace(
+            item,
+            query_tokens=found.get(item.query_side, item.query_tokens),
+            key_tokens=found.get(item.key_side, item.key_tokens),
+        )
+        for item in attention.maps
+    )
+    return attention.with_maps(tuple(maps))
 
 
 def place_tokens(tokens: tuple[Token, ...], text: str) -> tuple[tuple[Token, ...], str]:
@@ -161,6 +196,11 @@ def _claim(numbers: list[int | None], members: Sequence[int], number: int, name:
 
 
 def read_groups(path: Path) -> list[list[Group]]:
+    """The groups of one text, or of a source and a target."""
+    return _read_lines(path, _group)
+
+
+def _read_lines(path: Path, read: Callable[[str, str], Read]) -> list[list[Read]]:
     from attnviz.storage.matrices import read_bytes
 
     try:
@@ -168,7 +208,7 @@ def read_groups(path: Path) -> list[list[Group]]:
     except UnicodeDecodeError as error:
         raise InputError(f"'{path}' is not valid UTF-8") from error
     texts = [
-        [_group(line.strip(), f"line {number} of '{path}'") for number, line in numbered]
+        [read(line.strip(), f"line {number} of '{path}'") for number, line in numbered]
         for filled, numbered in groupby(enumerate(lines, 1), lambda item: bool(item[1].strip()))
         if filled
     ]
@@ -182,7 +222,15 @@ def read_groups(path: Path) -> list[list[Group]]:
     return texts
 
 
+def _named_group(line: str, where: str) -> tuple[str, Group]:
+    name, colon, group = (part.strip() for part in line.partition(":"))
+    if not (name and colon and group):
+        raise InputError(f"{where} has no name: write camera: @0-15, or subject: the professor")
+    return name, _group(group, where)
+
+
 def _group(line: str, where: str) -> Group:
+    line = _NAME.sub("", line)
     if not line.startswith("@"):
         return line
     if not _POSITIONS.fullmatch(line):

@@ -73,6 +73,7 @@ class SelectionOptions(TypedDict, total=False):
 class ViewOptions(SelectionOptions, total=False):
     """What is made of the maps of a text."""
 
+    token_groups: str | Path | None
     reduce: Reduce
     over: Over
     special: Special
@@ -109,6 +110,7 @@ class SharingOptions(TypedDict, total=False):
 class AttendOptions(ModelOptions, FileOptions, LensOptions, ViewOptions, total=False):
     """What `attend` and `attend_many` take."""
 
+    contacts: str | Path | None
     mechanism: str | None
     command: Literal["self", "cross", "co"] | None
     causal: bool
@@ -140,6 +142,8 @@ class CorpusOptions(ModelOptions, SelectionOptions, ReadingOptions, SharingOptio
 class HeadsOptions(CorpusOptions, FileOptions, total=False):
     """What `heads` takes."""
 
+    token_groups: str | Path | None
+
 
 class ChatOptions(ModelOptions, total=False):
     """What `sources` takes."""
@@ -150,10 +154,21 @@ class ChatOptions(ModelOptions, total=False):
 class ExperimentOptions(ModelOptions, ReadingOptions, total=False):
     """What `ablate` and `lenses` take."""
 
+    token_groups: str | Path | None
     causal: bool
     to: Language | None
     chat: bool
     explain: str | None
+
+
+class CacheOptions(ModelOptions, ReadingOptions, total=False):
+    """What `cache` takes."""
+
+    generate: int | None
+    causal: bool
+    to: Language | None
+    chat: bool
+    stream: str | None
 
 
 class AlignOptions(ModelOptions, ReadingOptions, SharingOptions, total=False):

@@ -6,6 +6,7 @@ from typing import Any, Unpack
 
 from attnviz.analyses.effects.ablation import Each
 from attnviz.api.arguments import (
+    CacheOptions,
     ChatOptions,
     CompareOptions,
     ExperimentOptions,
@@ -30,6 +31,7 @@ from attnviz.runs.ablation import Ablation, check_reference, report_ablation, re
 from attnviz.runs.changes import check_changes, effect_changes, map_changes, saved_effects, sides_of
 from attnviz.runs.inputs import TextInput
 from attnviz.runs.pipeline import Result
+from attnviz.runs.questions.cache import CacheRequest, read_kinds, report_cache
 from attnviz.runs.questions.explain import AnswerRequest, report_answers
 from attnviz.runs.questions.sources import (
     Grouping,
@@ -72,6 +74,10 @@ def _read_question(
     texts = read_texts(function, text, file, how.many, target=target, pairs=not single)
     check_origin(how.origin, command)
     return how, texts, command
+
+
+Names = str | list[str] | tuple[str, ...] | None
+"""One or several: rules, files."""
 
 
 @public
@@ -122,6 +128,7 @@ def ablate(
         by=by,
         wanted=how.choice.explain,
         seed=seed,
+        names=how.choice.token_groups,
     )
     others = _read_reference("ablate", reference, how)
     check_reference(asked, given=others is not None)
@@ -297,6 +304,58 @@ def sources(
     with collect("sources", "sources", how) as report:
         found = report_sources(asked, how, report)
     check_support(found, fail_unsupported)
+    return report.found
+
+
+@public
+def cache(
+    text: str | Texts | Mapping[str, Texts] | Result | None = None,
+    target: str | None = None,
+    *,
+    keep: Names = None,
+    input: Names = None,  # noqa: A002 - as the option is called
+    prompt: str | int | float | None = None,
+    per_head: bool = False,
+    seed: NotNegative = 0,
+    **options: Unpack[CacheOptions],
+) -> Findings:
+    """What it costs if a cache holds fewer keys.
+
+    Args:
+        text: a text, the source of a pair, a picture's file, a list of texts or pairs, lists by the
+            kind of their texts, or a result of `attend`.
+        target: the target of a pair, or what a picture is asked.
+        keep: what stays: "h2o:0.2" is 20 % of the keys, "h2o:0.1,0.2" each of these,
+            "sinks:4+recent:64" both; a list compares several. A model that selects keys itself
+            needs none.
+        input: a file of texts instead, or several, a kind of text each.
+        prompt: tokens (an int), or their share (a float), that are read with all keys first; None:
+            half of a text, one token of a pair's target.
+        per_head: also measure each rule in each head alone.
+        seed: seed of the rule "random".
+        options: those of `attnviz cache`, by name.
+
+    Returns:
+        A `CacheReport`; the pictures "plot" and, of one text, "heatmap".
+    """
+    rules, names = name_parts("keep", keep, ""), name_parts("input", input, "")
+    start = None if prompt is None else str(prompt)
+    if isinstance(text, str) and target is not None and not names:
+        kinds, kind, how = read_kinds(text, target, [], read_options(options))
+    else:
+        given: list[tuple[str, Any, str | None]] = [("", text, None)]
+        if names:
+            given = [(Path(name).stem, text, name) for name in names]
+        elif isinstance(text, Mapping):
+            given = [(name, own, None) for name, own in text.items()]
+        read = [_read_written("cache", own, target, file, options) for _, own, file in given]
+        if not read:
+            raise UsageError("cache needs texts: there is no kind of them")
+        how, _, kind = read[0]
+        kinds = [(one[0], texts) for one, (_, texts, _) in zip(given, read, strict=True)]
+    asked = CacheRequest(rules, start, how.choice.stream, per_head, seed)
+    with collect("cache", "cache", how) as report:
+        report_cache(asked, kinds, kind, how, report)
     return report.found
 
 

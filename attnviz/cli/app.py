@@ -40,6 +40,7 @@ COMMANDS: dict[str, CommandEntry] = {
         "Show which passages, sentences or messages of a context an answer was made from.",
         "sources:sources",
     ),
+    "cache": CommandEntry("Show what it costs if a cache holds fewer keys.", "cache:cache"),
     "wiring": CommandEntry("Show which heads read which heads.", "why:wiring"),
     "lenses": CommandEntry("Show how far each lens can be trusted.", "ablate:lenses"),
     "compare": CommandEntry("Show what changed between two attentions.", "compare:compare"),
@@ -57,7 +58,7 @@ COMMANDS: dict[str, CommandEntry] = {
 }
 PANELS = {
     "Look": "self cross co image audio watch",
-    "Ask": "explain sources ablate why wiring lenses compare",
+    "Ask": "explain sources ablate cache why wiring lenses compare",
     "Measure": "heads corpus align history",
     "Learn": "steps lesson live",
     "Manage": "render serve models mechanisms",

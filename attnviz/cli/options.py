@@ -46,7 +46,16 @@ MODELS: tuple[str, ...] = (
     *("model", "compute", "mechanism", "weights", "generate", "projections", "long"),
 )
 """Options that say where the attention of a text comes from."""
-VIEW: tuple[str, ...] = ("lens", "stream", "heads", "reduce", "labels", "special", "group")
+VIEW: tuple[str, ...] = (
+    "lens",
+    "stream",
+    "heads",
+    "reduce",
+    "labels",
+    "token-groups",
+    "special",
+    "group",
+)
 """Options that choose and change maps."""
 PLACES: tuple[str, ...] = ("pictures", "lines", "look", "page", "top")
 """Options of pictures, pages and lists of links."""

@@ -6,7 +6,7 @@ output.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -82,6 +82,35 @@ class TokenAt:
     position: int
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class LayerWeights:
+    """A layer's weights as a run has them, before any of its keys is hidden.
+
+    Attributes:
+        weights: shape (heads, queries, keys); sinks: the share of sinks, (heads, queries).
+        caches: number of heads with keys of their own; the others share these in equal groups.
+    """
+
+    weights: NDArray[np.floating]
+    sinks: NDArray[np.floating]
+    caches: int
+
+
+class Eviction(Protocol):
+    """Something that drops keys of a stream while a model runs."""
+
+    stream: str
+
+    @property
+    def hidden(self) -> Mapping[str, NDArray[np.bool_]]:
+        """What it hid last, by layer."""
+        ...
+
+    def hide(self, layer: str, seen: LayerWeights) -> NDArray[np.bool_]:
+        """The cells (heads, queries, keys) whose key is gone."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class RowAt:
     """One query's output of a head of a layer of a stream."""
@@ -100,6 +129,7 @@ class Intervention:
     links: tuple[LinkAt, ...] = ()
     tokens: tuple[TokenAt, ...] = ()
     rows: tuple[RowAt, ...] = ()
+    evictions: tuple[Eviction, ...] = ()
 
     def outputs_off(self, stream: str, layer: str) -> list[tuple[int, int | None]]:
         """The heads of a layer that are off, each with a query; None: at every query."""
@@ -112,19 +142,29 @@ class Intervention:
         """Whether it changes a layer whose queries and keys belong to these texts."""
         cut = any(at.stream == stream and at.layer in (None, layer) for at in self.links)
         hidden = any(at.side == sides[1] for at in self.tokens)
-        return cut or hidden or bool(self.outputs_off(stream, layer))
+        dropped = any(one.stream == stream for one in self.evictions)
+        return cut or hidden or dropped or bool(self.outputs_off(stream, layer))
 
     def hidden_cells(
-        self, stream: str, layer: str, sides: tuple[str, str], shape: tuple[int, int, int]
+        self,
+        stream: str,
+        layer: str,
+        sides: tuple[str, str],
+        shape: tuple[int, int, int],
+        seen: Callable[[], LayerWeights] | None = None,
     ) -> NDArray[np.bool_] | None:
         """The hidden cells of a layer, (heads, queries, keys), or None.
 
-        `sides` are the texts of the layer's queries and keys. Positions beyond the shape are
-        ignored: a text that the model is still writing does not have them yet.
+        `sides` are the texts of the layer's queries and keys; `seen` gives its weights, after the
+        run None. Positions beyond the shape are ignored: a text that the model is still writing
+        does not have them yet.
         """
-        if not self.links and not self.tokens:
+        dropping = [one for one in self.evictions if one.stream == stream]
+        if not self.links and not self.tokens and not dropping:
             return None
         cells = np.zeros(shape, dtype=np.bool_)
+        for one in dropping:
+            cells |= one.hidden[layer] if seen is None else one.hide(layer, seen())
         for link in self.links:
             inside = link.query < shape[1] and link.key < shape[2]
             if link.stream == stream and link.layer in (None, layer) and inside:
@@ -158,7 +198,7 @@ class Intervention:
     def __add__(self, other: Intervention) -> Intervention:
         return Intervention(
             *(self.heads + other.heads, self.links + other.links, self.tokens + other.tokens),
-            self.rows + other.rows,
+            *(self.rows + other.rows, self.evictions + other.evictions),
         )
 
 

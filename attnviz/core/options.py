@@ -144,7 +144,8 @@ class Origin:
     qk: Path | None = rare(
         "weights",
         "--qk FILE",
-        "Queries and keys that another program dumped (.npz, .safetensors, .json).",
+        "Queries and keys that another program dumped (.npz, .safetensors, .json), or the folder "
+        "of a request that vLLM-Hook wrote.",
     )
     causal: bool = opt("causal", "--causal", "Causal mask: hide every later token.")
     seed: int = rare(
@@ -270,6 +271,17 @@ class Choice:
     over: Over = rare("reduce", "--over AXIS", "What --reduce combines: {choices}.", default="both")
     labels: str | None = rare(
         "labels", "--labels TEXT", 'A label for each token or word, O for none: "B-PER O O".'
+    )
+    contacts: Path | None = rare(
+        "contacts",
+        "--contacts FILE",
+        "Predict which residues of a protein touch, by a regression over heads fitted on this file "
+        '(.jsonl: {"sequence": …, "contacts": [[0, 8], …]}; needs scikit-learn).',
+    )
+    token_groups: Path | None = rare(
+        "token-groups",
+        "--token-groups FILE",
+        "Names for tokens, one a line: camera: @0-15, or subject: the professor.",
     )
     special: Special = opt(
         "special",

@@ -29,6 +29,7 @@ DataKind = Literal[
     "why",
     "wiring",
     "answer",
+    "cache",
     "sources",
     "lenses",
     "changes",
@@ -133,6 +134,22 @@ class Lens(Entry):
 
 
 @dataclass(frozen=True, slots=True)
+class Policy(Entry):
+    """A rule for which keys a cache holds: a score of each, for an `attnviz.core.cache.CacheState`.
+
+    Attributes:
+        once: True where it decides once, after the prompt; else after each step.
+        beside: True where a query's own key does not count for the budget.
+        measured: True where it looks ahead, at the measured effect of each key.
+    """
+
+    room = "attnviz.analyses.policies."
+    once: bool = False
+    beside: bool = False
+    measured: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class LessonEntry(Entry):
     """A row of the table of lessons."""
 
@@ -152,6 +169,7 @@ PICTURES: dict[str, Entry]
 MEASURES: dict[str, Measure]
 LENSES: dict[str, Lens]
 LESSONS: dict[str, LessonEntry]
+POLICIES: dict[str, Policy]
 ROOMS = {
     "MECHANISMS": "attnviz.mechanisms",
     "FORMATS": "attnviz.renderers",
@@ -159,9 +177,16 @@ ROOMS = {
     "MEASURES": "attnviz.analyses.measures",
     "LENSES": "attnviz.analyses.lenses",
     "LESSONS": "attnviz.teach.lessons",
+    "POLICIES": "attnviz.analyses.policies",
 }
 """The package whose `__init__.py` holds a table; it imports no other code."""
-OPEN_TABLES = {"MECHANISMS": Mechanism, "LENSES": Lens, "MEASURES": Measure, "FORMATS": Format}
+OPEN_TABLES = {
+    "MECHANISMS": Mechanism,
+    "LENSES": Lens,
+    "MEASURES": Measure,
+    "FORMATS": Format,
+    "POLICIES": Policy,
+}
 """The tables that plug-ins add rows to, with the kind of these rows."""
 _TABLES: dict[str, dict[str, Any]] = {}
 

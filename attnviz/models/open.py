@@ -140,7 +140,11 @@ def name_of(origin: Origin) -> str | InMemoryModel:
 def states_of(origin: Origin) -> dict[str, FileFingerprint]:
     """The size and time of the files that an origin names, by option."""
     files = {"--weights": origin.weights, "--qk": origin.qk}
-    found = {name: fingerprint_files([one]) for name, one in files.items() if isinstance(one, Path)}
+    found = {
+        name: fingerprint_files(sorted(one.rglob("qk.*")) if one.is_dir() else [one])
+        for name, one in files.items()
+        if isinstance(one, Path)
+    }
     if is_shipped(origin) or origin.qk is not None or isinstance(origin.model, InMemoryModel):
         return found
     from attnviz.models.hugging_face.load.locate import loaded_files, locate

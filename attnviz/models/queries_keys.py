@@ -14,15 +14,17 @@ from attnviz.core.errors import InputError
 from attnviz.core.options import Origin
 from attnviz.core.query import Query
 from attnviz.mechanisms.arrays import softmax
+from attnviz.mechanisms.relative import turn
 from attnviz.models import UnbatchedSource, check_kind, query_texts
 from attnviz.models.own import word_tokens
+from attnviz.storage.engine_dumps import LayeredArray, is_engine_dump, read_engine_dump
 from attnviz.storage.matrices import read_matrices
 
 if TYPE_CHECKING:
     from attnviz.models.hugging_face.capture.exact_links import IgnoredPositions
     from attnviz.models.hugging_face.capture.region import Region
 
-SETTINGS = ("scale", "causal", "window", "soft_cap", "heads", "groups")
+SETTINGS = ("scale", "causal", "window", "soft_cap", "heads", "groups", "rotated", "rope_theta")
 """Single numbers that a file may hold."""
 ARRAYS = ("sinks", "bias")
 TILE = 1 << 24  # scores that exist at once, 128 MB of them
@@ -37,10 +39,14 @@ class QueriesAndKeys(UnbatchedSource):
     hold `scale` (default size^-0.5), `causal` (0 or 1), `window` (keys that a query sees, itself
     the last), `soft_cap`, `sinks` ([layers,] heads), `bias` ([layers,] [heads,] queries, keys),
     `tokens`, `query_tokens`, `key_tokens`. With more keys than queries the queries are the last.
+    With `rotated` 0 and `rope_theta` queries and keys are turned by their positions here.
+
+    A folder is one request that vLLM-Hook wrote; of it one layer at a time is in memory.
     """
 
     def __init__(self, origin: Origin, path: Path, region: Region) -> None:
-        self.path, self.found, self.region = path, read_matrices(path), region
+        self.path, self.region = path, region
+        self.found = read_engine_dump(path) if is_engine_dump(path) else read_matrices(path)
         if missing := [name for name in ("query", "key") if name not in self.found]:
             raise InputError(
                 f"'{path}' holds no '{missing[0]}'; it holds {', '.join(self.found) or 'nothing'}"
@@ -59,6 +65,8 @@ class QueriesAndKeys(UnbatchedSource):
             )
         self.scale = self.numbers.get("scale", size**-0.5)
         self.causal = origin.causal or bool(self.numbers.get("causal"))
+        self.layers = self.found.get("layers", tuple(map(str, range(layers))))
+        self.read: tuple[int, Any, Any] = (-1, None, None)
         self.sinks = self._spread("sinks", (layers, heads))
         self.bias = self._spread("bias", (layers, heads, queries, shape[2]))
 
@@ -68,8 +76,30 @@ class QueriesAndKeys(UnbatchedSource):
             raise InputError(f"'{name}' in '{self.path}' must be one number above 0")
         return float(given.item())
 
-    def _in_heads(self, name: str, heads: float | None) -> NDArray[np.float64]:
-        array: NDArray[np.float64] = self.found[name]
+    @property
+    def rotary(self) -> str | None:
+        """Whether positions were turned into queries and keys, in words; None: nobody says so."""
+        if self.numbers.get("rotated", 1.0):
+            return "applied before the dump" if "rotated" in self.numbers else None
+        base = self.numbers.get("rope_theta")
+        return f"applied here, base {base:g}" if base else "not applied: give rope_theta"
+
+    def _arrays(self, layer: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The queries and keys of a layer, each (heads, tokens, size); the last is kept."""
+        if self.read[0] != layer:
+            query, key = self.query[layer], self.key[layer]
+            if not self.numbers.get("rotated", 1.0) and "rope_theta" in self.numbers:
+                size, places = key.shape[-1], np.arange(key.shape[-2])[:, None]
+                angle = places / self.numbers["rope_theta"] ** (np.arange(0, size, 2) / size)
+                query = turn(query, angle[-query.shape[-2] :], "halves")
+                key = turn(key, angle, "halves")
+            self.read = layer, query, key
+        return self.read[1:]
+
+    def _in_heads(self, name: str, heads: float | None) -> Any:
+        array: Any = self.found[name]
+        if isinstance(array, LayeredArray):
+            return array
         if heads is not None:
             if array.ndim not in {2, 3} or array.shape[-1] % int(heads):
                 raise InputError(
@@ -120,9 +150,10 @@ class QueriesAndKeys(UnbatchedSource):
             key_side="source" if kind == "cross" else "text",
             blocks=(grid.queries.length, grid.keys.length),
             starts=(grid.queries.start, grid.keys.start),
+            layers=self.layers,
             links=tuple(
-                Link(queries[row].text, keys[column].text, weight, str(layer), head, row, column)
-                for layer, (_, found) in enumerate(layers)
+                Link(queries[row].text, keys[column].text, weight, layer, head, row, column)
+                for layer, (_, found) in zip(self.layers, layers, strict=True)
                 for head, weight, row, column in found
             ),
         )
@@ -133,6 +164,7 @@ class QueriesAndKeys(UnbatchedSource):
         settings: dict[str, Any] = {"scale": self.scale, "causal": self.causal}
         settings |= {n: x for n, x in self.numbers.items() if n in {"window", "soft_cap"}}
         settings |= {name: "given" for name in ARRAYS if name in self.found}
+        settings |= {"rotary": self.rotary} if self.rotary else {}
         settings = {"weights": "computed from queries and keys", **settings}
         notes = tuple(filter(None, notes))
         provenance = Provenance("file", self.path.name, settings=settings, notes=notes)
@@ -188,8 +220,9 @@ class QueriesAndKeys(UnbatchedSource):
     def _weights(self, layer: int, head: int, first: int, last: int) -> NDArray[np.float64]:
         """The weights of some rows, shape (rows, keys)."""
         groups = self.query.shape[1] // self.key.shape[1]
+        query, key = self._arrays(layer)
         with np.errstate(over="ignore", invalid="ignore"):  # a map refuses what is not finite
-            scores = self.query[layer, head, first:last] @ self.key[layer, head // groups].T
+            scores = query[head, first:last] @ key[head // groups].T
             scores = scores * self.scale
             if cap := self.numbers.get("soft_cap"):
                 scores = cap * np.tanh(scores / cap)

@@ -145,6 +145,7 @@ DATA_KINDS: dict[DataKind, tuple[str, tuple[Form, ...]]] = {
     "ablation": ("effects", ("text", "document", "rows", "arrays")),
     "why": ("reasons of a head", ("text", "document", "rows", "arrays")),
     "answer": ("what decided an answer", ("text", "document", "rows")),
+    "cache": ("what a smaller cache costs", ("text", "document", "rows")),
     "sources": ("the sources of an answer", ("text", "document", "rows")),
     "wiring": ("the wiring of heads", ("text", "document", "rows", "arrays")),
     "changes": ("changes of effects", ("text", "document", "rows")),

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,6 +23,7 @@ from attnviz.analyses.effects.ablation import (
     together,
 )
 from attnviz.analyses.effects.faithfulness import TextFaithfulness, faithfulness, lens_report
+from attnviz.analyses.group import name_tokens
 from attnviz.analyses.measures.intervals import means_over
 from attnviz.core.effects import AblationReport, By, Effect, HeadOutputs, Intervention, label_of
 from attnviz.core.errors import AttnvizError, InputError, UsageError
@@ -55,6 +57,7 @@ class Ablation:
     by: By = "zero"  # what takes the place of a head's output
     wanted: str | None = None  # the output to explain; None: every predicted token, else one output
     seed: int = 0  # of what --by resample draws
+    names: Path | None = None  # a file of groups of tokens with names
 
     def __post_init__(self) -> None:
         head_places(self.heads, self.layer)
@@ -84,6 +87,8 @@ def ablate_text(
     """What changes in one text; heads are replaced from the `banks` of a reference, if any."""
     experiment = open_experiment(source, query_for(text), asked.wanted)
     attention = replace(experiment.attention, id=text.id)
+    if asked.names is not None:
+        attention = name_tokens(attention, asked.names)
     parts = asked.parts(attention)
     instead = None
     if asked.by != "zero":

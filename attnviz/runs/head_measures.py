@@ -302,10 +302,11 @@ def report_heads(
             if asked.compares:
                 similarity.add(shares)
     if study.texts:
-        # Probe texts are read without a continuation.
-        alone = replace(options, origin=replace(options.origin, generate=None))
+        # These texts are read as they are.
+        origin = replace(options.origin, generate=None)
+        alone = replace(options, origin=origin, choice=replace(options.choice, token_groups=None))
         if repeat:
-            _add_repeated(replace(work, origin=alone.origin).open(), study, report, options)
+            _add_repeated(replace(work, origin=alone.origin).open(), study, report, alone)
         if asked.probe:
             _add_probes(study, report, alone)
         wanted = replace(asked, scores=options.origin.scores)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, Unpack, get_args
 
 import numpy as np
 
+from attnviz.analyses.group import group_attention, name_tokens
 from attnviz.analyses.select import check_reduction, check_selection, reduce_attention, select
 from attnviz.analyses.tokens import check_special, label_tokens, treat_special
 from attnviz.analyses.view import PAIR_STREAMS, is_pair, pair_stream
@@ -28,7 +29,7 @@ from attnviz.core.errors import AttnvizError, InputError, UsageError, choose, fi
 from attnviz.core.options import Choice, LookOptions, Origin
 from attnviz.core.query import ALL_OUTPUTS, Kind, Picture, Query
 from attnviz.core.registry import LENSES, PICTURES, Command, DataKind, Needs
-from attnviz.models import Source
+from attnviz.models import Source, attend_query
 from attnviz.models.lens import (
     ALL_LENSES,
     Ask,
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from numpy.typing import ArrayLike
 
+    from attnviz.analyses.contacts import ContactModel
     from attnviz.core.attention_map import Link
     from attnviz.core.effects import Experiment
     from attnviz.core.writers import LensInputs
@@ -343,10 +345,13 @@ def attend_chunk(
     if choice.lens == ALL_LENSES:  # other lenses ask about each text again, while it is cached
         batch_size = 1
     attended = source.attend(queries, batch_size=batch_size)
+    contacts = contacts_of(source, choice)
+
+    def view(one: Text) -> Result:
+        return _view_next(source, query_of(one, command), attended, choice, one, contacts)
+
     for text in chunk:
-        yield made_of(
-            text, lambda one: _view_next(source, query_of(one, command), attended, choice, one)
-        )
+        yield made_of(text, view)
 
 
 def made_of(record: Text | BadText, make: Callable[[Text], Made]) -> Made | InputError:
@@ -365,7 +370,19 @@ def made_of(record: Text | BadText, make: Callable[[Text], Made]) -> Made | Inpu
 def attend_one(source: Source, text: Text, choice: Choice, command: Command) -> Result:
     """One text's attention, labelled, selected and reduced as chosen."""
     query = query_of(text, command)
-    return _view_next(source, query, source.attend([query]), choice, text)
+    contacts = contacts_of(source, choice)
+    return _view_next(source, query, source.attend([query]), choice, text, contacts)
+
+
+def contacts_of(source: Source, choice: Choice) -> ContactModel | None:
+    """What predicts contacts from this source's heads, fitted; None: nobody asks for them."""
+    if choice.contacts is None:
+        return None
+    if choice.lens != "raw":
+        raise UsageError(f"--contacts reads raw weights: leave --lens {choice.lens} out")
+    from attnviz.analyses.contacts import fit_contacts
+
+    return fit_contacts(choice.contacts, lambda text: attend_query(source, Query(text)))
 
 
 def query_of(text: Text, command: Command) -> Query:
@@ -382,6 +399,7 @@ def _view_next(
     attended: Iterator[Attention | InputError],
     choice: Choice,
     text: Text,
+    contacts: ContactModel | None = None,
 ) -> Result:
     """The next of the answers through a lens, which may ask the source for more about it."""
 
@@ -395,7 +413,7 @@ def _view_next(
     def ask(needs: Needs) -> LensInputs:
         return ask_source(source, query, needs, choice.explain)
 
-    result = _choose_from(attend, ask, choice, text)
+    result = _choose_from(attend, ask, choice, text, contacts)
     if query.kind == "cross" and query.target is None:
         own = "no target was given: the model wrote it"
         provenance = replace(result.provenance, notes=(*result.provenance.notes, own))
@@ -408,7 +426,13 @@ def apply_choice(attention: Attention, choice: Choice) -> Result:
     return _choose_from(lambda: attention, no_model, choice, Text(attention.id, ""))
 
 
-def _choose_from(attend: Callable[[], Attention], ask: Ask, choice: Choice, text: Text) -> Result:
+def _choose_from(
+    attend: Callable[[], Attention],
+    ask: Ask,
+    choice: Choice,
+    text: Text,
+    contacts: ContactModel | None = None,
+) -> Result:
     """The attention labelled, through a lens, selected, without special tokens, grouped, reduced.
 
     What is asked for is done in this order; the text gives its id and labels.
@@ -417,7 +441,10 @@ def _choose_from(attend: Callable[[], Attention], ask: Ask, choice: Choice, text
     def prepare(attention: Attention) -> Attention:
         named = tuple(choice.labels.split()) if choice.labels else text.labels
         attention = replace(attention, id=text.id)
-        return label_tokens(attention, named) if named else attention
+        attention = label_tokens(attention, named) if named else attention
+        if choice.token_groups is not None:
+            attention = name_tokens(attention, choice.token_groups)
+        return attention
 
     experiments: list[Experiment] = []
 
@@ -432,6 +459,8 @@ def _choose_from(attend: Callable[[], Attention], ask: Ask, choice: Choice, text
     if choice.explain == ALL_OUTPUTS:
         insisted = "effects"
     attention = apply_lens(choice.lens, attend, ask_once, prepare, insisted=insisted)
+    if contacts is not None:
+        attention = contacts.predict(attention)
     if choice.stream in PAIR_STREAMS and is_pair(attention):
         attention = pair_stream(attention, choice.stream)
     attention = select(attention, choice.stream, choice.layer, choice.head)
@@ -442,8 +471,6 @@ def _choose_from(attend: Callable[[], Attention], ask: Ask, choice: Choice, text
     attention = treat_special(attention, choice.special)
     group = _group_of(choice)
     if group is not None:
-        from attnviz.analyses.group import group_attention
-
         attention = group_attention(attention, group)
     return as_result(reduce_attention(attention, choice.reduce, choice.over), choice)
 

@@ -167,7 +167,7 @@ def read_safetensors(data: bytes, path: Path | str) -> Mapping[str, Any]:
 
     try:
         found: Any = deserialize(data)  # type: ignore[no-untyped-call]
-        tensors = {name: _tensor(item) for name, item in found}
+        tensors = {name: read_tensor(item) for name, item in found}
     except (SafetensorError, KeyError, ValueError) as error:
         raise InputError(f"'{path}' cannot be read as .safetensors: {error}") from error
     # The format keeps text in its header only: its first 8 bytes give the header's length.
@@ -178,7 +178,7 @@ def read_safetensors(data: bytes, path: Path | str) -> Mapping[str, Any]:
     }
 
 
-def _tensor(item: Mapping[str, Any]) -> NDArray[Any]:
+def read_tensor(item: Mapping[str, Any]) -> NDArray[Any]:
     """An array of .safetensors; bfloat16, which numpy does not have, as float32."""
     kind, shape = item["dtype"], item["shape"]
     if kind == "BF16":

@@ -44,6 +44,10 @@ def measured(name: str) -> HeadMeasure:
     subjects.append(MeasuredMap(written, (sentences, sentences), 4))
     known = np.arange(6, dtype=float).reshape(2, 3)
     subjects.append(MeasuredMap(drawn, scores=dict.fromkeys(SCORED, known)))
+    named = tuple(Token(f"w{n}", label="ab"[n % 2]) for n in range(9))
+    subjects.append(
+        MeasuredMap(drawn.with_weights(drawn.weights, query_tokens=named, key_tokens=named))
+    )
     found = (MEASURES[name].load()(subject) for subject in subjects)
     made = next((measure for measure in found if measure is not None), None)
     assert made is not None, f"'{name}' says nothing of any text nor of a picture"

@@ -3,12 +3,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import attnviz
 from attnviz.analyses.group import (
     check_group,
     group_attention,
     group_numbers,
+    name_tokens,
     split_sentences,
 )
+from attnviz.analyses.masks import MeasuredMap
+from attnviz.analyses.measures.shares import same_group
 from attnviz.analyses.words import merge, partition_of
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
 from attnviz.core.errors import InputError, UsageError
@@ -204,3 +208,60 @@ def test_the_provenance_names_the_file_without_its_folder(tmp_path):
     path = tmp_path / "groups.txt"
     path.write_text("It rained\n")
     assert group_attention(attention(), str(path)).provenance.steps == ("grouped by groups.txt",)
+
+
+def named(tmp_path, text):
+    path = tmp_path / "names.txt"
+    path.write_text(text)
+    return path
+
+
+def test_names_become_labels_of_tokens_and_their_groups_still_merge(tmp_path):
+    path = named(tmp_path, "weather: @1-3\nplace: @4-7\n")
+    found = name_tokens(attention(), path)
+    labels = [token.label for token in found.main.key_tokens]
+    assert labels == [None, *["weather"] * 3, *["place"] * 4, *[None] * 4]
+    np.testing.assert_array_equal(found.weights, attention().weights)
+    merged = group_attention(found, str(path)).main
+    assert [token.label for token in merged.key_tokens if token.label] == ["weather", "place"]
+    spelt = name_tokens(attention(), named(tmp_path, "weather: It rained.\n"))
+    assert [token.label for token in spelt.main.key_tokens][:5] == [None, *["weather"] * 3, None]
+
+
+def test_the_share_of_the_own_group_by_hand(tmp_path):
+    found = name_tokens(attention(), named(tmp_path, "weather: @1-3\nplace: @4-5\n"))
+    groups = ((1, 2, 3), (4, 5))
+    measure = same_group(MeasuredMap(found.main))
+    for layer, head in np.ndindex(2, 3):
+        weights = found.main.weights[layer, head]
+        shares = [weights[i, [j for j in own if j != i]].sum() for own in groups for i in own]
+        assert measure.values[layer, head] == pytest.approx(np.mean(shares), abs=1e-6)
+    assert same_group(MeasuredMap(attention().main)) is None
+
+
+def test_a_group_is_hidden_as_all_its_tokens_at_once(tmp_path):
+    path = named(tmp_path, "first: Tom likes dogs\nlast: @5-7\n")
+    text = "Tom likes dogs. Mary likes cats."
+    found = attnviz.ablate(text, model="pocket-lm", each="groups", token_groups=path).value
+    assert [one.label for one in found.effects] == ["first", "last"]
+    apart = attnviz.ablate(
+        text, model="pocket-lm", tokens=["Tom", "likes[2]", "dogs"]
+    ).value.together
+    assert found.effects[0].effect == pytest.approx(apart.effect, abs=1e-5)
+    with pytest.raises(UsageError, match="needs names for tokens"):
+        attnviz.ablate(text, model="pocket-lm", each="groups")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("@1-3\n", "line 1 of .* has no name: write camera"),
+        ("camera:\n", "has no name"),
+        ("camera: @3,12\n", "names position 12, but there are 12 tokens"),
+        ("a: @1\nb: @1\n", "shares the token at position 1"),
+        ("camera: snow\n", "'snow', is not found in order"),
+    ],
+)
+def test_names_that_do_not_fit_are_said(tmp_path, text, says):
+    with pytest.raises(InputError, match=says):
+        name_tokens(attention(), named(tmp_path, text))

@@ -25,10 +25,13 @@ SCORED = (
     *("score-max", "score-mean", "score-std", "saturated", "log-sum-exp", "query-norm"),
     *("key-norm", "value-norm", "sink-value", "massive"),
 )
-BY_HAND = ("induction", "duplicate", "patch-distance", "distant", "receiver", "lookback", *SCORED)
+BY_HAND = (
+    *("induction", "duplicate", "patch-distance", "distant", "receiver", "lookback", "same-group"),
+    *SCORED,
+)
 """Measures without a loop in `definitions`: of repeated and long texts below, of pictures in
-test_patch_distance.py, of sentences and of what a model wrote in test_roles.py, and of scores in
-test_scores.py here and of models."""
+test_patch_distance.py, of sentences and of what a model wrote in test_roles.py, of named groups in
+test_group.py, and of scores in test_scores.py here and of models."""
 
 
 SUMS = {"mass", "empty"}

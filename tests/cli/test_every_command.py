@@ -65,6 +65,7 @@ WORK: dict[str, Work] = {
     "why": (lambda _: ["The cat sat down."], "why there"),
     "explain": (lambda _: ["The cat sat down."], "the model says"),
     "sources": (lambda _: ["the cat", "--context", SAMPLES / "sentences.txt"], "the model writes"),
+    "cache": (lambda _: ["the cat saw the cat", "--keep", "h2o:3"], "nats a token"),
     "wiring": (lambda _: ["The cat sat down."], "←"),
     "lenses": (lambda _: ["The cat sat down."], "one text decides little"),
     "align": (lambda _: [SAMPLES / "pairs.tsv"], "0-0"),

@@ -23,6 +23,7 @@ RUNS: dict[str, tuple[Any, ...]] = {
     "wiring": ("wiring", TEXT),
     "explain": ("explain", TEXT),
     "sources": ("sources", TEXT, "--context", ROOT / "sample_inputs" / "sentences.txt"),
+    "cache": ("cache", TEXT, "--keep", "tova:2"),
     "ablate": ("ablate", TEXT, "Le chat", "--head", "0.0"),
     "align": ("align", ROOT / "sample_inputs" / "pairs.tsv"),
     "steps": ("steps",),

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from attnviz.renderers.text.answer_tables import sentences_of
 
 import attnviz
 from attnviz.analyses.why import explain_link
@@ -20,6 +19,7 @@ from attnviz.core.options import Origin
 from attnviz.core.query import Query
 from attnviz.models.open import open_source
 from attnviz.models.pocket.translator import load_pocket
+from attnviz.renderers.text.answer_tables import sentences_of
 from attnviz.renderers.text.why_table import why_document
 from attnviz.runs.answering import MOST_WEIGHTS, Answers, Off, Question
 from attnviz.runs.questions.explain import AnswerRequest, Explainer

@@ -1,5 +1,6 @@
 """Queries and keys that another program dumped: the weights are those that it had."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import transformers
 import attnviz
 from attnviz.core.errors import InputError, UsageError
 from attnviz.models.hugging_face.capture.kernel import watch_kernels
+from attnviz.storage.engine_dumps import LayeredArray
 from tests.invoke import attnviz as shell
 
 BASE: dict[str, Any] = {
@@ -172,3 +174,118 @@ def test_other_origins_and_missing_arrays_are_refused(tmp_path):
     np.savez(tmp_path / "other.npz", query=np.ones((1, 2, 2)))
     with pytest.raises(InputError, match="holds no 'key'; it holds query"):
         attnviz.attend("", qk=tmp_path / "other.npz")
+
+
+def hook_dump(folder: Path, kept: dict[str, Any], *, ranks: int = 1, form: str = "padded") -> Path:
+    """What vLLM-Hook writes of a request: a prompt of 9 tokens, then 3 tokens one by one."""
+    query, key = (kept[name].transpose(1, 2) for name in ("query", "key"))
+    layers, tokens, heads, size = query.shape
+    ends = [9, 10, 11, 12] if form != "one" else [tokens]
+    starts = [0, *ends[:-1]]
+    for rank in range(ranks):
+        place, arrays, order = folder / f"tp_rank_{rank}", {}, []
+        place.mkdir(parents=True)
+        for layer in range(layers):
+            name = f"model__layers__{layer}__self_attn__attn"
+            q, k = (
+                one[layer].chunk(ranks, dim=1)[rank].reshape(tokens, -1) for one in (query, key)
+            )
+            passes = [q[a:b] for a, b in zip(starts, ends, strict=True)]
+            if form == "compact":
+                arrays |= {f"{name}__q": q.contiguous(), f"{name}__k": k.contiguous()}
+            else:
+                padded = torch.nn.utils.rnn.pad_sequence(passes, batch_first=True)
+                keys = [k[:end] for end in ends]
+                arrays[f"{name}__q"] = padded
+                arrays[f"{name}__k"] = torch.nn.utils.rnn.pad_sequence(keys, batch_first=True)
+            order.append(
+                {"key_q": f"{name}__q", "key_k": f"{name}__k", "layer_num": layer + 3}
+                | {"module_name": name, "hookq_mode": "all_tokens"}
+            )
+        about: dict[str, Any] = {
+            "config": {
+                "num_attention_heads": heads, "num_key_value_heads": key.shape[2],
+                "head_dim": size, "attention_multiplier": float(kept["scale"]),
+            },
+            "layer_order": order, "batch_size": len(ends), "tp_rank": rank,
+            "q_seq_lens": [b - a for a, b in zip(starts, ends, strict=True)],
+        }  # fmt: skip
+        if form == "compact":
+            about |= {"compact_all_tokens": True, "k_full_lens": [tokens], "k_prefix_ends": [ends]}
+        else:
+            about["k_seq_lens"] = ends
+        safetensors.torch.save_file(arrays, place / "qk.safetensors")
+        (place / "qk.json").write_text(json.dumps(about))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("form", "ranks"), [("one", 1), ("padded", 1), ("compact", 1), ("padded", 2)]
+)
+def test_a_folder_of_vllm_hook_gives_the_weights_that_the_engine_had(tmp_path, form, ranks):
+    kept, weights = dumped("llama")
+    kept = {name: one.bfloat16() if name in ("query", "key") else one for name, one in kept.items()}
+    folder = hook_dump(tmp_path / "run", kept, ranks=ranks, form=form)
+    found = attnviz.attend("", qk=folder)
+    assert found.main.layers == ("3", "4")
+    np.testing.assert_allclose(found.weights, weights, atol=0.02)  # bfloat16
+    plain = tmp_path / "plain.safetensors"
+    safetensors.torch.save_file({name: one.contiguous() for name, one in kept.items()}, plain)
+    np.testing.assert_allclose(found.weights, attnviz.attend("", qk=plain).weights, atol=1e-6)
+    assert found.provenance.settings["rotary"] == "applied before the dump"
+
+
+def test_positions_are_turned_here_where_the_dump_is_of_before(tmp_path):
+    torch.manual_seed(0)
+    query, key = torch.randn(1, 4, 12, 8), torch.randn(1, 2, 12, 8)
+    config = transformers.LlamaConfig(**BASE, rope_theta=500.0)
+    emb = transformers.models.llama.modeling_llama.LlamaRotaryEmbedding(config)
+    waves = emb(query, torch.arange(12)[None])
+    turned = transformers.models.llama.modeling_llama.apply_rotary_pos_emb(query, key, *waves)
+    kept = {"query": query, "key": key, "scale": torch.tensor(0.3), "causal": torch.tensor(1)}
+    folder = hook_dump(tmp_path / "before", kept)
+    after = hook_dump(tmp_path / "after", kept | dict(zip(("query", "key"), turned, strict=True)))
+    about = folder / "tp_rank_0" / "qk.json"
+    whole = json.loads(about.read_text())
+    about.write_text(json.dumps(whole | {"rotated": False}))
+    said = attnviz.attend("", qk=folder).provenance.settings["rotary"]
+    assert said == "not applied: give rope_theta"
+    about.write_text(json.dumps(whole | {"rotated": False, "rope_theta": 500.0}))
+    found = attnviz.attend("", qk=folder)
+    assert found.provenance.settings["rotary"] == "applied here, base 500"
+    np.testing.assert_allclose(found.weights, attnviz.attend("", qk=after).weights, atol=1e-6)
+
+
+def test_a_dump_that_cannot_be_used_is_one_line(tmp_path):
+    kept, _ = dumped("llama")
+    folder = hook_dump(tmp_path / "run", kept)
+    about, data = (folder / "tp_rank_0" / name for name in ("qk.json", "qk.safetensors"))
+    whole = about.read_text()
+    changes = {
+        "more than one request": json.dumps(json.loads(whole) | {"k_seq_lens": [9, 9, 11, 12]}),
+        "KeyError('config')": "{}",
+        "holds 2 heads of keys, and its config says 4": whole.replace(
+            '"num_key_value_heads": 2', '"num_key_value_heads": 4'
+        ),
+    }
+    for says, text in changes.items():
+        about.write_text(text)
+        assert says in shell("self", "--qk", folder).mistake
+    about.write_text(whole)
+    data.write_bytes(data.read_bytes()[:-400])
+    assert "is no dump of queries and keys" in shell("self", "--qk", folder).mistake
+    data.unlink()
+    assert "holds no qk.safetensors" in shell("self", "--qk", folder).mistake
+
+
+def test_one_layer_of_a_dump_is_in_memory_at_a_time(tmp_path, monkeypatch):
+    torch.manual_seed(0)
+    kept = {"query": torch.randn(6, 4, 12, 8), "key": torch.randn(6, 2, 12, 8), "scale": 0.3}
+    folder = hook_dump(tmp_path / "run", kept, form="one")
+    read = []
+    whole = LayeredArray.__getitem__
+    monkeypatch.setattr(
+        LayeredArray, "__getitem__", lambda self, n: read.append((self.side, n)) or whole(self, n)
+    )
+    attnviz.attend("", qk=folder)
+    assert read == [(side, layer) for layer in range(6) for side in "qk"]

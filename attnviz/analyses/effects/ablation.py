@@ -24,7 +24,7 @@ from attnviz.core.effects import (
 )
 from attnviz.core.errors import InputError, UsageError, did_you_mean
 
-Each = Literal["heads", "layers", "links", "tokens"]
+Each = Literal["heads", "layers", "links", "tokens", "groups"]
 Part = tuple[Effect, Intervention]  # a part, effect still NaN, and what switches it off
 
 LIKELIEST = 5
@@ -85,6 +85,8 @@ def each_part(attention: Attention, each: Each) -> list[Part]:
         return [
             token_part(sides, side, place) for side in sides for place in range(len(sides[side]))
         ]
+    if each == "groups":
+        return _named_groups(attention)
     found = list[Part]()
     for item in attention.maps:
         if each == "links":
@@ -95,6 +97,18 @@ def each_part(attention: Attention, each: Each) -> list[Part]:
         else:
             found += [head_part(item, at, n) for at in item.layers for n in range(len(item.heads))]
     return found
+
+
+def _named_groups(attention: Attention) -> list[Part]:
+    """The tokens of each name, hidden together."""
+    sides, parts = _sides(attention), dict[str, list[Part]]()
+    for side, tokens in sides.items():
+        for place, token in enumerate(tokens):
+            if token.label is not None:
+                parts.setdefault(token.label, []).append(token_part(sides, side, place))
+    if not parts:
+        raise UsageError("--each groups needs names for tokens: --token-groups FILE")
+    return [_as_one(own, name) for name, own in parts.items()]
 
 
 def head_part(item: AttentionMap, layer: str, head: int) -> Part:

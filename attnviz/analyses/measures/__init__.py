@@ -70,6 +70,11 @@ MEASURES: dict[str, Measure] = {
         "acts",
         (204, 121, 167),
     ),
+    "same-group": Measure(
+        "Share that goes to tokens whose label is the query's, of tokens that have one.",
+        "shares:same_group",
+        "own",
+    ),
     "first-token": Measure(
         "Share that goes to the first token, from all the others.",
         "shares:first_token",

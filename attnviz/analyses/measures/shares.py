@@ -21,6 +21,23 @@ THRESHOLD = 0.3
 """The mean attention above which a key is a sink of a head (Gu et al. 2024, section 3)."""
 
 
+def same_group(subject: MeasuredMap) -> HeadMeasure | None:
+    """Share that goes to tokens whose label is the query's, of tokens that have one.
+
+    Mean over the rows that see such a key, their own token left out.
+    """
+    sides = (subject.item.query_tokens, subject.item.key_tokens)
+    queries, keys = ([token.label for token in side] for side in sides)
+    if not any(queries) or not any(keys):
+        return None
+    names = {name: n for n, name in enumerate(dict.fromkeys(filter(None, [*queries, *keys])))}
+    rows, columns = (np.array([names.get(x or "", -1) for x in side]) for side in (queries, keys))
+    targets = (rows[:, None] == columns) & (rows[:, None] >= 0)
+    if within_one_text(subject.item):
+        np.fill_diagonal(targets, val=False)
+    return subject.share_on("same-group", targets, ("always another group", "only its own group"))
+
+
 def previous_token(subject: MeasuredMap) -> HeadMeasure | None:
     """Share that goes to the token before.
 

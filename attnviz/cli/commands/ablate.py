@@ -16,7 +16,7 @@ from attnviz.runs.inputs import texts_of, texts_or_pairs
 
 
 @with_options(
-    *("model", "compute", "causal", "to", "chat", "look", "reading"),
+    *("model", "compute", "causal", "to", "chat", "token-groups", "look", "reading"),
     also=["explain"],
     writes="ablation",
 )
@@ -89,6 +89,7 @@ def ablate(
         by=by,
         wanted=options.choice.explain,
         seed=seed,
+        names=options.choice.token_groups,
     )
     texts, command = texts_or_pairs(text, target, input_file, options)
     check_reference(asked, given=reference is not None)

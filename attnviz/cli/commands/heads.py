@@ -42,7 +42,8 @@ CROSS = opt(
 
 @with_options(
     *("model", "compute", "mechanism", "weights", "causal", "generate", "long"),
-    *("stream", "heads", "special", "to", "look", "reading", "sharing", "scores"),
+    *("stream", "heads", "token-groups", "special", "to", "look", "reading", "sharing"),
+    "scores",
     writes="heads",
 )
 def heads(

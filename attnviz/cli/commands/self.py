@@ -9,7 +9,10 @@ from attnviz.core.errors import UsageError
 from attnviz.core.options import Options, opt
 
 
-@with_options(*MODELS, *VIEW, *PLACES, "atlas", "causal", "chat", "range", "explain", *MANY_TEXTS)
+@with_options(
+    *(*MODELS, "contacts", *VIEW, *PLACES, "atlas", "causal", "chat", "range", "explain"),
+    *MANY_TEXTS,
+)
 def self_command(
     text: Annotated[
         list[str] | None,

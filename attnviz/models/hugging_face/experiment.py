@@ -30,7 +30,7 @@ from attnviz.models.hugging_face.capture.passes import (
     read_call,
     stream_at,
 )
-from attnviz.models.hugging_face.capture.probe import sink_logits, sink_shares
+from attnviz.models.hugging_face.capture.probe import selected_keys, sink_logits, sink_shares
 from attnviz.models.hugging_face.capture.region import PooledGrid, each_token
 from attnviz.models.hugging_face.eager import (
     EagerInputs,
@@ -187,16 +187,20 @@ class KernelExperiment(_ExplainedOutputs):
         """
         self.passed = None
         alike = defaultdict[tuple[int, int], list[int]](list)
-        for number, change in enumerate(changes):
-            alike[self._first_call(change), self._first_row(change)].append(number)
         found: dict[int, NDArray[np.floating]] = {}
+        for number, change in enumerate(changes):
+            if change == Intervention():
+                found[number] = self.chances(self.rows)[0].cpu().numpy()
+                continue
+            alike[self._first_call(change), self._first_row(change)].append(number)
         for (first, row), numbers in alike.items():
+            blocks = self.blocks if first else []
             most = TOKENS[self.model.device.type == "cuda"] // (self.tokens - row)
             together = max(1, min(most, SCORES // self.choices))
             for start in range(0, len(numbers), together):
                 some = numbers[start : start + together]
                 batch = [changes[number] for number in some]
-                scores = self._run_batch(batch, first, self.blocks, instead, row)
+                scores = self._run_batch(batch, first, blocks, instead, row)
                 found |= dict(zip(some, scores.cpu().numpy(), strict=True))
         return (found[number] for number in range(len(changes)))
 
@@ -260,6 +264,19 @@ class KernelExperiment(_ExplainedOutputs):
             for place, call in zip(self.places, calls, strict=True)
             if place is not None
         }
+
+    def selections(self) -> Mapping[tuple[str, str], tuple[NDArray[np.bool_], NDArray[Any]]]:
+        """Where the model itself selects keys: those of each query, and the weights over all keys.
+
+        Both have the shape (heads, queries, keys). Windows, which select by distance, are left out.
+        """
+        _, calls, _ = self.passed or self._pass()
+        found = {}
+        for place, call in zip(self.places, calls, strict=True):
+            chosen = None if place is None else selected_keys(call.without_gradients())
+            if place is not None and chosen is not None:
+                found[place] = chosen
+        return found
 
     def write(self, change: Intervention, instead: HeadOutputs | None = None) -> str | None:
         if self.asked.write is None:

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from attnviz.core.effects import HeadOutputs, Intervention, replacement_output
+from attnviz.core.effects import (
+    SINK,
+    HeadOutputs,
+    Intervention,
+    LayerWeights,
+    replacement_output,
+)
 from attnviz.core.errors import AttentionError
 from attnviz.models.hugging_face.capture.kernel import Call
-from attnviz.models.hugging_face.capture.probe import key_masses, sink_shares
-from attnviz.models.hugging_face.capture.region import TokenBlocks
+from attnviz.models.hugging_face.capture.passes import CaptureSpec, read_call
+from attnviz.models.hugging_face.capture.probe import key_masses, sink_logits, sink_shares
+from attnviz.models.hugging_face.capture.region import PooledGrid, TokenBlocks, each_token
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -45,18 +53,58 @@ def change_output(
 
     batch, queries, heads, _ = call.output.shape
     shape = (heads, start + queries, call.key.shape[2])
-    found, hidden = call.output.clone(), {}
+    found, hidden, whole = call.output.clone(), {}, cache(partial(read_weights, call))
     for number, change in enumerate(changes):
         for head, query in change.outputs_off(*place):
             rows = torch.as_tensor(replacement_output(instead, place, head, queries)).to(found)
             at = slice(None) if query is None else query
             found[number, at, head] = rows[at] if rows.ndim else rows
+        if any(one.stream == place[0] for one in change.evictions):
+            found[number] = _mix_held(call, whole(), number, change, place, sides)
+            continue
         cells = change.hidden_cells(*place, sides, shape)
         if cells is not None:
             hidden[number] = cells[:, start:]
     for rows, kept in without_keys(call, hidden, batch) if hidden else ():
         found[rows] = kept[rows]
     return found
+
+
+def read_weights(call: Call) -> tuple[Any, Any]:
+    """A call's weights (batch, heads, queries, keys), and its sinks' (batch, heads, queries)."""
+    import torch
+
+    grid = PooledGrid(each_token(call.query.shape[2]), each_token(call.key.shape[2]))
+    found = read_call(type(call.module).__name__, call, CaptureSpec(grid, given=True))
+    if found.broken is not None:  # a row before it had no key left
+        nothing = torch.full((*call.query.shape[:3], call.key.shape[2]), torch.nan)
+        return nothing.to(call.query.device), nothing[..., 0].to(call.query.device)
+    weights = torch.as_tensor(found.weights, device=call.query.device)
+    if sink_logits(call) is not None:
+        return weights, sink_shares(call)[..., 0].transpose(1, 2).to(weights)
+    lost = 1 - weights.sum(-1)
+    return weights, lost.where(lost > SINK, 0)
+
+
+def _mix_held(
+    call: Call,
+    whole: tuple[Any, Any],
+    number: int,
+    change: Intervention,
+    place: tuple[str, str],
+    sides: tuple[str, str],
+) -> Any:
+    """An item's output (queries, heads, value size) by the weights of the keys that it holds."""
+    import torch
+
+    weights, sinks = (one[number] for one in whole)
+    caches = call.value.shape[1]
+    seen = LayerWeights(weights.cpu().numpy(), sinks.cpu().numpy(), caches)
+    cells = change.hidden_cells(*place, sides, weights.shape, lambda: seen)
+    kept = weights.masked_fill(torch.as_tensor(cells, device=weights.device), 0)
+    kept = kept / (kept.sum(-1, keepdim=True) + sinks[..., None])
+    value = upcast_half(call.value[number]).repeat_interleave(len(weights) // caches, 0)
+    return (kept.to(value) @ value).transpose(0, 1)
 
 
 def without_keys(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import groupby
 from types import MappingProxyType
 from typing import Any
@@ -20,6 +20,7 @@ from attnviz.core.attention_map import Attention
 from attnviz.core.effects import (
     HeadOutputs,
     Intervention,
+    LayerWeights,
     PredictedToken,
     SinkShares,
     replacement_output,
@@ -258,17 +259,21 @@ class NetworkExperiment:
 
     def head_values(self) -> HeadOutputs:
         """The values that each head weighs, (heads, keys, head size)."""
-        found = dict[tuple[str, str], NDArray[np.floating]]()
-        for one in self.unchanged:
-            if one.name in self.places:
-                # Grouped heads share values.
-                again = one.shares.shape[-3] // one.value.shape[-3]
-                found[self.places[one.name]] = np.repeat(as_numpy(one.value), again, axis=-3)
-        return found
+        return {
+            self.places[one.name]: as_numpy(one.value)
+            for one in self.unchanged
+            if one.name in self.places
+        }
 
     def write(self, change: Intervention, instead: HeadOutputs | None = None) -> str | None:
         """The model's text with parts switched off; None: it writes nothing."""
         return None
+
+    def _weights_of(self, seen: Attended, number: int) -> LayerWeights:
+        """An attention of one item of a batch."""
+        own = as_numpy(seen.shares[number])
+        caches = getattr(self.model.sizes, "key_heads", 0) or len(own)
+        return LayerWeights(own, np.zeros(own.shape[:2]), caches)
 
     def _edit(self, changes: Sequence[Intervention], instead: HeadOutputs | None) -> Watch:
         """The watch that makes each change in its item of a batch."""
@@ -283,7 +288,9 @@ class NetworkExperiment:
             start = keys - queries if sides[0] == sides[1] else 0
             for number, change in enumerate(changes):
                 off = change.outputs_off(*place)
-                hidden = change.hidden_cells(*place, sides, (heads, start + queries, keys))
+                shape = heads, start + queries, keys
+                whole = partial(self._weights_of, seen, number)
+                hidden = change.hidden_cells(*place, sides, shape, whole)
                 if hidden is None and not off:
                     continue
                 if output is None:

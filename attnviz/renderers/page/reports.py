@@ -7,6 +7,7 @@ import html
 from collections.abc import Sequence
 
 from attnviz.core.answers import ContrastReport, Restored, SourcesReport
+from attnviz.core.cache import CacheReport
 from attnviz.renderers.page.document import plain_page
 from attnviz.renderers.printable import nats, printable, two_digits
 
@@ -46,9 +47,8 @@ def contrast_page(
     report: ContrastReport, lines: Sequence[str], picture: bytes, command: str
 ) -> str:
     """A page: lines, the picture (SVG) of layers by positions, and what restores most."""
-    svg = base64.b64encode(picture).decode("ascii")
     body = "".join(f"<p>{html.escape(printable(line))}</p>" for line in [*lines, *report.notes])
-    body += f'<img src="data:image/svg+xml;base64,{svg}" alt="layers by positions">'
+    body += _picture(picture, "layers by positions")
     for name, own in (
         ("Heads at every position", report.heads),
         ("Heads at one position", report.rows),
@@ -59,17 +59,61 @@ def contrast_page(
     return plain_page(printable(report.caption), body)
 
 
+def cache_page(
+    report: CacheReport, plot: bytes, heads: Sequence[tuple[str, bytes]], command: str
+) -> str:
+    """A page: the costs (SVG), a table of them, and for each rule a head with keys struck out."""
+    table = _table(
+        ("rule", "keys", "attention", "nats a token", "changed"),
+        [
+            (
+                f"{one.kind} {one.rule}".strip(),
+                *map(two_digits, (one.held, one.mass)),
+                nats(one.cost),
+                two_digits(one.changed),
+            )
+            for one in report.rules
+        ],
+    )
+    body = "".join(
+        f"<p>{html.escape(printable(line))}</p>" for line in [report.prompt, *report.notes]
+    )
+    body += (_picture(plot, "costs of each rule") if plot else "") + table
+    for rule, picture in heads:
+        shown = _picture(picture, f"keys that {rule} drops")
+        body += f"<h2>{html.escape(printable(rule))}</h2>{shown}"
+    body += f'<p class="faint"><code>{html.escape(printable(command))}</code></p>'
+    return plain_page(printable(report.caption), body)
+
+
+def _picture(svg: bytes, about: str) -> str:
+    data = base64.b64encode(svg).decode("ascii")
+    return f'<img src="data:image/svg+xml;base64,{data}" alt="{html.escape(printable(about))}">'
+
+
 def _restored_table(found: Sequence[Restored]) -> str:
     """A row for each part, the first fifteen, with its share and its estimate."""
-    rows = "".join(
-        f'<tr><td class="word">{html.escape(printable(one.name()))}</td>'
-        f"<td>{two_digits(one.share)}</td>"
-        f"<td>{'' if one.estimate is None else two_digits(one.estimate)}</td></tr>"
+    rows = [
+        (
+            one.name(),
+            two_digits(one.share),
+            "" if one.estimate is None else two_digits(one.estimate),
+        )
         for one in found[:LISTED]
-    )
+    ]
     more = f'<p class="faint">and {len(found) - LISTED:,} more</p>' if len(found) > LISTED else ""
-    return (
-        '<div class="wide"><table><thead><tr><th scope="col" class="word">part</th>'
-        '<th scope="col">share</th><th scope="col">estimate</th></tr></thead>'
-        f"<tbody>{rows.replace('-', '−')}</tbody></table></div>{more}"
-    )
+    return _table(("part", "share", "estimate"), rows) + more
+
+
+def _table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table with a column of words, then numbers."""
+
+    def line(kind: str, cells: Sequence[str]) -> str:
+        first, *rest = (html.escape(printable(cell)) if cell else "" for cell in cells)
+        others = "".join(f"<{kind}>{cell}</{kind.partition(' ')[0]}>" for cell in rest)
+        tag = kind.partition(" ")[0]
+        return f'<tr><{kind} class="word">{first}</{tag}>{others.replace("-", "−")}</tr>'
+
+    body = "".join(line("td", row) for row in rows)
+    head = line('th scope="col"', names)
+    return f'<div class="wide"><table><thead>{head}</thead><tbody>{body}</tbody></table></div>'

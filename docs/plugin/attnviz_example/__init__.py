@@ -1,6 +1,6 @@
 """The rows, which attnviz reads at every start: what they name is imported when it is used."""
 
-from attnviz.core.registry import Format, Lens, Measure, Mechanism
+from attnviz.core.registry import Format, Lens, Measure, Mechanism, Policy
 
 COSINE = Mechanism(
     "Attention by the cosine of query and key, times a fixed scale (Swin v2).",
@@ -22,3 +22,4 @@ FAR = Measure(
 DOT = Format(
     "The strongest links as a graph for Graphviz.", "attnviz_example.code:DotRenderer", ".dot"
 )
+PEAK = Policy("The tokens that any query has attended to most.", "attnviz_example.code:peak")

@@ -1,4 +1,4 @@
-"""What the rows name: a formula, a lens, a measure and a format."""
+"""What the rows name: a formula, a lens, a measure, a format and a rule for caches."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import json
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnviz.analyses.lenses.layered import through_lens
 from attnviz.analyses.masks import MeasuredMap
 from attnviz.core.attention_map import Attention
+from attnviz.core.cache import CacheState
 from attnviz.core.measures import HeadMeasure
 from attnviz.mechanisms.arrays import Array, Mask, transpose
 from attnviz.mechanisms.formula import Calculation, Formula, Part, in_heads, weigh_values
@@ -53,6 +55,12 @@ def far(subject: MeasuredMap) -> HeadMeasure | None:
         return None
     targets = abs(np.arange(queries)[:, None] - np.arange(keys)) >= 5
     return subject.share_on("far", targets, ("never far away", "only far away"))
+
+
+def peak(cache: CacheState) -> NDArray[np.float64]:
+    """The largest weight that any query so far gave to each key, shape (heads, keys)."""
+    largest: NDArray[np.float64] = cache.weights.max(axis=1)
+    return largest
 
 
 class DotRenderer:

@@ -178,6 +178,29 @@ def recompute_rows(call: Call, heads: Any, queries: Any, space: Any = None) -> A
     return shares if shares is None or sink_logits(call) is None else shares[..., :-1]
 
 
+def selected_keys(call: Call) -> tuple[NDArray[np.bool_], NDArray[np.float32]] | None:
+    """The keys that a causal mask selects by content, and the weights over all earlier keys.
+
+    None where it shows all of them, or those within a distance.
+    """
+    import torch
+
+    mask, (heads, queries) = call.mask, call.query.shape[1:3]
+    if not isinstance(mask, torch.Tensor) or mask.ndim != 4 or queries != mask.shape[-1]:
+        return None
+    shows = mask[0] if mask.dtype == torch.bool else mask[0] > torch.finfo(mask.dtype).min / 2
+    earlier = torch.ones_like(shows).tril()
+    shows = shows & earlier
+    steps = torch.stack([shows.diagonal(-d, 1, 2).sum(-1) for d in range(queries)], -1)
+    whole = torch.arange(queries, 0, -1, device=steps.device)
+    if ((steps == 0) | (steps == whole)).all():
+        return None
+    own = select_heads(replace(call, mask=earlier[None]), 0, range(heads))
+    weights = recompute_rows(own, None, slice(0, queries))
+    shown = shows.expand(heads, -1, -1)
+    return shown.cpu().numpy(), weights.float().cpu().numpy()
+
+
 def sink_logits(call: Call) -> Any:
     """The logit of each row's sink, (batch or 1, heads, queries or 1, 1), or None."""
     given = call.options.get("s_aux")

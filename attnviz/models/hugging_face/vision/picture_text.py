@@ -10,14 +10,21 @@ from typing import Any
 import numpy as np
 
 from attnviz.core.attention_map import Attention, AttentionMap, Provenance, Token
-from attnviz.core.errors import ModelError, UsageError
+from attnviz.core.effects import PredictedToken
+from attnviz.core.errors import InputError, ModelError, UsageError
 from attnviz.core.options import InMemoryModel
 from attnviz.core.query import Picture, Query
 from attnviz.core.tokens import patch_tokens
 from attnviz.models import UnbatchedSource
 from attnviz.models.hugging_face.capture.capture import Captured, capture, with_routes
 from attnviz.models.hugging_face.capture.region import PooledGrid, TokenBlocks, each_token
+from attnviz.models.hugging_face.experiment import (
+    ExperimentRequest,
+    ModelExperiment,
+    experiment_of,
+)
 from attnviz.models.hugging_face.inputs.chat import apply_chat_template
+from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
 from attnviz.models.hugging_face.inputs.generation import generate_ids, new_text
 from attnviz.models.hugging_face.inputs.tokenization import check_text, label_ids, pieces_of
 from attnviz.models.hugging_face.load.checkpoint import check_growth
@@ -115,6 +122,44 @@ class PictureTextModel(UnbatchedSource):
         provenance = replace(provenance, settings=settings, notes=notes)
         over = {f"{self._looks}-to-{one.name}": (one.picture, one.box) for one in sheets}
         return Attention(maps, provenance, text=text, seen=sheets[0].box, sheets=over)
+
+    def experiment(self, query: Query, wanted: str | None = None) -> ModelExperiment:
+        """The model with pictures and a text, whose tokens it predicts, or those that it writes.
+
+        Tokens of the pictures are labelled `SIDE`. All outputs are explained.
+        """
+        picture, decoder = picture_of(query, self.name), self.model.config.is_encoder_decoder
+        if decoder or self._looks == "queries":
+            raise UsageError(f"'{self.name}' does not read patches as tokens before a text")
+        with quiet():
+            reading = self._read(picture, query.text)
+            places = self._places(reading.ids, video=picture.frames)
+            if not len(places):
+                raise ModelError(f"the prompt of '{self.name}' has no picture")
+            if self.max_new_tokens is not None:
+                reading = self._write(reading)
+        ids = [*reading.ids, *reading.new]
+        names = pieces_of(self.tokenizer, ids)
+        tokens = tuple(
+            Token(f"{SIDE} {place - places[0]}", label=SIDE) if place in places else Token(name)
+            for place, name in enumerate(names[: len(ids) - bool(reading.new)])
+        )
+        first = len(reading.ids) if reading.new else int(places[-1]) + 1
+        outputs = tuple(
+            PredictedToken(place - 1, ids[place], names[place], place)
+            for place in range(first, len(ids))
+        )
+        if not outputs:
+            raise InputError("no token of the text is predicted: give more --text, or --generate N")
+        notes = (*self.provenance.notes, *reading.notes)
+        made = Attention((), replace(self.provenance, notes=notes))
+        inputs = {**reading.inputs, "use_cache": False}
+        sides = {"self": ("text", "text")}
+        encoded = EncodedQuery(self.model, inputs, {"text": tokens}, sides, made)
+        spell = partial(_spell, self.tokenizer)
+        return experiment_of(
+            ExperimentRequest(self.model, inputs, encoded, lambda _: outputs, spell)
+        )
 
     @property
     def _looks(self) -> str:
@@ -253,6 +298,11 @@ class PictureTextModel(UnbatchedSource):
             made = AttentionMap("text-to-queries", tokens, queries, weights, layers=layers)
             over_queries.append(replace(made, query_side=side, key_side="queries"))
         return (*over_patches, *over_queries)
+
+
+def _spell(tokenizer: Any, number: int) -> str:
+    """The name of a token."""
+    return str(pieces_of(tokenizer, [number])[0])
 
 
 def _patch_map(

@@ -1,0 +1,21 @@
+"""Rules for which keys a cache holds: what each keeps, and what that costs."""
+
+from attnviz.core.registry import Policy
+
+POLICIES: dict[str, Policy] = {
+    "sinks": Policy("The first tokens.", "rules:sinks", beside=True),
+    "recent": Policy("The last tokens.", "rules:recent"),
+    "window": Policy("The last tokens, as a sliding window shows them.", "rules:recent"),
+    "h2o": Policy("Half the last tokens, half those that received most attention.", "rules:h2o"),
+    "heavy": Policy("The tokens that received most attention, and the last.", "rules:heavy"),
+    "tova": Policy("The tokens that the last query attends to most.", "rules:tova"),
+    "snapkv": Policy(
+        "Of a prompt the tokens that its last queries attend to most.", "rules:snapkv", once=True
+    ),
+    "random": Policy("Tokens drawn by chance.", "rules:random"),
+    "best": Policy(
+        "The tokens whose loss costs later predictions most, each measured.",
+        "rules:best",
+        measured=True,
+    ),
+}

@@ -1,0 +1,267 @@
+"""What rules for a cache cost in one text, and as means over texts of a kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.analyses.lenses.effect import effects
+from attnviz.analyses.measures.intervals import means_over
+from attnviz.analyses.policies.eviction import Budget, CacheRun, Worth, size_of
+from attnviz.core.attention_map import AttentionMap
+from attnviz.core.cache import HeadCost, RuleCost
+from attnviz.core.effects import Experiment, Intervention, TokenAt
+from attnviz.core.errors import AttnvizError, InputError, UsageError
+from attnviz.core.registry import POLICIES
+
+Numbers = NDArray[np.float64]
+SCORES = 1 << 25
+"""Scores of choices of runs that are measured together."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TextCost:
+    """What one rule costs in one text.
+
+    Attributes:
+        run: the rule, with the keys that it dropped.
+        cost: nats a token; changed: share of tokens; held: share of keys.
+        mass: of each head, shape (layers, heads); alone: nats a token in this head alone, or NaN.
+    """
+
+    run: CacheRun
+    cost: float
+    changed: float
+    held: float
+    mass: Numbers
+    alone: Numbers
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CachedText:
+    """One text before a model: what it loses with each rule.
+
+    Attributes:
+        item: the maps of the stream with all keys.
+        prompt: the number of queries that see every key.
+        full: the loss with all keys, nats a token; counted: of how many tokens.
+    """
+
+    item: AttentionMap
+    prompt: int
+    full: float
+    counted: int
+    costs: tuple[TextCost, ...]
+
+
+def measure_rules(
+    experiment: Experiment,
+    rules: Sequence[tuple[Budget, ...]],
+    *,
+    stream: str | None = None,
+    prompt: str | None = None,
+    per_head: bool = False,
+    seed: int = 0,
+    optional: NDArray[np.bool_] | None = None,
+) -> CachedText:
+    """What each rule costs in a text, in one run of the model each.
+
+    `prompt` is a number of tokens, or a share of them, that are read with every key; `optional`
+    marks the keys that may go.
+
+    Raises:
+        UsageError: a stream that has no cache.
+        InputError: no token is predicted after the prompt.
+    """
+    item = _cached_stream(experiment, stream)
+    queries, keys = item.weights.shape[2:]
+    grows = item.query_side == item.key_side
+    start = _prompt_of(prompt or ("0.5" if grows else "1"), queries)
+    if prompt is None:  # of a text of three tokens half would leave nothing to predict
+        start = min(start, max(output.row for output in experiment.outputs))
+    scorer = _Scorer(experiment, item, start)
+    worths: list[Worth] = []
+    if any(one.row.measured for rule in rules for one in rule):
+        worths = scorer.measure_keys()
+    costs = [*scorer.own_selection()]
+    for rule in rules:
+        runs = [CacheRun(rule, item.stream, keys, start, grows, seed, None, optional)]
+        if any(one.row.measured for one in rule):
+            runs = [replace(runs[0], worth=worth) for worth in worths]
+            runs += [replace(runs[0], rules=one, label=str(runs[0])) for one in _others(rule)]
+        found = min((scorer.cost(run) for run in runs), key=lambda one: one.cost)
+        costs.append(scorer.in_each_head(found) if per_head else found)
+    return CachedText(item, start, scorer.loss, len(scorer.counted), tuple(costs))
+
+
+def _others(rule: tuple[Budget, ...]) -> Iterator[tuple[Budget, ...]]:
+    """The rule with every other one in the place of `best`."""
+    for name, row in POLICIES.items():
+        if not row.once and not row.measured and not row.beside:
+            yield tuple(replace(one, name=name) if one.row.measured else one for one in rule)
+
+
+class _Scorer:
+    """A text before a model whose cache follows rules.
+
+    Raises:
+        InputError: no token is predicted after the prompt.
+    """
+
+    def __init__(self, experiment: Experiment, item: AttentionMap, start: int) -> None:
+        self.experiment, self.item = experiment, item
+        select: Callable[[], Mapping[tuple[str, str], Any]] = getattr(
+            experiment, "selections", dict
+        )
+        self.selections = select()  # before other runs, which forget the unchanged model's
+        self.rows = np.array([output.row for output in experiment.outputs])
+        self.counted = np.flatnonzero(self.rows >= start)
+        if not len(self.counted):
+            raise InputError(f"no token is predicted after the prompt of {start} tokens")
+        (plain,) = experiment.run([Intervention()])
+        self.full, self.choices = self._known(plain), plain.argmax(axis=-1)
+        self.together = max(1, SCORES // plain.size)
+
+    @property
+    def loss(self) -> float:
+        """The loss with all keys, nats a token."""
+        return -float(self.full[self.counted].mean())
+
+    def _known(self, scores: NDArray[np.floating]) -> Numbers:
+        numbers = [output.number for output in self.experiment.outputs]
+        return scores[range(len(numbers)), numbers].astype(np.float64)
+
+    def own_selection(self) -> Iterator[TextCost]:
+        """The keys that the model itself selects, where it does, and the dense weights on them."""
+        item = self.item
+        chosen = {at: own for (s, at), own in self.selections.items() if s == item.stream}
+        if chosen:
+            run = CacheRun((), item.stream, item.weights.shape[3], 0, label="own selection")
+            for at in item.layers:
+                shown, _ = chosen.get(at, (np.ones(item.weights.shape[1:], bool), None))
+                run.hidden[at] = ~shown & np.tri(*shown.shape[1:], dtype=np.bool_)
+            dense = [
+                chosen[at][1] if at in chosen else w
+                for at, w in zip(item.layers, item.weights, strict=True)
+            ]
+            rows = sorted({*self.rows[self.counted].tolist()})
+            held, mass = _held(item.with_weights(np.stack(dense)), run, rows)
+            yield TextCost(run, np.nan, np.nan, held, mass, np.full(mass.shape, np.nan))
+
+    def cost(self, run: CacheRun) -> TextCost:
+        """What a rule costs, measured in one run."""
+        (found,) = self.experiment.run([Intervention(evictions=(run,))])
+        cost = float((self.full - self._known(found))[self.counted].mean())
+        moved = (found.argmax(axis=-1) != self.choices)[self.counted]
+        held, mass = _held(self.item, run, sorted({*self.rows[self.counted].tolist()}))
+        return TextCost(run, cost, float(moved.mean()), held, mass, np.full(mass.shape, np.nan))
+
+    def in_each_head(self, found: TextCost) -> TextCost:
+        """The same with the cost of the rule in each head alone, a run each."""
+        alone = found.alone.copy()
+        for layer, head in np.ndindex(*alone.shape):
+            run = found.run.only(self.item.layers[layer], head)
+            (scores,) = self.experiment.run([Intervention(evictions=(run,))])
+            alone[layer, head] = (self.full - self._known(scores))[self.counted].mean()
+        return replace(found, alone=alone)
+
+    def measure_keys(self) -> list[Worth]:
+        """What later predictions lose without each key: measured, and to first order in each head.
+
+        A source without gradients has the first alone.
+        """
+        found: list[Worth] = [dict.fromkeys(self.item.layers, self._measured_worth()[None])]
+        with suppress(AttnvizError):
+            found.append(self._first_order_worth())
+        return found
+
+    def _measured_worth(self) -> Numbers:
+        queries, keys = self.item.weights.shape[2:]
+        found = np.zeros((queries, keys))
+        rows = self.rows[self.counted, None]
+        for first in range(0, keys, self.together):
+            some = range(first, min(first + self.together, keys))
+            changes = [Intervention(tokens=(TokenAt(self.item.key_side, key),)) for key in some]
+            for key, scores in zip(some, self.experiment.run(changes), strict=True):
+                lost = np.nan_to_num(self.full - self._known(scores), nan=np.inf)[self.counted]
+                found[:, key] = np.where(rows > np.arange(queries), lost[:, None], 0).sum(axis=0)
+        return found
+
+    def _first_order_worth(self) -> Worth:
+        every = self.experiment.outputs
+        self.experiment.outputs = tuple(every[number] for number in self.counted)
+        try:
+            slopes = self.experiment.gradients()
+        finally:
+            self.experiment.outputs = every
+        found, item = dict[str, Numbers](), self.item
+        place = [one.stream for one in self.experiment.attention.maps].index(item.stream)
+        for layer, weights, own in zip(item.layers, item.weights, slopes[place], strict=True):
+            sinks = self.experiment.sinks.get((item.stream, layer))
+            sizes = abs(np.nan_to_num(effects(weights, own, sinks)))
+            found[layer] = sizes[:, ::-1].cumsum(axis=1)[:, ::-1] - sizes  # of later queries
+        return found
+
+
+def _cached_stream(experiment: Experiment, stream: str | None) -> AttentionMap:
+    """The maps of the stream whose keys are dropped; each output has to follow from its row."""
+    maps = {item.stream: item for item in experiment.attention.maps}
+    if any(output.position is None for output in experiment.outputs):
+        raise UsageError("a cache is of a model that writes: give one that continues a text")
+    caches = [
+        name
+        for name, item in maps.items()
+        if item.query_side != item.key_side or not np.triu(item.weights.max(axis=(0, 1)), 1).any()
+    ]
+    if stream is not None and stream not in caches:
+        raise UsageError(f"stream '{stream}' has no cache: there is {', '.join(caches) or 'none'}")
+    if not caches:
+        raise UsageError("a cache is of a model that writes: give one that continues a text")
+    return maps[stream or experiment.attention.main.stream]
+
+
+def _prompt_of(text: str, queries: int) -> int:
+    return 0 if text == "0" else size_of(text, queries)
+
+
+def _held(item: AttentionMap, run: CacheRun, rows: Sequence[int]) -> tuple[float, Numbers]:
+    """The share of keys that some rows see, and of attention that each head gives to them."""
+    gone = np.array([run.hidden[layer][:, rows] for layer in item.layers])
+    weights = item.weights[:, :, rows].astype(np.float64)
+    shown = np.array([row + 1 if run.grows else run.keys for row in rows])
+    held = (1 - gone.sum(axis=-1) / shown).mean()
+    whole = weights.sum(axis=-1)
+    kept = np.where(gone, 0, weights).sum(axis=-1)
+    mass = np.divide(kept, whole, out=np.ones(kept.shape), where=whole > 0)
+    return float(held), mass.mean(axis=-1)
+
+
+def mean_cost(kind: str, item: AttentionMap, found: Sequence[TextCost]) -> RuleCost:
+    """The means over texts of what one rule costs."""
+    cost, low, high = map(float, means_over(np.array([one.cost for one in found]))[1:])
+    mass = np.mean([one.mass for one in found], axis=0)
+    alone = np.mean([one.alone for one in found], axis=0)
+    heads = [
+        HeadCost(name, head, float(mass[layer, head]), float(alone[layer, head]))
+        for layer, name in enumerate(item.layers)
+        for head in range(mass.shape[1])
+    ]
+    measured = bool(np.isfinite(alone).any())
+    run = found[0].run
+    return RuleCost(
+        rule=str(run),
+        name=run.name,
+        kind=kind,
+        texts=len(found),
+        held=float(np.mean([one.held for one in found])),
+        cost=cost,
+        interval=(low, high) if len(found) > 1 else None,
+        changed=float(np.mean([one.changed for one in found])),
+        mass=float(mass.mean()),
+        heads=tuple(sorted(heads, key=lambda one: -one.cost if measured else one.mass)),
+    )

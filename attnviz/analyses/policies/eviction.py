@@ -1,0 +1,210 @@
+"""A cache with rules: which keys are gone at each step, decided as the model would run with it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from attnviz.core.cache import CacheState
+from attnviz.core.effects import LayerWeights
+from attnviz.core.errors import UsageError, choose
+from attnviz.core.plugins import PluginError
+from attnviz.core.registry import POLICIES, Policy
+
+Cells = NDArray[np.bool_]
+Worth = Mapping[str, NDArray[np.float64]]
+"""By layer, what later predictions lose without a key, shape (heads or 1, queries, keys)."""
+_COUNT, _SHARE = re.compile(r"[1-9]\d{0,8}"), re.compile(r"0?\.\d{1,9}|1\.0*")
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """A rule with how many keys it keeps: a number, or a share of all."""
+
+    name: str
+    size: str
+
+    @property
+    def row(self) -> Policy:
+        """The rule's row."""
+        return POLICIES[self.name]
+
+    def keys(self, count: int) -> int:
+        """How many of so many keys it keeps."""
+        return size_of(self.size, count)
+
+    def __str__(self) -> str:
+        return f"{self.name}:{self.size}"
+
+
+def size_of(size: str, count: int) -> int:
+    """How many a number, or a share of so many, is: at least 1, at most all."""
+    number = round(float(size) * count) if "." in size else int(size)
+    return max(1, min(number, count))
+
+
+def is_size(text: str) -> bool:
+    """Whether a text is a number, "64", or a share, "0.2"."""
+    return bool(_COUNT.fullmatch(text) or _SHARE.fullmatch(text))
+
+
+def parse_rules(texts: tuple[str, ...] | list[str]) -> list[tuple[Budget, ...]]:
+    """The rules of "h2o:0.2,0.5" (one for each budget) or "sinks:4+recent:64" (both together).
+
+    Raises:
+        UsageError: an unknown rule, or a budget that is neither a number nor a share.
+    """
+    found = list[tuple[Budget, ...]]()
+    for text in texts:
+        parts = list[list[Budget]]()
+        for term in text.split("+"):
+            name, _, sizes = term.strip().partition(":")
+            choose(name, POLICIES, "rule")
+            for size in sizes.split(","):
+                if not is_size(size):
+                    raise UsageError(
+                        f"--keep {text}: '{size}' is no budget: write {name}:64 for 64 keys, or "
+                        f"{name}:0.2 for 20 % of them"
+                    )
+            parts.append([Budget(name, size) for size in sizes.split(",")])
+        found += product(*parts)
+    return found
+
+
+@dataclass(eq=False)
+class CacheRun:
+    """A stream whose cache holds what rules keep; fulfils `attnviz.core.effects.Eviction`.
+
+    At each step a query sees the keys that are held and its own, then the rules choose from them.
+    A budget of B means that a query sees B keys, its own among them; of `sinks`, and of a rule that
+    decides once, that B are kept. What any of the rules keeps is kept.
+
+    Attributes:
+        keys: how many the stream has.
+        prompt: the number of queries that see every key.
+        grows: whether each query adds its own key.
+        worth: what `best` ranks by.
+        optional: keys that may go; None: all.
+        alone: the layer and head that the rules act in alone; None: all of them.
+    """
+
+    rules: tuple[Budget, ...]
+    stream: str
+    keys: int
+    prompt: int
+    grows: bool = True
+    seed: int = 0
+    worth: Worth | None = None
+    optional: Cells | None = None
+    alone: tuple[str, int] | None = None
+    label: str = ""
+    hidden: dict[str, Cells] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return self.label or "+".join(map(str, self.rules))
+
+    @property
+    def name(self) -> str:
+        """The rules without their budgets."""
+        return re.sub(r":[^+]*", "", str(self))
+
+    def hide(self, layer: str, seen: LayerWeights) -> Cells:
+        """The cells whose key is gone, for the weights with all keys."""
+        cells = np.zeros(seen.weights.shape, dtype=np.bool_)
+        if self.alone is None:
+            cells = self._gone(layer, seen)
+        elif self.alone[0] == layer:
+            head = self.alone[1]
+            cells[head] = self._gone(layer, seen)[head]
+        self.hidden[layer] = cells
+        return cells
+
+    def only(self, layer: str, head: int) -> CacheRun:
+        """The same rules in one head alone."""
+        return replace(self, alone=(layer, head), hidden={})
+
+    def _gone(self, layer: str, seen: LayerWeights) -> Cells:
+        heads, queries, keys = seen.weights.shape
+        members, start = heads // seen.caches, max(self.prompt, 1)
+        worth = np.zeros((seen.caches, queries, keys))
+        if self.worth is not None:
+            each = np.broadcast_to(self.worth[layer], seen.weights.shape)
+            worth = each.reshape(seen.caches, members, queries, keys).sum(axis=1)
+        # A name is no number in a model with stages: its letters seed as well.
+        drawn = np.random.default_rng([self.seed, *layer.encode()]).random((seen.caches, keys))
+        weights = np.zeros((seen.caches, queries, keys))
+        gone = np.zeros(weights.shape, dtype=np.bool_)
+        held = np.tile(np.arange(keys) < (start if self.grows else keys), (seen.caches, 1))
+        whole = seen.weights[:, :start].reshape(seen.caches, members, -1, keys)
+        weights[:, :start] = whole.mean(axis=1)
+        received, chosen = weights.sum(axis=1), dict[int, Cells]()
+        for step in range(start - 1, queries):
+            last = step + 1 if self.grows else keys
+            if step >= start:
+                if self.grows:
+                    held[:, step] = True
+                gone[:, step, :last] = ~held[:, :last]
+                own = seen.weights[:, step] * np.repeat(held, members, axis=0)
+                total = own.sum(axis=-1, keepdims=True) + seen.sinks[:, step, None]
+                own = np.divide(own, total, out=np.zeros(own.shape), where=total > 0)
+                weights[:, step] = own.reshape(seen.caches, members, keys).mean(axis=1)
+                received += weights[:, step]
+            kept = np.zeros_like(held)
+            for number, rule in enumerate(self.rules):
+                if number not in chosen:
+                    state = CacheState(
+                        weights[:, : step + 1, :last],
+                        received[:, :last],
+                        held[:, :last],
+                        self._room(rule),
+                        self.grows,
+                        drawn[:, :last],
+                        worth[:, step, :last],
+                    )
+                    new = np.zeros_like(held)
+                    new[:, :last] = self._choose(rule, state)
+                    if rule.row.once:
+                        new[:, last:] = True  # what comes later stays
+                        chosen[number] = new
+                    kept |= new
+                else:
+                    kept |= chosen[number]
+            held &= kept
+            if len(chosen) == len(self.rules):
+                gone[:, start:, :last] = ~held[:, None, :last]
+                break
+        return np.repeat(gone, members, axis=0)
+
+    def _room(self, rule: Budget) -> int:
+        """How many keys a rule may keep after a step."""
+        room = rule.keys(self.keys if self.optional is None else int(self.optional.sum()))
+        own = self.grows and self.optional is None  # the next query's key counts
+        return room - (own and not rule.row.beside and not rule.row.once)
+
+    def _choose(self, rule: Budget, state: CacheState) -> Cells:
+        """The held keys with the highest scores; of equal ones the later."""
+        among = state.held
+        if self.optional is not None:
+            among = among & self.optional[: among.shape[1]]
+        excess = int(among.sum(axis=1).max()) - state.room
+        if excess <= 0:
+            return state.held
+        scores = np.asarray(rule.row.load()(state), dtype=np.float64)
+        if scores.shape != state.held.shape:
+            needed = f"{scores.shape}, not (heads, keys) = {state.held.shape}"
+            raise PluginError(f"the rule '{rule.name}' returns scores of shape {needed}")
+        scores = np.where(among, scores, np.inf)
+        kept = state.held.copy()
+        if excess == 1 and (among.sum(axis=1) > state.room).all():
+            kept[np.arange(len(kept)), scores.argmin(axis=1)] = False
+            return kept
+        order = np.argsort(scores, axis=1, kind="stable")
+        for head, own in enumerate(order):
+            over = max(int(among[head].sum()) - state.room, 0)
+            kept[head, own[:over]] = False
+        return kept

@@ -1,0 +1,265 @@
+"""What a smaller cache costs: rules over texts, by kind of text, reported."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal
+
+import numpy as np
+
+from attnviz.analyses.policies.cost import CachedText, mean_cost, measure_rules
+from attnviz.analyses.policies.eviction import Budget, is_size, parse_rules
+from attnviz.core.cache import CacheReport
+from attnviz.core.errors import UsageError
+from attnviz.core.notices import merge_notices
+from attnviz.core.options import Options
+from attnviz.models import Source
+from attnviz.models.lens import open_experiment
+from attnviz.models.open import is_shipped, open_source
+from attnviz.renderers.reports import Data, data_of
+from attnviz.renderers.text.cache_table import cache_json, cache_table, cache_tsv
+from attnviz.runs.ablation import each_text
+from attnviz.runs.inputs import TextInput, given_texts
+from attnviz.runs.questions.explain import INSIDE
+from attnviz.runs.questions.why import (
+    Asked,
+    kind_of_file,
+    open_asked,
+    query_of,
+    read_texts_or_file,
+)
+from attnviz.runs.reporting import RunReport, good_results
+from attnviz.storage.documents import dump_json
+from attnviz.storage.texts import Text
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from attnviz.core.attention_map import Attention
+
+Read = Asked | Literal["picture-text"]
+"""What reads the texts; the last a picture with a text behind it."""
+PICTURE: Final = "picture"
+BOUND = (
+    "best is the cheapest in each text of keys ranked by measured effect, by first-order effect in "
+    "each head, or by any rule that decides at each step; it looks ahead, and a better set may "
+    "exist"
+)
+OWN = (
+    "own selection: the keys that the model itself chooses, and the attention over all earlier "
+    "keys that goes to them; rules act on these"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CacheRequest:
+    """What is asked about caches; `attnviz.cache` explains each field."""
+
+    keep: tuple[str, ...]
+    prompt: str | None = None
+    stream: str | None = None
+    per_head: bool = False
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        once = any(one.row.once for rule in self.rules for one in rule)
+        if self.prompt == "0" and once:
+            raise UsageError("snapkv decides after a prompt: leave --prompt 0 out")
+        if self.prompt not in (None, "0") and not is_size(self.prompt or ""):
+            raise UsageError(
+                f"--prompt {self.prompt} is neither a number of tokens, as 64, nor a share, as 0.5"
+            )
+
+    @property
+    def rules(self) -> list[tuple[Budget, ...]]:
+        """Each rule with each of its budgets."""
+        return parse_rules(self.keep)
+
+
+@dataclass(eq=False)
+class CacheStudy:
+    """What rules cost in texts of several kinds."""
+
+    asked: CacheRequest
+    reads: Read
+    texts: int = 0
+    notes: tuple[str, ...] = ()
+    first: Attention | None = None
+
+    def __post_init__(self) -> None:
+        self.found = defaultdict[str, list[CachedText]](list)
+
+    def measure(self, source: Source, text: Text) -> tuple[CachedText, Attention]:
+        """What each rule costs in one text."""
+        asked = self.asked
+        optional, prompt = None, asked.prompt
+        if self.reads == "picture-text":
+            query = replace(query_of(replace(text, target=None)), text=text.target or "")
+        else:
+            query = query_of(text)
+        experiment = open_experiment(source, query)
+        if self.reads == "picture-text":
+            tokens = experiment.attention.main.key_tokens
+            optional = np.array([token.label == PICTURE for token in tokens])
+            prompt = prompt or str(experiment.outputs[0].position)
+        found = measure_rules(
+            experiment,
+            asked.rules,
+            stream=asked.stream,
+            prompt=prompt,
+            per_head=asked.per_head,
+            seed=asked.seed,
+            optional=optional,
+        )
+        if not found.costs:
+            raise UsageError('cache needs a rule: --keep "sinks:4+recent:64", --keep h2o:0.2')
+        return found, replace(experiment.attention, id=text.id)
+
+    def add(self, kind: str, found: CachedText, attention: Attention) -> None:
+        """Take in one text."""
+        self.first = self.first or attention
+        self.notes = merge_notices((*self.notes, *attention.provenance.notes))
+        self.found[kind].append(found)
+        self.texts += 1
+
+    def report(self) -> CacheReport:
+        """The means over texts of each kind."""
+        assert self.first is not None
+        stream = next(iter(self.found.values()))[0].item.stream
+        count = f" · {self.texts} texts" if self.texts > 1 else ""
+        measured = any(one.row.measured for rule in self.asked.rules for one in rule)
+        own = any(not one.run.rules for found in self.found.values() for one in found[0].costs)
+        return CacheReport(
+            caption=f"{self.first.provenance.title} · what a smaller cache costs · {stream}{count}",
+            stream=stream,
+            prompt=self._prompt(),
+            full={
+                kind: float(np.mean([one.full for one in own])) for kind, own in self.found.items()
+            },
+            counted={kind: sum(one.counted for one in own) for kind, own in self.found.items()},
+            rules=tuple(
+                mean_cost(kind, own[0].item, [one.costs[number] for one in own])
+                for kind, own in self.found.items()
+                for number in range(len(own[0].costs))
+            ),
+            texts=self.texts,
+            notes=(*self.notes, *([BOUND] if measured else []), *([OWN] if own else [])),
+            provenance=self.first.provenance,
+        )
+
+    def _prompt(self) -> str:
+        counts = sorted({one.prompt for own in self.found.values() for one in own})
+        if counts == [0]:
+            return "rules act from the first token on"
+        some = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+        said = f"the first {some} tokens are read with all keys, then rules act"
+        return said + " on the picture's tokens" * (self.reads == "picture-text")
+
+
+def read_kinds(
+    text: str | None, target: str | None, files: Sequence[str], options: Options
+) -> tuple[list[tuple[str, TextInput]], Read, Options]:
+    """The texts by the name of their file, what reads them, and the options.
+
+    Raises:
+        UsageError: files of the same name, whose texts could not be told apart.
+    """
+    if text is not None and target is not None and kind_of_file(text) == PICTURE:
+        return (
+            [("", given_texts(Text("0", text, target)))],
+            "picture-text",
+            replace(options, given=()),
+        )
+    if len(files) < 2:
+        texts, kind, options = read_texts_or_file(
+            text, target, files[0] if files else None, options
+        )
+        return [(Path(files[0]).stem if files else "", texts)], kind, options
+    names = [Path(file).stem for file in files]
+    if len({*names}) < len(names):
+        raise UsageError(f"--input names '{names[0]}' twice: kinds of text are told apart by name")
+    found = [read_texts_or_file(text, target, file, options) for file in files]
+    return [(name, one) for name, (one, *_) in zip(names, found, strict=True)], found[0][1], options
+
+
+def report_cache(
+    asked: CacheRequest,
+    texts: Sequence[tuple[str, TextInput]],
+    kind: Read,
+    options: Options,
+    report: RunReport,
+) -> None:
+    """Report what rules cost in texts of one or several kinds, each with its name."""
+    origin = options.origin
+    inside = origin.model is None and is_shipped(origin)
+
+    @cache
+    def source_for(*, pair: bool) -> Source:
+        if inside and not pair:
+            report.say(INSIDE)
+            return open_asked(replace(origin, model="pocket-lm"), "self", with_head="exact")
+        if kind == "picture-text":
+            return open_source(origin, kind)
+        return open_asked(origin, kind, with_head="exact")
+
+    def measure(text: Text) -> tuple[CachedText, Attention]:
+        return study.measure(source_for(pair=text.target is not None), text)
+
+    study = CacheStudy(asked, kind)
+    last: tuple[CachedText, Attention] | None = None
+    for name, some in texts:
+        made = each_text(some.open(), measure)
+        for _, last in good_results(made, report, some.total):
+            study.add(name, *last)
+    if study.texts and last is not None:
+        found = study.report()
+        report.add(_cache_data(found, *last))
+    report.finish(f"{study.texts} text{'s' if study.texts != 1 else ''}")
+
+
+def _cache_data(report: CacheReport, text: CachedText, attention: Attention) -> Data:
+    def plot() -> Figure:
+        from attnviz.renderers.figures.cache_picture import cost_curves
+
+        return cost_curves(report)
+
+    def page(command: str) -> str:
+        from attnviz.renderers.figures.figure import figure_bytes
+        from attnviz.renderers.page.reports import cache_page
+
+        shown = []
+        for number, one in enumerate(text.costs if report.texts == 1 else ()):
+            shown.append((str(one.run), figure_bytes(draw(number), ".svg")))
+        lines = len({(one.kind, one.name) for one in report.rules}) < len(report.rules)
+        curves = figure_bytes(plot(), ".svg") if lines or report.texts > 1 else b""
+        return cache_page(report, curves, shown, command)
+
+    def draw(number: int = 0) -> Figure:
+        from attnviz.renderers.figures.cache_picture import struck_heatmap
+        from attnviz.renderers.figures.figure import fit_width
+
+        run, mass = text.costs[number].run, text.costs[number].mass
+        layer, head = map(int, np.unravel_index(mass.argmin(), mass.shape))
+        name = text.item.layers[layer]
+        item = text.item.part([name], [text.item.heads[head]])
+        return fit_width(
+            struck_heatmap,
+            item,
+            gone=run.hidden[name][head],
+            title=f"{attention.provenance.title} · {run} · layer {name} head {head}",
+            subtitle=f"weights with all keys, those gone struck out: {mass[layer, head]:.0%} of "
+            "the attention stays, the least of all heads",
+        )
+
+    figures = {"plot": plot} | ({"heatmap": draw} if report.texts == 1 else {})
+    return data_of(
+        *(report, cache_table, cache_tsv, cache_json),
+        figures=figures,
+        page=page,
+        about=dump_json(asdict(report.provenance)),
+        notes=report.notes,
+    )
