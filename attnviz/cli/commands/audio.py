@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from attnviz.cli.options import CHOICE, ORIGIN, with_options
+from attnviz.cli.options import CHOICE, ORIGIN, PLACES, with_options
 from attnviz.cli.report import Report
 from attnviz.core.options import Options, opt
 from attnviz.runs.recordings import TIMED, RecordingRequest, report_recording
@@ -13,7 +13,7 @@ from attnviz.runs.recordings import TIMED, RecordingRequest, report_recording
 
 @with_options(
     *("model", "compute", "stream", "heads", "reduce", "special", "group", "long"),
-    *("pictures", "lines", "look", "page", "top"),
+    *PLACES,
     writes=("maps", "times", "scores"),
 )
 def audio(

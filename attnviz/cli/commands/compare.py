@@ -23,7 +23,7 @@ from attnviz.runs.pipeline import check_choice
 
 @with_options(
     *("model", "compute", "mechanism", "causal", "generate", "chat", "long"),
-    *("lens", "explain", "stream", "heads", "reduce", "special", "group", "pictures", "look"),
+    *("lens", "explain", "stream", "heads", "reduce", "special", "group", "pictures", "show", "look"),
     writes="comparison",
 )
 def compare(
@@ -84,7 +84,7 @@ def compare(
     check_changes(changes, "heads" if effects is None else "effects", fail_above)
 
 
-@with_options("stream", "heads", "look", "page", writes="history")
+@with_options("stream", "heads", "show", "look", "page", writes="history")
 def history(
     folder: Annotated[str, typer.Argument(help="Folder of samples: step-00000100.npz, …")],
     plot: Path | None = opt(

@@ -42,7 +42,7 @@ CROSS = opt(
 
 @with_options(
     *("model", "compute", "mechanism", "weights", "causal", "generate", "long"),
-    *("stream", "heads", "special", "to", "look", "reading", "sharing"),
+    *("stream", "heads", "special", "to", "show", "look", "reading", "sharing"),
     writes="heads",
 )
 def heads(

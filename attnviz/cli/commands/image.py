@@ -15,7 +15,7 @@ LENSES = tuple(name for name in LENS_NAMES if name != ALL)
 
 
 @with_options(
-    *("model", "compute", "generate", "explain", "heads", "reduce", "special", "look", "page"),
+    *("model", "compute", "generate", "explain", "heads", "reduce", "special", "show", "look", "page"),
     also=("grid",),
 )
 def image(
@@ -84,7 +84,8 @@ def image(
     """
     output = options.output
     on_screen = output.format in (None, "table")
-    shown = {"--overlay": overlay, "--grid": output.grid, "-f table": on_screen}
+    shown = {"--overlay": overlay, "--grid": output.grid, "--show": output.show}
+    shown["-f table"] = on_screen
     asked = PictureRequest(
         files=tuple(map(Path, (file, *(more or ())))),
         patch=patch,
