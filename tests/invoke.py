@@ -126,9 +126,7 @@ def forked(work: Callable[[], object], stdout: int | None = None) -> Done:
         return Done(status, out.read(), err.read().decode())
 
 
-def on_terminal(
-    *arguments: Any, columns: int = 80, answer: bytes = b"", **variables: str
-) -> Done:
+def on_terminal(*arguments: Any, columns: int = 80, answer: bytes = b"", **variables: str) -> Done:
     """Run with stdin and stdout on a terminal of that width; stderr stays apart.
 
     The terminal answers once to a question that ends with that for its attributes (DA1).

@@ -56,13 +56,15 @@ COMMANDS: dict[str, CommandEntry] = {
     "serve": CommandEntry("Start a local page that answers, with any model.", "serve:serve"),
     "models": CommandEntry("List the models found on this machine.", "listings:models"),
     "mechanisms": CommandEntry("List the attention mechanisms.", "listings:mechanisms"),
+    "schema": CommandEntry("Print the JSON Schema of what is written.", "listings:schema"),
+    "skill": CommandEntry("Print a guide for programs that run attnviz.", "listings:skill"),
 }
 PANELS = {
     "Look": "self cross co image audio watch",
     "Ask": "explain sources ablate why wiring lenses compare",
     "Measure": "heads corpus align history",
     "Learn": "steps lesson live",
-    "Manage": "render serve models mechanisms",
+    "Manage": "render serve models mechanisms schema skill",
 }
 """The panels of `attnviz --help`, each with its commands."""
 
@@ -232,9 +234,7 @@ def _status_of(run: Any) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except MemoryError as error:
-        complain(
-            f"not enough memory ({error}): choose less text or a smaller layer", "MemoryError"
-        )
+        complain(f"not enough memory ({error}): choose less text or a smaller layer", "MemoryError")
         return 1
     except OSError as error:
         if (line := _system_message(error)) is None:

@@ -100,7 +100,7 @@ def _largest_field(data: bytes) -> str:
         return ""
     if not isinstance(found, dict):
         return ""
-    sizes = {name: len(json.dumps(value)) for name, value in found.items()}
+    sizes = {name: len(json.dumps(value, separators=(",", ":"))) for name, value in found.items()}
     name = max(sizes, key=lambda one: sizes[one])
     return f" ('{name}' {sizes[name] / len(data):.0%} of them)"
 

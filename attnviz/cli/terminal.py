@@ -75,10 +75,14 @@ def ask_screen() -> Screen:
     if found and b"4" in found[1].split(b";")[1:]:
         if find_spec("textual_image") is None:
             get = "pip install 'attnviz[terminal]'"
-            return Screen(lack=f"this terminal shows pictures by sixels, which need an extra: {get}")
+            return Screen(
+                lack=f"this terminal shows pictures by sixels, which need an extra: {get}"
+            )
         return Screen("sixel", *pixels)
     if inner:
-        return Screen(lack="tmux shows pictures from 3.4 on, if it is built with sixel: or leave it")
+        return Screen(
+            lack="tmux shows pictures from 3.4 on, if it is built with sixel: or leave it"
+        )
     who = f"this terminal ({name})" if name else "this terminal"
     said = "shows no pictures" if found else "did not answer whether it shows pictures"
     return Screen(lack=f"{who} {said}; {GET_PICTURES}")

@@ -329,7 +329,9 @@ class Output:
         "data", "--max-rows N", "Rows that a table shows at most; 0 shows all.", default=500, min=0
     )
     show: bool = opt(
-        "show", "--show", "Draw the picture in this terminal, by kitty's, iTerm2's or sixel's protocol."
+        "show",
+        "--show",
+        "Draw the picture in this terminal, by kitty's, iTerm2's or sixel's protocol.",
     )
     fields: str | None = rare(
         "cut",
@@ -340,7 +342,10 @@ class Output:
         "cut", "--limit-bytes N", "Refuse an answer of more bytes on stdout.", min=1
     )
     errors: ErrorForm = rare(
-        "said", "--errors FORM", "Errors and notes on stderr: {choices}, a line each.", default="text"
+        "said",
+        "--errors FORM",
+        "Errors and notes on stderr: {choices}, a line each.",
+        default="text",
     )
     quiet: bool = opt("said", "--quiet -q", "Print no notes and no progress on stderr.")
     verbose: bool = rare("said", "--verbose -v", "Report each step and its speed on stderr.")

@@ -286,9 +286,7 @@ class CutReport(JsonReport):
             else list(csv.reader(io.StringIO(text)))
         )
         if rows and not self.columns:
-            self.columns = [
-                rows[0].index(choose(name, rows[0], "column")) for name in self.fields
-            ]
+            self.columns = [rows[0].index(choose(name, rows[0], "column")) for name in self.fields]
             rows = rows[1:] if self.display.begun else rows
         cut = [[row[column] for column in self.columns] for row in rows]
         return "".join("\t".join(row) + "\n" for row in cut) if tabs else csv_text(cut)

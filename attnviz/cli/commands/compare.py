@@ -23,7 +23,18 @@ from attnviz.runs.pipeline import check_choice
 
 @with_options(
     *("model", "compute", "mechanism", "causal", "generate", "chat", "long"),
-    *("lens", "explain", "stream", "heads", "reduce", "special", "group", "pictures", "show", "look"),
+    *(
+        "lens",
+        "explain",
+        "stream",
+        "heads",
+        "reduce",
+        "special",
+        "group",
+        "pictures",
+        "show",
+        "look",
+    ),
     writes="comparison",
 )
 def compare(

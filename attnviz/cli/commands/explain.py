@@ -56,7 +56,9 @@ def explain(
     """
     asked = AnswerRequest(options.choice.explain, against, contrast)
     if (plot is not None or options.output.show) and contrast is None:
-        raise UsageError(f"{'--plot' if plot else '--show'} draws what --contrast measures: add --contrast TEXT")
+        raise UsageError(
+            f"{'--plot' if plot else '--show'} draws what --contrast measures: add --contrast TEXT"
+        )
     texts, kind, options = read_texts_or_file(text, target, input_file, options)
     with Report(options, "answer", pictures={"plot": plot}) as report:
         others = texts_of([], reference, options.many, pairs=True) if reference else None

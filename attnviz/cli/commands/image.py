@@ -15,7 +15,18 @@ LENSES = tuple(name for name in LENS_NAMES if name != ALL)
 
 
 @with_options(
-    *("model", "compute", "generate", "explain", "heads", "reduce", "special", "show", "look", "page"),
+    *(
+        "model",
+        "compute",
+        "generate",
+        "explain",
+        "heads",
+        "reduce",
+        "special",
+        "show",
+        "look",
+        "page",
+    ),
     also=("grid",),
 )
 def image(
