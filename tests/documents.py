@@ -53,7 +53,7 @@ def name_of(document: Any, kind: str | None) -> str:
 @contextmanager
 def every_document_checked() -> Iterator[set[str]]:
     """Check what is added to any report of the block, whatever it is written as: names seen."""
-    seen = set[str]()
+    seen, kinds = set[str](), dict[int, str]()
     add, init = Report.add, Report.__init__
 
     def checking(self: Report, result: Any) -> None:
@@ -61,14 +61,13 @@ def every_document_checked() -> Iterator[set[str]]:
         if isinstance(data, Attention):
             seen.add(name_of(json.loads(dump_json(to_document(data))), "maps"))
         elif data.document is not None:
-            seen.add(name_of(json.loads(data.document()), KINDS[id(self)]))
+            seen.add(name_of(json.loads(data.document()), kinds[id(self)]))
         add(self, result)
 
     def remembering(self: Report, options: Any, kind: Any = "maps", **more: Any) -> None:
-        KINDS[id(self)] = kind
+        kinds[id(self)] = kind
         init(self, options, kind, **more)
 
-    KINDS: dict[int, str] = {}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Report, "add", checking)
         patch.setattr(Report, "__init__", remembering)

@@ -138,8 +138,12 @@ def with_options(
     also: Iterable[str] = (),
     writes: DataKind | tuple[DataKind, ...] = "maps",
     report: tuple[str, ...] = REPORT,
+    rare: Collection[str] = (),
 ) -> Callable[[Callable[..., None]], Any]:
-    """A decorator that gives a command groups of the shared options."""
+    """A decorator that gives a command groups of the shared options.
+
+    `rare` are parameters that this command's --help only names, as those that are rare everywhere.
+    """
     kinds = (writes,) if isinstance(writes, str) else writes
     offered = {
         half: {
@@ -199,7 +203,7 @@ def with_options(
             if isinstance(item.default, Field)
         }
         known_names = {option.names[0] for option in declared.values()}
-        run.rare = {name for name, option in declared.items() if option.rare}  # type: ignore[attr-defined]
+        run.rare = {*rare, *(name for name, option in declared.items() if option.rare)}  # type: ignore[attr-defined]
         run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {item.name: item.annotation for item in parameters}
         del run.__wrapped__

@@ -60,32 +60,37 @@ def ask_screen() -> Screen:
     if os.name != "posix" or terminal in ("dumb", "linux"):
         return Screen(lack=f"this terminal shows no pictures; {GET_PICTURES}")
     # tmux would take kitty's question for the title of its pane.
-    inner = "TMUX" in os.environ or terminal.startswith(MULTIPLEXERS)
+    inner = bool(os.environ.get("TMUX")) or terminal.startswith(MULTIPLEXERS)
     answer = _ask(QUESTIONS if inner else KITTY + QUESTIONS)
-    found = ATTRIBUTES.search(answer)
     name = (NAME.search(answer) or [b"", b""])[1].decode("utf-8", "replace")
-    cell = CELL.search(answer)
-    size = os.get_terminal_size(sys.stdout.fileno())
-    high, wide = map(int, cell.groups()) if cell else USUAL_CELL[::-1]
-    pixels = size.columns * wide, (size.lines - 1) * high
+    attributes = ATTRIBUTES.search(answer)
+    protocol = ""
     if name.startswith(INLINE):
-        return Screen("iterm2", *pixels)
-    if b"\x1b_Gi=31;OK" in answer:
-        return Screen("kitty", *pixels)
-    if found and b"4" in found[1].split(b";")[1:]:
-        if find_spec("textual_image") is None:
-            get = "pip install 'attnviz[terminal]'"
-            return Screen(
-                lack=f"this terminal shows pictures by sixels, which need an extra: {get}"
-            )
-        return Screen("sixel", *pixels)
+        protocol = "iterm2"
+    elif b"\x1b_Gi=31;OK" in answer:
+        protocol = "kitty"
+    elif attributes and b"4" in attributes[1].split(b";")[1:]:
+        protocol = "sixel"
+    if lack := _lack(protocol, name, inner=inner, answered=attributes is not None):
+        return Screen(lack=lack)
+    cell = CELL.search(answer)
+    high, wide = map(int, cell.groups()) if cell else USUAL_CELL[::-1]
+    size = os.get_terminal_size(sys.stdout.fileno())
+    return Screen(protocol, size.columns * wide, (size.lines - 1) * high)
+
+
+def _lack(protocol: str, name: str, *, inner: bool, answered: bool) -> str:
+    """Why no picture can be shown; empty where one can."""
+    if protocol == "sixel" and find_spec("textual_image") is None:
+        extra = "pip install 'attnviz[terminal]'"
+        return f"this terminal shows pictures by sixels, which need an extra: {extra}"
+    if protocol:
+        return ""
     if inner:
-        return Screen(
-            lack="tmux shows pictures from 3.4 on, if it is built with sixel: or leave it"
-        )
+        return "tmux shows pictures from 3.4 on, if it is built with sixel: or leave it"
     who = f"this terminal ({name})" if name else "this terminal"
-    said = "shows no pictures" if found else "did not answer whether it shows pictures"
-    return Screen(lack=f"{who} {said}; {GET_PICTURES}")
+    does = "shows no pictures" if answered else "did not answer whether it shows pictures"
+    return f"{who} {does}; {GET_PICTURES}"
 
 
 def _ask(questions: bytes) -> bytes:

@@ -146,7 +146,7 @@ class Origin:
         "--adapter ID_OR_FOLDER",
         "Adapter (LoRA and others, peft) to merge into --model, by default the one it names.",
     )
-    mechanism: str | None = opt(
+    mechanism: str | None = rare(
         "mechanism",
         "--mechanism NAME",
         "An untrained layer: linear, or linear:heads=4,size=64,seed=0 ('attnviz mechanisms').",
@@ -162,7 +162,7 @@ class Origin:
         "--qk FILE",
         "Queries and keys that another program dumped (.npz, .safetensors, .json).",
     )
-    causal: bool = opt("causal", "--causal", "Causal mask: hide every later token.")
+    causal: bool = rare("causal", "--causal", "Causal mask: hide every later token.")
     seed: int = rare(
         "weights",
         "--seed N",

@@ -59,7 +59,7 @@ def compare(
     head_a: str | None = rare(CHOICE, "--head-a WHICH", "Heads of A, instead of --head."),
     head_b: str | None = rare(CHOICE, "--head-b WHICH", "Heads of B, instead of --head."),
     top: int = opt(OUTPUT, "--top N", "How many heads and links to name.", default=10, min=1),
-    fail_above: float | None = opt(
+    fail_above: float | None = rare(
         OUTPUT,
         "--fail-above NATS",
         "Exit with 1 if a head's divergence (0: none, 0.693: all) or an effect's change is larger.",

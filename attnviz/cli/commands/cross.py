@@ -16,7 +16,9 @@ CO_MECHANISMS = tuple(name for name, row in MECHANISMS.items() if row.commands =
 
 
 @with_options(
-    *(*MODELS, *VIEW, *PLACES, "to", "explain", *MANY_TEXTS), writes=("maps", "alignment", "scores")
+    *(*MODELS, *VIEW, *PLACES, "to", "explain", *MANY_TEXTS),
+    writes=("maps", "alignment", "scores"),
+    rare=("symmetrize", "against", "score"),
 )
 def cross(
     source: Annotated[

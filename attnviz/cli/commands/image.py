@@ -75,7 +75,7 @@ def image(
         "The weights of one head, or the mean over a layer, over the picture: .png, .svg or "
         ".pdf. Several words get one picture each.",
     ),
-    smooth: bool = opt(OUTPUT, "--smooth", "Smooth the weights between patches in pictures."),
+    smooth: bool = rare(OUTPUT, "--smooth", "Smooth the weights between patches in pictures."),
     *,
     options: Options,
 ) -> None:
