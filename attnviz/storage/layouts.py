@@ -1,12 +1,13 @@
-"""The layout of every JSON document that is written, as types, and as JSON Schema for readers.
+"""The layout of every JSON document that is written, in short and as JSON Schema for readers.
 
-Most fields are those of the reports in `core`, which are written as they are.
+A layout names fields and their types: "layer head:str" are two texts, [] is a list of objects and
+{} one object, ? may be absent. A report of `core` stands for its fields, less those with a minus.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from inspect import cleandoc
-from types import UnionType
 from typing import Any, Literal, NamedTuple, get_args, get_type_hints
 
 from msgspec import UNSET, UnsetType, defstruct
@@ -22,324 +23,246 @@ from attnviz.core.writers import LayersReport, LinkReport, Wire, WiringReport
 from attnviz.storage.schema import Document
 from attnviz.storage.timed_words import TimedWord
 
-DIALECT = "https://json-schema.org/draft/2020-12/schema"
-SEEN: dict[str, Any] = {
-    "Mapping": Mapping,
-    **{one.__name__: one for one in (Provenance, Effect, HeadAt, Meaning, Role)},
+REPORTS = {
+    one.__name__: one
+    for one in (
+        *(AnswerReport, ContrastReport, HeadClaim, SourcesReport, CorpusReport, AblationReport),
+        *(HeadAt, HeadReport, HeadRow, TreebankReport, LayersReport, LinkReport, WiringReport),
+    )
 }
+SEEN = {one.__name__: one for one in (Provenance, Effect, HeadAt, Meaning, Role, Mapping)}
 """What modules of `core` import for type checkers alone."""
-KEYWORDS = {"from_": "from", "class_": "class"}
+TYPES: dict[str, Any] = {
+    "str": str,
+    "int": int,
+    "float": float,
+    "bool": bool,
+    "one": Literal[1],
+    "strs": list[str],
+    "ints": list[int],
+    "floats": list[float],
+    "matrix": list[list[float]],
+    "no_str": str | None,
+    "offset": int | str,
+    "link": tuple[str, str, str, int, int] | None,
+    "heads": list[tuple[int, int]],
+    "no_heads": list[tuple[int, int]] | None,
+    "table": list[dict[str, Any]],
+    "objects": dict[str, Any],
+    "lists": list[list[int]],
+    "Provenance": Provenance,
+    "Role": Role,
+    "Meanings": list[Meaning],
+    "Roles": list[Role],
+    "Wires": list[Wire],
+    "Arguments": list[Argument],
+    "Predictions": list[Prediction],
+    "TimedWords": list[TimedWord],
+    "error": Literal["error"],
+    "note": Literal["note"],
+}
 
 
 class Layout(NamedTuple):
-    """A document: the data that are written as it (None: what stderr and rejects hold), its type.
+    """A document: the data that are written as it (None: what stderr and rejects hold).
 
     A document that is `open` has further fields, by the names of what it holds.
     """
 
     kind: DataKind | None
     summary: str
-    type: Any
+    text: str
     open: bool = False
 
 
-def part(name: str, like: Any = None, without: str = "", /, **more: Any) -> Any:
-    """A JSON object: the fields of a dataclass but some, and more."""
-    names = [one.name for one in fields(like)] if like else []
-    kept = {key: like.__annotations__[key] for key in names if key not in {*without.split(), *more}}
-    module = like.__module__ if like else __name__
-    hints = get_type_hints(
-        type(name, (), {"__annotations__": kept, "__module__": module}), None, SEEN
-    )
-    found = hints | more
-    rows = [(key, kind, *([UNSET] if is_optional(kind) else [])) for key, kind in found.items()]
-    return defstruct(name, rows, kw_only=True, rename=KEYWORDS)  # type: ignore[arg-type]
-
-
-def is_optional(kind: Any) -> bool:
-    """Whether a field may be absent."""
-    return isinstance(kind, UnionType) and UnsetType in get_args(kind)
-
-
-def report(kind: str, like: Any = None, without: str = "", /, **more: Any) -> Any:
-    """The document of a report: its number, its kind and what a `part` has."""
-    about = {"schema": Literal[1], "kind": Literal[kind], **more}
-    return part(kind.title().replace(" ", ""), like, without, **about)
-
-
-def each(names: str, kind: Any) -> dict[str, Any]:
-    """Several fields of one type."""
-    return dict.fromkeys(names.split(), kind)
-
-
-def rows(name: str, like: Any = None, without: str = "", /, **more: Any) -> Any:
-    """A list of objects."""
-    return list[part(name, like, without, **more)]  # type: ignore[misc]
-
-
-TEXTS = each("text source target", str | UnsetType)
-SIDE = part("Side", caption=str, provenance=Provenance)
-NAMED = part("NamedHead", layer=str, head=str)
-PAIRS = rows("WriterPair", query=str, key=str, value=float)
-REASON = part("Reason", LinkReport, "logits", pairs=PAIRS)
-CLAIM = part("Claim", HeadClaim, why=REASON | None, is_sure=bool)
-LINK = tuple[str, str, str, int, int]
-ANSWER = {
-    "heads": list[CLAIM],
-    "idle": CLAIM | None,
-    "is_small": bool,
-    "claims": rows("Sentence", about=str, text=str, link=LINK | None),
-}
-OF_HEAD = {
-    "measures": rows(
-        "MeasureOfHead", measure=str, **each("mean sd low high uniform", float), texts=int
-    ),
-    "positions": rows("ShareAtOffset", offset=str | int, mean=float, share=float),
-    "classes": rows("ClassOfKeys", class_=str, share=float, uniform=float),
-    "pairs": rows("WordPair", query=str, key=str, mean=float, count=int),
-    "links": rows("Example", rank=int, weight=float, **each("query key id text", str)),
-}
-"""What a corpus tells of each head, by the tables of `corpus --show`."""
-STREAM = {
-    "heads": rows("HeadOfCorpus", layer=str, head=str, roles=list[Role], **OF_HEAD),
-    "stream": str,
-    "tokens": int,
-    "paired": int,
-    "measures": list[Meaning],
-    "note": str,
-}
-ORDERS = rows("PruningOrder", by=str, heads=list[str], losses=list[float])
-CURVE = part("PruningCurve", unit=str, texts=int, off=list[int], orders=ORDERS)
-STEPS = {
-    "schema": Literal[1],
-    "title": str,
-    "formulas": str,
-    **each("about notes compared", str | UnsetType),
-    **each("query_tokens key_tokens", list[str]),
-}
-RECORDING = {"provenance": Provenance, **each("recording text against", str)}
-ERROR = each("error start end", float)
-LENS = each(" ".join(LENS_MEASURES), part("Mean", mean=float, low=float, high=float))
-SAID = {"schema": Literal[1], "message": str}
-LISTS = {
-    "models": part("Model", **each("model from_ about", str)),
-    "mechanisms": part("MechanismRow", **each("mechanism commands summary", str)),
-    "lessons": part("LessonRow", lesson=str, summary=str),
-}
+SIDES = "a b:{caption:str provenance:Provenance}"
+PAIRS = "pairs:[query key:str value:float]"
+CLAIM = f"HeadClaim is_sure:bool why:{{LinkReport -logits {PAIRS}}}|"
+ANSWER = (
+    f"AnswerReport heads:[{CLAIM}] idle:{{{CLAIM}}}| is_small:bool "
+    "claims:[about text:str link:link]"
+)
+OF_HEAD = (
+    "measures:[measure:str mean sd low high uniform:float texts:int] "
+    "positions:[offset:offset mean share:float] classes:[class:str share uniform:float] "
+    "pairs:[query key:str mean:float count:int] links:[rank:int weight:float query key id text:str]"
+)
+CURVE = "prune_curve:{unit:str texts:int off:ints orders:[by:str heads:strs losses:floats]}?"
+RECORDING = "recording text against:str provenance:Provenance"
+ABOUT = "caption:str provenance:Provenance"
 
 LAYOUTS: dict[str, Layout] = {
-    "maps": Layout(
-        "maps",
-        "Attention of one text: tokens, every weight and the provenance.",
-        defstruct("Maps", [("schema", Literal[1])], bases=(Document,), kw_only=True),
-    ),
+    "maps": Layout("maps", "Attention of one text: tokens, every weight, provenance.", ""),
     "heads": Layout(
-        "heads",
-        "Roles and measures of each head.",
-        report(
-            *("heads", HeadReport, "rows"),
-            note=str,
-            heads=rows("Head", HeadRow, "writes", writes=list[Argument] | UnsetType),
-        ),
+        *("heads", "Roles and measures of each head."),
+        "HeadReport -rows note:str heads:[HeadRow writes:Arguments?]",
     ),
     "similarity": Layout(
-        "heads",
-        "Which heads attend alike.",
-        report(
-            "similarity",
-            **{**each("caption stream unit", str), "texts": int, "provenance": Provenance},
-            heads=rows("HeadInPlane", layer=str, head=str, place=list[float]),
-            divergences=list[list[float]],
-            plane_shows=float,
-        ),
+        *("heads", "Which heads attend alike."),
+        f"{ABOUT} stream unit:str texts:int heads:[layer head:str place:floats] "
+        "divergences:matrix plane_shows:float",
     ),
-    "treebank": Layout(
-        "heads", "Which head finds which relation.", report("treebank", TreebankReport)
-    ),
+    "treebank": Layout("heads", "Which head finds which relation.", "TreebankReport"),
     "corpus": Layout(
-        "corpus",
-        "Every head over a corpus.",
-        report(
-            *("corpus", CorpusReport, "curve wiring things streams"),
-            prune_curve=CURVE | UnsetType,
-            wires=list[Wire] | UnsetType,
-            streams=rows("StreamOfCorpus", **STREAM),
-        ),
+        *("corpus", "Every head over a corpus."),
+        f"CorpusReport -curve -wiring -things {CURVE} wires:Wires? streams:[stream:str "
+        "tokens paired:int measures:Meanings note:str "
+        f"heads:[layer head:str roles:Roles {OF_HEAD}]]",
     ),
     "comparison": Layout(
-        "comparison",
-        "What changed between two attentions.",
-        report(
-            *("comparison",),
-            **{**each("a b", SIDE), **each("stream unit", str), "notes": list[str]},
-            heads=rows("HeadChange", **each("a b", NAMED), divergence=float),
-            links=rows(
-                *("LinkChange",),
-                **{**each("query key layer head", str), **each("query_position key_position", int)},
-                **each("a b change", float),
-            ),
-        ),
+        *("comparison", "What changed between two attentions."),
+        f"{SIDES} stream unit:str heads:[a b:{{layer head:str}} divergence:float] notes:strs "
+        "links:[query key layer head:str query_position key_position:int a b change:float]",
     ),
     "ablation": Layout(
-        "ablation",
-        "Effects of heads, links and tokens that are switched off.",
-        report(
-            *("ablation", AblationReport, "predictions maps wrote"),
-            **{"id": str | UnsetType, **TEXTS, "unit": str, "provenance": Provenance},
-            outputs=list[Prediction],
-            wrote=part("Written", before=str, after=str) | None,
-        ),
+        *("ablation", "Effects of heads, links and tokens that are switched off."),
+        "AblationReport -predictions -maps id text source target:str? unit:str "
+        "outputs:Predictions wrote:{before after:str}| provenance:Provenance",
     ),
     "ablation-comparison": Layout(
-        "changes",
-        "What changed between two ablations.",
-        report(
-            *("ablation comparison",),
-            **{**each("a b", SIDE), "unit": str, "rank_correlation": float},
-            effects=rows("EffectChange", **each("kind label", str), **each("a b change", float)),
-            **each("only_in_a only_in_b", list[str]),
-        ),
+        *("changes", "What changed between two ablations."),
+        f"{SIDES} unit:str rank_correlation:float only_in_a only_in_b:strs "
+        "effects:[kind label:str a b change:float]",
     ),
     "why": Layout(
-        "why",
-        "Why a head looks at a token, and what it argues for.",
-        report("why", LinkReport, "logits", pairs=PAIRS, id=str | UnsetType),
+        *("why", "Why a head looks at a token, and what it argues for."),
+        f"LinkReport -logits id:str? {PAIRS}",
     ),
-    "layers": Layout(
-        "why", "After which layer a prediction appears.", report("layers", LayersReport, unit=str)
-    ),
+    "layers": Layout("why", "After which layer a prediction appears.", "LayersReport unit:str"),
     "wiring": Layout(
-        "wiring",
-        "Which heads read which heads.",
-        report(
-            *("wiring", WiringReport, "heads chance roles"),
-            chance=float | UnsetType,
-            roles=rows("HeadRole", HeadAt, role=Role),
-        ),
+        *("wiring", "Which heads read which heads."),
+        "WiringReport -heads chance:float? roles:[HeadAt role:Role]",
     ),
-    "answer": Layout("answer", "What decided an answer.", report("answer", AnswerReport, **ANSWER)),
+    "answer": Layout("answer", "What decided an answer.", ANSWER),
     "answers": Layout(
-        "answer",
-        "Which heads carry the answers of several texts.",
-        report(
-            *("answers",),
-            small=int,
-            notes=list[str],
-            provenance=Provenance,
-            heads=rows("Carrier", HeadAt, texts=int, effect=float),
-            answers=rows("Answer", AnswerReport, **ANSWER),
-        ),
+        *("answer", "Which heads carry the answers of several texts."),
+        "small:int heads:[HeadAt texts:int effect:float] notes:strs provenance:Provenance "
+        f"answers:[{ANSWER}]",
     ),
-    "contrast": Layout(
-        "answer", "What makes two texts have different answers.", report("contrast", ContrastReport)
-    ),
+    "contrast": Layout("answer", "What makes two texts have other answers.", "ContrastReport"),
     "sources": Layout(
-        "sources",
-        "Which parts of a context an answer was made from.",
-        report("sources", SourcesReport, sources=list[list[int]]),
+        *("sources", "Which parts of a context an answer was made from."),
+        "SourcesReport sources:lists",
     ),
     "lenses": Layout(
-        "lenses",
-        "How far each lens can be trusted.",
-        report(
-            *("lenses",),
-            **{**each("caption unit conclusion rule", str), "texts": int, "provenance": Provenance},
-            lenses=rows("LensRow", lens=str, texts=int, **LENS, left_out=str | None),
-            tokens=list[dict[str, str | float]],
-        ),
+        *("lenses", "How far each lens can be trusted."),
+        f"{ABOUT} unit conclusion rule:str texts:int tokens:table lenses:[lens:str texts:int "
+        f"left_out:no_str {' '.join(LENS_MEASURES)}:{{mean low high:float}}]",
     ),
     "history": Layout(
-        "history",
-        "What each head did over a training run; each measure is a list over the steps.",
-        report(
-            *("history",),
-            caption=str,
-            steps=list[int],
-            notes=list[str],
-            provenance=Provenance,
-            heads=list[dict[str, str | list[str | float | None]]],
-        ),
+        *("history", "What each head did over a training run, a list over its steps each."),
+        f"{ABOUT} steps:ints notes:strs heads:table",
     ),
     "alignment": Layout(
-        "alignment",
-        "The aligned words of a pair, by position; null where the pair failed.",
-        part(
-            *("Alignment",),
-            id=str,
-            **{**each("source target", str | None), "links": list[tuple[int, int]] | None},
-            score=float,
-            reliable=bool | UnsetType,
-            notes=list[str] | UnsetType,
-        ),
+        *("alignment", "The aligned words of a pair, by position; null where the pair failed."),
+        "id:str source target:no_str links:no_heads score:float reliable:bool? notes:strs?",
     ),
     "scores": Layout(
-        "scores",
-        "Precision, recall and error of each head's alignments.",
-        rows("Score", **each("layer head", str), **each("precision recall alignment_error", float)),
+        *("scores", "Precision, recall and error of each head's alignments."),
+        "[layer head:str precision recall alignment_error:float]",
     ),
     "times": Layout(
-        "times",
-        "When each word is spoken, in seconds.",
-        part("Times", **RECORDING, heads=list[tuple[int, int]], words=list[TimedWord]),
+        *("times", "When each word is spoken, in seconds."),
+        f"{RECORDING} heads:heads words:TimedWords",
     ),
     "time-errors": Layout(
-        "times",
-        "How far the times of words err, in seconds.",
-        part(
-            *("TimeErrors",),
-            **{**RECORDING, "note": str, "alignment_heads": list[tuple[int, int]] | None},
-            errors=rows("TimeError", name=str, heads=list[tuple[int, int]], **ERROR),
-        ),
+        *("times", "How far the times of words err, in seconds."),
+        f"{RECORDING} note:str alignment_heads:no_heads "
+        "errors:[name:str heads:heads error start end:float]",
     ),
-    "steps": Layout("steps", "Each matrix of a calculation.", part("Steps", **STEPS), open=True),
-    "examples": Layout(
-        "steps",
-        "Several calculations by name.",
-        part("Examples", schema=Literal[1], examples=dict[str, dict[str, Any]]),
+    "steps": Layout(
+        *("steps", "Each matrix of a calculation, by its name."),
+        "schema:one title formulas:str about notes compared:str? query_tokens key_tokens:strs",
+        open=True,
     ),
+    "examples": Layout("steps", "Several calculations by name.", "schema:one examples:objects"),
     "lesson": Layout(
-        "lesson",
-        "The table of a lesson.",
-        part(
-            *("Lesson",),
-            **{"schema": Literal[1], **each("title reference", str), "explanation": list[str]},
-            rows=list[dict[str, Any]],
-        ),
+        *("lesson", "The table of a lesson."),
+        "schema:one title reference:str explanation:strs rows:table",
     ),
-    **{
-        name: Layout("listing", f"The list of {name}.", list[row])  # type: ignore[valid-type]
-        for name, row in LISTS.items()
-    },
-    "card": Layout("listing", "The card of a model inside.", part("Card", model=str, card=str)),
-    "facts": Layout("listing", "What can be seen of a model (models --check).", dict[str, Any]),
-    "schemas": Layout("listing", "This list.", rows("SchemaRow", name=str, summary=str)),
+    "models": Layout("listing", "The list of models.", "[model from about:str]"),
+    "mechanisms": Layout("listing", "All mechanisms.", "[mechanism commands summary:str]"),
+    "lessons": Layout("listing", "The list of lessons.", "[lesson summary:str]"),
+    "card": Layout("listing", "The card of a model inside.", "model card:str"),
+    "facts": Layout("listing", "What can be seen of a model (models --check).", "", open=True),
+    "schemas": Layout("listing", "The list of these documents.", "[name summary:str]"),
     "error": Layout(
-        None,
-        "An error on stderr, with --errors json.",
-        part("ErrorLine", **SAID, kind=Literal["error"], error=str, status=int),
+        *(None, "An error on stderr, with --errors json."),
+        "schema:one kind:error message error:str status:int",
     ),
     "note": Layout(
-        None,
-        "A note on stderr, with --errors json.",
-        part("NoteLine", **SAID, kind=Literal["note"]),
+        None, "A note on stderr, with --errors json.", "schema:one kind:note message:str"
     ),
-    "reject": Layout(None, "A line of --rejects.", part("Reject", line=int, reason=str, text=str)),
+    "reject": Layout(None, "A line of --rejects.", "line:int reason text:str"),
 }
 """Every document by name."""
 
 
+def type_of(name: str) -> Any:
+    """The type of a document, as msgspec has types."""
+    kind, _, text, _ = LAYOUTS[name]
+    if name == "maps":
+        return defstruct("Maps", [("schema", Literal[1])], bases=(Document,), kw_only=True)
+    title = name.title().replace("-", "")
+    words = iter(re.findall(r"-?\w+|[][:{}?|]", text.removeprefix("[")))
+    about = {"schema": Literal[1], "kind": Literal[name.replace("-", " ")]}
+    told = kind is not None and not text.startswith(("[", "schema")) and name not in PLAIN
+    found = _object(title, words, about if told else {})
+    return list[found] if text.startswith("[") else found  # type: ignore[valid-type]
+
+
+PLAIN = ("alignment", "times", "time-errors", "card", "facts")
+"""Documents that do not say their kind."""
+
+
+def _object(name: str, words: Iterator[str], found: dict[str, Any]) -> Any:
+    """The object whose fields are described up to the bracket that closes it."""
+    names: list[str] = []
+    last: list[str] = []
+    reports: list[Any] = []
+    less = set[str]()
+    for word in words:
+        if word in "]}":
+            break
+        if word == ":":
+            last, names, kind = names, [], next(words)
+            made = TYPES.get(kind) or _object(f"{name}{last[-1].title()}", words, {})
+            found |= dict.fromkeys(last, list[made] if kind == "[" else made)
+        elif word in "?|":
+            more = UnsetType if word == "?" else None
+            found |= {one: found[one] | more for one in last}
+        elif word in REPORTS:
+            reports.append(REPORTS[word])
+        elif word.startswith("-"):
+            less.add(word[1:])
+        else:
+            names.append(word)
+    for report in reports:
+        own = [one.name for one in fields(report) if one.name not in less | found.keys()]
+        kept = {one: report.__annotations__[one] for one in own}
+        typed = type(name, (), {"__annotations__": kept, "__module__": report.__module__})
+        found |= get_type_hints(typed, None, SEEN)
+    rows: list[Any] = [
+        (f"{key}_", kind, *([UNSET] if UnsetType in get_args(kind) else []))
+        for key, kind in found.items()
+    ]  # with a dash behind, since a field may be called "from"
+    return defstruct(name, rows, kw_only=True, rename=lambda key: key[:-1])
+
+
 def json_schema(name: str) -> dict[str, Any]:
     """The JSON Schema of a document. Where a number does not exist (NaN), null stands for it."""
-    layout = LAYOUTS[name]
-    found: dict[str, Any] = _nullable(schema_of(layout.type))
-    return {"$schema": DIALECT, "title": name, "description": layout.summary, **found}
+    dialect = "https://json-schema.org/draft/2020-12/schema"
+    found: dict[str, Any] = _for_readers(schema_of(type_of(name)))
+    return {"$schema": dialect, "title": name, "description": LAYOUTS[name].summary, **found}
 
 
-def _nullable(value: Any) -> Any:
-    """A schema in which null may stand for each number that is not whole."""
-    if isinstance(value, dict):
-        made = {key: _nullable(one) for key, one in value.items()}
-        if isinstance(made.get("description"), str):
-            made["description"] = cleandoc(made["description"])
-        return made | {"type": ["number", "null"]} if made.get("type") == "number" else made
-    return [_nullable(one) for one in value] if isinstance(value, list) else value
+def _for_readers(value: Any) -> Any:
+    """A schema with texts that read well, in which null may stand for a number with a fraction."""
+    if isinstance(value, list):
+        return [_for_readers(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    made = {key: _for_readers(one) for key, one in value.items()}
+    if isinstance(made.get("description"), str):
+        made["description"] = cleandoc(made["description"])
+    return made | {"type": ["number", "null"]} if made.get("type") == "number" else made
