@@ -10,6 +10,7 @@ import signal
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextvars import ContextVar
+from itertools import pairwise
 from types import FrameType
 from typing import Annotated, Any
 
@@ -56,8 +57,8 @@ COMMANDS: dict[str, CommandEntry] = {
     "serve": CommandEntry("Start a local page that answers, with any model.", "serve:serve"),
     "models": CommandEntry("List the models found on this machine.", "listings:models"),
     "mechanisms": CommandEntry("List the attention mechanisms.", "listings:mechanisms"),
-    "schema": CommandEntry("Print the JSON Schema of what is written.", "listings:schema"),
-    "skill": CommandEntry("Print a guide for programs that run attnviz.", "listings:skill"),
+    "schema": CommandEntry("Print the JSON Schema of a document.", "listings:schema"),
+    "skill": CommandEntry("Print a short guide for programs.", "listings:skill"),
 }
 PANELS = {
     "Look": "self cross co image audio watch",
@@ -274,8 +275,7 @@ def tell(kind: str, message: str, **facts: object) -> None:
 def _form_asked(arguments: Sequence[str]) -> str:
     """The value of --errors, which holds for mistakes in the command line itself, too."""
     words = arguments[: arguments.index("--")] if "--" in arguments else arguments
-    pairs = zip(words, [*words[1:], ""], strict=True)
-    asked = ("--errors", "json") in pairs or "--errors=json" in words
+    asked = ("--errors", "json") in pairwise(words) or "--errors=json" in words
     return "json" if asked else "text"
 
 

@@ -63,7 +63,7 @@ TYPES: dict[str, Any] = {
 }
 
 
-class Layout(NamedTuple):
+class DocumentLayout(NamedTuple):
     """A document: the data that are written as it (None: what stderr and rejects hold).
 
     A document that is `open` has further fields, by the names of what it holds.
@@ -91,109 +91,117 @@ CURVE = "prune_curve:{unit:str texts:int off:ints orders:[by:str heads:strs loss
 RECORDING = "recording text against:str provenance:Provenance"
 ABOUT = "caption:str provenance:Provenance"
 
-LAYOUTS: dict[str, Layout] = {
-    "maps": Layout("maps", "Attention of one text: tokens, every weight, provenance.", ""),
-    "heads": Layout(
+LAYOUTS: dict[str, DocumentLayout] = {
+    "maps": DocumentLayout("maps", "Attention of one text: tokens, every weight, provenance.", ""),
+    "heads": DocumentLayout(
         *("heads", "Roles and measures of each head."),
         "HeadReport -rows note:str heads:[HeadRow writes:Arguments?]",
     ),
-    "similarity": Layout(
+    "similarity": DocumentLayout(
         *("heads", "Which heads attend alike."),
         f"{ABOUT} stream unit:str texts:int heads:[layer head:str place:floats] "
         "divergences:matrix plane_shows:float",
     ),
-    "treebank": Layout("heads", "Which head finds which relation.", "TreebankReport"),
-    "corpus": Layout(
+    "treebank": DocumentLayout("heads", "Which head finds which relation.", "TreebankReport"),
+    "corpus": DocumentLayout(
         *("corpus", "Every head over a corpus."),
         f"CorpusReport -curve -wiring -things {CURVE} wires:Wires? streams:[stream:str "
         "tokens paired:int measures:Meanings note:str "
         f"heads:[layer head:str roles:Roles {OF_HEAD}]]",
     ),
-    "comparison": Layout(
+    "comparison": DocumentLayout(
         *("comparison", "What changed between two attentions."),
         f"{SIDES} stream unit:str heads:[a b:{{layer head:str}} divergence:float] notes:strs "
         "links:[query key layer head:str query_position key_position:int a b change:float]",
     ),
-    "ablation": Layout(
+    "ablation": DocumentLayout(
         *("ablation", "Effects of heads, links and tokens that are switched off."),
         "AblationReport -predictions -maps id text source target:str? unit:str "
         "outputs:Predictions wrote:{before after:str}| provenance:Provenance",
     ),
-    "ablation-comparison": Layout(
+    "ablation-comparison": DocumentLayout(
         *("changes", "What changed between two ablations."),
         f"{SIDES} unit:str rank_correlation:float only_in_a only_in_b:strs "
         "effects:[kind label:str a b change:float]",
     ),
-    "why": Layout(
+    "why": DocumentLayout(
         *("why", "Why a head looks at a token, and what it argues for."),
         f"LinkReport -logits id:str? {PAIRS}",
     ),
-    "layers": Layout("why", "After which layer a prediction appears.", "LayersReport unit:str"),
-    "wiring": Layout(
+    "layers": DocumentLayout(
+        "why", "After which layer a prediction appears.", "LayersReport unit:str"
+    ),
+    "wiring": DocumentLayout(
         *("wiring", "Which heads read which heads."),
         "WiringReport -heads chance:float? roles:[HeadAt role:Role]",
     ),
-    "answer": Layout("answer", "What decided an answer.", ANSWER),
-    "answers": Layout(
+    "answer": DocumentLayout("answer", "What decided an answer.", ANSWER),
+    "answers": DocumentLayout(
         *("answer", "Which heads carry the answers of several texts."),
         "small:int heads:[HeadAt texts:int effect:float] notes:strs provenance:Provenance "
         f"answers:[{ANSWER}]",
     ),
-    "contrast": Layout("answer", "What makes two texts have other answers.", "ContrastReport"),
-    "sources": Layout(
+    "contrast": DocumentLayout(
+        "answer", "What makes two texts have other answers.", "ContrastReport"
+    ),
+    "sources": DocumentLayout(
         *("sources", "Which parts of a context an answer was made from."),
         "SourcesReport sources:lists",
     ),
-    "lenses": Layout(
+    "lenses": DocumentLayout(
         *("lenses", "How far each lens can be trusted."),
         f"{ABOUT} unit conclusion rule:str texts:int tokens:table lenses:[lens:str texts:int "
         f"left_out:no_str {' '.join(LENS_MEASURES)}:{{mean low high:float}}]",
     ),
-    "history": Layout(
+    "history": DocumentLayout(
         *("history", "What each head did over a training run, a list over its steps each."),
         f"{ABOUT} steps:ints notes:strs heads:table",
     ),
-    "alignment": Layout(
+    "alignment": DocumentLayout(
         *("alignment", "The aligned words of a pair, by position; null where the pair failed."),
         "id:str source target:no_str links:no_heads score:float reliable:bool? notes:strs?",
     ),
-    "scores": Layout(
+    "scores": DocumentLayout(
         *("scores", "Precision, recall and error of each head's alignments."),
         "[layer head:str precision recall alignment_error:float]",
     ),
-    "times": Layout(
+    "times": DocumentLayout(
         *("times", "When each word is spoken, in seconds."),
         f"{RECORDING} heads:heads words:TimedWords",
     ),
-    "time-errors": Layout(
+    "time-errors": DocumentLayout(
         *("times", "How far the times of words err, in seconds."),
         f"{RECORDING} note:str alignment_heads:no_heads "
         "errors:[name:str heads:heads error start end:float]",
     ),
-    "steps": Layout(
+    "steps": DocumentLayout(
         *("steps", "Each matrix of a calculation, by its name."),
         "schema:one title formulas:str about notes compared:str? query_tokens key_tokens:strs",
         open=True,
     ),
-    "examples": Layout("steps", "Several calculations by name.", "schema:one examples:objects"),
-    "lesson": Layout(
+    "examples": DocumentLayout(
+        "steps", "Several calculations by name.", "schema:one examples:objects"
+    ),
+    "lesson": DocumentLayout(
         *("lesson", "The table of a lesson."),
         "schema:one title reference:str explanation:strs rows:table",
     ),
-    "models": Layout("listing", "The list of models.", "[model from about:str]"),
-    "mechanisms": Layout("listing", "All mechanisms.", "[mechanism commands summary:str]"),
-    "lessons": Layout("listing", "The list of lessons.", "[lesson summary:str]"),
-    "card": Layout("listing", "The card of a model inside.", "model card:str"),
-    "facts": Layout("listing", "What can be seen of a model (models --check).", "", open=True),
-    "schemas": Layout("listing", "The list of these documents.", "[name summary:str]"),
-    "error": Layout(
+    "models": DocumentLayout("listing", "The list of models.", "[model from about:str]"),
+    "mechanisms": DocumentLayout("listing", "All mechanisms.", "[mechanism commands summary:str]"),
+    "lessons": DocumentLayout("listing", "The list of lessons.", "[lesson summary:str]"),
+    "card": DocumentLayout("listing", "The card of a model inside.", "model card:str"),
+    "facts": DocumentLayout(
+        "listing", "What can be seen of a model (models --check).", "", open=True
+    ),
+    "schemas": DocumentLayout("listing", "The list of these documents.", "[name summary:str]"),
+    "error": DocumentLayout(
         *(None, "An error on stderr, with --errors json."),
         "schema:one kind:error message error:str status:int",
     ),
-    "note": Layout(
+    "note": DocumentLayout(
         None, "A note on stderr, with --errors json.", "schema:one kind:note message:str"
     ),
-    "reject": Layout(None, "A line of --rejects.", "line:int reason text:str"),
+    "reject": DocumentLayout(None, "A line of --rejects.", "line:int reason text:str"),
 }
 """Every document by name."""
 

@@ -122,7 +122,9 @@ def schema(
     *,
     options: Options,
 ) -> None:
-    """Print the JSON Schema of a document that is written; without NAME the list of all.
+    """Print the JSON Schema of a document.
+
+    Without NAME it lists all documents that are written.
 
     attnviz schema
 
@@ -142,7 +144,9 @@ def schema(
 
 @with_options(report=())
 def skill(*, options: Options) -> None:
-    """Print a short guide for a program that runs attnviz: which command answers what.
+    """Print a short guide for programs.
+
+    It says which command answers which question, and how to keep answers small.
 
     attnviz skill
 
