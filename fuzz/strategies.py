@@ -17,6 +17,7 @@ from attnviz.cli import app
 from attnviz.cli.options import OUTPUT
 from attnviz.core.registry import FORMATS, LENSES, LESSONS, MECHANISMS, parse_mechanism
 from attnviz.renderers import PICTURE_SUFFIXES
+from attnviz.storage.layouts import LAYOUTS
 from fuzz import checkpoints, damage, world
 from fuzz.run import Case
 from tests.samples import ODD
@@ -200,6 +201,8 @@ def by_metavar(made: Draws, metavar: str) -> str:  # noqa: C901, PLR0911 - a row
             )
         case "ROWS|FILE":
             return str(made.pick(("1", "1 0 1", "10,01", "1 1;0 1", "mask.json", *HOSTILE[:3])))
+        case "NAMES":
+            return str(made.pick(("id", "schema,maps.weights", "weight,id", ",", *HOSTILE[:3])))
         case "ROLES":
             return str(made.pick((*ROLES, *HOSTILE[:3])))
         case "ADDRESS":
@@ -426,6 +429,8 @@ PLAIN: dict[str, tuple[tuple[str, ...], ...]] = {
     "--reduce": (("mean",), ("max",), ("none",)),
     "--special": (("keep",), ("drop",), ("renormalise",)),
     "--quiet": ((),),
+    "--show": ((),),
+    "--errors": (("json",), ("text",)),
     "--verbose": ((),),
     "--words": ((),),
     "--group": (("words",), ("sentences",)),
@@ -587,6 +592,8 @@ def base(made: Draws, command: str) -> list[str]:  # noqa: C901, PLR0911, PLR091
             text = "the " + made.draw(plain_texts)
             ways = (None, [text, *drawn], [text, "--model", "pocket"], ["--example", "naive"])
             return [command, *(made.pick(ways) or [whole("matrices", only=given)])]
+        case "schema":
+            return [command, made.pick(LAYOUTS)]
         case "lesson":
             return [command, made.pick([name for name in LESSONS if name not in SLOW_LESSONS])]
         case "history":

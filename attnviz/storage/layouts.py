@@ -235,7 +235,8 @@ def _object(name: str, words: Iterator[str], found: dict[str, Any]) -> Any:
         if word == ":":
             last, names, kind = names, [], next(words)
             made = TYPES.get(kind) or _object(f"{name}{last[-1].title()}", words, {})
-            found |= dict.fromkeys(last, list[made] if kind == "[" else made)
+            many: Any = list[made]  # type: ignore[valid-type]
+            found |= dict.fromkeys(last, many if kind == "[" else made)
         elif word in "?|":
             more = UnsetType if word == "?" else None
             found |= {one: found[one] | more for one in last}

@@ -142,7 +142,7 @@ def schema(
     write_listing(Data(text=lambda display: document, document=lambda: document), options)
 
 
-@with_options(report=())
+@with_options(report=("said",))
 def skill(*, options: Options) -> None:
     """Print a short guide for programs.
 
