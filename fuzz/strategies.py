@@ -430,7 +430,6 @@ PLAIN: dict[str, tuple[tuple[str, ...], ...]] = {
     "--reduce": (("mean",), ("max",), ("none",)),
     "--special": (("keep",), ("drop",), ("renormalise",)),
     "--quiet": ((),),
-    "--show": ((),),
     "--errors": (("json",), ("text",)),
     "--verbose": ((),),
     "--words": ((),),
@@ -471,7 +470,8 @@ def valid(draw: st.DrawFn, models: bool = True) -> Case:
         if name in known and made.often(0.1) and not refused:
             needy = ("cuda", "mps", "effect")
             wanted = [word for word in choices_of(known[name]) if word not in needy]
-            groups.append((name, made.pick(wanted)))
+            # --show has choices in corpus, and is a flag elsewhere.
+            groups.append((name, made.pick(wanted)) if wanted else (name,))
     pictured = [name for name in COSTLY if name in known and not clashes(groups[0], name)]
     if pictured and made.often(0.02):
         groups.append((made.pick(pictured), f"picture{made.pick(PICTURE_SUFFIXES)}"))
