@@ -84,6 +84,10 @@ def says_why_it_failed(ran: Ran) -> str | None:
     return "stderr is empty" if ran.status > 0 and not ran.err.strip() and not ran.error else None
 
 
+JSON_LINE = '{"schema": 1, "kind": "'
+"""How a line on stderr begins after --errors json."""
+
+
 @invariant
 def says_it_plainly(ran: Ran) -> str | None:
     """stderr holds notes and errors: no traceback, no library's warning, no control character."""
@@ -94,7 +98,7 @@ def says_it_plainly(ran: Ran) -> str | None:
         ):
             return line[:200]
     for line in told.rstrip("\n").split("\n") if told else []:
-        if not line.startswith(("attnviz: error: ", "note: ")):
+        if not line.startswith(("attnviz: error: ", "note: ", JSON_LINE)):
             return f"neither a note nor an error: {line[:200]!r}"
         if len(line) > LONGEST_LINE:
             return f"a line of {len(line)} characters on stderr"
@@ -105,7 +109,7 @@ def says_it_plainly(ran: Ran) -> str | None:
 @invariant
 def tells_one_error(ran: Ran) -> str | None:
     """A wrong command line gets one line of error and writes nothing."""
-    errors = ran.err.count(b"attnviz: error: ")
+    errors = ran.err.count(b"attnviz: error: ") + ran.err.count(b'"kind": "error"')
     if ran.status == 2 and not ran.error and (errors != 1 or ran.out):
         return f"{errors} errors and {len(ran.out)} bytes on stdout"
     return None

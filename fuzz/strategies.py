@@ -17,6 +17,7 @@ from attnviz.cli import app
 from attnviz.cli.options import OUTPUT
 from attnviz.core.registry import FORMATS, LENSES, LESSONS, MECHANISMS, parse_mechanism
 from attnviz.renderers import PICTURE_SUFFIXES
+from attnviz.storage.layouts import LAYOUTS
 from fuzz import checkpoints, damage, world
 from fuzz.run import Case
 from tests.samples import ODD
@@ -103,7 +104,8 @@ class Draws:
     def __init__(self, draw: st.DrawFn, models: bool) -> None:
         self.draw, self.models = draw, models
         # What is served is served until the process is told to end: see tests/serve.
-        left_out = ("serve",) if models else ("serve", "image", "audio", "watch")
+        # The guide takes nothing that could be drawn.
+        left_out = ("serve", "skill", *(() if models else ("image", "audio", "watch")))
         self.commands = [name for name in app.COMMANDS if name not in left_out]
         self.files: dict[str, bytes | str | None] = {}
         self.stdin = b""
@@ -181,7 +183,7 @@ def value_of(made: Draws, parameter: Any) -> str:
     return by_metavar(made, metavar)
 
 
-def by_metavar(made: Draws, metavar: str) -> str:  # noqa: C901, PLR0911 - a row for each word
+def by_metavar(made: Draws, metavar: str) -> str:  # noqa: C901, PLR0911, PLR0912 - a row a word
     """A value that fits the option's METAVAR."""
     match metavar:
         case "WHICH":
@@ -202,6 +204,8 @@ def by_metavar(made: Draws, metavar: str) -> str:  # noqa: C901, PLR0911 - a row
             return str(made.pick(("1", "1 0 1", "10,01", "1 1;0 1", "mask.json", *HOSTILE[:3])))
         case "RULE":
             return str(made.pick((*KEPT, "h2o", "h2o:0", "x:2", "sinks:+", *HOSTILE[:3])))
+        case "NAMES":
+            return str(made.pick(("id", "schema,maps.weights", "weight,id", ",", *HOSTILE[:3])))
         case "ROLES":
             return str(made.pick((*ROLES, *HOSTILE[:3])))
         case "ADDRESS":
@@ -429,6 +433,7 @@ PLAIN: dict[str, tuple[tuple[str, ...], ...]] = {
     "--reduce": (("mean",), ("max",), ("none",)),
     "--special": (("keep",), ("drop",), ("renormalise",)),
     "--quiet": ((),),
+    "--errors": (("json",), ("text",)),
     "--verbose": ((),),
     "--words": ((),),
     "--group": (("words",), ("sentences",)),
@@ -468,7 +473,8 @@ def valid(draw: st.DrawFn, models: bool = True) -> Case:
         if name in known and made.often(0.1) and not refused:
             needy = ("cuda", "mps", "effect")
             wanted = [word for word in choices_of(known[name]) if word not in needy]
-            groups.append((name, made.pick(wanted)))
+            # --show has choices in corpus, and is a flag elsewhere.
+            groups.append((name, made.pick(wanted)) if wanted else (name,))
     pictured = [name for name in COSTLY if name in known and not clashes(groups[0], name)]
     if pictured and made.often(0.02):
         groups.append((made.pick(pictured), f"picture{made.pick(PICTURE_SUFFIXES)}"))
@@ -525,7 +531,7 @@ def clashes(given: tuple[str, ...], option: str) -> bool:
     return pictured or (option in other and given[0] in ("why", "wiring", "explain"))
 
 
-def base(made: Draws, command: str) -> list[str]:  # noqa: C901, PLR0911, PLR0912 - a row a command
+def base(made: Draws, command: str) -> list[str]:  # noqa: C901, PLR0911, PLR0912, PLR0915 - rows
     """A command with all that it needs, undamaged."""
 
     def whole(*kinds: str, only: tuple[str, ...] = ()) -> str:
@@ -594,6 +600,8 @@ def base(made: Draws, command: str) -> list[str]:  # noqa: C901, PLR0911, PLR091
             text = "the " + made.draw(plain_texts)
             ways = (None, [text, *drawn], [text, "--model", "pocket"], ["--example", "naive"])
             return [command, *(made.pick(ways) or [whole("matrices", only=given)])]
+        case "schema":
+            return [command, made.pick(LAYOUTS)]
         case "lesson":
             return [command, made.pick([name for name in LESSONS if name not in SLOW_LESSONS])]
         case "history":

@@ -31,7 +31,6 @@ CALLED_FROM_OUTSIDE = (
     "list_commands",
     "resolve_command",
     "__signature__",
-    "__annotations__",
     # Python callers, of the package and of results
     "to_json",
     "to_pandas",
@@ -45,7 +44,6 @@ CALLED_FROM_OUTSIDE = (
     "vtt",
     # a picture, which asks for an option of its look by name
     "font_size",
-    "dpi",
     # io and zipfile, of streams and members
     "readinto",
     "writable",

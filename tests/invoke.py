@@ -126,8 +126,11 @@ def forked(work: Callable[[], object], stdout: int | None = None) -> Done:
         return Done(status, out.read(), err.read().decode())
 
 
-def on_terminal(*arguments: Any, columns: int = 80, **variables: str) -> Done:
-    """Run with stdin and stdout on a terminal of that width; stderr stays apart."""
+def on_terminal(*arguments: Any, columns: int = 80, answer: bytes = b"", **variables: str) -> Done:
+    """Run with stdin and stdout on a terminal of that width; stderr stays apart.
+
+    The terminal answers once to a question that ends with that for its attributes (DA1).
+    """
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     surroundings = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
@@ -143,6 +146,9 @@ def on_terminal(*arguments: Any, columns: int = 80, **variables: str) -> Done:
     try:
         while chunk := os.read(master, 65536):
             shown += chunk
+            if answer and b"\x1b[c" in shown:
+                os.write(master, answer)
+                answer = b""
     except OSError:
         pass  # Linux answers so once the last writer has gone.
     finally:

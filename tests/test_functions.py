@@ -41,11 +41,14 @@ WITHOUT_A_FUNCTION = {
     "serve": "",
     "models": "",
     "mechanisms": "",
+    "schema": "",
+    "skill": "",
 }
 """Commands that are another function of Python; lists and a page without a text need none."""
 
 
 PRINTED = {"format", "quiet", "verbose", "open_page", "max_rows", "overwrite", "follow"}
+PRINTED |= {"show", "fields", "limit_bytes", "errors"}
 """Options of the shell that mean nothing where nothing is printed."""
 NAMES = {
     ("ablate", "head"): "heads",

@@ -19,10 +19,12 @@ import subprocess
 import sys
 import tempfile
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.documents import every_document_checked
 from tests.invoke import attnviz
 
 pytestmark = [pytest.mark.models, pytest.mark.slow]
@@ -125,6 +127,13 @@ def test_there_are_blocks_to_run() -> None:
 
 def test_the_readme_is_short() -> None:
     assert len(PAGES[0].read_text("utf-8").splitlines()) <= 150
+
+
+@pytest.fixture(autouse=True)
+def documents_checked() -> Iterator[None]:
+    """Whatever a command of a page writes, its JSON document keeps to `attnviz schema`."""
+    with every_document_checked():
+        yield
 
 
 PROCESSES = ("watch", "serve")

@@ -4,10 +4,13 @@ Commands are built when they are called, so that a run pays for its own options 
 """
 
 import errno
+import json
 import re
 import signal
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextvars import ContextVar
+from itertools import pairwise
 from types import FrameType, ModuleType
 from typing import Annotated, Any
 
@@ -55,13 +58,15 @@ COMMANDS: dict[str, CommandEntry] = {
     "serve": CommandEntry("Start a local page that answers, with any model.", "serve:serve"),
     "models": CommandEntry("List the models found on this machine.", "listings:models"),
     "mechanisms": CommandEntry("List the attention mechanisms.", "listings:mechanisms"),
+    "schema": CommandEntry("Print the JSON Schema of a document.", "listings:schema"),
+    "skill": CommandEntry("Print a short guide for programs.", "listings:skill"),
 }
 PANELS = {
     "Look": "self cross co image audio watch",
     "Ask": "explain sources ablate cache why wiring lenses compare",
     "Measure": "heads corpus align history",
     "Learn": "steps lesson live",
-    "Manage": "render serve models mechanisms",
+    "Manage": "render serve models mechanisms schema skill",
 }
 """The panels of `attnviz --help`, each with its commands."""
 
@@ -85,6 +90,8 @@ def status_of_signal() -> int:
 
 INTERRUPTED = 130
 """The status that typer gives a KeyboardInterrupt, whichever signal raised it."""
+stderr_form: ContextVar[str] = ContextVar("stderr_form", default="text")
+"""How errors and notes are written: as text, or as JSON."""
 LONGEST_SAID = 2000
 """Characters of a line on stderr, at most."""
 LONGEST_NAME = 200
@@ -120,6 +127,7 @@ class Commands(TyperGroup):
         """Run and exit with the status."""
         run = super().main
         settings["standalone_mode"] = False
+        stderr_form.set(_form_asked(args[0] if args and args[0] is not None else sys.argv[1:]))
         sys.exit(exit_status_of(lambda: run(*args, **settings)))
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
@@ -222,7 +230,7 @@ def exit_status_of(run: Any) -> int:
         if received and isinstance(error, Exception):
             status = INTERRUPTED  # a library turned the KeyboardInterrupt into this error
         elif package := plugin_at_fault(error):
-            complain(f"the plug-in {package} failed: {error_line(error)}")
+            complain(f"the plug-in {package} failed: {error_line(error)}", "PluginError")
             status = 1
         else:
             raise
@@ -235,12 +243,12 @@ def _status_of(run: Any) -> int:
         sys.stdout.flush()
         return status if isinstance(status, int) else 0
     except AttnvizError as error:
-        complain(str(error))
+        complain(str(error), type(error).__name__, error.status)
         return error.status
     except TyperException as error:
         # Without arguments typer has shown the help, and the message is empty.
         if message := _message_of(error):
-            complain(message)
+            complain(message, "UsageError", error.exit_code)
         return error.exit_code
     except (ReaderGoneError, BrokenPipeError):
         # Python would flush the buffer as it ends, and fail again.
@@ -249,12 +257,12 @@ def _status_of(run: Any) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except MemoryError as error:
-        complain(f"not enough memory ({error}): choose less text or a smaller layer")
+        complain(f"not enough memory ({error}): choose less text or a smaller layer", "MemoryError")
         return 1
     except OSError as error:
         if (line := _system_message(error)) is None:
             raise
-        complain(line)
+        complain(line, "OutputError")
         if error.errno == errno.ENOSPC:
             _forget_stdout()
         return 1
@@ -270,10 +278,27 @@ def _system_message(error: OSError) -> str | None:
     return f"cannot write: {error.strerror}" if error.errno == errno.ENOSPC else None
 
 
-def complain(message: str) -> None:
-    """Print an error as one line on stderr."""
+def complain(message: str, error: str = "InputError", status: int = 1) -> None:
+    """Print an error of that class as one line on stderr."""
     line = " ".join(part.strip() for part in message.splitlines() if part.strip())
-    sys.stderr.write(f"attnviz: error: {printable_line(line)}\n")
+    tell("error", line, error=error, status=status)
+
+
+def tell(kind: str, message: str, **facts: object) -> None:
+    """Print an error or a note as one line on stderr: as text, or as JSON with --errors json."""
+    line = printable_line(message)
+    if stderr_form.get() == "json":
+        text = json.dumps({"schema": 1, "kind": kind, "message": line, **facts})
+    else:
+        text = f"attnviz: error: {line}" if kind == "error" else f"note: {line}"
+    sys.stderr.write(f"{text}\n")
+
+
+def _form_asked(arguments: Sequence[str]) -> str:
+    """The value of --errors, which holds for mistakes in the command line itself, too."""
+    words = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    asked = ("--errors", "json") in pairwise(words) or "--errors=json" in words
+    return "json" if asked else "text"
 
 
 def printable_line(text: str) -> str:
@@ -365,7 +390,7 @@ def attnviz(
     COMMAND --help explains a command and its usual options, COMMAND --help-all every option.
     """
     for problem in BROKEN:
-        sys.stderr.write(f"note: {printable_line(problem)}\n")
+        tell("note", problem)
 
 
 def run(arguments: list[str], begin: Callable[[], None] | None = None) -> int:

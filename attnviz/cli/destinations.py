@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attnviz.cli.places import note, write_bytes
-from attnviz.core.errors import UsageError
+from attnviz.core.errors import TooLargeError, UsageError
 from attnviz.core.options import Look, Many, Options
 from attnviz.core.registry import FORMATS
 from attnviz.renderers import Display, Renderer
@@ -19,6 +20,7 @@ from attnviz.renderers.reports import (
     as_bytes,
     format_of,
     make_renderer,
+    parse_fields,
     picture_suffix,
 )
 from attnviz.storage.writing import PartialFile, output_errors, write_file
@@ -40,10 +42,15 @@ class DataOutput:
     """Data in a draft, kept once it is complete, or on stdout as soon as each result is done."""
 
     def __init__(
-        self, renderer: Renderer, draft: PartialFile | None = None, *, alone: bool = True
+        self,
+        renderer: Renderer,
+        draft: PartialFile | None = None,
+        *,
+        alone: bool = True,
+        limit: int | None = None,
     ) -> None:
-        self.renderer, self.draft, self.alone = renderer, draft, alone
-        self.read = True
+        self.renderer, self.draft, self.alone, self.limit = renderer, draft, alone, limit
+        self.read, self.held, self.size = True, list[bytes](), 0
 
     def add(self, item: Item) -> None:
         """Write the result's part."""
@@ -55,16 +62,47 @@ class DataOutput:
         """Write what closes the data, and move a file into place."""
         if self.read:
             self._write(self.renderer.finish())
+        if self.limit is not None:
+            if self.size > self.limit:
+                raise self._too_large(f"{self.size:,} bytes")
+            self._send(b"".join(self.held))
         if self.draft is not None:
             self.draft.move()
 
     def _write(self, part: str | bytes) -> None:
+        data = as_bytes(part)
+        if self.limit is None:
+            self._send(data)
+            return
+        self.size += len(data)
+        if self.size <= self.limit:
+            self.held.append(data)
+        elif self.alone:  # nothing else is to be written that an error would end
+            raise self._too_large(f"at least {self.size:,} bytes{_largest_field(data)}")
+
+    def _too_large(self, size: str) -> TooLargeError:
+        return TooLargeError(f"the answer has {size}, more than --limit-bytes {self.limit}")
+
+    def _send(self, data: bytes) -> None:
         try:
-            (write_bytes if self.draft is None else self.draft.write)(as_bytes(part))
+            (write_bytes if self.draft is None else self.draft.write)(data)
         except BrokenPipeError:
             if self.alone:
                 raise
             self.read = False
+
+
+def _largest_field(data: bytes) -> str:
+    """The field that most of a JSON document is in; empty for other data."""
+    try:
+        found = json.loads(data.lstrip(b"[,\n"))
+    except ValueError:
+        return ""
+    if not isinstance(found, dict):
+        return ""
+    sizes = {name: len(json.dumps(value, separators=(",", ":"))) for name, value in found.items()}
+    name = max(sizes, key=lambda one: sizes[one])
+    return f" ('{name}' {sizes[name] / len(data):.0%} of them)"
 
 
 class NumberedFiles:
@@ -256,8 +294,11 @@ def open_resumable(
     if not shard_size and not (again and FORMATS[name].grows and can_resume(path)):
         return None
 
+    names = parse_fields(options.output.fields)
+
     def make(first: int, begun: bool) -> Renderer:  # noqa: FBT001 - a callback's
-        return make_renderer(name, Display(width=width, many=True, first=first, begun=begun))
+        display = Display(width=width, many=True, first=first, begun=begun, fields=names)
+        return make_renderer(name, display)
 
     make(0, False)  # noqa: FBT003 - as a callback is called
     return ResumableSink(

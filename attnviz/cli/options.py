@@ -15,7 +15,8 @@ from typing import Annotated, Any, Literal, get_args
 import typer
 from typer.models import OptionInfo
 
-from attnviz.core.errors import UsageError, in_words
+from attnviz.cli.app import stderr_form
+from attnviz.core.errors import TooLargeError, UsageError, in_words
 from attnviz.core.options import (
     DECLARED,
     Choice,
@@ -40,7 +41,7 @@ HALVES = {Origin: ORIGIN, Choice: CHOICE, Output: OUTPUT, Look: LOOK, Many: MANY
 """The parts of the shared options, each with the panel of the help that it stands in."""
 PANELS: dict[str, str] = {"long": CHOICE, "range": CHOICE, "top": OUTPUT}
 """Groups that stand in another panel than the rest of their part."""
-REPORT: tuple[str, ...] = ("stdout", "data", "said")
+REPORT: tuple[str, ...] = ("stdout", "data", "cut", "said")
 """Options of every command that writes data."""
 MODELS: tuple[str, ...] = (
     *("model", "compute", "mechanism", "weights", "generate", "projections", "long"),
@@ -57,10 +58,12 @@ VIEW: tuple[str, ...] = (
     "group",
 )
 """Options that choose and change maps."""
-PLACES: tuple[str, ...] = ("pictures", "lines", "look", "page", "top")
+PLACES: tuple[str, ...] = ("pictures", "lines", "show", "look", "page", "top")
 """Options of pictures, pages and lists of links."""
 MANY_TEXTS: tuple[str, ...] = ("reading", "sharing", "files")
 ONE_OF = Literal
+SMALLER = ("--fields", "--top", "--head", "--role", "--reduce", "--max-rows")
+"""Options that make an answer smaller, where a command has them."""
 
 
 INPUT = opt(
@@ -144,8 +147,12 @@ def with_options(
     also: Iterable[str] = (),
     writes: DataKind | tuple[DataKind, ...] = "maps",
     report: tuple[str, ...] = REPORT,
+    rare: Collection[str] = (),
 ) -> Callable[[Callable[..., None]], Any]:
-    """A decorator that gives a command groups of the shared options."""
+    """A decorator that gives a command groups of the shared options.
+
+    `rare` are parameters that this command's --help only names, as those that are rare everywhere.
+    """
     kinds = (writes,) if isinstance(writes, str) else writes
     offered = {
         half: {
@@ -191,7 +198,12 @@ def with_options(
             )
             if "top" not in offered[Origin]:  # finding the strongest links costs time
                 origin = replace(origin, top=0)
-            command(**values, options=Options(origin, choice, output, many, look, given))
+            stderr_form.set(output.errors)
+            try:
+                command(**values, options=Options(origin, choice, output, many, look, given))
+            except TooLargeError as error:
+                ways = [name for name in SMALLER if name in known_names]
+                raise TooLargeError(f"{error}: {in_words(ways)} makes it smaller") from error
 
         declared = {name: OPTIONS[name] for options in offered.values() for name in options}
         declared |= {
@@ -199,7 +211,8 @@ def with_options(
             for item in signature.parameters.values()
             if isinstance(item.default, Field)
         }
-        run.rare = {name for name, option in declared.items() if option.rare}  # type: ignore[attr-defined]
+        known_names = {option.names[0] for option in declared.values()}
+        run.rare = {*rare, *(name for name, option in declared.items() if option.rare)}  # type: ignore[attr-defined]
         run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {item.name: item.annotation for item in parameters}
         del run.__wrapped__

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, Any
 
-from attnviz.cli.app import SIGNALS, interrupt, printable_line
+from attnviz.cli.app import SIGNALS, interrupt, tell
 from attnviz.core.errors import OutputError, UsageError
 from attnviz.storage.writing import place_of, write_whole
 
@@ -185,7 +185,7 @@ def _descriptor(stream: IO[str]) -> int:
 
 def note(text: str) -> None:
     """Say something that is not data, on stderr, in one line."""
-    sys.stderr.write(f"note: {printable_line(text)}\n")
+    tell("note", text)
 
 
 def refuse_binary_on_terminal(format_name: str) -> None:

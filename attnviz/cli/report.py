@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -41,11 +41,13 @@ from attnviz.core.options import Look, Options
 from attnviz.core.registry import FORMATS, DataKind
 from attnviz.renderers import DATA_KINDS, PICTURE_SUFFIXES, Display
 from attnviz.renderers.reports import (
+    CUT,
     Data,
     Item,
     format_of,
     formats_of,
     make_renderer,
+    parse_fields,
     picture_suffix,
 )
 from attnviz.runs.inputs import PICTURES
@@ -53,6 +55,7 @@ from attnviz.runs.reporting import item_of, reject_of
 from attnviz.storage.writing import PARTS, PartialFile, check_writable
 
 if TYPE_CHECKING:
+    from attnviz.cli.terminal import ShownPictures
     from attnviz.core.attention_map import Attention
     from attnviz.storage.texts import BadText, Text
 
@@ -107,14 +110,17 @@ class Report(AbstractContextManager["Report"]):
             pictures = {"heatmap": output.heatmap, "grid": output.grid, "lines": output.lines}
         places = {name: path for name, path in pictures.items() if path is not None}
         given = [value for name, value in options.given if name not in pictures]
-        self.format = check_places(options, kind, places, given, many=many)
+        drawn = [name for name in pictures if name != "gif"]
+        shown = [name for name in drawn if name in places] or drawn[:1] if output.show else []
+        self.format = check_places(options, kind, places, given, many=many, shown=bool(shown))
         self.notices = Notices(quiet=output.quiet)
+        self.screen = self._open_screen(shown, many=many)
         # Only what a reader sees is fitted to the terminal; asking for its width costs an import.
         self.formats = {self.format, *([format_of(output.output, kind)] if output.output else [])}
         forms = {FORMATS[name].form for name in self.formats}
-        shown = kind not in PLAIN and not forms.isdisjoint(("text", "maps"))
-        display = display_of_stdout(many=many) if shown else Display(many=many)
-        display = replace(display, rows=output.max_rows)
+        wide = kind not in PLAIN and not forms.isdisjoint(("text", "maps"))
+        display = display_of_stdout(many=many) if wide else Display(many=many)
+        display = replace(display, rows=output.max_rows, fields=parse_fields(output.fields))
         self.resumable = (
             open_resumable(
                 options, many=many, command=command, input_file=input_file, width=display.width
@@ -133,8 +139,9 @@ class Report(AbstractContextManager["Report"]):
 
     def _outputs(
         self, kind: DataKind, places: Mapping[str, Path], display: Display, *, many: bool
-    ) -> list[RunOutput]:
-        output, found = self.options.output, list[RunOutput]()
+    ) -> list[RunOutput | ShownPictures]:
+        output = self.options.output
+        found: list[RunOutput | ShownPictures] = []
         if draft := self._draft(output.output, self.resumable):
             plain = replace(display, colors=None)
             renderer = make_renderer(format_of(draft.path, kind), plain, kind)
@@ -146,7 +153,24 @@ class Report(AbstractContextManager["Report"]):
             pages.atlas = output.atlas
             found.append(pages)
         renderer = make_renderer(self.format, display, kind)
-        return [*found, DataOutput(renderer, alone=not (found or self.resumable))]
+        alone = not (found or self.resumable)
+        found.append(DataOutput(renderer, alone=alone, limit=output.limit_bytes))
+        if self.screen is not None:
+            found.append(self.screen)
+        return found
+
+    def _open_screen(self, names: Sequence[str], *, many: bool) -> ShownPictures | None:
+        """The terminal that --show draws in; without one a note says why."""
+        if not names:
+            return None
+        from attnviz.cli.terminal import ShownPictures, ask_screen
+
+        screen = ask_screen()
+        if screen.lack:
+            option = f"--{names[0].replace('_', '-')}"
+            self.notices.say(f"{screen.lack}; {option} FILE.png writes the picture")
+            return None
+        return ShownPictures(screen, names, self.options.look, self.say, many=many)
 
     def _draft(self, path: Path | None, taken: object) -> PartialFile | None:
         if path is None or taken:
@@ -242,7 +266,7 @@ class Report(AbstractContextManager["Report"]):
         if self.options.many.on_error == "stop":
             raise error
         if str(error) != self.last_failure:  # a worker that died takes many records with it
-            complain(str(error))
+            complain(str(error), type(error).__name__, error.status)
         self.last_failure = str(error)
         self.reject(reject_of(record, error))
 
@@ -347,6 +371,7 @@ def check_places(
     given: Iterable[str] = (),
     *,
     many: bool = False,
+    shown: bool = False,
 ) -> str:
     """Find out whether everything asked for has a place of its own; answers stdout's format."""
     output, formats = options.output, formats_of(kind)
@@ -356,7 +381,7 @@ def check_places(
             f"format '{name}' cannot hold {DATA_KINDS[kind][0]}: choose from {', '.join(formats)}"
         )
     _check_page(options)
-    check_look(options.look, pictures)
+    check_look(options.look, drawn=bool(pictures) or shown)
     places = _places(options, kind, pictures, many=many)
     check_apart(places, given)
     if (rejects := options.many.rejects) and rejects.suffix.lower() in OTHERS:
@@ -367,12 +392,15 @@ def check_places(
                 check_own(path)
     if FORMATS[name].binary:
         refuse_binary_on_terminal(name)
+    written = {name, *([format_of(output.output, kind)] if output.output else [])}
+    if output.fields is not None and written.isdisjoint(CUT):
+        raise UsageError(f"--fields cuts {', '.join(CUT)}, not {name}: add -f json")
     return name
 
 
-def check_look(look: Look, pictures: Mapping[str, Path]) -> None:
+def check_look(look: Look, *, drawn: bool) -> None:
     """Refuse options of pictures where none is drawn, and names that matplotlib does not know."""
-    if look.given and not pictures:
+    if look.given and not drawn:
         raise UsageError(f"{next(iter(look.given.values()))} is for pictures: name a file for one")
     if look.cmap:
         import attnviz.renderers.figures  # noqa: F401 - first: it loads matplotlib

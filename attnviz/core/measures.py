@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from attnviz.core.attention_map import HeadLine as HeadLine
 from attnviz.core.attention_map import Link as Link
 from attnviz.core.attention_map import View as View
+from attnviz.core.registry import RoleKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from attnviz.core.attention_map import AttentionMap, Provenance
-    from attnviz.core.registry import RoleKind
 
 
 @dataclass(frozen=True, slots=True, eq=False)

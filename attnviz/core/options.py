@@ -24,6 +24,7 @@ InputFormat = Literal["txt", "jsonl", "csv", "tsv"]
 OnError = Literal["skip", "stop"]
 EngineName = Literal["local", "ray"]
 Width = Literal["single", "double"]
+ErrorForm = Literal["text", "json"]
 PictureScale = Literal["own", "shared"]
 CellValues = Literal["auto", "yes", "no"]
 
@@ -130,7 +131,7 @@ class Origin:
         "--adapter ID_OR_FOLDER",
         "Adapter (LoRA and others, peft) to merge into --model, by default the one it names.",
     )
-    mechanism: str | None = opt(
+    mechanism: str | None = rare(
         "mechanism",
         "--mechanism NAME",
         "An untrained layer: linear, or linear:heads=4,size=64,seed=0 ('attnviz mechanisms').",
@@ -147,7 +148,7 @@ class Origin:
         "Queries and keys that another program dumped (.npz, .safetensors, .json), or the folder "
         "of a request that vLLM-Hook wrote.",
     )
-    causal: bool = opt("causal", "--causal", "Causal mask: hide every later token.")
+    causal: bool = rare("causal", "--causal", "Causal mask: hide every later token.")
     seed: int = rare(
         "weights",
         "--seed N",
@@ -333,6 +334,25 @@ class Output:
     open_page: bool = rare("page", "--open", "Open the interactive page in a browser.")
     max_rows: int = rare(
         "data", "--max-rows N", "Rows that a table shows at most; 0 shows all.", default=500, min=0
+    )
+    show: bool = opt(
+        "show",
+        "--show",
+        "Draw the picture in this terminal, by kitty's, iTerm2's or sixel's protocol.",
+    )
+    fields: str | None = rare(
+        "cut",
+        "--fields NAMES",
+        "Only these fields of json and jsonl, or columns of tsv and csv: heads.layer,heads.values.",
+    )
+    limit_bytes: int | None = rare(
+        "cut", "--limit-bytes N", "Refuse an answer of more bytes on stdout.", min=1
+    )
+    errors: ErrorForm = rare(
+        "said",
+        "--errors FORM",
+        "Errors and notes on stderr: {choices}, a line each.",
+        default="text",
     )
     quiet: bool = opt("said", "--quiet -q", "Print no notes and no progress on stderr.")
     verbose: bool = rare("said", "--verbose -v", "Report each step and its speed on stderr.")

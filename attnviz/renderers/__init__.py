@@ -29,6 +29,7 @@ class Display:
     first: int = 0  # the first text's number among the records of the input
     begun: bool = False  # an interrupted run has already written the beginning
     rows: int = 0  # the most rows of a table; 0: all
+    fields: tuple[str, ...] = ()  # the only fields of JSON, or columns of rows; (): all
 
     def more_rows_note(self, count: int) -> str:
         """A line that says how many of a table's rows are shown; empty if all are."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -46,6 +46,8 @@ def format_of(path: Path, kind: DataKind = "maps") -> str:
 
 def make_renderer(name: str, display: Display, kind: DataKind = "maps") -> Renderer:
     entry = FORMATS[choose(name, FORMATS, "format")]
+    if display.fields and name in CUT:
+        return CutReport(display, name, kind)
     if kind == "maps":
         return entry.load()(display)  # type: ignore[no-any-return]
     report = entry.load_report()
@@ -228,6 +230,94 @@ class JsonLinesReport(TextReport):
         from attnviz.storage.documents import dump_json
 
         return dump_json(json.loads(self._write(data))) + "\n"
+
+
+CUT = ("json", "jsonl", "tsv", "csv")
+"""The formats that --fields cuts."""
+
+
+def parse_fields(text: str | None) -> tuple[str, ...]:
+    """The names in "heads.layer,heads.values"."""
+    names = tuple(name.strip() for name in (text or "").split(",") if name.strip())
+    if text is not None and not names:
+        raise UsageError(f"--fields '{text}' names no field: write heads.layer,heads.values")
+    return names
+
+
+class CutReport(JsonReport):
+    """What another renderer writes in a format of `CUT`, cut to the fields that are asked for.
+
+    A field of the first document, or a column, must be there; in later documents it may be null.
+    """
+
+    def __init__(self, display: Display, name: str, kind: DataKind) -> None:
+        super().__init__(display)
+        self.name, self.fields, self.columns = name, display.fields, list[int]()
+        self.known, self.tree = dict[str, None](), dict[str, Any]()
+        for field_name in self.fields:
+            level = self.tree
+            for part in field_name.split("."):
+                level = level.setdefault(part, {})
+        # The header is read though an interrupted run has written it; a list is joined here.
+        many = display.many and name != "json"
+        plain = replace(display, fields=(), begun=False, many=many)
+        self.inner = make_renderer(name, plain, kind)
+
+    def add(self, data: Any, views: Views) -> str:
+        """The fields of one more result."""
+        text = as_bytes(self.inner.add(data, views)).decode()
+        if self.name in ("tsv", "csv"):
+            return self._cut_rows(text)
+        lines = [text] if self.name == "json" else text.splitlines()
+        self.count += len(lines)
+        cut = "".join(self._cut_document(line) + "\n" for line in lines)
+        return self._join(cut) if self.name == "json" else cut
+
+    def finish(self) -> str:
+        """What closes the data."""
+        if self.name == "json":
+            return super().finish()
+        text = as_bytes(self.inner.finish()).decode()
+        return self._cut_rows(text) if self.name in ("tsv", "csv") else text
+
+    def _cut_rows(self, text: str) -> str:
+        tabs = self.name == "tsv"
+        rows = (
+            [line.split("\t") for line in text.split("\n")[:-1]]
+            if tabs
+            else list(csv.reader(io.StringIO(text)))
+        )
+        if rows and not self.columns:
+            self.columns = [rows[0].index(choose(name, rows[0], "column")) for name in self.fields]
+            rows = rows[1:] if self.display.begun else rows
+        cut = [[row[column] for column in self.columns] for row in rows]
+        return "".join("\t".join(row) + "\n" for row in cut) if tabs else csv_text(cut)
+
+    def _cut_document(self, line: str) -> str:
+        import json
+
+        from attnviz.storage.documents import dump_json
+
+        cut = self._pick(json.loads(line), self.tree)
+        if self.known:  # of the first document
+            for name in self.fields:
+                choose(name, self.known, "field")
+            self.known = {}
+        return dump_json(cut)
+
+    def _pick(self, value: Any, tree: dict[str, Any], at: str = "") -> Any:
+        if not tree:
+            return value
+        if isinstance(value, list) and value:
+            return [self._pick(one, tree, at) for one in value]
+        if not isinstance(value, dict):
+            if value in (None, []):  # what would be in it is not known
+                self.known |= dict.fromkeys(one for one in self.fields if one.startswith(at))
+            return value
+        self.known |= dict.fromkeys(f"{at}{name}" for name in value)
+        return {
+            name: self._pick(value.get(name), below, f"{at}{name}.") for name, below in tree.items()
+        }
 
 
 class TsvReport(TextReport):

@@ -75,6 +75,8 @@ WORK: dict[str, Work] = {
     "render": (lambda folder: [saved(folder)], "a"),
     "mechanisms": (lambda _: [], "multi-head"),
     "models": (lambda _: [], "pocket"),
+    "schema": (lambda _: ["heads"], "heads"),
+    "skill": (lambda _: [], "attnviz for programs"),
 }
 
 

@@ -16,7 +16,7 @@ from attnviz.runs.inputs import texts_of, texts_or_pairs
 
 
 @with_options(
-    *("model", "compute", "causal", "to", "chat", "token-groups", "look", "reading"),
+    *("model", "compute", "causal", "to", "chat", "token-groups", "show", "look", "reading"),
     also=["explain"],
     writes="ablation",
 )

@@ -5,15 +5,15 @@ from typing import Annotated
 
 import typer
 
-from attnviz.cli.options import CHOICE, ORIGIN, with_options
+from attnviz.cli.options import CHOICE, ORIGIN, PLACES, with_options
 from attnviz.cli.report import Report
-from attnviz.core.options import Options, opt
+from attnviz.core.options import Options, opt, rare
 from attnviz.runs.recordings import TIMED, RecordingRequest, report_recording
 
 
 @with_options(
     *("model", "compute", "stream", "heads", "reduce", "special", "group", "long"),
-    *("pictures", "lines", "look", "page", "top"),
+    *PLACES,
     writes=("maps", "times", "scores"),
 )
 def audio(
@@ -28,7 +28,7 @@ def audio(
         "--language NAME",
         "Spoken language (en, french), if the model knows several; default: it decides.",
     ),
-    task: str | None = opt(
+    task: str | None = rare(
         ORIGIN,
         "--task NAME",
         "Task for such a model: {choices} (into English).",
@@ -48,15 +48,15 @@ def audio(
     word_times: bool = opt(
         CHOICE, "--word-times", "When each word is spoken, by the heads that the model names."
     ),
-    times: Path | None = opt(
+    times: Path | None = rare(
         CHOICE,
         "--times FILE",
         "True times of words (.tsv: word, start, end; .TextGrid; .vtt), to see how heads err.",
     ),
-    timing_heads: str | None = opt(
+    timing_heads: str | None = rare(
         CHOICE, "--timing-heads WHICH", "Heads that time the words: 2.0,3.1."
     ),
-    against: str = opt(
+    against: str = rare(
         CHOICE,
         "--against SIDE",
         "Whether a row times the token that it predicts (output) or has read (input).",

@@ -29,7 +29,18 @@ from attnviz.runs.pipeline import check_choice
 
 @with_options(
     *("model", "compute", "mechanism", "causal", "generate", "chat", "long"),
-    *("lens", "explain", "stream", "heads", "reduce", "special", "group", "pictures", "look"),
+    *(
+        "lens",
+        "explain",
+        "stream",
+        "heads",
+        "reduce",
+        "special",
+        "group",
+        "pictures",
+        "show",
+        "look",
+    ),
     writes="comparison",
 )
 def compare(
@@ -54,7 +65,7 @@ def compare(
     head_a: str | None = rare(CHOICE, "--head-a WHICH", "Heads of A, instead of --head."),
     head_b: str | None = rare(CHOICE, "--head-b WHICH", "Heads of B, instead of --head."),
     top: int = opt(OUTPUT, "--top N", "How many heads and links to name.", default=10, min=1),
-    fail_above: float | None = opt(
+    fail_above: float | None = rare(
         OUTPUT,
         "--fail-above NATS",
         "Exit with 1 if a head's divergence (0: none, 0.693: all) or an effect's change is larger.",
@@ -90,7 +101,7 @@ def compare(
     check_changes(changes, "heads" if effects is None else "effects", fail_above)
 
 
-@with_options("stream", "heads", "look", "page", writes="history")
+@with_options("stream", "heads", "show", "look", "page", writes="history")
 def history(
     folder: Annotated[str, typer.Argument(help="Folder of samples: step-00000100.npz, …")],
     other: Annotated[

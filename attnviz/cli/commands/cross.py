@@ -18,6 +18,7 @@ CO_MECHANISMS = tuple(name for name, row in MECHANISMS.items() if row.commands =
 @with_options(
     *(*MODELS, *VIEW, *PLACES, "atlas", "to", "explain", *MANY_TEXTS),
     writes=("maps", "alignment", "scores"),
+    rare=("symmetrize", "against", "score"),
 )
 def cross(
     source: Annotated[

@@ -15,7 +15,7 @@ from attnviz.runs.questions.why import read_texts_or_file
 
 
 @with_options(
-    *("model", "compute", "causal", "to", "chat", "look", "page", "reading"),
+    *("model", "compute", "causal", "to", "chat", "show", "look", "page", "reading"),
     also=["explain"],
     writes="answer",
 )
@@ -55,8 +55,10 @@ def explain(
     attnviz explain --input texts.txt --model pocket-lm -f jsonl
     """
     asked = AnswerRequest(options.choice.explain, against, contrast)
-    if plot is not None and contrast is None:
-        raise UsageError("--plot draws what --contrast measures: add --contrast TEXT")
+    if (plot is not None or options.output.show) and contrast is None:
+        raise UsageError(
+            f"{'--plot' if plot else '--show'} draws what --contrast measures: add --contrast TEXT"
+        )
     texts, kind, options = read_texts_or_file(text, target, input_file, options)
     with Report(options, "answer", pictures={"plot": plot}) as report:
         others = texts_of([], reference, options.many, pairs=True) if reference else None

@@ -34,7 +34,7 @@ WITH_EFFECT = opt(
     "--effect",
     "Switch off each head by itself and measure the drop in log p of the output, in nats.",
 )
-BY = opt(CHOICE, "--by HOW", "What replaces a head that is off: {choices}.", default="zero")
+BY = rare(CHOICE, "--by HOW", "What replaces a head that is off: {choices}.", default="zero")
 CROSS = opt(
     ORIGIN, "--cross", "The texts are pairs: measure how each target attends to its source."
 )
@@ -42,8 +42,8 @@ CROSS = opt(
 
 @with_options(
     *("model", "compute", "mechanism", "weights", "causal", "generate", "long"),
-    *("stream", "heads", "token-groups", "special", "to", "look", "reading", "sharing"),
-    "scores",
+    *("stream", "heads", "token-groups", "special", "to", "show", "look", "reading"),
+    *("sharing", "scores"),
     writes="heads",
 )
 def heads(
@@ -53,12 +53,12 @@ def heads(
     ] = None,
     input_file: str | None = INPUT,
     cross: bool = CROSS,
-    no_repeat: bool = opt(
+    no_repeat: bool = rare(
         ORIGIN,
         "--no-repeat",
         "Skip the second run over repeated random words, which induction is measured on.",
     ),
-    treebank: str | None = opt(
+    treebank: str | None = rare(
         ORIGIN,
         "--treebank FILE",
         "Sentences with dependencies (.conllu), to show which head finds which relation.",

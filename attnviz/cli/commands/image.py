@@ -15,7 +15,18 @@ LENSES = tuple(name for name in LENS_NAMES if name != ALL)
 
 
 @with_options(
-    *("model", "compute", "generate", "explain", "heads", "reduce", "special", "look", "page"),
+    *(
+        "model",
+        "compute",
+        "generate",
+        "explain",
+        "heads",
+        "reduce",
+        "special",
+        "show",
+        "look",
+        "page",
+    ),
     also=("grid",),
 )
 def image(
@@ -64,7 +75,7 @@ def image(
         "The weights of one head, or the mean over a layer, over the picture: .png, .svg or "
         ".pdf. Several words get one picture each.",
     ),
-    smooth: bool = opt(OUTPUT, "--smooth", "Smooth the weights between patches in pictures."),
+    smooth: bool = rare(OUTPUT, "--smooth", "Smooth the weights between patches in pictures."),
     *,
     options: Options,
 ) -> None:
@@ -84,7 +95,8 @@ def image(
     """
     output = options.output
     on_screen = output.format in (None, "table")
-    shown = {"--overlay": overlay, "--grid": output.grid, "-f table": on_screen}
+    shown = {"--overlay": overlay, "--grid": output.grid, "--show": output.show}
+    shown["-f table"] = on_screen
     asked = PictureRequest(
         files=tuple(map(Path, (file, *(more or ())))),
         patch=patch,

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from attnviz.cli.options import ORIGIN, with_options
+from attnviz.cli.places import write_bytes
 from attnviz.core.errors import UsageError, choose
 from attnviz.core.options import Options, opt
 from attnviz.core.registry import MECHANISMS
@@ -111,3 +112,46 @@ def models(
     rows = [(shipped, "shipped", summary_of(shipped)) for shipped in CARDS]
     rows += [(str(item), "hugging face", item.model_type or "") for item in list_cached_models()]
     write_listing(listing(("model", "from", "about"), rows), options)
+
+
+@with_options(writes="listing")
+def schema(
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="A document, such as heads.")
+    ] = None,
+    *,
+    options: Options,
+) -> None:
+    """Print the JSON Schema of a document.
+
+    Without NAME it lists all documents that are written.
+
+    attnviz schema
+
+    attnviz schema heads > heads.schema.json
+    """
+    import json
+
+    from attnviz.storage.layouts import LAYOUTS, json_schema
+
+    if name is None:
+        rows = [(one, layout.summary) for one, layout in LAYOUTS.items()]
+        write_listing(listing(("name", "summary"), rows), options)
+        return
+    document = json.dumps(json_schema(choose(name, LAYOUTS, "document")), indent=2) + "\n"
+    write_listing(Data(text=lambda display: document, document=lambda: document), options)
+
+
+@with_options(report=("said",))
+def skill(*, options: Options) -> None:
+    """Print a short guide for programs.
+
+    It says which command answers which question, and how to keep answers small.
+
+    attnviz skill
+
+    attnviz skill > SKILL.md
+    """
+    from importlib.resources import files
+
+    write_bytes(files("attnviz.cli").joinpath("skill.md").read_bytes())

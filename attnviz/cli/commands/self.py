@@ -6,7 +6,7 @@ import typer
 
 from attnviz.cli.options import INPUT, MANY_TEXTS, MODELS, ORIGIN, PLACES, VIEW, with_options
 from attnviz.core.errors import UsageError
-from attnviz.core.options import Options, opt
+from attnviz.core.options import Options, rare
 
 
 @with_options(
@@ -19,7 +19,7 @@ def self_command(
         typer.Argument(metavar="[TEXT]...", help="Texts, each in quotes; - reads stdin."),
     ] = None,
     input_file: str | None = INPUT,
-    pair: str | None = opt(
+    pair: str | None = rare(
         ORIGIN,
         "--pair TEXT",
         "Second text of a sentence pair; --stream a-to-b or b-to-a shows one direction.",

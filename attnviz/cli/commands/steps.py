@@ -103,7 +103,7 @@ def steps(
 _LIST = ", ".join(LESSONS)
 
 
-@with_options("look", "page", writes="lesson")
+@with_options("show", "look", "page", writes="lesson")
 def lesson(
     name: Annotated[str | None, typer.Argument(metavar="NAME", help=f"One of {_LIST}.")] = None,
     length: int | None = opt(GIVEN, "--length N", "Positions; in delta, pairs.", min=1),

@@ -20,7 +20,7 @@ from attnviz.runs.questions.why import (
 
 
 @with_options(
-    *("model", "compute", "causal", "to", "chat", "look", "page", "reading"),
+    *("model", "compute", "causal", "to", "chat", "show", "look", "page", "reading"),
     also=["explain"],
     writes="why",
 )
@@ -78,7 +78,9 @@ def why(
     raise typer.Exit(report.status)
 
 
-@with_options(*("model", "compute", "causal", "to", "chat", "look", "reading"), writes="wiring")
+@with_options(
+    *("model", "compute", "causal", "to", "chat", "show", "look", "reading"), writes="wiring"
+)
 def wiring(
     text: Annotated[
         str | None,

@@ -240,8 +240,10 @@ class ShownFigure(Figure):
         return figure_bytes(self, ".png")
 
 
-def figure_bytes(figure: Figure, suffix: str, provenance: str = "") -> bytes:
-    """The figure as .png (at its own resolution), .svg, .pdf or .gif; always the same bytes.
+def figure_bytes(
+    figure: Figure, suffix: str, provenance: str = "", dpi: float | None = None
+) -> bytes:
+    """The figure as .png (by default at its own resolution), .svg, .pdf or .gif; the same bytes.
 
     The provenance goes into the file's metadata; it may be empty.
     """
@@ -259,7 +261,8 @@ def figure_bytes(figure: Figure, suffix: str, provenance: str = "") -> bytes:
         families = {name for text in figure.findobj(Text) for name in text.get_fontfamily()}
         settings["pdf.fonttype"] = 42 if can_embed(families) else 3
     with own_settings(), mpl.rc_context(settings):
-        figure.savefig(buffer, format=suffix.removeprefix("."), dpi="figure", metadata=metadata)
+        written: Any = {"format": suffix.removeprefix("."), "dpi": dpi or "figure"}
+        figure.savefig(buffer, **written, metadata=metadata)
     return buffer.getvalue()
 
 

@@ -1,0 +1,277 @@
+"""The layout of every JSON document that is written, in short and as JSON Schema for readers.
+
+A layout names fields and their types: "layer head:str" are two texts, [] is a list of objects and
+{} one object, ? may be absent. A report of `core` stands for its fields, less those with a minus.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from inspect import cleandoc
+from typing import Any, Literal, NamedTuple, get_args, get_type_hints
+
+from msgspec import UNSET, UnsetType, defstruct
+from msgspec.json import schema as schema_of
+
+from attnviz.core.answers import AnswerReport, ContrastReport, HeadClaim, SourcesReport
+from attnviz.core.attention_map import Provenance
+from attnviz.core.corpus_report import CorpusReport
+from attnviz.core.effects import LENS_MEASURES, AblationReport, Effect, HeadAt, Prediction
+from attnviz.core.measures import Argument, HeadReport, HeadRow, Meaning, Role, TreebankReport
+from attnviz.core.registry import DataKind
+from attnviz.core.writers import LayersReport, LinkReport, Wire, WiringReport
+from attnviz.storage.schema import Document
+from attnviz.storage.timed_words import TimedWord
+
+REPORTS = {
+    one.__name__: one
+    for one in (
+        *(AnswerReport, ContrastReport, HeadClaim, SourcesReport, CorpusReport, AblationReport),
+        *(HeadAt, HeadReport, HeadRow, TreebankReport, LayersReport, LinkReport, WiringReport),
+    )
+}
+SEEN = {one.__name__: one for one in (Provenance, Effect, HeadAt, Meaning, Role, Mapping)}
+"""What modules of `core` import for type checkers alone."""
+TYPES: dict[str, Any] = {
+    "str": str,
+    "int": int,
+    "float": float,
+    "bool": bool,
+    "one": Literal[1],
+    "strs": list[str],
+    "ints": list[int],
+    "floats": list[float],
+    "matrix": list[list[float]],
+    "no_str": str | None,
+    "offset": int | str,
+    "link": tuple[str, str, str, int, int] | None,
+    "heads": list[tuple[int, int]],
+    "no_heads": list[tuple[int, int]] | None,
+    "table": list[dict[str, Any]],
+    "objects": dict[str, Any],
+    "lists": list[list[int]],
+    "Provenance": Provenance,
+    "Role": Role,
+    "Meanings": list[Meaning],
+    "Roles": list[Role],
+    "Wires": list[Wire],
+    "Arguments": list[Argument],
+    "Predictions": list[Prediction],
+    "TimedWords": list[TimedWord],
+    "error": Literal["error"],
+    "note": Literal["note"],
+}
+
+
+class DocumentLayout(NamedTuple):
+    """A document: the data that are written as it (None: what stderr and rejects hold).
+
+    A document that is `open` has further fields, by the names of what it holds.
+    """
+
+    kind: DataKind | None
+    summary: str
+    text: str
+    open: bool = False
+
+
+SIDES = "a b:{caption:str provenance:Provenance}"
+PAIRS = "pairs:[query key:str value:float]"
+CLAIM = f"HeadClaim is_sure:bool why:{{LinkReport -logits {PAIRS}}}|"
+ANSWER = (
+    f"AnswerReport heads:[{CLAIM}] idle:{{{CLAIM}}}| is_small:bool "
+    "claims:[about text:str link:link]"
+)
+OF_HEAD = (
+    "measures:[measure:str mean sd low high uniform:float texts:int] "
+    "positions:[offset:offset mean share:float] classes:[class:str share uniform:float] "
+    "pairs:[query key:str mean:float count:int] links:[rank:int weight:float query key id text:str]"
+)
+CURVE = "prune_curve:{unit:str texts:int off:ints orders:[by:str heads:strs losses:floats]}?"
+RECORDING = "recording text against:str provenance:Provenance"
+ABOUT = "caption:str provenance:Provenance"
+
+LAYOUTS: dict[str, DocumentLayout] = {
+    "maps": DocumentLayout("maps", "Attention of one text: tokens, every weight, provenance.", ""),
+    "heads": DocumentLayout(
+        *("heads", "Roles and measures of each head."),
+        "HeadReport -rows note:str heads:[HeadRow writes:Arguments?]",
+    ),
+    "similarity": DocumentLayout(
+        *("heads", "Which heads attend alike."),
+        f"{ABOUT} stream unit:str texts:int heads:[layer head:str place:floats] "
+        "divergences:matrix plane_shows:float",
+    ),
+    "treebank": DocumentLayout("heads", "Which head finds which relation.", "TreebankReport"),
+    "corpus": DocumentLayout(
+        *("corpus", "Every head over a corpus."),
+        f"CorpusReport -curve -wiring -things {CURVE} wires:Wires? streams:[stream:str "
+        "tokens paired:int measures:Meanings note:str "
+        f"heads:[layer head:str roles:Roles {OF_HEAD}]]",
+    ),
+    "comparison": DocumentLayout(
+        *("comparison", "What changed between two attentions."),
+        f"{SIDES} stream unit:str heads:[a b:{{layer head:str}} divergence:float] notes:strs "
+        "links:[query key layer head:str query_position key_position:int a b change:float]",
+    ),
+    "ablation": DocumentLayout(
+        *("ablation", "Effects of heads, links and tokens that are switched off."),
+        "AblationReport -predictions -maps id text source target:str? unit:str "
+        "outputs:Predictions wrote:{before after:str}| provenance:Provenance",
+    ),
+    "ablation-comparison": DocumentLayout(
+        *("changes", "What changed between two ablations."),
+        f"{SIDES} unit:str rank_correlation:float only_in_a only_in_b:strs "
+        "effects:[kind label:str a b change:float]",
+    ),
+    "why": DocumentLayout(
+        *("why", "Why a head looks at a token, and what it argues for."),
+        f"LinkReport -logits id:str? {PAIRS}",
+    ),
+    "layers": DocumentLayout(
+        "why", "After which layer a prediction appears.", "LayersReport unit:str"
+    ),
+    "wiring": DocumentLayout(
+        *("wiring", "Which heads read which heads."),
+        "WiringReport -heads chance:float? roles:[HeadAt role:Role]",
+    ),
+    "answer": DocumentLayout("answer", "What decided an answer.", ANSWER),
+    "answers": DocumentLayout(
+        *("answer", "Which heads carry the answers of several texts."),
+        "small:int heads:[HeadAt texts:int effect:float] notes:strs provenance:Provenance "
+        f"answers:[{ANSWER}]",
+    ),
+    "contrast": DocumentLayout(
+        "answer", "What makes two texts have other answers.", "ContrastReport"
+    ),
+    "sources": DocumentLayout(
+        *("sources", "Which parts of a context an answer was made from."),
+        "SourcesReport sources:lists",
+    ),
+    "lenses": DocumentLayout(
+        *("lenses", "How far each lens can be trusted."),
+        f"{ABOUT} unit conclusion rule:str texts:int tokens:table lenses:[lens:str texts:int "
+        f"left_out:no_str {' '.join(LENS_MEASURES)}:{{mean low high:float}}]",
+    ),
+    "history": DocumentLayout(
+        *("history", "What each head did over a training run, a list over its steps each."),
+        f"{ABOUT} steps:ints notes:strs heads:table",
+    ),
+    "alignment": DocumentLayout(
+        *("alignment", "The aligned words of a pair, by position; null where the pair failed."),
+        "id:str source target:no_str links:no_heads score:float reliable:bool? notes:strs?",
+    ),
+    "scores": DocumentLayout(
+        *("scores", "Precision, recall and error of each head's alignments."),
+        "[layer head:str precision recall alignment_error:float]",
+    ),
+    "times": DocumentLayout(
+        *("times", "When each word is spoken, in seconds."),
+        f"{RECORDING} heads:heads words:TimedWords",
+    ),
+    "time-errors": DocumentLayout(
+        *("times", "How far the times of words err, in seconds."),
+        f"{RECORDING} note:str alignment_heads:no_heads "
+        "errors:[name:str heads:heads error start end:float]",
+    ),
+    "steps": DocumentLayout(
+        *("steps", "Each matrix of a calculation, by its name."),
+        "schema:one title formulas:str about notes compared:str? query_tokens key_tokens:strs",
+        open=True,
+    ),
+    "examples": DocumentLayout(
+        "steps", "Several calculations by name.", "schema:one examples:objects"
+    ),
+    "lesson": DocumentLayout(
+        *("lesson", "The table of a lesson."),
+        "schema:one title reference:str explanation:strs rows:table",
+    ),
+    "models": DocumentLayout("listing", "The list of models.", "[model from about:str]"),
+    "mechanisms": DocumentLayout("listing", "All mechanisms.", "[mechanism commands summary:str]"),
+    "lessons": DocumentLayout("listing", "The list of lessons.", "[lesson summary:str]"),
+    "card": DocumentLayout("listing", "The card of a model inside.", "model card:str"),
+    "facts": DocumentLayout(
+        "listing", "What can be seen of a model (models --check).", "", open=True
+    ),
+    "schemas": DocumentLayout("listing", "The list of these documents.", "[name summary:str]"),
+    "error": DocumentLayout(
+        *(None, "An error on stderr, with --errors json."),
+        "schema:one kind:error message error:str status:int",
+    ),
+    "note": DocumentLayout(
+        None, "A note on stderr, with --errors json.", "schema:one kind:note message:str"
+    ),
+    "reject": DocumentLayout(None, "A line of --rejects.", "line:int reason text:str"),
+}
+"""Every document by name."""
+
+
+def type_of(name: str) -> Any:
+    """The type of a document, as msgspec has types."""
+    kind, _, text, _ = LAYOUTS[name]
+    if name == "maps":
+        return defstruct("Maps", [("schema", Literal[1])], bases=(Document,), kw_only=True)
+    title = name.title().replace("-", "")
+    words = iter(re.findall(r"-?\w+|[][:{}?|]", text.removeprefix("[")))
+    about = {"schema": Literal[1], "kind": Literal[name.replace("-", " ")]}
+    told = kind is not None and not text.startswith(("[", "schema")) and name not in PLAIN
+    found = _object(title, words, about if told else {})
+    return list[found] if text.startswith("[") else found  # type: ignore[valid-type]
+
+
+PLAIN = ("alignment", "times", "time-errors", "card", "facts")
+"""Documents that do not say their kind."""
+
+
+def _object(name: str, words: Iterator[str], found: dict[str, Any]) -> Any:
+    """The object whose fields are described up to the bracket that closes it."""
+    names: list[str] = []
+    last: list[str] = []
+    reports: list[Any] = []
+    less = set[str]()
+    for word in words:
+        if word in "]}":
+            break
+        if word == ":":
+            last, names, kind = names, [], next(words)
+            made = TYPES.get(kind) or _object(f"{name}{last[-1].title()}", words, {})
+            many: Any = list[made]  # type: ignore[valid-type]
+            found |= dict.fromkeys(last, many if kind == "[" else made)
+        elif word in "?|":
+            more = UnsetType if word == "?" else None
+            found |= {one: found[one] | more for one in last}
+        elif word in REPORTS:
+            reports.append(REPORTS[word])
+        elif word.startswith("-"):
+            less.add(word[1:])
+        else:
+            names.append(word)
+    for report in reports:
+        own = [one.name for one in fields(report) if one.name not in less | found.keys()]
+        kept = {one: report.__annotations__[one] for one in own}
+        typed = type(name, (), {"__annotations__": kept, "__module__": report.__module__})
+        found |= get_type_hints(typed, None, SEEN)
+    rows: list[Any] = [
+        (f"{key}_", kind, *([UNSET] if UnsetType in get_args(kind) else []))
+        for key, kind in found.items()
+    ]  # with a dash behind, since a field may be called "from"
+    return defstruct(name, rows, kw_only=True, rename=lambda key: key[:-1])
+
+
+def json_schema(name: str) -> dict[str, Any]:
+    """The JSON Schema of a document. Where a number does not exist (NaN), null stands for it."""
+    dialect = "https://json-schema.org/draft/2020-12/schema"
+    found: dict[str, Any] = _for_readers(schema_of(type_of(name)))
+    return {"$schema": dialect, "title": name, "description": LAYOUTS[name].summary, **found}
+
+
+def _for_readers(value: Any) -> Any:
+    """A schema with texts that read well, in which null may stand for a number with a fraction."""
+    if isinstance(value, list):
+        return [_for_readers(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    made = {key: _for_readers(one) for key, one in value.items()}
+    if isinstance(made.get("description"), str):
+        made["description"] = cleandoc(made["description"])
+    return made | {"type": ["number", "null"]} if made.get("type") == "number" else made

@@ -1,0 +1,120 @@
+"""Every JSON document has a layout, and every run keeps to it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from attnviz.renderers import DATA_KINDS
+from attnviz.storage.layouts import LAYOUTS, json_schema
+from tests.cli.test_audio import SAID, VOWELS
+from tests.cli.test_every_command import samples, speech
+from tests.documents import closed, name_of, validator
+from tests.hugging_face.tiny_speech import whisper
+from tests.invoke import attnviz
+
+SAMPLES = Path(__file__).parents[2] / "sample_inputs"
+PAIR = ("The red car.", "La voiture rouge.")
+DOGS = ("Tom likes dogs. Tom likes", "--model", "pocket-lm")
+CONTEXT = ("--context", SAMPLES / "sentences.txt")
+RUNS: dict[str, tuple[Any, ...]] = {
+    "maps": ("self", "The cat sat"),
+    "heads": ("heads", "The cat sat"),
+    "similarity": ("heads", "The cat sat", "--similar"),
+    "treebank": ("heads", "--treebank", SAMPLES / "relations.conllu"),
+    "corpus": ("corpus", SAMPLES / "sentences.txt", "--mechanism", "multi-head"),
+    "comparison": ("compare", "The cat sat", "The dog sat"),
+    "ablation": ("ablate", *PAIR, "--head", "2.0", "--token", "red"),
+    "why": ("why", *DOGS),
+    "layers": ("why", *DOGS, "--layers"),
+    "wiring": ("wiring", *DOGS),
+    "answer": ("explain", *DOGS),
+    "answers": ("explain", "--input", SAMPLES / "pairs.tsv"),
+    "contrast": ("explain", *DOGS, "--contrast", "Tom likes cats. Tom likes"),
+    "sources": ("sources", "the cat", *CONTEXT),
+    "lenses": ("lenses", *PAIR),
+    "alignment": ("align", SAMPLES / "pairs.tsv"),
+    "scores": ("align", SAMPLES / "pairs.tsv", "--score", SAMPLES / "pairs.gold"),
+    "steps": ("steps",),
+    "examples": ("steps", SAMPLES / "worked_examples.json"),
+    "lesson": ("lesson", "scaling"),
+    "models": ("models",),
+    "mechanisms": ("mechanisms",),
+    "lessons": ("lesson",),
+    "card": ("models", "pocket"),
+    "schemas": ("schema",),
+}
+
+
+def made(name: str, folder: Path) -> tuple[Any, ...]:
+    """The command that writes a document, with what it reads."""
+    if name in RUNS:
+        return RUNS[name]
+    if name == "history":
+        return ("history", *samples(folder))
+    if name == "facts":
+        return ("models", "--check", speech(folder))
+    if name == "ablation-comparison":
+        for file in ("a.json", "b.json"):
+            attnviz("ablate", *PAIR, "--head", "2.0", "-o", folder / file, "-f", "none")
+        return ("compare", folder / "a.json", folder / "b.json")
+    times = ("audio", VOWELS, "--model", whisper(folder), *SAID)
+    return (
+        *times,
+        *(("--word-times",) if name == "times" else ("--times", SAMPLES / "vowels.tsv")),
+    )
+
+
+LINES = {"error", "note", "reject"}
+
+
+@pytest.mark.parametrize("name", [name for name in LAYOUTS if name not in LINES])
+def test_every_document_has_the_layout_of_its_name(name: str, tmp_path: Path) -> None:
+    done = attnviz(*made(name, tmp_path), "-f", "json", "-q")
+    assert done.status == 0, done.err
+    found = done.json()[0] if name == "alignment" else done.json()  # a list of all pairs
+    assert name_of(found, LAYOUTS[name].kind) == name
+
+
+@pytest.mark.parametrize("command", [("ablate", *PAIR, "--each", "heads"), RUNS["answers"]])
+def test_each_line_of_jsonl_has_a_layout(command: tuple[Any, ...]) -> None:
+    done = attnviz(*command, "-f", "jsonl", "-q")
+    kinds = {name_of(json.loads(line), None) for line in done.lines}
+    assert kinds <= {"ablation", "answer", "answers"}
+    assert kinds
+
+
+def test_every_kind_of_data_has_a_layout() -> None:
+    assert {layout.kind for layout in LAYOUTS.values()} == {*DATA_KINDS, None}
+
+
+def test_lines_of_stderr_and_of_rejects_have_layouts(tmp_path: Path) -> None:
+    (tmp_path / "t.jsonl").write_text('{"text": "Le zzz qqq"}\n{"text": 3}\n')
+    rejects = tmp_path / "r.jsonl"
+    told = attnviz(
+        "self", "--input", tmp_path / "t.jsonl", "--rejects", rejects, "--errors", "json"
+    )
+    assert told.status == 1
+    lines = [json.loads(line) for line in told.err.splitlines()]
+    assert {name_of(line, None) for line in lines} == {"error", "note"}
+    validator("reject").validate(json.loads(rejects.read_text()))
+
+
+def test_a_field_without_a_name_in_the_layout_and_a_missing_one_are_found() -> None:
+    document = attnviz("heads", "The cat sat", "-f", "json", "-q").json()
+    for wrong in ({**document, "more": 1}, {**document, "heads": [{"layer": "0"}]}):
+        with pytest.raises(jsonschema.ValidationError):
+            validator("heads").validate(wrong)
+    jsonschema.validate({**document, "more": 1}, json_schema("heads"))  # readers may ignore more
+
+
+def test_a_layout_that_is_closed_names_every_field() -> None:
+    assert closed({"properties": {}, "items": [{"properties": {}}]}) == {
+        "properties": {},
+        "items": [{"properties": {}, "additionalProperties": False}],
+        "additionalProperties": False,
+    }
