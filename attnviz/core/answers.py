@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from attnviz.core.attention_map import Provenance
-    from attnviz.core.effects import Effect, HeadAt, LinkAt
-    from attnviz.core.writers import LinkReport
+from attnviz.core.attention_map import Provenance
+from attnviz.core.effects import Effect, HeadAt, LinkAt
+from attnviz.core.writers import LinkReport
 
 ENOUGH = 0.9  # the share of an answer that the parts of a set keep
 SMALL = 0.5  # a set of more than this share of all heads, or of all tokens, is not small

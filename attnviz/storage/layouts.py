@@ -15,8 +15,16 @@ from msgspec.json import schema as schema_of
 
 from attnviz.core.answers import AnswerReport, ContrastReport, HeadClaim, SourcesReport
 from attnviz.core.attention_map import Provenance
+from attnviz.core.cache import CacheReport
 from attnviz.core.corpus_report import CorpusReport
-from attnviz.core.effects import LENS_MEASURES, AblationReport, Effect, HeadAt, Prediction
+from attnviz.core.effects import (
+    LENS_MEASURES,
+    AblationReport,
+    Effect,
+    HeadAt,
+    LinkAt,
+    Prediction,
+)
 from attnviz.core.measures import Argument, HeadReport, HeadRow, Meaning, Role, TreebankReport
 from attnviz.core.registry import DataKind
 from attnviz.core.writers import LayersReport, LinkReport, Wire, WiringReport
@@ -27,10 +35,19 @@ REPORTS = {
     one.__name__: one
     for one in (
         *(AnswerReport, ContrastReport, HeadClaim, SourcesReport, CorpusReport, AblationReport),
-        *(HeadAt, HeadReport, HeadRow, TreebankReport, LayersReport, LinkReport, WiringReport),
+        *(
+            CacheReport,
+            HeadAt,
+            HeadReport,
+            HeadRow,
+            TreebankReport,
+            LayersReport,
+            LinkReport,
+            WiringReport,
+        ),
     )
 }
-SEEN = {one.__name__: one for one in (Provenance, Effect, HeadAt, Meaning, Role, Mapping)}
+SEEN = {one.__name__: one for one in (Provenance, Effect, HeadAt, LinkAt, Meaning, Role, Mapping)}
 """What modules of `core` import for type checkers alone."""
 TYPES: dict[str, Any] = {
     "str": str,
@@ -47,6 +64,8 @@ TYPES: dict[str, Any] = {
     "link": tuple[str, str, str, int, int] | None,
     "heads": list[tuple[int, int]],
     "no_heads": list[tuple[int, int]] | None,
+    "names": list[tuple[str, str, str]],
+    "places": list[tuple[str, int]],
     "table": list[dict[str, Any]],
     "objects": dict[str, Any],
     "lists": list[list[int]],
@@ -80,7 +99,7 @@ PAIRS = "pairs:[query key:str value:float]"
 CLAIM = f"HeadClaim is_sure:bool why:{{LinkReport -logits {PAIRS}}}|"
 ANSWER = (
     f"AnswerReport heads:[{CLAIM}] idle:{{{CLAIM}}}| is_small:bool "
-    "claims:[about text:str link:link]"
+    "claims:[about text:str link:link heads:names tokens:places]"
 )
 OF_HEAD = (
     "measures:[measure:str mean sd low high uniform:float texts:int] "
@@ -155,8 +174,10 @@ LAYOUTS: dict[str, DocumentLayout] = {
     ),
     "history": DocumentLayout(
         *("history", "What each head did over a training run, a list over its steps each."),
-        f"{ABOUT} steps:ints notes:strs heads:table",
+        "caption:str? run:str? steps:ints? heads:table? notes:strs? provenance:Provenance? "
+        f"runs:[run:str {ABOUT} steps:ints notes:strs heads:table]? rules:objects",
     ),
+    "cache": DocumentLayout("cache", "What smaller caches cost, rule by rule.", "CacheReport"),
     "alignment": DocumentLayout(
         *("alignment", "The aligned words of a pair, by position; null where the pair failed."),
         "id:str source target:no_str links:no_heads score:float reliable:bool? notes:strs?",

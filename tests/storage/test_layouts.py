@@ -37,6 +37,7 @@ RUNS: dict[str, tuple[Any, ...]] = {
     "contrast": ("explain", *DOGS, "--contrast", "Tom likes cats. Tom likes"),
     "sources": ("sources", "the cat", *CONTEXT),
     "lenses": ("lenses", *PAIR),
+    "cache": ("cache", *DOGS, "--keep", "sinks:1+recent:3"),
     "alignment": ("align", SAMPLES / "pairs.tsv"),
     "scores": ("align", SAMPLES / "pairs.tsv", "--score", SAMPLES / "pairs.gold"),
     "steps": ("steps",),
