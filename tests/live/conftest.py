@@ -36,10 +36,14 @@ class Engine:
         self.process.stdin.flush()
 
     def hear(self) -> Any:
+        """The next answer, without what the engine says while it works."""
         assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        assert line, "node has ended"
-        return json.loads(line)
+        while True:
+            line = self.process.stdout.readline()
+            assert line, "node has ended"
+            answer = json.loads(line)
+            if not (isinstance(answer, dict) and "doing" in answer):
+                return answer
 
     def tokens(self, texts: list[str]) -> list[dict[str, Any]]:
         """What the tokenizer makes of each text, as the page shows it."""

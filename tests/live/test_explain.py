@@ -19,12 +19,10 @@ from tests.live.conftest import Engine
 
 
 def heard(engine: Engine, kind: str, **question: Any) -> dict[str, Any]:
-    """The engine's answer, after what it says while it works."""
+    """The engine's answer to one question."""
     number = next(engine.numbers)
     engine.say(id=number, kind=kind, target=None, **question)
     answer: dict[str, Any] = engine.hear()
-    while "doing" in answer:
-        answer = engine.hear()
     assert answer["id"] == number
     return answer
 

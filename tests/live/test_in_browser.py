@@ -29,7 +29,7 @@ async ([script, packed]) => {
     : typeof value === "number" && !Number.isFinite(value) ? String(value) : value;
   worker.postMessage({ kind: "open", packed: whole }, [whole.buffer]);
   window.ask = (question) => new Promise((done) => {
-    worker.onmessage = ({ data }) => done(JSON.stringify(data, plain));
+    worker.onmessage = ({ data }) => "doing" in data || done(JSON.stringify(data, plain));
     worker.postMessage(question);
   }).then(JSON.parse);
 }
