@@ -236,7 +236,10 @@ def watch(  # noqa: PLR0913 - what a caller may choose, by name
     item = None if batch == "all" else batch
     if calls is None:
         calls = CALLS if first is None and every == 1 else "all"
-    some = None if calls == "all" else calls if isinstance(calls, int) else tuple(map(int, calls))
+    if calls != "all" and not isinstance(calls, int):
+        if isinstance(calls, float | str) or not all(isinstance(one, int) for one in calls):
+            raise UsageError(f"calls={calls!r} is neither how many, nor their numbers, nor 'all'")
+    some = None if calls == "all" else calls if isinstance(calls, int) else tuple(calls)
     if some == () or min((some,) if isinstance(some, int) else some or (1,)) < 1:
         raise UsageError(f"calls={calls} keeps none: give how many, or their numbers from 1")
     wanted = WatchRequest(patterns, first, every, some, item, region, max_bytes, scores)

@@ -106,7 +106,7 @@ OF_HEAD = (
     "positions:[offset:offset mean share:float] classes:[class:str share uniform:float] "
     "pairs:[query key:str mean:float count:int] links:[rank:int weight:float query key id text:str]"
 )
-CURVE = "prune_curve:{unit:str texts:int off:ints orders:[by:str heads:strs losses:floats]}?"
+CURVE = "prune_curve:{unit texts:str off:ints orders:[by:str heads:strs losses:floats]}?"
 RECORDING = "recording text against:str provenance:Provenance"
 ABOUT = "caption:str provenance:Provenance"
 

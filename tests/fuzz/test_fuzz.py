@@ -65,7 +65,7 @@ def test_every_command_and_enough_valid_ones_are_drawn():
     world.make()
     found: list[Case] = []
 
-    @settings(drawn, max_examples=800)
+    @settings(drawn, max_examples=1200)
     @given(cases())
     def draw(case: Case) -> None:
         found.append(case)

@@ -131,12 +131,14 @@ def history(streams: tuple[str, ...]) -> History:
     heads = tuple(
         (s, f"body.{layer}.attend", str(h)) for s in streams for layer, h in np.ndindex(2, 2)
     )
-    random = np.random.default_rng(0).random((4, 3, len(heads)))
+    random = np.random.default_rng(0).random((len(HISTORY), 3, len(heads)))
     values = dict(zip(HISTORY, random, strict=True))
     values["drift"][0] = values["entropy"][:2, 1] = np.nan
     roles = tuple(("induction", "") * (len(heads) // 2) for _ in range(2))
     roles = (*roles, ("self", "induction") * (len(heads) // 2))
-    return History("made up", (0, 100, 400), heads, roles, values, PROVENANCE, ("a note",))
+    even, most = (0.2,) * len(heads), (1.6,) * len(heads)
+    about = PROVENANCE, ("a note",), even, most
+    return History("made up", (0, 100, 400), heads, roles, values, *about)
 
 
 def lens_report(texts: int) -> LensReport:

@@ -12,11 +12,11 @@ from attnviz.core.registry import MECHANISMS
 from attnviz.teach.steps.arithmetic import Steps, arithmetic
 from attnviz.teach.steps.given import seeded_sentence, worked_example
 from attnviz.teach.steps.show import steps_page
-from tests.renderers.page.conftest import Open, open_page
+from tests.renderers.page.conftest import Open, open_page, spare_tabs
 
 from .highlights import shape, sources
 
-__all__ = ["open_page"]
+__all__ = ["open_page", "spare_tabs"]
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 LIT = """() => [...document.querySelectorAll("td.source")].map((cell) => {

@@ -160,8 +160,9 @@ def test_a_training_loop_is_seen_step_by_step_and_trains_the_same(fit, tmp_path)
     assert len(noted) == 4
     for one, truth in zip(seen.seen.kept, noted, strict=True):
         assert np.abs(one.weights - truth[:2]).max() < 1e-5
-    names = tuple(f"layer.self_attn#{step}" for step in (1, 2, 3, 4))
-    assert seen.attention().main.layers == names
+    maps = seen.attention().maps
+    assert [one.layers for one in maps] == [("layer.self_attn",)] * 4
+    assert [one.stream.split(" · ")[0] for one in maps] == [f"call {n}" for n in (1, 2, 3, 4)]
 
 
 def test_there_are_forty_models_of_twelve_packages_and_the_documentation_lists_them():

@@ -586,7 +586,7 @@ def open_light(
     padding = config.get("pad_token_id", 1)
     if about.offset is None and not isinstance(padding, int):
         raise UnknownArchitecture("its padding has no number")
-    rules = writing_rules(found.folder, config) if writes else WritingRules()
+    rules = writing_rules(found.folder, config, shape.vocabulary) if writes else WritingRules()
     family: Family = "decoder-only" if shape.causal else "encoder-only"
     streams = {"causal" if shape.causal else "self": f"{stem}{shape.attention.name}"}
     start = config.get("decoder_start_token_id")

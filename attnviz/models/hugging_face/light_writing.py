@@ -60,7 +60,7 @@ class WritingRules:
         return int(scores.argmax())
 
 
-def writing_rules(folder: Path, config: Mapping[str, Any]) -> WritingRules:
+def writing_rules(folder: Path, config: Mapping[str, Any], vocabulary: int) -> WritingRules:
     """The rules of a folder, or of its configuration where it has no generation_config.json.
 
     Raises:
@@ -80,6 +80,8 @@ def writing_rules(folder: Path, config: Mapping[str, Any]) -> WritingRules:
     except (ModelError, AttributeError, TypeError) as error:
         raise UnknownArchitecture("its folder does not say how its texts end") from error
     whole = all(type(one) is int and one >= 0 for one in (*ends, *single, *numbers.values()))
-    if odd or not whole or len(single) != len(banned):
+    tokens = [*ends, *single, *(one for key, one in numbers.items() if key.endswith("token_id"))]
+    beyond = whole and max(tokens, default=0) >= vocabulary
+    if odd or not whole or beyond or len(single) != len(banned):
         raise UnknownArchitecture("its generation_config.json changes what it writes")
     return WritingRules(frozenset(ends), tuple({*single} - {*ends}), **numbers)

@@ -413,7 +413,7 @@ def test_patches_lie_over_their_picture_and_keys_choose_the_query(open_page: Ope
     assert len(list(root.iter("{http://www.w3.org/2000/svg}image"))) == 2  # and the scale
     largest = attention.weights[0, 0, 3, 1:].max()
     said = re.findall(
-        r"(\S+)  share of a row's attention that “patch 2”", opened.text("#view .hint")
+        r"(\S+)\s+share of a row's attention that “patch 2”", opened.text("#view .hint")
     )
     assert abs(number(said[0]) - largest) <= CLOSE
 
@@ -421,9 +421,9 @@ def test_patches_lie_over_their_picture_and_keys_choose_the_query(open_page: Ope
 def test_without_a_class_token_patches_have_what_all_give_on_average(open_page: Open) -> None:
     attention, image = picture()
     opened = open_page(page(attention, patches={0: Patches(image, 2, 2, 1)}), "specials=drop")
-    assert opened.tab.get_by_label("query").input_value() == "-1"
+    assert opened.tab.get_by_label("query", exact=True).input_value() == "-1"
     kept = attention.weights[0].mean(axis=0)[1:, 1:]
-    said = re.findall(r"(\S+)  share of a row's attention that all", opened.text("#view .hint"))
+    said = re.findall(r"(\S+)\s+share of a row's attention that all", opened.text("#view .hint"))
     assert abs(number(said[0]) - kept.mean(axis=0).max()) <= CLOSE
     clear = opened.tab.locator(".ramp").evaluate(
         "one => [...one.getContext('2d').getImageData(0, 0, 160, 1).data]"
