@@ -236,15 +236,23 @@ def watch(  # noqa: PLR0913 - what a caller may choose, by name
     item = None if batch == "all" else batch
     if calls is None:
         calls = CALLS if first is None and every == 1 else "all"
-    if calls != "all" and not isinstance(calls, int):
-        if isinstance(calls, float | str) or not all(isinstance(one, int) for one in calls):
-            raise UsageError(f"calls={calls!r} is neither how many, nor their numbers, nor 'all'")
-    some = None if calls == "all" else calls if isinstance(calls, int) else tuple(calls)
-    if some == () or min((some,) if isinstance(some, int) else some or (1,)) < 1:
-        raise UsageError(f"calls={calls} keeps none: give how many, or their numbers from 1")
+    some = _calls_to_keep(calls)
     wanted = WatchRequest(patterns, first, every, some, item, region, max_bytes, scores)
     queries, keys = (tokens if given is None else given for given in (query_tokens, key_tokens))
     names = Names(queries, keys, split)
     title = "code" if model is None else type(model).__name__
     with observe(model, wanted, eager=eager) as seen:
         yield Watched(title, wanted, seen, names)
+
+
+def _calls_to_keep(calls: int | str | Sequence[int]) -> int | tuple[int, ...] | None:
+    """How many calls to keep, or their numbers; None: all."""
+    if isinstance(calls, str) and calls == "all":
+        return None
+    several = isinstance(calls, list | tuple | range)
+    numbers: tuple[Any, ...] = tuple(calls) if isinstance(calls, Sequence) and several else (calls,)
+    if not all(type(one) is int for one in numbers):
+        raise UsageError("calls= is neither how many to keep, nor their numbers, nor 'all'")
+    if min(numbers, default=0) < 1:
+        raise UsageError(f"calls={calls} keeps none: give how many, or their numbers from 1")
+    return numbers if several else numbers[0]

@@ -65,14 +65,14 @@ def test_every_command_and_enough_valid_ones_are_drawn():
     world.make()
     found: list[Case] = []
 
-    @settings(drawn, max_examples=1200)
+    @settings(drawn, max_examples=800)
     @given(cases())
     def draw(case: Case) -> None:
         found.append(case)
 
     draw()
-    # What is served is served until the process is told to end.
-    assert set(COMMANDS) - {"serve"} <= {case.argv[0] for case in found if case.argv}
+    # A server ends when it is told to; the guide has no options.
+    assert set(COMMANDS) - {"serve", "skill"} <= {case.argv[0] for case in found if case.argv}
     assert sum(case.valid for case in found) > VALID_SHARE * len(found)
 
 
