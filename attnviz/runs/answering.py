@@ -179,9 +179,6 @@ class Answers:
             begun = time.perf_counter()
             read = self._read(question)
             experiment = open_experiment(read.source, read.query)
-            own = {item.stream for item in experiment.attention.maps}
-            if own.isdisjoint(item.stream for item in result.maps):
-                raise UsageError("the page shows a part of the maps that the model predicts with")
             off = _change(experiment.attention, question.off)
             streams, done = list[dict[str, Any]](), 0
             parts = [change for _, change in each_part(experiment.attention, "heads")]
@@ -218,9 +215,6 @@ class Answers:
             experiment = None
             with suppress(AttnvizError):  # a model that predicts nothing
                 experiment = open_experiment(read.source, read.query)
-            own = {item.stream for item in experiment.attention.maps}
-            if own.isdisjoint(item.stream for item in result.maps):
-                raise UsageError("the page shows a part of the maps that the model predicts with")
             steps = printable_texts(asdict(unfold_link(written, at, cell, experiment)))
             seconds = round(time.perf_counter() - begun, 4)
             return {"id": question.id, "report": report, "steps": steps, "seconds": seconds}
