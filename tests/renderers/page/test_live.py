@@ -261,11 +261,11 @@ def test_undo_everything_on_and_all_off_but_one(open_page: Open, live_page: str)
     before, after = scores(opened)
     assert before - after == pytest.approx(effect, abs=5 * NEAR)
     opened.key("u")
-    assert opened.fragment()["off"] == "source:1"
+    wait_until(lambda: opened.fragment().get("off") == "source:1")
     opened.tab.get_by_role("button", name="Everything on").click()
-    assert "off" not in opened.fragment()
+    wait_until(lambda: "off" not in opened.fragment())
     opened.key("u")
-    assert opened.fragment()["off"] == "source:1"
+    wait_until(lambda: opened.fragment().get("off") == "source:1")
 
 
 def test_effects_of_all_heads_colour_and_sort_the_thumbnails(
