@@ -14,6 +14,7 @@ import pytest
 
 from attnviz import attend, load
 from tests.invoke import attnviz
+from tests.patience import wait_until
 from tests.renderers.page.conftest import Open, Opened
 from tests.renderers.page.test_accessible import LOOKS, SMALL, findings, narrowed
 from tests.renderers.page.test_in_browser import number, weights_of
