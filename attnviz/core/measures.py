@@ -105,7 +105,7 @@ RETRIEVAL, TASK = PROBES = ("retrieval", "function-vector")
 SCORES = ("score-max", "score-mean", "log-sum-exp")
 SIGNED = ("offset", EFFECT, COPYING, TASK, *SCORES)  # measures that can be below 0
 LARGEST = ("score-max", "query-norm", "key-norm", "massive")
-"""Measures of which several texts have the largest, not a mean."""
+"""Measures that report the largest value over several texts, not the mean."""
 
 
 def about_effects(provenance: Provenance) -> str:

@@ -32,7 +32,7 @@ from attnviz.models.hugging_face.capture.probe import (
 from attnviz.models.hugging_face.capture.region import PooledGrid, TokenBlocks
 from attnviz.models.hugging_face.capture.scores import CallScores, add_tile, vector_norms
 
-TILE, MOST = 2**20, 2**25  # weights of a tile, of which each thread has one, if few tokens; at most
+TILE, MOST = 2**20, 2**25  # weights of a tile for short texts, and at most; a tile per thread
 ROWS = 128  # of a tile, where they fit: fewer would wait for all keys and values to be read again
 AGREEMENT = 1e-5  # largest error of tiles times values in float32, relative to the largest value
 
