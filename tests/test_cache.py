@@ -5,6 +5,7 @@ step, and the rules are written out over what is left in it.
 """
 
 import sys
+from inspect import signature
 from pathlib import Path
 from unittest.mock import MagicMock
 
@@ -102,13 +103,14 @@ def slow_loop(model, ids, rule, prompt):
     groups = getattr(model.config, "num_key_value_heads", model.config.num_attention_heads)
     caches = [ShorterCache(groups) for _ in range(layers)]
     memory, found = DynamicCache(), []
+    past = "cache" if "cache" in signature(model.forward).parameters else "past_key_values"
     for step in range(ids.shape[1]):
         with torch.no_grad():
             made = model(
                 input_ids=ids[:, step : step + 1],
                 position_ids=torch.tensor([[step]]),
                 attention_mask=torch.ones(1, memory.get_seq_length() + 1, dtype=torch.long),
-                past_key_values=memory,
+                **{past: memory},
                 use_cache=True,
                 output_attentions=True,
             )

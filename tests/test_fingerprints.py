@@ -110,7 +110,7 @@ def adapted(model):
         init_lora_weights=False,
         fan_in_fan_out=model.config.model_type == "gpt2",
     )
-    model.add_adapter(config)
+    peft.inject_adapter_in_model(config, model)  # as `model.add_adapter`, in all of its versions
 
 
 def truth(model, tokenizer, **options):

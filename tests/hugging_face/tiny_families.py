@@ -193,7 +193,7 @@ FAMILIES: dict[str, Family] = {
         note="mamba layers in between: true layer numbers",
     ),
     "bloom": by_hand(sizes(WORDS, "hidden_size=32 n_layer=2 n_head=4")),
-    "codegen": by_hand(sizes(OLD_GPT, "rotary_dim=4")),
+    "codegen": Family(sizes(OLD_GPT, "rotary_dim=4")),
     "cohere2": Family(sizes(WINDOW, layer_types=["sliding_attention", "full_attention"])),
     "ctrl": Family(sizes(OLD_GPT, "dff=24")),
     "deepseek_v2": Family(LATENT, note="latent attention: values narrower than keys"),
@@ -232,7 +232,7 @@ FAMILIES: dict[str, Family] = {
         "local windows are zeros",
     ),
     "gpt_oss": Family(sizes(WINDOW, EXPERTS), note="sinks: rows sum to less than 1"),
-    "gptj": by_hand(sizes(OLD_GPT, "rotary_dim=4")),
+    "gptj": Family(sizes(OLD_GPT, "rotary_dim=4")),
     "granitemoehybrid": Family(
         sizes(
             GROUPED,
@@ -383,7 +383,7 @@ FAMILIES: dict[str, Family] = {
         "patches and text in one sequence; its vision tower can be probed",
         kind="joint",
     ),
-    "layoutlmv3": by_hand(
+    "layoutlmv3": Family(
         sizes(
             TEXT,
             "input_size=16 patch_size=4 coordinate_size=5 shape_size=6 "

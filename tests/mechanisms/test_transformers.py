@@ -72,18 +72,17 @@ def test_rotary_in_halves_is_llamas():
 
 
 def test_rotary_of_neighbours_is_gpt_js():
-    from transformers import GPTJConfig
-    from transformers.models.gptj.modeling_gptj import GPTJAttention
+    from transformers import GPTJConfig, GPTJModel
 
-    config = GPTJConfig(n_embd=SIZE, n_head=HEADS, rotary_dim=HEAD, n_positions=32)
+    config = GPTJConfig(n_embd=SIZE, n_head=HEADS, rotary_dim=HEAD, n_positions=32, n_layer=1)
     config._attn_implementation = "eager"
-    module, given = GPTJAttention(config, 0), inputs()
+    # In the model, for what the module is called with changes with the version of transformers.
+    model, given, seen = GPTJModel(config).eval(), inputs(), []
+    module, model.h[0].ln_1 = model.h[0].attn, torch.nn.Identity()
     straight(module.out_proj)
-    hidden = torch.zeros(1, 1, LENGTH, LENGTH)
-    hidden.masked_fill_(~causal_mask(given, LENGTH, LENGTH), torch.finfo(torch.float32).min)
-    output, weights = module(
-        given, attention_mask=hidden, position_ids=torch.arange(LENGTH).expand(2, -1)
-    )[:2]
+    module.register_forward_hook(lambda *call: seen.append(call[-1]))
+    model(inputs_embeds=given)
+    output, weights = seen[0][:2]
     sides = (module.q_proj(given), module.k_proj(given), module.v_proj(given))
     same(rotary(*sides, causal_mask(given, LENGTH, LENGTH), heads=HEADS), output, weights)
 
@@ -202,9 +201,7 @@ def test_the_sliding_window_is_mistrals():
     config = MistralConfig(**SMALL, num_key_value_heads=HEADS, sliding_window=3)
     module, given = MistralAttention(config, 0), inputs()
     straight(module.o_proj)
-    mask = create_sliding_window_causal_mask(
-        config=config, inputs_embeds=given, attention_mask=None, past_key_values=None
-    )
+    mask = create_sliding_window_causal_mask(config, given, None, None)
     output, weights = module(given, unturned(), mask)
     sides = (module.q_proj(given), module.k_proj(given), module.v_proj(given))
     triangle = causal_mask(given, LENGTH, LENGTH)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
+from inspect import signature
 from itertools import cycle
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -427,6 +428,12 @@ class KernelExperiment(_ExplainedOutputs):
         left = self.tokens - min(link.query for link in change.links)
         return max(self.tokens - (1 << (left - 1).bit_length()), 0)
 
+    @cached_property
+    def _cache_name(self) -> str:
+        """The argument for it, which transformers renamed in 5.24; code of a model may not."""
+        named = signature(self.model.forward).parameters
+        return "cache" if "cache" in named else "past_key_values"
+
     def _cache(self, row: int, count: int) -> Any:
         """The keys and values of the tokens before a row, for a batch."""
         from transformers import DynamicCache
@@ -457,7 +464,7 @@ class KernelExperiment(_ExplainedOutputs):
         edit = self._edit(changes, instead, numbers, row)
         if row:
             inputs["input_ids"] = inputs["input_ids"][:, row:]
-            inputs |= {"past_key_values": self._cache(row, count), "use_cache": True}
+            inputs |= {self._cache_name: self._cache(row, count), "use_cache": True}
         if self._keeps_rows:
             rows = [output.row - row for output in self.outputs if output.row >= row]
             inputs["logits_to_keep"] = torch.tensor(rows, device=self.model.device).long()
