@@ -54,19 +54,25 @@ def change_output(
     batch, queries, heads, _ = call.output.shape
     shape = (heads, start + queries, call.key.shape[2])
     found, hidden, whole = call.output.clone(), {}, cache(partial(read_weights, call))
+    off = [change.outputs_off(*place) for change in changes]
     for number, change in enumerate(changes):
-        for head, query in change.outputs_off(*place):
+        silent = [head for head, query in off[number] if query is None]
+        if any(one.stream == place[0] for one in change.evictions):
+            found[number] = _mix_held(call, whole(), number, change, place, sides)
+        elif len({*silent}) < heads:
+            cells = change.hidden_cells(*place, sides, shape)
+            if cells is not None:
+                cells[silent] = False
+                hidden[number] = cells[:, start:]
+    if any(cells.any() for cells in hidden.values()):
+        for rows, kept in without_keys(call, hidden, batch):
+            found[rows] = kept[rows]
+    # Last: a head that is off puts out nothing of the keys that are left.
+    for number, own in enumerate(off):
+        for head, query in own:
             rows = torch.as_tensor(replacement_output(instead, place, head, queries)).to(found)
             at = slice(None) if query is None else query
             found[number, at, head] = rows[at] if rows.ndim else rows
-        if any(one.stream == place[0] for one in change.evictions):
-            found[number] = _mix_held(call, whole(), number, change, place, sides)
-            continue
-        cells = change.hidden_cells(*place, sides, shape)
-        if cells is not None:
-            hidden[number] = cells[:, start:]
-    for rows, kept in without_keys(call, hidden, batch) if hidden else ():
-        found[rows] = kept[rows]
     return found
 
 
@@ -117,12 +123,7 @@ def without_keys(
     """
     import torch
 
-    patterns = {
-        number: [
-            (keys, (cells == keys).all(-1).T) for keys in np.unique(cells[cells.any(-1)], axis=0)
-        ]
-        for number, cells in hidden.items()
-    }
+    patterns = {number: _row_patterns(cells) for number, cells in hidden.items()}
     value = call.value
     turns = max(map(len, patterns.values()))
     if 2 * turns * value.shape[-1] > value.shape[2]:  # reading the weights takes fewer calls
@@ -140,6 +141,15 @@ def without_keys(
         left = call.mix(seen.to(value.dtype).expand(value.shape))[..., :1]
         kept = call.mix(value * seen) / _known_share(left + sink, whole + sink)
         yield torch.as_tensor(rows, device=value.device), kept.to(value.dtype)
+
+
+def _row_patterns(cells: NDArray[np.bool_]) -> list[tuple[NDArray[np.bool_], NDArray[np.bool_]]]:
+    """The different sets of hidden keys of rows, each with its rows, (queries, heads)."""
+    packed = np.packbits(cells, axis=-1)  # bytes compare faster than rows of an array
+    codes = packed.view(np.dtype((np.void, packed.shape[-1])))[..., 0]
+    _, first, same = np.unique(codes, return_index=True, return_inverse=True)
+    every, same = cells.reshape(-1, cells.shape[-1])[first], same.reshape(codes.shape).T
+    return [(keys, same == number) for number, keys in enumerate(every) if keys.any()]
 
 
 def _rows_from_weights(
