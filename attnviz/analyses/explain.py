@@ -75,12 +75,12 @@ def explain_answer(
     """
     attention, outputs = experiment.attention, experiment.outputs
     trials = Trials(experiment, replacements("mean", banks, attention), against)
+    costs = estimate_costs(trials)  # first: the graph of the unchanged pass is still there
     full, none = trials.full, float(trials.score([Intervention(heads=tuple(trials.heads))])[0])
     span = full - none
     enough = full - min((1 - ENOUGH) * span, HALF * len(outputs))
     heads, tokens = list[HeadAt](), list[TokenAt]()
     if span >= FLAT:
-        costs = estimate_costs(trials)
         heads = smallest_set(
             *(trials.heads, costs[0] if costs else trials.lost_heads(trials.heads)),
             lambda sets: trials.score([trials.keep(one, trials.tokens) for one in sets]),

@@ -11,7 +11,7 @@ from attnviz.core.errors import InputError, UsageError, choose
 if TYPE_CHECKING:
     # Listing the cached models must not wait for numpy.
     from attnviz.core.attention_map import Attention, Provenance
-    from attnviz.core.effects import Experiment
+    from attnviz.core.effects import Experiment, HeadOutputs
     from attnviz.core.lens_inputs import AttentionGradients, ValueVectors
     from attnviz.core.query import Kind, Query
     from attnviz.core.writers import HeadWeights, WrittenText
@@ -63,6 +63,14 @@ class Experimenting(Protocol):
 
     def experiment(self, query: Query, wanted: str | None = None) -> Experiment:
         """The model with a query; it explains the wanted output, or "all"."""
+
+
+@runtime_checkable
+class SupportsHeadOutputs(Protocol):
+    """A source that reads the outputs of heads in several texts faster than one by one."""
+
+    def head_outputs(self, queries: Sequence[Query]) -> list[HeadOutputs]:
+        """What each head puts out in each of some texts."""
 
 
 @runtime_checkable

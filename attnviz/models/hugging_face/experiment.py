@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from inspect import signature
 from itertools import cycle
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -44,11 +44,15 @@ from attnviz.models.hugging_face.inputs.encoding import EncodedQuery
 from attnviz.models.hugging_face.interventions import (
     change_output,
     check_heads_apart,
+    upcast_half,
+)
+from attnviz.models.hugging_face.layer_states import (
+    Block,
+    LayerStates,
     layers_of,
     map_tensors,
     repeat_batch,
     skip_module,
-    upcast_half,
 )
 from attnviz.models.hugging_face.load.imports import quiet
 from attnviz.models.hugging_face.load.model_errors import running_errors
@@ -65,6 +69,7 @@ Score = Callable[[Any], Any]  # makes one number of a model's logits, whose grad
 COPIES = 6  # copies of a matrix while gradients are taken: weights, scores, both gradients, maps
 TOKENS = 1024, 4096  # tokens in one pass of all runs together: on a processor, on a GPU
 SCORES = 1 << 26  # scores that exist at once, 256 MB of them
+SHARED = 4  # a run waits for another one that shares a quarter of the layers left
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -143,15 +148,6 @@ class _ExplainedOutputs:
         return self.asked.spell(number)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Block:
-    """A layer of the model, its kernel calls by number, and its output in the unchanged model."""
-
-    module: Any
-    calls: range
-    returned: Any
-
-
 class KernelExperiment(_ExplainedOutputs):
     """A model whose attentions are kernel calls; fulfils `attnviz.core.effects.Experiment`.
 
@@ -170,6 +166,7 @@ class KernelExperiment(_ExplainedOutputs):
         self.numbers = defaultdict[str, list[int]](list)
         for number, call in enumerate(calls):
             self.numbers[self.paths[id(call.module)]].append(number)
+        self.modules = [id(call.module) for call in calls]
         self.tokens: int = max(call.query.shape[2] for call in calls)
         self.memory = [
             (getattr(call.module, "layer_idx", None), call.key.detach(), call.value.detach())
@@ -187,23 +184,62 @@ class KernelExperiment(_ExplainedOutputs):
         are the tokens of a causal text before the first changed one.
         """
         self.passed = None
-        alike = defaultdict[tuple[int, int], list[int]](list)
         found: dict[int, NDArray[np.floating]] = {}
+        alike = defaultdict[tuple[int, int], list[int]](list)
+        whole: list[int] = []
         for number, change in enumerate(changes):
             if change == Intervention():
                 found[number] = self.chances(self.rows)[0].cpu().numpy()
-                continue
-            alike[self._first_call(change), self._first_row(change)].append(number)
+            elif row := self._first_row(change):
+                alike[self._first_call(change), row].append(number)
+            else:
+                whole.append(number)
         for (first, row), numbers in alike.items():
-            blocks = self.blocks if first else []
-            most = TOKENS[self.model.device.type == "cuda"] // (self.tokens - row)
-            together = max(1, min(most, SCORES // self.choices))
-            for start in range(0, len(numbers), together):
-                some = numbers[start : start + together]
+            for start in range(0, len(numbers), self._together(row)):
+                some = numbers[start : start + self._together(row)]
                 batch = [changes[number] for number in some]
-                scores = self._run_batch(batch, first, blocks, instead, row)
-                found |= dict(zip(some, scores.cpu().numpy(), strict=True))
+                done = self._begin(self.blocks, first, len(some), row)
+                rows = self._run_batch(batch, done, instead, row)
+                found |= dict(zip(some, rows.cpu().numpy(), strict=True))
+        for some, scores in self._run_whole(changes, whole, instead):
+            found |= dict(zip(some, scores, strict=True))
         return (found[number] for number in range(len(changes)))
+
+    def _together(self, row: int = 0) -> int:
+        """How many runs share a pass of the tokens from a row on."""
+        most = TOKENS[self.model.device.type == "cuda"] // (self.tokens - row)
+        return max(1, min(most, SCORES // self.choices))
+
+    def _run_whole(
+        self, changes: Sequence[Intervention], numbers: list[int], instead: HeadOutputs | None
+    ) -> Iterator[tuple[list[int], NDArray[np.floating]]]:
+        """Some of the changes with their scores, until all have run.
+
+        Runs begin at the first layer that is not known. Where several would put out the same in
+        much of what is left, one runs before the others.
+        """
+        if len(numbers) == 1 and "states" not in vars(self):  # nothing to share it with
+            first = self._first_call(changes[numbers[0]])
+            done = self._begin(self.blocks, first, 1) if first else []
+            scores = self._run_batch([changes[numbers[0]]], done, instead)
+            yield numbers, scores.cpu().numpy()
+            return
+        states, waiting = self.states, numbers
+        keys = {number: states.keys(changes[number], instead) for number in numbers}
+        while waiting:
+            depths = {number: states.depth(keys[number]) for number in waiting}
+            depth, leads, some = depths[waiting[0]], set[int | None](), list[int]()
+            far = depth + max(1, (len(states.blocks) - depth) // SHARED) - 1
+            for number in waiting:
+                alone = far >= len(states.blocks) or keys[number][far] not in leads
+                if depths[number] == depth and alone and len(some) < self._together():
+                    some.append(number)
+                    leads |= {*keys[number][far : far + 1]}
+            own = [keys[number] for number in some]
+            batch = [changes[number] for number in some]
+            scores = self._run_batch(batch, states.known(own, depth), instead, keys=own)
+            yield some, scores.cpu().numpy()
+            waiting = [number for number in waiting if number not in {*some}]
 
     def changed_maps(self, change: Intervention) -> Attention:
         import torch
@@ -257,6 +293,29 @@ class KernelExperiment(_ExplainedOutputs):
             for place, call in zip(self.places, calls, strict=True)
             if place is not None
         }
+
+    def outputs_of(self, inputs: Mapping[str, Any], count: int) -> list[HeadOutputs]:
+        """The same of each item of another batch of as many calls.
+
+        Raises:
+            AttentionError: the model calls its attentions otherwise.
+        """
+        import torch
+
+        calls = list[Call]()
+        with self._run_guarded(), torch.no_grad(), watch_kernels(calls.append):
+            self.model(**inputs)
+        found = [call for call in calls if id(call.module) in self.paths]
+        if [id(call.module) for call in found] != self.modules:
+            raise AttentionError("the attentions of these texts are called in another order")
+        return [
+            {
+                place: upcast_half(call.output[item]).transpose(0, 1).cpu().numpy()
+                for place, call in zip(self.places, found, strict=True)
+                if place is not None
+            }
+            for item in range(count)
+        ]
 
     def head_values(self) -> HeadOutputs:
         _, calls, _ = self.passed or self._pass()
@@ -381,13 +440,19 @@ class KernelExperiment(_ExplainedOutputs):
         for count in {3 * len(self._noted) // 4, len(self._noted) - 1} - {0, -1}:
             first = self._noted[count - 1].calls.stop
             try:
-                found = self._run_batch([Intervention(), Intervention()], first, self._noted)
+                done = self._begin(self._noted, first, 2)
+                found = self._run_batch([Intervention(), Intervention()], done)
             except ModelError:
                 return []
             plain = self.chances(self.rows).expand_as(found)
             if not torch.allclose(found, plain, atol=1e-5, equal_nan=True):
                 return []
         return self._noted
+
+    @cached_property
+    def states(self) -> LayerStates:
+        """What layers put out in runs so far."""
+        return LayerStates(self.blocks, self.places, self.attention)
 
     def _first_call(self, change: Intervention) -> int:
         """The number of the first kernel call that a change changes."""
@@ -412,7 +477,8 @@ class KernelExperiment(_ExplainedOutputs):
             return False
         for first in (0, len(numbers) // 2):
             try:
-                found = self._run_batch([Intervention()], first, self.blocks, row=row)
+                done = self._begin(self.blocks, first, 1, row)
+                found = self._run_batch([Intervention()], done, row=row)
             except ModelError:
                 return False
             if not torch.allclose(found, self.chances(self.rows), atol=1e-5, equal_nan=True):
@@ -443,24 +509,40 @@ class KernelExperiment(_ExplainedOutputs):
             cache.update(*(one[:, :, :row].expand(count, -1, -1, -1) for one in pair), number)
         return cache
 
+    @staticmethod
+    def _begin(
+        blocks: Sequence[Block], first: int, count: int, row: int = 0
+    ) -> list[tuple[Block, Any]]:
+        """The layers before a kernel call, with their own outputs for a batch, from a row on."""
+        return [
+            (
+                block,
+                repeat_batch(
+                    map_tensors(block.returned, lambda one: one[:, row:] if row else one), count
+                ),
+            )
+            for block in blocks
+            if block.calls.stop <= first
+        ]
+
     def _run_batch(
         self,
         changes: Sequence[Intervention],
-        first: int,
-        blocks: Sequence[Block],
+        done: Sequence[tuple[Block, Any]] = (),
         instead: HeadOutputs | None = None,
         row: int = 0,
+        keys: Sequence[Sequence[int | None]] = (),
     ) -> Tensor:
         """Log-probabilities (changes, outputs, choices), from one pass.
 
-        The blocks that lie before the first changed call are not run, nor the tokens before `row`.
+        Layers whose output is given are not run, nor are the tokens before `row`. What the other
+        layers put out is kept by the `keys` of the runs.
         """
         import torch
 
         count = len(changes)
         inputs = repeat_batch(dict(self.asked.inputs), count)
-        done = [block for block in blocks if block.calls.stop <= first]
-        numbers = {number for block in done for number in block.calls}
+        numbers = {number for block, _ in done for number in block.calls}
         edit = self._edit(changes, instead, numbers, row)
         if row:
             inputs["input_ids"] = inputs["input_ids"][:, row:]
@@ -469,15 +551,23 @@ class KernelExperiment(_ExplainedOutputs):
             rows = [output.row - row for output in self.outputs if output.row >= row]
             inputs["logits_to_keep"] = torch.tensor(rows, device=self.model.device).long()
         with self._run_guarded(), torch.no_grad(), watch_kernels(edit), ExitStack() as stack:
-            for block in done:
-                returned = map_tensors(block.returned, lambda one: one[:, row:] if row else one)
-                stack.enter_context(skip_module(block.module, repeat_batch(returned, count)))
+            for block, returned in done:
+                stack.enter_context(skip_module(block.module, returned))
+            for number, block in enumerate(self.states.blocks if keys else ()):
+                if number >= len(done):
+                    note = thread_hook(partial(self._note_state, number, keys))
+                    stack.enter_context(block.module.register_forward_hook(note))
             logits = self.model(**inputs).logits
             kept = upcast_half(logits) if self._keeps_rows else self.rows_of(logits, row)
             later = [number for number, output in enumerate(self.outputs) if output.row >= row]
             found = self.chances(self.rows).repeat(count, 1, 1)
             found[:, later] = self.chances(kept)
             return found
+
+    def _note_state(
+        self, number: int, keys: Sequence[Sequence[int | None]], _: Any, __: Any, returned: Any
+    ) -> None:
+        self.states.keep(number, keys, returned)
 
     def _edit(
         self,

@@ -1,9 +1,8 @@
-"""Changes in the output of an attention kernel: heads switched off, keys hidden, layers skipped."""
+"""Changes in the output of an attention kernel: heads switched off, keys hidden."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -184,57 +183,6 @@ def _known_share(left: Any, whole: Any) -> Any:
     return share.where(share >= torch.finfo(share.dtype).tiny, torch.nan)
 
 
-@contextmanager
-def skip_module(module: Any, value: Any) -> Iterator[None]:
-    """Let a module return a given value without computing it, in a block of code."""
-    own = vars(module).get("forward")
-    module.forward = lambda *_, **__: value
-    try:
-        yield
-    finally:
-        if own is None:
-            del module.forward
-        else:
-            module.forward = own
-
-
-def repeat_batch(value: Any, count: int) -> Any:
-    """A value whose tensors are repeated from a batch of one to a batch of `count`."""
-    return map_tensors(
-        value,
-        lambda one: (
-            one.expand(count, *one.shape[1:]).contiguous()
-            if one.ndim and one.shape[0] == 1 < count
-            else one
-        ),
-    )
-
-
-def map_tensors(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
-    """A value with each tensor in it changed, at any depth."""
-    import torch
-
-    if isinstance(value, torch.Tensor):
-        return change(value)
-    if isinstance(value, dict):
-        return type(value)({name: map_tensors(item, change) for name, item in value.items()})
-    if isinstance(value, tuple | list):
-        items = [map_tensors(item, change) for item in value]
-        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
-    return value
-
-
 def upcast_half(numbers: Tensor) -> Tensor:
     """Half-precision numbers as float32."""
     return numbers.float() if numbers.itemsize < 4 else numbers
-
-
-def layers_of(model: Any) -> Iterable[Any]:
-    """The modules in outermost module lists, such as a model's layers."""
-    from torch import nn
-
-    inside: list[str] = []
-    for name, module in model.named_modules():
-        if isinstance(module, nn.ModuleList) and not any(name.startswith(one) for one in inside):
-            inside.append(f"{name}.")
-            yield from module

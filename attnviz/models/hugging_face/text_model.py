@@ -1,12 +1,14 @@
 """A pretrained text model as a source of attention."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from attnviz.core.attention_map import IMPLIED, Attention, Provenance
+from attnviz.core.effects import HeadOutputs
 from attnviz.core.errors import AttentionError, AttnvizError, InputError, ModelError, UsageError
 from attnviz.core.lens_inputs import ValueVectors
 from attnviz.core.options import InMemoryModel
@@ -25,10 +27,16 @@ from attnviz.models.hugging_face.capture.capture import without_cache
 from attnviz.models.hugging_face.capture.implied import has_attention, mixers_of
 from attnviz.models.hugging_face.capture.region import DEFAULT_SIZE
 from attnviz.models.hugging_face.eager import EagerInputs, eager_inputs
-from attnviz.models.hugging_face.experiment import ExperimentRequest, ModelExperiment, experiment_of
+from attnviz.models.hugging_face.experiment import (
+    ExperimentRequest,
+    KernelExperiment,
+    ModelExperiment,
+    experiment_of,
+)
 from attnviz.models.hugging_face.inputs.chat import render_messages
 from attnviz.models.hugging_face.inputs.encoding import EncodedQuery, encode
 from attnviz.models.hugging_face.inputs.generation import continue_text, writer_class
+from attnviz.models.hugging_face.layer_states import join_batch
 from attnviz.models.hugging_face.load.family import check_family, family_of, reading_limit
 from attnviz.models.hugging_face.load.imports import quiet
 from attnviz.models.hugging_face.load.loading import (
@@ -100,6 +108,22 @@ class HuggingFaceModel(LoadedModel, Predicting):
                 partial(continue_text, self, encoded.inputs) if self.can_generate else None,
             )
         )
+
+    def head_outputs(self, queries: Sequence[Query]) -> list[HeadOutputs]:
+        experiment = self.experiment(queries[0])
+        if not isinstance(experiment, KernelExperiment):
+            return [self.experiment(query).head_outputs() for query in queries]
+        found = {0: experiment.head_outputs()}
+        alike = defaultdict[Any, dict[int, Mapping[str, Any]]](dict)
+        for number, query in enumerate(queries[1:], 1):
+            encoded = self._encode_whole(query)
+            inputs = without_cache(self.model, self.tensors(encoded.inputs, self.model))
+            shapes = tuple((name, getattr(one, "shape", one)) for name, one in inputs.items())
+            alike[shapes][number] = inputs
+        for some in alike.values():
+            batch = join_batch([*some.values()])
+            found |= dict(zip(some, experiment.outputs_of(batch, len(some)), strict=True))
+        return [found[number] for number in range(len(queries))]
 
     def render(self, messages: Sequence[tuple[str, str]]) -> str:
         turns = [{"role": role, "content": text} for role, text in messages]

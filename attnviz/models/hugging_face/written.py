@@ -31,7 +31,7 @@ from attnviz.models.hugging_face.capture.kernel import (
 )
 from attnviz.models.hugging_face.capture.passes import StopForward, attending_layers
 from attnviz.models.hugging_face.eager import EagerInputs, run_eager
-from attnviz.models.hugging_face.interventions import layers_of, map_tensors, skip_module
+from attnviz.models.hugging_face.layer_states import layers_of, map_tensors, skip_module
 from attnviz.models.hugging_face.load.model_errors import running_errors
 
 STATISTICS = {

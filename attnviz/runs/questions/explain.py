@@ -12,7 +12,7 @@ from attnviz.core.errors import AttnvizError, UsageError, first_line
 from attnviz.core.options import Options, Origin
 from attnviz.core.query import Kind, Query
 from attnviz.core.writers import WrittenText
-from attnviz.models import Experimenting, Source, SupportsWriters
+from attnviz.models import Experimenting, Source, SupportsHeadOutputs, SupportsWriters
 from attnviz.models.lens import open_experiment
 from attnviz.models.open import is_shipped
 from attnviz.renderers.reports import Data, data_of, draw_by
@@ -107,7 +107,11 @@ class Explainer:
         banks, source = [], self.source
         assert isinstance(source, Experimenting)
         try:
-            banks = [source.experiment(Query(text, kind=kind)).head_outputs() for text in REFERENCE]
+            queries = [Query(text, kind=kind) for text in REFERENCE]
+            if isinstance(source, SupportsHeadOutputs):
+                banks = source.head_outputs(queries)
+            else:
+                banks = [source.experiment(query).head_outputs() for query in queries]
         except AttnvizError:  # it reads pairs, or masked words alone
             return [], ""
         return banks, f"their mean over {len(REFERENCE)} English sentences (--reference: others)"

@@ -135,15 +135,13 @@ def _silence() -> Iterator[None]:
         with quick_imports():
             import_transformers()
             logging: Any = import_module("transformers.utils.logging")
-        level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-        logging.set_verbosity_error()
+        bars = logging.is_progress_bar_enabled()
         logging.disable_progress_bar()
         any_logging.disable(max(silenced, any_logging.WARNING))
         try:
             yield
         finally:
             any_logging.disable(silenced)
-            logging.set_verbosity(level)
             if bars:
                 logging.enable_progress_bar()
 

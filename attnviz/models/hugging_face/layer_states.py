@@ -1,0 +1,191 @@
+"""What a model's layers put out, kept so that later runs need not run them again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from attnviz.core.effects import HeadOutputs, Intervention
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from attnviz.core.attention_map import Attention
+
+BYTES = 1 << 26  # of the states that are kept
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Block:
+    """A layer of the model, its kernel calls by number, and its output in the unchanged model."""
+
+    module: Any
+    calls: range
+    returned: Any
+
+
+class LayerStates:
+    """What each layer put out in runs with changes, found again by the changes up to there.
+
+    Runs whose changes are the same up to some layer have the same state there. A layer whose heads
+    are all off has no weights, so that hidden keys change nothing in it.
+    """
+
+    def __init__(
+        self, blocks: Sequence[Block], places: Sequence[tuple[str, str] | None], maps: Attention
+    ) -> None:
+        self.blocks, self._places = blocks, places
+        self._maps = {item.stream: item for item in maps.maps}
+        self._kept: dict[int, Any] = {}
+        self._numbers: dict[Hashable, int] = {}
+        self._banks: list[HeadOutputs | None] = [None]
+        self._bytes = 0
+
+    def keys(self, change: Intervention, instead: HeadOutputs | None) -> list[int | None]:
+        """For each layer a number of what a change does up to its end; None: nothing."""
+        if all(instead is not one for one in self._banks):
+            self._banks.append(instead)  # kept, so that another one is never taken for it
+        bank = next(n for n, one in enumerate(self._banks) if one is instead)
+        key, first, found = None, 0, list[int | None]()
+        for block in self.blocks:
+            for call in range(first, block.calls.stop):
+                place = self._places[call]
+                part = None if place is None else self._part(change, *place, bank)
+                if key is not None or part is not None:
+                    key = self._numbers.setdefault((key, call, part), len(self._numbers))
+            first = block.calls.stop
+            found.append(key)
+        return found
+
+    def _part(self, change: Intervention, stream: str, layer: str, bank: int) -> Hashable:
+        """What a change does in a kernel call; None: nothing."""
+        if any(one.stream == stream for one in change.evictions):
+            return object()  # it follows the weights: like nothing else
+        item, off = self._maps[stream], frozenset(change.outputs_off(stream, layer))
+        heads = {head for head, query in off if query is None}
+        if len(heads) == item.weights.shape[1]:
+            return bank
+        links = frozenset(
+            (one.query, one.key, one.head)
+            for one in change.links
+            if one.stream == stream and one.layer in (None, layer) and one.head not in heads
+        )
+        tokens = frozenset(one.position for one in change.tokens if one.side == item.key_side)
+        return (bank if off else 0, off, links, tokens) if off or links or tokens else None
+
+    def depth(self, keys: Sequence[int | None]) -> int:
+        """How many layers from the first on are known."""
+        known = (key is None or key in self._kept for key in keys)
+        return next((number for number, is_known in enumerate(known) if not is_known), len(keys))
+
+    def known(self, keys: Sequence[Sequence[int | None]], depth: int) -> list[tuple[Block, Any]]:
+        """The first layers, each with its output for a batch of runs."""
+
+        def state(block: Block, key: int | None) -> Any:
+            return block.returned if key is None else self._kept[key]
+
+        return [
+            (block, join_batch([state(block, own[number]) for own in keys]))
+            for number, block in enumerate(self.blocks[:depth])
+        ]
+
+    def keep(self, number: int, keys: Sequence[Sequence[int | None]], returned: Any) -> None:
+        """Keep what a layer has put out for a batch of runs; the oldest states leave."""
+        for item, own in enumerate(keys):
+            key = own[number]
+            if key is None or key in self._kept:
+                continue
+            state = _item(returned, item)
+            self._kept[key] = state
+            self._bytes += _bytes_of(state)
+            while self._bytes > BYTES:
+                self._bytes -= _bytes_of(self._kept.pop(next(iter(self._kept))))
+
+
+def _item(value: Any, number: int) -> Any:
+    """A copy of one item of a batch; what all items share is copied whole."""
+
+    def own(one: Tensor) -> Tensor:
+        some = one[number : number + 1] if one.ndim and len(one) > 1 else one
+        return some.detach().clone()
+
+    return map_tensors(value, own)
+
+
+def _bytes_of(value: Any) -> int:
+    sizes = list[int]()
+
+    def note(one: Tensor) -> Tensor:
+        sizes.append(one.nbytes)
+        return one
+
+    map_tensors(value, note)
+    return sum(sizes)
+
+
+def join_batch(values: Sequence[Any]) -> Any:
+    """One value whose tensors are the batch of those in several values of the same make."""
+    import torch
+
+    first = values[0]
+    if isinstance(first, torch.Tensor):
+        return torch.cat(list(values)) if first.ndim else first
+    if isinstance(first, dict):
+        return type(first)({name: join_batch([one[name] for one in values]) for name in first})
+    if isinstance(first, tuple | list):
+        items = [join_batch(own) for own in zip(*values, strict=True)]
+        return type(first)(*items) if hasattr(first, "_fields") else type(first)(items)
+    return first
+
+
+@contextmanager
+def skip_module(module: Any, value: Any) -> Iterator[None]:
+    """Let a module return a given value without computing it, in a block of code."""
+    own = vars(module).get("forward")
+    module.forward = lambda *_, **__: value
+    try:
+        yield
+    finally:
+        if own is None:
+            del module.forward
+        else:
+            module.forward = own
+
+
+def repeat_batch(value: Any, count: int) -> Any:
+    """A value whose tensors are repeated from a batch of one to a batch of `count`."""
+    return map_tensors(
+        value,
+        lambda one: (
+            one.expand(count, *one.shape[1:]).contiguous()
+            if one.ndim and one.shape[0] == 1 < count
+            else one
+        ),
+    )
+
+
+def map_tensors(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    """A value with each tensor in it changed, at any depth."""
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        return change(value)
+    if isinstance(value, dict):
+        return type(value)({name: map_tensors(item, change) for name, item in value.items()})
+    if isinstance(value, tuple | list):
+        items = [map_tensors(item, change) for item in value]
+        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+    return value
+
+
+def layers_of(model: Any) -> Iterable[Any]:
+    """The modules in outermost module lists, such as a model's layers."""
+    from torch import nn
+
+    inside: list[str] = []
+    for name, module in model.named_modules():
+        if isinstance(module, nn.ModuleList) and not any(name.startswith(one) for one in inside):
+            inside.append(f"{name}.")
+            yield from module
