@@ -30,6 +30,15 @@ FOCUSED = """() => {
   return [window.tried.indexOf(one), seen, one.outerHTML.slice(0, 80)];
 }"""
 """The number of what has the focus, and whether that is seen."""
+AT_ONCE = """([keys, range]) => {
+  for (const key of keys)
+    document.body.dispatchEvent(new KeyboardEvent("keydown", {key, bubbles: true}));
+  if (!range) return;
+  const scale = document.querySelector('[data-switch="scale"]');
+  scale.value = "view";
+  scale.dispatchEvent(new Event("change", {bubbles: true}));
+}"""
+"""Keys and a choice of the scale in one task."""
 
 
 def walked(opened: Opened, start: str = "document.body") -> None:
@@ -153,8 +162,7 @@ def became(opened: Opened, **state: str) -> None:
 
 
 def test_everything_is_undone_and_redone_by_keys_buttons_and_the_browser(open_page: Open) -> None:
-    # A tab of its own: the history of earlier pages stays in one that is used again.
-    opened = open_page(encoder_page(), locale="en-GB")
+    opened = open_page(encoder_page())
     undo, redo = (opened.tab.get_by_role("button", name=name) for name in ("Undo", "Redo"))
     assert undo.is_disabled()
     opened.choose("by", "words")
@@ -180,6 +188,33 @@ def test_everything_is_undone_and_redone_by_keys_buttons_and_the_browser(open_pa
     opened.choose("scale", "view")
     became(opened, unit="words", heads="0.2", range="view")
     assert redo.is_disabled()
+
+
+def test_what_comes_while_the_browser_goes_back_waits(open_page: Open) -> None:
+    opened = open_page(encoder_page())
+    opened.choose("by", "words")
+    opened.choose("layer", "0")
+    became(opened, unit="words", heads="0.2")
+    # In one task: a new address before the browser has gone back would keep it from going.
+    opened.tab.evaluate(AT_ONCE, ["u", "range"])
+    became(opened, unit="words", range="view")
+    opened.key("u")
+    became(opened, unit="words")
+    opened.tab.evaluate(AT_ONCE, ["uU", ""])
+    became(opened, unit="words")
+    opened.tab.evaluate(AT_ONCE, ["Uu", ""])
+    became(opened, unit="words")
+
+
+def test_undo_goes_on_without_a_history_that_never_answers(open_page: Open) -> None:
+    opened = open_page(encoder_page())
+    opened.choose("by", "words")
+    opened.choose("layer", "0")
+    opened.tab.evaluate("() => { history.go = () => {}; }")
+    opened.key("u")
+    became(opened, unit="words")
+    opened.key("U")
+    became(opened, unit="words", heads="0.2")
 
 
 def test_a_frame_without_an_address_undoes_too(open_page: Open) -> None:

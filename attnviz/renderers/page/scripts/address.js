@@ -4,6 +4,8 @@
 const PAUSE = 1000;
 /** Browsers take only so many addresses a minute, and people type faster. */
 const TYPING = 300;
+/** How long a step through the browser's history may take before the page goes on without it. */
+const LATE = 1000;
 
 /**
  * A page's state by its schema: of each name the usual value, and what makes of a foreign one a
@@ -23,6 +25,10 @@ export function createStore(schema, known, gradual = []) {
   const trail = [];
   let [at, addressed, remembering] = [Number(history.state?.at ?? 0), true, 0];
   trail[at] = state;
+  /** The timer of a step through the history: a new address would cancel it, so what comes meanwhile waits. */
+  let travelling = 0;
+  /** @type {(() => void)[]} */
+  const waiting = [];
   let last = { changed: "", time: -PAUSE };
   /** @type {((changed: Set<string>) => void)[]} */
   const listeners = [];
@@ -56,6 +62,7 @@ export function createStore(schema, known, gradual = []) {
   function remember(step = false) {
     clearTimeout(remembering);
     remembering = 0;
+    if (travelling) return void waiting.push(remember);
     try {
       history[step ? "pushState" : "replaceState"]({ at }, "", spelt(trail[at]));
     } catch {
@@ -70,12 +77,32 @@ export function createStore(schema, known, gradual = []) {
     if (changed.size || amiss.length) listeners.forEach((listener) => listener(changed));
   }
 
+  function arrive() {
+    clearTimeout(travelling);
+    travelling = 0;
+    while (waiting.length && !travelling) waiting.shift()?.();
+  }
+
   /** @param {number} step */
   function go(step) {
-    if (addressed) return history.go(step);
+    if (travelling) return void waiting.push(() => go(step));
+    if (at + step < 0 || at + step >= trail.length) return;
+    if (!addressed) return jump(step);
+    if (remembering) remember();
+    travelling = setTimeout(() => {
+      travelling = 0;
+      jump(step);
+      arrive();
+    }, LATE);
+    history.go(step);
+  }
+
+  /** Go without the browser's history. @param {number} step */
+  function jump(step) {
     if (!trail[at + step]) return;
     at += step;
     become(trail[at]);
+    if (addressed) remember();
   }
 
   addEventListener("popstate", ({ state: kept }) => {
@@ -83,10 +110,43 @@ export function createStore(schema, known, gradual = []) {
     if (location.hash && !location.hash.includes("=")) return remember();
     at = Number(kept?.at ?? at + 1);
     if (!kept) trail.length = at;
+    clearTimeout(travelling);
+    travelling = 0;
     trail[at] ??= read(location.hash);
     become(trail[at]);
     if (!kept) remember();
+    arrive();
   });
+
+  /** @param {Partial<State>} changes @param {boolean} [same] whether they belong to the step before */
+  function set(changes, same = false) {
+    if (travelling) return void waiting.push(() => set(changes, same));
+    const next = { ...state, ...changes };
+    const changed = names.filter((name) => next[name] !== state[name]);
+    if (!changed.length) return;
+    const again = changed.join() === last.changed && performance.now() - last.time < PAUSE;
+    const goesOn = same || (again && changed.some((name) => gradual.includes(name)));
+    if (!same) amiss = [];
+    if (!same) last = { changed: changed.join(), time: performance.now() };
+    if (remembering && !goesOn) remember(); // the end of what was typed before
+    if (!goesOn) at += 1;
+    trail.length = at;
+    trail[at] = next;
+    clearTimeout(remembering);
+    if (goesOn && !same && changed.some((name) => typeof next[name] === "string")) remembering = setTimeout(remember, TYPING);
+    else remember(!goesOn);
+    become(next);
+  }
+
+  /** Check the state by what has become known. */
+  function check() {
+    if (travelling) return void waiting.push(check);
+    const told = amiss;
+    trail[at] = checked(state);
+    amiss = [...new Set([...told, ...amiss])];
+    become(trail[at]);
+    remember();
+  }
 
   return {
     get state() {
@@ -102,34 +162,10 @@ export function createStore(schema, known, gradual = []) {
     get canRedo() {
       return at + 1 < trail.length;
     },
-    undo: () => at > 0 && go(-1),
-    redo: () => at + 1 < trail.length && go(1),
-    /** @param {Partial<State>} changes @param {boolean} [same] whether they belong to the step before */
-    set(changes, same = false) {
-      const next = { ...state, ...changes };
-      const changed = names.filter((name) => next[name] !== state[name]);
-      if (!changed.length) return;
-      const again = changed.join() === last.changed && performance.now() - last.time < PAUSE;
-      const goesOn = same || (again && changed.some((name) => gradual.includes(name)));
-      if (!same) amiss = [];
-      if (!same) last = { changed: changed.join(), time: performance.now() };
-      if (remembering && !goesOn) remember(); // the end of what was typed before
-      if (!goesOn) at += 1;
-      trail.length = at;
-      trail[at] = next;
-      clearTimeout(remembering);
-      if (goesOn && !same && changed.some((name) => typeof next[name] === "string")) remembering = setTimeout(remember, TYPING);
-      else remember(!goesOn);
-      become(next);
-    },
-    /** Check the state by what has become known. */
-    check() {
-      const told = amiss;
-      trail[at] = checked(state);
-      amiss = [...new Set([...told, ...amiss])];
-      become(trail[at]);
-      remember();
-    },
+    undo: () => go(-1),
+    redo: () => go(1),
+    set,
+    check,
     /** @param {(changed: Set<string>) => void} listener */
     onChange(listener) {
       listeners.push(listener);
