@@ -84,17 +84,6 @@ MOST_WORK = 3e11
 13,000 tokens for a MiniLM (`benchmarks/switch.py`)."""
 MANY_LINKS = 1e11
 """Weights times tokens of links that are cut, from which on torch is faster."""
-TOGETHER = 1024
-"""Tokens of texts of one length that go through the layers at once."""
-GRADIENTS = "gradients and effects need torch"
-ROUTE = "numpy"
-MOST_NUMBERS = 400_000_000
-"""Weights of the largest model that numpy runs."""
-MOST_TOKENS = 512
-"""Tokens of the longest text that numpy reads."""
-MOST_WORK = 1e11
-"""Weights times tokens of many texts that numpy has read before torch, which reads them in batches,
-has started: 300 sentences for a MiniLM on one core."""
 
 
 @dataclass
