@@ -21,7 +21,7 @@ from attnviz.models.hugging_face.capture.passes import CaptureSpec, read_call
 from attnviz.models.hugging_face.capture.probe import key_masses, sink_logits, sink_shares
 from attnviz.models.hugging_face.capture.region import PooledGrid, TokenBlocks, each_token
 
-CALLS = 3  # of a kernel, without those that read the weights of hidden keys
+CALLS = 2  # of a kernel, without those that read the weights of hidden keys
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -141,22 +141,29 @@ def without_keys(
         rows[number] = cells.any(-1).T
         shown = ~cells[..., order[number]] & off[number, order[number]]
         back[number] = shown.swapaxes(0, 1) & rows[number][..., None]
-    seen = torch.as_tensor(~off, device=value.device)[:, None, :, None]
-    whole, sink = call.mix(torch.ones_like(value))[..., :1], sink_shares(call)
-    left = call.mix(seen.to(value.dtype).expand(value.shape))[..., :1]
-    kept = call.mix(value * seen)
-    for first in range(0, width if back.any() else 0, size):
+    seen = torch.as_tensor(~off, device=value.device)
+    kept, left, lost = call.mix(value * seen[:, None, :, None]), 0, 0
+    for first in range(0, width + 1, size):  # the last column is for all keys that are left
         some = torch.as_tensor(order[:, first : first + size], device=value.device)
         one_hot = value.new_zeros((count, keys, size))
         one_hot.scatter_(1, some[:, None], 1)
-        shares = call.mix(one_hot[:, None].expand(value.shape))[..., : some.shape[1]]
+        if width < first + size:
+            one_hot[..., width - first] = seen.to(value.dtype)
+        shares = call.mix(one_hot[:, None].expand(value.shape))
+        if width < first + size:
+            left = left + shares[..., width - first, None]
+        shares = shares[..., : some.shape[1]] * ~seen.gather(1, some)[:, None, None]
+        lost = lost + shares.sum(-1, keepdim=True)
         mask = torch.as_tensor(back[..., first : first + size], device=value.device)
         shares = shares.masked_fill(~mask, 0)
-        added = torch.stack([own[:, at] for own, at in zip(value, some, strict=True)])
-        added = added.repeat_interleave(heads // value.shape[1], 1)
-        kept = kept + (shares.to(value.dtype).transpose(1, 2) @ added).transpose(1, 2)
         left = left + shares.sum(-1, keepdim=True)
-    share = _known_share(left + sink, whole + sink)
+        if back[..., first : first + size].any():
+            added = torch.stack([own[:, at] for own, at in zip(value, some, strict=True)])
+            added = added.repeat_interleave(heads // value.shape[1], 1)
+            kept = kept + (shares.to(value.dtype).transpose(1, 2) @ added).transpose(1, 2)
+            lost = lost - shares.sum(-1, keepdim=True)
+    sink = sink_shares(call)
+    share = _known_share(left + sink, left + lost + sink)
     yield torch.as_tensor(rows, device=value.device), (kept / share).to(value.dtype)
 
 
