@@ -19,6 +19,7 @@ from attnviz.analyses.effects.links import effects_of
 from attnviz.analyses.lenses.effect import SINK, effect, effects
 from attnviz.core.effects import HeadAt, Intervention, LinkAt, RowAt, TokenAt
 from attnviz.core.errors import AttentionError, ModelError
+from attnviz.models.hugging_face import interventions
 from attnviz.models.hugging_face.capture.kernel import watch_kernels
 from attnviz.models.hugging_face.experiment import EagerExperiment, KernelExperiment, experiment_of
 from attnviz.models.hugging_face.load.imports import quiet
@@ -254,7 +255,9 @@ def test_a_link_is_cut_and_a_token_hidden_as_by_minus_infinity_before_the_softma
     changes += [Intervention(tokens=(TokenAt(side, sides[side] // 2),)) for side in sides]
     changes.append(changes[0] + changes[-1] + Intervention((next(heads_of(experiment)),)))
     found = list(experiment.run(changes))
-    for change, scores in zip(changes, found, strict=True):
+    with patch.object(interventions, "CALLS", -(10**6)):  # as for long texts
+        again = list(KernelExperiment(question).run(changes))
+    for change, scores, others in zip(changes, found, again, strict=True):
 
         def hide(number, given, change=change):
             place = experiment.places[number]
@@ -270,6 +273,7 @@ def test_a_link_is_cut_and_a_token_hidden_as_by_minus_infinity_before_the_softma
             expected = said(question, own, experiment.outputs)
         assert np.isfinite(expected).all()
         np.testing.assert_allclose(scores, expected, rtol=0, atol=1e-10)
+        np.testing.assert_allclose(others, expected, rtol=0, atol=1e-10)
     assert np.abs(found[-1] - found[0]).max() > 1e-6
 
 
@@ -576,6 +580,10 @@ def test_a_causal_text_is_run_from_the_first_changed_token_on(name, monkeypatch)
         Intervention(links=(LinkAt("causal", row, 0, layer, 1),))
         for layer in experiment.attention.main.layers
         for row in (1, length // 2, length - 1)
+    ]
+    changes += [
+        Intervention(tokens=(TokenAt(experiment.attention.main.key_side, n),))
+        for n in (0, length // 2, length - 1)
     ]
     seen = []
     kept = experiment._run_batch

@@ -488,11 +488,14 @@ class KernelExperiment(_ExplainedOutputs):
     def _first_row(self, change: Intervention) -> int:
         """A row before which a change of a causal text changes nothing, or 0."""
         heads = any(change.outputs_off(*place) for place in self.places if place)
-        if not change.links or change.tokens or heads or not self.remembers:
+        first = [link.query for link in change.links] + [at.position + 1 for at in change.tokens]
+        if not first or heads or change.evictions or not self.remembers:
             return 0
-        # Few lengths, so that changes share passes: 1, 2, 4 … tokens before the end.
-        left = self.tokens - min(link.query for link in change.links)
-        return max(self.tokens - (1 << (left - 1).bit_length()), 0)
+        left = max(self.tokens - min(first), 1)
+        if 2 * left <= TOKENS[self.model.device.type == "cuda"]:
+            # Few lengths, so that changes share passes: 1, 2, 4 … tokens before the end.
+            left = 1 << (left - 1).bit_length()
+        return max(self.tokens - left, 0)
 
     @cached_property
     def _cache_name(self) -> str:

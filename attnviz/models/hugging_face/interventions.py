@@ -21,6 +21,8 @@ from attnviz.models.hugging_face.capture.passes import CaptureSpec, read_call
 from attnviz.models.hugging_face.capture.probe import key_masses, sink_logits, sink_shares
 from attnviz.models.hugging_face.capture.region import PooledGrid, TokenBlocks, each_token
 
+CALLS = 2  # of a kernel, without those that read the weights of hidden keys
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
@@ -115,40 +117,54 @@ def _mix_held(
 def without_keys(
     call: Call, hidden: Mapping[int, NDArray[np.bool_]], batch: int
 ) -> Iterator[tuple[Any, Any]]:
-    """A kernel's outputs with some keys hidden, each with the rows that it is right for.
+    """A kernel's outputs with some keys hidden, with the rows that they are right for.
 
-    `hidden` has the hidden cells (heads, queries, keys) of items of the batch. Rows that hide the
-    same keys share a call; the mask of rows has the shape (batch, queries, heads).
+    `hidden` has the hidden cells (heads, queries, keys) of items of the batch; the mask of rows has
+    the shape (batch, queries, heads). Every key that some row hides is left out of all rows, and
+    put back by its weight where a row does not hide it.
     """
     import torch
 
-    patterns = {number: _row_patterns(cells) for number, cells in hidden.items()}
-    value = call.value
-    turns = max(map(len, patterns.values()))
-    if 2 * turns * value.shape[-1] > value.shape[2]:  # reading the weights takes fewer calls
+    value, (count, queries, heads, _) = call.value, call.output.shape
+    keys, size = value.shape[2:]
+    off = np.zeros((count, keys), dtype=np.bool_)
+    for number, cells in hidden.items():
+        off[number] = cells.any(axis=(0, 1))
+    width = int(off.sum(1).max())
+    if width + CALLS * size > keys:  # reading all weights takes no more calls
         yield _rows_from_weights(call, hidden, batch)
         return
-    whole, sink = call.mix(torch.ones_like(value))[..., :1], sink_shares(call)
-    for turn in range(turns):
-        shown = np.ones((batch, value.shape[2]), dtype=np.bool_)
-        rows = np.zeros(call.output.shape[:3], dtype=np.bool_)
-        for number, own in patterns.items():
-            if turn < len(own):
-                keys, rows[number] = own[turn]
-                shown[number] = ~keys
-        seen = torch.as_tensor(shown, device=value.device)[:, None, :, None]
-        left = call.mix(seen.to(value.dtype).expand(value.shape))[..., :1]
-        kept = call.mix(value * seen) / _known_share(left + sink, whole + sink)
-        yield torch.as_tensor(rows, device=value.device), kept.to(value.dtype)
-
-
-def _row_patterns(cells: NDArray[np.bool_]) -> list[tuple[NDArray[np.bool_], NDArray[np.bool_]]]:
-    """The different sets of hidden keys of rows, each with its rows, (queries, heads)."""
-    packed = np.packbits(cells, axis=-1)  # bytes compare faster than rows of an array
-    codes = packed.view(np.dtype((np.void, packed.shape[-1])))[..., 0]
-    _, first, same = np.unique(codes, return_index=True, return_inverse=True)
-    every, same = cells.reshape(-1, cells.shape[-1])[first], same.reshape(codes.shape).T
-    return [(keys, same == number) for number, keys in enumerate(every) if keys.any()]
+    order = np.argsort(~off, axis=1, kind="stable")[:, :width]
+    back = np.zeros((count, queries, heads, width), dtype=np.bool_)
+    rows = np.zeros((count, queries, heads), dtype=np.bool_)
+    for number, cells in hidden.items():
+        rows[number] = cells.any(-1).T
+        shown = ~cells[..., order[number]] & off[number, order[number]]
+        back[number] = shown.swapaxes(0, 1) & rows[number][..., None]
+    seen = torch.as_tensor(~off, device=value.device)
+    kept, left, lost = call.mix(value * seen[:, None, :, None]), 0, 0
+    for first in range(0, width + 1, size):  # the last column is for all keys that are left
+        some = torch.as_tensor(order[:, first : first + size], device=value.device)
+        one_hot = value.new_zeros((count, keys, size))
+        one_hot.scatter_(1, some[:, None], 1)
+        if width < first + size:
+            one_hot[..., width - first] = seen.to(value.dtype)
+        shares = call.mix(one_hot[:, None].expand(value.shape))
+        if width < first + size:
+            left = left + shares[..., width - first, None]
+        shares = shares[..., : some.shape[1]] * ~seen.gather(1, some)[:, None, None]
+        lost = lost + shares.sum(-1, keepdim=True)
+        mask = torch.as_tensor(back[..., first : first + size], device=value.device)
+        shares = shares.masked_fill(~mask, 0)
+        left = left + shares.sum(-1, keepdim=True)
+        if back[..., first : first + size].any():
+            added = torch.stack([own[:, at] for own, at in zip(value, some, strict=True)])
+            added = added.repeat_interleave(heads // value.shape[1], 1)
+            kept = kept + (shares.to(value.dtype).transpose(1, 2) @ added).transpose(1, 2)
+            lost = lost - shares.sum(-1, keepdim=True)
+    sink = sink_shares(call)
+    share = _known_share(left + sink, left + lost + sink)
+    yield torch.as_tensor(rows, device=value.device), (kept / share).to(value.dtype)
 
 
 def _rows_from_weights(
