@@ -106,6 +106,7 @@ def open_page(browser: Any, spare_tabs: dict[str, list[Opened]], tmp_path: Path)
         opened.tab.mouse.move(0, 0)
         opened.tab.set_viewport_size(VIEWPORT)
         opened.tab.emulate_media(media="null")  # a test may have printed
+        opened.tab.evaluate("localStorage.clear()")  # or have switched letters off as keys
         opened.tab.goto("about:blank")
         said, asked = opened.said.copy(), opened.asked.copy()
         opened.said.clear()

@@ -162,8 +162,7 @@ def became(opened: Opened, **state: str) -> None:
 
 
 def test_everything_is_undone_and_redone_by_keys_buttons_and_the_browser(open_page: Open) -> None:
-    # A tab of its own: in one that has shown many pages Chromium may not go back.
-    opened = open_page(encoder_page(), locale="en-GB")
+    opened = open_page(encoder_page())
     undo, redo = (opened.tab.get_by_role("button", name=name) for name in ("Undo", "Redo"))
     assert undo.is_disabled()
     opened.choose("by", "words")
@@ -192,7 +191,7 @@ def test_everything_is_undone_and_redone_by_keys_buttons_and_the_browser(open_pa
 
 
 def test_what_comes_while_the_browser_goes_back_waits(open_page: Open) -> None:
-    opened = open_page(encoder_page(), locale="en-IE")
+    opened = open_page(encoder_page())
     opened.choose("by", "words")
     opened.choose("layer", "0")
     became(opened, unit="words", heads="0.2")
@@ -208,7 +207,7 @@ def test_what_comes_while_the_browser_goes_back_waits(open_page: Open) -> None:
 
 
 def test_undo_goes_on_without_a_history_that_never_answers(open_page: Open) -> None:
-    opened = open_page(encoder_page(), locale="en-NZ")
+    opened = open_page(encoder_page())
     opened.choose("by", "words")
     opened.choose("layer", "0")
     opened.tab.evaluate("() => { history.go = () => {}; }")

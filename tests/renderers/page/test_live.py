@@ -250,7 +250,7 @@ def test_a_page_of_why_follows_the_writers_and_says_where_it_ends(
 
 
 def test_undo_everything_on_and_all_off_but_one(open_page: Open, live_page: str) -> None:
-    opened = answered(open_page(live_page, locale="en-AU"))
+    opened = answered(open_page(live_page))
     opened.tab.locator(".tokens .word").nth(1).click()
     opened.tab.locator("#acts button").nth(1).click()
     answered(opened)
