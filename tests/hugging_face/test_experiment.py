@@ -13,6 +13,7 @@ from transformers.models.vit.image_processing_pil_vit import ViTImageProcessorPi
 from attnviz.core.effects import HeadAt, Intervention, TokenAt, log_probabilities
 from attnviz.core.errors import ModelError
 from attnviz.core.query import Query
+from attnviz.models.hugging_face.experiment import KernelExperiment
 from attnviz.models.hugging_face.text_model import load_model
 from tests.hugging_face.tiny_families import FAMILIES
 from tests.hugging_face.tiny_heads import head_of
@@ -42,6 +43,29 @@ def test_what_a_model_writes_is_what_it_writes_by_itself_until_something_is_off(
     heads = tuple(HeadAt("causal", layer, head) for layer in "012" for head in range(4))
     assert experiment.write(Intervention(heads)) != written
     assert experiment.write(Intervention()) == written
+
+
+@pytest.mark.parametrize(
+    ("kind", "asked"), [("roberta", "self"), ("gpt2", "self"), ("t5", "cross")]
+)
+def test_head_outputs_of_several_texts_are_those_of_each_alone(kind, asked, model_of, monkeypatch):
+    model, passes = model_of(kind), []
+    texts = [TEXT, "The red car", "The red paper", "A longer text about the red car", TEXT]
+    target = "La voiture" if asked == "cross" else None
+    queries = [Query(text, target, asked) for text in texts]
+    expected = [model.experiment(query).head_outputs() for query in queries]
+    own = KernelExperiment.outputs_of
+
+    def outputs_of(self, inputs, count):
+        passes.append(count)
+        return own(self, inputs, count)
+
+    monkeypatch.setattr(KernelExperiment, "outputs_of", outputs_of)
+    for found, one in zip(model.head_outputs(queries), expected, strict=True):
+        assert found.keys() == one.keys()
+        for place, rows in one.items():
+            np.testing.assert_allclose(found[place], rows, rtol=1e-4, atol=1e-5)
+    assert (sum(passes), max(passes)) == (4, 2)  # texts of one length share a pass
 
 
 def test_a_target_is_written_anew_and_a_masked_model_writes_nothing(model_of, monkeypatch):

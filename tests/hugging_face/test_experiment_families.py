@@ -19,7 +19,7 @@ from attnviz.analyses.effects.links import effects_of
 from attnviz.analyses.lenses.effect import SINK, effect, effects
 from attnviz.core.effects import HeadAt, Intervention, LinkAt, RowAt, TokenAt
 from attnviz.core.errors import AttentionError, ModelError
-from attnviz.models.hugging_face import interventions
+from attnviz.models.hugging_face import interventions, layer_states
 from attnviz.models.hugging_face.capture.kernel import watch_kernels
 from attnviz.models.hugging_face.experiment import EagerExperiment, KernelExperiment, experiment_of
 from attnviz.models.hugging_face.load.imports import quiet
@@ -568,6 +568,10 @@ def test_runs_share_layers_only_where_their_changes_are_the_same(name, monkeypat
             expected = own(experiment, [change], (), instead)[0].numpy()
             np.testing.assert_allclose(rows, expected, rtol=0, atol=1e-10)
     assert not experiment.blocks or max(begun) == len(experiment.blocks)
+    with patch.object(layer_states, "BYTES", 1):  # no state stays
+        alone = [*KernelExperiment(question).run(changes[:4], means)]
+    found = [*experiment.run(changes[:4], means)]
+    np.testing.assert_allclose(alone, found, rtol=0, atol=1e-10)
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama", "gemma3_text", "mistral", "gpt_neox"])
@@ -595,5 +599,9 @@ def test_a_causal_text_is_run_from_the_first_changed_token_on(name, monkeypatch)
     monkeypatch.setattr(experiment, "_run_batch", run_batch)
     found = list(experiment.run(changes))
     assert length - 1 in seen, "no run of the last token alone"
+    with patch.object(interventions, "CALLS", -(10**6)):  # as for long texts
+        long = list(KernelExperiment(question).run(changes))
     monkeypatch.setattr(KernelExperiment, "_first_row", lambda *_: 0)
-    assert apart(found, list(experiment.run(changes))) < 1e-5
+    whole = list(experiment.run(changes))
+    assert apart(found, whole) < 1e-5
+    assert apart(long, whole) < 1e-5

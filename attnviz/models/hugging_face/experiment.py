@@ -53,6 +53,7 @@ from attnviz.models.hugging_face.layer_states import (
     map_tensors,
     repeat_batch,
     skip_module,
+    unchanged_layers,
 )
 from attnviz.models.hugging_face.load.imports import quiet
 from attnviz.models.hugging_face.load.model_errors import running_errors
@@ -69,7 +70,7 @@ Score = Callable[[Any], Any]  # makes one number of a model's logits, whose grad
 COPIES = 6  # copies of a matrix while gradients are taken: weights, scores, both gradients, maps
 TOKENS = 1024, 4096  # tokens in one pass of all runs together: on a processor, on a GPU
 SCORES = 1 << 26  # scores that exist at once, 256 MB of them
-SHARED = 4  # a run waits for another one that shares a quarter of the layers left
+SHARED = 4  # a run waits for one that shares at least this part of the layers left: a quarter
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -198,7 +199,7 @@ class KernelExperiment(_ExplainedOutputs):
             for start in range(0, len(numbers), self._together(row)):
                 some = numbers[start : start + self._together(row)]
                 batch = [changes[number] for number in some]
-                done = self._begin(self.blocks, first, len(some), row)
+                done = unchanged_layers(self.blocks, first, len(some), row)
                 rows = self._run_batch(batch, done, instead, row)
                 found |= dict(zip(some, rows.cpu().numpy(), strict=True))
         for some, scores in self._run_whole(changes, whole, instead):
@@ -213,14 +214,14 @@ class KernelExperiment(_ExplainedOutputs):
     def _run_whole(
         self, changes: Sequence[Intervention], numbers: list[int], instead: HeadOutputs | None
     ) -> Iterator[tuple[list[int], NDArray[np.floating]]]:
-        """Some of the changes with their scores, until all have run.
+        """Each batch of changes that has run, by number, with its scores.
 
-        Runs begin at the first layer that is not known. Where several would put out the same in
-        much of what is left, one runs before the others.
+        A run begins at the first layer whose output is not known yet. If several runs would put out
+        the same in a quarter of the layers left, one goes first and the others begin behind it.
         """
         if len(numbers) == 1 and "states" not in vars(self):  # nothing to share it with
             first = self._first_call(changes[numbers[0]])
-            done = self._begin(self.blocks, first, 1) if first else []
+            done = unchanged_layers(self.blocks, first, 1) if first else []
             scores = self._run_batch([changes[numbers[0]]], done, instead)
             yield numbers, scores.cpu().numpy()
             return
@@ -231,10 +232,11 @@ class KernelExperiment(_ExplainedOutputs):
             depth, leads, some = depths[waiting[0]], set[int | None](), list[int]()
             far = depth + max(1, (len(states.blocks) - depth) // SHARED) - 1
             for number in waiting:
-                alone = far >= len(states.blocks) or keys[number][far] not in leads
-                if depths[number] == depth and alone and len(some) < self._together():
+                lead = keys[number][far] if far < len(states.blocks) else None
+                is_first = lead is None or lead not in leads
+                if depths[number] == depth and is_first and len(some) < self._together():
                     some.append(number)
-                    leads |= {*keys[number][far : far + 1]}
+                    leads.add(lead)
             own = [keys[number] for number in some]
             batch = [changes[number] for number in some]
             scores = self._run_batch(batch, states.known(own, depth), instead, keys=own)
@@ -295,10 +297,10 @@ class KernelExperiment(_ExplainedOutputs):
         }
 
     def outputs_of(self, inputs: Mapping[str, Any], count: int) -> list[HeadOutputs]:
-        """The same of each item of another batch of as many calls.
+        """What each head puts out in each item of a batch of other inputs, as `head_outputs`.
 
         Raises:
-            AttentionError: the model calls its attentions otherwise.
+            AttentionError: these inputs run other attentions than this text.
         """
         import torch
 
@@ -307,7 +309,9 @@ class KernelExperiment(_ExplainedOutputs):
             self.model(**inputs)
         found = [call for call in calls if id(call.module) in self.paths]
         if [id(call.module) for call in found] != self.modules:
-            raise AttentionError("the attentions of these texts are called in another order")
+            raise AttentionError(
+                "the model runs other attentions for these texts than for the first"
+            )
         return [
             {
                 place: upcast_half(call.output[item]).transpose(0, 1).cpu().numpy()
@@ -440,7 +444,7 @@ class KernelExperiment(_ExplainedOutputs):
         for count in {3 * len(self._noted) // 4, len(self._noted) - 1} - {0, -1}:
             first = self._noted[count - 1].calls.stop
             try:
-                done = self._begin(self._noted, first, 2)
+                done = unchanged_layers(self._noted, first, 2)
                 found = self._run_batch([Intervention(), Intervention()], done)
             except ModelError:
                 return []
@@ -477,7 +481,7 @@ class KernelExperiment(_ExplainedOutputs):
             return False
         for first in (0, len(numbers) // 2):
             try:
-                done = self._begin(self.blocks, first, 1, row)
+                done = unchanged_layers(self.blocks, first, 1, row)
                 found = self._run_batch([Intervention()], done, row=row)
             except ModelError:
                 return False
@@ -499,7 +503,7 @@ class KernelExperiment(_ExplainedOutputs):
 
     @cached_property
     def _cache_name(self) -> str:
-        """The argument for it, which transformers renamed in 5.24; code of a model may not."""
+        """The argument for cached keys; transformers renamed it in 5.24, own code may not have."""
         named = signature(self.model.forward).parameters
         return "cache" if "cache" in named else "past_key_values"
 
@@ -511,22 +515,6 @@ class KernelExperiment(_ExplainedOutputs):
         for number, *pair in self.memory:
             cache.update(*(one[:, :, :row].expand(count, -1, -1, -1) for one in pair), number)
         return cache
-
-    @staticmethod
-    def _begin(
-        blocks: Sequence[Block], first: int, count: int, row: int = 0
-    ) -> list[tuple[Block, Any]]:
-        """The layers before a kernel call, with their own outputs for a batch, from a row on."""
-        return [
-            (
-                block,
-                repeat_batch(
-                    map_tensors(block.returned, lambda one: one[:, row:] if row else one), count
-                ),
-            )
-            for block in blocks
-            if block.calls.stop <= first
-        ]
 
     def _run_batch(
         self,

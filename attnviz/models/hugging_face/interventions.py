@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ from attnviz.models.hugging_face.capture.passes import CaptureSpec, read_call
 from attnviz.models.hugging_face.capture.probe import key_masses, sink_logits, sink_shares
 from attnviz.models.hugging_face.capture.region import PooledGrid, TokenBlocks, each_token
 
-CALLS = 2  # of a kernel, without those that read the weights of hidden keys
+CALLS = 2  # kernel calls beside those that read the weights of hidden keys
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -52,7 +52,7 @@ def change_output(
     """
     import torch
 
-    batch, queries, heads, _ = call.output.shape
+    _, queries, heads, _ = call.output.shape
     shape = (heads, start + queries, call.key.shape[2])
     found, hidden, whole = call.output.clone(), {}, cache(partial(read_weights, call))
     off = [change.outputs_off(*place) for change in changes]
@@ -66,8 +66,8 @@ def change_output(
                 cells[silent] = False
                 hidden[number] = cells[:, start:]
     if any(cells.any() for cells in hidden.values()):
-        for rows, kept in without_keys(call, hidden, batch):
-            found[rows] = kept[rows]
+        rows, kept = without_keys(call, hidden)
+        found[rows] = kept[rows]
     # Last: a head that is off puts out nothing of the keys that are left.
     for number, own in enumerate(off):
         for head, query in own:
@@ -114,72 +114,63 @@ def _mix_held(
     return (kept.to(value) @ value).transpose(0, 1)
 
 
-def without_keys(
-    call: Call, hidden: Mapping[int, NDArray[np.bool_]], batch: int
-) -> Iterator[tuple[Any, Any]]:
-    """A kernel's outputs with some keys hidden, with the rows that they are right for.
+def without_keys(call: Call, hidden: Mapping[int, NDArray[np.bool_]]) -> tuple[Any, Any]:
+    """The rows (batch, queries, heads) that hide keys, and the kernel's outputs without these.
 
-    `hidden` has the hidden cells (heads, queries, keys) of items of the batch; the mask of rows has
-    the shape (batch, queries, heads). Every key that some row hides is left out of all rows, and
-    put back by its weight where a row does not hide it.
+    `hidden` has the hidden cells (heads, queries, keys) of items of the batch. Every key that some
+    row of an item hides is left out of all its rows, and put back by its weight where a row does
+    not hide it.
     """
     import torch
 
-    value, (count, queries, heads, _) = call.value, call.output.shape
+    value, (batch, queries, heads, _) = call.value, call.output.shape
     keys, size = value.shape[2:]
-    off = np.zeros((count, keys), dtype=np.bool_)
+    off = np.zeros((batch, keys), dtype=np.bool_)
     for number, cells in hidden.items():
         off[number] = cells.any(axis=(0, 1))
     width = int(off.sum(1).max())
     if width + CALLS * size > keys:  # reading all weights takes no more calls
-        yield _rows_from_weights(call, hidden, batch)
-        return
+        return _rows_from_weights(call, hidden)
     order = np.argsort(~off, axis=1, kind="stable")[:, :width]
-    back = np.zeros((count, queries, heads, width), dtype=np.bool_)
-    rows = np.zeros((count, queries, heads), dtype=np.bool_)
+    back = np.zeros((batch, queries, heads, width), dtype=np.bool_)
+    rows = np.zeros((batch, queries, heads), dtype=np.bool_)
     for number, cells in hidden.items():
         rows[number] = cells.any(-1).T
         shown = ~cells[..., order[number]] & off[number, order[number]]
         back[number] = shown.swapaxes(0, 1) & rows[number][..., None]
     seen = torch.as_tensor(~off, device=value.device)
     kept, left, lost = call.mix(value * seen[:, None, :, None]), 0, 0
-    for first in range(0, width + 1, size):  # the last column is for all keys that are left
+    for first in range(0, width + 1, size):
         some = torch.as_tensor(order[:, first : first + size], device=value.device)
-        one_hot = value.new_zeros((count, keys, size))
-        one_hot.scatter_(1, some[:, None], 1)
-        if width < first + size:
+        one_hot = value.new_zeros((batch, keys, size)).scatter_(1, some[:, None], 1)
+        is_last = width < first + size
+        if is_last:  # the column after the hidden keys is for all others together
             one_hot[..., width - first] = seen.to(value.dtype)
         shares = call.mix(one_hot[:, None].expand(value.shape))
-        if width < first + size:
+        if is_last:
             left = left + shares[..., width - first, None]
         shares = shares[..., : some.shape[1]] * ~seen.gather(1, some)[:, None, None]
-        lost = lost + shares.sum(-1, keepdim=True)
         mask = torch.as_tensor(back[..., first : first + size], device=value.device)
-        shares = shares.masked_fill(~mask, 0)
-        left = left + shares.sum(-1, keepdim=True)
-        if back[..., first : first + size].any():
-            added = torch.stack([own[:, at] for own, at in zip(value, some, strict=True)])
-            added = added.repeat_interleave(heads // value.shape[1], 1)
-            kept = kept + (shares.to(value.dtype).transpose(1, 2) @ added).transpose(1, 2)
-            lost = lost - shares.sum(-1, keepdim=True)
+        added = shares.masked_fill(~mask, 0)
+        left = left + added.sum(-1, keepdim=True)
+        lost = lost + (shares - added).sum(-1, keepdim=True)
+        if mask.any():
+            values = torch.stack([own[:, at] for own, at in zip(value, some, strict=True)])
+            values = values.repeat_interleave(heads // value.shape[1], 1)
+            kept = kept + (added.to(value.dtype).transpose(1, 2) @ values).transpose(1, 2)
     sink = sink_shares(call)
     share = _known_share(left + sink, left + lost + sink)
-    yield torch.as_tensor(rows, device=value.device), (kept / share).to(value.dtype)
+    return torch.as_tensor(rows, device=value.device), (kept / share).to(value.dtype)
 
 
-def _rows_from_weights(
-    call: Call, hidden: Mapping[int, NDArray[np.bool_]], batch: int
-) -> tuple[Any, Any]:
-    """The rows (batch, queries, heads) that hide keys, and the kernel's outputs with them hidden.
-
-    Where rows hide many different keys, their weights are read once.
-    """
+def _rows_from_weights(call: Call, hidden: Mapping[int, NDArray[np.bool_]]) -> tuple[Any, Any]:
+    """The same for rows that hide many different keys: their weights are read once."""
     import torch
 
     value = call.value
     parts = [part for _, part in key_masses(call, TokenBlocks(0, value.shape[2]))]
     weights = torch.cat(parts, dim=-1)  # (batch, queries, heads, keys)
-    cells = np.zeros((batch, *weights.shape[1:]), dtype=np.bool_)
+    cells = np.zeros(weights.shape, dtype=np.bool_)
     for number, own in hidden.items():
         cells[number] = own.swapaxes(0, 1)
     off = torch.as_tensor(cells, device=value.device)

@@ -97,24 +97,25 @@ class LayerStates:
             key = own[number]
             if key is None or key in self._kept:
                 continue
-            state = _item(returned, item)
+            state = _item(returned, item, len(keys))
             self._kept[key] = state
             self._bytes += _bytes_of(state)
             while self._bytes > BYTES:
                 self._bytes -= _bytes_of(self._kept.pop(next(iter(self._kept))))
 
 
-def _item(value: Any, number: int) -> Any:
-    """A copy of one item of a batch; what all items share is copied whole."""
+def _item(value: Any, number: int, count: int) -> Any:
+    """A copy of one item of a batch of `count`; what all items share is copied whole."""
 
     def own(one: Tensor) -> Tensor:
-        some = one[number : number + 1] if one.ndim and len(one) > 1 else one
+        some = one[number : number + 1] if one.ndim and len(one) == count else one
         return some.detach().clone()
 
     return map_tensors(value, own)
 
 
 def _bytes_of(value: Any) -> int:
+    """Bytes of all tensors in a value."""
     sizes = list[int]()
 
     def note(one: Tensor) -> Tensor:
@@ -138,6 +139,18 @@ def join_batch(values: Sequence[Any]) -> Any:
         items = [join_batch(own) for own in zip(*values, strict=True)]
         return type(first)(*items) if hasattr(first, "_fields") else type(first)(items)
     return first
+
+
+def unchanged_layers(
+    blocks: Sequence[Block], first: int, count: int, row: int = 0
+) -> list[tuple[Block, Any]]:
+    """The layers before a kernel call, each with its own output for a batch, from a row on."""
+
+    def later(one: Tensor) -> Tensor:
+        return one[:, row:] if row else one
+
+    done = [block for block in blocks if block.calls.stop <= first]
+    return [(block, repeat_batch(map_tensors(block.returned, later), count)) for block in done]
 
 
 @contextmanager
