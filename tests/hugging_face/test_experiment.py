@@ -49,8 +49,8 @@ def test_what_a_model_writes_is_what_it_writes_by_itself_until_something_is_off(
     ("kind", "asked"), [("roberta", "self"), ("gpt2", "self"), ("t5", "cross")]
 )
 def test_head_outputs_of_several_texts_are_those_of_each_alone(kind, asked, model_of, monkeypatch):
-    model, passes = model_of(kind), []
-    texts = [TEXT, "The red car", "The red paper", "A longer text about the red car", TEXT]
+    model, passes = model_of(kind, dtype="float64"), []
+    texts = [TEXT, "The red car", "The red paper", "A text about the car", "The red car"]
     target = "La voiture" if asked == "cross" else None
     queries = [Query(text, target, asked) for text in texts]
     expected = [model.experiment(query).head_outputs() for query in queries]
@@ -64,8 +64,8 @@ def test_head_outputs_of_several_texts_are_those_of_each_alone(kind, asked, mode
     for found, one in zip(model.head_outputs(queries), expected, strict=True):
         assert found.keys() == one.keys()
         for place, rows in one.items():
-            np.testing.assert_allclose(found[place], rows, rtol=1e-4, atol=1e-5)
-    assert (sum(passes), max(passes)) == (4, 2)  # texts of one length share a pass
+            np.testing.assert_allclose(found[place], rows, rtol=0, atol=1e-6)
+    assert sum(passes) == 4 > len(passes)  # texts of one length share a pass
 
 
 def test_a_target_is_written_anew_and_a_masked_model_writes_nothing(model_of, monkeypatch):
