@@ -258,15 +258,15 @@ class Experiment(Protocol):
         """The text that the model writes after a change; None for a model that does not write."""
 
 
-def replacement_output(
-    instead: HeadOutputs | None, place: tuple[str, str], head: int, queries: int
-) -> NDArray[np.floating] | float:
-    """The output of a head that is switched off, (queries, head size), or 0."""
+def replacement_outputs(
+    instead: HeadOutputs | None, place: tuple[str, str], shape: tuple[int, int, int], first: int
+) -> NDArray[np.floating]:
+    """What heads that are off put out, (heads, queries, head size), from a first query on."""
     if instead is None:
-        return 0.0
-    rows = instead[place][head]
+        return np.zeros(shape, dtype=np.float32)
+    rows = instead[place]
     # Rows repeat: a mean is one row, and a text that the model is still writing may be longer.
-    return np.resize(rows, (queries, rows.shape[1]))
+    return rows[:, np.arange(first, first + shape[1]) % rows.shape[1]]
 
 
 def log_probabilities(

@@ -57,17 +57,21 @@ class Trials:
         self.labels = {change.tokens[0]: part for part, change in parts}
         self.drawn = DRAWN if len(self.heads) <= ONE_BY_ONE else DRAWN // 2
         self.runs = 0
+        self._found: dict[Intervention, NDArray[np.floating]] = {}
 
     def run(
         self, changes: Sequence[Intervention], instead: HeadOutputs | None = None
     ) -> list[NDArray[np.floating]]:
         """Log p of each choice of each output, (outputs, choices), after each change."""
-        self.runs += len(changes)
-        found = []
-        for rows in self.experiment.run(changes, instead or self.instead):
+        found = {} if instead else self._found
+        new = [change for change in dict.fromkeys(changes) if change not in found]
+        self.runs += len(new)
+        for change, rows in zip(
+            new, self.experiment.run(new, instead or self.instead), strict=True
+        ):
             pause()
-            found.append(rows)
-        return found
+            found[change] = rows
+        return [found[change] for change in changes]
 
     def total(self, rows: NDArray[np.floating]) -> float:
         """Log p of the answer, above that of `against`; −∞: not known."""

@@ -23,7 +23,7 @@ from attnviz.core.effects import (
     LayerWeights,
     PredictedToken,
     SinkShares,
-    replacement_output,
+    replacement_outputs,
 )
 from attnviz.mechanisms.arrays import Array, namespace, to_numpy
 from attnviz.mechanisms.dot_product import join_heads, split_heads
@@ -299,11 +299,13 @@ class NetworkExperiment:
                     kept = seen.shares[number] * self.model.weights.place(~hidden[:, start:])
                     with np.errstate(invalid="ignore"):
                         output[number] = kept / kept.sum(-1)[..., None] @ seen.value[number]
+                if off:
+                    size = output.shape[-1]
+                    rows = replacement_outputs(instead, place, (heads, queries, size), start)
+                    put = self.model.weights.convert(rows)
                 for head, query in off:
-                    rows = np.asarray(replacement_output(instead, place, head, start + queries))
-                    at = slice(start, None) if query is None else query
-                    own = self.model.weights.convert(rows[at] if rows.ndim else rows)
-                    output[number, head, slice(None) if query is None else query - start] = own
+                    at = slice(None) if query is None else query - start
+                    output[number, head, at] = put[head, at]
             return seen.output if output is None else join_heads(output)
 
         return edit
