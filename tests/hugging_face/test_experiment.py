@@ -42,6 +42,10 @@ def test_what_a_model_writes_is_what_it_writes_by_itself_until_something_is_off(
     assert written.strip() == model.tokenizer.decode(own, skip_special_tokens=True).strip()
     heads = tuple(HeadAt("causal", layer, head) for layer in "012" for head in range(4))
     assert experiment.write(Intervention(heads)) != written
+    # Heads that put out their own outputs, position by position, change nothing.
+    whole = torch.cat([ids[0], own])[None]
+    (bank,) = experiment.outputs_of({"input_ids": whole}, 1)
+    assert experiment.write(Intervention(heads), bank) == written
     assert experiment.write(Intervention()) == written
 
 
