@@ -69,9 +69,7 @@ def change_output(
         found[rows] = kept[rows]
     # Last: a head that is off puts out nothing of the keys that are left.
     if any(off):
-        # A model that writes has the keys of the earlier queries in its cache.
-        first = call.key.shape[2] - queries if sides[0] == sides[1] else 0
-        rows = replacement_outputs(instead, place, (heads, queries, size), first)
+        rows = replacement_outputs(instead, place, (heads, queries, size), start)
         put = torch.as_tensor(rows.swapaxes(0, 1)).to(found)
         for number, own in enumerate(off):
             silent = [head for head, query in own if query is None]
