@@ -6,7 +6,7 @@ import json
 import os
 import re
 import sys
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -294,10 +294,11 @@ def open_resumable(
     if not shard_size and not (again and FORMATS[name].grows and can_resume(path)):
         return None
 
-    names = parse_fields(options.output.fields)
+    names, digits = parse_fields(options.output.fields), options.output.digits
 
     def make(first: int, begun: bool) -> Renderer:  # noqa: FBT001 - a callback's
-        display = Display(width=width, many=True, first=first, begun=begun, fields=names)
+        display = Display(width, None, many=True, first=first, begun=begun)
+        display = replace(display, fields=names, digits=digits)
         return make_renderer(name, display)
 
     make(0, False)  # noqa: FBT003 - as a callback is called

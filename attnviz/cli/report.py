@@ -44,6 +44,7 @@ from attnviz.renderers.reports import (
     CUT,
     Data,
     Item,
+    check_digits,
     format_of,
     formats_of,
     make_renderer,
@@ -120,7 +121,8 @@ class Report(AbstractContextManager["Report"]):
         forms = {FORMATS[name].form for name in self.formats}
         wide = kind not in PLAIN and not forms.isdisjoint(("text", "maps"))
         display = display_of_stdout(many=many) if wide else Display(many=many)
-        display = replace(display, rows=output.max_rows, fields=parse_fields(output.fields))
+        names, digits = parse_fields(output.fields), output.digits
+        display = replace(display, rows=output.max_rows, fields=names, digits=digits)
         self.resumable = (
             open_resumable(
                 options, many=many, command=command, input_file=input_file, width=display.width
@@ -395,6 +397,7 @@ def check_places(
     written = {name, *([format_of(output.output, kind)] if output.output else [])}
     if output.fields is not None and written.isdisjoint(CUT):
         raise UsageError(f"--fields cuts {', '.join(CUT)}, not {name}: add -f json")
+    check_digits(output.digits, written, kind)
     return name
 
 

@@ -345,6 +345,14 @@ class Output:
         "--fields NAMES",
         "Only these fields of json and jsonl, or columns of tsv and csv: heads.layer,heads.values.",
     )
+    digits: int | None = rare(
+        "digits",
+        "--digits N",
+        "Decimals of each weight in json, jsonl, tsv and csv, for smaller files; by default all "
+        "that a float32 has.",
+        min=1,
+        max=6,
+    )
     limit_bytes: int | None = rare(
         "cut", "--limit-bytes N", "Refuse an answer of more bytes on stdout.", min=1
     )

@@ -24,6 +24,7 @@ from attnviz.renderers.reports import (
     Data,
     Item,
     as_bytes,
+    check_digits,
     format_of,
     formats_of,
     make_renderer,
@@ -99,13 +100,20 @@ class Presentable:
             write_file(Path(file), as_bytes(page))
         return page
 
-    def save(self, file: str | Path) -> None:
+    def save(self, file: str | Path, *, digits: int | None = None) -> None:
         """Write the data; the suffix names the format.
 
+        Args:
+            file: .npz, .json, …
+            digits: decimals of each weight in .json, .jsonl, .tsv and .csv; None: all.
+
         Raises:
-            UsageError: a suffix that is no format's.
+            UsageError: a suffix that is no format's; digits of what has no weights as text.
         """
-        write_file(Path(file), self.render_as(format_of(Path(file), self._results()[1])))
+        _, kind, items = self._results()
+        name = format_of(Path(file), kind)
+        check_digits(digits, {name}, kind)
+        write_file(Path(file), self.render_as(name, Display(many=len(items) > 1, digits=digits)))
 
     def render_as(self, name: str, display: Display | None = None) -> bytes:
         """The data in a format; "table" is the first that the kind of data has."""
