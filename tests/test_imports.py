@@ -102,6 +102,34 @@ def test_no_two_public_classes_have_one_name() -> None:
     assert [name for name, count in names.items() if count > 1] == []
 
 
+PARTICIPLE = re.compile(
+    r"\w*(ed|[dkprstvwz]en)|begun|bent|bound|brought|built|caught|done|drawn|felt|found|gone|grown|"
+    "held|known|laid|left|lost|made|meant|met|paid|seen|sent|shown|sought|stood|struck|taught|"
+    "thought|told|understood|won|wound"
+)
+OTHERS = re.compile(
+    r"\w*(often|token|shorten|flatten|open|need|feed|embed|when|even)s?"
+)  # end like one
+
+
+def bare_participle(name: str) -> bool:
+    """Whether a name is a single participle, which does not say what is done or comes back."""
+    word = name.strip("_")
+    return bool(PARTICIPLE.fullmatch(word)) and not OTHERS.fullmatch(word) and "_" not in word
+
+
+def test_no_function_is_called_by_a_bare_participle() -> None:
+    found = [
+        f"{path.name}: {node.name}"
+        for path in PACKAGE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and bare_participle(node.name)
+    ]
+    assert found == []
+    names = ("_kept", "watched", "written", "keep_heads", "kept_heads", "soften", "read", "__len__")
+    assert [*map(bare_participle, names)] == [True] * 3 + [False] * 5
+
+
 def test_no_module_gives_a_name_two_values() -> None:
     """A merge may leave a constant twice, and the later value counts."""
     for path in PACKAGE.rglob("*.py"):

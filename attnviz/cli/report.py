@@ -31,9 +31,9 @@ from attnviz.cli.destinations import (
 from attnviz.cli.places import (
     Place,
     check_apart,
+    hold_interrupts,
     note,
     refuse_binary_on_terminal,
-    uninterrupted,
 )
 from attnviz.core.errors import AttnvizError, UsageError
 from attnviz.core.notices import details_to, hold, kind_of, notices_to
@@ -131,7 +131,7 @@ class Report(AbstractContextManager["Report"]):
             else None
         )
         self.failed = self.resumable.failed if self.resumable else 0
-        self.good = self.done - self.failed
+        self.good = self.records_done - self.failed
         self.last_failure, self.blanks = "", 0
         with self.open:  # what fails before the run has begun leaves no draft
             resumable = self.resumable
@@ -181,7 +181,7 @@ class Report(AbstractContextManager["Report"]):
 
     def reject(self, lines: bytes, count: int = 1) -> None:
         """Count records that failed, and write their lines to the file of rejects."""
-        with uninterrupted():
+        with hold_interrupts():
             if self.resumable is not None:
                 self.resumable.skip(lines)
             if self.rejects is not None:
@@ -205,7 +205,7 @@ class Report(AbstractContextManager["Report"]):
             complain(f"{records} came to nothing in the run that this one continues")
 
     @property
-    def done(self) -> int:
+    def records_done(self) -> int:
         """How many records are done, those of an earlier run included."""
         return self.resumable.records if self.resumable else 0
 
@@ -241,7 +241,7 @@ class Report(AbstractContextManager["Report"]):
         if self.format != "table" and isinstance(item.data, Data):
             for text in item.data.notes:
                 self.say(text)
-        with uninterrupted():
+        with hold_interrupts():
             if self.resumable is not None:
                 data: Any = item.data
                 self.resumable.add(data, item.views)
@@ -254,7 +254,7 @@ class Report(AbstractContextManager["Report"]):
 
         Files are replaced only if another record succeeds.
         """
-        with uninterrupted():
+        with hold_interrupts():
             for output in self.outputs:
                 output.add(item_of(result, self.options))
         self.blanks += 1
@@ -277,7 +277,7 @@ class Report(AbstractContextManager["Report"]):
 
         With --verbose `done` is said, and how long it took.
         """
-        with uninterrupted():
+        with hold_interrupts():
             if self.good == 1 and not self.failed:
                 for output in self.outputs:
                     if isinstance(output, NumberedFiles):
@@ -403,8 +403,8 @@ def check_places(
 
 def check_look(look: Look, *, drawn: bool) -> None:
     """Refuse options of pictures where none is drawn, and names that matplotlib does not know."""
-    if look.given and not drawn:
-        raise UsageError(f"{next(iter(look.given.values()))} is for pictures: name a file for one")
+    if look.flags and not drawn:
+        raise UsageError(f"{next(iter(look.flags.values()))} is for pictures: name a file for one")
     if look.cmap:
         import attnviz.renderers.figures  # noqa: F401 - first: it loads matplotlib
         from attnviz.renderers.look import color_table

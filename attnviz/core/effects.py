@@ -102,7 +102,7 @@ class Eviction(Protocol):
     stream: str
 
     @property
-    def hidden(self) -> Mapping[str, NDArray[np.bool_]]:
+    def hidden_cells(self) -> Mapping[str, NDArray[np.bool_]]:
         """What it hid last, by layer."""
         ...
 
@@ -164,7 +164,7 @@ class Intervention:
             return None
         cells = np.zeros(shape, dtype=np.bool_)
         for one in dropping:
-            cells |= one.hidden[layer] if seen is None else one.hide(layer, seen())
+            cells |= one.hidden_cells[layer] if seen is None else one.hide(layer, seen())
         for link in self.links:
             inside = link.query < shape[1] and link.key < shape[2]
             if link.stream == stream and link.layer in (None, layer) and inside:

@@ -163,7 +163,7 @@ def draw(
     from attnviz.analyses.view import few_heads, orientation, picture_words, sides
     from attnviz.renderers.colors import picture_scale
     from attnviz.renderers.figures.figure import fit_width
-    from attnviz.renderers.look import chosen
+    from attnviz.renderers.look import look_option
 
     shown, function = shown or views_of(attention), PICTURES[picture].load()
     if picture == "heatmap":
@@ -172,7 +172,7 @@ def draw(
             return draw_side_by_side(attention, pictured)
         view, main = pictured[0], attention.main
         words: dict[str, Any] = picture_words(attention, view.map, view.orientation, view.which)
-        if chosen("scale") == "shared" and view.map.stream == main.stream:
+        if look_option("scale") == "shared" and view.map.stream == main.stream:
             words["limits"] = picture_scale(main)
         return fit_width(
             function, view.map, **words, divided=divisions(attention, view.map), **above

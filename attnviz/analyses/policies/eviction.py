@@ -103,7 +103,7 @@ class CacheRun:
     optional: Cells | None = None
     alone: tuple[str, int] | None = None
     label: str = ""
-    hidden: dict[str, Cells] = field(default_factory=dict)
+    hidden_cells: dict[str, Cells] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return self.label or "+".join(map(str, self.rules))
@@ -117,18 +117,18 @@ class CacheRun:
         """The cells whose key is gone, for the weights with all keys."""
         cells = np.zeros(seen.weights.shape, dtype=np.bool_)
         if self.alone is None:
-            cells = self._gone(layer, seen)
+            cells = self._dropped_cells(layer, seen)
         elif self.alone[0] == layer:
             head = self.alone[1]
-            cells[head] = self._gone(layer, seen)[head]
-        self.hidden[layer] = cells
+            cells[head] = self._dropped_cells(layer, seen)[head]
+        self.hidden_cells[layer] = cells
         return cells
 
     def only(self, layer: str, head: int) -> CacheRun:
         """The same rules in one head alone."""
-        return replace(self, alone=(layer, head), hidden={})
+        return replace(self, alone=(layer, head), hidden_cells={})
 
-    def _gone(self, layer: str, seen: LayerWeights) -> Cells:
+    def _dropped_cells(self, layer: str, seen: LayerWeights) -> Cells:
         heads, queries, keys = seen.weights.shape
         members, start = heads // seen.caches, max(self.prompt, 1)
         worth = np.zeros((seen.caches, queries, keys))

@@ -167,7 +167,7 @@ class LightModel(LoadedModel, Predicting, Network):
         with np.errstate(all="ignore"):
             states, layers = self.forward(self.weights, tuple(map(np.stack, stacks)))
         return [
-            self._built(
+            self._build_attention(
                 one, states[n], {name: [of[n] for of in own] for name, own in layers.items()}
             )
             for n, one in enumerate(texts)
@@ -214,13 +214,13 @@ class LightModel(LoadedModel, Predicting, Network):
             raise no_head(self.name, self.kind)
         return LightExperiment(self, query, encoded, wanted)
 
-    def written(self, query: Query) -> WrittenText:
+    def trace_writers(self, query: Query) -> WrittenText:
         """A query with what each part of the model writes."""
         encoded = self._encode_text(query)
         if reason := self._refuse([encoded]):
-            return self.whole(reason).written(query)
+            return self.whole(reason).trace_writers(query)
         if self.head is not None and not self.head.is_linear:
-            return self.whole("the head is not linear").written(query)
+            return self.whole("the head is not linear").trace_writers(query)
         from attnviz.models.light.written import Stack, StackedText
 
         attention, _ = self.run(encoded)
@@ -280,9 +280,9 @@ class LightModel(LoadedModel, Predicting, Network):
         seen = Record() if seen is None and self.region.keep_qk else seen
         with np.errstate(all="ignore"):
             states, layers = self.forward(self.weights, self.inputs(encoded.inputs), seen)
-        return self._built(encoded, states, layers, seen), states
+        return self._build_attention(encoded, states, layers, seen), states
 
-    def _built(
+    def _build_attention(
         self,
         encoded: EncodedQuery,
         states: Any,
@@ -291,7 +291,7 @@ class LightModel(LoadedModel, Predicting, Network):
     ) -> Attention:
         """The maps of a query, of its last states and its weights by layer."""
         with np.errstate(all="ignore"):
-            found = [captured(stream, layers[stream]) for stream in encoded.axes]
+            found = [capture_layers(stream, layers[stream]) for stream in encoded.axes]
             logits = None
             if self.task and self.head and "text" in encoded.tokens:
                 logits = self.scores(
@@ -372,7 +372,7 @@ class LightModel(LoadedModel, Predicting, Network):
     def write_ids(self, inputs: Mapping[str, Sequence[int]], most: int) -> list[int]:
         """What the model writes greedily, at most so many ids, behind a prompt or a first token."""
         ids, memory = list(inputs["input_ids"]), None
-        with np.errstate(all="ignore"), self.weights.kept():
+        with np.errstate(all="ignore"), self.weights.keep_widened():
             if self.below:
                 (given,) = self.inputs({"input_ids": ids})
                 memory = run_layers(self.weights, self.below, given[None], watch=self.watch)[0]
@@ -392,7 +392,7 @@ class LightModel(LoadedModel, Predicting, Network):
         return ids
 
 
-def captured(stream: str, layers: Sequence[Array]) -> Captured:
+def capture_layers(stream: str, layers: Sequence[Array]) -> Captured:
     """The weights of a stream's layers, (heads, queries, keys) each."""
     found = np.stack(layers)
     names, heads = (tuple(map(str, range(count))) for count in found.shape[:2])
@@ -469,10 +469,10 @@ def open_checkpoint(
         raise UnknownArchitecture(f"its weights {reason}")
     shape, below = about.shape_of(config), None
     weights, head = CheckpointWeights(checkpoint.files, about, shape), None
-    expected = [*about.expected(config, shape)]
+    expected = [*about.weight_shapes(config, shape)]
     if about.encoder:
         below = about.encoder.shape_of(config)
-        expected += about.encoder.expected(config, below)
+        expected += about.encoder.weight_shapes(config, below)
     decides = str((config.get("architectures") or ("",))[0]).endswith(tuple(CLASSES))
     if with_head or about.encoder or decides or origin.generate is not None:
         head = head_of(config, about.model, writes=about.encoder is not None)
@@ -480,7 +480,7 @@ def open_checkpoint(
         bare = weights.start == ""  # such a file lacks a bias that is 0
         head = replace(head, bias="") if bare and about.encoder else head
         weights.add_head(head)
-        expected += head.expected(shape, config.get(about.width, shape.size))
+        expected += head.weight_shapes(shape, config.get(about.width, shape.size))
     weights.check(iter(expected))
     return LightCheckpoint(folder, checkpoint, about, shape, weights, head, below)
 
@@ -496,7 +496,7 @@ class LightExperiment(NetworkExperiment):
         seen = Record()
         attention, states = model.run(encoded, seen)
         super().__init__(model, encoded.inputs, attention)
-        self.unchanged, self.query, self.wanted = seen, query, wanted
+        self.unchanged_passes, self.query, self.wanted = seen, query, wanted
         first = model.head is not None and model.head.first
         scores = model.scores(model.weights, states[None, 0] if first else states[None])
         self.outputs = choose_outputs(model, encoded, scores, wanted)

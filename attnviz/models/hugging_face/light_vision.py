@@ -24,7 +24,7 @@ from attnviz.models.hugging_face.light_model import (
     MOST_TOKENS,
     LightCheckpoint,
     WholeModel,
-    captured,
+    capture_layers,
     describe_light,
     open_checkpoint,
     value_vectors,
@@ -164,9 +164,9 @@ class LightVisionModel(VisionModel):
         """The model with a picture before it, to be run with parts of it switched off."""
         return self.whole("effects and gradients are torch's").experiment(query, wanted)
 
-    def written(self, query: Query) -> WrittenText:
+    def trace_writers(self, query: Query) -> WrittenText:
         """A picture with what each part of the model writes."""
-        return self.whole("what is written of pictures is torch's").written(query)
+        return self.whole("what is written of pictures is torch's").trace_writers(query)
 
     def values(self, query: Query) -> ValueVectors:
         """The value vectors of each head at each patch."""
@@ -202,7 +202,7 @@ class LightVisionModel(VisionModel):
         (inputs,) = embed_patches(self.weights, shape, values, PATCHES, positions)
         with np.errstate(all="ignore"):
             states, layers, _ = run_layers(self.weights, shape, inputs, watch=seen)
-        found = encoded.build_attention([captured("self", layers)])
+        found = encoded.build_attention([capture_layers("self", layers)])
         if self.head is None:
             return found
         width = self.head["classifier.weight"].shape[1]

@@ -240,11 +240,11 @@ class LinearPass(TorchFunctionMode):
         usual: WriterKind = "head" if call is not None else "feed-forward"
         made = value.detach().clone().requires_grad_()
         self.leaves.append(Leaf(made, kind or (usual if layer else "embedding"), layer, call))
-        shown = self._shown(made) + 0  # a copy, since a model may add to it in place
+        shown = self._continue_with(made) + 0  # a copy, since a model may add to it in place
         self._last = shown
         return shown
 
-    def _shown(self, made: Tensor) -> Tensor:
+    def _continue_with(self, made: Tensor) -> Tensor:
         """The tensor with which the pass continues after a leaf."""
         return made
 
@@ -353,7 +353,7 @@ class Replay(LinearPass):
             return torch.empty_like(self.first.maps[number]).requires_grad_()
         return func(*args, **kwargs)
 
-    def _shown(self, made: Tensor) -> Tensor:
+    def _continue_with(self, made: Tensor) -> Tensor:
         known = self.first.leaves[len(self.leaves) - 1]
         if not any(known is one for one in self.off):
             return known.value
@@ -552,7 +552,7 @@ class RecordedText:
         """Each writer's part of some tensors, through the layer's input where possible."""
         known = self._arrived[1]
         routed = [
-            {*known} & self._routed(target, stream) if stream >= 0 else set() for target in targets
+            {*known} & self._through(target, stream) if stream >= 0 else set() for target in targets
         ]
         together = all(one == routed[0] for one in routed)
         if len(targets) > 1 and not together:
@@ -586,7 +586,7 @@ class RecordedText:
             )
         return [list(one.detach()) for one in found]
 
-    def _routed(self, target: Tensor, stream: int) -> set[int]:
+    def _through(self, target: Tensor, stream: int) -> set[int]:
         """The writers that reach a tensor only through a layer's input, by a random gradient."""
         count, given = self.recording.streams[stream]
         leaves = [leaf.value for leaf in self.recording.leaves[:count]]

@@ -69,7 +69,7 @@ class Architecture:
     choices: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)  # values allowed, by key
     unused: str = ""  # further keys that are read elsewhere or change no attention
     complete: Callable[[Shape, Config], Shape] = lambda shape, _: shape  # by several keys
-    unbiased: Callable[[Config], tuple[str, ...]] = lambda _: ()  # the maps without a bias
+    bare_maps: Callable[[Config], tuple[str, ...]] = lambda _: ()  # the maps without a bias
     activation: str = ""  # the key of the activation
     width: str = ""  # the key of the size of embeddings, where a map leads to a position's
     projected: str = ""  # that map
@@ -127,10 +127,11 @@ class Architecture:
             found["activation"] = FUNCTIONS[name]
         return found
 
-    def expected(self, config: Config, shape: Shape) -> Iterator[tuple[str, tuple[int, ...]]]:
+    def weight_shapes(self, config: Config, shape: Shape) -> Iterator[tuple[str, tuple[int, ...]]]:
         """Every weight that the network reads, and its shape."""
         size, inner, whole = shape.size, shape.inner, shape.heads * shape.head_features
-        some, bare = (shape.key_heads or shape.heads) * shape.head_features, self.unbiased(config)
+        some = (shape.key_heads or shape.heads) * shape.head_features
+        bare = self.bare_maps(config)
         lines = [(whole, size), (some, size), (some, size), (size, whole)]
         gates = [(inner, size)] * (len(shape.feed_forward.maps) - 1)
         parts = [(shape.attention, lines), (shape.feed_forward, [*gates, (size, inner)])]
@@ -270,10 +271,10 @@ def _pair_turns(shape: Shape, config: Config) -> Shape:
     """With the size of a head, the heads that share keys, and the turns of positions."""
     size = int(shape.head_size or config.get("head_dim") or shape.head_features)
     key_heads = shape.key_heads or int(config.get("num_key_value_heads") or shape.heads)
-    return _turned(replace(shape, head_size=size, key_heads=key_heads), rope_of(config))
+    return _with_turns(replace(shape, head_size=size, key_heads=key_heads), rope_of(config))
 
 
-def _turned(shape: Shape, given: Mapping[str, Any]) -> Shape:
+def _with_turns(shape: Shape, given: Mapping[str, Any]) -> Shape:
     return replace(shape, turns=turns_of(given, shape.head_features), stretch=_stretch_of(given))
 
 
@@ -331,7 +332,7 @@ def _complete_neox(shape: Shape, config: Config) -> Shape:
         **(config.get("rope_scaling") or config.get("rope_parameters") or {}),
     }
     parallel = config.get("use_parallel_residual", True)
-    return _turned(replace(shape, parallel=bool(parallel)), given)
+    return _with_turns(replace(shape, parallel=bool(parallel)), given)
 
 
 def _complete_gpt2(shape: Shape, config: Config) -> Shape:
@@ -358,7 +359,7 @@ def _complete_bart(shape: Shape, config: Config) -> Shape:
     return replace(shape, scaled=bool(config.get("scale_embedding", False)))
 
 
-def _unbiased(shape: Shape, *, attention: bool, inner: bool = False) -> tuple[str, ...]:
+def _bare_maps(shape: Shape, *, attention: bool, inner: bool = False) -> tuple[str, ...]:
     """The maps without a bias, where those of attention and of feed-forward parts have one."""
     first = () if attention else shape.attention.maps
     return (*first, *(() if inner else shape.feed_forward.maps))
@@ -441,7 +442,7 @@ LLAMA_ROW = Architecture(
     unused="max_position_embeddings head_dim num_key_value_heads rope_theta rope_scaling "
     "rope_parameters",
     complete=_pair_turns,
-    unbiased=lambda config: _unbiased(
+    bare_maps=lambda config: _bare_maps(
         ROTARY, attention=bool(config.get("attention_bias")), inner=bool(config.get("mlp_bias"))
     ),
     left_out=r"(lm_head\.|.*rotary_emb\.inv_freq$)",
@@ -478,7 +479,7 @@ VIT_ROW = Architecture(
     activation="hidden_act",
     choices={"num_channels": (3,), "qkv_bias": (True, False)},
     unused="encoder_stride pooler_act pooler_output_size",
-    unbiased=lambda config: () if config.get("qkv_bias", True) else VIT.attention.maps[:3],
+    bare_maps=lambda config: () if config.get("qkv_bias", True) else VIT.attention.maps[:3],
     left_out=r"(embeddings\.mask_token|pooler\.|classifier\.)",
 )
 BART = Shape(
@@ -571,7 +572,7 @@ ARCHITECTURES: dict[str, Architecture] = {
         choices={},
         unused=f"{LLAMA_ROW.unused} sliding_window",
         complete=_complete_mistral,
-        unbiased=lambda _: _unbiased(ROTARY, attention=False),
+        bare_maps=lambda _: _bare_maps(ROTARY, attention=False),
     ),
     "qwen2": replace(
         QWEN3_ROW,
@@ -579,7 +580,7 @@ ARCHITECTURES: dict[str, Architecture] = {
         numbers=GROUPED,
         model="Qwen2Model",
         choices={"use_sliding_window": (False,)},
-        unbiased=lambda _: ("o_proj", *ROTARY.feed_forward.maps),
+        bare_maps=lambda _: ("o_proj", *ROTARY.feed_forward.maps),
     ),
     "qwen3": QWEN3_ROW,
     "gemma2": GEMMA2_ROW,
@@ -671,7 +672,7 @@ ARCHITECTURES: dict[str, Architecture] = {
         unused="max_position_embeddings rotary_pct rotary_emb_base rope_theta rope_scaling "
         "rope_parameters",
         complete=_complete_neox,
-        unbiased=lambda config: (
+        bare_maps=lambda config: (
             ()
             if config.get("attention_bias", True)
             else ARCHITECTURES["gpt_neox"].shape.attention.maps

@@ -75,7 +75,7 @@ class Head:
         scores = linear_map(weights, output, states)
         return self.cap * namespace(scores).tanh(scores / self.cap) if self.cap else scores
 
-    def expected(self, shape: Shape, width: int) -> Iterator[tuple[str, tuple[int, ...]]]:
+    def weight_shapes(self, shape: Shape, width: int) -> Iterator[tuple[str, tuple[int, ...]]]:
         """Every weight that it reads, and its shape; embeddings have a width."""
         output, *before = self.maps.split()
         width = shape.size if self.labels else width
@@ -211,11 +211,11 @@ class NetworkExperiment:
     @cached_property
     def starts(self) -> list[Array]:
         """The inputs of each layer of the last stack in the unchanged model."""
-        own = [one.residual for one in self.unchanged if one.memory is one.inputs]
+        own = [one.residual for one in self.unchanged_passes if one.memory is one.inputs]
         return own[-len(self.attention.main.layers) :]
 
     @cached_property
-    def unchanged(self) -> Record:
+    def unchanged_passes(self) -> Record:
         """Each attention of the unchanged model."""
         seen = Record()
         with np.errstate(all="ignore"):
@@ -253,7 +253,7 @@ class NetworkExperiment:
         """The output of each head, (heads, positions, head size)."""
         return {
             self.places[one.name]: as_numpy(split_heads(one.output, one.shares.shape[-3]))
-            for one in self.unchanged
+            for one in self.unchanged_passes
             if one.name in self.places
         }
 
@@ -261,7 +261,7 @@ class NetworkExperiment:
         """The values that each head weighs, (heads, keys, head size)."""
         return {
             self.places[one.name]: as_numpy(one.value)
-            for one in self.unchanged
+            for one in self.unchanged_passes
             if one.name in self.places
         }
 

@@ -104,7 +104,7 @@ class VisionModel(UnbatchedSource, Predicting):
             eager = EagerInputs(eager_copy(self.tower), encoded.inputs, encoded, SIDE)
             return value_vectors(eager)
 
-    def written(self, query: Query) -> WrittenText:
+    def trace_writers(self, query: Query) -> WrittenText:
         from attnviz.models.hugging_face.written import RecordedText
 
         with quiet():
