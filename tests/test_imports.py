@@ -103,19 +103,17 @@ def test_no_two_public_classes_have_one_name() -> None:
 
 
 PARTICIPLE = re.compile(
-    r"\w*(ed|[dkprstvwz]en)|begun|bent|bound|brought|built|caught|done|drawn|felt|found|gone|grown|"
-    "held|known|laid|left|lost|made|meant|met|paid|seen|sent|shown|sought|stood|struck|taught|"
-    "thought|told|understood|won|wound"
+    "[a-z]*(ed|[dkprstvwz]en)|begun|bent|bound|brought|built|caught|done|drawn|felt|found|gone|"
+    "grown|held|kept|known|laid|left|lost|made|meant|met|paid|seen|sent|shown|sought|stood|struck|"
+    "taught|thought|told|understood|won|wound"
 )
-OTHERS = re.compile(
-    r"\w*(often|token|shorten|flatten|open|need|feed|embed|when|even)s?"
-)  # end like one
+OTHERS = re.compile("[a-z]*(embed|feed|need|often|shorten|token)")  # verbs and nouns
 
 
 def bare_participle(name: str) -> bool:
     """Whether a name is a single participle, which does not say what is done or comes back."""
     word = name.strip("_")
-    return bool(PARTICIPLE.fullmatch(word)) and not OTHERS.fullmatch(word) and "_" not in word
+    return bool(PARTICIPLE.fullmatch(word)) and not OTHERS.fullmatch(word)
 
 
 def test_no_function_is_called_by_a_bare_participle() -> None:
@@ -126,7 +124,7 @@ def test_no_function_is_called_by_a_bare_participle() -> None:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and bare_participle(node.name)
     ]
     assert found == []
-    names = ("_kept", "watched", "written", "keep_heads", "kept_heads", "soften", "read", "__len__")
+    names = ("_kept", "watched", "written", "kept_heads", "soften", "read", "__len__", "token")
     assert [*map(bare_participle, names)] == [True] * 3 + [False] * 5
 
 
