@@ -107,7 +107,7 @@ PARTICIPLE = re.compile(
     "grown|held|kept|known|laid|left|lost|made|meant|met|paid|seen|sent|shown|sought|stood|struck|"
     "taught|thought|told|understood|won|wound"
 )
-OTHERS = re.compile("[a-z]*(embed|feed|need|often|shorten|token)")  # verbs and nouns
+OTHERS = re.compile("[a-z]*(embed|feed|need|often|open|shorten|token)")  # verbs and nouns
 
 
 def bare_participle(name: str) -> bool:

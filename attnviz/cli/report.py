@@ -62,14 +62,14 @@ if TYPE_CHECKING:
 
 
 class Notices:
-    """What is said on stderr: some of it at once, the rest at the end, with ranges of numbers."""
+    """The notes on stderr: most at once, repeated ones at the end with ranges of numbers."""
 
     def __init__(self, *, quiet: bool) -> None:
         self.quiet = quiet
         self.said, self.held = dict[str, str](), dict[str, str]()
 
     def say(self, text: str) -> None:
-        """Say a note once; where its numbers change, it is said again at the end."""
+        """Print a note once; if its numbers change, `say_held` prints their range at the end."""
         kind = kind_of(text)
         if kind not in self.said and not self.quiet:
             note(text)
@@ -77,7 +77,7 @@ class Notices:
         hold(self.held, text)
 
     def say_held(self) -> None:
-        """Say what was held and has not been said in these words."""
+        """Print the held notes whose words have changed since they were printed."""
         for kind, text in self.held.items():
             if self.said.get(kind) != text and not self.quiet:
                 note(text)
@@ -89,7 +89,7 @@ class Report(AbstractContextManager["Report"]):
 
     For each result, in order, call `add`; for each record that failed `skip`; behind the last one
     `finish`. What is not finished when the run ends leaves no file, or one that --resume continues.
-    While it is open, what the work notifies is said on stderr.
+    While it is open, notes of the work are printed on stderr.
 
     The counts of records that `failed` and of `good` results include those of an earlier run.
     """
@@ -275,7 +275,7 @@ class Report(AbstractContextManager["Report"]):
     def finish(self, done: str = "") -> None:
         """Complete every output; if every record failed, only the file of rejects.
 
-        With --verbose `done` is said, and how long it took.
+        --verbose prints `done` and how long the run took.
         """
         with hold_interrupts():
             if self.good == 1 and not self.failed:
@@ -432,7 +432,7 @@ def _check_page(options: Options) -> None:
 def _places(
     options: Options, kind: DataKind, pictures: Mapping[str, Path], *, many: bool
 ) -> list[Place]:
-    """Where everything goes, each of which can be written and has a suffix that says what it is."""
+    """Every output file; each can be written, and its suffix names its format."""
     data, page, rejects = options.output.output, options.output.html, options.many.rejects
     for name, path in pictures.items():
         picture_suffix(path, name)

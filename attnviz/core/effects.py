@@ -103,7 +103,7 @@ class Eviction(Protocol):
 
     @property
     def hidden_cells(self) -> Mapping[str, NDArray[np.bool_]]:
-        """What it hid last, by layer."""
+        """The cells that it hid in the last run, by layer."""
         ...
 
     def hide(self, layer: str, seen: LayerWeights) -> NDArray[np.bool_]:

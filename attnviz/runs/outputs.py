@@ -216,7 +216,7 @@ def draw_difference(found: Comparison, picture: str, subtitle: str) -> Figure:
 def page_of(item: Item, command: str = "", atlas: tuple[Path, Path] | None = None) -> str | None:
     """The page of one result with the command line that makes it; None: it has no page.
 
-    `atlas` is the file of an atlas to link its heads to, and the file that the page will be.
+    `atlas`: the file of the atlas that its heads link to, and the file of the page itself.
     """
     if item.page is not None:
         return item.page(command)

@@ -42,7 +42,7 @@ class Shard:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LayeredArray:
-    """Queries or keys of all layers, (layers, heads, tokens, size), of which each is read apart."""
+    """Queries or keys of all layers, (layers, heads, tokens, size), read one layer at a time."""
 
     shards: Sequence[Shard]
     side: str

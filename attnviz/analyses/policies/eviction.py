@@ -114,7 +114,7 @@ class CacheRun:
         return re.sub(r":[^+]*", "", str(self))
 
     def hide(self, layer: str, seen: LayerWeights) -> Cells:
-        """The cells whose key is gone, for the weights with all keys."""
+        """The cells whose key the rules drop, from the layer's weights with all keys."""
         cells = np.zeros(seen.weights.shape, dtype=np.bool_)
         if self.alone is None:
             cells = self._dropped_cells(layer, seen)

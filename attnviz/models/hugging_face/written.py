@@ -632,7 +632,7 @@ class RecordedText:
                 )[0]
 
     def _leaf_number(self, writer: int) -> tuple[str, str, str]:
-        """What identifies the leaf of a writer."""
+        """The kind, stream and layer of a writer, which its leaves share."""
         one = self.writers[writer]
         return one.kind, one.stream, one.layer
 
@@ -780,7 +780,7 @@ def of_head(one: Any, head: int, call: AttentionScores) -> Any:
 
 
 def slope_of(after: Any, before: Any) -> float:
-    """The factor between two tensors, one of which is a linear function of the other.
+    """The factor between a tensor and another that is a linear function of it.
 
     Raises:
         AttentionError: one does not lead to the other.

@@ -247,7 +247,7 @@ def _blend(slower: list[np.float32], given: Mapping[str, Any]) -> Iterator[float
 
 
 def _stretch_of(given: Mapping[str, Any]) -> float:
-    """What scaled positions multiply the pairs that turn by."""
+    """The factor by which scaled positions lengthen queries and keys (1: not at all)."""
     kind, stretch = given.get("rope_type", given.get("type")), given.get("attention_factor")
     factor = given["factor"] if kind in ("yarn", "longrope") else 1.0
     if stretch is not None or factor <= 1:
@@ -260,7 +260,7 @@ def _stretch_of(given: Mapping[str, Any]) -> float:
 
 
 def _slow_down(turn: float, given: Mapping[str, Any]) -> float:
-    """A turn as Llama 3 scales it: slow ones by the factor, fast ones not, between them in part."""
+    """A turn as Llama 3 scales it: slow turns by the whole factor, fast ones not at all."""
     low, high = given["low_freq_factor"], given["high_freq_factor"]
     rounds = given["original_max_position_embeddings"] * turn / (2 * pi)
     share = min(max((rounds - low) / (high - low), 0.0), 1.0)

@@ -1,7 +1,7 @@
-"""A network with its input and its head: what it predicts, and what changes its predictions.
+"""A network's predictions, and how they change when parts are switched off.
 
-Parts are switched off between the weights and the output projection, where heads are still apart.
-The layers below the first changed one are not run again.
+A part is switched off before the output projection mixes the heads. Only the first changed layer
+and those after it run again.
 """
 
 from __future__ import annotations
@@ -134,9 +134,9 @@ CLASSES = {"ForSequenceClassification": True, "ForTokenClassification": False}
 
 
 def head_of(config: Mapping[str, Any], bare: str, *, writes: bool = False) -> Head | None:
-    """The head that a configuration names; None: it names none, or the `bare` class.
+    """The head for the class that a configuration names; None: the class has no head.
 
-    A bare model of those that `writes` has the head of all of them.
+    `bare` is the kind's class without a head; a kind that `writes` text has its head anyway.
 
     Raises:
         UnknownArchitecture: another head, or a key of it with another kind of value.

@@ -1,4 +1,4 @@
-"""The picture model as a source of attention: pictures of flat shapes, and which is the odd one."""
+"""The shipped picture model as a source: it sees flat shapes and names the odd one."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Measures of a kernel call's scores before the softmax, from tiles of whole rows.
 
-They are computed again from queries and keys, and kept where their softmax is what the kernel did.
+They are computed again from queries and keys, and kept if their softmax gives the kernel's output.
 """
 
 from __future__ import annotations
