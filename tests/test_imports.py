@@ -15,6 +15,8 @@ from pathlib import Path
 import igraph
 import pytest
 
+from attnviz.mechanisms import MECHANISMS
+
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "attnviz"
 MOST_FILES = 308
@@ -121,7 +123,9 @@ def test_no_function_is_called_by_a_bare_participle() -> None:
         f"{path.name}: {node.name}"
         for path in PACKAGE.rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and bare_participle(node.name)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and bare_participle(node.name)
+        and not (path.parent.name == "mechanisms" and node.name in MECHANISMS)  # named as its row
     ]
     assert found == []
     names = ("_kept", "watched", "written", "kept_heads", "soften", "read", "__len__", "token")

@@ -15,7 +15,7 @@ from attnviz.mechanisms.dot_product import (
     cross,
     join_heads,
     multi_head,
-    scaled_dot_product,
+    scaled,
     single_head,
     size_of_head,
     split_heads,
@@ -94,7 +94,7 @@ class SelfAttention(ProjectedAttention):
 
     def mechanism(self) -> Callable[..., tuple[Tensor, Tensor]]:
         """The formula between the projections."""
-        return scaled_dot_product if self.scaled else single_head
+        return scaled if self.scaled else single_head
 
 
 class CausalAttention(SelfAttention):

@@ -25,7 +25,7 @@ MECHANISMS: dict[str, Mechanism] = {
     ),
     "scaled": Mechanism(
         "Scaled dot-product attention: scores divided by the root of the head size.",
-        "dot_product:scaled_dot_product",
+        "dot_product:scaled",
         many_heads=False,
         scaled=True,
     ),
@@ -143,7 +143,7 @@ MECHANISMS: dict[str, Mechanism] = {
     ),
     "gated": Mechanism(
         "Scaled dot-product attention whose output passes a gate that each query sets itself.",
-        "weighing:gated_output",
+        "weighing:gated",
         learned={"gate": "queries size"},
         scaled=True,
     ),

@@ -17,7 +17,7 @@ from attnviz.mechanisms.formula import split_heads as split_heads
 
 
 @Formula
-def scaled_dot_product(
+def scaled(
     query: Array, key: Array, value: Array, mask: Mask = None, *, dropout: Dropout | None = None
 ) -> Calculation:
     """Scaled dot-product attention: scores divided by the root of the head size.
@@ -101,7 +101,7 @@ def causal(
     given = "" if mask is None else ", and as given"
     shown = f"{LOWER}{given}"
     mask = yield Part("mask", combine_masks(mask, triangle), shown)
-    yield from scaled_dot_product.calculation(query, key, value, mask, dropout=dropout)
+    yield from scaled.calculation(query, key, value, mask, dropout=dropout)
 
 
 @Formula

@@ -165,7 +165,7 @@ def differential(
 
 
 @Formula
-def gated_output(
+def gated(
     query: Array, key: Array, value: Array, mask: Mask = None, *, gate: Array, heads: int = 1
 ) -> Calculation:
     """Scaled dot-product attention whose output passes a gate that each query sets itself.

@@ -13,7 +13,7 @@ from attnviz.mechanisms.dot_product import (
     join_heads,
     multi_head,
     naive,
-    scaled_dot_product,
+    scaled,
     single_head,
     split_heads,
 )
@@ -52,7 +52,7 @@ def test_it_is_torchs_scaled_dot_product_attention(batch, masked):
         mask = torch.rand(*batch, 5, 7, generator=torch.Generator().manual_seed(5)) > 0.4
         mask[..., 0] = True
     expected = scaled_dot_product_attention(query, key, value, attn_mask=mask)
-    output, weights = scaled_dot_product(query, key, value, mask)
+    output, weights = scaled(query, key, value, mask)
     torch.testing.assert_close(output, expected, rtol=0, atol=1e-12)
     torch.testing.assert_close(weights @ value, expected, rtol=0, atol=1e-12)
 
@@ -60,7 +60,7 @@ def test_it_is_torchs_scaled_dot_product_attention(batch, masked):
 def test_the_scale_is_the_root_of_the_head_size_not_of_the_length():
     query, key, value = tensors((3, 16), (5, 16), (5, 2))
     for one, other in zip(
-        scaled_dot_product(query, key, value), single_head(query / 4, key, value), strict=True
+        scaled(query, key, value), single_head(query / 4, key, value), strict=True
     ):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-15)
 
@@ -113,7 +113,7 @@ def test_a_mask_of_ones_own_stands_on_top_of_the_triangle():
     mask[:, 0] = False
     _, weights = causal(query, key, value, mask)
     assert (weights[:, 0] == 0).all()
-    _, expected = scaled_dot_product(query, key, value, mask & torch.ones(5, 5).tril().bool())
+    _, expected = scaled(query, key, value, mask & torch.ones(5, 5).tril().bool())
     torch.testing.assert_close(weights, expected, rtol=0, atol=0)
 
 
@@ -129,7 +129,7 @@ def test_each_head_is_scaled_attention_over_its_own_columns(heads):
     wide, size = 12 // heads, 6 // heads
     for head in range(heads):
         columns = slice(head * size, (head + 1) * size)
-        alone, seen = scaled_dot_product(
+        alone, seen = scaled(
             query[..., columns], key[..., columns], value[..., head * wide : (head + 1) * wide]
         )
         np.testing.assert_allclose(weights[:, head], seen, rtol=0, atol=1e-14)

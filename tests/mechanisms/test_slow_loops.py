@@ -21,7 +21,7 @@ from attnviz.mechanisms.relative import (
 from attnviz.mechanisms.weighing import (
     additive,
     differential,
-    gated_output,
+    gated,
     online,
     sigmoid,
     sinks,
@@ -265,7 +265,7 @@ def test_differential(seen):
 def test_gated(seen):
     gate = draw.uniform(size=(LENGTH, SIZE))
     output, weights = looped(scaled, seen)
-    check(gated_output, (output * gate, weights), seen, gate=gate)
+    check(gated, (output * gate, weights), seen, gate=gate)
 
 
 @masked

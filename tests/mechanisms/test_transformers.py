@@ -17,7 +17,7 @@ from attnviz.mechanisms.relative import (
     rotary,
     sliding_window,
 )
-from attnviz.mechanisms.weighing import differential, gated_output, sinks, soft_cap
+from attnviz.mechanisms.weighing import differential, gated, sinks, soft_cap
 
 SIZE, HEADS, LENGTH, HEAD = 16, 2, 7, 8
 SMALL = {"hidden_size": SIZE, "num_attention_heads": HEADS, "attn_implementation": "eager"}
@@ -301,7 +301,7 @@ def test_the_gate_is_that_of_qwen3_next():
     asked = module.q_proj(given).reshape(2, LENGTH, HEADS, 2 * HEAD)
     query, gate = asked[..., :HEAD].flatten(2), asked[..., HEAD:].flatten(2).sigmoid()
     sides = (query, module.k_proj(given), module.v_proj(given))
-    same(gated_output(*sides, gate=gate, heads=HEADS), output, weights)
+    same(gated(*sides, gate=gate, heads=HEADS), output, weights)
 
 
 def test_retention_without_turning_is_minimaxs_lightning_attention():

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from attnviz.mechanisms.arrays import softmax
-from attnviz.mechanisms.dot_product import naive, scaled_dot_product
+from attnviz.mechanisms.dot_product import naive, scaled
 
 EXAMPLES = json.loads(
     (Path(__file__).parents[2] / "sample_inputs" / "worked_examples.json").read_text("utf-8")
@@ -49,6 +49,6 @@ def test_one_scaled_head_gives_every_printed_matrix(name):
         same(found, example[printed])
     same(query @ key.T, example["scores"])
     same(query @ key.T / np.sqrt(2), example["scaled_scores"])
-    output, weights = scaled_dot_product(query, key, value)
+    output, weights = scaled(query, key, value)
     same(weights, example["weights"])
     same(output, example["output"])

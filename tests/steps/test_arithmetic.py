@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from attnviz.core.errors import InputError, UsageError
-from attnviz.mechanisms.dot_product import causal, naive, scaled_dot_product
+from attnviz.mechanisms.dot_product import causal, naive, scaled
 from attnviz.teach.steps.arithmetic import Steps, arithmetic
 from attnviz.teach.steps.given import CalculationInputs, comparable_names, worked_example
 
@@ -56,7 +56,7 @@ def test_cross_attention_is_the_published_one_in_every_matrix():
 @examples(st.integers(0, 2**31), st.integers(1, 6), st.integers(1, 6))
 def test_the_steps_end_where_the_mechanism_does(seed, queries, keys):
     steps = arithmetic(random_given(seed, queries, keys))
-    output, weights = scaled_dot_product(steps["query"], steps["key"], steps["value"])
+    output, weights = scaled(steps["query"], steps["key"], steps["value"])
     np.testing.assert_allclose(steps["weights"], weights, atol=1e-12)
     np.testing.assert_allclose(steps["output"], output, atol=1e-12)
 

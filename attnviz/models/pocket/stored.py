@@ -15,7 +15,7 @@ from attnviz.core.attention_map import Attention, AttentionMap, Projections, Pro
 from attnviz.core.errors import choose
 from attnviz.core.query import Query
 from attnviz.mechanisms.arrays import to_numpy
-from attnviz.mechanisms.dot_product import LOWER, causal_mask, scaled_dot_product
+from attnviz.mechanisms.dot_product import LOWER, causal_mask, scaled
 from attnviz.mechanisms.formula import HeadArithmetic, HeadPlace, Part
 from attnviz.models import Predicting, UnbatchedSource, check_device
 from attnviz.models.light.network import Attended, Network, Record
@@ -204,7 +204,7 @@ def stored_head_arithmetic(model: StoredModel, query: Any, which: HeadPlace) -> 
     if which.stream in ("decoder", "causal"):
         mask = causal_mask(sides[0], len(sides[0]), len(sides[1]))
         parts.append(Part("mask", mask, LOWER))
-    parts += scaled_dot_product.parts(sides[0], sides[1], sides[2], mask)
+    parts += scaled.parts(sides[0], sides[1], sides[2], mask)
     mixed = parts.pop().value
     weight = model.weights[f"{name}.{model.projections[3]}.weight"][:, own].T
     parts += [

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from attnviz.mechanisms.dot_product import scaled_dot_product, single_head
+from attnviz.mechanisms.dot_product import scaled, single_head
 from attnviz.mechanisms.linear import linear
 from attnviz.mechanisms.recurrent import delta_rule, retention
 from attnviz.teach.lessons.lesson import Curves, Lesson, check_range
@@ -75,7 +75,7 @@ def linear_lesson(length: int = 4096, size: int = 64, seed: int = 0) -> Lesson:
 
 def _measure(random: np.random.Generator, length: int, size: int) -> tuple[float, ...]:
     given = [random.standard_normal((length, size), dtype=np.float32) for _ in range(3)]
-    runs = (partial(scaled_dot_product, *given), partial(linear, *given, need_weights=False))
+    runs = (partial(scaled, *given), partial(linear, *given, need_weights=False))
     return (*map(shortest_run, runs), *map(peak_bytes, runs))
 
 

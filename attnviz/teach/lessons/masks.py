@@ -6,7 +6,7 @@ from operator import matmul
 import numpy as np
 
 from attnviz.analyses.entropy import row_entropy
-from attnviz.mechanisms.dot_product import causal, causal_mask, scaled_dot_product
+from attnviz.mechanisms.dot_product import causal, causal_mask, scaled
 from attnviz.mechanisms.relative import global_window, sliding_window
 from attnviz.models.own import SeededEmbedding
 from attnviz.teach.lessons.lesson import (
@@ -32,7 +32,7 @@ def masking_lesson(text: str = SENTENCE, size: int = 16, seed: int = 0) -> Lesso
     causal, and the share of its full attention that the mask leaves.
     """
     words, projected = project_words(text, size, seed)
-    full, masked = (attend(*projected)[1] for attend in (scaled_dot_product, causal))
+    full, masked = (attend(*projected)[1] for attend in (scaled, causal))
     count = len(words)
     strongest = [[words[key] for key in found.argmax(axis=-1)] for found in (full, masked)]
     hidden = np.where(causal_mask(masked, count, count), masked, np.nan)
@@ -84,11 +84,8 @@ def padding_lesson(text: str = "The cat sat down", size: int = 16, seed: int = 0
         for given, name in zip(alone, names, strict=True)
     )
     seen = np.arange(count + PADDED) < count
-    output, weights = scaled_dot_product(*alone)
-    without, masked = (
-        scaled_dot_product(query, key, value),
-        scaled_dot_product(query, key, value, seen),
-    )
+    output, weights = scaled(*alone)
+    without, masked = scaled(query, key, value), scaled(query, key, value, seen)
     off = [np.linalg.norm(found[:count] - output, axis=-1) for found, _ in (without, masked)]
     shares = without[1][:count, count:].sum(axis=-1)
     shown = np.where(seen, masked[1], np.nan)

@@ -6,7 +6,7 @@ from attnviz.analyses.entropy import row_entropy
 from attnviz.core.query import Query
 from attnviz.core.tokens import SINK_SHARE
 from attnviz.mechanisms.arrays import softmax, transpose
-from attnviz.mechanisms.dot_product import scaled_dot_product, single_head
+from attnviz.mechanisms.dot_product import scaled, single_head
 from attnviz.mechanisms.weighing import online, sinks
 from attnviz.models import attend_query
 from attnviz.teach.lessons.lesson import (
@@ -41,7 +41,7 @@ def scaling_lesson(seed: int = 0) -> Lesson:
     for head_size in HEAD_SIZES:
         query = random.standard_normal((QUERIES, head_size))
         key = random.standard_normal((KEYS, head_size))
-        both = [attend(query, key, key)[1] for attend in (single_head, scaled_dot_product)]
+        both = [attend(query, key, key)[1] for attend in (single_head, scaled)]
         entropies = [row_entropy(weights).mean() for weights in both]
         largest = [weights.max(axis=-1).mean() for weights in both]
         found.append([(query @ transpose(key)).std(), *entropies, *largest])
@@ -98,7 +98,7 @@ def temperature_lesson(text: str = SENTENCE, size: int = 16, seed: int = 0) -> L
     has that entropy, the largest weight p, and its slope by its own score, p (1 − p) / temperature.
     """
     words, (query, key, value) = project_words(text, size, seed)
-    scores = name_parts(scaled_dot_product, query[-1:], key, value)["scaled_scores"]
+    scores = name_parts(scaled, query[-1:], key, value)["scaled_scores"]
     shares = np.concatenate([softmax(scores / step) for step in TEMPERATURES])
     entropies, largest = row_entropy(shares), shares.max(axis=-1)
     answers = largest * (1 - largest) / TEMPERATURES
@@ -169,7 +169,7 @@ def online_lesson(length: int = 16, size: int = 8, seed: int = 0) -> Lesson:
         so_far[tile, :end] = np.exp(scores[:end] - highest[tile]) / sums[tile]
     faded = np.exp(np.concatenate([[-np.inf], highest[:-1]]) - highest)
     whole = np.stack([softmax(scores[None, :end])[0] @ value[:end] for end in ends])
-    gone = float(np.abs(parts["output"] - scaled_dot_product(2 * query, key, value)[0]).max())
+    gone = float(np.abs(parts["output"] - scaled(2 * query, key, value)[0]).max())
     names = [f"{end} keys" for end in ends]
     return Lesson(
         f"online · row {chosen} of {length} random queries, {TILE} keys a tile, seed {seed}",
@@ -224,7 +224,7 @@ def sinks_lesson(text: str = SENTENCE, size: int = 8) -> Lesson:
     found = [sinks(queries, keys, keys, sink=np.array([float(s)])) for s in SINK_SCORES]
     lefts = np.stack([weights[0].sum(axis=-1) for _, weights in found])
     lengths = np.stack([np.linalg.norm(output, axis=-1) for output, _ in found])
-    without = scaled_dot_product(queries, keys, keys)[1]
+    without = scaled(queries, keys, keys)[1]
     at = SINK_SCORES.index(2)
     shown = np.column_stack([found[at][1][0], 1 - lefts[at]])
     gap = np.full((1, size + 1), np.nan)
