@@ -22,18 +22,20 @@ from attnviz.core.writers import WrittenText
 from attnviz.models.hugging_face.light_model import (
     GRADIENTS,
     MOST_TOKENS,
-    LightCheckpoint,
     WholeModel,
     capture_layers,
+    value_vectors,
+)
+from attnviz.models.hugging_face.light_opening import (
+    LightCheckpoint,
     describe_light,
     open_checkpoint,
-    value_vectors,
 )
 from attnviz.models.hugging_face.load.checkpoint import read_json
 from attnviz.models.hugging_face.load.tasks import likeliest_class
 from attnviz.models.hugging_face.vision.pictures import MOST_PIXELS
 from attnviz.models.hugging_face.vision.vision import VisionModel
-from attnviz.models.light.architectures import PATCHES
+from attnviz.models.light.architecture import PATCHES
 from attnviz.models.light.network import (
     Record,
     Shape,

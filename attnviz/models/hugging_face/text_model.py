@@ -134,7 +134,7 @@ class HuggingFaceModel(LoadedModel, Predicting):
             return value_vectors(eager_inputs(self, self._encode_whole(query)))
 
     def trace_writers(self, query: Query) -> WrittenText:
-        from attnviz.models.hugging_face.written import RecordedText
+        from attnviz.models.hugging_face.recorded_text import RecordedText
 
         asked, spell = eager_inputs(self, self._encode_whole(query), is_copied=True), None
         with suppress(ModelError):

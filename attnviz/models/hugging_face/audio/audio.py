@@ -104,7 +104,7 @@ class AudioModel(LoadedModel, UnbatchedSource):
 
         Frames of padding behind the recording are read like all others.
         """
-        from attnviz.models.hugging_face.written import RecordedText
+        from attnviz.models.hugging_face.recorded_text import RecordedText
 
         given = query.recording
         if given is None:

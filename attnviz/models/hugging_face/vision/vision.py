@@ -105,7 +105,7 @@ class VisionModel(UnbatchedSource, Predicting):
             return value_vectors(eager)
 
     def trace_writers(self, query: Query) -> WrittenText:
-        from attnviz.models.hugging_face.written import RecordedText
+        from attnviz.models.hugging_face.recorded_text import RecordedText
 
         with quiet():
             encoded = self._encode(self._picture(query))

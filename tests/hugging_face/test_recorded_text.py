@@ -14,8 +14,8 @@ from attnviz.core.writers import SIDES
 from attnviz.models.hugging_face.capture.kernel import eager_copy
 from attnviz.models.hugging_face.eager import EagerInputs
 from attnviz.models.hugging_face.load.imports import quiet
+from attnviz.models.hugging_face.recorded_text import RecordedText
 from attnviz.models.hugging_face.text_model import load_model
-from attnviz.models.hugging_face.written import RecordedText
 from attnviz.models.pocket_lm.language_model import FOLDER, load_pocket_lm
 from tests.hugging_face.tiny_heads import asked, make
 
