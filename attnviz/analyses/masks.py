@@ -72,10 +72,7 @@ class MeasuredMap:
 
     @cached_property
     def entropies(self) -> tuple[Numbers, Numbers]:
-        """Row entropies in nats of the heads and of uniform attention, shape (…, queries).
-
-        Those of rows that attend to nothing are NaN.
-        """
+        """Row entropies in nats, shape (…, queries); NaN where a row attends to nothing."""
         return row_entropy(self.item.weights), row_entropy(self.uniform)
 
     @cached_property

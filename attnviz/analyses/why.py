@@ -293,10 +293,7 @@ def unfold_link(
 
 
 def follow_circuit(text: WrittenText, first: LinkReport, most: int) -> list[LinkReport]:
-    """A link, the strongest links of the heads that wrote most at its two ends, and so on.
-
-    Breadth first, `most` reports in all.
-    """
+    """A link, the strongest links of the heads that wrote most at its ends, …: `most` in all."""
     roles, found = role_names(text.attention), [first]
     done = {(first.head, first.link)}
     for report in found:

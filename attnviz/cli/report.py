@@ -250,10 +250,7 @@ class Report(AbstractContextManager["Report"]):
             self.good += 1
 
     def add_blank(self, result: Data) -> None:
-        """Write a blank for a failed record, so that line N stays that of record N.
-
-        Files are replaced only if another record succeeds.
-        """
+        """Write a blank for a failed record, so that line N stays that of record N."""
         with hold_interrupts():
             for output in self.outputs:
                 output.add(item_of(result, self.options))

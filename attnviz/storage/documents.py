@@ -83,10 +83,7 @@ def check_words(words: Any, name: str, where: str) -> None:
 def read_numbers(
     value: Any, what: str, dtype: Any = np.float32, *, absent: bool = False
 ) -> NDArray[Any]:
-    """Real numbers as an array; an InputError where `what` is anything else.
-
-    With `absent`, null stands for NaN.
-    """
+    """Real numbers, else an InputError about `what`; with `absent` null is NaN."""
     try:
         found = np.asarray(value)
         if absent and found.dtype.kind == "O":

@@ -25,10 +25,7 @@ LISTED = 10  # most links in a list of contrasts
 def effects_of(
     experiment: Experiment, changes: Sequence[Intervention], instead: HeadOutputs | None = None
 ) -> NDArray[np.float64]:
-    """The loss of each output's log p by each change, in nats, shape (changes, outputs).
-
-    Above 0: the parts that are off support the output. NaN: a row has no key left.
-    """
+    """Each output's loss of log p in nats (changes, outputs); NaN: a row has no key left."""
     plain, *changed = log_probabilities(experiment, [Intervention(), *changes], instead)
     return np.reshape(plain - np.array(changed), (len(changes), len(plain)))
 
@@ -40,10 +37,7 @@ def with_links(estimated: Attention, experiment: Experiment, count: int) -> Atte
 
 
 def with_measured(estimated: Attention, experiment: Experiment, count: int) -> Attention:
-    """Measure the largest estimates, and note how well both agree.
-
-    If the model cannot switch links off, the note gives the reason.
-    """
+    """Measure the largest estimates, and note how well both agree, or why none was measured."""
     measured, agreement = tuple[MeasuredLink, ...](), float("nan")
     try:
         measured = measure_links(experiment, estimated, count)
@@ -137,10 +131,7 @@ def _largest(
 
 
 def rank_correlation(first: NDArray[np.floating], second: NDArray[np.floating]) -> float:
-    """Spearman's correlation, with shared ranks for ties.
-
-    NaN for fewer than three pairs, or for a constant list.
-    """
+    """Spearman's correlation with shared ranks; NaN for under three pairs or a constant list."""
     known = np.isfinite(first) & np.isfinite(second)
     if known.sum() < 3:
         return float("nan")

@@ -160,10 +160,7 @@ Tokens = tuple[Token, ...]
 
 
 def pool_to_fit(item: AttentionMap, room: int) -> AttentionMap:
-    """The map with at most `room` weights: itself, or in blocks of tokens.
-
-    An axis of 64 tokens or fewer stays whole.
-    """
+    """The map with at most `room` weights, in blocks on axes of more than 64 tokens."""
     layers, heads, queries, keys = item.weights.shape
     room = max(room // (layers * heads), 1)
     if queries * keys <= room:

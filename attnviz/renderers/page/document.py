@@ -174,10 +174,7 @@ def live_document(
 
 
 def iframe(page: str, height: int = 680) -> str:
-    """The page in an iframe, for a notebook's cell or another page.
-
-    The frame may run its scripts and save files, but cannot reach the page around it.
-    """
+    """The page in an iframe that runs scripts and saves files, apart from the page around it."""
     return (
         f'<iframe srcdoc="{html.escape(page)}" sandbox="allow-scripts allow-downloads" '
         f'title="attention" width="100%" height="{height}" '

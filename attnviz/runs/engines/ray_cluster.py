@@ -35,10 +35,7 @@ TIMEOUT = 5.0  # seconds to wait for a cluster; Ray alone would wait two minutes
 
 
 class RayCluster(Engine):
-    """The workers of a Ray cluster, each with a copy of the work.
-
-    If a worker dies, Ray tries its shard on another one.
-    """
+    """The workers of a Ray cluster; a shard whose worker dies is tried on another."""
 
     def __init__(self, workers: int | None, address: str | None = None) -> None:
         if find_spec("ray") is None:
