@@ -240,10 +240,7 @@ class HistoryStudy:
         self.called: dict[tuple[str, str], str] = {}
 
     def add(self, step: int, attention: Attention) -> None:
-        """Measure one sample, and the drift of its heads since the sample before.
-
-        In a map of blocks, a block counts as a token.
-        """
+        """Measure one sample, and the drift of its heads since the one before."""
         before, self.before = self.before, {}
         self.roles[step], self.values[step] = {}, {}
         for item in attention.maps:

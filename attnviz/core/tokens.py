@@ -23,7 +23,7 @@ _END = re.compile(
 
 
 def continues_word(text: str, start: int) -> bool:
-    """Whether a piece that starts here continues a word ("##ing"); not in scripts without spaces."""
+    """Whether a piece continues a word ("##ing"), which none does in scripts without spaces."""
     before, first = text[max(start - 1, 0) : start], text[start : start + 1]
     spaced = unicodedata.east_asian_width(first or " ") not in {"W", "F"}
     return before.isalnum() and first.isalnum() and spaced

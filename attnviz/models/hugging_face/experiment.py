@@ -568,7 +568,7 @@ class KernelExperiment(_ExplainedOutputs):
         done: Iterable[int] = (),
         row: int = 0,
     ) -> Callable[[Call], Any]:
-        """The watch that makes a batch's changes in the outputs of kernel calls, except `done` ones."""
+        """The watch that changes the outputs of kernel calls for a batch, except `done` ones."""
         # A model that writes calls each module again and again.
         turns = {
             path: cycle([self.places[number] for number in own if number not in done])

@@ -133,7 +133,7 @@ def _name_roles(row: HeadRow) -> str:
 
 
 def measures_tsv(report: HeadReport) -> str:
-    """A line for each head; beside each measure stands its interval or uniform attention's value."""
+    """A line for each head; beside each measure its interval or uniform attention's value."""
     names = [meaning.name for meaning in report.measures]
     header = ["stream", "layer", "head", "role", "role_share"]
     for name in names:

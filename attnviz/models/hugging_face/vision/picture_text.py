@@ -325,10 +325,7 @@ def _patch_map(
 def load_picture_text_model(
     name: str | InMemoryModel, generate: int | None = None, **options: Any
 ) -> PictureTextModel:
-    """A pretrained model of pictures and text; options are the fields of `LoadOptions`.
-
-    It writes at most `generate` tokens; None: none.
-    """
+    """A pretrained model of pictures and text that writes at most `generate` tokens, or none."""
     parts = load_parts(
         name, LoadOptions(**options), _load_processor, partial(model_class, with_head=True)
     )
