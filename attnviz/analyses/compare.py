@@ -263,9 +263,9 @@ class HistoryStudy:
         self.last = attention
 
     def _stream(self, step: int, stream: str, layer: str) -> str:
-        """What a layer's stream was called first: sharp weights may seem causal for a while.
+        """The name of a layer's stream in the first sample, since sharp weights may seem causal.
 
-        Maps of other sizes of one layer and stream are numbered.
+        Maps of one layer and stream that differ in size are numbered.
         """
         kind = re.sub(r"\bcausal$", "self", stream)
         name = self.called.setdefault((kind, layer), stream)

@@ -68,7 +68,7 @@ def look_from_token(attention: Attention, which: str | None) -> Attention:
 
 
 def query_place(tokens: Sequence[Token], patch: str | None) -> int | None:
-    """Where the query stands that looks, a patch or else the class token; None: the average does.
+    """The patch whose attention is shown, or else the class token; None: the mean is shown.
 
     The tokens are special ones, if any, then the patches.
     """

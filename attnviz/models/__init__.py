@@ -139,7 +139,7 @@ class Predicting(ABC):
 
     @abstractmethod
     def experiment(self, query: Query, wanted: str | None = None) -> Any:
-        """A query to run with parts off, explaining the wanted output; None: the usual one."""
+        """A query to run with parts off; it explains the wanted output, or the usual one."""
 
     def gradients(self, query: Query, wanted: str | None = None) -> AttentionGradients:
         found: AttentionGradients = self.experiment(query, wanted).explain_first()

@@ -67,7 +67,10 @@ def head_statistics(
     *,
     orders: bool = False,
 ) -> NDArray[np.float64]:
-    """All numbers (figures, layers, heads); `classes` of keys; `orders`: the text orders heads."""
+    """All numbers of a map, shape (figures, layers, heads).
+
+    `classes` has the class of each key; `orders` is True for a text that orders the heads.
+    """
     weights = subject.item.weights
     found = np.full((COUNT, *weights.shape[:2]), np.nan)
     for place, name in enumerate(MEASURED):

@@ -25,7 +25,10 @@ LISTED = 10  # most links in a list of contrasts
 def effects_of(
     experiment: Experiment, changes: Sequence[Intervention], instead: HeadOutputs | None = None
 ) -> NDArray[np.float64]:
-    """Each output's loss of log p in nats (changes, outputs); NaN: a row has no key left."""
+    """The loss of each output's log p by each change, in nats, shape (changes, outputs).
+
+    Above 0: the parts that are off support the output. NaN: a row has no key left.
+    """
     plain, *changed = log_probabilities(experiment, [Intervention(), *changes], instead)
     return np.reshape(plain - np.array(changed), (len(changes), len(plain)))
 

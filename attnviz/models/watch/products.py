@@ -60,7 +60,10 @@ class Mixture:
         return self.softmax is not None and self.softmax.undropped is not None
 
     def calls(self, heads: int) -> tuple[int, Callable[[int], Call]]:
-        """The items in the batch, and what makes a call of each; `heads` shares their axis."""
+        """The number of items in the batch, and a function that makes a call of each.
+
+        `heads` is how many there are, where batch and heads are one axis.
+        """
         lead, dtype = self.output.shape[:-2], self.output.dtype
 
         def spread(side: Any) -> Any:
