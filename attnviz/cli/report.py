@@ -270,10 +270,7 @@ class Report(AbstractContextManager["Report"]):
         self.reject(reject_of(record, error))
 
     def finish(self, done: str = "") -> None:
-        """Complete every output; if every record failed, only the file of rejects.
-
-        --verbose prints `done` and how long the run took.
-        """
+        """Complete every output, or only the file of rejects if every record failed."""
         with hold_interrupts():
             if self.good == 1 and not self.failed:
                 for output in self.outputs:

@@ -192,10 +192,7 @@ class AttentionMap:
         check_values(weights, self.values, self.stream)
 
     def with_weights(self, weights: NDArray[np.float32], **changes: Any) -> AttentionMap:
-        """The same map with other weights, and any other field given by name.
-
-        Links belong to the weights they were read with, and are left behind unless given.
-        """
+        """The map with other weights and fields; links go with the old weights unless given."""
         return replace(self, **{"links": (), **changes, "weights": weights})
 
     def part(

@@ -96,10 +96,7 @@ def sink_place(item: AttentionMap) -> int | None:
 
 
 def word_cells(item: AttentionMap) -> NDArray[np.bool_]:
-    """True for cells from a word to a word, shape (queries, keys); all where there are none.
-
-    Special tokens are no words, and a sink counts as one only where it attends.
-    """
+    """True for cells (queries, keys) between words; special tokens and most sinks are no words."""
     words = [np.array([not token.special for token in tokens])
              for tokens in (item.query_tokens, item.key_tokens)]  # fmt: skip
     sink = sink_place(item)

@@ -191,10 +191,7 @@ def to_document(attention: Attention, digits: int | None = None) -> dict[str, An
 
 
 def to_dataset(attention: Attention) -> dict[str, Any]:
-    """One text as plain values in the layout that `xarray.Dataset.from_dict` reads.
-
-    A variable for each stream, (layer, head, query, key), and what else is known under "attrs".
-    """
+    """One text as plain values for `xarray.Dataset.from_dict`: a variable for each stream."""
     document = to_document(attention)
     coords, variables = dict[str, Any](), dict[str, Any]()
     streams = [item.stream for item in attention.maps]

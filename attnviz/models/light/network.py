@@ -261,10 +261,7 @@ class Pass:
     def attend(
         self, number: int, block: LayerPart, inputs: Array, memory: Array | None, mask: Array | None
     ) -> tuple[Array, Array]:
-        """What an attention adds to its inputs, and its weights (…, heads, queries, keys).
-
-        Queries come from the inputs; keys and values from a memory, or None: from the inputs.
-        """
+        """What an attention adds, and its weights; keys are a memory's or, if None, the inputs'."""
         pause()
         weights, shape, own = self.weights, self.shape, memory is None
         layer = shape.layer.format(number)

@@ -73,10 +73,7 @@ def deflate(data: bytes) -> str:
 
 
 def pack_base85(data: bytes) -> str:
-    """The bytes packed by zlib, in base 85: a sixteenth shorter than in base 64.
-
-    A comma stands for "<", so that no text within a script element means anything.
-    """
+    """The bytes packed by zlib, in base 85 with "," for "<", a sixteenth shorter than base 64."""
     packed = zlib.compress(data, 6)
     return base64.b85encode(packed).translate(bytes.maketrans(b"<", b",")).decode("ascii")
 

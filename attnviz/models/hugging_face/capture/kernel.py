@@ -104,10 +104,7 @@ _INTERFACE = SharedSetting(_watched_interface)
 
 @contextmanager
 def eager_attention(model: Any) -> Iterator[None]:
-    """Run a model eagerly in a block of code, if it can switch.
-
-    Eager kernels return their weights. For short texts on a CPU that costs less than probing.
-    """
+    """Run a model eagerly in a block, if it can switch: cheaper than probing short texts."""
     if not can_be_eager(model):
         yield
         return

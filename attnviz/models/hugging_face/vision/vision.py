@@ -77,10 +77,7 @@ class VisionModel(UnbatchedSource, Predicting):
         return show_decision(found, self.task, logits[-1], ())
 
     def experiment(self, query: Query, wanted: str | None = None) -> ModelExperiment:
-        """The model with a picture before it, to be run with parts of it switched off.
-
-        `wanted` is a class by name or number; None: the likeliest.
-        """
+        """A picture to run with parts off; `wanted` is a class, None: the likeliest."""
         picture = self._picture(query)
         if self.task is None:
             raise no_head(self.name, type(self.model).__name__)
