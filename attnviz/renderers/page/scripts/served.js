@@ -3,7 +3,7 @@
 /** @typedef {import("./types.js").Question} Question */
 /** @typedef {import("./types.js").Reply} Reply */
 
-/** Milliseconds after which it is said what takes so long, again and again. */
+/** Milliseconds between messages that say what is slow. */
 const LONG = 400;
 
 /**

@@ -17,7 +17,7 @@ import { make } from "./surface.js";
  */
 export function createTour(store, off, page) {
   const element = make("aside", { id: "tour", "aria-label": "Guided tour", hidden: true });
-  /** Effects while nothing was off, and of which text. @type {{text: string, effects: Effects} | null} */
+  /** The effects of a text while nothing was off. @type {{text: string, effects: Effects} | null} */
   let known = null;
   let [shown, scrolling] = ["", 0];
   /** @type {Element | null} */
