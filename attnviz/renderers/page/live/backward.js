@@ -5,9 +5,7 @@
 
 import { GELU, momentsOf } from "./network.js";
 
-/** @typedef {import("./network.js").Model} Model */
-/** @typedef {import("./network.js").Matrix} Matrix */
-/** @typedef {import("./network.js").Tape} Tape */
+/** @import { Model, Matrix, Tape } from "./network.js" */
 
 /** Slopes of outputs back through a linear map. @param {Matrix} dy @param {number} rows @param {import("./network.js").Linear} map */
 export function linearBack(dy, rows, { weight, inputs, outputs }) {

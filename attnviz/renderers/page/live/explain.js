@@ -8,11 +8,8 @@ import { NOTHING, SIDES, createDecoder, encode } from "./network.js";
 import { LANGUAGE, END } from "./tokenize.js";
 import { explainLink } from "./why.js";
 
-/** @typedef {import("./pocket.js").Pocket} Pocket */
-/** @typedef {import("./pocket.js").Read} Read */
-/** @typedef {import("./network.js").Off} Off */
-/** @typedef {import("./network.js").Outputs} Outputs */
-/** @typedef {import("./network.js").Matrix} Matrix */
+/** @import { Pocket, Read } from "./pocket.js" */
+/** @import { Off, Outputs, Matrix } from "./network.js" */
 /** @typedef {[string, string, number]} HeadAt stream, layer, head */
 /** @typedef {[string, number]} TokenAt side, position */
 /** @typedef {{at: HeadAt, effect: number, sure: boolean, link?: [number, number], weight: number, linkEffect: number, why?: any}} Claim */

@@ -6,9 +6,8 @@
 import { createDecoder, encode } from "./network.js";
 import { END, LANGUAGE, RELIABLE, createTokenizer, isForeign } from "./tokenize.js";
 
-/** @typedef {import("./network.js").Model} Model */
-/** @typedef {import("./network.js").Off} Off */
-/** @typedef {import("./tokenize.js").EncodedText} EncodedText */
+/** @import { Model, Off } from "./network.js" */
+/** @import { EncodedText } from "./tokenize.js" */
 /** @typedef {ReturnType<typeof createPocket>} Pocket */
 /** @typedef {ReturnType<typeof createDecoder>} Decoder */
 /**

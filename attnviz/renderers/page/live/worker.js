@@ -11,7 +11,7 @@ import { NOTHING, openModel } from "./network.js";
 import { createPocket, isNothing, languagesOf } from "./pocket.js";
 import { explainLink, unfoldLink } from "./why.js";
 
-/** @typedef {import("./network.js").Off} Off */
+/** @import { Off } from "./network.js" */
 /**
  * @typedef {object} Question
  * @property {number} id

@@ -3,10 +3,7 @@
 import { counted, inThousands, largest, percent, spell } from "./numbers.js";
 import { draw, make } from "./surface.js";
 
-/** @typedef {import("./atlas.js").AtlasDocument} AtlasDocument */
-/** @typedef {import("./atlas.js").AtlasStream} AtlasStream */
-/** @typedef {import("./atlas.js").AtlasHead} AtlasHead */
-/** @typedef {import("./atlas.js").Drawn} Drawn */
+/** @import { AtlasDocument, AtlasStream, AtlasHead, Drawn } from "./atlas.js" */
 
 const LONG = 60;
 const AROUND = 12;

@@ -4,7 +4,7 @@ import { theme } from "./colors.js";
 import { clamp, spell } from "./numbers.js";
 import { draw, font, onceAFrame } from "./surface.js";
 
-/** @typedef {import("./atlas.js").AtlasHead} AtlasHead */
+/** @import { AtlasHead } from "./atlas.js" */
 /**
  * @typedef {{heads: AtlasHead[], x: number, y: number, names: [string, string], shown: Set<number>,
  *   chosen: number, color: (head: AtlasHead) => string, name: (head: AtlasHead) => string}} Scene
@@ -88,7 +88,7 @@ export function createScatter(element, on) {
     ];
   }
 
-  /** The heads drawn so wide, for a file. @param {number} wide @param {{color: string, words: string}[]} legend @returns {import("./types.js").Drawing} */
+  /** The heads drawn so wide, for a file. @param {number} wide @param {{color: string, words: string}[]} legend @returns {Drawing} */
   function figure(wide, legend) {
     const { width, height, at, places, marks } = placed(wide);
     return { height, legend, paint(surface) {

@@ -4,8 +4,7 @@ import { headParts } from "./atlas_head.js";
 import { denseBytes, inflated } from "./decode.js";
 import { make, part } from "./surface.js";
 
-/** @typedef {import("./atlas.js").AtlasDocument} AtlasDocument */
-/** @typedef {import("./atlas.js").AtlasHead} AtlasHead */
+/** @import { AtlasDocument, AtlasHead } from "./atlas.js" */
 
 /**
  * @param {(stream: string, layer: string, head: string) => void} choose looks at a head of the page

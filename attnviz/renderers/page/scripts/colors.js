@@ -3,9 +3,7 @@
 import { bytesOf } from "./decode.js";
 import { clamp } from "./numbers.js";
 
-/** @typedef {import("./types.js").Palette} Palette */
-
-/** @type {import("./types.js").PageDocument["head_colors"]} */
+/** @type {PageDocument["head_colors"]} */
 let heads = { light: [], dark: [] };
 
 /** Take the colours of heads side by side that the page brings along. @param {typeof heads} colors */
@@ -49,7 +47,7 @@ export function onThemeChange(listener) {
   for (const media of [darkness, forced]) media.addEventListener("change", listener);
 }
 
-/** @returns {import("./types.js").Theme} */
+/** @returns {Theme} */
 export function theme() {
   const style = getComputedStyle(document.documentElement);
   /** @param {string} name */
@@ -65,7 +63,7 @@ export function theme() {
 }
 
 /**
- * @param {import("./types.js").Scheme} scheme
+ * @param {Scheme} scheme
  * @param {[number, number]} limits
  * @returns {Palette}
  */
@@ -79,7 +77,7 @@ export function palette(scheme, limits) {
 
 /**
  * The name of the chosen colours; over a picture, the usual blues would hardly be visible.
- * @param {import("./types.js").State} state
+ * @param {State} state
  */
 export function schemeName({ view, colors }) {
   return view === "image" && colors === "blue" ? "glow" : colors;

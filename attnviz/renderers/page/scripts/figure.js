@@ -4,8 +4,6 @@ import { inLight, paintBar, theme } from "./colors.js";
 import { font } from "./surface.js";
 import { SvgSurface } from "./svg.js";
 
-/** @typedef {import("./types.js").Surface} Surface */
-/** @typedef {import("./types.js").Drawing} Drawing */
 /**
  * @typedef {object} Contents
  * @property {string} title
@@ -39,7 +37,7 @@ export function wrapped(surface, text, width) {
 export function layout({ title, caption, parts, facts }, { width, titled, light }) {
   const ruler = /** @type {Surface} */ (document.createElement("canvas").getContext("2d"));
   const inner = width - 2 * EDGE;
-  /** @type {((surface: Surface, colors: import("./types.js").Theme) => void)[]} */
+  /** @type {((surface: Surface, colors: Theme) => void)[]} */
   const steps = [];
   let y = EDGE;
   /** @param {string} text @param {number} size @param {"ink" | "faint"} color @param {string} [weight] */

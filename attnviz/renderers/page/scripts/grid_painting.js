@@ -7,11 +7,7 @@ import { spell, spellShort } from "./numbers.js";
 import { font } from "./surface.js";
 import { strongestBlocks } from "./thumbnail.js";
 
-/** @typedef {import("./types.js").Surface} Surface */
-/** @typedef {import("./types.js").Shown} Shown */
-/** @typedef {import("./types.js").Palette} Palette */
-/** @typedef {import("./types.js").Theme} Theme */
-/** @typedef {import("./grid_geometry.js").Geometry} Geometry */
+/** @import { Geometry } from "./grid_geometry.js" */
 
 const [NUMBERED_CELL, GAPPED_CELL, GAP] = [30, 9, 6];
 /** What rows and columns are, but of layers without attention. */
@@ -156,7 +152,7 @@ function covered(place, step, cell) {
 /**
  * @param {Surface} surface
  * @param {Geometry} geometry
- * @param {import("./types.js").ShownToken} token
+ * @param {ShownToken} token
  * @param {number} row
  * @param {Theme} theme
  * @param {boolean} strong
@@ -182,7 +178,7 @@ export function paintRowLabel(surface, geometry, token, row, theme, strong) {
 /**
  * @param {Surface} surface
  * @param {Geometry} geometry
- * @param {import("./types.js").ShownToken} token
+ * @param {ShownToken} token
  * @param {number} column
  * @param {Theme} theme
  * @param {boolean} strong

@@ -10,8 +10,6 @@ import { look, lookAt, pointedIn } from "./look.js";
 import { clamp } from "./numbers.js";
 import { make, onceAFrame, sized } from "./surface.js";
 
-/** @typedef {import("./types.js").Scene} Scene */
-/** @typedef {import("./types.js").Surface} Surface */
 /** @typedef {{row: number, column: number}} Cell */
 
 const NOWHERE = { row: -1, column: -1 };
@@ -20,11 +18,11 @@ const HINT =
   "as do + and −.";
 
 /**
- * @param {import("./types.js").Store} store
+ * @param {Store} store
  * @param {ReturnType<typeof import("./readout.js").createReadout>} readout
  * @param {((row: number, column: number) => void) | null} toggleLink of a page that answers
  * @param {boolean} linked whether the rest of the page shows what is pointed at
- * @returns {import("./types.js").View}
+ * @returns {View}
  */
 export function createHeatmap(store, readout, toggleLink, linked) {
   const base = make("canvas", { "aria-hidden": "true" });
@@ -230,7 +228,7 @@ function revealed(geometry, zoom, row, column) {
 
 /**
  * What each key receives on average, and the largest weight of each query.
- * @param {import("./types.js").Shown} shown
+ * @param {Shown} shown
  */
 function marginsOf(shown) {
   const width = shown.keys.length;

@@ -3,9 +3,6 @@
 import { spell } from "./numbers.js";
 import { make } from "./surface.js";
 
-/** @typedef {import("./types.js").HistoryRun} HistoryRun */
-/** @typedef {import("./types.js").Store} Store */
-
 /** @param {HistoryRun[]} runs @param {Store} store */
 export function createHistory(runs, store) {
   const names = Object.keys(runs[0].measures);

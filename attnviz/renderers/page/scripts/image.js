@@ -8,15 +8,12 @@ import { clamp, spell } from "./numbers.js";
 import { make, onceAFrame, sized } from "./surface.js";
 import { plain, running, word } from "./text.js";
 
-/** @typedef {import("./types.js").Scene} Scene */
-/** @typedef {import("./types.js").Patches} Patches */
-
 /** How much the largest weight covers, and the power by which smaller ones cover less. */
 const [OPAQUE, BEND] = [0.9, 0.8];
 /** @param {number} share of the largest weight */
 const covers = (share) => OPAQUE * share ** BEND;
 
-/** @param {import("./types.js").Surface} surface @param {string} color @param {number[]} box */
+/** @param {Surface} surface @param {string} color @param {number[]} box */
 function outline(surface, color, ...[x, y, wide, high]) {
   surface.strokeStyle = color;
   surface.lineWidth = 3;
@@ -24,9 +21,9 @@ function outline(surface, color, ...[x, y, wide, high]) {
 }
 
 /**
- * @param {import("./types.js").Store} store
+ * @param {Store} store
  * @param {ReturnType<typeof import("./readout.js").createReadout>} readout
- * @returns {import("./types.js").View}
+ * @returns {View}
  */
 export function createImage(store, readout) {
   const canvas = make("canvas", { tabindex: 0, role: "application", "aria-roledescription": "picture in patches" });
@@ -72,7 +69,7 @@ export function createImage(store, readout) {
     return { own, most, scale: { palette: colors, low: colors.limits[0] ? spell(-most) : "0", high: spell(most), words, fading: covers } };
   };
 
-  /** @param {import("./types.js").Surface} surface @param {Scene} of @param {[number, number]} place */
+  /** @param {Surface} surface @param {Scene} of @param {[number, number]} place */
   const paint = (surface, of, [width, height]) => {
     surface.drawImage(picture, 0, 0, width, height);
     const colors = theme();

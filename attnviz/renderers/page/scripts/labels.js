@@ -19,7 +19,7 @@ export function beginning(text, count = MOST_CHARACTERS) {
 
 /**
  * The text cut to a width in pixels, ending in … where something was cut.
- * @param {import("./types.js").Surface} surface with its font set
+ * @param {Surface} surface with its font set
  * @param {string} text
  * @param {number} width
  */
@@ -35,7 +35,7 @@ export function fitted(surface, text, width) {
 }
 
 /**
- * @param {import("./types.js").Surface} surface
+ * @param {Surface} surface
  * @param {string} text
  * @param {number} width
  */
@@ -55,7 +55,7 @@ function cut(surface, text, width) {
 
 /**
  * The width of the widest text, up to a most.
- * @param {import("./types.js").Surface} surface
+ * @param {Surface} surface
  * @param {{text: string}[]} tokens
  * @param {number} most
  */

@@ -8,20 +8,17 @@ import { look, lookAt, pointedIn } from "./look.js";
 import { clamp, counted, inThousands, largest, spell } from "./numbers.js";
 import { font, make, onceAFrame, sized } from "./surface.js";
 
-/** @typedef {import("./types.js").Scene} Scene */
-/** @typedef {import("./types.js").Surface} Surface */
-
 const NONE = { row: -1, column: -1 };
 const FEW_LINES = 600;
 /** How many of these views there are. */
 let made = 0;
 
 /**
- * @param {import("./types.js").Store} store
+ * @param {Store} store
  * @param {ReturnType<typeof import("./readout.js").createReadout>} readout
  * @param {((row: number, column: number) => void) | null} toggleLink of a page that answers
  * @param {boolean} linked whether the rest of the page shows what is pointed at
- * @returns {import("./types.js").View}
+ * @returns {View}
  */
 export function createLines(store, readout, toggleLink, linked) {
   const canvas = make("canvas", { tabindex: 0, role: "application", "aria-roledescription": "lines between tokens" });
@@ -204,7 +201,7 @@ const headNames = (scene) => namesOf(scene).map((words, number) => {
 
 /**
  * A weight above which some hundreds of lines remain, but never below a twentieth.
- * @param {import("./types.js").Shown[]} matrices
+ * @param {Shown[]} matrices
  */
 function usual(matrices) {
   const values = matrices[0].values;

@@ -5,9 +5,6 @@ import { fitted } from "./labels.js";
 import { clamp, spell } from "./numbers.js";
 import { font } from "./surface.js";
 
-/** @typedef {import("./types.js").Surface} Surface */
-/** @typedef {import("./types.js").Shown} Shown */
-/** @typedef {import("./types.js").Theme} Theme */
 /** @typedef {{row: number, column: number, value: number, color: string}} Line */
 /**
  * @typedef {object} LinesLayout
@@ -138,7 +135,7 @@ export function paintTokens(surface, layout, shown, active, theme, window) {
  * One token, and behind it what it gives to or gets from the active one.
  * @param {Surface} surface
  * @param {LinesLayout} layout
- * @param {import("./types.js").ShownToken} token
+ * @param {ShownToken} token
  * @param {[number, number]} place
  * @param {"left" | "right"} align
  * @param {number} room

@@ -2,15 +2,12 @@
 
 import { NO_VALUE, fineCodes, inflated, shareCodes, signedCodes } from "./decode.js";
 
-/** @typedef {import("./types.js").PageMap} PageMap */
-/** @typedef {import("./types.js").Head} Head */
-
 const FINE_LEVELS = 32767;
 
 /** @param {string} id */
 const textOf = (id) => /** @type {HTMLElement} */ (document.getElementById(id)).textContent ?? "";
 
-/** @returns {import("./types.js").PageDocument} */
+/** @returns {PageDocument} */
 export function readDocument() {
   return JSON.parse(textOf("document"));
 }
@@ -23,7 +20,7 @@ const given = new WeakMap();
 
 /**
  * A document that came with its numbers, codes as they are or packed as in a file, by name.
- * @param {import("./types.js").PageDocument} document
+ * @param {PageDocument} document
  * @param {Map<string, Int16Array | string> | Record<string, Int16Array | string>} numbers
  */
 export function receive(document, numbers) {

@@ -13,14 +13,11 @@ import { font, make, sized } from "./surface.js";
 import { crossing, look } from "./look.js";
 import { codePixels, drawThumbnail } from "./thumbnail.js";
 
-/** @typedef {import("./types.js").Head} Head */
-/** @typedef {import("./types.js").PageMap} PageMap */
-
 const LINKS = 6;
 
 /**
  * @param {HTMLElement} element
- * @param {import("./types.js").Store} store
+ * @param {Store} store
  * @param {import("./off.js").Switches | null} off what is switched off, of a page that answers
  */
 export function createOverview(element, store, off) {
@@ -71,7 +68,7 @@ export function createOverview(element, store, off) {
   /**
    * What is pinned as a measure of heads: its link, what its key receives on average, or the most
    * that its query gives to one key.
-   * @param {import("./types.js").Scene} scene
+   * @param {Scene} scene
    */
   async function pin({ map: of, shown, state }) {
     const [query, key] = [shown.queries[state.row], shown.keys[state.column]];
@@ -153,7 +150,7 @@ export function createOverview(element, store, off) {
     holder.classList.toggle("stale", effect?.unit.includes("being computed") ?? false);
   }
 
-  /** A link with its weight and its effect; a click shows it. @param {import("./types.js").EffectLink} link */
+  /** A link with its weight and its effect; a click shows it. @param {EffectLink} link */
   function effectButton({ ends, where, place, numbers: [weight, estimated, measured] }) {
     const guess = measured === null ? "" : `, estimated ${spell(estimated)}`;
     const button = make("button", { type: "button" }, [
@@ -238,7 +235,7 @@ export function createOverview(element, store, off) {
     count.textContent = filtered ? `${kept} of ${counted(buttons.size, "head")}` : "";
   }
 
-  /** @param {import("./types.js").Palette} colors */
+  /** @param {Palette} colors */
   async function draw(colors) {
     const drawn = map;
     const table = codePixels(weightTable(map), colors);
@@ -286,7 +283,7 @@ export function createOverview(element, store, off) {
     links.replaceChildren(...(items.length && best.length > 1 ? [heading, make("ol", {}, items)] : []));
   }
 
-  /** Every head that the filter leaves, drawn so wide. @param {import("./types.js").Scene} scene @param {number} width @returns {Promise<import("./types.js").Drawing>} */
+  /** Every head that the filter leaves, drawn so wide. @param {Scene} scene @param {number} width @returns {Promise<Drawing>} */
   async function figure({ palette: { steps, table }, map: drawn }, width) {
     const colors = { steps, table, limits: drawn.limits };
     const measure = drawn.measures.find((item) => item.name === store.state.measure);
@@ -377,7 +374,7 @@ function headNames(map) {
  * @param {HTMLButtonElement} button
  * @param {PageMap} map
  * @param {Head} head
- * @param {import("./types.js").Measure | undefined} measure
+ * @param {Measure | undefined} measure
  * @param {number | undefined} value
  * @param {boolean} chosen
  */

@@ -7,9 +7,6 @@ import { clamp, largest, spell } from "./numbers.js";
 import { font, make, sized } from "./surface.js";
 import { strongestCells, tokenElement } from "./readout.js";
 
-/** @typedef {import("./types.js").Scene} Scene */
-/** @typedef {import("./types.js").Surface} Surface */
-
 const [BAND, LABEL, CANDIDATES] = [74, 132, 12];
 /** How far packed weights and packed vectors may be apart by rounding. */
 const TOLERANCE = 0.004;
@@ -78,9 +75,9 @@ export function explained(parts, weights, last) {
 }
 
 /**
- * @param {import("./types.js").Store} store
+ * @param {Store} store
  * @param {ReturnType<typeof import("./readout.js").createReadout>} readout
- * @returns {import("./types.js").View}
+ * @returns {View}
  */
 export function createQueryKey(store, readout) {
   const canvas = make("canvas", { role: "img" });
@@ -148,7 +145,7 @@ function headRow(scene, row) {
 
 /**
  * @param {string} name
- * @param {import("./types.js").ShownToken[]} tokens
+ * @param {ShownToken[]} tokens
  * @param {number} chosen
  * @param {(place: number) => void} choose
  */
@@ -202,7 +199,7 @@ function paintParts(surface, parts, scene, pair, width) {
  * @param {Float32Array} values
  * @param {number} y
  * @param {number} width
- * @param {import("./types.js").Theme} colors
+ * @param {Theme} colors
  */
 function band(surface, name, values, y, width, colors) {
   const most = values.reduce((one, value) => Math.max(one, Math.abs(value)), 1e-9);

@@ -4,9 +4,6 @@ import { beginning } from "./labels.js";
 import { largest, spell } from "./numbers.js";
 import { make } from "./surface.js";
 
-/** @typedef {import("./types.js").Shown} Shown */
-/** @typedef {import("./types.js").ShownToken} ShownToken */
-
 const STRONGEST = 5;
 
 /**

@@ -2,8 +2,6 @@
 
 import { layerCodes, valueOf, weightTable } from "./model.js";
 
-/** @typedef {import("./types.js").Scene} Scene */
-
 /**
  * A line for each weight, as the command line writes them.
  * @param {Scene} scene
@@ -29,7 +27,7 @@ export function asCsv({ map, heads, shown, state }, id) {
 
 /**
  * The maps of an answer as the command line writes them, which `attnviz render` reads.
- * @param {import("./types.js").PageDocument} page
+ * @param {PageDocument} page
  * @param {{source?: string, target?: string}} texts
  * @param {string[]} off what is switched off, in words
  */
@@ -51,10 +49,10 @@ export async function asJson(page, texts, off) {
   return new Blob([`${JSON.stringify(document)}\n`], { type: "application/json" });
 }
 
-/** @param {import("./types.js").Token} token */
+/** @param {Token} token */
 const asToken = ({ raw, text, start = 0, end = 0, special = false }) => ({ text: raw ?? text, start, end, special });
 
-/** One layer as nested lists: heads, queries, keys; null where there is no value. @param {import("./types.js").PageMap} map @param {number} layer */
+/** One layer as nested lists: heads, queries, keys; null where there is no value. @param {PageMap} map @param {number} layer */
 async function layerWeights(map, layer) {
   const value = valueOf(weightTable(map), map.levels);
   const codes = await layerCodes(map, layer);

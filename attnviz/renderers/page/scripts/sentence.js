@@ -7,9 +7,6 @@ import { linkWords } from "./look.js";
 import { spell, spellShort } from "./numbers.js";
 import { make, patch } from "./surface.js";
 
-/** @typedef {import("./types.js").Answer} Answer */
-/** @typedef {import("./types.js").PageDocument} PageDocument */
-/** @typedef {import("./types.js").Token} Token */
 /** @typedef {ReturnType<typeof createSentence>} Sentence */
 
 /** A language in words. @param {string} name */
@@ -21,7 +18,7 @@ const MOVED = 0.05;
 
 /**
  * @param {number} pane 0, or 1 for the sentence beside it
- * @param {import("./types.js").Store} store
+ * @param {Store} store
  * @param {import("./off.js").Switches} off
  */
 export function createSentence(pane, store, off) {

@@ -1,14 +1,11 @@
 /** Where a page that is served has its answers from, in the place of source.js: its server. */
 
-/** @typedef {import("./types.js").Question} Question */
-/** @typedef {import("./types.js").Reply} Reply */
-
 /** Milliseconds after which it is said what takes so long, again and again. */
 const LONG = 400;
 
 /**
  * The newest question of each sentence; the server stops working on one that is given up.
- * @returns {import("./types.js").Source}
+ * @returns {Source}
  */
 export function createSource() {
   /** @type {(reply: Reply) => void} */

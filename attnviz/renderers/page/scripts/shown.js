@@ -2,15 +2,10 @@
 
 import { headCodes, valueOf, weightTable } from "./model.js";
 
-/** @typedef {import("./types.js").Shown} Shown */
-/** @typedef {import("./types.js").PageMap} PageMap */
-/** @typedef {import("./types.js").Axis} Axis */
-/** @typedef {import("./types.js").ShownToken} ShownToken */
-
 /**
  * @param {PageMap} map
- * @param {import("./types.js").Head[]} heads
- * @param {import("./types.js").State} state
+ * @param {Head[]} heads
+ * @param {State} state
  * @returns {Promise<Shown>}
  */
 export async function shownMatrix(map, heads, state) {
@@ -41,7 +36,7 @@ function positions(axis, sink = null) {
 /**
  * The mean or the largest weight over heads, of those that have one.
  * @param {PageMap} map
- * @param {import("./types.js").Head[]} heads
+ * @param {Head[]} heads
  * @param {string} mix
  */
 async function together(map, heads, mix) {

@@ -10,12 +10,12 @@ export const font = (size, weight = "") => `${weight} ${size}px ${FONT}`.trim();
  * @param {HTMLCanvasElement} canvas
  * @param {number} width
  * @param {number} height
- * @returns {import("./types.js").Surface}
+ * @returns {Surface}
  */
 export function sized(canvas, width, height) {
   const ratio = devicePixelRatio || 1;
   const [pixelWidth, pixelHeight] = [Math.round(width * ratio), Math.round(height * ratio)];
-  const surface = /** @type {import("./types.js").Surface} */ (canvas.getContext("2d"));
+  const surface = /** @type {Surface} */ (canvas.getContext("2d"));
   if (canvas.width !== pixelWidth || canvas.height !== pixelHeight) {
     canvas.width = pixelWidth;
     canvas.height = pixelHeight;

@@ -5,8 +5,6 @@ import { theme } from "./colors.js";
 import { beginning, fitted, widest } from "./labels.js";
 import { font, make } from "./surface.js";
 
-/** @typedef {import("./types.js").Shown} Shown */
-
 const [MOST_CELLS, MOST_ROWS, STRONGEST] = [2500, 600, 8];
 
 /**
@@ -49,18 +47,18 @@ function strongest({ queries, keys, values }, caption) {
   ]);
 }
 
-/** @param {import("./types.js").ShownToken} token */
+/** @param {ShownToken} token */
 const name = (token) => make("bdi", { title: beginning(token.text, 300) }, [beginning(token.text, 28)]);
 
 /**
  * The table as a figure: as many columns side by side as the width has room for, the others below.
- * @param {import("./types.js").Scene} scene
+ * @param {Scene} scene
  * @param {number} width
- * @returns {import("./types.js").Drawing}
+ * @returns {Drawing}
  */
 export function tableFigure({ shown: { queries, keys, values } }, width) {
   const [ROW, LEAST, MOST] = [18, 39, 64];
-  const ruler = /** @type {import("./types.js").Surface} */ (document.createElement("canvas").getContext("2d"));
+  const ruler = /** @type {Surface} */ (document.createElement("canvas").getContext("2d"));
   ruler.font = font(12);
   const label = widest(ruler, queries, width * 0.3) + 8;
   const across = clamp(Math.floor((width - label) / LEAST), 1, keys.length);

@@ -7,18 +7,15 @@ import { linkWords } from "./look.js";
 import { spell, spellShort } from "./numbers.js";
 import { font, make } from "./surface.js";
 
-/** @typedef {import("./types.js").Scene} Scene */
-/** @typedef {import("./types.js").ShownToken} ShownToken */
-
 const LONGEST = 400;
 /** What is next to nothing is not shaded. */
 const LEAST = 0.005;
 
 /**
- * @param {import("./types.js").Store} store
+ * @param {Store} store
  * @param {ReturnType<typeof import("./readout.js").createReadout>} readout
  * @param {boolean} linked whether the rest of the page shows what is pointed at
- * @returns {import("./types.js").View}
+ * @returns {View}
  */
 export function createText(store, readout, linked) {
   const element = make("div", { class: "text" });
@@ -108,7 +105,7 @@ export function createText(store, readout, linked) {
     figure(of, width) {
       const { from, chosen, values } = given(of);
       const sides = twoTexts ? /** @type {const} */ (["queries", "keys"]) : /** @type {const} */ (["queries"]);
-      const ruler = /** @type {import("./types.js").Surface} */ (document.createElement("canvas").getContext("2d"));
+      const ruler = /** @type {Surface} */ (document.createElement("canvas").getContext("2d"));
       let y = 0;
       const lines = sides.map((side, number) => {
         const [top, asked] = [y, (side === "queries") === from];
@@ -157,7 +154,7 @@ export function running(tokens, words) {
   return make("p", { class: "running" }, parts);
 }
 
-/** @param {import("./types.js").Store} store @param {string} direction @param {boolean} signed */
+/** @param {Store} store @param {string} direction @param {boolean} signed */
 function toggle(store, direction, signed) {
   const [from, to] = signed ? ["the word as query", "the word as key"] : ["the word attends to", "the word is attended by"];
   /** @param {string} name */
@@ -179,7 +176,7 @@ const sideName = (side, role) => (side && side !== "text" ? `${side} (${role})` 
 
 /**
  * Where each word of a running text stands: left, top and width.
- * @param {import("./types.js").Surface} ruler
+ * @param {Surface} ruler
  * @param {ShownToken[]} tokens
  * @param {number} width
  * @param {number} top
@@ -199,7 +196,7 @@ function flow(ruler, tokens, width, top) {
   return { boxes, bottom: y + 36 };
 }
 
-/** @param {import("./types.js").Surface} surface @param {Scene} of @param {ShownToken} token @param {{text: string, x: number, y: number, wide: number}} box @param {number} value @param {boolean} active */
+/** @param {Surface} surface @param {Scene} of @param {ShownToken} token @param {{text: string, x: number, y: number, wide: number}} box @param {number} value @param {boolean} active */
 function paintWord(surface, { palette }, token, { text, x, y, wide }, value, active) {
   const [colors, shaded] = [theme(), Math.abs(value) >= LEAST];
   if (shaded) {

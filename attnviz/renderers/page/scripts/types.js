@@ -1,5 +1,6 @@
 /**
- * The shapes of what the modules hand to each other; comments only, left out of the page.
+ * The shapes of what the modules hand to each other; comments only, left out of the page. Without an
+ * import or export, so that every module knows them by name.
  *
  * @typedef {{text: string, gap: string, raw?: string, special?: boolean, label?: string,
  *   start?: number, end?: number}} Token start and end only in what a model answers
@@ -214,4 +215,3 @@
  * @property {{color: string, words: string}[]} [legend]
  * @property {Scale} [scale] of its colours
  */
-export {};
