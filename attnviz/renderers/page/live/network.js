@@ -333,13 +333,7 @@ function attention(model, [stream, layer], x, seen, first, off, tape) {
   return [sum(x, linearOf(found.mixed, rows, model.linear(`${name}.output`))), found.shares];
 }
 
-/**
- * What a layer's feed-forward block adds.
- * @param {Model} model
- * @param {string} layer
- * @param {Matrix} x
- * @param {Tape | null} tape
- */
+/** What a layer's feed-forward block adds. @param {Model} model @param {string} layer @param {Matrix} x @param {Tape | null} tape */
 function feedForward(model, layer, x, tape) {
   const rows = x.length / model.sizes.size;
   const inner = linearOf(normalise(model, `${layer}.feed_forward_norm`, x), rows, model.linear(`${layer}.feed_forward.in`));

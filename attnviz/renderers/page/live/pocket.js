@@ -155,12 +155,7 @@ export function createPocket(model, tell = () => {}) {
     });
   }
 
-  /**
-   * The same texts with something switched off.
-   * @param {Read} pair
-   * @param {Off} off
-   * @param {import("./network.js").Tape | null} tape
-   */
+  /** The same texts with something switched off. @param {Read} pair @param {Off} off @param {import("./network.js").Tape | null} tape */
   function changed(pair, off, tape = null) {
     const same = !tape && !reaches(off, "encoder");
     const encoded = same ? pair.encoded : encode(model, [...pair.source.ids, END], off, tape);

@@ -4,19 +4,13 @@ import { isReduced } from "./model.js";
 import { counted, percent, spell } from "./numbers.js";
 import { beyond } from "./shown.js";
 
-/**
- * Which stream, how large it is, what of it is shown, and who attends to whom.
- * @param {Scene} scene
- */
+/** Which stream, how large it is, what of it is shown, and who attends to whom. @param {Scene} scene */
 export function captionOf(scene) {
   const { map } = scene;
   return [map.stream, ...size(map), which(scene), orientation(map)].join(" · ");
 }
 
-/**
- * What was done to the weights on the way to this view; empty where nothing was.
- * @param {Scene} scene
- */
+/** What was done to the weights on the way to this view; empty where nothing was. @param {Scene} scene */
 export function remarksOn(scene) {
   const { map, shown, state } = scene;
   const remarks = [];

@@ -6,9 +6,7 @@ import { make, part } from "./surface.js";
 
 /** @import { AtlasDocument, AtlasHead } from "./atlas.js" */
 
-/**
- * @param {(stream: string, layer: string, head: string) => void} choose looks at a head of the page
- */
+/** @param {(stream: string, layer: string, head: string) => void} choose looks at a head of the page */
 export function createCard(choose) {
   const body = make("div");
   const dialog = make("dialog", { class: "card", "aria-label": "This head in other texts" }, [make("button", { type: "button", onclick: () => dialog.close() }, ["Back to the sentence"]), body]);

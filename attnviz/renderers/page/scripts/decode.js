@@ -5,10 +5,7 @@ const SIGNED_MARK = 127;
 /** The code of a cell that has no value. */
 export const NO_VALUE = -32768;
 
-/**
- * @param {string} text base64
- * @returns {Uint8Array}
- */
+/** @param {string} text base64 @returns {Uint8Array} */
 export function bytesOf(text) {
   if ("fromBase64" in Uint8Array) return /** @type {any} */ (Uint8Array).fromBase64(text);
   const binary = atob(text);
@@ -19,10 +16,7 @@ export function bytesOf(text) {
 
 const DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;,=>?@^_`{|}~";
 
-/**
- * @param {string} text base 85, five signs for four bytes
- * @returns {Uint8Array}
- */
+/** @param {string} text base 85, five signs for four bytes @returns {Uint8Array} */
 export function denseBytes(text) {
   const values = new Uint8Array(128);
   Array.from(DIGITS, (digit, value) => (values[digit.charCodeAt(0)] = value));
@@ -35,29 +29,19 @@ export function denseBytes(text) {
   return new Uint8Array(bytes.buffer, 0, Math.floor((text.length * 4) / 5));
 }
 
-/**
- * @param {string | Uint8Array} packed what zlib packed, as bytes or in base64
- * @returns {Promise<Uint8Array>}
- */
+/** @param {string | Uint8Array} packed what zlib packed, as bytes or in base64 @returns {Promise<Uint8Array>} */
 export async function inflated(packed) {
   const stream = new Blob([/** @type {any} */ (typeof packed === "string" ? bytesOf(packed) : packed)]).stream();
   const whole = new Response(stream.pipeThrough(new DecompressionStream("deflate")));
   return new Uint8Array(await whole.arrayBuffer());
 }
 
-/**
- * Codes of two bytes each.
- * @param {Uint8Array} bytes
- */
+/** Codes of two bytes each. @param {Uint8Array} bytes */
 export function fineCodes(bytes) {
   return new Int16Array(bytes.buffer);
 }
 
-/**
- * Codes from 0 up.
- * @param {Uint8Array} bytes
- * @param {number} count
- */
+/** Codes from 0 up. @param {Uint8Array} bytes @param {number} count */
 export function shareCodes(bytes, count) {
   const codes = new Int16Array(count);
   let next = count;
@@ -72,11 +56,7 @@ export function shareCodes(bytes, count) {
   return codes;
 }
 
-/**
- * Codes around 0.
- * @param {Uint8Array} bytes
- * @param {number} count
- */
+/** Codes around 0. @param {Uint8Array} bytes @param {number} count */
 export function signedCodes(bytes, count) {
   const codes = new Int16Array(count);
   let next = count;

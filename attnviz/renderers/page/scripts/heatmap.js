@@ -226,10 +226,7 @@ function revealed(geometry, zoom, row, column) {
   };
 }
 
-/**
- * What each key receives on average, and the largest weight of each query.
- * @param {Shown} shown
- */
+/** What each key receives on average, and the largest weight of each query. @param {Shown} shown */
 function marginsOf(shown) {
   const width = shown.keys.length;
   const received = new Float32Array(width);

@@ -110,11 +110,7 @@ function nextTab(key, page, store) {
   store.set({ view: names[(names.indexOf(store.state.view) + step) % names.length] });
 }
 
-/**
- * @param {PageDocument} page
- * @param {Store} store
- * @returns {Record<string, (() => void) | undefined>}
- */
+/** @param {PageDocument} page @param {Store} store @returns {Record<string, (() => void) | undefined>} */
 function actions(page, store) {
   const { state } = store;
   const map = chosenMap(page.maps, state);

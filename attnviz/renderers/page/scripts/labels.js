@@ -4,11 +4,7 @@ const MOST_CHARACTERS = 64;
 /** @type {Map<string, string>} */
 const cutTexts = new Map();
 
-/**
- * The text's first characters, and whether that is all of it; a token may have thousands.
- * @param {string} text
- * @param {number} count
- */
+/** The text's first characters, and whether that is all of it; a token may have thousands. @param {string} text @param {number} count */
 export function beginning(text, count = MOST_CHARACTERS) {
   if (text.length <= count) return text;
   const characters = Array.from(text.slice(0, 2 * count));
@@ -34,11 +30,7 @@ export function fitted(surface, text, width) {
   return found;
 }
 
-/**
- * @param {Surface} surface
- * @param {string} text
- * @param {number} width
- */
+/** @param {Surface} surface @param {string} text @param {number} width */
 function cut(surface, text, width) {
   if (surface.measureText(text).width <= width) return text;
   const characters = Array.from(text);
@@ -53,12 +45,7 @@ function cut(surface, text, width) {
   return low ? `${characters.slice(0, low).join("").trimEnd()}…` : "";
 }
 
-/**
- * The width of the widest text, up to a most.
- * @param {Surface} surface
- * @param {{text: string}[]} tokens
- * @param {number} most
- */
+/** The width of the widest text, up to a most. @param {Surface} surface @param {{text: string}[]} tokens @param {number} most */
 export function widest(surface, tokens, most) {
   let width = 0;
   for (const token of tokens) {

@@ -199,10 +199,7 @@ const headNames = (scene) => namesOf(scene).map((words, number) => {
   return make("span", {}, [dot, words]);
 });
 
-/**
- * A weight above which some hundreds of lines remain, but never below a twentieth.
- * @param {Shown[]} matrices
- */
+/** A weight above which some hundreds of lines remain, but never below a twentieth. @param {Shown[]} matrices */
 function usual(matrices) {
   const values = matrices[0].values;
   if (values.length <= 100) return 0.02;
@@ -222,12 +219,7 @@ function visible(lines, layout, [top, bottom]) {
   });
 }
 
-/**
- * @param {import("./lines_painting.js").LinesLayout} layout
- * @param {Scene} scene
- * @param {number} x
- * @param {number} y
- */
+/** @param {import("./lines_painting.js").LinesLayout} layout @param {Scene} scene @param {number} x @param {number} y */
 function tokenAt(layout, scene, x, y) {
   const [row, column] = [layout.rows, layout.columns].map(({ top, step }) => Math.floor((y - top) / step));
   if (x <= layout.left + 4) return row >= 0 && row < scene.shown.queries.length ? { row, column: -1 } : NONE;

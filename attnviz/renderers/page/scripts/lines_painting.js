@@ -20,12 +20,7 @@ import { font } from "./surface.js";
 /** More lines than these are a grey cloud, and slow. */
 export const MOST_LINES = 4000;
 
-/**
- * @param {Shown} shown
- * @param {number} width
- * @param {number} height that it should take, if its tokens allow
- * @returns {LinesLayout}
- */
+/** @param {Shown} shown @param {number} width @param {number} height that it should take, if its tokens allow @returns {LinesLayout} */
 export function linesLayout(shown, width, height) {
   const counts = [shown.queries.length, shown.keys.length];
   const step = clamp((height - 50) / Math.max(...counts), 15, 26);

@@ -35,11 +35,7 @@ const numbersOf = (map, name) => given.get(map)?.get(name) ?? textOf(name);
 /** @type {WeakMap<PageMap, Promise<Int16Array>[]>} */
 const unpacked = new WeakMap();
 
-/**
- * The codes of one layer, head by head, row by row; unpacked once.
- * @param {PageMap} map
- * @param {number} layer
- */
+/** The codes of one layer, head by head, row by row; unpacked once. @param {PageMap} map @param {number} layer */
 export function layerCodes(map, layer) {
   const layers = unpacked.get(map) ?? [];
   unpacked.set(map, layers);
@@ -55,11 +51,7 @@ export function layerCodes(map, layer) {
   return layers[layer];
 }
 
-/**
- * The codes of one head.
- * @param {PageMap} map
- * @param {Head} head
- */
+/** The codes of one head. @param {PageMap} map @param {Head} head */
 export async function headCodes(map, [layer, head]) {
   const size = map.queries.tokens.length * map.keys.tokens.length;
   return (await layerCodes(map, layer)).subarray(head * size, (head + 1) * size);
@@ -69,10 +61,7 @@ export async function headCodes(map, [layer, head]) {
 /** @type {{kind: string, table: Float32Array}} */
 let lastTable = { kind: "", table: new Float32Array() };
 
-/**
- * The weight that each code stands for; the code 0 is at place `levels`.
- * @param {PageMap} map
- */
+/** The weight that each code stands for; the code 0 is at place `levels`. @param {PageMap} map */
 export function weightTable(map) {
   const kind = `${map.levels} ${map.scale}`;
   if (lastTable.kind === kind) return lastTable.table;
@@ -109,11 +98,7 @@ export async function projected(map, part, [layer, head]) {
 /** Whether a name says what was made of layers or heads, and is none of theirs. @param {string} name */
 export const isReduced = (name) => /^(mean|max|sum|flow|gradient|effect|logits|norm|rollout)$/.test(name);
 
-/**
- * The heads to look at first: the one in focus, else all of the last layer.
- * @param {PageMap} map
- * @returns {Head[]}
- */
+/** The heads to look at first: the one in focus, else all of the last layer. @param {PageMap} map @returns {Head[]} */
 export function firstHeads(map) {
   if (map.focus) {
     const layer = map.layers.indexOf(map.focus[0]);
@@ -123,19 +108,12 @@ export function firstHeads(map) {
   return headsOfLayer(map, map.layers.length - 1);
 }
 
-/**
- * @param {PageMap} map
- * @param {number} layer
- * @returns {Head[]}
- */
+/** @param {PageMap} map @param {number} layer @returns {Head[]} */
 export function headsOfLayer(map, layer) {
   return map.heads.map((_, head) => [layer, head]);
 }
 
-/**
- * @param {PageMap} map
- * @returns {Head[]}
- */
+/** @param {PageMap} map @returns {Head[]} */
 export function everyHead(map) {
   return map.layers.flatMap((_, layer) => headsOfLayer(map, layer));
 }

@@ -261,10 +261,7 @@ export function createOverview(element, store, off) {
     grid.dataset.drawn = map.blob;
   }
 
-  /**
-   * Which heads say most between words; a click shows where.
-   * @param {{head: Head, at: number, code: number}[]} best
-   */
+  /** Which heads say most between words; a click shows where. @param {{head: Head, at: number, code: number}[]} best */
   function showLinks(best) {
     const table = weightTable(map);
     const columns = map.keys.tokens.length;
@@ -335,10 +332,7 @@ const linked = (query, key) => [
   make("bdi", {}, [beginning(query, 18)]), " → ", make("bdi", {}, [beginning(key, 18)]), " ",
 ];
 
-/**
- * 1 for each cell between two different words, neither of them a special token, nor the key a sink.
- * @param {PageMap} map
- */
+/** 1 for each cell between two different words, neither of them a special token, nor the key a sink. @param {PageMap} map */
 function cellsBetweenWords(map) {
   const { queries, keys } = map;
   const same = queries.side === keys.side && queries.tokens.length === keys.tokens.length;
@@ -389,11 +383,7 @@ function label(button, map, head, measure, value, chosen) {
   shown.textContent = value === undefined ? "" : spell(value);
 }
 
-/**
- * Arrow keys go from head to head.
- * @param {KeyboardEvent} event
- * @param {HTMLElement} grid
- */
+/** Arrow keys go from head to head. @param {KeyboardEvent} event @param {HTMLElement} grid */
 function walk(event, grid) {
   const heads = /** @type {HTMLElement[]} */ ([...grid.querySelectorAll(".head")]);
   const place = heads.indexOf(/** @type {HTMLElement} */ (document.activeElement));

@@ -74,11 +74,7 @@ export function explained(parts, weights, last) {
   return fits((at) => weights[at] !== 0) ? `softmax over ${parts.seen.length} of ${count} keys, the others get nothing: ` : "";
 }
 
-/**
- * @param {Store} store
- * @param {ReturnType<typeof import("./readout.js").createReadout>} readout
- * @returns {View}
- */
+/** @param {Store} store @param {ReturnType<typeof import("./readout.js").createReadout>} readout @returns {View} */
 export function createQueryKey(store, readout) {
   const canvas = make("canvas", { role: "img" });
   const choices = make("div", { class: "tools" });
@@ -143,12 +139,7 @@ function headRow(scene, row) {
   return scene.shown.values.subarray(row * keys, (row + 1) * keys);
 }
 
-/**
- * @param {string} name
- * @param {ShownToken[]} tokens
- * @param {number} chosen
- * @param {(place: number) => void} choose
- */
+/** @param {string} name @param {ShownToken[]} tokens @param {number} chosen @param {(place: number) => void} choose */
 function picker(name, tokens, chosen, choose) {
   const select = make("select", { "aria-label": name }, tokens.map((token, place) =>
     make("option", { value: place, selected: place === chosen }, [`${place} ${token.text.slice(0, 40)}`])));

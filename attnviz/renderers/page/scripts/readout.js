@@ -6,29 +6,19 @@ import { make } from "./surface.js";
 
 const STRONGEST = 5;
 
-/**
- * A token's place in its text: 7, or 16–31 for a block or a word.
- * @param {ShownToken} token
- */
+/** A token's place in its text: 7, or 16–31 for a block or a word. @param {ShownToken} token */
 export function placeOf(token) {
   return token.count > 1 ? `${token.at}–${token.at + token.count - 1}` : `${token.at}`;
 }
 
-/**
- * A token as it is spoken of.
- * @param {ShownToken} token
- */
+/** A token as it is spoken of. @param {ShownToken} token */
 export function tokenElement(token) {
   const label = token.label ? [make("i", {}, [` ${token.label}`])] : [];
   const place = make("small", {}, [` ${placeOf(token)}`]);
   return make("b", {}, [make("bdi", {}, [beginning(token.text, 200)]), ...label, place]);
 }
 
-/**
- * A number in the colour of its sign.
- * @param {number} value
- * @param {keyof HTMLElementTagNameMap} name of the element
- */
+/** A number in the colour of its sign. @param {number} value @param {keyof HTMLElementTagNameMap} name of the element */
 export function numberElement(value, name = "b") {
   return make(name, value < 0 ? { class: "below" } : {}, [spell(value)]);
 }
@@ -43,11 +33,7 @@ export function createReadout(element) {
   let timer = 0;
   return {
     signed: false, // whether the numbers are effects, and no shares of attention
-    /**
-     * @param {Shown} shown
-     * @param {number} query its row; -1 for none
-     * @param {number} key its column; -1 for none
-     */
+    /** @param {Shown} shown @param {number} query its row; -1 for none @param {number} key its column; -1 for none */
     show(shown, query, key) {
       const width = shown.keys.length;
       const queryToken = shown.queries[query];
@@ -69,11 +55,7 @@ export function createReadout(element) {
       clearTimeout(timer);
       timer = setTimeout(() => (spoken.textContent = link.textContent), 300);
     },
-    /**
-     * Nothing is pointed at: say what is strongest, and what can be done.
-     * @param {string} text
-     * @param {Shown} shown
-     */
+    /** Nothing is pointed at: say what is strongest, and what can be done. @param {string} text @param {Shown} shown */
     invite(text, shown) {
       link.replaceChildren(...strongestLinks(shown));
       row.replaceChildren(make("span", { class: "hint" }, [text]));
@@ -82,12 +64,7 @@ export function createReadout(element) {
   };
 }
 
-/**
- * @param {ShownToken | undefined} query
- * @param {ShownToken | undefined} key
- * @param {number | null} weight
- * @param {string} verb
- */
+/** @param {ShownToken | undefined} query @param {ShownToken | undefined} key @param {number | null} weight @param {string} verb */
 function sentence(query, key, weight, verb) {
   if (query && key) {
     const number = weight === null ? "" : numberElement(weight, "output");
@@ -100,10 +77,7 @@ function sentence(query, key, weight, verb) {
 /** @type {WeakMap<Shown, number[]>} */
 const strongest = new WeakMap();
 
-/**
- * The cells of the strongest links between different words.
- * @param {Shown} shown
- */
+/** The cells of the strongest links between different words. @param {Shown} shown */
 export function strongestCells(shown) {
   const { queries, keys } = shown;
   const between = shown.values.slice();
@@ -135,11 +109,7 @@ function strongestLinks(shown) {
     ]));
 }
 
-/**
- * @param {string} words
- * @param {ArrayLike<number>} values
- * @param {ShownToken[]} tokens
- */
+/** @param {string} words @param {ArrayLike<number>} values @param {ShownToken[]} tokens */
 function list(words, values, tokens) {
   const parts = largest(values, STRONGEST).flatMap((place) => [
     make("span", { class: "entry" }, [

@@ -2,11 +2,7 @@
 
 import { layerCodes, valueOf, weightTable } from "./model.js";
 
-/**
- * A line for each weight, as the command line writes them.
- * @param {Scene} scene
- * @param {string} id
- */
+/** A line for each weight, as the command line writes them. @param {Scene} scene @param {string} id */
 export function asCsv({ map, heads, shown, state }, id) {
   const layers = [...new Set(heads.map(([layer]) => map.layers[layer]))].join(" ");
   const names = heads.map(([, head]) => map.heads[head]).join(" ");
@@ -66,10 +62,7 @@ async function layerWeights(map, layer) {
   }));
 }
 
-/**
- * A text on one line, backslash escapes for what would break or turn it, quoted where needed.
- * @param {string} text
- */
+/** A text on one line, backslash escapes for what would break or turn it, quoted where needed. @param {string} text */
 function cell(text) {
   const escaped = text.replace(
     /[\\\0-\x1f\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g,

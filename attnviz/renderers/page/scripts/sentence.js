@@ -16,11 +16,7 @@ const READS = { pocket: " in English or French", "pocket-lm": " in English", "po
 /** Nats by which a piece's log p may move before that is shown. */
 const MOVED = 0.05;
 
-/**
- * @param {number} pane 0, or 1 for the sentence beside it
- * @param {Store} store
- * @param {import("./off.js").Switches} off
- */
+/** @param {number} pane 0, or 1 for the sentence beside it @param {Store} store @param {import("./off.js").Switches} off */
 export function createSentence(pane, store, off) {
   const [textName, intoName] = pane ? /** @type {const} */ (["text2", "into2"]) : /** @type {const} */ (["text", "into"]);
   const [name, tongue, other, what] = [make("span"), make("small"), make("small"), make("span", {}, ["Translation "])];

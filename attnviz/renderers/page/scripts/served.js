@@ -3,10 +3,7 @@
 /** Milliseconds after which it is said what takes so long, again and again. */
 const LONG = 400;
 
-/**
- * The newest question of each sentence; the server stops working on one that is given up.
- * @returns {Source}
- */
+/** The newest question of each sentence; the server stops working on one that is given up. @returns {Source} */
 export function createSource() {
   /** @type {(reply: Reply) => void} */
   let listener = () => {};

@@ -77,12 +77,7 @@ function headOf(map, text) {
   return layer < map.layers.length && head < map.heads.length ? [layer, head] : undefined;
 }
 
-/**
- * The chosen heads that exist; the ones to see first where none does.
- * @param {PageMap} map
- * @param {State} state
- * @returns {Head[]}
- */
+/** The chosen heads that exist; the ones to see first where none does. @param {PageMap} map @param {State} state @returns {Head[]} */
 export function chosenHeads(map, state) {
   const heads = state.heads.split(",").map((name) => headOf(map, name)).filter((head) => head !== undefined);
   const found = heads.length ? heads : firstHeads(map);
@@ -95,11 +90,7 @@ export function spellHeads(heads) {
   return heads.map(([layer, head]) => `${layer}.${head}`).join(",");
 }
 
-/**
- * The map that is looked at; numbers from a foreign address are brought into range.
- * @param {PageMap[]} maps
- * @param {State} state
- */
+/** The map that is looked at; numbers from a foreign address are brought into range. @param {PageMap[]} maps @param {State} state */
 export function chosenMap(maps, state) {
   return maps[clamp(Math.trunc(state.map), 0, maps.length - 1)];
 }

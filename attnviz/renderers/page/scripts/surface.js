@@ -112,18 +112,12 @@ function become(old, next) {
   if ("value" in old && "value" in next && old.value !== next.value) old.value = next.value;
 }
 
-/**
- * The element of that id, which the page has.
- * @param {string} id
- */
+/** The element of that id, which the page has. @param {string} id */
 export function part(id) {
   return /** @type {HTMLElement} */ (document.getElementById(id));
 }
 
-/**
- * Run once the page next draws, however often it was asked for until then.
- * @param {() => void} action
- */
+/** Run once the page next draws, however often it was asked for until then. @param {() => void} action */
 export function onceAFrame(action) {
   let waiting = false;
   return () => {

@@ -8,11 +8,7 @@ const escaped = (text) =>
 const short = (number) => String(Math.round(number * 100) / 100);
 
 export class SvgSurface {
-  /**
-   * @param {number} width
-   * @param {number} height
-   * @param {number} [millimetres] its width on paper
-   */
+  /** @param {number} width @param {number} height @param {number} [millimetres] its width on paper */
   constructor(width, height, millimetres = 0) {
     this.millimetres = millimetres;
     this.width = width;
@@ -154,10 +150,7 @@ export class SvgSurface {
     return this.ruler.measureText(text);
   }
 
-  /**
-   * @param {HTMLCanvasElement | HTMLImageElement} image
-   * @param {number[]} place x, y, width and height
-   */
+  /** @param {HTMLCanvasElement | HTMLImageElement} image @param {number[]} place x, y, width and height */
   drawImage(image, ...place) {
     const [x, y, width, height] = place.map(short);
     this.parts.push(

@@ -7,11 +7,7 @@ import { font, make } from "./surface.js";
 
 const [MOST_CELLS, MOST_ROWS, STRONGEST] = [2500, 600, 8];
 
-/**
- * Every weight where they are few, else the strongest of each row.
- * @param {Shown} shown
- * @param {string} caption
- */
+/** Every weight where they are few, else the strongest of each row. @param {Shown} shown @param {string} caption */
 export function tableOf(shown, caption) {
   const { queries, keys } = shown;
   return queries.length * keys.length <= MOST_CELLS ? whole(shown, caption) : strongest(shown, caption);

@@ -8,11 +8,7 @@ import { make } from "./surface.js";
 /** @typedef {Record<string, (number | null)[][]>} Effects by stream, a row for each layer */
 /** @typedef {{stream: string, layer: number, head: number, value: number}} Found */
 
-/**
- * @param {Store} store
- * @param {import("./off.js").Switches} off
- * @param {() => PageDocument | undefined} page
- */
+/** @param {Store} store @param {import("./off.js").Switches} off @param {() => PageDocument | undefined} page */
 export function createTour(store, off, page) {
   const element = make("aside", { id: "tour", "aria-label": "Guided tour", hidden: true });
   /** Effects while nothing was off, and of which text. @type {{text: string, effects: Effects} | null} */

@@ -27,11 +27,7 @@ function largestParts(parts, position) {
 /** @param {string} text */
 const word = (text) => make("bdi", {}, [beginning(text, 24)]);
 
-/**
- * @param {Store} store
- * @param {() => PageMap[]} maps
- * @param {(question: any) => void} ask
- */
+/** @param {Store} store @param {() => PageMap[]} maps @param {(question: any) => void} ask */
 export function createWhy(store, maps, ask) {
   const title = make("h2", { tabindex: -1 });
   const sentence = make("p", { class: "sum", role: "status" });

@@ -47,10 +47,7 @@ export function createWord(store, ask, show) {
   let spot = null;
   return {
     element,
-    /**
-     * Explain the chosen word, if there is one.
-     * @param {any} question @param {Piece[]} pieces @param {PageMap[]} maps
-     */
+    /** Explain the chosen word, if there is one. @param {any} question @param {Piece[]} pieces @param {PageMap[]} maps */
     show({ source, target, model, to, picture, off }, pieces, maps) {
       const place = Number(store.state.word) - 1;
       const piece = pieces[place];
