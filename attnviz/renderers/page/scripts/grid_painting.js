@@ -2,9 +2,9 @@
 
 import { NEGATIVE, colorPlace, inkOn, pixels } from "./colors.js";
 import { LABEL_FONT } from "./grid_geometry.js";
-import { fitted } from "./labels.js";
+import { fitted, writeFitted } from "./labels.js";
 import { spell, spellShort } from "./numbers.js";
-import { font } from "./surface.js";
+import { font, write } from "./surface.js";
 import { strongestBlocks } from "./thumbnail.js";
 
 /** @import { Geometry } from "./grid_geometry.js" */
@@ -122,17 +122,12 @@ function paintLabels(surface, geometry, shown, theme) {
     if (column % columnStep || middle < left || middle > left + width) continue;
     paintColumnLabel(surface, geometry, shown.keys[column], column, theme, false);
   }
-  surface.font = font(11);
-  surface.fillStyle = theme.faint;
-  surface.textBaseline = "middle";
-  surface.textAlign = "left";
   const [query, key] = shown.axes ?? AXES;
-  surface.fillText(`${key} →`, left, 9);
+  write(surface, `${key} →`, left, 9, { size: 11, color: theme.faint });
   surface.save();
   surface.translate(9, top);
   surface.rotate(-Math.PI / 2);
-  surface.textAlign = "right";
-  surface.fillText(`← ${query}`, 0, 0);
+  write(surface, `← ${query}`, 0, 0, { size: 11, color: theme.faint, align: "right" });
   surface.restore();
 }
 
@@ -224,34 +219,23 @@ export function paintBars(surface, geometry, below, behind, words, theme) {
   surface.rect(left, top, width + GAP + bars, height + GAP + bars);
   surface.clip();
   surface.globalAlpha = 0.6;
-  const thin = [Math.max(cellWidth - (cellWidth > 3 ? 1 : 0), 0.75), Math.max(cellHeight - (cellHeight > 3 ? 1 : 0), 0.75)];
-  for (let column = 0; column < below.length; column++) {
-    const at = x + column * cellWidth;
-    if (at < left - 0.5 || at >= left + width) continue;
-    const long = (Math.abs(below[column]) / most.below) * full;
-    surface.fillStyle = barColor(below[column], theme);
-    if (long >= 0.5) surface.fillRect(at, top + height + GAP, thin[0], long);
-  }
-  for (let row = 0; row < behind.length; row++) {
-    const at = y + row * cellHeight;
-    if (at < top - 0.5 || at >= top + height) continue;
-    const long = (Math.abs(behind[row]) / most.behind) * full;
-    surface.fillStyle = barColor(behind[row], theme);
-    if (long >= 0.5) surface.fillRect(left + width + GAP, at, long, thin[1]);
-  }
+  /** The bars of one side, each handed its place and its length. @param {ArrayLike<number>} values @param {number} top of them @param {number[]} span where they begin, where and how long what is in view is, and a cell @param {(at: number, thin: number, long: number) => void} fill */
+  const side = (values, top, [begin, from, length, cell], fill) => Array.from(values, (value, place) => {
+    const [at, long] = [begin + place * cell, (Math.abs(value) / top) * full];
+    surface.fillStyle = value < 0 ? NEGATIVE : theme.accent;
+    if (at >= from - 0.5 && at < from + length && long >= 0.5) fill(at, Math.max(cell - (cell > 3 ? 1 : 0), 0.75), long);
+  });
+  side(below, most.below, [x, left, width, cellWidth], (at, thin, long) => surface.fillRect(at, top + height + GAP, thin, long));
+  side(behind, most.behind, [y, top, height, cellHeight], (at, thin, long) => surface.fillRect(left + width + GAP, at, long, thin));
   surface.restore();
   surface.fillStyle = theme.line;
   surface.fillRect(left, top + height + GAP - 1, width, 1);
   surface.fillRect(left + width + GAP - 1, top, 1, height);
-  surface.fillStyle = theme.faint;
-  surface.font = font(10.5);
-  surface.textBaseline = "middle";
-  surface.textAlign = "right";
-  surface.fillText(fitted(surface, words.below, left - 12), left - GAP, top + height + GAP + 7);
-  surface.fillText(`up to ${spell(most.below)}`, left - GAP, top + height + GAP + 21);
-  surface.textAlign = "left";
-  surface.fillText(fitted(surface, words.behind, bars), left + width + GAP, top - 22);
-  surface.fillText(`up to ${spell(most.behind)}`, left + width + GAP, top - 8);
+  const [before, after] = [/** @type {Lettering} */ ({ size: 10.5, color: theme.faint, align: "right" }), { size: 10.5, color: theme.faint }];
+  writeFitted(surface, words.below, left - 12, left - GAP, top + height + GAP + 7, before);
+  write(surface, `up to ${spell(most.below)}`, left - GAP, top + height + GAP + 21, before);
+  writeFitted(surface, words.behind, bars, left + width + GAP, top - 22, after);
+  write(surface, `up to ${spell(most.behind)}`, left + width + GAP, top - 8, after);
 }
 
 /** A cross over a link that is cut. @param {Surface} surface @param {number} x @param {number} y @param {number} size */
@@ -272,6 +256,3 @@ function furthest(values) {
   for (let at = 0; at < values.length; at++) most = Math.max(most, Math.abs(values[at]) || 0);
   return most || 1;
 }
-
-/** @param {number} value @param {Theme} theme */
-const barColor = (value, theme) => (value < 0 ? NEGATIVE : theme.accent);

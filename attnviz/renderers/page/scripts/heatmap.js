@@ -8,7 +8,7 @@ import {
 import { gridImage, paintBars, paintColumnLabel, paintCut, paintGrid, paintRowLabel } from "./grid_painting.js";
 import { look, lookAt, pointedIn } from "./look.js";
 import { clamp } from "./numbers.js";
-import { make, onceAFrame, sized } from "./surface.js";
+import { ARROWS, make, onceAFrame, sized } from "./surface.js";
 
 /** @typedef {{row: number, column: number}} Cell */
 
@@ -151,8 +151,7 @@ export function createHeatmap(store, readout, toggleLink, linked) {
 
   /** @param {string} key */
   function walk(key) {
-    const steps = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
-    const step = steps[/** @type {keyof typeof steps} */ (key)];
+    const step = ARROWS[key];
     if (!step) return false;
     const from = current();
     const row = clamp(Math.max(from.row, 0) + (from.row < 0 ? 0 : step[0]), 0, scene.shown.queries.length - 1);

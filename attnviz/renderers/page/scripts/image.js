@@ -5,7 +5,7 @@
 
 import { cssColor, inkOn, paintBar, theme } from "./colors.js";
 import { clamp, spell } from "./numbers.js";
-import { make, onceAFrame, sized } from "./surface.js";
+import { ARROWS, make, onceAFrame, sized } from "./surface.js";
 import { plain, running, word } from "./text.js";
 
 /** How much the largest weight covers, and the power by which smaller ones cover less. */
@@ -168,17 +168,16 @@ export function createImage(store, readout) {
     if (scene.map.patches.queries && query >= 0) store.set({ row: query });
   });
   canvas.addEventListener("keydown", (event) => {
-    const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
-    if (!step) return;
+    const [down, right] = ARROWS[event.key] ?? [0, 0];
+    if (!down && !right) return;
     event.preventDefault();
     event.stopPropagation();
     if (words.length) {
-      const far = event.key.endsWith("Up") || event.key.endsWith("Down") ? step * patches.columns : step;
       const [first, last] = [scene.shown.keys.findIndex((token) => token.at === patches.first), scene.shown.keys.length - 1];
-      const next = scene.state.column < first ? first : scene.state.column + far;
+      const next = scene.state.column < first ? first : scene.state.column + down * patches.columns + right;
       return store.set({ column: next < first || next > last ? scene.state.column : next });
     }
-    store.set({ row: clamp(row() + step, 0, scene.shown.queries.length - 1), column: -1 });
+    store.set({ row: clamp(row() + down + right, 0, scene.shown.queries.length - 1), column: -1 });
   });
 
   return {

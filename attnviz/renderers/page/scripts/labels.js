@@ -1,5 +1,7 @@
 /** Token texts short enough for their place. */
 
+import { font, write } from "./surface.js";
+
 const MOST_CHARACTERS = 64;
 /** @type {Map<string, string>} */
 const cutTexts = new Map();
@@ -53,4 +55,12 @@ export function widest(surface, tokens, most) {
     if (width >= most) return most;
   }
   return Math.ceil(width);
+}
+
+/** Write a text cut to its room; answers how wide it is. @param {Surface} surface @param {string} text @param {number} room @param {number} x @param {number} y @param {Lettering} how */
+export function writeFitted(surface, text, room, x, y, how) {
+  surface.font = font(how.size ?? 12, how.weight);
+  const shown = fitted(surface, text, room);
+  write(surface, shown, x, y, how);
+  return surface.measureText(shown).width;
 }

@@ -6,7 +6,7 @@ import { AXES, paintCut } from "./grid_painting.js";
 import { MOST_LINES, columnMiddle, linesLayout, linesOf, paintLines, paintTokens, rowMiddle } from "./lines_painting.js";
 import { look, lookAt, pointedIn } from "./look.js";
 import { clamp, counted, inThousands, largest, spell } from "./numbers.js";
-import { font, make, onceAFrame, sized } from "./surface.js";
+import { ARROWS, make, onceAFrame, sized, write } from "./surface.js";
 
 const NONE = { row: -1, column: -1 };
 const FEW_LINES = 600;
@@ -55,13 +55,9 @@ export function createLines(store, readout, toggleLink, linked) {
     paintLines(surface, placed, cut, top);
     cut.forEach(({ row, column }) => paintCut(surface, (placed.left + placed.right) / 2, (rowMiddle(placed, row) + columnMiddle(placed, column)) / 2, 5));
     paintTokens(surface, placed, of.shown, now, colors, window);
-    surface.font = font(11);
-    surface.fillStyle = colors.faint;
-    surface.textAlign = "right";
     const [query, key] = of.shown.axes ?? AXES;
-    surface.fillText(query, placed.left, window[0] + 12);
-    surface.textAlign = "left";
-    surface.fillText(key, placed.right, window[0] + 12);
+    write(surface, query, placed.left, window[0] + 12, { size: 11, color: colors.faint, align: "right" });
+    write(surface, key, placed.right, window[0] + 12, { size: 11, color: colors.faint });
   };
   const paintNow = () => {
     const height = scroller.clientHeight;
@@ -135,7 +131,7 @@ export function createLines(store, readout, toggleLink, linked) {
     store.set(same ? NONE : token);
   });
   canvas.addEventListener("keydown", (event) => {
-    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key] ?? 0;
+    const [step, across] = ARROWS[event.key] ?? [0, 0];
     const now = pinned();
     if (step) {
       const side = now.column >= 0 ? "column" : "row";
@@ -144,11 +140,9 @@ export function createLines(store, readout, toggleLink, linked) {
       store.set({ ...NONE, [side]: place });
       const middle = side === "row" ? rowMiddle(layout, place) : columnMiddle(layout, place);
       scroller.scrollTop = clamp(scroller.scrollTop, middle - scroller.clientHeight + 40, middle - 40);
-    } else if (event.key === "ArrowLeft" || event.key === "ArrowRight") {
-      const place = Math.max(now.row, now.column, 0);
-      store.set(event.key === "ArrowLeft"
-        ? { row: Math.min(place, scene.shown.queries.length - 1), column: -1 }
-        : { row: -1, column: Math.min(place, scene.shown.keys.length - 1) });
+    } else if (across) {
+      const [side, tokens] = across < 0 ? ["row", scene.shown.queries] : ["column", scene.shown.keys];
+      store.set({ ...NONE, [side]: clamp(Math.max(now.row, now.column), 0, tokens.length - 1) });
     } else if (event.key === "Escape") store.set(NONE);
     else return;
     event.preventDefault();

@@ -1,9 +1,9 @@
 /** Two columns of tokens and a line for each weight worth one. */
 
 import { NEGATIVE, headColor } from "./colors.js";
-import { fitted } from "./labels.js";
+import { writeFitted } from "./labels.js";
 import { clamp, spell } from "./numbers.js";
-import { font } from "./surface.js";
+import { write } from "./surface.js";
 
 /** @typedef {{row: number, column: number, value: number, color: string}} Line */
 /**
@@ -107,22 +107,17 @@ export function paintLines(surface, layout, lines, top) {
 export function paintTokens(surface, layout, shown, active, theme, window) {
   const label = layout.left - 14;
   const width = shown.keys.length;
-  surface.textBaseline = "middle";
   /** @param {number} y */
   const seen = (y) => y >= window[0] - 20 && y <= window[1] + 20;
   shown.queries.forEach((token, row) => {
     const y = rowMiddle(layout, row);
-    if (!seen(y)) return;
     const value = active.column >= 0 ? shown.values[row * width + active.column] : null;
-    const strong = row === active.row;
-    word(surface, layout, token, [layout.left, y], "right", label, value, strong, theme);
+    if (seen(y)) word(surface, layout, token, [layout.left, y], "right", label, value, row === active.row, theme);
   });
   shown.keys.forEach((token, column) => {
     const y = columnMiddle(layout, column);
-    if (!seen(y)) return;
     const value = active.row >= 0 ? shown.values[active.row * width + column] : null;
-    const strong = column === active.column;
-    word(surface, layout, token, [layout.right, y], "left", label, value, strong, theme);
+    if (seen(y)) word(surface, layout, token, [layout.right, y], "left", label, value, column === active.column, theme);
   });
 }
 
@@ -142,15 +137,8 @@ function word(surface, layout, token, [x, y], align, room, value, strong, theme)
   const size = Math.min(13, layout.step * 0.86);
   const number = value !== null && Math.abs(value) >= 0.0095 ? spell(value) : "";
   const sign = align === "left" ? 1 : -1;
-  surface.textAlign = align;
-  surface.font = font(size, strong ? "600" : "");
-  const text = fitted(surface, token.text, room - (value === null ? 0 : 40));
   const quiet = token.special || (value !== null && !number);
-  surface.fillStyle = strong ? theme.accent : quiet ? theme.faint : theme.ink;
-  surface.fillText(text, x + sign * 2, y);
-  if (!number) return;
-  const width = surface.measureText(text).width;
-  surface.font = font(size * 0.85, "600");
-  surface.fillStyle = theme.accent;
-  surface.fillText(number, x + sign * (width + 9), y);
+  const color = strong ? theme.accent : quiet ? theme.faint : theme.ink;
+  const width = writeFitted(surface, token.text, room - (value === null ? 0 : 40), x + sign * 2, y, { size, weight: strong ? "600" : "", color, align });
+  if (number) write(surface, number, x + sign * (width + 9), y, { size: size * 0.85, weight: "600", color: theme.accent, align });
 }

@@ -9,7 +9,7 @@ import { chosenHeads, spellHeads } from "./state.js";
 import { counted, spell } from "./numbers.js";
 import { beginning, fitted } from "./labels.js";
 import { numberElement } from "./readout.js";
-import { font, make, sized } from "./surface.js";
+import { ARROWS, font, make, sized } from "./surface.js";
 import { crossing, look } from "./look.js";
 import { codePixels, drawThumbnail } from "./thumbnail.js";
 
@@ -390,9 +390,8 @@ function walk(event, grid) {
   if (place < 0) return;
   const top = heads[0].getBoundingClientRect().top;
   const across = Math.max(heads.filter((head) => head.getBoundingClientRect().top === top).length, 1);
-  const steps = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: across, ArrowUp: -across };
-  const step = steps[/** @type {keyof typeof steps} */ (event.key)];
-  const next = step && heads[place + step];
+  const [down, right] = ARROWS[event.key] ?? [0, 0];
+  const next = (down || right) && heads[place + down * across + right];
   if (!next) return;
   event.preventDefault();
   event.stopPropagation();

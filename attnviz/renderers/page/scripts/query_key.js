@@ -2,9 +2,9 @@
 
 import { projected } from "./model.js";
 import { NEGATIVE, theme } from "./colors.js";
-import { fitted } from "./labels.js";
+import { writeFitted } from "./labels.js";
 import { clamp, largest, spell } from "./numbers.js";
-import { font, make, sized } from "./surface.js";
+import { make, sized, write } from "./surface.js";
 import { strongestCells, tokenElement } from "./readout.js";
 
 const [BAND, LABEL, CANDIDATES] = [74, 132, 12];
@@ -160,26 +160,19 @@ function paintParts(surface, parts, scene, pair, width) {
   const bands = [["query", parts.query], ["× key", parts.key], ["= product", parts.product]];
   bands.forEach(([name, values], number) => band(surface, name, values, 8 + number * BAND, width, colors));
   const top = 3 * BAND + 30;
-  surface.font = font(11);
-  surface.fillStyle = colors.faint;
-  surface.textBaseline = "middle";
-  surface.textAlign = "left";
-  surface.fillText("largest scores of this query", LABEL, top - 14);
-  surface.fillText("score", LABEL + (width - LABEL) * 0.44, top - 14);
-  surface.fillText("softmax", LABEL + (width - LABEL) * 0.6, top - 14);
+  const columns = [0, 0.44, 0.6, 0.7].map((share) => LABEL + (width - LABEL) * share);
+  ["largest scores of this query", "score", "softmax"].forEach((words, place) => write(surface, words, columns[place], top - 14, { size: 11, color: colors.faint }));
   const order = [...parts.seen].sort((a, b) => parts.scores[b] - parts.scores[a]).slice(0, CANDIDATES);
   if (!order.includes(pair.column)) order.splice(CANDIDATES - 1, 1, pair.column);
   order.forEach((place, line) => {
     const y = top + 6 + line * 20;
     const strong = place === pair.column;
-    surface.font = font(12, strong ? "600" : "");
-    surface.fillStyle = strong ? colors.accent : colors.ink;
-    surface.textAlign = "left";
-    surface.fillText(fitted(surface, scene.shown.keys[place].text, (width - LABEL) * 0.4), LABEL, y);
-    surface.fillText(parts.seen.includes(place) ? parts.scores[place].toFixed(2) : "hidden", LABEL + (width - LABEL) * 0.44, y);
-    surface.fillText(spell(parts.shares[place]), LABEL + (width - LABEL) * 0.6, y);
+    const how = { weight: strong ? "600" : "", color: strong ? colors.accent : colors.ink };
+    writeFitted(surface, scene.shown.keys[place].text, (width - LABEL) * 0.4, columns[0], y, how);
+    write(surface, parts.seen.includes(place) ? parts.scores[place].toFixed(2) : "hidden", columns[1], y, how);
+    write(surface, spell(parts.shares[place]), columns[2], y, how);
     if (!strong) surface.fillStyle = colors.faint;
-    surface.fillRect(LABEL + (width - LABEL) * 0.7, y - 5, parts.shares[place] * (width - LABEL) * 0.29, 10);
+    surface.fillRect(columns[3], y - 5, parts.shares[place] * (width - LABEL) * 0.29, 10);
   });
 }
 
@@ -197,14 +190,8 @@ function band(surface, name, values, y, width, colors) {
   const middle = y + (BAND - 14) / 2;
   const step = (width - LABEL) / values.length;
   const bar = Math.max(step - (step > 4 ? 1.5 : 0), 0.5);
-  surface.textBaseline = "middle";
-  surface.textAlign = "right";
-  surface.font = font(13);
-  surface.fillStyle = colors.ink;
-  surface.fillText(name, LABEL - 14, middle - 7);
-  surface.font = font(10.5);
-  surface.fillStyle = colors.faint;
-  surface.fillText(`up to ±${most.toPrecision(3)}`, LABEL - 14, middle + 9);
+  write(surface, name, LABEL - 14, middle - 7, { size: 13, color: colors.ink, align: "right" });
+  write(surface, `up to ±${most.toPrecision(3)}`, LABEL - 14, middle + 9, { size: 10.5, color: colors.faint, align: "right" });
   surface.fillStyle = colors.line;
   surface.fillRect(LABEL, middle - 0.5, width - LABEL, 1);
   values.forEach((value, place) => {

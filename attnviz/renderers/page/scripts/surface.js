@@ -5,6 +5,15 @@ export const FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", 
 /** @param {number} size */
 export const font = (size, weight = "") => `${weight} ${size}px ${FONT}`.trim();
 
+/** Rows down and columns across that an arrow key goes. @type {Record<string, [number, number] | undefined>} */
+export const ARROWS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
+
+/** Write a text on a surface. @param {Surface} surface @param {string} text @param {number} x @param {number} y @param {Lettering} how */
+export function write(surface, text, x, y, { size = 12, weight = "", color, align = "left", base = "middle" }) {
+  [surface.font, surface.fillStyle, surface.textAlign, surface.textBaseline] = [font(size, weight), color, align, base];
+  surface.fillText(text, x, y);
+}
+
 /**
  * Make a canvas so large, and answer its surface in CSS pixels, wiped.
  * @param {HTMLCanvasElement} canvas

@@ -2,8 +2,8 @@
 
 import { clamp, largest, spell } from "./numbers.js";
 import { theme } from "./colors.js";
-import { beginning, fitted, widest } from "./labels.js";
-import { font, make } from "./surface.js";
+import { beginning, widest, writeFitted } from "./labels.js";
+import { font, make, write } from "./surface.js";
 
 const [MOST_CELLS, MOST_ROWS, STRONGEST] = [2500, 600, 8];
 
@@ -63,23 +63,16 @@ export function tableFigure({ shown: { queries, keys, values } }, width) {
   const high = (queries.length + 2) * ROW;
   return { height: blocks.length * high, paint(surface) {
     const colors = theme();
-    surface.textBaseline = "middle";
     blocks.forEach((first, block) => {
-      surface.font = font(12, "600");
-      [surface.textAlign, surface.fillStyle] = ["right", colors.ink];
       const top = block * high + ROW / 2;
       const shown = keys.slice(first, first + across);
-      shown.forEach((key, place) => surface.fillText(fitted(surface, key.text, cell - 6), label + (place + 1) * cell, top));
+      shown.forEach((key, place) => writeFitted(surface, key.text, cell - 6, label + (place + 1) * cell, top, { weight: "600", color: colors.ink, align: "right" }));
       surface.fillStyle = colors.line;
       surface.fillRect(0, top + ROW / 2, label + shown.length * cell, 1);
-      surface.font = font(12);
-      surface.fillStyle = colors.ink;
       queries.forEach((query, row) => {
         const y = top + (row + 1) * ROW;
-        surface.textAlign = "left";
-        surface.fillText(fitted(surface, query.text, label - 8), 0, y);
-        surface.textAlign = "right";
-        shown.forEach((_, place) => surface.fillText(spell(values[row * keys.length + first + place]), label + (place + 1) * cell, y));
+        writeFitted(surface, query.text, label - 8, 0, y, { color: colors.ink });
+        shown.forEach((_, place) => write(surface, spell(values[row * keys.length + first + place]), label + (place + 1) * cell, y, { color: colors.ink, align: "right" }));
       });
     });
   } };

@@ -5,7 +5,7 @@ import { cssColor, inkOn, theme } from "./colors.js";
 import { beginning, fitted } from "./labels.js";
 import { linkWords } from "./look.js";
 import { spell, spellShort } from "./numbers.js";
-import { font, make } from "./surface.js";
+import { font, make, write } from "./surface.js";
 
 const LONGEST = 400;
 /** What is next to nothing is not shaded. */
@@ -115,8 +115,7 @@ export function createText(store, readout, linked) {
       });
       return { height: y, scale: chosen < 0 ? undefined : scaleOf(of), paint(surface) {
         for (const { side, top, placed, heading, active, shaded } of lines) {
-          [surface.font, surface.fillStyle, surface.textAlign, surface.textBaseline] = [font(12), theme().faint, "left", "alphabetic"];
-          surface.fillText(heading, 0, top + 14);
+          write(surface, heading, 0, top + 14, { color: theme().faint, base: "alphabetic" });
           placed.boxes.forEach((box, place) => paintWord(surface, of, of.shown[side][place], box, shaded[place] ?? 0, place === active || (!twoTexts && place === chosen)));
         }
       } };
@@ -207,10 +206,7 @@ function paintWord(surface, { palette }, token, { text, x, y, wide }, value, act
     [surface.strokeStyle, surface.lineWidth] = [colors.accent, 2];
     surface.strokeRect(x + 1, y + 1, wide - 2, 34);
   }
-  surface.fillStyle = shaded ? inkOn(palette, value) : token.special ? colors.faint : colors.ink;
-  [surface.font, surface.textAlign, surface.textBaseline] = [font(15), "center", "middle"];
-  surface.fillText(text, x + wide / 2, y + 13);
-  if (!shaded) return;
-  surface.font = font(9.5);
-  surface.fillText(spellShort(value), x + wide / 2, y + 28);
+  const color = shaded ? inkOn(palette, value) : token.special ? colors.faint : colors.ink;
+  write(surface, text, x + wide / 2, y + 13, { size: 15, color, align: "center" });
+  if (shaded) write(surface, spellShort(value), x + wide / 2, y + 28, { size: 9.5, color, align: "center" });
 }

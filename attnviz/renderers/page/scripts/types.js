@@ -202,6 +202,7 @@
  * @property {(listener: (reply: Reply) => void) => void} listen
  *
  * @typedef {CanvasRenderingContext2D} Surface
+ * @typedef {{size?: number, weight?: string, color: string, align?: CanvasTextAlign, base?: CanvasTextBaseline}} Lettering of a text, size in CSS pixels
  * @typedef {{ink: string, faint: string, line: string, paper: string, accent: string,
  *   dark: boolean}} Theme
  * @typedef {object} View
