@@ -1,6 +1,6 @@
 /** What a head does in other texts: its card, of the small atlas that a page with a model carries. */
 
-import { headParts } from "./atlas_head.js";
+import { colorOf, dotIn, headParts } from "./atlas_head.js";
 import { denseBytes, inflated } from "./decode.js";
 import { make, part } from "./surface.js";
 
@@ -22,11 +22,7 @@ export function createCard(choose) {
     const number = stream?.heads.findIndex((one) => one.layer === layer && one.head === head) ?? -1;
     if (!stream || number < 0) return;
     /** @param {AtlasHead} one */
-    const dot = (one) => {
-      const found = make("i", { class: "dot", "aria-hidden": "true" });
-      found.style.backgroundColor = (one.roles.length && page.colors[one.roles[0][3]]) || "var(--faint)";
-      return found;
-    };
+    const dot = (one) => dotIn(colorOf(page.colors, one, "var(--faint)"));
     /** @param {number} other */
     const go = (other) => {
       const one = stream.heads[other];

@@ -47,16 +47,8 @@ export function onThemeChange(listener) {
 /** @returns {Theme} */
 export function theme() {
   const style = getComputedStyle(document.documentElement);
-  /** @param {string} name */
-  const value = (name) => style.getPropertyValue(name).trim();
-  return {
-    ink: value("--ink"),
-    faint: value("--faint"),
-    line: value("--line"),
-    paper: value("--paper"),
-    accent: value("--accent"),
-    dark: isDark(),
-  };
+  const colors = ["ink", "faint", "line", "paper", "accent"].map((name) => [name, style.getPropertyValue(`--${name}`).trim()]);
+  return { ...Object.fromEntries(colors), dark: isDark() };
 }
 
 /** @param {Scheme} scheme @param {[number, number]} limits @returns {Palette} */

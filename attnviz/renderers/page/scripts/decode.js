@@ -37,37 +37,17 @@ export async function inflated(packed) {
 }
 
 /** Codes of two bytes each. @param {Uint8Array} bytes */
-export function fineCodes(bytes) {
-  return new Int16Array(bytes.buffer);
-}
+export const fineCodes = (bytes) => new Int16Array(bytes.buffer);
 
-/** Codes from 0 up. @param {Uint8Array} bytes @param {number} count */
-export function shareCodes(bytes, count) {
-  const codes = new Int16Array(count);
-  let next = count;
-  for (let place = 0; place < count; place++) {
-    const byte = bytes[place];
-    codes[place] = byte;
-    if (byte === SHARE_MARK) {
-      codes[place] = bytes[next] | (bytes[next + 1] << 8);
-      next += 2;
-    }
-  }
-  return codes;
-}
-
-/** Codes around 0. @param {Uint8Array} bytes @param {number} count */
-export function signedCodes(bytes, count) {
-  const codes = new Int16Array(count);
-  let next = count;
-  for (let place = 0; place < count; place++) {
-    const low = bytes[place] - 128;
-    codes[place] = bytes[place] ? low : NO_VALUE;
-    if (low === SIGNED_MARK || low === -SIGNED_MARK) {
-      const size = bytes[next] | (bytes[next + 1] << 8);
-      codes[place] = low < 0 ? -size : size;
-      next += 2;
-    }
+/** Codes of a byte each, and after all of them the two bytes of those beyond the mark. @param {Uint8Array} bytes @param {number} count @param {boolean} signed whether they lie around 0, and not from it up */
+export function byteCodes(bytes, count, signed) {
+  const [codes, zero, mark] = [new Int16Array(count), signed ? 128 : 0, signed ? SIGNED_MARK : SHARE_MARK];
+  for (let place = 0, next = count; place < count; place++) {
+    const code = bytes[place] - zero;
+    codes[place] = signed && !bytes[place] ? NO_VALUE : code;
+    if (code !== mark && code !== -mark) continue;
+    codes[place] = Math.sign(code) * (bytes[next] | (bytes[next + 1] << 8));
+    next += 2;
   }
   return codes;
 }

@@ -3,10 +3,10 @@
  * stand beside it: a word shows where it looked, a patch which words looked at it.
  */
 
-import { cssColor, inkOn, paintBar, theme } from "./colors.js";
+import { cssColor, paintBar, theme } from "./colors.js";
 import { clamp, spell } from "./numbers.js";
 import { ARROWS, make, onceAFrame, sized } from "./surface.js";
-import { plain, running, word } from "./text.js";
+import { plain, running, shadeWord, word } from "./text.js";
 
 /** How much the largest weight covers, and the power by which smaller ones cover less. */
 const [OPAQUE, BEND] = [0.9, 0.8];
@@ -104,10 +104,8 @@ export function createImage(store, readout) {
       button.classList.toggle("active", looks);
       button.setAttribute("aria-pressed", String(looks));
       if (column < 0 || !(Math.abs(given[place]) > most / 20)) return;
-      button.style.backgroundColor = cssColor(scale, given[place]);
-      button.style.color = inkOn(scale, given[place]);
       button.setAttribute("aria-description", spell(given[place]));
-      /** @type {HTMLElement} */ (button.lastChild).textContent = spell(given[place]);
+      shadeWord(button, scale, given[place], spell(given[place]));
     });
   };
   const look = () => {

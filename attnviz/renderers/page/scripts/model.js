@@ -1,6 +1,6 @@
 /** The data of the page: its document at once, weights layer by layer when they are asked for. */
 
-import { NO_VALUE, fineCodes, inflated, shareCodes, signedCodes } from "./decode.js";
+import { NO_VALUE, byteCodes, fineCodes, inflated } from "./decode.js";
 
 const FINE_LEVELS = 32767;
 
@@ -42,10 +42,8 @@ export function layerCodes(map, layer) {
   if (!layers[layer]) {
     const found = numbersOf(map, `${map.blob}-${layer}`);
     const count = map.heads.length * map.queries.tokens.length * map.keys.tokens.length;
-    const fine = map.levels === FINE_LEVELS;
-    const decode = fine ? fineCodes : map.values === "signed" ? signedCodes : shareCodes;
     layers[layer] = typeof found === "string"
-      ? inflated(found).then((bytes) => decode(bytes, count))
+      ? inflated(found).then((bytes) => (map.levels === FINE_LEVELS ? fineCodes(bytes) : byteCodes(bytes, count, map.values === "signed")))
       : Promise.resolve(found);
   }
   return layers[layer];

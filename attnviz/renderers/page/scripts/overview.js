@@ -106,7 +106,7 @@ export function createOverview(element, store, off) {
     if (!same) buildButtons();
     effects.replaceChildren(...map.effects.flatMap(({ title, links: listed }) => [
       make("h2", {}, [title]),
-      make("ol", {}, listed.map((link) => make("li", {}, [effectButton(link)]))),
+      make("ol", {}, listed.map(effectItem)),
     ]));
   }
 
@@ -114,23 +114,14 @@ export function createOverview(element, store, off) {
     buttons = new Map();
     for (const head of everyHead(map)) {
       const name = `${head[0]}.${head[1]}`;
-      const button = make("button", { type: "button", class: "head", tabindex: -1, "data-head": name }, [
-        make("canvas"),
-        make("span", { class: "name" }),
-        make("span", { class: "value" }),
-      ]);
-      button.addEventListener("click", (event) => choose(name, event));
-      button.addEventListener("dblclick", () => store.set({ heads: name, view: "heatmap" }));
+      const button = make("button", {
+        type: "button", class: "head", tabindex: -1, "data-head": name,
+        onclick: (event) => choose(name, event), ondblclick: () => store.set({ heads: name, view: "heatmap" }),
+      }, [make("canvas"), make("span", { class: "name" }), make("span", { class: "value" })]);
       buttons.set(name, button);
-      if (off) make("div", { class: "switchable" }, [button, powerButton(head)]);
+      // The second switches it off and on, without looking at it.
+      if (off) make("div", { class: "switchable" }, [button, make("button", { type: "button", class: "power", tabindex: -1, onclick: () => off.toggleHeads(map, [head]) })]);
     }
-  }
-
-  /** Switches a head off and on, without looking at it. @param {Head} head */
-  function powerButton(head) {
-    const power = make("button", { type: "button", class: "power", tabindex: -1 }, []);
-    power.addEventListener("click", () => off?.toggleHeads(map, [head]));
-    return power;
   }
 
   /** Whether a head is off, and in a bar what log p loses without it. @param {HTMLElement} holder @param {Head} head @param {string} name */
@@ -151,17 +142,14 @@ export function createOverview(element, store, off) {
   }
 
   /** A link with its weight and its effect; a click shows it. @param {EffectLink} link */
-  function effectButton({ ends, where, place, numbers: [weight, estimated, measured] }) {
+  function effectItem({ ends, where, place, numbers: [weight, estimated, measured] }) {
     const guess = measured === null ? "" : `, estimated ${spell(estimated)}`;
-    const button = make("button", { type: "button" }, [
-      ...linked(ends[0], ends[1]),
-      numberElement(measured ?? estimated),
-      make("small", {}, [`weight ${spell(weight)}${guess} · ${where}`]),
-    ]);
-    button.disabled = !place;
-    if (place) button.addEventListener("click", () => point(place));
-    return button;
+    return linkItem(ends[0], ends[1], measured ?? estimated, `weight ${spell(weight)}${guess} · ${where}`, place);
   }
+
+  /** A link as a button that shows it. @param {string} query @param {string} key @param {number} value @param {string} more @param {[number, number, number, number] | null} place */
+  const linkItem = (query, key, value, more, place) => make("li", {}, [make("button", { type: "button", disabled: !place, onclick: () => place && point(place) }, [
+    make("bdi", {}, [beginning(query, 18)]), " → ", make("bdi", {}, [beginning(key, 18)]), " ", numberElement(value), make("small", {}, [more])])]);
 
   /** Look at one cell of one head. @param {[number, number, number, number]} place */
   function point([layer, head, row, column]) {
@@ -268,13 +256,7 @@ export function createOverview(element, store, off) {
     const strong = best.filter(({ code }) => code).slice(0, LINKS);
     const items = strong.map(({ head: [layer, head], at, code }) => {
       const [row, column] = [Math.floor(at / columns), at % columns];
-      const button = make("button", { type: "button" }, [
-        ...linked(map.queries.tokens[row].text, map.keys.tokens[column].text),
-        numberElement(table[code + map.levels]),
-        make("small", {}, [`layer ${map.layers[layer]} ${named("head", map.heads[head])}`]),
-      ]);
-      button.addEventListener("click", () => point([layer, head, row, column]));
-      return make("li", {}, [button]);
+      return linkItem(map.queries.tokens[row].text, map.keys.tokens[column].text, table[code + map.levels], `layer ${map.layers[layer]} ${named("head", map.heads[head])}`, [layer, head, row, column]);
     });
     const heading = make("h2", {}, ["strongest links, one per head"]);
     links.replaceChildren(...(items.length && best.length > 1 ? [heading, make("ol", {}, items)] : []));
@@ -326,11 +308,6 @@ function squareOf(canvas, grid) {
   const [own, whole] = [canvas, grid].map((one) => one.getBoundingClientRect());
   return [own.left - whole.left, own.top - whole.top, own.width];
 }
-
-/** A link's two ends. @param {string} query @param {string} key */
-const linked = (query, key) => [
-  make("bdi", {}, [beginning(query, 18)]), " → ", make("bdi", {}, [beginning(key, 18)]), " ",
-];
 
 /** 1 for each cell between two different words, neither of them a special token, nor the key a sink. @param {PageMap} map */
 function cellsBetweenWords(map) {

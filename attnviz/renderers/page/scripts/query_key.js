@@ -98,7 +98,7 @@ export function createQueryKey(store, readout) {
       // Where nothing is chosen: the strongest link between words; the first query of a decoder sees but one key.
       const [strongest = (whole.queries.length - 1) * whole.keys.length] = strongestCells(next.shown);
       const row = clamp(state.row < 0 ? Math.floor(strongest / whole.keys.length) : state.row, 0, whole.queries.length - 1);
-      const values = headRow(next, row);
+      const values = next.shown.values.subarray(row * whole.keys.length, (row + 1) * whole.keys.length);
       const column = state.column >= 0 && state.column < whole.keys.length ? state.column : largest(values, 1)[0] ?? 0;
       pair = { row, column };
       const [queries, keys] = /** @type {Float32Array[]} */ (await Promise.all([projected(map, "query", heads[0]), projected(map, "key", heads[0])]));
@@ -133,18 +133,10 @@ function scaled(scale, size, score) {
   return `${root ? `, over √${size}` : ` × ${scale.toPrecision(3)}`} = ${score.toFixed(3)}`;
 }
 
-/** @param {Scene} scene @param {number} row */
-function headRow(scene, row) {
-  const keys = scene.shown.keys.length;
-  return scene.shown.values.subarray(row * keys, (row + 1) * keys);
-}
-
 /** @param {string} name @param {ShownToken[]} tokens @param {number} chosen @param {(place: number) => void} choose */
 function picker(name, tokens, chosen, choose) {
-  const select = make("select", { "aria-label": name }, tokens.map((token, place) =>
-    make("option", { value: place, selected: place === chosen }, [`${place} ${token.text.slice(0, 40)}`])));
-  select.addEventListener("change", () => choose(Number(select.value)));
-  return make("label", {}, [`${name} `, select]);
+  const options = tokens.map((token, place) => make("option", { value: place, selected: place === chosen }, [`${place} ${token.text.slice(0, 40)}`]));
+  return make("label", {}, [`${name} `, make("select", { "aria-label": name, onchange: ({ target }) => choose(Number(target.value)) }, options)]);
 }
 
 /**

@@ -2,6 +2,7 @@
 
 import { LANGUAGES } from "./state.js";
 import { reload } from "./broken.js";
+import { pairTokens } from "./difference.js";
 import { beginning } from "./labels.js";
 import { linkWords } from "./look.js";
 import { spell, spellShort } from "./numbers.js";
@@ -179,22 +180,9 @@ function summary({ written, changed, to }) {
 /** Words of the second that are not in the first are marked, and the other way round. @param {string} one @param {string} two */
 export function compared(one, two) {
   const [before, after] = [one, two].map((text) => text.split(/\s+/).filter(Boolean));
-  const common = Array.from({ length: before.length + 1 }, () => new Uint16Array(after.length + 1));
-  for (let row = before.length - 1; row >= 0; row--) {
-    for (let column = after.length - 1; column >= 0; column--) {
-      common[row][column] = before[row] === after[column] ? common[row + 1][column + 1] + 1 : Math.max(common[row + 1][column], common[row][column + 1]);
-    }
-  }
-  /** @type {Node[]} */
-  const parts = [];
-  let [row, column] = [0, 0];
-  while (row < before.length || column < after.length) {
-    if (row < before.length && column < after.length && before[row] === after[column]) {
-      parts.push(make("bdi", {}, [after[column++]]));
-      row++;
-    } else if (row < before.length && (column === after.length || common[row + 1][column] >= common[row][column + 1])) {
-      parts.push(make("del", {}, [make("bdi", {}, [before[row++]])]));
-    } else parts.push(make("ins", {}, [make("bdi", {}, [after[column++]])]));
-  }
-  return parts.flatMap((part) => [part, " "]);
+  return pairTokens(before, after).flatMap(([at, opposite]) => {
+    const [old, now] = [before[at], after[opposite]].map((word) => make("bdi", {}, [word ?? ""]));
+    if (before[at] === after[opposite]) return [now, " "];
+    return [...(at < 0 ? [] : [make("del", {}, [old]), " "]), ...(opposite < 0 ? [] : [make("ins", {}, [now]), " "])];
+  });
 }

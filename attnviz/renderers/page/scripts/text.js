@@ -54,10 +54,7 @@ export function createText(store, readout, linked) {
     }
     shaded.forEach((button, at) => {
       button.setAttribute("aria-description", spell(values[at]));
-      if (Math.abs(values[at]) < LEAST) return;
-      button.style.backgroundColor = cssColor(palette, values[at]);
-      button.style.color = inkOn(palette, values[at]);
-      /** @type {HTMLElement} */ (button.lastChild).textContent = spellShort(values[at]);
+      if (!(Math.abs(values[at]) < LEAST)) shadeWord(button, palette, values[at], spellShort(values[at]));
     });
     const active = (from ? words.queries : words.keys)[chosen];
     active?.classList.add("active");
@@ -121,6 +118,13 @@ export function createText(store, readout, linked) {
       } };
     },
   };
+}
+
+/** @param {HTMLButtonElement} button @param {Palette} palette @param {number} value @param {string} number below it */
+export function shadeWord(button, palette, value, number) {
+  button.style.backgroundColor = cssColor(palette, value);
+  button.style.color = inkOn(palette, value);
+  /** @type {HTMLElement} */ (button.lastChild).textContent = number;
 }
 
 /** @param {HTMLButtonElement} button */
