@@ -14,7 +14,7 @@
 /** @typedef {[string, string, string | number][]} HeadsOff stream, layer, head */
 /** @typedef {[string, string | null, string | number | null, number, number][]} LinksOff */
 /** @typedef {Map<string, Matrix>} Outputs of all heads of a layer, by its stream and number, one or more rows */
-/** @typedef {{heads: HeadsOff, links: LinksOff, tokens: [string, number][], instead?: Outputs}} Off */
+/** @typedef {{heads: HeadsOff, links: LinksOff, tokens: [string, number][], rows?: [...HeadsOff[number], number][], instead?: Outputs}} Off rows: heads at one query */
 /** @typedef {{kind: string, name: string, x: Matrix, [field: string]: any}[]} Tape what a backward pass needs of each block */
 
 /** @type {Off} */
@@ -249,6 +249,7 @@ function attend(model, [stream, layer], query, key, value, first, off) {
   const rows = query.length / size;
   const mixed = new Float64Array(query.length);
   const silent = new Set(off.heads.filter((at) => at[0] === stream && +at[1] === layer).map((at) => +at[2]));
+  const quiet = new Set(off.rows?.filter((at) => at[0] === stream && +at[1] === layer).map((at) => at[3] * heads + +at[2]));
   const instead = off.instead?.get(`${stream} ${layer}`);
   const shares = [];
   for (let row = 0; row < rows; row++) {
@@ -258,6 +259,7 @@ function attend(model, [stream, layer], query, key, value, first, off) {
     for (let head = 0; head < heads; head++) {
       const from = row * size + head * width;
       const at = head * seen;
+      const mute = silent.has(head) || quiet.has((first + row) * heads + head);
       let top = -Infinity;
       for (let k = 0; k < seen; k++) {
         let score = 0;
@@ -271,10 +273,10 @@ function attend(model, [stream, layer], query, key, value, first, off) {
       for (let k = 0; k < seen; k++) {
         // NaN where everything was hidden, as in Python.
         const weight = (share[at + k] /= total);
-        if (silent.has(head)) continue;
+        if (mute) continue;
         for (let i = 0; i < width; i++) mixed[from + i] += weight * value[k * size + head * width + i];
       }
-      if (instead && silent.has(head)) {
+      if (instead && mute) {
         const other = ((first + row) * size) % instead.length + head * width;
         mixed.set(instead.subarray(other, other + width), from);
       }
