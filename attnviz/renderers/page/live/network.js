@@ -101,13 +101,8 @@ export function linearOf(x, rows, { weight, bias, inputs, outputs }) {
   const y = new Float64Array(rows * outputs);
   for (let output = 0; output < outputs; output += 4) {
     const w0 = output * inputs;
-    const w1 = w0 + inputs;
-    const w2 = w1 + inputs;
-    const w3 = w2 + inputs;
-    const b0 = bias[output];
-    const b1 = bias[output + 1];
-    const b2 = bias[output + 2];
-    const b3 = bias[output + 3];
+    const w1 = w0 + inputs, w2 = w1 + inputs, w3 = w2 + inputs;
+    const b0 = bias[output], b1 = bias[output + 1], b2 = bias[output + 2], b3 = bias[output + 3];
     let row = 0;
     for (; row + 1 < rows; row += 2) {
       const x0 = row * inputs;
@@ -115,12 +110,8 @@ export function linearOf(x, rows, { weight, bias, inputs, outputs }) {
       let p0 = b0, p1 = b1, p2 = b2, p3 = b3;
       let q0 = b0, q1 = b1, q2 = b2, q3 = b3;
       for (let i = 0; i < inputs; i++) {
-        const p = x[x0 + i];
-        const q = x[x1 + i];
-        const k0 = weight[w0 + i];
-        const k1 = weight[w1 + i];
-        const k2 = weight[w2 + i];
-        const k3 = weight[w3 + i];
+        const p = x[x0 + i], q = x[x1 + i];
+        const k0 = weight[w0 + i], k1 = weight[w1 + i], k2 = weight[w2 + i], k3 = weight[w3 + i];
         p0 += p * k0;
         p1 += p * k1;
         p2 += p * k2;
@@ -207,9 +198,7 @@ export function waveAt(size, place, i) {
 export const GELU = Math.sqrt(2 / Math.PI);
 
 /** @param {Matrix} x @returns {Matrix} */
-function gelu(x) {
-  return x.map((v) => 0.5 * v * (1 + Math.tanh(GELU * (v + 0.044715 * v * v * v))));
-}
+const gelu = (x) => x.map((v) => 0.5 * v * (1 + Math.tanh(GELU * (v + 0.044715 * v * v * v))));
 
 /**
  * Pieces as the layers take them, the first at a position.

@@ -188,7 +188,5 @@ function reaches(off, stream) {
 export const isNothing = (off) => !off.heads.length && !off.links.length && !off.tokens.length;
 
 /** The model's text without the spaces before punctuation. @param {string} written @param {string} language */
-function tidy(written, language) {
-  return written.replace(language === "fr" ? / +([.,)\]])/g : / +([.,)\]?!;:])/g, "$1").trim();
-}
+const tidy = (written, language) => written.replace(language === "fr" ? / +([.,)\]])/g : / +([.,)\]?!;:])/g, "$1").trim();
 

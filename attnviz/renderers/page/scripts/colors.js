@@ -61,9 +61,7 @@ export function palette(scheme, limits) {
 }
 
 /** The name of the chosen colours; over a picture, the usual blues would hardly be visible. @param {State} state */
-export function schemeName({ view, colors }) {
-  return view === "image" && colors === "blue" ? "glow" : colors;
-}
+export const schemeName = ({ view, colors }) => view === "image" && colors === "blue" ? "glow" : colors;
 
 /** Paint a bar of all colours. @param {HTMLCanvasElement} bar @param {Palette} colors @param {(share: number) => number} [fading] how opaque a share of the largest is */
 export function paintBar(bar, colors, fading = () => 1) {

@@ -114,13 +114,11 @@ function paintLabels(surface, geometry, shown, theme) {
   const view = inView(geometry, shown);
   for (let row = view.firstRow; row <= view.lastRow; row++) {
     const middle = geometry.y + (row + 0.5) * cellHeight;
-    if (row % rowStep || middle < top || middle > top + height) continue;
-    paintRowLabel(surface, geometry, shown.queries[row], row, theme, false);
+    if (row % rowStep === 0 && middle >= top && middle <= top + height) paintLabel(surface, geometry, shown.queries[row], row, theme, "row");
   }
   for (let column = view.firstColumn; column <= view.lastColumn; column++) {
     const middle = geometry.x + (column + 0.5) * cellWidth;
-    if (column % columnStep || middle < left || middle > left + width) continue;
-    paintColumnLabel(surface, geometry, shown.keys[column], column, theme, false);
+    if (column % columnStep === 0 && middle >= left && middle <= left + width) paintLabel(surface, geometry, shown.keys[column], column, theme, "column");
   }
   const [query, key] = shown.axes ?? AXES;
   write(surface, `${key} →`, left, 9, { size: 11, color: theme.faint });
@@ -131,73 +129,35 @@ function paintLabels(surface, geometry, shown, theme) {
   surface.restore();
 }
 
-/**
- * How far away the labels are that one put in between would touch.
- * @param {number} place
- * @param {number} step every how many places a label stands
- * @param {number} cell
- */
+/** How far away the labels are that one put in between would touch. @param {number} place @param {number} step every how many places a label stands @param {number} cell */
 function covered(place, step, cell) {
   const before = Math.floor(place / step) * step;
-  return [before - step, before, before + step]
-    .map((other) => (other - place) * cell)
-    .filter((shift) => shift && Math.abs(shift) < 15);
+  return [before - step, before, before + step].map((other) => (other - place) * cell).filter((shift) => shift && Math.abs(shift) < 15);
 }
 
 /**
- * @param {Surface} surface
- * @param {Geometry} geometry
- * @param {ShownToken} token
- * @param {number} row
- * @param {Theme} theme
- * @param {boolean} strong
+ * The label of a row, left of it, or of a column, above it along the column or where there is room along the rows.
+ * @param {Surface} surface @param {Geometry} geometry @param {ShownToken} token @param {number} place @param {Theme} theme @param {"row" | "column"} axis
+ * @param {boolean} [strong] whether it stands out, and covers those that it would touch
  */
-export function paintRowLabel(surface, geometry, token, row, theme, strong) {
-  const middle = geometry.y + (row + 0.5) * geometry.cellHeight;
+export function paintLabel(surface, geometry, token, place, theme, axis, strong = false) {
+  const { left, top, cellWidth, cellHeight, upright } = geometry;
+  const [isRow, level] = [axis === "row", axis === "row" || upright];
+  surface.save();
+  if (isRow) surface.translate(left - GAP, geometry.y + (place + 0.5) * cellHeight);
+  else surface.translate(geometry.x + (place + 0.5) * cellWidth, top - (upright ? 10 : GAP));
+  if (!level) surface.rotate(-Math.PI / 2);
   surface.font = strong ? font(12, "600") : LABEL_FONT;
-  const text = fitted(surface, token.text, geometry.left - 26);
+  const text = fitted(surface, token.text, isRow ? left - 26 : upright ? Math.max(cellWidth, 60) : top - 26);
   if (strong) {
     const width = surface.measureText(text).width;
     surface.fillStyle = theme.paper;
-    surface.fillRect(geometry.left - GAP - width - 4, middle - 8, width + 6, 16);
-    for (const shift of covered(row, geometry.rowStep, geometry.cellHeight)) {
-      surface.fillRect(20, middle + shift - 8, geometry.left - GAP - 18, 16);
-    }
+    surface.fillRect(isRow ? -width - 4 : upright ? -width / 2 - 3 : -2, -8, width + 6, 16);
+    const near = isRow ? covered(place, geometry.rowStep, cellHeight) : upright ? [] : covered(place, geometry.columnStep, cellWidth);
+    for (const shift of near) surface.fillRect(isRow ? 20 + GAP - left : -2, shift - 8, isRow ? left - GAP - 18 : top - 22, 16);
   }
-  surface.fillStyle = strong ? theme.accent : token.special ? theme.faint : theme.ink;
-  surface.textAlign = "right";
-  surface.textBaseline = "middle";
-  surface.fillText(text, geometry.left - GAP, middle);
-}
-
-/**
- * @param {Surface} surface
- * @param {Geometry} geometry
- * @param {ShownToken} token
- * @param {number} column
- * @param {Theme} theme
- * @param {boolean} strong
- */
-export function paintColumnLabel(surface, geometry, token, column, theme, strong) {
-  const { top, cellWidth, upright } = geometry;
-  const middle = geometry.x + (column + 0.5) * cellWidth;
-  surface.font = strong ? font(12, "600") : LABEL_FONT;
-  const text = fitted(surface, token.text, upright ? Math.max(cellWidth, 60) : top - 26);
-  const width = surface.measureText(text).width;
-  surface.textBaseline = "middle";
-  surface.save();
-  surface.translate(middle, top - (upright ? 10 : GAP));
-  if (!upright) surface.rotate(-Math.PI / 2);
-  surface.textAlign = upright ? "center" : "left";
-  if (strong) {
-    surface.fillStyle = theme.paper;
-    surface.fillRect(upright ? -width / 2 - 3 : -2, -8, width + 6, 16);
-    for (const shift of upright ? [] : covered(column, geometry.columnStep, cellWidth)) {
-      surface.fillRect(-2, shift - 8, top - 22, 16);
-    }
-  }
-  surface.fillStyle = strong ? theme.accent : token.special ? theme.faint : theme.ink;
-  surface.fillText(text, 0, 0);
+  const color = strong ? theme.accent : token.special ? theme.faint : theme.ink;
+  write(surface, text, 0, 0, { weight: strong ? "600" : "", color, align: isRow ? "right" : upright ? "center" : "left" });
   surface.restore();
 }
 

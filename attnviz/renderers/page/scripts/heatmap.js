@@ -5,7 +5,7 @@ import { theme } from "./colors.js";
 import {
   cellAt, gridGeometry, readZoom, spellZoom, wholeSize, zoomedAt,
 } from "./grid_geometry.js";
-import { gridImage, paintBars, paintColumnLabel, paintCut, paintGrid, paintRowLabel } from "./grid_painting.js";
+import { gridImage, paintBars, paintCut, paintGrid, paintLabel } from "./grid_painting.js";
 import { look, lookAt, pointedIn } from "./look.js";
 import { clamp } from "./numbers.js";
 import { ARROWS, make, onceAFrame, sized } from "./surface.js";
@@ -262,8 +262,6 @@ function paintCrossing(surface, geometry, scene, { row, column }, margins) {
   surface.beginPath();
   surface.rect(left - 1, top - 1, width + 2, height + 2);
   surface.clip();
-  surface.strokeStyle = colors.accent;
-  surface.lineWidth = 1;
   const band = [Math.max(cellWidth, 2), Math.max(cellHeight, 2)];
   scene.cut.forEach(([at, to]) => paintCut(surface, x + (to + 0.5) * cellWidth, y + (at + 0.5) * cellHeight, Math.min(cellWidth, cellHeight) * 0.22));
   surface.strokeStyle = colors.accent;
@@ -273,9 +271,9 @@ function paintCrossing(surface, geometry, scene, { row, column }, margins) {
   surface.restore();
   const [middleRow, middleColumn] = [y + (row + 0.5) * cellHeight, x + (column + 0.5) * cellWidth];
   if (row >= 0 && middleRow >= top && middleRow <= top + height) {
-    paintRowLabel(surface, geometry, shown.queries[row], row, colors, true);
+    paintLabel(surface, geometry, shown.queries[row], row, colors, "row", true);
   }
   if (column >= 0 && middleColumn >= left && middleColumn <= left + width) {
-    paintColumnLabel(surface, geometry, shown.keys[column], column, colors, true);
+    paintLabel(surface, geometry, shown.keys[column], column, colors, "column", true);
   }
 }

@@ -3,7 +3,7 @@
 import { named } from "./caption.js";
 import { NEGATIVE, headColor, theme } from "./colors.js";
 import { AXES, paintCut } from "./grid_painting.js";
-import { MOST_LINES, columnMiddle, linesLayout, linesOf, paintLines, paintTokens, rowMiddle } from "./lines_painting.js";
+import { MOST_LINES, columnMiddle, linesLayout, linesOf, paintLines, paintTokens, rowMiddle, traceLine } from "./lines_painting.js";
 import { look, lookAt, pointedIn } from "./look.js";
 import { clamp, counted, inThousands, largest, spell } from "./numbers.js";
 import { ARROWS, make, onceAFrame, sized, write } from "./surface.js";
@@ -95,13 +95,15 @@ export function createLines(store, readout, toggleLink, linked) {
   };
 
   /** The strongest line under a point. @param {number} x @param {number} y */
-  const lineAt = (x, y) => [...scene.cut.map(([row, column]) => ({ row, column })), ...[...every].reverse()].find(({ row, column }) => {
-    const share = clamp((x - layout.left - 6) / (layout.right - layout.left - 12), 0, 1);
-    // The curve of paintLines, whose ends lie level: y by how far along x it is.
-    const along = bezierPlace(share);
-    const middle = rowMiddle(layout, row) * (1 - along) + columnMiddle(layout, column) * along;
-    return Math.abs(middle - y) < 5;
-  });
+  const lineAt = (x, y) => {
+    const surface = /** @type {Surface} */ (document.createElement("canvas").getContext("2d"));
+    surface.lineWidth = 10;
+    return [...scene.cut.map(([row, column]) => ({ row, column })), ...every.toReversed()].find(({ row, column }) => {
+      surface.beginPath();
+      traceLine(surface, layout, row, column);
+      return surface.isPointInStroke(x, y);
+    });
+  };
 
   slider.addEventListener("input", () => store.set({ least: Number(slider.value) }));
   scroller.addEventListener("scroll", () => scene && repaint());
@@ -166,18 +168,6 @@ export function createLines(store, readout, toggleLink, linked) {
       return { height: placed.height, legend: [...heads, { color: "", words: told }], paint: (surface) => paintAll(surface, placed, [0, placed.height], pinned(), of, all) };
     },
   };
-}
-
-/** How far down a line has come where it has come so far across, both from 0 to 1. @param {number} share */
-function bezierPlace(share) {
-  let [low, high] = [0, 1];
-  for (let turn = 0; turn < 12; turn++) {
-    const t = (low + high) / 2;
-    const x = 1.5 * (1 - t) ** 2 * t + 1.5 * (1 - t) * t * t + t ** 3;
-    if (x < share) low = t;
-    else high = t;
-  }
-  return low * low * (3 - 2 * low);
 }
 
 /** @param {Scene} scene */

@@ -74,6 +74,13 @@ export function linesOf(matrices, least, row, column, color) {
   return lines.sort((a, b) => Math.abs(a.value) - Math.abs(b.value));
 }
 
+/** The curve from a query to a key. @param {Surface} surface @param {LinesLayout} layout @param {number} row @param {number} column */
+export function traceLine(surface, layout, row, column) {
+  const [middle, from, to] = [(layout.left + layout.right) / 2, rowMiddle(layout, row), columnMiddle(layout, column)];
+  surface.moveTo(layout.left + 6, from);
+  surface.bezierCurveTo(middle, from, middle, to, layout.right - 6, to);
+}
+
 /**
  * @param {Surface} surface
  * @param {LinesLayout} layout
@@ -81,16 +88,13 @@ export function linesOf(matrices, least, row, column, color) {
  * @param {number} top the value that the broadest line stands for
  */
 export function paintLines(surface, layout, lines, top) {
-  const middle = (layout.left + layout.right) / 2;
   for (const { row, column, value, color } of lines) {
     const share = Math.min(Math.abs(value) / top, 1);
     surface.strokeStyle = value < 0 ? NEGATIVE : color;
     surface.globalAlpha = 0.08 + 0.87 * share;
     surface.lineWidth = 0.6 + 3.4 * share;
-    const [from, to] = [rowMiddle(layout, row), columnMiddle(layout, column)];
     surface.beginPath();
-    surface.moveTo(layout.left + 6, from);
-    surface.bezierCurveTo(middle, from, middle, to, layout.right - 6, to);
+    traceLine(surface, layout, row, column);
     surface.stroke();
   }
   surface.globalAlpha = 1;

@@ -8,9 +8,7 @@ const FINE_LEVELS = 32767;
 const textOf = (id) => /** @type {HTMLElement} */ (document.getElementById(id)).textContent ?? "";
 
 /** @returns {PageDocument} */
-export function readDocument() {
-  return JSON.parse(textOf("document"));
-}
+export const readDocument = () => JSON.parse(textOf("document"));
 
 /**
  * Numbers of maps that came as an answer; those of a finished run are in the page.
@@ -107,11 +105,7 @@ export function firstHeads(map) {
 }
 
 /** @param {PageMap} map @param {number} layer @returns {Head[]} */
-export function headsOfLayer(map, layer) {
-  return map.heads.map((_, head) => [layer, head]);
-}
+export const headsOfLayer = (map, layer) => map.heads.map((_, head) => [layer, head]);
 
 /** @param {PageMap} map @returns {Head[]} */
-export function everyHead(map) {
-  return map.layers.flatMap((_, layer) => headsOfLayer(map, layer));
-}
+export const everyHead = (map) => map.layers.flatMap((_, layer) => headsOfLayer(map, layer));

@@ -26,19 +26,13 @@ export function percent(share) {
 }
 
 /** @param {number} value @param {number} low @param {number} high */
-export function clamp(value, low, high) {
-  return Math.max(low, Math.min(high, value));
-}
+export const clamp = (value, low, high) => Math.max(low, Math.min(high, value));
 
 /** A whole number with its noun. @param {number} count @param {string} noun */
-export function counted(count, noun) {
-  return `${inThousands(count)} ${noun}${count === 1 ? "" : "s"}`;
-}
+export const counted = (count, noun) => `${inThousands(count)} ${noun}${count === 1 ? "" : "s"}`;
 
 /** A whole number with a comma between thousands; the browser's own way to do it takes long to load. @param {number} count */
-export function inThousands(count) {
-  return String(count).replace(/\B(?=(\d{3})+$)/g, ",");
-}
+export const inThousands = (count) => String(count).replace(/\B(?=(\d{3})+$)/g, ",");
 
 /** Places of the largest values by size, largest first. @param {ArrayLike<number>} values @param {number} count */
 export function largest(values, count) {

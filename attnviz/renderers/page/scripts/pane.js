@@ -17,9 +17,7 @@ import { createText } from "./text.js";
 /** @typedef {ReturnType<typeof createPane>} Pane */
 
 /** @param {State} state @param {PageMap} map */
-export function usableView(state, map) {
-  return offered(map).some(([name]) => name === state.view) ? state.view : "heatmap";
-}
+export const usableView = (state, map) => offered(map).some(([name]) => name === state.view) ? state.view : "heatmap";
 
 /** The parts of a stage of its own, for a second text. */
 export function secondStage() {

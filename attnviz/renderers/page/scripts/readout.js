@@ -7,9 +7,7 @@ import { make } from "./surface.js";
 const STRONGEST = 5;
 
 /** A token's place in its text: 7, or 16–31 for a block or a word. @param {ShownToken} token */
-export function placeOf(token) {
-  return token.count > 1 ? `${token.at}–${token.at + token.count - 1}` : `${token.at}`;
-}
+export const placeOf = (token) => token.count > 1 ? `${token.at}–${token.at + token.count - 1}` : `${token.at}`;
 
 /** A token as it is spoken of. @param {ShownToken} token */
 export function tokenElement(token) {
@@ -19,9 +17,7 @@ export function tokenElement(token) {
 }
 
 /** A number in the colour of its sign. @param {number} value @param {keyof HTMLElementTagNameMap} name of the element */
-export function numberElement(value, name = "b") {
-  return make(name, value < 0 ? { class: "below" } : {}, [spell(value)]);
-}
+export const numberElement = (value, name = "b") => make(name, value < 0 ? { class: "below" } : {}, [spell(value)]);
 
 /** @param {HTMLElement} element */
 export function createReadout(element) {
@@ -43,15 +39,8 @@ export function createReadout(element) {
         ? ["→", "largest as query", "largest as key"]
         : ["attends to", "attends most to", "is attended most by"];
       link.replaceChildren(...sentence(queryToken, keyToken, weight, words[0]));
-      row.replaceChildren(
-        ...(queryToken
-          ? list(words[1], shown.values.subarray(query * width, (query + 1) * width), shown.keys)
-          : []),
-      );
-      const received = keyToken ? shown.queries.map((_, at) => shown.values[at * width + key]) : [];
-      column.replaceChildren(
-        ...(keyToken ? list(words[2], received, shown.queries) : []),
-      );
+      row.replaceChildren(...(queryToken ? list(words[1], shown.values.subarray(query * width, (query + 1) * width), shown.keys) : []));
+      column.replaceChildren(...(keyToken ? list(words[2], shown.queries.map((_, at) => shown.values[at * width + key]), shown.queries) : []));
       clearTimeout(timer);
       timer = setTimeout(() => (spoken.textContent = link.textContent), 300);
     },
@@ -99,23 +88,14 @@ function strongestLinks(shown) {
   const { queries, keys, values } = shown;
   const width = keys.length;
   const links = strongest.get(shown) ?? strongestCells(shown);
+  const word = (/** @type {ShownToken} */ { text }) => make("bdi", {}, [beginning(text, 24)]);
   return links.map((at) =>
-    make("span", { class: "entry" }, [
-      make("bdi", {}, [beginning(queries[Math.floor(at / width)].text, 24)]),
-      " → ",
-      make("bdi", {}, [beginning(keys[at % width].text, 24)]),
-      " ",
-      numberElement(values[at], "output"),
-    ]));
+    make("span", { class: "entry" }, [word(queries[Math.floor(at / width)]), " → ", word(keys[at % width]), " ", numberElement(values[at], "output")]));
 }
 
 /** @param {string} words @param {ArrayLike<number>} values @param {ShownToken[]} tokens */
 function list(words, values, tokens) {
-  const parts = largest(values, STRONGEST).flatMap((place) => [
-    make("span", { class: "entry" }, [
-      make("bdi", {}, [beginning(tokens[place].text, 18)]),
-      ` ${spell(values[place])}`,
-    ]),
-  ]);
+  const parts = largest(values, STRONGEST).map((place) =>
+    make("span", { class: "entry" }, [make("bdi", {}, [beginning(tokens[place].text, 18)]), ` ${spell(values[place])}`]));
   return [make("span", { class: "hint" }, [words]), ...parts];
 }

@@ -94,9 +94,7 @@ function wordTokens(tokens, words) {
 }
 
 /** What a piece adds to its word: its letters, without the mark that it goes on with one. @param {string} text */
-function goingOn(text) {
-  return text.startsWith("##") ? text.slice(2) : text;
-}
+const goingOn = (text) => text.startsWith("##") ? text.slice(2) : text;
 
 /**
  * Without the rows and columns of special tokens; an axis of nothing else stays whole.

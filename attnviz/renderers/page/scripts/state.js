@@ -86,11 +86,7 @@ export function chosenHeads(map, state) {
 }
 
 /** @param {Head[]} heads */
-export function spellHeads(heads) {
-  return heads.map(([layer, head]) => `${layer}.${head}`).join(",");
-}
+export const spellHeads = (heads) => heads.map(([layer, head]) => `${layer}.${head}`).join(",");
 
 /** The map that is looked at; numbers from a foreign address are brought into range. @param {PageMap[]} maps @param {State} state */
-export function chosenMap(maps, state) {
-  return maps[clamp(Math.trunc(state.map), 0, maps.length - 1)];
-}
+export const chosenMap = (maps, state) => maps[clamp(Math.trunc(state.map), 0, maps.length - 1)];

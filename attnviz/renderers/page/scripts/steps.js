@@ -60,7 +60,9 @@ function section(calculation, number) {
 }
 
 /** @param {Matrix} matrix @param {number} number */
-const idOf = (matrix, number) => `m${number}-${matrix.name}`;
+function idOf(matrix, number) {
+  return `m${number}-${matrix.name}`;
+}
 
 /** @param {Matrix} matrix @param {number} number */
 function figure(matrix, number) {
@@ -144,7 +146,9 @@ function sources(read, { matrix, slice, row, column }) {
 }
 
 /** @param {number} count */
-const all = (count) => Array.from({ length: count }, (_, place) => place);
+function all(count) {
+  return Array.from({ length: count }, (_, place) => place);
+}
 
 /** @param {HTMLElement} cell */
 function show(cell) {

@@ -122,9 +122,7 @@ function become(old, next) {
 }
 
 /** The element of that id, which the page has. @param {string} id */
-export function part(id) {
-  return /** @type {HTMLElement} */ (document.getElementById(id));
-}
+export const part = (id) => /** @type {HTMLElement} */ (document.getElementById(id));
 
 /** Run once the page next draws, however often it was asked for until then. @param {() => void} action */
 export function onceAFrame(action) {
