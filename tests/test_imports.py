@@ -10,6 +10,7 @@ import sys
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from functools import cache
 from pathlib import Path
 
 import igraph
@@ -35,12 +36,17 @@ def modules_of(package: Path) -> dict[str, Path]:
     return found
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def imports_of(path: Path, modules: Iterable[str]) -> set[str]:
     """The modules of the package that a file imports, wherever in it: also in functions and for
     the type checker only.
     """
     found = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
@@ -135,10 +141,9 @@ def test_no_function_is_called_by_a_bare_participle() -> None:
 def test_no_module_gives_a_name_two_values() -> None:
     """A merge may leave a constant twice, and the later value counts."""
     for path in PACKAGE.rglob("*.py"):
-        body = ast.parse(path.read_text(encoding="utf-8")).body
         given = [
             target.id
-            for node in body
+            for node in parsed(path).body
             if isinstance(node, ast.Assign)
             for target in node.targets
             if isinstance(target, ast.Name)

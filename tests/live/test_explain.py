@@ -38,8 +38,7 @@ def test_what_decided_a_word_is_what_explain_says(
     monkeypatch.setattr(search, "estimate_costs", lambda _: None)
     explainer = Explainer(pocket, AnswerRequest(str(place)), None)
     report, _ = explainer.explain_query(Query(source, None, "cross"))
-    # The page does not search for the smallest set of links.
-    expected = [one.document() for one in sentences_of(report) if one.about != "Its links"]
+    expected = [one.document() for one in sentences_of(report)]
     assert len(expected) > 1
     found = heard(engine, "explain", source=source, explain=place)
     assert found["claims"] == json.loads(json.dumps(expected))

@@ -55,8 +55,8 @@ SCRIPTS = (
     *("shown", "caption", "labels", "svg", "readout", "thumbnail", "controls", "overview"),
     *("grid_geometry", "grid_painting", "heatmap", "lines_painting", "lines", "text", "query_key"),
     *("image", "table"),
-    *("save", "figure", "saving", "keyboard", "pane", "source", "picture", "sentence", "tour"),
-    *("unfold", "why", "word", "difference", "atlas_head", "card", "effects", "switching"),
+    *("save", "figure", "saving", "keyboard", "pane", "source", "picture", "difference"),
+    *("sentence", "tour", "unfold", "why", "word", "atlas_head", "card", "effects", "switching"),
     *("live", "history", "main"),
 )
 LIVE_SCRIPTS = (

@@ -8,9 +8,7 @@ import { linearBack, normaliseBack } from "./backward.js";
 import { printable, sidesOf } from "./maps.js";
 import { NOTHING, linearOf, momentsOf, waveAt } from "./network.js";
 
-/** @typedef {import("./network.js").Matrix} Matrix */
-/** @typedef {import("./network.js").Model} Model */
-/** @typedef {import("./network.js").Tape} Tape */
+/** @import { Matrix, Model, Tape } from "./network.js" */
 /** @typedef {{writer: string, value: number, role: string}} Part */
 
 const ARGUMENTS = 10;

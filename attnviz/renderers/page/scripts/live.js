@@ -17,8 +17,6 @@ import { createTour } from "./tour.js";
 import { createWhy } from "./why.js";
 import { createWord, showClaim } from "./word.js";
 
-/** @typedef {import("./types.js").PageDocument} PageDocument */
-/** @typedef {import("./types.js").Reply} Reply */
 /** @typedef {ReturnType<typeof createLive>} Live */
 
 const EXAMPLES = [
@@ -34,7 +32,7 @@ const inPage = (note) => note.replace(/[,:] (so there is nothing to explain: )?(
 
 /**
  * @param {PageDocument} fixed what of the page no answer changes
- * @param {import("./types.js").Store} store
+ * @param {Store} store
  * @param {import("./off.js").Switches} off
  * @param {import("./pane.js").Pane} pane
  */
