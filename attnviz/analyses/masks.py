@@ -106,7 +106,7 @@ class MeasuredMap:
         formula: Callable[[NDArray[np.floating]], Numbers],
         top: float = 1.0,
     ) -> HeadMeasure:
-        """The same formula on the heads and on uniform attention.
+        """The measure that a formula gives for the heads and for uniform attention.
 
         It makes (layers, heads) of weights (layers, heads, queries, keys). `ends` say what its
         lowest and its highest value mean, `top` what the highest can be.

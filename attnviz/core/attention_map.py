@@ -429,7 +429,7 @@ class Attention:
         return self.maps[0]
 
     def calls_of(self, item: AttentionMap) -> tuple[AttentionMap, ...]:
-        """The maps of all calls of the modules that a map is of; only itself if it was one."""
+        """The maps of every call of a map's module; only the map itself if there was one call."""
         call, stream = stream_of_call(item.stream)
         alike = (one for one in self.maps if stream_of_call(one.stream)[1] == stream)
         same = tuple(one for one in alike if one.weights.shape[1:] == item.weights.shape[1:])

@@ -41,7 +41,7 @@ class Writer:
 
     @property
     def name(self) -> str:
-        """Such as "1.1", "feed-forward 0" or "embedding"."""
+        """The writer's name, such as "1.1", "feed-forward 0" or "embedding"."""
         if self.head is not None:
             return f"{self.layer}.{self.head}"
         return f"{self.kind} {self.layer}".rstrip()
