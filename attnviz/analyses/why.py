@@ -350,7 +350,7 @@ def explain_head(text: WrittenText, at: HeadAt, notes: Sequence[str] = ()) -> Li
 def arguments_of(
     text: WrittenText, at: HeadAt, sides: HeadSides, cells: Sequence[tuple[int, int, float]]
 ) -> dict[str, Any]:
-    """The report's fields on the tokens that links (query, key, weight) argue for, mean over queries."""
+    """The report's fields on what links (query, key, weight) argue for, a mean over queries."""
     found = dict[str, Any]()
     outputs: dict[int, Numbers] = {}
     for row, key, weight in cells:

@@ -49,7 +49,7 @@ POSITIONS = 2048
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """An output head: how it scores tokens or classes by the last states, and its weights' names."""
+    """An output head: how it scores tokens or classes by the last states, and its weights."""
 
     model: str  # the class of transformers that has it
     maps: str = "lm_head"  # the map to the scores; before it another and perhaps a norm
