@@ -115,7 +115,8 @@ PARTICIPLE = re.compile(
     "grown|held|kept|known|laid|left|lost|made|meant|met|paid|seen|sent|shown|sought|stood|struck|"
     "taught|thought|told|understood|won|wound"
 )
-OTHERS = re.compile("[a-z]*(embed|feed|listen|need|often|open|shorten|speed|token)")  # verbs and nouns
+# Verbs and nouns that end as participles do.
+OTHERS = re.compile("[a-z]*(embed|feed|listen|need|often|open|shorten|speed|token)")
 
 
 def bare_participle(name: str) -> bool:
