@@ -19,7 +19,6 @@ from attnviz.models import UnbatchedSource
 from attnviz.models.hugging_face.capture.capture import Captured, capture, with_routes
 from attnviz.models.hugging_face.capture.region import PooledGrid, TokenBlocks, each_token
 from attnviz.models.hugging_face.experiment import (
-    ExperimentRequest,
     ModelExperiment,
     experiment_of,
 )
@@ -32,6 +31,7 @@ from attnviz.models.hugging_face.load.imports import quiet
 from attnviz.models.hugging_face.load.loading import LoadOptions, load_parts, model_class
 from attnviz.models.hugging_face.load.model_errors import library_errors
 from attnviz.models.hugging_face.loaded_model import placed_inputs
+from attnviz.models.hugging_face.outputs import ExperimentRequest
 from attnviz.models.hugging_face.vision.layouts import (
     BY_FAMILY,
     LAYOUTS,
