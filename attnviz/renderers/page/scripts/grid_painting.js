@@ -148,7 +148,8 @@ export function paintLabel(surface, geometry, token, place, theme, axis, strong 
   else surface.translate(geometry.x + (place + 0.5) * cellWidth, top - (upright ? 10 : GAP));
   if (!level) surface.rotate(-Math.PI / 2);
   surface.font = strong ? font(12, "600") : LABEL_FONT;
-  const text = fitted(surface, token.text, isRow ? left - 26 : upright ? Math.max(cellWidth, 60) : top - 26);
+  const edge = strong ? 20 : 26; // bold letters are wider
+  const text = fitted(surface, token.text, isRow ? left - edge : upright ? Math.max(cellWidth, 60) : top - edge);
   if (strong) {
     const width = surface.measureText(text).width;
     surface.fillStyle = theme.paper;
