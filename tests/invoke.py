@@ -16,8 +16,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
+from attnviz.__main__ import main
 from attnviz.cli import app
 from attnviz.cli.app import run
 from tests.patience import HUNG
@@ -97,66 +99,80 @@ def fresh(*arguments: Any, stdin: bytes = b"", **variables: str) -> Done:
     return Done(done.returncode, done.stdout, done.stderr.decode())
 
 
+def _fork(work: Callable[[], object], files: tuple[int, int, int]) -> int:
+    """The number of a copy of this process that does some work with those streams, and ends."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of threads, which wait
+        process = os.fork()
+    if process:
+        return process
+    try:
+        for number, file in enumerate(files):
+            os.dup2(file, number)
+        sys.stdin = open(0, closefd=False)  # noqa: SIM115
+        sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
+        sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
+        work()
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(99)
+
+
+def _status_of(process: int) -> int:
+    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+
+
 def forked(work: Callable[[], object], stdout: int | None = None) -> Done:
     """What a copy of this process leaves that does some work and ends, or is killed at it.
 
     It has imported everything already, which is what a fresh process takes its time for.
     """
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # of threads, which wait
-            process = os.fork()
-        if not process:
-            try:
-                nothing = os.open(os.devnull, os.O_RDONLY)
-                files = (nothing, out.fileno() if stdout is None else stdout, err.fileno())
-                for number, file in enumerate(files):
-                    os.dup2(file, number)
-                sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
-                sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
-                work()
-            except BaseException:
-                traceback.print_exc()
-            finally:
-                sys.stderr.flush()
-                os._exit(99)
-        status = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+    with (
+        tempfile.TemporaryFile() as out,
+        tempfile.TemporaryFile() as err,
+        Path(os.devnull).open("rb") as nothing,
+    ):
+        told = out.fileno() if stdout is None else stdout
+        status = _status_of(_fork(work, (nothing.fileno(), told, err.fileno())))
         for file in (out, err):
             file.seek(0)
         return Done(status, out.read(), err.read().decode())
 
 
 def on_terminal(*arguments: Any, columns: int = 80, answer: bytes = b"", **variables: str) -> Done:
-    """Run with stdin and stdout on a terminal of that width; stderr stays apart.
+    """Run in a copy of this process with stdin and stdout on a terminal of that width.
 
-    The terminal answers once to a question that ends with that for its attributes (DA1).
+    stderr stays apart. The terminal answers once to a question that ends with that for its
+    attributes (DA1).
     """
+
+    def work() -> None:
+        os.environ.pop("COLUMNS", None)
+        os.environ.update(variables)
+        sys.argv = ["attnviz", *map(str, arguments)]
+        main()
+
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    surroundings = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "attnviz", *map(str, arguments)],
-        stdin=slave,
-        stdout=slave,
-        stderr=subprocess.PIPE,
-        env=surroundings | variables,
-    )
-    os.close(slave)
-    shown = b""
-    try:
-        while chunk := os.read(master, 65536):
-            shown += chunk
-            if answer and b"\x1b[c" in shown:
-                os.write(master, answer)
-                answer = b""
-    except OSError:
-        pass  # Linux answers so once the last writer has gone.
-    finally:
-        os.close(master)
-    assert process.stderr is not None
-    err = process.stderr.read().decode()
-    process.stderr.close()
-    return Done(process.wait(timeout=HUNG), shown.replace(b"\r\n", b"\n"), err)
+    with tempfile.TemporaryFile() as err:
+        process = _fork(work, (slave, slave, err.fileno()))
+        os.close(slave)
+        shown = b""
+        try:
+            while chunk := os.read(master, 65536):
+                shown += chunk
+                if answer and b"\x1b[c" in shown:
+                    os.write(master, answer)
+                    answer = b""
+        except OSError:
+            pass  # Linux answers so once the last writer has gone.
+        finally:
+            os.close(master)
+        status = _status_of(process)
+        err.seek(0)
+        return Done(status, shown.replace(b"\r\n", b"\n"), err.read().decode())
 
 
 def imported(*arguments: Any, stdin: bytes = b"") -> tuple[set[str], Done]:

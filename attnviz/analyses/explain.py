@@ -106,7 +106,7 @@ def explain_answer(
         some = ([own[n] for n in generator.permutation(len(own))[:size]] for own, size in sizes)
         return trials.keep(*some)
 
-    several, first, before = len(outputs) > 1, outputs[0], trials.unchanged
+    several, first, before = len(outputs) > 1, outputs[0], trials.unchanged_choices
     second = next(int(n) for n in np.argsort(-before[0], kind="stable") if n != first.number)
     every = f"all {len(outputs)} tokens of the {attention.main.query_side}"
     shown = sorted(tokens, key=lambda one: -of_token[one])

@@ -196,8 +196,8 @@ def check_own(path: Path) -> None:
         own = OWN[path.suffix.lower()]
         if name.fullmatch(item.name) and not (item.is_file() and own in item.read_bytes()):
             raise UsageError(
-                f"'{item}' is there, and not by attnviz: name another file than '{path}', of which "
-                "there is one for each text, or give --overwrite"
+                f"'{item}' exists and is not by attnviz: each text gets "
+                f"a file of its own beside '{path}', so choose another name or give --overwrite"
             )
 
 

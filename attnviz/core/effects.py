@@ -102,8 +102,8 @@ class Eviction(Protocol):
     stream: str
 
     @property
-    def hidden(self) -> Mapping[str, NDArray[np.bool_]]:
-        """What it hid last, by layer."""
+    def hidden_cells(self) -> Mapping[str, NDArray[np.bool_]]:
+        """The cells that it hid in the last run, by layer."""
         ...
 
     def hide(self, layer: str, seen: LayerWeights) -> NDArray[np.bool_]:
@@ -164,7 +164,7 @@ class Intervention:
             return None
         cells = np.zeros(shape, dtype=np.bool_)
         for one in dropping:
-            cells |= one.hidden[layer] if seen is None else one.hide(layer, seen())
+            cells |= one.hidden_cells[layer] if seen is None else one.hide(layer, seen())
         for link in self.links:
             inside = link.query < shape[1] and link.key < shape[2]
             if link.stream == stream and link.layer in (None, layer) and inside:

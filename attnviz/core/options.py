@@ -418,7 +418,7 @@ class Look:
             parse_scale(self.scale)
 
     @property
-    def given(self) -> dict[str, str]:
+    def flags(self) -> dict[str, str]:
         """The given options, each with its name in the shell."""
         return {
             item.name: item.metadata["option"].names[0]

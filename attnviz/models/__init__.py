@@ -92,7 +92,7 @@ class SupportsValues(Protocol):
 class SupportsWriters(Protocol):
     """A source that knows what each part of its model writes into the residual stream."""
 
-    def written(self, query: Query) -> WrittenText:
+    def trace_writers(self, query: Query) -> WrittenText:
         """A query with what each part of the model writes."""
 
     def head_weights(self) -> tuple[list[HeadWeights], Provenance]: ...

@@ -163,7 +163,7 @@ def draw(
     from attnviz.analyses.view import few_heads, orientation, picture_words, sides
     from attnviz.renderers.colors import picture_scale
     from attnviz.renderers.figures.figure import fit_width
-    from attnviz.renderers.look import chosen
+    from attnviz.renderers.look import look_option
 
     shown, function = shown or views_of(attention), PICTURES[picture].load()
     if picture == "heatmap":
@@ -172,7 +172,7 @@ def draw(
             return draw_side_by_side(attention, pictured)
         view, main = pictured[0], attention.main
         words: dict[str, Any] = picture_words(attention, view.map, view.orientation, view.which)
-        if chosen("scale") == "shared" and view.map.stream == main.stream:
+        if look_option("scale") == "shared" and view.map.stream == main.stream:
             words["limits"] = picture_scale(main)
         return fit_width(
             function, view.map, **words, divided=divisions(attention, view.map), **above
@@ -216,7 +216,7 @@ def draw_difference(found: Comparison, picture: str, subtitle: str) -> Figure:
 def page_of(item: Item, command: str = "", atlas: tuple[Path, Path] | None = None) -> str | None:
     """The page of one result with the command line that makes it; None: it has no page.
 
-    `atlas` is the file of an atlas to link its heads to, and the file that the page will be.
+    `atlas`: the file of the atlas that its heads link to, and the file of the page itself.
     """
     if item.page is not None:
         return item.page(command)

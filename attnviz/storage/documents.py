@@ -131,7 +131,7 @@ def round_weights(
 
 
 def _spell_rounded(weights: NDArray[np.float32], digits: int) -> Any:
-    """Rounded weights as orjson spells them: shares, of which there are few, from a table."""
+    """Rounded weights as orjson spells them; shares take few values and come from a table."""
     ends = round_weights(np.array([weights.min(), weights.max()]), digits)
     if not (ends[0] >= 0 and ends[1] <= 1):  # also where a value is NaN
         return round_weights(weights, digits)

@@ -37,6 +37,11 @@ UNTRAINED = "note: untrained: 'multi-head' over random vectors shows the mechani
 PLAIN = {"TERM": "xterm-256color", "TMUX": "", "COLORTERM": ""}
 
 
+@pytest.fixture
+def coarse() -> None:
+    """Pictures have their own size here."""
+
+
 @pytest.fixture(autouse=True)
 def outside(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TMUX", raising=False)

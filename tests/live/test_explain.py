@@ -61,7 +61,7 @@ def test_each_step_of_a_number_is_pythons(
     found = heard(engine, "why", source=query.text, link=link)["steps"]
     ran = pocket.experiment(query, ALL_OUTPUTS)
     at = HeadAt(stream, str(layer), head)
-    expected = unfold_link(pocket.written(query), at, cell, ran)
+    expected = unfold_link(pocket.trace_writers(query), at, cell, ran)
     for name in ("query", "key", "value", "weights"):
         np.testing.assert_allclose(
             found[name], getattr(expected, name)[: len(found[name])], atol=1e-4

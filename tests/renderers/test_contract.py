@@ -150,6 +150,7 @@ def check_picture(name: str, entry: Entry) -> None:
         assert figure_bytes(draw(TEXTS[0], name, views_of(TEXTS[0])), suffix) == data
 
 
+@pytest.mark.usefixtures("coarse")
 @pytest.mark.parametrize("name", PICTURES)
 def test_every_picture_is_complete(name: str) -> None:
     check_picture(name, PICTURES[name])

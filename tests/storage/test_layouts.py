@@ -33,7 +33,6 @@ RUNS: dict[str, tuple[Any, ...]] = {
     "layers": ("why", *DOGS, "--layers"),
     "wiring": ("wiring", *DOGS),
     "answer": ("explain", *DOGS),
-    "answers": ("explain", "--input", SAMPLES / "pairs.tsv"),
     "contrast": ("explain", *DOGS, "--contrast", "Tom likes cats. Tom likes"),
     "sources": ("sources", "the cat", *CONTEXT),
     "lenses": ("lenses", *PAIR),
@@ -55,6 +54,9 @@ def made(name: str, folder: Path) -> tuple[Any, ...]:
     """The command that writes a document, with what it reads."""
     if name in RUNS:
         return RUNS[name]
+    if name == "answers":
+        (folder / "pairs.tsv").write_text("a car\tune voiture\n")
+        return ("explain", "--input", folder / "pairs.tsv")
     if name == "history":
         return ("history", *samples(folder))
     if name == "facts":
@@ -81,9 +83,9 @@ def test_every_document_has_the_layout_of_its_name(name: str, tmp_path: Path) ->
     assert name_of(found, LAYOUTS[name].kind) == name
 
 
-@pytest.mark.parametrize("command", [("ablate", *PAIR, "--each", "heads"), RUNS["answers"]])
-def test_each_line_of_jsonl_has_a_layout(command: tuple[Any, ...]) -> None:
-    done = attnviz(*command, "-f", "jsonl", "-q")
+@pytest.mark.parametrize("name", ["ablation", "answers"])
+def test_each_line_of_jsonl_has_a_layout(name: str, tmp_path: Path) -> None:
+    done = attnviz(*made(name, tmp_path), "-f", "jsonl", "-q")
     kinds = {name_of(json.loads(line), None) for line in done.lines}
     assert kinds <= {"ablation", "answer", "answers"}
     assert kinds

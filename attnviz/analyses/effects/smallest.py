@@ -91,14 +91,14 @@ class Trials:
         return np.array([self.total(rows) for rows in self.run(changes, instead)], dtype=np.float64)
 
     @cached_property
-    def unchanged(self) -> NDArray[np.floating]:
+    def unchanged_choices(self) -> NDArray[np.floating]:
         """What the whole model predicts."""
         return self.run([Intervention()])[0]
 
     @property
     def full(self) -> float:
         """`total` of the whole model."""
-        return self.total(self.unchanged)
+        return self.total(self.unchanged_choices)
 
     def lost_heads(self, heads: Sequence[HeadAt]) -> Numbers:
         """What the score falls by without each head; ∞: not known."""

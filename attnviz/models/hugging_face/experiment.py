@@ -240,7 +240,7 @@ class KernelExperiment(_ExplainedOutputs):
                     leads.add(lead)
             own = [keys[number] for number in some]
             batch = [changes[number] for number in some]
-            scores = self._run_batch(batch, states.known(own, depth), instead, keys=own)
+            scores = self._run_batch(batch, states.first_layers(own, depth), instead, keys=own)
             yield some, scores.cpu().numpy()
             waiting = [number for number in waiting if number not in {*some}]
 

@@ -133,8 +133,8 @@ class HuggingFaceModel(LoadedModel, Predicting):
         with quiet():
             return value_vectors(eager_inputs(self, self._encode_whole(query)))
 
-    def written(self, query: Query) -> WrittenText:
-        from attnviz.models.hugging_face.written import RecordedText
+    def trace_writers(self, query: Query) -> WrittenText:
+        from attnviz.models.hugging_face.recorded_text import RecordedText
 
         asked, spell = eager_inputs(self, self._encode_whole(query), is_copied=True), None
         with suppress(ModelError):

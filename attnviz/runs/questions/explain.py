@@ -67,7 +67,7 @@ class Explainer:
             reference = "their mean over the positions of this input"
         written = None
         try:
-            written = source.written(query) if isinstance(source, SupportsWriters) else None
+            written = source.trace_writers(query) if isinstance(source, SupportsWriters) else None
         except AttnvizError as error:
             notes.append(f"why heads look where they do is left out: {first_line(error)}")
         against = None

@@ -186,13 +186,13 @@ def _watch_mixer(part: Any, mixer: Mixer, look: Look, stack: ExitStack) -> None:
     if getattr(function, "watched", False):
         return  # a layer of the same class came before
 
-    def watched(*given: Any, **named: Any) -> Any:
+    def call_and_look(*given: Any, **named: Any) -> Any:
         output = function(*given, **named)
         seen(lambda: _scan_of(function, mixer, given, named, output), mixer)
         return output
 
-    watched.watched = True  # type: ignore[attr-defined]
-    setattr(owner, name, watched)
+    call_and_look.watched = True  # type: ignore[attr-defined]
+    setattr(owner, name, call_and_look)
     stack.callback(setattr, owner, name, function)
 
 

@@ -35,7 +35,7 @@ let waiting = [];
 let busy = false;
 /** The question that is being answered, and when something was last said of it. */
 let [asked, told] = [/** @type {Question | null} */ (null), 0];
-/** Milliseconds after which it is said what takes so long. */
+/** Milliseconds before a message says what is slow. */
 const LONG = 400;
 
 /** @param {string} doing */

@@ -93,7 +93,7 @@ function show() {
   found.sort((one, other) => value(other) - value(one));
   const all = found.length === heads.length;
   const unplaced = heads.filter((one) => [x, y].some((place) => one.values[place][0] === null)).length;
-  const aside = unplaced ? `; ${unplaced} of which one of the measures says nothing ${unplaced > 1 ? "are" : "is"} not in the plot` : "";
+  const aside = unplaced ? `; ${unplaced} ${unplaced > 1 ? "are" : "is"} not in the plot, without a value of one of the measures` : "";
   part("found").textContent = `${all ? "all" : `${found.length} of`} ${counted(heads.length, "head")}, by ${measures[y].name}${aside}`;
   part("list").replaceChildren(...found.slice(0, MOST).map((number) => {
     const one = heads[number];

@@ -27,7 +27,7 @@ const EXAMPLES = [
 ];
 /** Milliseconds without a question after which the effects of all heads are asked for. */
 const QUIET = 250;
-/** What is said of a command or an option is for the shell. @param {string} note */
+/** A note that names a command or an option is for the shell. @param {string} note */
 const inPage = (note) => note.replace(/[,:] (so there is nothing to explain: )?(use )?('attnviz|--\w).*$/, "");
 
 /**

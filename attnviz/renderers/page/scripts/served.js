@@ -1,6 +1,6 @@
 /** Where a page that is served has its answers from, in the place of source.js: its server. */
 
-/** Milliseconds after which it is said what takes so long, again and again. */
+/** Milliseconds between messages that say what is slow. */
 const LONG = 400;
 
 /** The newest question of each sentence; the server stops working on one that is given up. @returns {Source} */

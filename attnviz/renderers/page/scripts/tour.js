@@ -11,7 +11,7 @@ import { make } from "./surface.js";
 /** @param {Store} store @param {import("./off.js").Switches} off @param {() => PageDocument | undefined} page */
 export function createTour(store, off, page) {
   const element = make("aside", { id: "tour", "aria-label": "Guided tour", hidden: true });
-  /** Effects while nothing was off, and of which text. @type {{text: string, effects: Effects} | null} */
+  /** The effects of a text while nothing was off. @type {{text: string, effects: Effects} | null} */
   let known = null;
   let [shown, scrolling] = ["", 0];
   /** @type {Element | null} */

@@ -100,7 +100,7 @@
  * @property {string} to the target's language; "": guessed
  * @property {string} explain the token that a lens is about: "all", or its place from 1
  * @property {string} off what is switched off, see off.js
- * @property {string} word the output, from 1, of which is shown what decided it
+ * @property {string} word the number of the output that is explained, from 1
  * @property {number} tour the step that is shown; 0 for none
  *
  * @typedef {object} HistoryRun the samples of a training run
